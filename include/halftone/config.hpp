@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What every other header stands on: the dialect check, the marks for code that also runs on a GPU, and the name of
+/// the inline namespace.
+///
+///     namespace halftone::inline HALFTONE_ABI { ... }     // how every header opens
+///
+/// The inline namespace carries the version and each compiler flag that changes what the code below computes, so that
+/// two libraries built with other flags or another version live in one program without sharing a symbol.
+#pragma once
+
+#include <halftone/version.hpp>
+
+#if defined(_MSVC_LANG)
+static_assert(_MSVC_LANG >= 202002L, "halftone: needs C++20; compile with /std:c++20");
+#elif !defined(__cplusplus) || __cplusplus < 202002L
+#error "halftone: needs C++20; compile with -std=c++20"
+#endif
+
+#if defined(__FAST_MATH__)
+#define HALFTONE_ABI v0_1_fast_math
+#else
+#define HALFTONE_ABI v0_1
+#endif
+
+/// Marks a function that runs on the host and on the device.
+#if defined(__CUDACC__)
+#define HALFTONE_HD __host__ __device__
+#else
+#define HALFTONE_HD
+#endif
+
+/// Inlined into its caller whatever the optimiser thinks: kernel building blocks, whose caller's instruction set they take.
+#if defined(__GNUC__)
+#define HALFTONE_INLINE inline __attribute__((always_inline))
+#else
+#define HALFTONE_INLINE inline
+#endif

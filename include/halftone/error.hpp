@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The exceptions that halftone throws, and the one way their sentences are put together.
+///
+/// Every sentence names the operation, what it was given and what it expects:
+///
+///     matmul: the inner extents differ: a is (128, 64), b is (32, 256); b needs 64 rows
+#pragma once
+
+#include <sstream>
+#include <stdexcept>
+#include <string>
+
+#include <halftone/config.hpp>
+
+namespace halftone::inline HALFTONE_ABI {
+
+/// The base of all of halftone's exceptions.
+struct error : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
+/// Shapes that do not fit together, or an extent that is out of range.
+struct shape_error : error {
+    using error::error;
+};
+
+/// An argument outside its range, or an option that contradicts another.
+struct argument_error : error {
+    using error::error;
+};
+
+/// A call that the object's state does not allow yet, or not any more (a step before its unscale, say).
+struct state_error : error {
+    using error::error;
+};
+
+/// Memory that could not be had; the sentence tells what was asked and what was held.
+struct out_of_memory : error {
+    using error::error;
+};
+
+namespace detail {
+
+/// One sentence out of its parts, each printed with `operator<<`.
+template <class... Parts>
+std::string sentence(const Parts&... parts) {
+    std::ostringstream out;
+    (out << ... << parts);
+    return out.str();
+}
+
+}  // namespace detail
+
+/// Throws `Error` with the given parts as its sentence.
+template <class Error, class... Parts>
+[[noreturn]] void fail(const Parts&... parts) {
+    throw Error(detail::sentence(parts...));
+}
+
+}  // namespace halftone::inline HALFTONE_ABI
