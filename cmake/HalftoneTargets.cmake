@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: MIT
+# How halftone's own executables are built, and how they find the header-only libraries they use.
+
+# An interface target over one header, found wherever the compiler or CMAKE_PREFIX_PATH would find it; distributions
+# disagree on the names of CMake package files, but not on the names of headers.
+function(halftone_find_header target header debian_package option)
+    if(TARGET ${target})
+        return()
+    endif()
+    string(MAKE_C_IDENTIFIER "HALFTONE_${header}_DIR" variable)
+    find_path(${variable} NAMES "${header}")
+    mark_as_advanced(${variable})
+    if(NOT ${variable})
+        message(FATAL_ERROR "halftone: <${header}> was not found. Install it (Debian: ${debian_package}), name its "
+                            "folder in CMAKE_PREFIX_PATH, or go without: -D${option}=OFF")
+    endif()
+    add_library(${target} INTERFACE IMPORTED GLOBAL)
+    # A folder that the compiler searches anyway must not be named: that would move it before the compiler's own.
+    if(NOT "${${variable}}" IN_LIST CMAKE_CXX_IMPLICIT_INCLUDE_DIRECTORIES)
+        target_include_directories(${target} SYSTEM INTERFACE "${${variable}}")
+    endif()
+endfunction()
+
+# add_executable with the house's warnings and no flag that a user would not have.
+function(halftone_add_executable name)
+    add_executable(${name} ${ARGN})
+    target_link_libraries(${name} PRIVATE halftone::halftone)
+    if(MSVC)
+        target_compile_options(${name} PRIVATE /W4 /permissive- /utf-8 /bigobj $<$<BOOL:${HALFTONE_WERROR}>:/WX>)
+    else()
+        target_compile_options(${name} PRIVATE -Wall -Wextra -Wpedantic $<$<BOOL:${HALFTONE_WERROR}>:-Werror>)
+    endif()
+endfunction()

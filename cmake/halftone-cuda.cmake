@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: MIT
+# Defines halftone::cuda where a CUDA toolkit is found. The build tree and the installed package both read this file.
+
+if(NOT TARGET halftone::cuda)
+    if(NOT TARGET CUDA::cudart)
+        find_package(CUDAToolkit QUIET)
+        if(CUDAToolkit_FOUND AND TARGET CUDA::cudart)
+            set_target_properties(CUDA::cudart PROPERTIES IMPORTED_GLOBAL TRUE)
+        endif()
+    endif()
+    if(TARGET CUDA::cudart)
+        if(CUDAToolkit_VERSION VERSION_LESS 12.4)
+            message(STATUS "halftone: CUDA ${CUDAToolkit_VERSION} is older than 12.4, so there is no halftone::cuda")
+        else()
+            add_library(halftone::cuda INTERFACE IMPORTED GLOBAL)
+            target_link_libraries(halftone::cuda INTERFACE halftone::halftone CUDA::cudart)
+        endif()
+    endif()
+endif()

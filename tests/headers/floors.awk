@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: MIT
+# Reads all headers, named relative to include/, and prints each breach of the house's order; see floors.sh.
+
+BEGIN {
+    split("number policy memory tensor exec kernel autodiff nn scale optim data io observe dist train", names, " ")
+    split("1      2      3      3      4    5      6        7  8     8     9    9  9       9    10", numbers, " ")
+    for (i in names) floor_of[names[i]] = numbers[i]
+}
+
+function complain(text) { print text; breaches++ }
+
+FNR == 1 {
+    file = FILENAME
+    files[++file_count] = file
+    if ($0 !~ /SPDX-License-Identifier: MIT$/) complain(file ": does not begin with its SPDX line")
+}
+FNR <= 60 && /\/\/ Longer than 400 lines because / { long_with_reason[file] = 1 }
+{ lines[file] = FNR }
+
+/^[ \t]*#[ \t]*include[ \t]*</ {
+    target = $0
+    sub(/^[^<]*</, "", target)
+    sub(/>.*/, "", target)
+    if (target ~ /^halftone\//) {
+        includes[file, ++include_count[file]] = target
+    } else if (target ~ /^(format|ranges|source_location|iostream|regex)$/) {
+        complain(file ": includes <" target ">, which is too heavy or too new for a header of halftone")
+    } else if (target ~ /intrin\.h$/ || target ~ /^arm_/) {
+        if (file !~ /^halftone\/exec\/cpu\//) complain(file ": includes <" target ">, which only exec/cpu may")
+    } else if (target ~ /^(sstream|functional|algorithm)$/ && file ~ /^halftone\/(number|policy)\//) {
+        complain(file ": includes <" target ">, which is too heavy for number/ and policy/")
+    }
+}
+/^[ \t]*#[ \t]*include[ \t]*"/ { complain(file ": line " FNR " includes by quotes; headers are <halftone/...>") }
+
+/^[ \t]*#[ \t]*define[ \t]+HALFTONE_/ {
+    macro = $0
+    sub(/^[ \t]*#[ \t]*define[ \t]+/, "", macro)
+    sub(/[^A-Za-z0-9_].*/, "", macro)
+    if (!(macro in macros)) { macros[macro] = file; macro_count++ }
+}
+
+# The floor a file stands on. config, version and error are floor 0; any other file directly in halftone/ is an
+# umbrella, which stands on the highest floor it includes. Walking the includes also finds circles.
+function visit(file,    i, target, own, below, reached, parts, circle) {
+    if (state[file] == "done") return floor[file]
+    if (state[file] == "open") {
+        for (i = stack_size; stack[i] != file; i--) circle = " > " stack[i] circle
+        complain("a circle: " file circle " > " file)
+        return 0
+    }
+    state[file] = "open"
+    stack[++stack_size] = file
+    own = split(file, parts, "/") > 2 ? floor_of[parts[2]] : (file ~ /^halftone\/(config|version|error)\.hpp$/ ? 0 : -1)
+    if (own == "") complain(file ": stands in a folder that has no floor")
+    reached = 0
+    for (i = 1; i <= include_count[file]; i++) {
+        target = includes[file, i]
+        if (!(target in lines)) { complain(file ": includes <" target ">, which does not exist"); continue }
+        below = visit(target) + 0
+        if (own != -1 && below > own + 0)
+            complain(file " (floor " own "): includes <" target ">, which reaches floor " below)
+        if (below > reached) reached = below
+    }
+    stack_size--
+    state[file] = "done"
+    return floor[file] = (own == -1 ? reached : own) + 0
+}
+
+END {
+    for (i = 1; i <= file_count; i++) {
+        file = files[i]
+        visit(file)
+        if (lines[file] > 400 && !(file in long_with_reason))
+            complain(file ": " lines[file] " lines, more than 400, and no line near its top says " \
+                     "'// Longer than 400 lines because ...'")
+    }
+    if (macro_count >= 10) {
+        text = macro_count " macros named HALFTONE_*, fewer than ten are allowed:"
+        for (macro in macros) text = text " " macro
+        complain(text)
+    }
+    if (breaches) { print breaches " breaches"; exit 1 }
+    print file_count " headers stand on their floors; " macro_count " macros"
+}

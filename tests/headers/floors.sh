@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# Checks the order of the house without compiling: a header includes only floors below its own or siblings, no includes
+# go in a circle, every file begins with its SPDX line, no header exceeds 400 lines without a reason near its top, and
+# the macros named HALFTONE_* are fewer than ten.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+cd "$root"
+status=0
+
+# Sources and scripts outside the headers: the SPDX line is the first, or the second below a "#!".
+while IFS= read -r -d '' file; do
+    if ! head -n 2 "$file" | grep -q 'SPDX-License-Identifier: MIT$'; then
+        echo "$file: does not begin with its SPDX line"
+        status=1
+    fi
+done < <(find CMakeLists.txt .clang-format .clang-tidy .gitignore .ci cmake tests examples bench -type f \
+    \( -name '*.hpp' -o -name '*.cuh' -o -name '*.cpp' -o -name '*.cu' -o -name '*.sh' -o -name '*.awk' -o -name '*.py' \
+    -o -name 'CMakeLists.txt' -o -name '*.cmake' -o -name '*.in' -o -name '.*' -o -path '.ci/run' \) -print0)
+
+cd include
+find halftone \( -name '*.hpp' -o -name '*.cuh' -o -name '*.inc' \) -print0 | LC_ALL=C sort -z |
+    xargs -0 awk -f "$root/tests/headers/floors.awk" || status=1
+exit "$status"

@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+set -euo pipefail
+# shellcheck source=../examples/setup.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../examples/setup.sh"
+
+help() {
+    cat <<'TEXT'
+tests/run.sh [--yes] [--full] [--build FOLDER] [-DNAME=VALUE...] [-- CTEST-ARGUMENT...]
+
+Installs what the tests need (and says so first), builds them in Release with all cores and runs them.
+
+    --yes            install without asking; without a terminal nothing is asked anyway
+    --full           also the long tests, the CPU without AVX and aarch64, these two under emulation
+    --build FOLDER   where to build, build/tests by default
+    -DNAME=VALUE     goes to cmake, as -DCMAKE_CXX_COMPILER=clang++ or -DHALFTONE_WERROR=ON
+    -- ...           goes to ctest, as -R matmul or -L kernel
+    --help           this text
+
+Ends with ctest's exit code.
+TEXT
+}
+
+full=no
+build=$root/build/tests
+definitions=()
+while (($#)); do
+    case $1 in
+        --yes) assume_yes=yes ;;
+        --full) full=yes ;;
+        --build)
+            (($# > 1)) || die "--build needs a folder"
+            build=$2
+            shift
+            ;;
+        -D?*) definitions+=("$1") ;;
+        --help | -h)
+            help
+            exit 0
+            ;;
+        --)
+            shift
+            break
+            ;;
+        *) die "unknown argument $1; --help tells what there is, and what comes after -- goes to ctest" ;;
+    esac
+    shift
+done
+
+need_compiler
+need cmake cmake
+need ninja ninja-build
+need pkg-config pkg-config
+need_header doctest/doctest.h doctest-dev
+need_header CLI/CLI.hpp libcli11-dev
+need_header nlohmann/json.hpp nlohmann-json3-dev
+selection=()
+if [[ $full == yes ]]; then
+    selection=(-C Full)
+    wish clang++ clang
+    if [[ $(uname -m) == x86_64 ]]; then
+        wish qemu-x86_64 qemu-user
+        wish aarch64-linux-gnu-g++ g++-aarch64-linux-gnu
+    fi
+fi
+install_packages
+
+configure "$build" -DHALFTONE_BUILD_TESTS=ON "${definitions[@]}"
+cmake --build "$build" --parallel "$(job_count)"
+exec ctest --test-dir "$build" --output-on-failure --no-tests=error --parallel "$(job_count)" "${selection[@]}" "$@"
