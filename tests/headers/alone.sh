@@ -7,6 +7,8 @@
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 cd "$root/include"
+export CXX=${CXX:-c++}
+command -v "$CXX" >/dev/null 2>&1 || { echo "skipped: there is no $CXX"; exit 77; }
 
 if (($#)); then
     headers=("$@")
@@ -20,7 +22,6 @@ compile_one() {
         { echo "does not compile alone: $1"; return 1; }
 }
 export -f compile_one
-export CXX=${CXX:-c++}
 
 printf '%s\0' "${headers[@]}" | xargs -0 -n 1 -P "$(nproc)" bash -c 'compile_one "$0"' || exit 1
 echo "${#headers[@]} headers compile alone"
