@@ -1,44 +1,64 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# Measures what including a header adds to compiling an empty file, in seconds of CPU time, the best of three. The goal
-# is printed; the test fails only beyond three times the goal, so that a busy machine does not decide.
+# What halftone costs at compile time. The goal is printed beside each figure; the test fails only beyond three times the
+# goal, so that a busy or slow machine does not decide. Memory is no matter of chance and has to stay below its limit.
+#
+#     tests/headers/cost.sh headers     seconds of CPU time that an include adds to an empty file, the best of three
+#     tests/headers/cost.sh programs    the sources of examples/train_gpt: CPU time, and that 2 GiB suffice
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 cxx=${CXX:-c++}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+status=0
 
-# milliseconds FILE: user and system time of compiling FILE, the best of three.
+# milliseconds FLAG... FILE: user and system time of compiling the file.
 milliseconds() {
-    local best=999999 spent TIMEFORMAT='%U %S'
-    for _ in 1 2 3; do
-        spent=$({ time "$cxx" -std=c++20 -O2 -I"$root/include" -c "$1" -o "$work/out.o"; } 2>&1) ||
-            { echo "$spent" >&2; return 1; }
-        spent=$(awk '{ print int(1000 * ($1 + $2)) }' <<<"$spent")
-        if ((spent < best)); then best=$spent; fi
-    done
-    echo "$best"
+    local TIMEFORMAT='%U %S'
+    { time "$cxx" -std=c++20 -I"$root/include" -c -o "$work/out.o" "$@" 2>"$work/errors"; } 2>"$work/time" ||
+        { cat "$work/errors" >&2; return 1; }
+    awk '{ print int(1000 * ($1 + $2)) }' "$work/time"
 }
 
-seconds() { printf '%d.%03d' $(($1 / 1000)) $(($1 % 1000)); }
+best_of_three() {
+    for _ in 1 2 3; do milliseconds "$@" || return 1; done | sort -n | head -n 1
+}
 
-: >"$work/empty.cpp"
-empty=$(milliseconds "$work/empty.cpp")
-status=0
-while read -r header goal; do
-    if [[ ! -e $root/include/halftone/$header ]]; then
-        continue
-    fi
-    echo "#include <halftone/$header>" >"$work/one.cpp"
-    whole=$(milliseconds "$work/one.cpp")
-    cost=$((whole > empty ? whole - empty : 0))
-    verdict="within the goal"
-    if ((cost > goal)); then verdict="over the goal"; fi
-    if ((cost > 3 * goal)); then verdict="more than three times the goal"; status=1; fi
-    echo "<halftone/$header> adds $(seconds "$cost") s, goal $(seconds "$goal") s: $verdict"
-done <<'GOALS'
+# judge WHAT MILLISECONDS GOAL
+judge() {
+    local verdict="within the goal"
+    if (($2 > $3)); then verdict="over the goal"; fi
+    if (($2 > 3 * $3)); then verdict="more than three times the goal"; status=1; fi
+    printf '%s %d.%03d s, goal %d.%03d s: %s\n' "$1" $(($2 / 1000)) $(($2 % 1000)) $(($3 / 1000)) $(($3 % 1000)) "$verdict"
+}
+
+case ${1:-} in
+    headers)
+        : >"$work/empty.cpp"
+        empty=$(best_of_three -O2 "$work/empty.cpp")
+        while read -r header goal; do
+            if [[ ! -e $root/include/halftone/$header ]]; then continue; fi
+            echo "#include <halftone/$header>" >"$work/one.cpp"
+            whole=$(best_of_three -O2 "$work/one.cpp")
+            judge "<halftone/$header> adds" $((whole > empty ? whole - empty : 0)) "$goal"
+        done <<'GOALS'
 number.hpp 300
 amp.hpp 2000
 halftone.hpp 2000
 GOALS
+        ;;
+    programs)
+        shopt -s nullglob
+        ulimit -v 2097152
+        for source in "$root"/examples/train_gpt.cpp "$root"/examples/train_gpt/*.cpp; do
+            if [[ ! -e $source ]]; then continue; fi
+            spent=$(milliseconds -O3 -DNDEBUG "$source")
+            judge "${source#"$root/"} compiles in less than 2 GiB and" "$spent" 60000
+        done
+        ;;
+    *)
+        echo "cost.sh: expected headers or programs, got '${1:-}'" >&2
+        exit 2
+        ;;
+esac
 exit "$status"

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Built into two shared libraries, one of them with -ffast-math. LIBRARY is the namespace of its functions.
-#include "library.hpp"
-
 #include <halftone/error.hpp>
 #include <halftone/number.hpp>
+
+#include "library.hpp"
 
 namespace ht = halftone;
 
