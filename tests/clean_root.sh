@@ -91,7 +91,7 @@ apt-config dump | grep -E '^Acquire::(http|https|ftp|Check|Retries|Proxy)' >"$wh
 echo "deb $mirror $suite main" >"$where/etc/apt/sources.list"
 
 git -C "$here" bundle create --quiet "$where/root/halftone.bundle" HEAD
-inside git -c advice.detachedHead=false clone --quiet /root/halftone.bundle /root/halftone
+inside git -c advice.detachedHead=false -c init.defaultBranch=main clone --quiet /root/halftone.bundle /root/halftone
 echo "Cloned $(git -C "$here" describe --always --dirty='; what is not committed stays behind')"
 
 if (($#)); then
