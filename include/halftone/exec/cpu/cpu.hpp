@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The CPU as a device: its threads, its instruction set, its memory.
+///
+///     ht::cpu device;                                             // all cores, the fastest instruction set
+///     ht::cpu small{{.threads = 1, .instruction_set = ht::isa::avx2}};
+///
+/// A context serves one thread at a time; several contexts live side by side. Results do not depend on the number of
+/// threads: work is cut by shape, and sums over pieces follow a fixed tree.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <halftone/exec/cpu/executor.hpp>
+#include <halftone/exec/cpu/isa.hpp>
+#include <halftone/exec/cpu/workspace.hpp>
+#include <halftone/tensor/shape.hpp>
+
+#if defined(__linux__)
+#include <sched.h>
+#endif
+
+namespace halftone::inline HALFTONE_ABI {
+
+struct cpu_options {
+    int threads = 0;                                              ///< 0: every core that this process may use
+    std::optional<isa> instruction_set = std::nullopt;            ///< none: HALFTONE_ISA, else the fastest one here
+    halftone::executor* executor = nullptr;                       ///< none: a thread pool of its own
+    std::size_t memory_limit = static_cast<std::size_t>(-1);      ///< bytes that this context may hold
+};
+
+class cpu {
+  public:
+    /// Throws argument_error for a negative or absurd number of threads and for an instruction set that is not there.
+    explicit cpu(const cpu_options& options = {})
+        : memory_(options.memory_limit), workspace_(memory_), set_(options.instruction_set ? *options.instruction_set : default_isa()) {
+        if (!supports(set_)) fail<argument_error>("cpu: this processor lacks ", name(set_));
+        if (options.threads < 0 || options.threads > 4096) fail<argument_error>("cpu: ", options.threads, " threads; expected 0 (all cores) to 4096");
+        if (options.executor == nullptr) {
+            pool_ = std::make_unique<thread_pool>(options.threads == 0 ? available_cores() : options.threads);
+            executor_ = pool_.get();
+        } else {
+            executor_ = options.executor;
+        }
+    }
+    cpu(const cpu&) = delete;
+    cpu& operator=(const cpu&) = delete;
+
+    isa instruction_set() const { return set_; }
+    int threads() const { return executor_->concurrency(); }
+    /// For people: "cpu, avx512, 2 threads".
+    std::string description() const {
+        return detail::sentence("cpu, ", name(set_), ", ", threads(), threads() == 1 ? " thread" : " threads");
+    }
+
+    memory_resource& memory() { return memory_; }
+    workspace& scratch() { return workspace_; }
+
+    /// The body compiled for this context's instruction set; each_set.inc tells how bodies come to be.
+    template <class Function>
+    Function* select(Function* portable, Function* avx2, Function* avx512) const {
+        return set_ >= isa::avx512 ? avx512 : set_ == isa::avx2 ? avx2 : portable;
+    }
+
+    /// Calls body(index) for every index in [0, count), on all threads; which thread takes which index is not fixed.
+    /// `body` must not throw, and must not call parallel_for of the same context.
+    template <class Body>
+    void parallel_for(extent count, const Body& body) {
+        parallel_for_workers(count, [&body](extent index, int) { body(index); });
+    }
+
+    /// The same with `bytes` of scratch memory for each worker: body(index, scratch).
+    template <class Body>
+    void parallel_for(extent count, std::size_t bytes, const Body& body) {
+        const std::size_t each = round_up(bytes, block_alignment);
+        const workspace::lease all(workspace_, each * static_cast<std::size_t>(threads()));
+        parallel_for_workers(count, [&](extent index, int worker) { body(index, all.data() + each * static_cast<std::size_t>(worker)); });
+    }
+
+  private:
+    static int available_cores() {
+#if defined(__linux__)
+        cpu_set_t cores;
+        if (sched_getaffinity(0, sizeof cores, &cores) == 0) return CPU_COUNT(&cores);
+#endif
+        return static_cast<int>(std::thread::hardware_concurrency());
+    }
+
+    template <class Body>
+    void parallel_for_workers(extent count, const Body& body) {
+        struct region {
+            const Body* body;
+            extent count;
+            std::atomic<extent> next{0};
+        } work{&body, count};
+        if (count <= 1 || threads() == 1) {
+            for (extent index = 0; index < count; ++index) body(index, 0);
+            return;
+        }
+        executor_->run(
+            [](void* argument, int worker) noexcept {
+                auto& shared = *static_cast<region*>(argument);
+                for (extent index; (index = shared.next.fetch_add(1, std::memory_order_relaxed)) < shared.count;) (*shared.body)(index, worker);
+            },
+            &work);
+    }
+
+    host_memory memory_;
+    workspace workspace_;
+    isa set_;
+    std::unique_ptr<thread_pool> pool_;
+    executor* executor_;
+};
+
+}  // namespace halftone::inline HALFTONE_ABI

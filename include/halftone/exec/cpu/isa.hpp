@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The instruction sets that CPU kernels are compiled for, and the choice among them at run time.
+///
+/// One binary, built without any -m flag, holds every kernel once for each set of its processor family. A context
+/// (`cpu`) chooses a set when it is made; the environment variable HALFTONE_ISA, or the context's option, overrides it:
+///
+///     HALFTONE_ISA=avx2 ./train_gpt          // every kernel as on a processor without AVX-512
+///
+/// Sets are ordered: a processor that has one has all before it.
+#pragma once
+
+#include <cstdlib>
+#include <cstring>
+
+#include <halftone/error.hpp>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+#endif
+
+namespace halftone::inline HALFTONE_ABI {
+
+/// An instruction set for CPU kernels.
+enum class isa {
+    portable,     ///< the compiler's baseline: SSE2 on x86-64, NEON on aarch64
+    avx2,         ///< AVX2, FMA, F16C
+    avx512,       ///< AVX-512 F, BW, DQ, VL
+    avx512_bf16,  ///< the former and VDPBF16PS for bfloat16 products
+    amx,          ///< the former and AMX tiles for bfloat16 products
+};
+
+inline constexpr isa every_isa[] = {isa::portable, isa::avx2, isa::avx512, isa::avx512_bf16, isa::amx};
+
+/// The name that HALFTONE_ISA takes.
+constexpr const char* name(isa set) {
+    constexpr const char* names[] = {"portable", "avx2", "avx512", "avx512_bf16", "amx"};
+    return names[static_cast<int>(set)];
+}
+
+/// The set of that name. Throws argument_error for any other text.
+inline isa parse_isa(const char* text) {
+    for (isa set : every_isa) {
+        if (std::strcmp(text, name(set)) == 0) return set;
+    }
+    fail<argument_error>("isa: '", text, "' is no instruction set; known: portable, avx2, avx512, avx512_bf16, amx");
+}
+
+namespace detail {
+
+struct processor {
+    isa best = isa::portable;        ///< the last set that it can execute
+    isa preferred = isa::portable;   ///< the set that is fastest on it
+};
+
+#if defined(__x86_64__)
+
+inline unsigned long long enabled_states() {
+    unsigned low = 0, high = 0;
+    __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return (static_cast<unsigned long long>(high) << 32) | low;
+}
+
+/// Linux lends the tile registers to a process that asks once.
+inline bool request_tiles() {
+#if defined(__linux__) && defined(SYS_arch_prctl)
+    constexpr long request_permission = 0x1023, tile_data = 18;
+    return syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
+#else
+    return false;
+#endif
+}
+
+inline processor inspect_processor() {
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    const auto has = [](unsigned word, int bit) { return (word >> bit & 1u) != 0; };
+
+    if (!__get_cpuid(0, &a, &b, &c, &d)) return {};
+    const bool is_intel = b == signature_INTEL_ebx;
+    if (!__get_cpuid(1, &a, &b, &c, &d)) return {};
+    const bool os_saves_vectors = has(c, 27);
+    const bool fma = has(c, 12), f16c = has(c, 29);
+    if (!os_saves_vectors || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) return {};
+    const unsigned long long states = enabled_states();
+    const auto saves = [states](unsigned long long mask) { return (states & mask) == mask; };
+
+    if (!(has(b, 5) && fma && f16c && saves(0x6))) return {};
+    if (!(has(b, 16) && has(b, 17) && has(b, 30) && has(b, 31) && saves(0xe6))) return {isa::avx2, isa::avx2};
+    const bool tiles = has(d, 22) && has(d, 24);
+    unsigned a1 = 0, b1 = 0, c1 = 0, d1 = 0;
+    if (!__get_cpuid_count(7, 1, &a1, &b1, &c1, &d1) || !has(a1, 5)) return {isa::avx512, isa::avx512};
+    if (tiles && saves(0x60000) && request_tiles()) return {isa::amx, isa::amx};
+    // Intel's VDPBF16PS runs at half the rate of two fp32 multiply-adds, AMD's at twice that rate.
+    return {isa::avx512_bf16, is_intel ? isa::avx512 : isa::avx512_bf16};
+}
+
+#else
+
+inline processor inspect_processor() { return {}; }
+
+#endif
+
+}  // namespace detail
+
+/// True where this processor and its operating system can execute the set.
+inline bool supports(isa set) { return set <= detail::inspect_processor().best; }
+
+/// The set that a context takes when its options name none: HALFTONE_ISA where it is set, else the fastest one here.
+/// Throws argument_error when the variable names an unknown set or one that this processor lacks.
+inline isa default_isa() {
+    const detail::processor here = detail::inspect_processor();
+    const char* text = std::getenv("HALFTONE_ISA");
+    if (text == nullptr || *text == '\0') return here.preferred;
+    const isa set = parse_isa(text);
+    if (set > here.best) fail<argument_error>("isa: HALFTONE_ISA asks for ", text, ", which this processor lacks");
+    return set;
+}
+
+}  // namespace halftone::inline HALFTONE_ABI

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Vectors of float for CPU kernels, once for each instruction set.
+///
+/// The namespaces `portable`, `avx2` and `avx512` hold the same names, so that a kernel's body is written once and
+/// included into each (each_set.inc):
+///
+///     f32                     a vector of f32::lanes floats; + - * / and unary minus
+///     mask                    what a comparison returns; less, less_equal, equal; both, either, complement; select(mask, yes, no), any
+///     splat(x)  load(p)  load(p, n)  store(p, v)  store(p, v, n)    p: float, bfloat16, float16; n: the first n lanes
+///     fma(a, b, c)  min  max  sqrt  abs  copy_sign  round_even  sum(v)  maximum(v)
+///     transpose(rows)         f32::lanes vectors as a square matrix, in place
+///     exp  exp2  log  rsqrt  tanh  sigmoid  silu  gelu  and slopes (derivatives) of the last four: math.inc has their errors
+///
+/// Numeric contract: a lane is an IEEE single; `fma` rounds once where the set has it, twice in `portable`; conversions
+/// to 16 bits round to nearest even; `sum` and `maximum` add lanes in a fixed tree.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <cstring>
+
+#include <halftone/number/bfloat16.hpp>
+#include <halftone/number/float16.hpp>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace halftone::inline HALFTONE_ABI::portable {
+#include <halftone/exec/cpu/simd/portable.inc>
+#include <halftone/exec/cpu/simd/math.inc>
+}  // namespace halftone::inline HALFTONE_ABI::portable
+
+#if defined(__x86_64__)
+
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx2,fma,f16c"))), apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("avx2,fma,f16c")
+#endif
+namespace halftone::inline HALFTONE_ABI::avx2 {
+#include <halftone/exec/cpu/simd/avx2.inc>
+#include <halftone/exec/cpu/simd/math.inc>
+}  // namespace halftone::inline HALFTONE_ABI::avx2
+#if defined(__clang__)
+#pragma clang attribute pop
+#pragma clang attribute push(__attribute__((target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl"))), apply_to = function)
+#else
+#pragma GCC pop_options
+#pragma GCC push_options
+#pragma GCC target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")
+// g++ 12 takes the "undefined" vectors in its own intrinsics for a mistake (its bug 105593).
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#endif
+namespace halftone::inline HALFTONE_ABI::avx512 {
+#include <halftone/exec/cpu/simd/avx512.inc>
+#include <halftone/exec/cpu/simd/math.inc>
+}  // namespace halftone::inline HALFTONE_ABI::avx512
+#if defined(__clang__)
+#pragma clang attribute pop
+#else
+#pragma GCC diagnostic pop
+#pragma GCC pop_options
+#endif
+
+#else
+
+namespace halftone::inline HALFTONE_ABI {
+namespace avx2 = portable;
+namespace avx512 = portable;
+}  // namespace halftone::inline HALFTONE_ABI
+
+#endif

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What becomes of a product's sums before they are stored: bias, activation, residual, and the gradients of these.
+///
+///     ht::matmul<P>(device, a, b, c, ht::bias{beta});                  // c = ab + beta
+///     ht::matmul<P>(device, a, b, c, ht::bias_gelu{beta});             // c = gelu(ab + beta)
+///     ht::matmul<P>(device, a, b, c, ht::bias_gelu_keep{beta, pre});   // the same; pre = ab + beta is stored as well
+///     ht::matmul<P>(device, a, b, c, ht::bias_residual{beta, x});      // c = ab + beta + x
+///     ht::matmul<P>(device, a, b, c, ht::gelu_gradient{pre});          // c = ab gelu'(pre)
+///     ht::matmul<P>(device, a, b, c, ht::add_product{});               // c += ab
+///     ht::matmul<P>(device, a, b, c, ht::then{f, x, beta});            // c = f(ab, x, beta), f as for ht::map
+///
+/// Each is a short way to say an expression over the sum and some operands; a kernel evaluates it on the float sums and
+/// rounds once, when it stores. An epilogue of your own is a type with an `epilogue_of` beside it.
+#pragma once
+
+#include <halftone/kernel/map/derivative.hpp>
+#include <halftone/kernel/map/expression.hpp>
+#include <halftone/tensor/tensor.hpp>
+
+namespace halftone::inline HALFTONE_ABI {
+
+/// A few values of different types, as kernels take them: an aggregate that also compiles for a GPU.
+template <class... Ts>
+struct pack {};
+template <class T, class... Rest>
+struct pack<T, Rest...> {
+    T first;
+    pack<Rest...> rest;
+};
+
+/// An operand with one value for each column.
+template <class T>
+struct column_operand {
+    const T* data;
+};
+/// An operand with one value for each element.
+template <class T>
+struct matrix_operand {
+    const T* data;
+    extent stride;
+};
+/// A result: the expression, over the sum (argument 0) and the operands (1, 2, …), and where it goes.
+template <class Expression, class T>
+struct matmul_result {
+    Expression expression;
+    T* data;
+    extent stride;
+};
+
+/// Everything that a kernel needs to finish a block of sums.
+template <class Operands, class Results>
+struct matmul_epilogue {
+    Operands operands;
+    Results results;
+};
+
+namespace detail {
+
+template <class T>
+column_operand<std::remove_const_t<T>> operand_of(const view<T, 1>& v) {
+    return {v.data()};
+}
+template <class T>
+matrix_operand<std::remove_const_t<T>> operand_of(const view<T, 2>& v) {
+    return {v.data(), v.stride_of(0)};
+}
+template <class Expression, class T>
+matmul_result<Expression, T> result_of(const Expression& e, const view<T, 2>& v) {
+    return {e, v.data(), v.stride_of(0)};
+}
+
+inline pack<> make_pack() { return {}; }
+template <class T, class... Rest>
+pack<T, Rest...> make_pack(const T& first, const Rest&... rest) {
+    return {first, make_pack(rest...)};
+}
+template <class Operands, class Results>
+matmul_epilogue<Operands, Results> make_epilogue(const Operands& operands, const Results& results) {
+    return {operands, results};
+}
+
+template <class T, class C>
+void check_operand(const view<T, 1>& v, const view<C, 2>& c) {
+    if (v.extent_of(0) != c.extent_of(1)) fail<shape_error>("matmul: a bias of ", v.extent_of(0), " values for ", c.extent_of(1), " columns");
+    if (!v.is_contiguous()) fail<shape_error>("matmul: the bias is not contiguous");
+}
+template <class T, class C>
+void check_operand(const view<T, 2>& v, const view<C, 2>& c) {
+    if (!(v.shape() == c.shape())) fail<shape_error>("matmul: an epilogue's operand is ", v.shape(), ", the product ", c.shape());
+    if (v.stride_of(1) != 1 && v.extent_of(1) > 1) fail<shape_error>("matmul: an epilogue's operand has gaps within its rows");
+}
+
+inline constexpr argument<0> product_sum{};
+inline constexpr argument<1> first_operand{};
+inline constexpr argument<2> second_operand{};
+
+}  // namespace detail
+
+/// c = ab.
+struct plain {};
+template <class C>
+auto epilogue_of(const plain&, const view<C, 2>& c) {
+    return detail::make_epilogue(detail::make_pack(), detail::make_pack(detail::result_of(detail::product_sum, c)));
+}
+
+/// c += ab.
+struct add_product {};
+template <class C>
+auto epilogue_of(const add_product&, const view<C, 2>& c) {
+    const auto sum = detail::product_sum + detail::first_operand;
+    return detail::make_epilogue(detail::make_pack(detail::operand_of(c)), detail::make_pack(detail::result_of(sum, c)));
+}
+
+/// c = ab + values, one for each column.
+template <class T>
+struct bias {
+    view<T, 1> values;
+};
+template <class T>
+bias(view<T, 1>) -> bias<T>;
+template <class T, class C>
+auto epilogue_of(const bias<T>& e, const view<C, 2>& c) {
+    detail::check_operand(e.values, c);
+    const auto sum = detail::product_sum + detail::first_operand;
+    return detail::make_epilogue(detail::make_pack(detail::operand_of(e.values)), detail::make_pack(detail::result_of(sum, c)));
+}
+
+/// c = gelu(ab + values).
+template <class T>
+struct bias_gelu {
+    view<T, 1> values;
+};
+template <class T>
+bias_gelu(view<T, 1>) -> bias_gelu<T>;
+template <class T, class C>
+auto epilogue_of(const bias_gelu<T>& e, const view<C, 2>& c) {
+    detail::check_operand(e.values, c);
+    const auto activated = gelu(detail::product_sum + detail::first_operand);
+    return detail::make_epilogue(detail::make_pack(detail::operand_of(e.values)), detail::make_pack(detail::result_of(activated, c)));
+}
+
+/// pre = ab + values and c = gelu(pre as computed, before it is rounded): what a forward pass keeps for its gradient.
+template <class T, class Pre>
+struct bias_gelu_keep {
+    view<T, 1> values;
+    view<Pre, 2> pre;
+};
+template <class T, class Pre>
+bias_gelu_keep(view<T, 1>, view<Pre, 2>) -> bias_gelu_keep<T, Pre>;
+template <class T, class Pre, class C>
+auto epilogue_of(const bias_gelu_keep<T, Pre>& e, const view<C, 2>& c) {
+    detail::check_operand(e.values, c);
+    detail::check_operand(e.pre, c);
+    const auto sum = detail::product_sum + detail::first_operand;
+    return detail::make_epilogue(detail::make_pack(detail::operand_of(e.values)),
+                                 detail::make_pack(detail::result_of(sum, e.pre), detail::result_of(gelu(sum), c)));
+}
+
+/// c = ab + values + residual.
+template <class T, class R>
+struct bias_residual {
+    view<T, 1> values;
+    view<R, 2> residual;
+};
+template <class T, class R>
+bias_residual(view<T, 1>, view<R, 2>) -> bias_residual<T, R>;
+template <class T, class R, class C>
+auto epilogue_of(const bias_residual<T, R>& e, const view<C, 2>& c) {
+    detail::check_operand(e.values, c);
+    detail::check_operand(e.residual, c);
+    const auto sum = detail::product_sum + detail::first_operand + detail::second_operand;
+    return detail::make_epilogue(detail::make_pack(detail::operand_of(e.values), detail::operand_of(e.residual)),
+                                 detail::make_pack(detail::result_of(sum, c)));
+}
+
+/// c = ab gelu'(pre): the gradient of gelu's input out of a product that gives the gradient of its output.
+template <class Pre>
+struct gelu_gradient {
+    view<Pre, 2> pre;
+};
+template <class Pre>
+gelu_gradient(view<Pre, 2>) -> gelu_gradient<Pre>;
+template <class Pre, class C>
+auto epilogue_of(const gelu_gradient<Pre>& e, const view<C, 2>& c) {
+    detail::check_operand(e.pre, c);
+    const auto slope = derivative<1>(gelu(detail::first_operand));
+    return detail::make_epilogue(detail::make_pack(detail::operand_of(e.pre)),
+                                 detail::make_pack(detail::result_of(detail::product_sum * slope, c)));
+}
+
+/// c = f(ab, operands…): a generic lambda as for map; operands are (columns) or (rows, columns).
+template <class F, class... Views>
+struct then {
+    F f;
+    pack<Views...> operands;
+    explicit then(const F& function, const Views&... views) : f(function), operands(detail::make_pack(views...)) {}
+};
+template <class F, class... Views>
+then(F, Views...) -> then<F, Views...>;
+
+namespace detail {
+
+template <class T, class... Rest>
+pack<T, Rest...> prepend(const T& first, const pack<Rest...>& rest) {
+    return {first, rest};
+}
+
+template <class C>
+pack<> checked_operands(const pack<>&, const view<C, 2>&) {
+    return {};
+}
+template <class C, class V, class... Rest>
+auto checked_operands(const pack<V, Rest...>& views, const view<C, 2>& c) {
+    check_operand(views.first, c);
+    const auto rest = checked_operands(views.rest, c);
+    return prepend(operand_of(views.first), rest);
+}
+}  // namespace detail
+
+template <class F, class... Views, class C>
+auto epilogue_of(const then<F, Views...>& e, const view<C, 2>& c) {
+    return detail::make_epilogue(detail::checked_operands(e.operands, c), detail::make_pack(detail::result_of(trace<1 + sizeof...(Views)>(e.f), c)));
+}
+
+}  // namespace halftone::inline HALFTONE_ABI

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The definition of a matrix product: three loops, in double.
+///
+///     c[i][j] = f(sum over k of a[i][k] b[k][j], i, j)
+#pragma once
+
+#include <halftone/tensor/view.hpp>
+
+namespace halftone::inline HALFTONE_ABI::reference {
+
+/// finish(sum, i, j) is given every sum once and stores what becomes of it.
+template <class Compute, class A, class B, class Finish>
+void matmul(const view<A, 2>& a,  // (rows, depth)
+            const view<B, 2>& b,  // (depth, columns)
+            const Finish& finish) {
+    for (extent i = 0; i < a.extent_of(0); ++i) {
+        for (extent j = 0; j < b.extent_of(1); ++j) {
+            double sum = 0;
+            for (extent k = 0; k < a.extent_of(1); ++k) {
+                const Compute x(static_cast<float>(a(i, k))), y(static_cast<float>(b(k, j)));
+                sum += static_cast<double>(static_cast<float>(x)) * static_cast<double>(static_cast<float>(y));
+            }
+            finish(sum, i, j);
+        }
+    }
+}
+
+}  // namespace halftone::inline HALFTONE_ABI::reference

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The innermost piece of every product on the CPU: a block of rows of a times one panel of columns of b.
+///
+/// matmul and attention cut their work into such pieces; what differs between instruction sets and compute types stands
+/// here alone. `product_unit` tells the tile that a unit likes and holds its functions; choose one with `unit_for`.
+///
+///     a block:  rows x k, panel_stride elements from row to row, in the unit's element type
+///     b panel:  k x columns, k padded with zeros to a multiple of k_step: (k, columns) floats or (k / 2, columns, 2) bfloat16
+///     c:        rows x columns floats, c_stride apart
+///
+/// Numeric contract: operands are rounded to `Compute` when packed, products are exact or rounded to float once, sums are
+/// float and follow k in an order that depends on k alone. bfloat16 units may flush subnormals to zero.
+#pragma once
+
+#include <halftone/exec/cpu/cpu.hpp>
+#include <halftone/exec/cpu/simd.hpp>
+#include <halftone/policy/promotion.hpp>
+
+namespace halftone::inline HALFTONE_ABI {
+
+/// The largest k of one block.
+inline constexpr extent panel_depth = 256;
+/// Elements from row to row of a packed block of a; not a power of two, so that rows fall on different cache sets.
+inline constexpr extent panel_stride = panel_depth + 32;
+
+}  // namespace halftone::inline HALFTONE_ABI
+
+#define HALFTONE_BODY <halftone/kernel/product/fma.inc>
+#include <halftone/exec/cpu/each_set.inc>
+
+#if defined(__x86_64__)
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16"))), apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#endif
+namespace halftone::inline HALFTONE_ABI::avx512_bf16 {
+#include <halftone/kernel/product/bf16.inc>
+}  // namespace halftone::inline HALFTONE_ABI::avx512_bf16
+#if defined(__clang__)
+#pragma clang attribute pop
+#pragma clang attribute push(__attribute__((target("amx-tile,amx-bf16"))), apply_to = function)
+#else
+#pragma GCC diagnostic pop
+#pragma GCC pop_options
+#pragma GCC push_options
+#pragma GCC target("amx-tile,amx-bf16")
+#endif
+namespace halftone::inline HALFTONE_ABI::amx {
+#include <halftone/exec/cpu/simd/tile_amx.inc>
+#include <halftone/kernel/product/tile.inc>
+}  // namespace halftone::inline HALFTONE_ABI::amx
+#if defined(__clang__)
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#endif
+#endif
+
+namespace halftone::inline HALFTONE_ABI {
+
+struct product_unit {
+    int rows;      ///< a's rows are a multiple of this in memory; the work goes by as many at a time
+    int columns;   ///< the width of a panel of b
+    int k_step;    ///< k is padded with zeros to a multiple of this
+    int element;   ///< bytes of a packed element
+    void (*multiply)(extent rows, extent k, const void* a_block, const void* b_panel, float* c, extent c_stride, bool add);
+    void (*enter)() = nullptr;  ///< called by a worker before its products, where it is there
+    void (*leave)() = nullptr;  ///< and after them
+
+    extent padded(extent k) const { return (k + k_step - 1) / k_step * k_step; }
+    std::size_t panel_bytes(extent k) const { return static_cast<std::size_t>(padded(k) * columns * element); }
+    std::size_t block_bytes(extent most_rows) const {
+        return round_up(static_cast<std::size_t>((most_rows + rows - 1) / rows * rows * panel_stride * element), block_alignment);
+    }
+};
+
+/// Packing functions of one source type; see fma.inc and bf16.inc. Strides are in elements, and one of them is 1.
+template <class T>
+struct product_packing {
+    void (*pack_a)(const T* from, extent row_stride, extent k_stride, extent rows, extent k, void* block);
+    void (*pack_b)(const T* from, extent k_stride, extent column_stride, extent k, extent columns, void* panel);
+};
+
+namespace detail {
+
+/// True where the set multiplies this type by units of its own rather than converted to float.
+template <class Compute>
+bool uses_pairs(isa set) {
+    return std::is_same_v<Compute, bfloat16> && set >= isa::avx512_bf16;
+}
+
+}  // namespace detail
+
+template <class Compute>
+product_unit unit_for(const cpu& device) {
+#if defined(__x86_64__)
+    if (detail::uses_pairs<Compute>(device.instruction_set())) {
+        using namespace avx512_bf16;
+        if (device.instruction_set() == isa::amx) return {32, 32, bf16_k_step, 2, &amx::tile_multiply, &amx::enter_tiles, &amx::leave_tiles};
+        return {12, bf16_columns, bf16_k_step, 2, &pair_multiply};
+    }
+#endif
+    const int rows = device.instruction_set() >= isa::avx512 ? avx512::fma_rows : device.instruction_set() == isa::avx2 ? avx2::fma_rows : portable::fma_rows;
+    const int columns = device.instruction_set() >= isa::avx512 ? avx512::fma_columns : device.instruction_set() == isa::avx2 ? avx2::fma_columns : portable::fma_columns;
+    return {rows, columns, 1, 4, device.select(&portable::fma_multiply, &avx2::fma_multiply, &avx512::fma_multiply)};
+}
+
+template <class Compute, class T>
+product_packing<T> packing_for(const cpu& device) {
+#if defined(__x86_64__)
+    if (detail::uses_pairs<Compute>(device.instruction_set())) return {&avx512_bf16::pack_a_bf16<T>, &avx512_bf16::pack_b_bf16<T>};
+#endif
+    return {device.select(&portable::pack_a<Compute, T>, &avx2::pack_a<Compute, T>, &avx512::pack_a<Compute, T>),
+            device.select(&portable::pack_b<Compute, T>, &avx2::pack_b<Compute, T>, &avx512::pack_b<Compute, T>)};
+}
+
+}  // namespace halftone::inline HALFTONE_ABI

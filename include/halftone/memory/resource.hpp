@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Where memory comes from: a resource hands out aligned blocks and counts them; a buffer owns one block.
+///
+/// A context owns the resource of its device, so stores, arenas and tensors need not know which device that is.
+#pragma once
+
+#include <cstddef>
+#include <new>
+#include <utility>
+
+#include <halftone/error.hpp>
+#include <halftone/memory/usage.hpp>
+
+namespace halftone::inline HALFTONE_ABI {
+
+/// Every block begins on a boundary of this many bytes: a cache line, the widest vector, an AMX row.
+inline constexpr std::size_t block_alignment = 64;
+
+/// The next multiple of `unit`, a power of two.
+constexpr std::size_t round_up(std::size_t bytes, std::size_t unit) { return (bytes + unit - 1) & ~(unit - 1); }
+
+/// A source of memory that counts what it hands out. One thread at a time.
+class memory_resource {
+  public:
+    memory_resource() = default;
+    memory_resource(const memory_resource&) = delete;
+    memory_resource& operator=(const memory_resource&) = delete;
+    virtual ~memory_resource() = default;
+
+    /// A block of `bytes` (rounded up to block_alignment) for `kind`; contents undefined. Throws out_of_memory, with what
+    /// is held by kind; nothing changes then.
+    std::byte* allocate(std::size_t bytes, memory_kind kind) {
+        bytes = round_up(bytes, block_alignment);
+        std::byte* block = obtain(bytes);
+        if (block == nullptr) refuse(bytes, kind);
+        usage_.add(bytes, kind);
+        return block;
+    }
+    void deallocate(std::byte* block, std::size_t bytes, memory_kind kind) noexcept {
+        bytes = round_up(bytes, block_alignment);
+        release(block, bytes);
+        usage_.remove(bytes, kind);
+    }
+
+    memory_usage& usage() { return usage_; }
+    const memory_usage& usage() const { return usage_; }
+
+  private:
+    virtual std::byte* obtain(std::size_t bytes) = 0;  ///< nullptr where there is no such block
+    virtual void release(std::byte* block, std::size_t bytes) noexcept = 0;
+
+    [[noreturn]] void refuse(std::size_t bytes, memory_kind kind) const {
+        std::string held;
+        for (int i = 0; i < memory_kinds; ++i) {
+            const auto each = static_cast<memory_kind>(i);
+            if (usage_.live(each) != 0) held += detail::sentence(held.empty() ? "" : ", ", name(each), " ", usage_.live(each));
+        }
+        fail<out_of_memory>("memory: no ", bytes, " bytes for ", name(kind), "; held: ", held.empty() ? "nothing" : held);
+    }
+
+    memory_usage usage_;
+};
+
+/// Host memory, from operator new. `limit` bytes at most are out at a time, so that a budget can be tried.
+class host_memory final : public memory_resource {
+  public:
+    explicit host_memory(std::size_t limit = static_cast<std::size_t>(-1)) : limit_(limit) {}
+
+  private:
+    std::byte* obtain(std::size_t bytes) override {
+        if (bytes > limit_ - usage().live()) return nullptr;
+        return static_cast<std::byte*>(::operator new(bytes, std::align_val_t{block_alignment}, std::nothrow));
+    }
+    void release(std::byte* block, std::size_t) noexcept override {
+        ::operator delete(block, std::align_val_t{block_alignment});
+    }
+
+    std::size_t limit_;
+};
+
+/// One owned block.
+class buffer {
+  public:
+    buffer() = default;
+    buffer(memory_resource& source, std::size_t bytes, memory_kind kind)
+        : source_(&source), data_(bytes == 0 ? nullptr : source.allocate(bytes, kind)), bytes_(bytes), kind_(kind) {}
+    buffer(buffer&& other) noexcept { swap(other); }
+    buffer& operator=(buffer&& other) noexcept {
+        buffer(std::move(other)).swap(*this);
+        return *this;
+    }
+    ~buffer() {
+        if (data_ != nullptr) source_->deallocate(data_, bytes_, kind_);
+    }
+
+    std::byte* data() const { return data_; }
+    std::size_t bytes() const { return bytes_; }
+
+    void swap(buffer& other) noexcept {
+        std::swap(source_, other.source_);
+        std::swap(data_, other.data_);
+        std::swap(bytes_, other.bytes_);
+        std::swap(kind_, other.kind_);
+    }
+
+  private:
+    memory_resource* source_ = nullptr;
+    std::byte* data_ = nullptr;
+    std::size_t bytes_ = 0;
+    memory_kind kind_ = memory_kind::other;
+};
+
+}  // namespace halftone::inline HALFTONE_ABI

@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The parameter store: where a model's parameters live.
+///
+/// Parameters whose storage types agree (policy/model.hpp: `storage`) form a group: one slab of masters and, where kernels
+/// read another type, one slab of rounded copies. Gradients and moments are slabs of their own in the same order, so that
+/// an optimizer walks a group in one pass. A layer holds handles, never pointers.
+///
+///     ht::store parameters{device.memory()};
+///     auto weight = parameters.add<ht::at<P, "fc">, ht::op::linear>("weight", ht::shape<2>{out, in}, {.deviation = 0.02f});
+///     parameters.commit(seed);                  // takes the memory and fills it; bytes() told it before
+///     weight.values()                           // what kernels read: view<const compute, 2>
+///
+/// Numeric contract: initial values depend on the seed, the order of `add` and the index alone, and are the same under
+/// every policy up to the rounding to `param`.
+#pragma once
+
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <halftone/memory/resource.hpp>
+#include <halftone/number/normal.hpp>
+#include <halftone/number/philox.hpp>
+#include <halftone/policy/model.hpp>
+#include <halftone/policy/path.hpp>
+#include <halftone/tensor/view.hpp>
+
+namespace halftone::inline HALFTONE_ABI {
+
+/// How a parameter begins: normally distributed numbers, or one value.
+struct initial {
+    float mean = 0.0f;
+    float deviation = 0.0f;
+};
+
+class store;
+
+/// One parameter, by its place in the store. Copies refer to the same parameter: that is how weights are tied.
+template <class Storage, int Rank>
+class parameter {
+  public:
+    using storage = Storage;
+    using compute = typename Storage::compute;
+    using param = typename Storage::param;
+    static constexpr int rank = Rank;
+
+    parameter() = default;
+    parameter(halftone::store& owner, std::size_t entry, const halftone::shape<Rank>& shape) : store_(&owner), entry_(entry), shape_(shape) {}
+
+    halftone::store& owner() const { return *store_; }
+    /// The parameter's index in its store, by which accumulators and optimizers find it.
+    std::size_t entry() const { return entry_; }
+    const halftone::shape<Rank>& shape() const { return shape_; }
+
+    /// What kernels read. Throws state_error before the store's commit.
+    const_view<compute, Rank> values() const;
+    /// What the optimizer updates; after a change by hand call the store's refresh(). Throws state_error before commit,
+    /// and for a frozen parameter that kept its copy only.
+    view<param, Rank> master() const;
+    bool is_frozen() const;
+
+  private:
+    halftone::store* store_ = nullptr;
+    std::size_t entry_ = 0;
+    halftone::shape<Rank> shape_{};
+};
+
+class store {
+  public:
+    /// Parameters begin on multiples of this many elements, so that vectors never cross from one to the next.
+    static constexpr std::size_t granule = 64;
+    static constexpr std::size_t nowhere = static_cast<std::size_t>(-1);
+
+    struct entry {
+        std::string path;             ///< "h.0.attn.qkv.weight"
+        std::size_t group = 0;
+        std::size_t count = 0;        ///< elements
+        std::size_t master = 0;       ///< first element in the group's master slab; `nowhere` where frozen without one
+        std::size_t copy = 0;         ///< first element in the copy slab; unused where the group has none
+        std::size_t gradient = 0;     ///< first element in gradient and moment slabs; `nowhere` where frozen
+        initial values{};
+        bool frozen = false;
+    };
+
+    struct group {
+        const void* key = nullptr;        ///< the address that stands for its storage type: key_of<Storage>()
+        std::size_t param_bytes = 0, copy_bytes = 0, accumulate_bytes = 0, state_bytes = 0;   ///< of one element; copy 0: none
+        std::size_t masters = 0, copies = 0, gradients = 0;                                   ///< elements of each slab
+        buffer master{}, copy{};
+        void (*fill)(const entry&, std::byte* master, std::uint64_t seed, std::uint32_t tensor) = nullptr;
+        void (*round)(const std::byte* master, std::byte* copy, std::size_t count) = nullptr;
+    };
+
+    explicit store(memory_resource& memory) : memory_(&memory) {}
+    store(const store&) = delete;
+    store& operator=(const store&) = delete;
+
+    /// A further parameter, for a layer with policy P and operation Op. Throws state_error after commit.
+    template <class P, class Op, int Rank>
+    parameter<storage_signature<P, Op>, Rank> add(const char* leaf, const shape<Rank>& shape, const initial& values) {
+        using types = storage_signature<P, Op>;
+        if (committed_) fail<state_error>("store: ", leaf, " added after commit");
+        check_shape("store", shape);
+        entry e;
+        e.path = run_time_path(path_of<P>.text().data, leaf);
+        e.group = group_of<types>();
+        e.count = static_cast<std::size_t>(shape.size());
+        e.values = values;
+        entries_.push_back(std::move(e));
+        lay_out();
+        return {*this, entries_.size() - 1, shape};
+    }
+
+    /// While it lives, '*' in the paths of layers stands for this index: what a list of layers opens for each of them.
+    class indexed {
+      public:
+        indexed(store& owner, int index) : owner_(&owner) { owner.indices_.push_back(index); }
+        indexed(const indexed&) = delete;
+        indexed& operator=(const indexed&) = delete;
+        ~indexed() { owner_->indices_.pop_back(); }
+
+      private:
+        store* owner_;
+    };
+
+    /// Takes the memory and fills it. Throws out_of_memory, and state_error when called twice.
+    void commit(std::uint64_t seed = 0) {
+        if (committed_) fail<state_error>("store: committed twice");
+        for (group& g : groups_) {
+            g.master = buffer(*memory_, g.masters * g.param_bytes, memory_kind::master);
+            g.copy = buffer(*memory_, g.copies * g.copy_bytes, memory_kind::copy);
+            std::memset(g.master.data(), 0, g.master.bytes());
+        }
+        committed_ = true;
+        for (std::size_t i = 0; i < entries_.size(); ++i) {
+            group& g = groups_[entries_[i].group];
+            g.fill(entries_[i], g.master.data(), seed, static_cast<std::uint32_t>(i));
+        }
+        refresh();
+    }
+    bool is_committed() const { return committed_; }
+
+    /// Rounds all masters to their copies again: after masters were changed by hand.
+    void refresh() {
+        check_committed();
+        for (group& g : groups_) {
+            if (g.copy_bytes != 0 && g.masters == g.copies) g.round(g.master.data(), g.copy.data(), g.masters);
+        }
+        for (const entry& e : entries_) {
+            group& g = groups_[e.group];
+            if (g.copy_bytes == 0 || g.masters == g.copies || e.master == nowhere) continue;
+            g.round(g.master.data() + e.master * g.param_bytes, g.copy.data() + e.copy * g.copy_bytes, e.count);
+        }
+    }
+
+    /// Freezes every parameter whose path the pattern matches (path_matches, policy/path.hpp): from now on it has no gradient and no moments, and no master where kernels read a copy. Call it before
+    /// accumulators and optimizers are made. Returns how many parameters are named; throws state_error before commit.
+    std::size_t freeze(const std::string& pattern) {
+        check_committed();
+        std::size_t named = 0, changed = 0;
+        for (entry& e : entries_) {
+            if (!path_matches(pattern.c_str(), e.path.c_str())) continue;
+            ++named;
+            changed += e.frozen ? 0 : 1;
+            e.frozen = true;
+        }
+        if (changed != 0) drop_frozen_masters();
+        return named;
+    }
+
+    const std::vector<entry>& entries() const { return entries_; }
+    const std::vector<group>& groups() const { return groups_; }
+    std::vector<group>& groups() { return groups_; }
+    memory_resource& memory() const { return *memory_; }
+    /// Changes whenever the layout of the gradient slabs does.
+    unsigned layout() const { return layout_; }
+
+    /// The number of parameters, padding not counted.
+    std::size_t size() const {
+        std::size_t n = 0;
+        for (const entry& e : entries_) n += e.count;
+        return n;
+    }
+    /// Bytes of masters and copies, also before commit.
+    std::size_t bytes() const {
+        std::size_t n = 0;
+        for (const group& g : groups_) n += round_up(g.masters * g.param_bytes, block_alignment) + round_up(g.copies * g.copy_bytes, block_alignment);
+        return n;
+    }
+
+    template <class Storage>
+    static const void* key_of() {
+        return &key<Storage>;
+    }
+    /// The index of the group with these storage types; `nowhere` where no parameter has them.
+    template <class Storage>
+    std::size_t find_group() const {
+        for (std::size_t i = 0; i < groups_.size(); ++i) {
+            if (groups_[i].key == key_of<Storage>()) return i;
+        }
+        return nowhere;
+    }
+    void check_committed() const {
+        if (!committed_) fail<state_error>("store: its parameters have no memory yet; call commit() once all layers are made");
+    }
+
+  private:
+    template <class Storage>
+    static constexpr char key = 0;
+
+    template <class Storage>
+    static constexpr bool has_copy = !std::is_same_v<typename Storage::param, typename Storage::compute>;
+
+    template <class Storage>
+    std::size_t group_of() {
+        if (const std::size_t found = find_group<Storage>(); found != nowhere) return found;
+        group g;
+        g.key = key_of<Storage>();
+        g.param_bytes = sizeof(typename Storage::param);
+        g.copy_bytes = has_copy<Storage> ? sizeof(typename Storage::compute) : 0;
+        g.accumulate_bytes = sizeof(typename Storage::accumulate);
+        g.state_bytes = sizeof(typename Storage::state);
+        g.fill = &fill<typename Storage::param>;
+        g.round = &round<typename Storage::param, typename Storage::compute>;
+        groups_.push_back(std::move(g));
+        return groups_.size() - 1;
+    }
+
+    template <class Param>
+    static void fill(const entry& e, std::byte* slab, std::uint64_t seed, std::uint32_t tensor) {
+        auto* to = reinterpret_cast<Param*>(slab) + e.master;
+        if (e.values.deviation == 0.0f) {
+            for (std::size_t i = 0; i < e.count; ++i) to[i] = Param(e.values.mean);
+            return;
+        }
+        for (std::size_t i = 0; i < e.count; i += 4) {
+            const philox::block words = random_block(seed, 0, tensor, i / 4);
+            const normal_pair a = normal(words[0], words[1]), b = normal(words[2], words[3]);
+            const float four[4] = {a.first, a.second, b.first, b.second};
+            for (std::size_t j = 0; j < 4 && i + j < e.count; ++j) to[i + j] = Param(e.values.mean + e.values.deviation * four[j]);
+        }
+    }
+
+    template <class Param, class Compute>
+    static void round(const std::byte* master, std::byte* copy, std::size_t count) {
+        const auto* from = reinterpret_cast<const Param*>(master);
+        auto* to = reinterpret_cast<Compute*>(copy);
+        for (std::size_t i = 0; i < count; ++i) to[i] = Compute(static_cast<float>(from[i]));
+    }
+
+    std::string run_time_path(const char* path, const char* leaf) const {
+        std::string text;
+        std::size_t next = 0;
+        for (; *path != 0; ++path) {
+            if (*path == '*' && next < indices_.size()) {
+                text += std::to_string(indices_[next++]);
+            } else {
+                text += *path;
+            }
+        }
+        return text.empty() ? leaf : text + "." + leaf;
+    }
+
+    void lay_out() {
+        for (group& g : groups_) g.masters = g.copies = g.gradients = 0;
+        for (entry& e : entries_) {
+            group& g = groups_[e.group];
+            const std::size_t room = round_up(e.count, granule);
+            const auto take = [room](std::size_t& end) { return std::exchange(end, end + room); };
+            e.copy = g.copy_bytes == 0 ? nowhere : take(g.copies);
+            e.master = e.frozen && g.copy_bytes != 0 ? nowhere : take(g.masters);
+            e.gradient = e.frozen ? nowhere : take(g.gradients);
+        }
+        ++layout_;
+    }
+
+    void drop_frozen_masters() {
+        std::vector<std::size_t> before;
+        for (const entry& e : entries_) before.push_back(e.master);
+        lay_out();
+        for (std::size_t i = 0; i < groups_.size(); ++i) {
+            group& g = groups_[i];
+            buffer kept(*memory_, g.masters * g.param_bytes, memory_kind::master);
+            std::memset(kept.data(), 0, kept.bytes());
+            for (std::size_t j = 0; j < entries_.size(); ++j) {
+                const entry& e = entries_[j];
+                if (e.group != i || e.master == nowhere) continue;
+                std::memcpy(kept.data() + e.master * g.param_bytes, g.master.data() + before[j] * g.param_bytes, e.count * g.param_bytes);
+            }
+            g.master = std::move(kept);
+        }
+    }
+
+    memory_resource* memory_;
+    std::vector<entry> entries_;
+    std::vector<group> groups_;
+    std::vector<int> indices_;
+    unsigned layout_ = 0;
+    bool committed_ = false;
+};
+
+template <class Storage, int Rank>
+const_view<typename Storage::compute, Rank> parameter<Storage, Rank>::values() const {
+    store_->check_committed();
+    const store::entry& e = store_->entries()[entry_];
+    const store::group& g = store_->groups()[e.group];
+    const bool copied = g.copy_bytes != 0;
+    const auto* slab = reinterpret_cast<const compute*>(copied ? g.copy.data() : g.master.data());
+    return {slab + (copied ? e.copy : e.master), shape_};
+}
+
+template <class Storage, int Rank>
+view<typename Storage::param, Rank> parameter<Storage, Rank>::master() const {
+    store_->check_committed();
+    const store::entry& e = store_->entries()[entry_];
+    if (e.master == store::nowhere) fail<state_error>("store: ", e.path, " is frozen and kept its rounded copy only");
+    return {reinterpret_cast<param*>(store_->groups()[e.group].master.data()) + e.master, shape_};
+}
+
+template <class Storage, int Rank>
+bool parameter<Storage, Rank>::is_frozen() const {
+    return store_->entries()[entry_].frozen;
+}
+
+}  // namespace halftone::inline HALFTONE_ABI

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What memory is used for, counted: live and peak bytes by kind, as `max_memory_allocated` counts them for PyTorch.
+///
+///     device.memory().usage().reset_peaks();
+///     step();
+///     std::cout << device.memory().usage().peak(ht::memory_kind::activation) << " bytes\n";
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <halftone/config.hpp>
+
+namespace halftone::inline HALFTONE_ABI {
+
+/// What a piece of memory holds.
+enum class memory_kind {
+    master,      ///< parameters in the `param` type: what the optimizer updates
+    copy,        ///< rounded copies of parameters in the `compute` type
+    gradient,    ///< accumulated gradients of parameters
+    moment,      ///< optimizer state
+    activation,  ///< results of operations and their gradients, on a tape
+    workspace,   ///< scratch memory of kernels
+    other,       ///< tensors that a user makes
+};
+
+inline constexpr int memory_kinds = 7;
+
+constexpr const char* name(memory_kind kind) {
+    constexpr const char* names[memory_kinds] = {"master", "copy", "gradient", "moment", "activation", "workspace", "other"};
+    return names[static_cast<int>(kind)];
+}
+
+/// Live and peak bytes by kind, and their total. Each peak is that kind's own; `peak()` is the largest total at one time.
+class memory_usage {
+  public:
+    std::size_t live() const { return total_.live; }
+    std::size_t peak() const { return total_.peak; }
+    std::size_t live(memory_kind kind) const { return kinds_[index(kind)].live; }
+    std::size_t peak(memory_kind kind) const { return kinds_[index(kind)].peak; }
+    /// Blocks handed out so far: a steady training step leaves it unchanged.
+    std::uint64_t allocations() const { return allocations_; }
+
+    void reset_peaks() {
+        total_.peak = total_.live;
+        for (counter& kind : kinds_) kind.peak = kind.live;
+    }
+
+    void add(std::size_t bytes, memory_kind kind) {
+        ++allocations_;
+        total_.add(bytes);
+        kinds_[index(kind)].add(bytes);
+    }
+    void remove(std::size_t bytes, memory_kind kind) {
+        total_.live -= bytes;
+        kinds_[index(kind)].live -= bytes;
+    }
+
+  private:
+    struct counter {
+        std::size_t live = 0, peak = 0;
+        void add(std::size_t bytes) {
+            live += bytes;
+            if (live > peak) peak = live;
+        }
+    };
+    static int index(memory_kind kind) { return static_cast<int>(kind); }
+
+    counter total_{}, kinds_[memory_kinds]{};
+    std::uint64_t allocations_ = 0;
+};
+
+}  // namespace halftone::inline HALFTONE_ABI

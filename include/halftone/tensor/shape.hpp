@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Extents of tensors: `shape<Rank>`, row-major, outermost first.
+///
+///     ht::shape<2> s{128, 256};      // 128 rows of 256
+///     s.size() == 32768
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <ostream>
+
+#include <halftone/error.hpp>
+
+namespace halftone::inline HALFTONE_ABI {
+
+/// An extent or a stride, in elements.
+using extent = std::int64_t;
+
+/// `Rank` extents. An aggregate, so that it can be passed to kernels and written `{rows, columns}`.
+template <int Rank>
+struct shape {
+    static_assert(Rank >= 0, "halftone: a shape's rank is not negative");
+    extent extents[Rank == 0 ? 1 : Rank]{};
+
+    HALFTONE_HD constexpr extent operator[](int axis) const { return extents[axis]; }
+    HALFTONE_HD constexpr extent& operator[](int axis) { return extents[axis]; }
+
+    /// The number of elements.
+    HALFTONE_HD constexpr extent size() const {
+        extent n = 1;
+        for (int axis = 0; axis < Rank; ++axis) n *= extents[axis];
+        return n;
+    }
+
+    friend constexpr bool operator==(const shape& a, const shape& b) {
+        for (int axis = 0; axis < Rank; ++axis) {
+            if (a.extents[axis] != b.extents[axis]) return false;
+        }
+        return true;
+    }
+
+    friend std::ostream& operator<<(std::ostream& out, const shape& s) {
+        out << '(';
+        for (int axis = 0; axis < Rank; ++axis) out << (axis == 0 ? "" : ", ") << s.extents[axis];
+        return out << ')';
+    }
+};
+
+template <class... Extents>
+shape(Extents...) -> shape<sizeof...(Extents)>;
+
+/// Throws shape_error where an extent is negative or the number of elements does not fit into an `extent`.
+template <int Rank>
+void check_shape(const char* what, const shape<Rank>& s) {
+    extent n = 1;
+    for (int axis = 0; axis < Rank; ++axis) {
+        if (s[axis] < 0) fail<shape_error>(what, ": shape ", s, " has a negative extent");
+        if (s[axis] != 0 && n > INT64_MAX / 16 / s[axis]) fail<shape_error>(what, ": shape ", s, " has more elements than fit in memory");
+        n *= s[axis] == 0 ? 1 : s[axis];
+    }
+}
+
+}  // namespace halftone::inline HALFTONE_ABI

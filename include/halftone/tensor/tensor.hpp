@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// A tensor owns the memory that its view shows; it is contiguous and row-major.
+///
+///     ht::tensor<float, 2> x{device.memory(), {128, 256}};       // contents undefined
+#pragma once
+
+#include <halftone/memory/resource.hpp>
+#include <halftone/tensor/view.hpp>
+
+namespace halftone::inline HALFTONE_ABI {
+
+template <class T, int Rank>
+class tensor {
+  public:
+    using value_type = T;
+    static constexpr int rank = Rank;
+
+    tensor() = default;
+    tensor(memory_resource& memory, const halftone::shape<Rank>& shape, memory_kind kind = memory_kind::other)
+        : block_(memory, bytes_of(shape), kind), view_(reinterpret_cast<T*>(block_.data()), shape) {}
+
+    T* data() const { return view_.data(); }
+    const halftone::shape<Rank>& shape() const { return view_.shape(); }
+    extent size() const { return view_.size(); }
+    halftone::view<T, Rank> view() const { return view_; }
+    halftone::const_view<T, Rank> const_view() const { return view_; }
+    operator halftone::view<T, Rank>() const { return view_; }              // NOLINT(google-explicit-constructor)
+    operator halftone::const_view<T, Rank>() const { return view_; }        // NOLINT(google-explicit-constructor)
+    template <class... Indices>
+    T& operator()(Indices... indices) const {
+        return view_(indices...);
+    }
+
+  private:
+    static std::size_t bytes_of(const halftone::shape<Rank>& shape) {
+        check_shape("tensor", shape);
+        return static_cast<std::size_t>(shape.size()) * sizeof(T);
+    }
+
+    buffer block_;
+    halftone::view<T, Rank> view_;
+};
+
+template <class T, int Rank>
+view<T, Rank> as_view(const tensor<T, Rank>& t) {
+    return t.view();
+}
+
+}  // namespace halftone::inline HALFTONE_ABI

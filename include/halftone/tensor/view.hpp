@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// A view is a pointer with extents and strides: what every kernel takes, and what a user makes of memory that is already
+/// there. It owns nothing.
+///
+///     ht::view<float, 2> weights{pointer, {rows, columns}};      // row-major, contiguous
+///     auto t = ht::transpose(weights);                           // (columns, rows), the same memory
+#pragma once
+
+#include <span>
+#include <type_traits>
+
+#include <halftone/tensor/shape.hpp>
+
+namespace halftone::inline HALFTONE_ABI {
+
+template <class T, int Rank>
+class view {
+  public:
+    using value_type = std::remove_const_t<T>;
+    static constexpr int rank = Rank;
+
+    view() = default;
+    /// A contiguous row-major view.
+    HALFTONE_HD constexpr view(T* data, const halftone::shape<Rank>& shape) : data_(data), shape_(shape) {
+        extent step = 1;
+        for (int axis = Rank - 1; axis >= 0; --axis) {
+            strides_[axis] = step;
+            step *= shape[axis];
+        }
+    }
+    /// A view with strides, in elements.
+    HALFTONE_HD constexpr view(T* data, const halftone::shape<Rank>& shape, const halftone::shape<Rank>& strides)
+        : data_(data), shape_(shape), strides_(strides) {}
+    /// A view of constants out of a view of variables.
+    template <class U>
+        requires(std::is_same_v<const U, T>)
+    HALFTONE_HD constexpr view(const view<U, Rank>& other)  // NOLINT(google-explicit-constructor)
+        : data_(other.data()), shape_(other.shape()), strides_(other.strides()) {}
+
+    HALFTONE_HD constexpr T* data() const { return data_; }
+    HALFTONE_HD constexpr const halftone::shape<Rank>& shape() const { return shape_; }
+    HALFTONE_HD constexpr const halftone::shape<Rank>& strides() const { return strides_; }
+    HALFTONE_HD constexpr extent extent_of(int axis) const { return shape_[axis]; }
+    HALFTONE_HD constexpr extent stride_of(int axis) const { return strides_[axis]; }
+    HALFTONE_HD constexpr extent size() const { return shape_.size(); }
+
+    /// The element at the given indices.
+    template <class... Indices>
+    HALFTONE_HD constexpr T& operator()(Indices... indices) const {
+        static_assert(sizeof...(Indices) == Rank, "halftone: a view takes as many indices as its rank");
+        extent offset = 0;
+        int axis = 0;
+        ((offset += static_cast<extent>(indices) * strides_[axis++]), ...);
+        return data_[offset];
+    }
+
+    /// True where the elements lie next to each other in row-major order.
+    HALFTONE_HD constexpr bool is_contiguous() const {
+        extent step = 1;
+        for (int axis = Rank - 1; axis >= 0; --axis) {
+            if (shape_[axis] != 1 && strides_[axis] != step) return false;
+            step *= shape_[axis];
+        }
+        return true;
+    }
+
+  private:
+    T* data_ = nullptr;
+    halftone::shape<Rank> shape_{}, strides_{};
+};
+
+template <class T, int Rank>
+view(T*, shape<Rank>) -> view<T, Rank>;
+
+/// A view of constants: what kernels read.
+template <class T, int Rank>
+using const_view = view<const T, Rank>;
+
+/// The view of something that shows memory: a view itself, a tensor, a std::span.
+template <class T, int Rank>
+HALFTONE_HD constexpr view<T, Rank> as_view(const view<T, Rank>& v) {
+    return v;
+}
+template <class T, std::size_t Extent>
+constexpr view<T, 1> as_view(const std::span<T, Extent>& s) {
+    return {s.data(), {static_cast<extent>(s.size())}};
+}
+
+/// The same memory with the last two axes exchanged.
+template <class T, int Rank>
+HALFTONE_HD constexpr view<T, Rank> transpose(const view<T, Rank>& v) {
+    static_assert(Rank >= 2, "halftone: a transpose needs at least two axes");
+    shape<Rank> s = v.shape(), t = v.strides();
+    s[Rank - 1] = v.extent_of(Rank - 2), s[Rank - 2] = v.extent_of(Rank - 1);
+    t[Rank - 1] = v.stride_of(Rank - 2), t[Rank - 2] = v.stride_of(Rank - 1);
+    return {v.data(), s, t};
+}
+
+/// The matrix at `index` along the first axis.
+template <class T>
+HALFTONE_HD constexpr view<T, 2> matrix(const view<T, 3>& v, extent index) {
+    return {v.data() + index * v.stride_of(0), {v.extent_of(1), v.extent_of(2)}, {v.stride_of(1), v.stride_of(2)}};
+}
+
+/// A contiguous view as (rows, last extent): what row-wise kernels take. Throws shape_error for a view with holes.
+template <class T, int Rank>
+view<T, 2> as_rows(const view<T, Rank>& v) {
+    static_assert(Rank >= 1, "halftone: rows need at least one axis");
+    if (!v.is_contiguous()) fail<shape_error>("as_rows: the view ", v.shape(), " is not contiguous");
+    const extent width = v.extent_of(Rank - 1);
+    return {v.data(), {width == 0 ? 0 : v.size() / width, width}};
+}
+
+/// A contiguous view as one axis. Throws shape_error for a view with holes.
+template <class T, int Rank>
+view<T, 1> flatten(const view<T, Rank>& v) {
+    if (!v.is_contiguous()) fail<shape_error>("flatten: the view ", v.shape(), " is not contiguous");
+    return {v.data(), {v.size()}};
+}
+
+}  // namespace halftone::inline HALFTONE_ABI
