@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Rung 1, numbers for any C++20 program: float16 and bfloat16, their traits, rounding, classification, and random
+/// bits for stochastic rounding. Needs nothing of the rest of the library, and adds a few hundredths of a second to a
+/// file. (Normally distributed numbers stand in <halftone/number/normal.hpp>.)
+///
+///     #include <halftone/number.hpp>
+///     namespace ht = halftone;
+///     static_assert(ht::bfloat16(1.0f / 3).bits() == 0x3eab);
+#pragma once
+
+#include <halftone/number/bfloat16.hpp>
+#include <halftone/number/classify.hpp>
+#include <halftone/number/float16.hpp>
+#include <halftone/number/philox.hpp>
+#include <halftone/number/round_to.hpp>
+#include <halftone/number/rounding.hpp>
+#include <halftone/number/traits.hpp>

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The operators that every narrow number type has beyond those of float.
+///
+/// A narrow number converts to float without loss and without being asked, so `a * b`, `a < b` and `a == 0` are float
+/// expressions. What is left is to write a result back: `a += b` computes in float and rounds once to the type.
+#pragma once
+
+#include <halftone/config.hpp>
+
+namespace halftone::inline HALFTONE_ABI::detail {
+
+/// An empty base of `Number`, a type that is explicitly constructed from float and implicitly converted to it.
+template <class Number>
+struct narrow_arithmetic {
+    friend HALFTONE_HD HALFTONE_INLINE constexpr Number& operator+=(Number& a, float b) {
+        return a = Number(static_cast<float>(a) + b);
+    }
+    friend HALFTONE_HD HALFTONE_INLINE constexpr Number& operator-=(Number& a, float b) {
+        return a = Number(static_cast<float>(a) - b);
+    }
+    friend HALFTONE_HD HALFTONE_INLINE constexpr Number& operator*=(Number& a, float b) {
+        return a = Number(static_cast<float>(a) * b);
+    }
+    friend HALFTONE_HD HALFTONE_INLINE constexpr Number& operator/=(Number& a, float b) {
+        return a = Number(static_cast<float>(a) / b);
+    }
+};
+
+}  // namespace halftone::inline HALFTONE_ABI::detail

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The upper half of a float: 1 sign, 8 exponent and 7 fraction bits. Float's range (9e-41 to 3.4e38) in coarse steps
+/// (2^-8 to either side).
+///
+/// Conversion from any arithmetic type rounds once, to nearest even: beyond the range to infinity, subnormal numbers
+/// kept (the instruction VCVTNEPS2BF16 flushes them, and agrees in all else), a NaN quietened with the top bits of its
+/// payload. Conversion to float is exact and keeps every bit. Arithmetic is float's; writing back a sum, difference,
+/// product or quotient of two bfloat16 gives the correctly rounded result wherever it is normal, since a float has more
+/// than 2 * 8 + 2 bits (Figueroa, "When is double rounding innocuous?", 1995).
+///
+///     static_assert(ht::bfloat16(1.0f / 3).bits() == 0x3eab);
+///     ht::bfloat16 sum{256};
+///     sum += 1;                       // still 256: why sums are kept in float
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <limits>
+
+#include <halftone/config.hpp>
+#include <halftone/number/arithmetic.hpp>
+#include <halftone/number/bits.hpp>
+#include <halftone/number/traits.hpp>
+
+namespace halftone::inline HALFTONE_ABI {
+
+namespace detail {
+
+/// float to bfloat16, on bits.
+HALFTONE_HD constexpr std::uint16_t bfloat16_from_float(std::uint32_t bits) {
+    const bool nan = (bits & 0x7fffffff) > 0x7f800000;
+    const std::uint32_t rounded = bits + 0x7fff + ((bits >> 16) & 1);
+    return static_cast<std::uint16_t>((nan ? bits | 0x400000 : rounded) >> 16);
+}
+
+}  // namespace detail
+
+class bfloat16 : detail::narrow_arithmetic<bfloat16> {
+  public:
+    /// Uninitialised like a float's, so that shared memory holds it; `bfloat16{}` is zero.
+    bfloat16() = default;
+
+    HALFTONE_HD constexpr explicit bfloat16(float x)
+        : bits_{detail::bfloat16_from_float(detail::bit_cast<std::uint32_t>(x))} {}
+
+    /// Rounds once, also from types wider than float.
+    template <detail::device_arithmetic Arithmetic>
+    HALFTONE_HD HALFTONE_INLINE constexpr explicit bfloat16(Arithmetic x)
+        : bits_{detail::bfloat16_from_float(detail::float_bits_odd(x))} {}
+
+    template <std::same_as<long double> LongDouble>
+    HALFTONE_INLINE constexpr explicit bfloat16(LongDouble x)
+        : bits_{detail::bfloat16_from_float(detail::float_bits_odd(x))} {}
+
+    HALFTONE_HD constexpr operator float() const {
+        return detail::bit_cast<float>(static_cast<std::uint32_t>(bits_) << 16);
+    }
+
+    HALFTONE_HD constexpr std::uint16_t bits() const { return bits_; }
+
+    HALFTONE_HD static constexpr bfloat16 from_bits(std::uint16_t bits) {
+        bfloat16 result{};
+        result.bits_ = bits;
+        return result;
+    }
+
+    HALFTONE_HD constexpr bfloat16 operator-() const { return from_bits(static_cast<std::uint16_t>(bits_ ^ 0x8000)); }
+
+  private:
+    std::uint16_t bits_;
+};
+
+template <>
+struct number_traits<bfloat16> : ieee_format<8, -125, 128> {
+    static constexpr const char* name = "bfloat16";
+};
+
+}  // namespace halftone::inline HALFTONE_ABI
+
+template <>
+class std::numeric_limits<halftone::bfloat16> {
+    using self = halftone::bfloat16;
+
+  public:
+    static constexpr bool is_specialized = true;
+    static constexpr bool is_signed = true;
+    static constexpr bool is_integer = false;
+    static constexpr bool is_exact = false;
+    static constexpr bool is_iec559 = false;  // encoded in IEEE 754's way, but none of its formats
+    static constexpr bool is_bounded = true;
+    static constexpr bool is_modulo = false;
+    static constexpr bool has_infinity = true;
+    static constexpr bool has_quiet_NaN = true;
+    static constexpr bool has_signaling_NaN = true;
+    static constexpr std::float_denorm_style has_denorm = std::denorm_present;
+    static constexpr bool has_denorm_loss = false;
+    static constexpr bool traps = false;
+    static constexpr bool tinyness_before = false;
+    static constexpr std::float_round_style round_style = std::round_to_nearest;
+    static constexpr int radix = 2;
+    static constexpr int digits = 8;
+    static constexpr int digits10 = 2;
+    static constexpr int max_digits10 = 4;
+    static constexpr int min_exponent = -125;
+    static constexpr int min_exponent10 = -37;
+    static constexpr int max_exponent = 128;
+    static constexpr int max_exponent10 = 38;
+
+    HALFTONE_HD static constexpr self min() noexcept { return self::from_bits(0x0080); }          // 2^-126
+    HALFTONE_HD static constexpr self max() noexcept { return self::from_bits(0x7f7f); }          // 3.3895e38
+    HALFTONE_HD static constexpr self lowest() noexcept { return self::from_bits(0xff7f); }       // -3.3895e38
+    HALFTONE_HD static constexpr self denorm_min() noexcept { return self::from_bits(0x0001); }   // 2^-133
+    HALFTONE_HD static constexpr self epsilon() noexcept { return self::from_bits(0x3c00); }      // 2^-7
+    HALFTONE_HD static constexpr self round_error() noexcept { return self::from_bits(0x3f00); }  // 0.5
+    HALFTONE_HD static constexpr self infinity() noexcept { return self::from_bits(0x7f80); }
+    HALFTONE_HD static constexpr self quiet_NaN() noexcept { return self::from_bits(0x7fc0); }
+    HALFTONE_HD static constexpr self signaling_NaN() noexcept { return self::from_bits(0x7fa0); }
+};

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Numbers as bit patterns: what the conversions of this folder are made of. Integers only, so that neither
+/// -ffast-math nor a processor that flushes subnormals changes a result.
+///
+///     detail::float_bits_odd(0.1)     // the bits of the float beside 0.1 whose last bit is one
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <type_traits>
+
+#include <halftone/config.hpp>
+
+namespace halftone::inline HALFTONE_ABI::detail {
+
+/// std::bit_cast for kernels too. By reference, because a compiler may take a float that is passed by value under
+/// -ffinite-math-only for neither infinite nor NaN.
+template <class To, class From>
+HALFTONE_HD HALFTONE_INLINE constexpr To bit_cast(const From& from) {
+    return __builtin_bit_cast(To, from);
+}
+
+/// The arithmetic types that GPUs have too: all but long double.
+template <class T>
+concept device_arithmetic = std::is_arithmetic_v<T> && !std::same_as<T, long double>;
+
+/// 2^exponent, for exponents from -1074 (double's least subnormal number) to 1023.
+HALFTONE_HD constexpr double power_of_two(int exponent) {
+    const std::uint64_t bits =
+        exponent >= -1022 ? static_cast<std::uint64_t>(exponent + 1023) << 52 : std::uint64_t{1} << (exponent + 1074);
+    return bit_cast<double>(bits);
+}
+
+/// The bits of `x` as a float, rounded to odd: exact where a float holds x, else of the two floats around x the one
+/// whose last bit is one. Rounding that to any type of at most 22 significant bits gives what rounding x itself gives,
+/// in every mode: the odd bit keeps "a little more than half" apart from "half" (Boldo and Melquiond, "When double
+/// rounding is odd", 2005). A NaN is quietened and keeps the top bits of its payload.
+HALFTONE_HD constexpr std::uint32_t float_bits_odd(double x) {
+    const std::uint64_t bits = bit_cast<std::uint64_t>(x);
+    const std::uint32_t sign = static_cast<std::uint32_t>(bits >> 32) & 0x80000000u;
+    const std::uint64_t fraction = bits & 0xfffffffffffffu;
+    const int exponent = static_cast<int>((bits >> 52) & 0x7ff);
+    const int float_exponent = exponent - 1023 + 127;
+    if (exponent == 0x7ff) {
+        const std::uint32_t payload = fraction != 0 ? 0x400000u | static_cast<std::uint32_t>(fraction >> 29) : 0;
+        return sign | 0x7f800000u | payload;
+    }
+    if (float_exponent > 254) return sign | 0x7f7fffffu;  // the largest float is odd, and rounds on to infinity
+    if (float_exponent > 0) {
+        const std::uint32_t rest = (fraction & 0x1fffffffu) != 0 ? 1 : 0;
+        return sign | (static_cast<std::uint32_t>(float_exponent) << 23) | static_cast<std::uint32_t>(fraction >> 29) |
+               rest;
+    }
+    const std::uint64_t significand = exponent > 0 ? fraction | (std::uint64_t{1} << 52) : fraction;
+    const int shift = 30 - float_exponent < 63 ? 30 - float_exponent : 63;
+    const std::uint32_t rest = (significand & ((std::uint64_t{1} << shift) - 1)) != 0 ? 1 : 0;
+    return sign | static_cast<std::uint32_t>(significand >> shift) | rest;
+}
+
+HALFTONE_HD constexpr std::uint32_t float_bits_odd(float x) { return bit_cast<std::uint32_t>(x); }
+
+/// Where long double is wider than double: rounded to odd twice, which is rounding to odd once.
+constexpr std::uint32_t float_bits_odd(long double x) {
+    const auto nearest = static_cast<double>(x);
+    std::uint64_t bits = bit_cast<std::uint64_t>(nearest);
+    const std::uint64_t magnitude = bits & 0x7fffffffffffffffu;
+    if (magnitude > 0x7ff0000000000000u || x == static_cast<long double>(nearest)) return float_bits_odd(nearest);
+    const bool grown = bits >> 63 != 0 ? static_cast<long double>(nearest) < x : static_cast<long double>(nearest) > x;
+    bits = (bits - (grown ? 1 : 0)) | 1;
+    return float_bits_odd(bit_cast<double>(bits));
+}
+
+template <std::integral Integer>
+HALFTONE_HD HALFTONE_INLINE constexpr std::uint32_t float_bits_odd(Integer x) {
+    if constexpr (sizeof(Integer) < 8) {
+        return float_bits_odd(static_cast<double>(x));
+    } else {
+        auto magnitude = static_cast<std::make_unsigned_t<Integer>>(x);
+        double unit = 1;
+        if constexpr (std::is_signed_v<Integer>) {
+            if (x < 0) {
+                magnitude = 0 - magnitude;
+                unit = -1;
+            }
+        }
+        while (magnitude >> 53 != 0) {  // to odd until a double holds it
+            magnitude = (magnitude >> 11) | ((magnitude & 0x7ff) != 0 ? 1 : 0);
+            unit *= 2048;
+        }
+        return float_bits_odd(static_cast<double>(magnitude) * unit);
+    }
+}
+
+}  // namespace halftone::inline HALFTONE_ABI::detail

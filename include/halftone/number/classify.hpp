@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Finite, infinite, NaN: told by the bits. std::isfinite and its kin are constants under -ffast-math, where the finite
+/// check that a loss scale hangs on has to work all the same.
+///
+///     if (!ht::is_finite(gradient)) skip_this_step();
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include <halftone/config.hpp>
+#include <halftone/number/bits.hpp>
+#include <halftone/number/traits.hpp>
+
+namespace halftone::inline HALFTONE_ABI {
+
+/// A number that IEEE 754's rules encode: infinity is all ones in the exponent and a zero fraction, a larger pattern is
+/// a NaN.
+template <class T>
+concept ieee_number = number<T> && number_traits<T>::ieee_encoding;
+
+namespace detail {
+
+/// The bits of a number without its sign, and those of infinity: comparing the two classifies.
+template <class T>
+struct magnitude_bits {
+    using natural =
+        std::conditional_t<sizeof(T) == 1, std::uint8_t,
+                           std::conditional_t<sizeof(T) == 2, std::uint16_t,
+                                              std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>>;
+    static constexpr std::uint64_t mask = ~std::uint64_t{0} >> (65 - 8 * sizeof(T));
+    static constexpr std::uint64_t fraction = (std::uint64_t{1} << (number_traits<T>::significand_bits - 1)) - 1;
+    static constexpr natural infinity = static_cast<natural>(mask & ~fraction);
+
+    HALFTONE_HD HALFTONE_INLINE static constexpr natural of(const T& x) {
+        return static_cast<natural>(bit_cast<natural>(x) & static_cast<natural>(mask));
+    }
+};
+
+}  // namespace detail
+
+template <ieee_number T>
+HALFTONE_HD HALFTONE_INLINE constexpr bool is_finite(const T& x) {
+    return detail::magnitude_bits<T>::of(x) < detail::magnitude_bits<T>::infinity;
+}
+
+template <ieee_number T>
+HALFTONE_HD HALFTONE_INLINE constexpr bool is_inf(const T& x) {
+    return detail::magnitude_bits<T>::of(x) == detail::magnitude_bits<T>::infinity;
+}
+
+template <ieee_number T>
+HALFTONE_HD HALFTONE_INLINE constexpr bool is_nan(const T& x) {
+    return detail::magnitude_bits<T>::of(x) > detail::magnitude_bits<T>::infinity;
+}
+
+}  // namespace halftone::inline HALFTONE_ABI

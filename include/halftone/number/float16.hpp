@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// IEEE 754's binary16: 1 sign, 5 exponent and 10 fraction bits. Fine steps (2^-11 to either side), short range
+/// (6e-8 to 65504): its gradients need a loss scale.
+///
+/// Conversion from any arithmetic type rounds once, to nearest even, bit by bit as the instruction VCVTPS2PH: beyond
+/// the range to infinity, subnormal numbers kept, a NaN quietened with the top bits of its payload. Conversion to float
+/// is exact. Arithmetic is float's; writing back a sum, difference, product or quotient of two float16 gives the
+/// correctly rounded result, since a float has 2 * 11 + 2 bits (Figueroa, "When is double rounding innocuous?", 1995).
+///
+///     ht::float16 a{0.1};             // 0.0999755859375
+///     float b = a * a;                // exact in float
+///     a += 1;                         // computed in float, rounded once
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <limits>
+
+#include <halftone/config.hpp>
+#include <halftone/number/arithmetic.hpp>
+#include <halftone/number/bits.hpp>
+#include <halftone/number/traits.hpp>
+
+namespace halftone::inline HALFTONE_ABI {
+
+namespace detail {
+
+/// float to float16, on bits.
+HALFTONE_HD constexpr std::uint16_t float16_from_float(std::uint32_t bits) {
+    const std::uint32_t sign = (bits >> 16) & 0x8000;
+    const std::uint32_t magnitude = bits & 0x7fffffff;
+    const std::uint32_t exponent = magnitude >> 23;
+    std::uint32_t result = 0;
+    if (magnitude > 0x7f800000) {
+        result = 0x7e00 | ((magnitude >> 13) & 0x3ff);
+    } else if (exponent > 112) {  // from 2^-14 on, float16's normal numbers: drop 13 bits, the carry may reach infinity
+        const std::uint32_t rebiased = magnitude - (112u << 23);
+        result = (rebiased + 0xfff + ((rebiased >> 13) & 1)) >> 13;
+        result = result < 0x7c00 ? result : 0x7c00;
+    } else {  // subnormal in float16, a multiple of 2^-24; a shift by 25 leaves nothing, and rounds nothing up
+        const std::uint32_t shift = exponent > 101 ? 126 - exponent : 25;
+        const std::uint32_t significand = (magnitude & 0x7fffff) | 0x800000;
+        result = (significand + (1u << (shift - 1)) - 1 + ((significand >> shift) & 1)) >> shift;
+    }
+    return static_cast<std::uint16_t>(sign | result);
+}
+
+/// float16 to float, on bits. No float operation here has a subnormal operand or result.
+HALFTONE_HD constexpr std::uint32_t float_from_float16(std::uint16_t bits) {
+    const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000) << 16;
+    const std::uint32_t magnitude = bits & 0x7fff;
+    std::uint32_t result = 0;
+    if (magnitude < 0x0400) {
+        result = bit_cast<std::uint32_t>(static_cast<float>(magnitude) * 0x1p-24f);
+    } else {
+        const std::uint32_t rebias = magnitude < 0x7c00 ? 112u << 23 : 224u << 23;
+        const std::uint32_t quiet = magnitude > 0x7c00 ? 1u << 22 : 0;
+        result = ((magnitude << 13) + rebias) | quiet;
+    }
+    return sign | result;
+}
+
+}  // namespace detail
+
+class float16 : detail::narrow_arithmetic<float16> {
+  public:
+    /// Uninitialised like a float's, so that shared memory holds it; `float16{}` is zero.
+    float16() = default;
+
+    HALFTONE_HD constexpr explicit float16(float x)
+        : bits_{detail::float16_from_float(detail::bit_cast<std::uint32_t>(x))} {}
+
+    /// Rounds once, also from types wider than float.
+    template <detail::device_arithmetic Arithmetic>
+    HALFTONE_HD HALFTONE_INLINE constexpr explicit float16(Arithmetic x)
+        : bits_{detail::float16_from_float(detail::float_bits_odd(x))} {}
+
+    template <std::same_as<long double> LongDouble>
+    HALFTONE_INLINE constexpr explicit float16(LongDouble x)
+        : bits_{detail::float16_from_float(detail::float_bits_odd(x))} {}
+
+    HALFTONE_HD constexpr operator float() const { return detail::bit_cast<float>(detail::float_from_float16(bits_)); }
+
+    HALFTONE_HD constexpr std::uint16_t bits() const { return bits_; }
+
+    HALFTONE_HD static constexpr float16 from_bits(std::uint16_t bits) {
+        float16 result{};
+        result.bits_ = bits;
+        return result;
+    }
+
+    HALFTONE_HD constexpr float16 operator-() const { return from_bits(static_cast<std::uint16_t>(bits_ ^ 0x8000)); }
+
+  private:
+    std::uint16_t bits_;
+};
+
+template <>
+struct number_traits<float16> : ieee_format<11, -13, 16> {
+    static constexpr const char* name = "float16";
+};
+
+}  // namespace halftone::inline HALFTONE_ABI
+
+template <>
+class std::numeric_limits<halftone::float16> {
+    using self = halftone::float16;
+
+  public:
+    static constexpr bool is_specialized = true;
+    static constexpr bool is_signed = true;
+    static constexpr bool is_integer = false;
+    static constexpr bool is_exact = false;
+    static constexpr bool is_iec559 = true;
+    static constexpr bool is_bounded = true;
+    static constexpr bool is_modulo = false;
+    static constexpr bool has_infinity = true;
+    static constexpr bool has_quiet_NaN = true;
+    static constexpr bool has_signaling_NaN = true;
+    static constexpr std::float_denorm_style has_denorm = std::denorm_present;
+    static constexpr bool has_denorm_loss = false;
+    static constexpr bool traps = false;
+    static constexpr bool tinyness_before = false;
+    static constexpr std::float_round_style round_style = std::round_to_nearest;
+    static constexpr int radix = 2;
+    static constexpr int digits = 11;
+    static constexpr int digits10 = 3;
+    static constexpr int max_digits10 = 5;
+    static constexpr int min_exponent = -13;
+    static constexpr int min_exponent10 = -4;
+    static constexpr int max_exponent = 16;
+    static constexpr int max_exponent10 = 4;
+
+    HALFTONE_HD static constexpr self min() noexcept { return self::from_bits(0x0400); }          // 2^-14
+    HALFTONE_HD static constexpr self max() noexcept { return self::from_bits(0x7bff); }          // 65504
+    HALFTONE_HD static constexpr self lowest() noexcept { return self::from_bits(0xfbff); }       // -65504
+    HALFTONE_HD static constexpr self denorm_min() noexcept { return self::from_bits(0x0001); }   // 2^-24
+    HALFTONE_HD static constexpr self epsilon() noexcept { return self::from_bits(0x1400); }      // 2^-10
+    HALFTONE_HD static constexpr self round_error() noexcept { return self::from_bits(0x3800); }  // 0.5
+    HALFTONE_HD static constexpr self infinity() noexcept { return self::from_bits(0x7c00); }
+    HALFTONE_HD static constexpr self quiet_NaN() noexcept { return self::from_bits(0x7e00); }
+    HALFTONE_HD static constexpr self signaling_NaN() noexcept { return self::from_bits(0x7d00); }
+};
