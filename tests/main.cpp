@@ -1,0 +1,5 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The main of every test executable.
+#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
+#include <doctest/doctest.h>
