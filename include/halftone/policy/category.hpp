@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Which operations compute in low precision, which in fp32, and what type a free operation gives under autocast.
+///
+/// The rules are PyTorch's (aten/src/ATen/autocast_mode.h), the lists for CUDA on every device, so that a program means
+/// the same on each. fp64 inputs are left alone: what reads a double computes in double and gives double.
+///
+///     using ht::op::matmul, ht::op::softmax, ht::op::add;
+///     static_assert(std::is_same_v<ht::free_output<ht::amp_bf16, matmul, float, float>, ht::bfloat16>);
+///     static_assert(std::is_same_v<ht::free_output<ht::amp_bf16, softmax, ht::bfloat16>, float>);
+///     static_assert(std::is_same_v<ht::free_output<ht::as_given, softmax, ht::bfloat16>, ht::bfloat16>);
+///
+/// An operation of your own is a tag type that states its rule:
+///
+///     struct my_norm { static constexpr const char* name = "my_norm";
+///                      static constexpr ht::category cast_rule = ht::category::fp32; };
+///
+/// and a rule of ours that you want otherwise is a specialisation of operation_category, before its first use.
+#pragma once
+
+#include <halftone/config.hpp>
+#include <halftone/policy/presets.hpp>
+#include <halftone/policy/promotion.hpp>
+#include <halftone/policy/recipe.hpp>
+
+namespace halftone::inline HALFTONE_ABI {
+
+/// What autocast does with an operation.
+enum class category {
+    low_precision,  ///< computes in the policy's `compute` and gives it: products
+    low_to_fp32,    ///< products in `compute` whose result, a loss, is fp32
+    fp32,           ///< computes in fp32 and gives it: what sums, divides or exponentiates
+    promote,        ///< takes several tensors, which all become the widest of them
+    as_input,       ///< computes in its input's type; several inputs promote as in plain arithmetic
+    stated,         ///< computes in the type that the operation names as `cast_inputs`, and gives it
+    banned,         ///< overflows in low precision: an error under autocast
+};
+
+namespace detail {
+
+template <class Op>
+constexpr category stated_category() {
+    if constexpr (requires { typename Op::cast_inputs; }) {
+        return category::stated;
+    } else if constexpr (requires { Op::cast_rule; }) {
+        return Op::cast_rule;
+    } else {
+        return category::as_input;
+    }
+}
+
+}  // namespace detail
+
+/// The category of an operation, given as its tag type: what the tag states as `cast_rule`; `stated` where it names a
+/// type as `cast_inputs` (the counterpart of custom_fwd); as_input where it states nothing. Yours to specialise.
+template <class Op>
+struct operation_category {
+    static constexpr category value = detail::stated_category<Op>();
+};
+
+namespace detail {
+
+template <class T>
+inline constexpr bool is_fp64 = false;
+template <number T>
+inline constexpr bool is_fp64<T> = contains<T, double>;
+
+template <class Op, class Low>
+struct stated_type {
+    using type = Low;
+};
+template <class Op, class Low>
+    requires requires { typename Op::cast_inputs; }
+struct stated_type<Op, Low> {
+    using type = typename Op::cast_inputs;
+};
+
+template <class Widest, class Otherwise>
+struct first_of {
+    using type = Widest;
+};
+template <class Otherwise>
+struct first_of<void, Otherwise> {
+    using type = Otherwise;
+};
+
+// Under a policy: Low is its compute role, Widest what the inputs promote to, void where no input is given.
+template <category Category, class Op, class Low, class Widest>
+struct cast {  // promote, as_input
+    using type = typename first_of<Widest, Low>::type;
+};
+template <class Op, class Low, class Widest>
+struct cast<category::low_precision, Op, Low, Widest> {
+    using type = Low;
+};
+template <class Op, class Low, class Widest>
+struct cast<category::low_to_fp32, Op, Low, Widest> {
+    using type = Low;
+};
+template <class Op, class Low, class Widest>
+struct cast<category::fp32, Op, Low, Widest> {
+    using type = promote<float, Low>;
+};
+template <class Op, class Low, class Widest>
+struct cast<category::stated, Op, Low, Widest> : stated_type<Op, Low> {};
+template <class Op, class Low, class Widest>
+struct cast<category::banned, Op, Low, Widest> {
+    static_assert(contains<Low, float>,
+                  "halftone: this operation overflows in low precision; call its with_logits form, or open a region "
+                  "with ht::autocast<ht::full_fp32>(ctx) around it");
+    using type = Low;
+};
+
+template <class R, class Op, class... Inputs>
+struct operand {
+    using type = typename cast<operation_category<Op>::value, Op, typename R::compute, promote<Inputs...>>::type;
+};
+template <policy_marker R, class Op, class... Inputs>
+struct operand<R, Op, Inputs...> {
+    using type = typename first_of<promote<Inputs...>, float>::type;
+};
+template <class R, class Op, class... Inputs>
+    requires(!policy_marker<R> && (is_fp64<Inputs> || ...))
+struct operand<R, Op, Inputs...> {
+    using type = promote<Inputs...>;
+};
+
+template <category Category, class Compute>
+struct result {
+    using type = Compute;
+};
+template <class Compute>
+struct result<category::low_to_fp32, Compute> {
+    using type = promote<float, Compute>;
+};
+
+}  // namespace detail
+
+/// The type Op's operands are read in under P. A layer leaves Inputs out: fp32 (or the policy's `compute`, where that
+/// is wider) for what the category sends there, else `compute`. A free operation gives the types of its inputs.
+template <class P, class Op, class... Inputs>
+using compute_type = typename detail::operand<resolve<P>, Op, Inputs...>::type;
+
+/// The type of the registers Op sums in: the policy's `accum`, and never narrower than the operands.
+template <class P, class Op, class... Inputs>
+using accum_type = promote<compute_type<P, Op, Inputs...>, typename policy_within<inherit, P>::accum>;
+
+/// What a layer gives, whatever its operation.
+template <class P>
+using layer_output = typename resolve<P>::output;
+
+/// What a free operation gives in a region with policy P, or on a bare tape (as_given).
+template <class P, class Op, class... Inputs>
+using free_output = typename detail::result<operation_category<Op>::value, compute_type<P, Op, Inputs...>>::type;
+
+}  // namespace halftone::inline HALFTONE_ABI

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// A model as types: its layers, their paths, the types their parameters are stored in, and whether a recipe's rules
+/// name layers that exist. Nothing here needs an object.
+///
+/// What a model tells about itself:
+///
+///     template <class P>
+///     struct block {                               // needs no `policy` of its own: its children's paths name it
+///         ht::nn::layer_norm<ht::at<P, "norm">> norm;
+///         ht::nn::linear<ht::at<P, "fc">> fc;
+///         static decltype(auto) visit(auto&& self, auto&& f) { return f(self.norm, self.fc); }
+///     };
+///
+/// and a layer about itself:
+///
+///     using policy = P;                                          // at<..., "its name">
+///     using operation = ht::op::linear;                          // what it computes, which decides in what type
+///     static constexpr bool owns_parameters = true;              // of its own, not those of its children
+///
+/// A container whose layers are no members (a list of run-time length) names their types: `using children =
+/// ht::types<...>`.
+#pragma once
+
+#include <cstddef>
+#include <type_traits>
+#include <utility>
+
+#include <halftone/config.hpp>
+#include <halftone/policy/category.hpp>
+#include <halftone/policy/path.hpp>
+#include <halftone/policy/recipe.hpp>
+#include <halftone/policy/types.hpp>
+
+namespace halftone::inline HALFTONE_ABI {
+
+/// Given to `visit`, it returns the types of the children.
+struct collector {
+    template <class... Ts>
+    constexpr types<std::remove_cvref_t<Ts>...> operator()(Ts&&...) const {
+        return {};
+    }
+};
+
+/// Has a policy, hence a path.
+template <class M>
+concept layer = requires {
+    typename M::policy;
+};
+
+/// A layer with parameters of its own.
+template <class M>
+concept parameter_owner = layer<M> && requires {
+    requires M::owns_parameters;
+};
+
+namespace detail {
+
+template <class T>
+inline constexpr bool is_types = false;
+template <class... Ts>
+inline constexpr bool is_types<types<Ts...>> = true;
+
+template <class M>
+concept visitable = requires(M& model) {
+    M::visit(model, collector{});
+};
+
+template <class M>
+struct children {
+    using type = types<>;
+};
+template <visitable M>
+struct children<M> {
+    using type = decltype(M::visit(std::declval<M&>(), collector{}));
+    static_assert(is_types<type>,
+                  "halftone: visit must call f once, with all children, and return what it returns: "
+                  "static decltype(auto) visit(auto&& self, auto&& f) { return f(self.norm, self.fc); }");
+};
+template <class M>
+    requires requires { typename M::children; }
+struct children<M> {
+    using type = typename M::children;
+};
+
+template <class M>
+struct layers;
+template <class List>
+struct layers_below;
+template <class... Ms>
+struct layers_below<types<Ms...>> {
+    using type = concatenate_t<typename layers<Ms>::type...>;
+};
+template <class M>
+struct layers : layers_below<typename children<M>::type> {};
+template <layer M>
+struct layers<M> {
+    using type = concatenate_t<types<M>, typename layers_below<typename children<M>::type>::type>;
+};
+
+}  // namespace detail
+
+/// The types of a model's children, as types<...>.
+template <class Model>
+using children_of = typename detail::children<Model>::type;
+
+/// Every layer of a model, itself included, parents before children, as types<...>.
+template <class Model>
+using layers_of = typename detail::layers<Model>::type;
+
+namespace detail {
+
+template <class L>
+struct operation {
+    using type = void;
+};
+template <class L>
+    requires requires { typename L::operation; }
+struct operation<L> {
+    using type = typename L::operation;
+};
+
+template <class P, class Op>
+struct weight_compute {
+    using type = compute_type<P, Op>;
+};
+template <class P>
+struct weight_compute<P, void> {
+    using type = typename resolve<P>::compute;
+};
+
+template <class... Ls>
+constexpr bool any_matches(const path_name& pattern, types<Ls...>) {
+    return (path_matches(pattern, path_of<typename Ls::policy>) || ...);
+}
+
+template <class... Ls>
+struct paths {
+    // A trailing empty entry, so that a model without layers is no array of none.
+    static constexpr path_name value[sizeof...(Ls) + 1]{path_of<typename Ls::policy>..., path_name{}};
+};
+
+}  // namespace detail
+
+/// The operation of a layer, void where it names none.
+template <class Layer>
+using operation_of = typename detail::operation<Layer>::type;
+
+/// The types that decide in which group of the store a parameter lies.
+template <number Param, number Compute, number Accumulate, number State, rounding ParamRounding>
+struct storage {
+    using param = Param;            ///< the master
+    using compute = Compute;        ///< the copy that kernels read; the same type as the master: no copy
+    using accumulate = Accumulate;  ///< the gradient buffer
+    using state = State;            ///< each moment
+    static constexpr rounding param_rounding = ParamRounding;
+};
+
+namespace detail {
+
+template <class P, class Op>
+struct signature {
+    using r = policy_within<P, as_given>;  // a layer that inherits stores as by full_fp32
+    using type = storage<typename r::param, typename weight_compute<r, Op>::type, typename r::accumulate,
+                         typename r::state, r::param_rounding>;
+};
+
+template <class L>
+struct own_signature {
+    using type = types<>;
+};
+template <parameter_owner L>
+struct own_signature<L> {
+    using type = types<typename signature<typename L::policy, operation_of<L>>::type>;
+};
+
+template <class Layers>
+struct signatures;
+template <class... Ls>
+struct signatures<types<Ls...>> {
+    using type = unique_t<concatenate_t<typename own_signature<Ls>::type...>>;
+};
+
+template <class Layers>
+struct owners;
+template <class... Ls>
+struct owners<types<Ls...>> {
+    using type = concatenate_t<std::conditional_t<parameter_owner<Ls>, types<Ls>, types<>>...>;
+};
+
+template <class... Ls>
+constexpr bool any_needs_scaling(types<Ls...>) {
+    return (needs_scaling<typename Ls::policy> || ...);
+}
+
+}  // namespace detail
+
+/// How the parameters of a layer with policy P and operation Op are stored: a norm under amp_bf16 computes in fp32, so
+/// that it reads its master and has no copy.
+template <class P, class Op = void>
+using storage_signature = typename detail::signature<P, Op>::type;
+
+/// The layers of a model that own parameters, as types<...>.
+template <class Model>
+using owners_of = typename detail::owners<layers_of<Model>>::type;
+
+/// The distinct storage<...> of a model's parameters, in the order of its layers, as types<...>.
+template <class Model>
+using signatures_of = typename detail::signatures<layers_of<Model>>::type;
+
+/// Whether some layer of the model needs a scaled loss.
+template <class Model>
+inline constexpr bool model_needs_scaling = detail::any_needs_scaling(layers_of<Model>{});
+
+/// Whether a rule for Pattern names a layer of the model.
+template <path_name Pattern, class Model>
+inline constexpr bool names_a_layer = detail::any_matches(Pattern, layers_of<Model>{});
+
+/// Appears in the compiler's message, with the path as its characters.
+template <class PathText>
+struct no_layer_at {};
+
+namespace detail {
+
+template <class Where, bool Named>
+struct rule_check {
+    static_assert(Named,
+                  "halftone: this rule's path names no layer of the model; the path stands in no_layer_at<...>; "
+                  "ht::print_policies, for the model under a plain policy, lists the paths that exist");
+};
+
+template <class P, class Model>
+struct recipe_check {};
+template <class Default, class... Rules, class Model>
+struct recipe_check<recipe<Default, Rules...>, Model>
+    : rule_check<no_layer_at<spelled_path<at<void, Rules::pattern>>>, names_a_layer<Rules::pattern, Model>>... {};
+
+}  // namespace detail
+
+/// True, or a compile-time error for each rule of the recipe P that names no layer of the Model. Checks a model at the
+/// root of its recipe: below at<>, the other rules are for its neighbours. Call it in the model's constructor.
+template <class P, class Model>
+consteval bool check_recipe() {
+    static_assert(sizeof(detail::recipe_check<P, Model>) > 0);
+    return true;
+}
+
+}  // namespace halftone::inline HALFTONE_ABI

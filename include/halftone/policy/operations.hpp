@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The tags of halftone's operations, in `halftone::op`: each has a name and states its autocast category.
+///
+///     static_assert(ht::operation_category<ht::op::layer_norm>::value == ht::category::fp32);
+///
+/// What PyTorch does not list (add, gelu, mean, embedding, ...) runs in the type of its input there, and here.
+#pragma once
+
+#include <halftone/config.hpp>
+#include <halftone/policy/category.hpp>
+
+namespace halftone::inline HALFTONE_ABI {
+
+namespace detail {
+
+template <category Category>
+struct in_category {
+    static constexpr category cast_rule = Category;
+};
+
+}  // namespace detail
+
+namespace op {
+
+using low_precision = detail::in_category<category::low_precision>;
+using fp32 = detail::in_category<category::fp32>;
+using promote = detail::in_category<category::promote>;
+using as_input = detail::in_category<category::as_input>;
+
+// clang-format off
+struct matmul : low_precision { static constexpr const char* name = "matmul"; };
+struct linear : low_precision { static constexpr const char* name = "linear"; };
+struct attention : low_precision { static constexpr const char* name = "attention"; };
+
+struct linear_cross_entropy : detail::in_category<category::low_to_fp32> {
+    static constexpr const char* name = "linear_cross_entropy";
+};
+
+struct layer_norm : fp32 { static constexpr const char* name = "layer_norm"; };
+struct rms_norm : fp32 { static constexpr const char* name = "rms_norm"; };
+struct softmax : fp32 { static constexpr const char* name = "softmax"; };
+struct log_softmax : fp32 { static constexpr const char* name = "log_softmax"; };
+struct logsumexp : fp32 { static constexpr const char* name = "logsumexp"; };
+struct cross_entropy : fp32 { static constexpr const char* name = "cross_entropy"; };
+struct nll_loss : fp32 { static constexpr const char* name = "nll_loss"; };
+struct mse_loss : fp32 { static constexpr const char* name = "mse_loss"; };
+struct l1_loss : fp32 { static constexpr const char* name = "l1_loss"; };
+struct smooth_l1_loss : fp32 { static constexpr const char* name = "smooth_l1_loss"; };
+struct huber_loss : fp32 { static constexpr const char* name = "huber_loss"; };
+struct binary_cross_entropy_with_logits : fp32 {
+    static constexpr const char* name = "binary_cross_entropy_with_logits";
+};
+struct exp : fp32 { static constexpr const char* name = "exp"; };
+struct expm1 : fp32 { static constexpr const char* name = "expm1"; };
+struct log : fp32 { static constexpr const char* name = "log"; };
+struct log1p : fp32 { static constexpr const char* name = "log1p"; };
+struct log2 : fp32 { static constexpr const char* name = "log2"; };
+struct log10 : fp32 { static constexpr const char* name = "log10"; };
+struct pow : fp32 { static constexpr const char* name = "pow"; };
+struct reciprocal : fp32 { static constexpr const char* name = "reciprocal"; };
+struct rsqrt : fp32 { static constexpr const char* name = "rsqrt"; };
+struct softplus : fp32 { static constexpr const char* name = "softplus"; };
+struct sinh : fp32 { static constexpr const char* name = "sinh"; };
+struct cosh : fp32 { static constexpr const char* name = "cosh"; };
+struct tan : fp32 { static constexpr const char* name = "tan"; };
+struct sum : fp32 { static constexpr const char* name = "sum"; };
+struct prod : fp32 { static constexpr const char* name = "prod"; };
+struct cumsum : fp32 { static constexpr const char* name = "cumsum"; };
+struct cumprod : fp32 { static constexpr const char* name = "cumprod"; };
+struct norm : fp32 { static constexpr const char* name = "norm"; };
+
+struct addcmul : promote { static constexpr const char* name = "addcmul"; };
+struct addcdiv : promote { static constexpr const char* name = "addcdiv"; };
+struct atan2 : promote { static constexpr const char* name = "atan2"; };
+struct dot : promote { static constexpr const char* name = "dot"; };
+struct index_put : promote { static constexpr const char* name = "index_put"; };
+struct scatter_add : promote { static constexpr const char* name = "scatter_add"; };
+struct cat : promote { static constexpr const char* name = "cat"; };
+struct stack : promote { static constexpr const char* name = "stack"; };
+
+struct map : as_input { static constexpr const char* name = "map"; };
+struct add : as_input { static constexpr const char* name = "add"; };
+struct sub : as_input { static constexpr const char* name = "sub"; };
+struct mul : as_input { static constexpr const char* name = "mul"; };
+struct div : as_input { static constexpr const char* name = "div"; };
+struct neg : as_input { static constexpr const char* name = "neg"; };
+struct abs : as_input { static constexpr const char* name = "abs"; };
+struct sqrt : as_input { static constexpr const char* name = "sqrt"; };
+struct tanh : as_input { static constexpr const char* name = "tanh"; };
+struct sigmoid : as_input { static constexpr const char* name = "sigmoid"; };
+struct relu : as_input { static constexpr const char* name = "relu"; };
+struct gelu : as_input { static constexpr const char* name = "gelu"; };
+struct silu : as_input { static constexpr const char* name = "silu"; };
+struct mean : as_input { static constexpr const char* name = "mean"; };
+struct dropout : as_input { static constexpr const char* name = "dropout"; };
+struct embedding : as_input { static constexpr const char* name = "embedding"; };
+
+struct binary_cross_entropy : detail::in_category<category::banned> {
+    static constexpr const char* name = "binary_cross_entropy";
+};
+
+// clang-format on
+
+}  // namespace op
+
+}  // namespace halftone::inline HALFTONE_ABI

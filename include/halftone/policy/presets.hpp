@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The usual policies, and the transforms that change one role of a policy.
+///
+///     using mine = ht::with_output<ht::amp_bf16, float>;          // a head that gives its logits in fp32
+///     struct same : ht::amp_bf16 { using output = float; };       // the same by hand
+#pragma once
+
+#include <halftone/config.hpp>
+#include <halftone/number/bfloat16.hpp>
+#include <halftone/number/float16.hpp>
+#include <halftone/policy/roles.hpp>
+
+namespace halftone::inline HALFTONE_ABI {
+
+/// Everything in fp32: the run that the others are measured against.
+struct full_fp32 {
+    using param = float;
+    using compute = float;
+    using output = float;
+    using accum = float;
+    using grad = float;
+    using accumulate = float;
+    using reduce = float;
+    using state = float;
+    static constexpr rounding param_rounding = rounding::nearest_even;
+};
+
+/// bf16 products and activations over fp32 masters, sums, gradient buffers and moments. Needs no loss scale.
+struct amp_bf16 : full_fp32 {
+    using compute = bfloat16;
+    using output = bfloat16;
+    using grad = bfloat16;
+};
+
+/// fp16 products and activations over fp32 masters, sums, gradient buffers and moments. Needs a loss scale
+/// (Micikevicius et al. 2018).
+struct amp_fp16 : full_fp32 {
+    using compute = float16;
+    using output = float16;
+    using grad = float16;
+};
+
+/// Parameters in bf16 without a master. An update smaller than half a step would be lost to nearest rounding;
+/// stochastic rounding keeps it on average (Gupta et al. 2015). Gradient buffers and moments stay fp32; see
+/// with_accumulate and with_state.
+struct pure_bf16 : amp_bf16 {
+    using param = bfloat16;
+    static constexpr rounding param_rounding = rounding::stochastic;
+};
+
+namespace detail {
+
+// A base of each transform, so that a transform of something else says so instead of failing later.
+template <class P>
+struct policy_with_roles : P {
+    static_assert(check_roles<P>());
+};
+
+}  // namespace detail
+
+/// P with parameters kept in T.
+template <class P, number T>
+struct with_param : detail::policy_with_roles<P> {
+    using param = T;
+};
+
+/// P with updated parameters rounded by Mode.
+template <class P, rounding Mode>
+struct with_param_rounding : detail::policy_with_roles<P> {
+    static constexpr rounding param_rounding = Mode;
+};
+
+/// P with products of T operands.
+template <class P, number T>
+struct with_compute : detail::policy_with_roles<P> {
+    using compute = T;
+};
+
+/// P with layers that give T.
+template <class P, number T>
+struct with_output : detail::policy_with_roles<P> {
+    using output = T;
+};
+
+/// P with reductions that sum in T.
+template <class P, number T>
+struct with_accum : detail::policy_with_roles<P> {
+    using accum = T;
+};
+
+/// P with backward products that read the incoming gradient as T.
+template <class P, number T>
+struct with_grad : detail::policy_with_roles<P> {
+    using grad = T;
+};
+
+/// P with gradient buffers of T.
+template <class P, number T>
+struct with_accumulate : detail::policy_with_roles<P> {
+    using accumulate = T;
+};
+
+/// P with gradients that travel between processes as T.
+template <class P, number T>
+struct with_reduce : detail::policy_with_roles<P> {
+    using reduce = T;
+};
+
+/// P with the optimizer's moments kept in T.
+template <class P, number T>
+struct with_state : detail::policy_with_roles<P> {
+    using state = T;
+};
+
+}  // namespace halftone::inline HALFTONE_ABI

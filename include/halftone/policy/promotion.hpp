@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Which number type takes in which, and the type in which two of them meet.
+///
+/// Both follow from number_traits alone, so number types of the user's own take part.
+///
+///     static_assert(ht::contains<float, ht::float16>);
+///     static_assert(std::is_same_v<ht::promote<ht::float16, ht::bfloat16>, float>);   // neither holds the other
+#pragma once
+
+#include <type_traits>
+
+#include <halftone/config.hpp>
+#include <halftone/number/traits.hpp>
+
+namespace halftone::inline HALFTONE_ABI {
+
+/// Wide has at least the significand and the exponent range of Narrow.
+template <class Wide, class Narrow>
+concept contains =
+    number<Wide> && number<Narrow> && number_traits<Wide>::significand_bits >=
+    number_traits<Narrow>::significand_bits&& number_traits<Wide>::max_exponent >=
+    number_traits<Narrow>::max_exponent&& number_traits<Wide>::min_exponent <= number_traits<Narrow>::min_exponent;
+
+namespace detail {
+
+// The first of the candidates that takes in both; a tie goes to A. Nothing beyond double is looked for.
+template <class A, class B>
+using meet = std::conditional_t<
+    contains<A, B>, A,
+    std::conditional_t<contains<B, A>, B, std::conditional_t<contains<float, A> && contains<float, B>, float, double>>>;
+
+template <class Found, class... Ts>
+struct widest {
+    using type = Found;
+};
+template <class T, class... Rest>
+    requires number<T>
+struct widest<void, T, Rest...> : widest<T, Rest...> {
+};
+template <class Found, class T, class... Rest>
+    requires number<Found> && number<T>
+struct widest<Found, T, Rest...> : widest<meet<Found, T>, Rest...> {
+};
+// Indices, masks and other inputs that are no numbers of ours have no say.
+template <class Found, class T, class... Rest>
+    requires(!number<T>)
+struct widest<Found, T, Rest...> : widest<Found, Rest...> {};
+
+}  // namespace detail
+
+/// The narrowest type that holds them all: one of them where possible, else float, else double.
+/// Types that are no numbers are passed over; void where none is left.
+template <class... Ts>
+using promote = typename detail::widest<void, Ts...>::type;
+
+}  // namespace halftone::inline HALFTONE_ABI

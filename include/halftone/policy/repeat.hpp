@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Repeated layers whose number is known at run time, while rules may name single ones: "h.0", "h.last.attn".
+///
+/// A list of layers has one type for the many, with the policy at<at<P, "h">, "*">, and one more for each index that a
+/// rule spells out, with at<at<P, "h">, index_name(0)> and so on. Which of these the i-th layer is, `class_of` says.
+///
+///     using mine = ht::recipe<ht::amp_bf16, ht::rule<"h.last", ht::full_fp32>, ht::rule<"h.0.norm", ht::full_fp32>>;
+///     static_assert(std::is_same_v<ht::classes_of<mine, "h">, ht::indices<0, ht::last_index>>);
+#pragma once
+
+#include <cstddef>
+#include <utility>
+
+#include <halftone/config.hpp>
+#include <halftone/policy/path.hpp>
+#include <halftone/policy/recipe.hpp>
+
+namespace halftone::inline HALFTONE_ABI {
+
+/// Stands for "last" among indices.
+inline constexpr int last_index = -1;
+
+/// The indices of a list that rules spell out.
+template <int... Index>
+struct indices {
+    static constexpr std::size_t size = sizeof...(Index);
+
+    /// Which of these indices the i-th of `count` layers has, from 0; `size` where it has none and is one of the many.
+    /// A layer that is named both by its number and as the last belongs to the rule that stands later.
+    static constexpr std::size_t class_of([[maybe_unused]] int i, [[maybe_unused]] int count) {
+        std::size_t position = 0;
+        // One of the terms may be true: all after it are skipped, and `position` stays.
+        static_cast<void>((((Index == last_index ? i == count - 1 : i == Index) || (++position, false)) || ...));
+        return position;
+    }
+};
+
+namespace detail {
+
+inline constexpr int no_index = -2;
+
+// The index that `text` begins with, as a whole component of a path.
+constexpr int leading_index(const char* text) {
+    if (text[0] == 'l' && text[1] == 'a' && text[2] == 's' && text[3] == 't' && (text[4] == 0 || text[4] == '.'))
+        return last_index;
+    int value = 0;
+    int digits = 0;
+    while (text[digits] >= '0' && text[digits] <= '9' && digits < 9) value = 10 * value + (text[digits++] - '0');
+    const bool canonical = digits == 1 || (digits > 1 && text[0] != '0');
+    return canonical && (text[digits] == 0 || text[digits] == '.') ? value : no_index;
+}
+
+struct index_set {
+    int data[64]{};
+    std::size_t count = 0;
+
+    // To the front: the later a rule stands, the earlier its index is found.
+    constexpr void put(int index) {
+        std::size_t at = 0;
+        while (at < count && data[at] != index) ++at;
+        if (at == count) ++count;
+        for (; at > 0; --at) data[at] = data[at - 1];
+        data[0] = index;
+    }
+
+    // Every index that `pattern` spells out directly below a part that names `list`.
+    constexpr void collect(const path_name& pattern, const path_name& list) {
+        path_name::characters text = pattern.text();
+        const path_name::characters name = list.text();
+        for (std::size_t i = 0; text.data[i] != 0; ++i) {
+            if (text.data[i] != '.') continue;
+            text.data[i] = 0;
+            const int index = leading_index(text.data + i + 1);
+            if (index != no_index && matches(text.data, name.data, glob_extent::whole)) put(index);
+            text.data[i] = '.';
+        }
+    }
+};
+
+template <class Root, path_name List>
+struct spelled_indices {
+    static constexpr index_set value{};
+};
+template <class Default, class... Rules, path_name List>
+struct spelled_indices<recipe<Default, Rules...>, List> {
+    static constexpr index_set find() {
+        index_set found;
+        (found.collect(Rules::pattern, List), ...);
+        return found;
+    }
+    static constexpr index_set value = find();
+};
+
+template <class Found, class Positions>
+struct as_indices;
+template <class Found, std::size_t... I>
+struct as_indices<Found, std::index_sequence<I...>> {
+    using type = indices<Found::value.data[I]...>;
+};
+
+template <class Found>
+using as_indices_t = typename as_indices<Found, std::make_index_sequence<Found::value.count>>::type;
+
+template <class P, path_name Name>
+struct classes {
+    using found = spelled_indices<root_of<P>, path_of<at<P, Name>>>;
+    using type = as_indices_t<found>;
+};
+
+}  // namespace detail
+
+/// The indices that the rules of P spell out for the list called Name, the one named last first; none for a plain
+/// policy. At most 64.
+template <class P, path_name Name>
+using classes_of = typename detail::classes<P, Name>::type;
+
+}  // namespace halftone::inline HALFTONE_ABI

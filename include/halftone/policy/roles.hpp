@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What a precision policy is: a type that names a number type for each role in a training step.
+///
+/// | role         | what has this type |
+/// | ------------ | ------------------ |
+/// | `param`      | the parameters as the optimizer keeps them (the master weights) |
+/// | `compute`    | the operands of products |
+/// | `output`     | what a layer gives to the next |
+/// | `accum`      | the registers a reduction sums in |
+/// | `grad`       | the incoming gradient as backward products read it |
+/// | `accumulate` | the buffers that gradients of several micro-batches add up in |
+/// | `reduce`     | gradients on their way between processes |
+/// | `state`      | the optimizer's moments |
+///
+/// and `static constexpr rounding param_rounding`: how an updated parameter is rounded to `param`.
+///
+///     struct mine : ht::amp_bf16 { using output = float; };      // inherit a preset, change a role
+///     static_assert(ht::precision_policy<mine>);
+#pragma once
+
+#include <concepts>
+
+#include <halftone/config.hpp>
+#include <halftone/number/rounding.hpp>
+#include <halftone/number/traits.hpp>
+
+namespace halftone::inline HALFTONE_ABI {
+
+namespace detail {
+
+template <class P>
+concept has_param = requires {
+    requires number<typename P::param>;
+};
+template <class P>
+concept has_compute = requires {
+    requires number<typename P::compute>;
+};
+template <class P>
+concept has_output = requires {
+    requires number<typename P::output>;
+};
+template <class P>
+concept has_accum = requires {
+    requires number<typename P::accum>;
+};
+template <class P>
+concept has_grad = requires {
+    requires number<typename P::grad>;
+};
+template <class P>
+concept has_accumulate = requires {
+    requires number<typename P::accumulate>;
+};
+template <class P>
+concept has_reduce = requires {
+    requires number<typename P::reduce>;
+};
+template <class P>
+concept has_state = requires {
+    requires number<typename P::state>;
+};
+template <class P>
+concept has_param_rounding = requires {
+    { P::param_rounding } -> std::convertible_to<rounding>;
+};
+
+}  // namespace detail
+
+/// A type with all eight roles, each a number type, and `param_rounding`.
+template <class P>
+concept precision_policy = detail::has_param<P> && detail::has_compute<P> && detail::has_output<P> &&
+    detail::has_accum<P> && detail::has_grad<P> && detail::has_accumulate<P> && detail::has_reduce<P> &&
+    detail::has_state<P> && detail::has_param_rounding<P>;
+
+/// A layer with this policy computes as the region around it says. Its parameters, which outlive every region, are
+/// stored as by full_fp32.
+struct inherit {};
+
+/// The policy of a bare tape: free operations keep the types of their inputs.
+struct as_given {};
+
+/// `inherit` or `as_given`: stands where a policy stands, and has no roles of its own.
+template <class P>
+concept policy_marker = std::same_as<P, inherit> || std::same_as<P, as_given>;
+
+/// True, or a compile-time error that names each role that P lacks.
+template <class P>
+consteval bool check_roles() {
+    static_assert(detail::has_param<P>,
+                  "halftone: this policy lacks the role `param`, the number type the optimizer keeps parameters in; "
+                  "inherit a preset (struct mine : ht::amp_bf16 {}) and change single roles");
+    static_assert(detail::has_compute<P>,
+                  "halftone: this policy lacks the role `compute`, the number type of the operands of products; "
+                  "inherit a preset (struct mine : ht::amp_bf16 {}) and change single roles");
+    static_assert(detail::has_output<P>,
+                  "halftone: this policy lacks the role `output`, the number type a layer gives to the next; "
+                  "inherit a preset (struct mine : ht::amp_bf16 {}) and change single roles");
+    static_assert(detail::has_accum<P>,
+                  "halftone: this policy lacks the role `accum`, the number type a reduction sums in; "
+                  "inherit a preset (struct mine : ht::amp_bf16 {}) and change single roles");
+    static_assert(detail::has_grad<P>,
+                  "halftone: this policy lacks the role `grad`, the number type backward products read gradients in; "
+                  "inherit a preset (struct mine : ht::amp_bf16 {}) and change single roles");
+    static_assert(detail::has_accumulate<P>,
+                  "halftone: this policy lacks the role `accumulate`, the number type of the gradient buffers; "
+                  "inherit a preset (struct mine : ht::amp_bf16 {}) and change single roles");
+    static_assert(detail::has_reduce<P>,
+                  "halftone: this policy lacks the role `reduce`, the number type gradients travel in; "
+                  "inherit a preset (struct mine : ht::amp_bf16 {}) and change single roles");
+    static_assert(detail::has_state<P>,
+                  "halftone: this policy lacks the role `state`, the number type of the optimizer's moments; "
+                  "inherit a preset (struct mine : ht::amp_bf16 {}) and change single roles");
+    static_assert(detail::has_param_rounding<P>,
+                  "halftone: this policy lacks `static constexpr ht::rounding param_rounding`, how an updated "
+                  "parameter is rounded; inherit a preset (struct mine : ht::amp_bf16 {})");
+    return true;
+}
+
+/// Fewer than eight exponent bits: the binades of T are too few for gradients, which underflow unless they are scaled.
+template <class T>
+concept narrow_range = number<T> &&(number_traits<T>::max_exponent - number_traits<T>::min_exponent < 128);
+
+namespace detail {
+
+template <class P>
+struct scaling {
+    static_assert(check_roles<P>());
+    static constexpr bool value = narrow_range<typename P::grad> || narrow_range<typename P::output>;
+};
+template <policy_marker P>
+struct scaling<P> {
+    static constexpr bool value = false;
+};
+
+}  // namespace detail
+
+/// Whether training under P needs a scaled loss (Micikevicius et al. 2018, section 3.2), by the exponent range of what
+/// gradients pass through. For a recipe: whether any of its policies does.
+template <class P>
+inline constexpr bool needs_scaling = detail::scaling<P>::value;
+
+}  // namespace halftone::inline HALFTONE_ABI

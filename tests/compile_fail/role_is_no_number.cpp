@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: MIT
+// expect: halftone: this policy lacks the role `compute`, the number type of the operands of products
+#include <halftone/policy/recipe.hpp>
+
+namespace ht = halftone;
+
+struct mine : ht::amp_bf16 {
+#if defined(HALFTONE_TEST_RIGHT)
+    using compute = float;
+#else
+    using compute = int;
+#endif
+};
+using found = ht::resolve<ht::at<mine, "fc">>::output;

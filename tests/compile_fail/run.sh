@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# Wrong programs that must not compile, and say why. Each case, a .cpp file beside this script, holds
+#
+#     // expect: a sentence              one line for each sentence that must stand in the compiler's output
+#     // flags: -fsomething              optional: more arguments for the compiler
+#
+# and the program twice: wrong, and right where HALFTONE_TEST_RIGHT is defined. The right one must compile without a
+# warning, so that a case fails for its own reason and no other.
+#
+# Without a compiler CXX names it, without cases all run; -v shows what the compiler says.
+#
+#     tests/compile_fail/run.sh [-v] [compiler] [case.cpp...]
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+include=$here/../../include
+
+verbose=0
+if [[ ${1-} == -v ]]; then verbose=1; shift; fi
+cxx=${CXX:-c++}
+if (($#)) && [[ $1 != *.cpp ]]; then cxx=$1; shift; fi
+cases=("$@")
+if ((!$#)); then cases=("$here"/*.cpp); fi
+
+check_case() {
+    local file=$1 name output expected flags
+    name=$(basename "$file" .cpp)
+    read -ra flags <<<"$(sed -n 's|^// flags: *||p' "$file")"
+    mapfile -t expected < <(sed -n 's|^// expect: *||p' "$file")
+    if ((${#expected[@]} == 0)); then
+        echo "$name: has no '// expect:' line"
+        return 1
+    fi
+    local compile=("$cxx" -std=c++20 -fsyntax-only -Wall -Wextra -Wpedantic -I"$include" "${flags[@]}" "$file")
+
+    if ! output=$("${compile[@]}" -Werror -DHALFTONE_TEST_RIGHT 2>&1); then
+        echo "$name: the right program does not compile:"
+        echo "$output"
+        return 1
+    fi
+    if output=$("${compile[@]}" 2>&1); then
+        echo "$name: the wrong program compiles"
+        return 1
+    fi
+    local sentence status=0
+    for sentence in "${expected[@]}"; do
+        if ! grep -qF -- "$sentence" <<<"$output"; then
+            echo "$name: the compiler does not say: $sentence"
+            status=1
+        fi
+    done
+    if ((status || verbose)); then echo "$name: $output"; fi
+    return "$status"
+}
+export -f check_case
+export cxx include verbose
+
+printf '%s\0' "${cases[@]}" | xargs -0 -n 1 -P "$(nproc)" bash -c 'set -u; check_case "$0"' || exit 1
+echo "$cxx: ${#cases[@]} wrong programs are refused with their sentences"

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Categories: what each operation computes in and gives, under each policy and on a bare tape.
+#include <cstdint>
+#include <type_traits>
+
+#include <doctest/doctest.h>
+
+#include <halftone/policy/category.hpp>
+#include <halftone/policy/operations.hpp>
+
+#include "number_types.hpp"
+
+namespace ht = halftone;
+namespace op = halftone::op;
+using ht::amp_bf16, ht::amp_fp16, ht::full_fp32, ht::as_given;
+using ht::bfloat16, ht::float16, ht::free_output, ht::compute_type, ht::accum_type;
+
+template <class A, class B>
+inline constexpr bool same = std::is_same_v<A, B>;
+
+// Operations of a user, each with its own way of stating the rule.
+struct my_norm {
+    static constexpr const char* name = "my_norm";
+    static constexpr ht::category cast_rule = ht::category::fp32;
+};
+struct my_fp16_only {
+    static constexpr const char* name = "my_fp16_only";
+    using cast_inputs = float16;
+};
+struct my_silent {
+    static constexpr const char* name = "my_silent";
+};
+// And one of ours, wanted otherwise.
+template <>
+struct halftone::operation_category<op::cumprod> {
+    static constexpr ht::category value = ht::category::as_input;
+};
+
+template <class Op>
+inline constexpr ht::category category_of = ht::operation_category<Op>::value;
+static_assert(category_of<op::matmul> == ht::category::low_precision &&
+              category_of<op::embedding> == ht::category::as_input);
+static_assert(category_of<my_norm> == ht::category::fp32 && category_of<my_fp16_only> == ht::category::stated);
+static_assert(category_of<my_silent> == ht::category::as_input && category_of<op::cumprod> == ht::category::as_input);
+
+// Free operations in a region.
+static_assert(same<free_output<amp_bf16, op::matmul, float, float>, bfloat16>);
+static_assert(same<free_output<amp_fp16, op::linear, bfloat16, float, float>, float16>);
+static_assert(same<free_output<full_fp32, op::matmul, bfloat16, bfloat16>, float>);
+static_assert(same<free_output<amp_bf16, op::softmax, bfloat16>, float>);
+static_assert(same<free_output<amp_fp16, op::sum, float16>, float>);
+static_assert(same<free_output<amp_bf16, op::add, bfloat16, bfloat16>, bfloat16>);
+static_assert(same<free_output<amp_bf16, op::add, bfloat16, float>, float>);
+static_assert(same<free_output<amp_bf16, op::add, bfloat16, float16>, float>);
+static_assert(same<free_output<amp_bf16, op::add, float, float>, float>);
+static_assert(same<free_output<amp_fp16, op::scatter_add, float16, std::int64_t, float>, float>);
+static_assert(same<free_output<amp_bf16, op::gelu, float16>, float16>);
+static_assert(same<free_output<amp_bf16, op::embedding, std::int32_t, float>, float>);
+static_assert(same<compute_type<amp_bf16, op::linear_cross_entropy, bfloat16, float>, bfloat16>);
+static_assert(same<free_output<amp_bf16, op::linear_cross_entropy, bfloat16, float>, float>);
+static_assert(same<free_output<amp_bf16, op::cumprod, bfloat16>, bfloat16>);
+static_assert(same<free_output<full_fp32, op::binary_cross_entropy, float, float>, float>);
+static_assert(same<free_output<as_given, op::binary_cross_entropy, float16, float16>, float16>);
+
+// fp64 is left alone.
+static_assert(same<free_output<amp_bf16, op::matmul, double, double>, double>);
+static_assert(same<free_output<amp_bf16, op::softmax, double>, double>);
+static_assert(same<free_output<amp_bf16, op::add, bfloat16, double>, double>);
+static_assert(same<free_output<amp_bf16, my_fp16_only, double>, double>);
+
+// A bare tape keeps the types of the inputs, whatever the operation.
+static_assert(same<free_output<as_given, op::matmul, float16, float16>, float16>);
+static_assert(same<free_output<as_given, op::softmax, bfloat16>, bfloat16>);
+static_assert(same<free_output<as_given, op::add, bfloat16, float>, float>);
+static_assert(same<free_output<as_given, my_fp16_only, float>, float>);
+static_assert(same<free_output<ht::inherit, op::exp, float16>, float16>);
+
+// Operations of the user's own.
+static_assert(same<free_output<amp_bf16, my_norm, bfloat16>, float>);
+static_assert(same<free_output<amp_bf16, my_fp16_only, float>, float16>);
+static_assert(same<free_output<amp_bf16, my_silent, float16>, float16>);
+
+// Layers: no inputs; fp32 where the category says so, else the policy's compute.
+static_assert(same<compute_type<amp_bf16, op::linear>, bfloat16> &&
+              same<compute_type<amp_bf16, op::embedding>, bfloat16>);
+static_assert(same<compute_type<amp_bf16, op::layer_norm>, float> && same<ht::layer_output<amp_bf16>, bfloat16>);
+using exact = ht::with_compute<full_fp32, double>;
+static_assert(same<compute_type<exact, op::layer_norm>, double> && same<compute_type<exact, op::linear>, double>);
+static_assert(same<compute_type<ht::with_compute<full_fp32, wide_range>, op::layer_norm>, double>);
+
+// Regions may be recipes or places in one.
+using mine = ht::recipe<amp_bf16, ht::rule<"head", ht::with_output<full_fp32, double>>>;
+static_assert(same<free_output<mine, op::matmul, float, float>, bfloat16>);
+static_assert(same<free_output<ht::at<mine, "head">, op::matmul, bfloat16>, float>);
+static_assert(same<ht::layer_output<ht::at<mine, "head">>, double>);
+
+// Sums run in `accum`, and never below what they add.
+using narrow_sums = ht::with_accum<amp_fp16, float16>;
+static_assert(same<accum_type<amp_bf16, op::linear>, float> && same<accum_type<narrow_sums, op::linear>, float16>);
+static_assert(same<accum_type<narrow_sums, op::layer_norm>, float> && same<accum_type<exact, op::linear>, double>);
+static_assert(same<accum_type<amp_bf16, op::matmul, double, double>, double>);
+static_assert(same<accum_type<as_given, op::matmul, bfloat16, bfloat16>, float>);
+
+// PyTorch's lists (autocast_mode.h, CUDA), as far as the operations exist here.
+template <ht::category Category, class... Ops>
+inline constexpr bool all_are = ((category_of<Ops> == Category) && ...);
+static_assert(all_are<ht::category::low_precision, op::matmul, op::linear, op::attention>);
+static_assert(all_are<ht::category::fp32, op::exp, op::expm1, op::log, op::log1p, op::log2, op::log10, op::pow,
+                      op::reciprocal, op::rsqrt, op::sinh, op::cosh, op::tan, op::softplus, op::layer_norm,
+                      op::rms_norm, op::softmax, op::log_softmax, op::logsumexp, op::cross_entropy, op::nll_loss,
+                      op::mse_loss, op::l1_loss, op::smooth_l1_loss, op::huber_loss,
+                      op::binary_cross_entropy_with_logits, op::sum, op::prod, op::cumsum, op::norm>);
+static_assert(all_are<ht::category::promote, op::addcmul, op::addcdiv, op::atan2, op::dot, op::index_put,
+                      op::scatter_add, op::cat, op::stack>);
+static_assert(all_are<ht::category::as_input, op::map, op::add, op::sub, op::mul, op::div, op::neg, op::abs, op::sqrt,
+                      op::tanh, op::sigmoid, op::relu, op::gelu, op::silu, op::mean, op::dropout, op::embedding>);
+static_assert(all_are<ht::category::banned, op::binary_cross_entropy>);
