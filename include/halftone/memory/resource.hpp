@@ -28,19 +28,30 @@ class memory_resource {
     memory_resource& operator=(const memory_resource&) = delete;
     virtual ~memory_resource() = default;
 
-    /// A block of `bytes` (rounded up to block_alignment) for `kind`; contents undefined. Throws out_of_memory, with what
-    /// is held by kind; nothing changes then.
+    /// A block of `bytes` (rounded up to block_alignment), used for `kind` from now on; contents undefined. Throws
+    /// out_of_memory, with what is held by kind; nothing changes then.
     std::byte* allocate(std::size_t bytes, memory_kind kind) {
-        bytes = round_up(bytes, block_alignment);
-        std::byte* block = obtain(bytes);
-        if (block == nullptr) refuse(bytes, kind);
-        usage_.add(bytes, kind);
+        std::byte* block = reserve(bytes, kind);
+        usage_.add(round_up(bytes, block_alignment), kind);
         return block;
     }
     void deallocate(std::byte* block, std::size_t bytes, memory_kind kind) noexcept {
+        usage_.remove(round_up(bytes, block_alignment), kind);
+        unreserve(block, bytes);
+    }
+
+    /// A block to be cut up further: an arena's, which counts by itself what is used of it.
+    std::byte* reserve(std::size_t bytes, memory_kind kind) {
+        bytes = round_up(bytes, block_alignment);
+        std::byte* block = obtain(bytes);
+        if (block == nullptr) refuse(bytes, kind);
+        usage_.add_block(bytes);
+        return block;
+    }
+    void unreserve(std::byte* block, std::size_t bytes) noexcept {
         bytes = round_up(bytes, block_alignment);
         release(block, bytes);
-        usage_.remove(bytes, kind);
+        usage_.remove_block(bytes);
     }
 
     memory_usage& usage() { return usage_; }
@@ -69,7 +80,7 @@ class host_memory final : public memory_resource {
 
   private:
     std::byte* obtain(std::size_t bytes) override {
-        if (bytes > limit_ - usage().live()) return nullptr;
+        if (bytes > limit_ - usage().held()) return nullptr;
         return static_cast<std::byte*>(::operator new(bytes, std::align_val_t{block_alignment}, std::nothrow));
     }
     void release(std::byte* block, std::size_t) noexcept override {

@@ -39,16 +39,20 @@ class memory_usage {
     std::size_t peak() const { return total_.peak; }
     std::size_t live(memory_kind kind) const { return kinds_[index(kind)].live; }
     std::size_t peak(memory_kind kind) const { return kinds_[index(kind)].peak; }
-    /// Blocks handed out so far: a steady training step leaves it unchanged.
+    /// Bytes taken from the system, used or kept in arenas for the next step: PyTorch's "reserved".
+    std::size_t held() const { return held_.live; }
+    std::size_t peak_held() const { return held_.peak; }
+    /// Blocks taken from the system so far: a steady training step leaves it unchanged.
     std::uint64_t allocations() const { return allocations_; }
 
     void reset_peaks() {
         total_.peak = total_.live;
+        held_.peak = held_.live;
         for (counter& kind : kinds_) kind.peak = kind.live;
     }
 
+    /// Bytes begin to be used.
     void add(std::size_t bytes, memory_kind kind) {
-        ++allocations_;
         total_.add(bytes);
         kinds_[index(kind)].add(bytes);
     }
@@ -56,6 +60,13 @@ class memory_usage {
         total_.live -= bytes;
         kinds_[index(kind)].live -= bytes;
     }
+
+    /// A block comes from the system.
+    void add_block(std::size_t bytes) {
+        ++allocations_;
+        held_.add(bytes);
+    }
+    void remove_block(std::size_t bytes) { held_.live -= bytes; }
 
   private:
     struct counter {
@@ -67,7 +78,7 @@ class memory_usage {
     };
     static int index(memory_kind kind) { return static_cast<int>(kind); }
 
-    counter total_{}, kinds_[memory_kinds]{};
+    counter total_{}, held_{}, kinds_[memory_kinds]{};
     std::uint64_t allocations_ = 0;
 };
 

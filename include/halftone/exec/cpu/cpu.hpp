@@ -9,6 +9,8 @@
 /// threads: work is cut by shape, and sums over pieces follow a fixed tree.
 #pragma once
 
+#include <algorithm>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
@@ -78,6 +80,13 @@ class cpu {
         const workspace::lease all(workspace_, each * static_cast<std::size_t>(threads()));
         parallel_for_workers(count, [&](extent index, int worker) { body(index, all.data() + each * static_cast<std::size_t>(worker)); });
     }
+
+    /// n elements of one value.
+    template <class T>
+    void fill(T* to, extent n, T value) {
+        std::fill_n(to, n, value);
+    }
+    void copy(void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); }
 
   private:
     static int available_cores() {

@@ -20,15 +20,6 @@
 
 namespace halftone::inline HALFTONE_ABI {
 
-/// A few values of different types, as kernels take them: an aggregate that also compiles for a GPU.
-template <class... Ts>
-struct pack {};
-template <class T, class... Rest>
-struct pack<T, Rest...> {
-    T first;
-    pack<Rest...> rest;
-};
-
 /// An operand with one value for each column.
 template <class T>
 struct column_operand {
@@ -70,11 +61,6 @@ matmul_result<Expression, T> result_of(const Expression& e, const view<T, 2>& v)
     return {e, v.data(), v.stride_of(0)};
 }
 
-inline pack<> make_pack() { return {}; }
-template <class T, class... Rest>
-pack<T, Rest...> make_pack(const T& first, const Rest&... rest) {
-    return {first, make_pack(rest...)};
-}
 template <class Operands, class Results>
 matmul_epilogue<Operands, Results> make_epilogue(const Operands& operands, const Results& results) {
     return {operands, results};
@@ -91,9 +77,9 @@ void check_operand(const view<T, 2>& v, const view<C, 2>& c) {
     if (v.stride_of(1) != 1 && v.extent_of(1) > 1) fail<shape_error>("matmul: an epilogue's operand has gaps within its rows");
 }
 
-inline constexpr argument<0> product_sum{};
-inline constexpr argument<1> first_operand{};
-inline constexpr argument<2> second_operand{};
+inline constexpr symbolic::argument<0> product_sum{};
+inline constexpr symbolic::argument<1> first_operand{};
+inline constexpr symbolic::argument<2> second_operand{};
 
 }  // namespace detail
 
@@ -101,7 +87,7 @@ inline constexpr argument<2> second_operand{};
 struct plain {};
 template <class C>
 auto epilogue_of(const plain&, const view<C, 2>& c) {
-    return detail::make_epilogue(detail::make_pack(), detail::make_pack(detail::result_of(detail::product_sum, c)));
+    return detail::make_epilogue(make_pack(), make_pack(detail::result_of(detail::product_sum, c)));
 }
 
 /// c += ab.
@@ -109,7 +95,7 @@ struct add_product {};
 template <class C>
 auto epilogue_of(const add_product&, const view<C, 2>& c) {
     const auto sum = detail::product_sum + detail::first_operand;
-    return detail::make_epilogue(detail::make_pack(detail::operand_of(c)), detail::make_pack(detail::result_of(sum, c)));
+    return detail::make_epilogue(make_pack(detail::operand_of(c)), make_pack(detail::result_of(sum, c)));
 }
 
 /// c = ab + values, one for each column.
@@ -123,7 +109,7 @@ template <class T, class C>
 auto epilogue_of(const bias<T>& e, const view<C, 2>& c) {
     detail::check_operand(e.values, c);
     const auto sum = detail::product_sum + detail::first_operand;
-    return detail::make_epilogue(detail::make_pack(detail::operand_of(e.values)), detail::make_pack(detail::result_of(sum, c)));
+    return detail::make_epilogue(make_pack(detail::operand_of(e.values)), make_pack(detail::result_of(sum, c)));
 }
 
 /// c = gelu(ab + values).
@@ -137,7 +123,7 @@ template <class T, class C>
 auto epilogue_of(const bias_gelu<T>& e, const view<C, 2>& c) {
     detail::check_operand(e.values, c);
     const auto activated = gelu(detail::product_sum + detail::first_operand);
-    return detail::make_epilogue(detail::make_pack(detail::operand_of(e.values)), detail::make_pack(detail::result_of(activated, c)));
+    return detail::make_epilogue(make_pack(detail::operand_of(e.values)), make_pack(detail::result_of(activated, c)));
 }
 
 /// pre = ab + values and c = gelu(pre as computed, before it is rounded): what a forward pass keeps for its gradient.
@@ -153,8 +139,8 @@ auto epilogue_of(const bias_gelu_keep<T, Pre>& e, const view<C, 2>& c) {
     detail::check_operand(e.values, c);
     detail::check_operand(e.pre, c);
     const auto sum = detail::product_sum + detail::first_operand;
-    return detail::make_epilogue(detail::make_pack(detail::operand_of(e.values)),
-                                 detail::make_pack(detail::result_of(sum, e.pre), detail::result_of(gelu(sum), c)));
+    return detail::make_epilogue(make_pack(detail::operand_of(e.values)),
+                                 make_pack(detail::result_of(sum, e.pre), detail::result_of(gelu(sum), c)));
 }
 
 /// c = ab + values + residual.
@@ -170,8 +156,8 @@ auto epilogue_of(const bias_residual<T, R>& e, const view<C, 2>& c) {
     detail::check_operand(e.values, c);
     detail::check_operand(e.residual, c);
     const auto sum = detail::product_sum + detail::first_operand + detail::second_operand;
-    return detail::make_epilogue(detail::make_pack(detail::operand_of(e.values), detail::operand_of(e.residual)),
-                                 detail::make_pack(detail::result_of(sum, c)));
+    return detail::make_epilogue(make_pack(detail::operand_of(e.values), detail::operand_of(e.residual)),
+                                 make_pack(detail::result_of(sum, c)));
 }
 
 /// c = ab gelu'(pre): the gradient of gelu's input out of a product that gives the gradient of its output.
@@ -185,8 +171,8 @@ template <class Pre, class C>
 auto epilogue_of(const gelu_gradient<Pre>& e, const view<C, 2>& c) {
     detail::check_operand(e.pre, c);
     const auto slope = derivative<1>(gelu(detail::first_operand));
-    return detail::make_epilogue(detail::make_pack(detail::operand_of(e.pre)),
-                                 detail::make_pack(detail::result_of(detail::product_sum * slope, c)));
+    return detail::make_epilogue(make_pack(detail::operand_of(e.pre)),
+                                 make_pack(detail::result_of(detail::product_sum * slope, c)));
 }
 
 /// c = f(ab, operands…): a generic lambda as for map; operands are (columns) or (rows, columns).
@@ -194,7 +180,7 @@ template <class F, class... Views>
 struct then {
     F f;
     pack<Views...> operands;
-    explicit then(const F& function, const Views&... views) : f(function), operands(detail::make_pack(views...)) {}
+    explicit then(const F& function, const Views&... views) : f(function), operands(make_pack(views...)) {}
 };
 template <class F, class... Views>
 then(F, Views...) -> then<F, Views...>;
@@ -220,7 +206,7 @@ auto checked_operands(const pack<V, Rest...>& views, const view<C, 2>& c) {
 
 template <class F, class... Views, class C>
 auto epilogue_of(const then<F, Views...>& e, const view<C, 2>& c) {
-    return detail::make_epilogue(detail::checked_operands(e.operands, c), detail::make_pack(detail::result_of(trace<1 + sizeof...(Views)>(e.f), c)));
+    return detail::make_epilogue(detail::checked_operands(e.operands, c), make_pack(detail::result_of(trace<1 + sizeof...(Views)>(e.f), c)));
 }
 
 }  // namespace halftone::inline HALFTONE_ABI

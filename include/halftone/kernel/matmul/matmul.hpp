@@ -56,7 +56,7 @@ void matmul(Device& device, const A& a, const B& b, const C& c, const Epilogue& 
     static_assert(decltype(as_view(a))::rank == 2 && decltype(as_view(b))::rank == 2 && decltype(as_view(c))::rank == 2,
                   "halftone: matmul takes a, b and c of rank 2; flatten leading axes with as_rows, or use batched_matmul");
     using roles = resolve<P>;
-    check_policy<roles>();
+    static_assert(check_policy<roles>());
     detail::check_matmul(as_view(a), as_view(b), as_view(c));
     kernel::matmul<Device>::template run<typename roles::compute>(device, as_view(a), as_view(b), epilogue_of(epilogue, as_view(c)));
 }

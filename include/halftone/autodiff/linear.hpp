@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// y = x wᵀ + bias, perhaps plus a residual; and the two-layer perceptron y = w₂ gelu(w₁ x + b₁) + b₂ + residual, whose
+/// activation is computed where the first product's sums lie and whose gradient is computed where the second's do.
+///
+///     auto y = ht::linear<roles>(ctx, x, weight, bias);              // x: (…, in), weight: (out, in), y: (…, out)
+///
+/// Numeric contract: products as kernel::matmul; forward in the roles' `compute`, backward products in the wider of
+/// `compute` and `grad`. Gradients of parameters are added into the accumulator from float sums: they are rounded to
+/// `accumulate` and never to a narrower type on the way.
+#pragma once
+
+#include <halftone/autodiff/operation.hpp>
+#include <halftone/kernel/column_sum/column_sum.hpp>
+#include <halftone/kernel/matmul/matmul.hpp>
+
+namespace halftone::inline HALFTONE_ABI {
+
+namespace detail {
+
+/// c = ab or c += ab.
+template <class Compute, class Device, class A, class B, class C>
+void product(Device& device, const view<A, 2>& a, const view<B, 2>& b, const view<C, 2>& c, write_mode mode) {
+    check_matmul(a, b, c);
+    if (mode == write_mode::overwrite) {
+        kernel::matmul<Device>::template run<Compute>(device, a, b, epilogue_of(plain{}, c));
+    } else {
+        kernel::matmul<Device>::template run<Compute>(device, a, b, epilogue_of(add_product{}, c));
+    }
+}
+
+/// c = epilogue(ab).
+template <class Compute, class Device, class A, class B, class C, class Epilogue>
+void product(Device& device, const view<A, 2>& a, const view<B, 2>& b, const view<C, 2>& c, const Epilogue& e) {
+    check_matmul(a, b, c);
+    kernel::matmul<Device>::template run<Compute>(device, a, b, epilogue_of(e, c));
+}
+
+/// Gradients of weight and bias out of dy (rows, out) and x (rows, in).
+template <class Compute, class Tape, class Dy, class X, class Weight, class Bias>
+void linear_parameter_gradients(Tape& tape, const view<Dy, 2>& dy, const view<X, 2>& x, const Weight& weight, const Bias& bias) {
+    if (const auto to = tape.gradient_target(weight)) {
+        product<Compute>(tape.device(), transpose(dy), x, view(to.data, weight.shape()), to.mode);
+    }
+    if constexpr (!is_absent<Bias>) {
+        if (const auto to = tape.gradient_target(bias)) {
+            kernel::column_sum<typename Tape::device_type>::run(tape.device(), as_const(dy), view(to.data, bias.shape()), to.mode);
+        }
+    }
+}
+
+template <class Roles, class X, class Y, int Rank, class Weight, class Bias>
+struct linear_record {
+    using compute = backward_compute<Roles>;
+    variable<X, Rank> x;  // kept where the weight's gradient is wanted
+    gradient_of<X, Rank> dx;
+    gradient_of<Y, Rank> dy;
+    gradient_of<Y, Rank> dresidual;
+    Weight weight;
+    Bias bias;
+    bool has_residual;
+
+    template <class Tape>
+    void backward(Tape& tape) {
+        if (!dy.is_there()) return;
+        const auto g = as_rows(dy.view());
+        if (const auto to = tape.gradient_target(dx)) {
+            product<compute>(tape.device(), g, values_for<compute>(weight), as_rows(view(to.data, dx.shape())), to.mode);
+        }
+        if (!weight.is_frozen()) linear_parameter_gradients<compute>(tape, g, as_rows(x.view()), weight, bias);
+        if (has_residual) pass_gradient(tape, dy, dresidual);
+        tape.finish(dy);
+    }
+};
+
+}  // namespace detail
+
+/// y = x weightᵀ + bias + residual. x: (…, in), weight: (out, in), bias: (out) or `absent`, residual and y: (…, out).
+template <class Roles, class Context, class X, int Rank, class Weight, class Bias, class Residual = absent>
+auto linear(Context&& context, const variable<X, Rank>& x, const Weight& weight, const Bias& bias, const Residual& residual = {}) {
+    using compute = typename Roles::compute;
+    using Y = typename Roles::output;
+    auto& root = context.root();
+    const shape<Rank> y_shape = detail::with_last(x.shape(), weight.shape()[0]);
+    const bool wanted = detail::wants_gradient(x, weight, bias, residual);
+    auto y = root.template make<Y>(y_shape, wanted);
+    const auto w = transpose(detail::values_for<compute>(weight));
+    const auto rows = as_rows(x.view());
+    const auto to = as_rows(y.view());
+    if constexpr (is_absent<Bias> && is_absent<Residual>) {
+        detail::product<compute>(root.device(), rows, w, to, plain{});
+    } else if constexpr (is_absent<Residual>) {
+        detail::product<compute>(root.device(), rows, w, to, halftone::bias{bias.values()});
+    } else if constexpr (is_absent<Bias>) {
+        detail::product<compute>(root.device(), rows, w, to, then{[](auto sum, auto r) { return sum + r; }, as_rows(residual.view())});
+    } else {
+        detail::product<compute>(root.device(), rows, w, to, bias_residual{bias.values(), as_rows(residual.view())});
+    }
+    if constexpr (std::remove_cvref_t<Context>::records) {
+        if (wanted) {
+            detail::linear_record<Roles, X, Y, Rank, Weight, Bias> r{
+                weight.is_frozen() ? variable<X, Rank>{} : x, gradient_of(x), gradient_of(y), {}, weight, bias, !is_absent<Residual>};
+            if constexpr (!is_absent<Residual>) r.dresidual = gradient_of(residual);
+            root.record(std::move(r));
+        }
+    }
+    return y;
+}
+
+namespace detail {
+
+template <class Roles, class X, class Y, int Rank, class Weight, class Bias>
+struct mlp_record {
+    using compute = backward_compute<Roles>;
+    using H = typename Roles::compute;
+    variable<X, Rank> x;
+    variable<Y, Rank> pre;
+    variable<H, Rank> hidden;
+    gradient_of<X, Rank> dx;
+    gradient_of<Y, Rank> dy;
+    gradient_of<Y, Rank> dresidual;
+    Weight up, down;
+    Bias up_bias, down_bias;
+
+    template <class Tape>
+    void backward(Tape& tape) {
+        if (!dy.is_there()) return;
+        const auto g = as_rows(dy.view());
+        if (!down.is_frozen()) linear_parameter_gradients<compute>(tape, g, as_rows(hidden.view()), down, down_bias);
+        hidden = {};
+        // dpre takes the place of pre: every element is read once, right before it is written.
+        const auto dpre = as_rows(pre.view());
+        product<compute>(tape.device(), g, values_for<compute>(down), dpre, gelu_gradient{dpre});
+        if (const auto to = tape.gradient_target(dx)) {
+            product<compute>(tape.device(), dpre, values_for<compute>(up), as_rows(view(to.data, dx.shape())), to.mode);
+        }
+        if (!up.is_frozen()) linear_parameter_gradients<compute>(tape, dpre, as_rows(x.view()), up, up_bias);
+        pass_gradient(tape, dy, dresidual);
+        tape.finish(dy);
+    }
+};
+
+}  // namespace detail
+
+/// y = gelu(x upᵀ + up_bias) downᵀ + down_bias + residual, with GPT-2's gelu. x, residual and y: (…, width), up: (hidden,
+/// width), down: (width, hidden). The hidden activations are kept in `compute`, their input in `output`.
+template <class Roles, class Context, class X, class Y, int Rank, class Weight, class Bias>
+auto mlp(Context&& context, const variable<X, Rank>& x, const Weight& up, const Bias& up_bias, const Weight& down, const Bias& down_bias,
+         const variable<Y, Rank>& residual) {
+    using compute = typename Roles::compute;
+    static_assert(std::is_same_v<Y, typename Roles::output>,
+                  "halftone: a residual is added to an output of another type; give both the same `output` in the recipe");
+    auto& root = context.root();
+    const bool wanted = detail::wants_gradient(x, up, up_bias, residual) || detail::wants_gradient(x, down, down_bias, residual);
+    const shape<Rank> hidden_shape = detail::with_last(x.shape(), up.shape()[0]);
+    auto hidden = root.template make<compute>(hidden_shape, false);
+    auto y = root.template make<Y>(detail::with_last(x.shape(), down.shape()[0]), wanted);
+    const auto rows = as_rows(x.view());
+    const auto h = as_rows(hidden.view());
+    const auto up_values = transpose(detail::values_for<compute>(up)), down_values = transpose(detail::values_for<compute>(down));
+    const bias_residual finish{down_bias.values(), as_rows(residual.view())};
+    if constexpr (std::remove_cvref_t<Context>::records) {
+        auto pre = root.template make<Y>(hidden_shape, false);
+        detail::product<compute>(root.device(), rows, up_values, h, bias_gelu_keep{up_bias.values(), as_rows(pre.view())});
+        detail::product<compute>(root.device(), as_const(h), down_values, as_rows(y.view()), finish);
+        if (wanted) {
+            root.record(detail::mlp_record<Roles, X, Y, Rank, Weight, Bias>{x, pre, hidden, gradient_of(x), gradient_of(y), gradient_of(residual),
+                                                                            up, down, up_bias, down_bias});
+        }
+    } else {
+        detail::product<compute>(root.device(), rows, up_values, h, bias_gelu{up_bias.values()});
+        detail::product<compute>(root.device(), as_const(h), down_values, as_rows(y.view()), finish);
+    }
+    return y;
+}
+
+}  // namespace halftone::inline HALFTONE_ABI

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What differentiable operations share: the types they run in, absent operands, and gradients that pass through.
+#pragma once
+
+#include <halftone/autodiff/tape.hpp>
+#include <halftone/kernel/map/map.hpp>
+#include <halftone/policy/operations.hpp>
+
+namespace halftone::inline HALFTONE_ABI {
+
+/// Stands for an operand that is not there: a linear layer without bias.
+struct absent {
+    constexpr bool is_frozen() const { return true; }
+};
+template <class T>
+inline constexpr bool is_absent = std::is_same_v<std::remove_cvref_t<T>, absent>;
+
+/// The types an operation runs in: operands of products, its result, the incoming gradient as backward products read it.
+template <class Compute, class Output, class Grad>
+struct roles {
+    using compute = Compute;
+    using output = Output;
+    using grad = Grad;
+};
+
+/// The types of the operation Op of a layer with policy P, called in a context.
+template <class P, class Op, class Context>
+using layer_roles = roles<compute_type<policy_within<P, policy_of<Context>>, Op>, typename policy_within<P, policy_of<Context>>::output,
+                          typename policy_within<P, policy_of<Context>>::grad>;
+
+template <class T, int Rank>
+const_view<T, Rank> as_const(const view<T, Rank>& v) {
+    return v;
+}
+
+namespace detail {
+
+template <class Roles>
+using backward_compute = promote<typename Roles::compute, typename Roles::grad>;
+
+template <int Rank>
+shape<Rank> with_last(shape<Rank> s, extent last) {
+    s[Rank - 1] = last;
+    return s;
+}
+
+template <class T, int Rank>
+bool wants_gradient(const variable<T, Rank>& v) {
+    return v.wants_gradient();
+}
+template <class Storage, int Rank>
+bool wants_gradient(const parameter<Storage, Rank>& p) {
+    return !p.is_frozen();
+}
+inline bool wants_gradient(const absent&) { return false; }
+template <class First, class Second, class... Rest>
+bool wants_gradient(const First& first, const Second& second, const Rest&... rest) {
+    return wants_gradient(first) || wants_gradient(second, rest...);
+}
+
+/// A parameter as products in Compute read it: its copy where that holds as much, else the master.
+template <class Compute, class Storage, int Rank>
+auto values_for(const parameter<Storage, Rank>& p) {
+    if constexpr (contains<typename Storage::compute, Compute>) {
+        return p.values();
+    } else {
+        return as_const(p.master());
+    }
+}
+
+/// to += from, as what an operation does whose derivative is one. The first contribution shares memory.
+template <class Tape, class T, int Rank>
+void pass_gradient(Tape& tape, const gradient_of<T, Rank>& from, const gradient_of<T, Rank>& to) {
+    if (!to.is_wanted()) return;
+    if (!to.is_there()) return tape.graph().share_gradient(from.slot(), to.slot());
+    const auto place = tape.gradient_target(to);
+    const view<T, 1> sum(place.data, {to.shape().size()});
+    map(tape.device(), [](auto a, auto b) { return a + b; }, as_const(sum), as_const(flatten(from.view())), sum);
+}
+
+}  // namespace detail
+
+}  // namespace halftone::inline HALFTONE_ABI

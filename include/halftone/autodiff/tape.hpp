@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Contexts: what an operation is called in. A tape records operations for a backward pass, an inference context does
+/// not, and `autocast` makes a region of either with another precision policy.
+///
+///     ht::tape tape{device};
+///     auto loss = model.loss(tape, batch);
+///     tape.backward(scaler.scale(loss), acc);        // gradients go to acc; the tape is empty again
+///
+///     ht::inference eval{device};
+///     auto logits = model.logits(eval, tokens);      // the same code; keeps nothing
+///
+/// A region is a value that refers to its context: `ht::softmax(ht::autocast<ht::full_fp32>(ctx), x)`. There is no
+/// thread-local state; a function that is handed a context knows all there is to know.
+#pragma once
+
+#include <halftone/autodiff/variable.hpp>
+#include <halftone/kernel/write_mode.hpp>
+#include <halftone/memory/gradient_slabs.hpp>
+#include <halftone/policy/check.hpp>
+#include <halftone/policy/recipe.hpp>
+
+namespace halftone::inline HALFTONE_ABI {
+
+/// Whether a context keeps what a backward pass needs.
+enum class recording { on, off };
+
+/// What tapes and inference contexts share: memory for results, and access to the device.
+template <class Device, recording Mode>
+class basic_context {
+  public:
+    using policy = as_given;
+    using device_type = Device;
+    static constexpr bool records = Mode == recording::on;
+
+    explicit basic_context(Device& device) : device_(&device), graph_(new detail::graph(device.memory())) {}
+    basic_context(const basic_context&) = delete;
+    basic_context& operator=(const basic_context&) = delete;
+    ~basic_context() {
+        graph_->clear();
+        graph_->let_go();
+    }
+
+    Device& device() const { return *device_; }
+    detail::graph& graph() const { return *graph_; }
+    /// Bytes of results in use, and their peak since the last reset.
+    halftone::arena& memory() const { return graph_->arena(); }
+
+    /// A result of an operation, with undefined contents.
+    template <class T, int Rank>
+    variable<T, Rank> make(const shape<Rank>& s, bool wants_gradient) {
+        const auto block = graph_->make_block(static_cast<std::size_t>(s.size()) * sizeof(T));
+        return {*graph_, graph_->make_slot(block, records && wants_gradient), s};
+    }
+
+    /// A variable over memory that the user owns and keeps, until the backward pass is through. No gradient flows into it.
+    template <class T, int Rank>
+    variable<std::remove_const_t<T>, Rank> constant(const view<T, Rank>& values) {
+        return over(values, false);
+    }
+    /// The same, for an input whose gradient is wanted: see gradient().
+    template <class T, int Rank>
+    variable<std::remove_const_t<T>, Rank> leaf(const view<T, Rank>& values) {
+        return over(values, true);
+    }
+    /// The same value, but no gradient flows through it.
+    template <class T, int Rank>
+    variable<T, Rank> detach(const variable<T, Rank>& v) {
+        const auto block = graph_->value_block(v.slot());
+        graph_->retain_block(block);
+        return {*graph_, graph_->make_slot(block, false), v.shape()};
+    }
+
+  private:
+    template <class T, int Rank>
+    variable<std::remove_const_t<T>, Rank> over(const view<T, Rank>& values, bool wants_gradient) {
+        if (!values.is_contiguous()) fail<shape_error>("tape: an input of shape ", values.shape(), " is not contiguous");
+        const auto block = graph_->make_block_over(values.data(), static_cast<std::size_t>(values.size()) * sizeof(T));
+        return {*graph_, graph_->make_slot(block, records && wants_gradient), values.shape()};
+    }
+
+    Device* device_;
+    detail::graph* graph_;
+};
+
+template <class Device>
+class inference : public basic_context<Device, recording::off> {
+  public:
+    using basic_context<Device, recording::off>::basic_context;
+    inference& root() { return *this; }
+};
+template <class Device>
+inference(Device&) -> inference<Device>;
+
+template <class Device>
+class tape : public basic_context<Device, recording::on> {
+  public:
+    using basic_context<Device, recording::on>::basic_context;
+    tape& root() { return *this; }
+
+    /// Keeps what an operation's backward pass needs: a type with `void backward(context&)`, where context is what root()
+    /// of any context on this tape returns.
+    template <class Record>
+    void record(Record&& r) {
+        this->graph().template push<tape>(std::forward<Record>(r));
+    }
+
+    /// Computes the gradients of `loss` (a scalar, perhaps weighted or scaled), adds those of parameters into `acc`, and
+    /// empties the tape. Gradients of leaves stay for gradient() as long as their variables do.
+    template <class Loss, class Accumulator>
+    void backward(const Loss& loss, Accumulator& acc) {
+        acc.receive(loss);
+        run(loss, [&acc](const store& owner) { return acc.find(owner); });
+    }
+    /// The same for a loss that depends on no parameters.
+    template <class Loss>
+    void backward(const Loss& loss) {
+        run(loss, [](const store&) -> gradient_slabs* { return nullptr; });
+    }
+
+    /// The gradient that the last backward pass left at a leaf. Throws state_error where none arrived.
+    template <class T, int Rank>
+    const_view<T, Rank> gradient(const variable<T, Rank>& v) const {
+        if (!this->graph().has_gradient(v.slot())) fail<state_error>("tape: no gradient arrived at this variable of shape ", v.shape());
+        return {reinterpret_cast<const T*>(this->graph().gradient(v.slot())), v.shape()};
+    }
+
+    // ---- for the backward functions of operations
+
+    template <class T>
+    struct target {
+        T* data = nullptr;
+        write_mode mode = write_mode::overwrite;
+        explicit operator bool() const { return data != nullptr; }
+    };
+    /// Where the gradient of v goes: nowhere, where none is wanted; the first contribution overwrites, later ones add.
+    template <class T, int Rank>
+    target<T> gradient_target(const gradient_of<T, Rank>& v) {
+        detail::graph& g = this->graph();
+        if (!v.is_wanted()) return {};
+        const std::size_t bytes = static_cast<std::size_t>(v.shape().size()) * sizeof(T);
+        if (!g.has_gradient(v.slot())) return {reinterpret_cast<T*>(g.make_gradient(v.slot(), bytes)), write_mode::overwrite};
+        if (g.is_shared(g.gradient_block(v.slot()))) {
+            const std::byte* old = g.gradient(v.slot());
+            const auto shared = g.replace_gradient(v.slot(), bytes);
+            this->device().copy(g.gradient(v.slot()), old, bytes);
+            g.release_block(shared);
+        }
+        return {reinterpret_cast<T*>(g.gradient(v.slot())), write_mode::add};
+    }
+    /// Where the gradient of a parameter goes: nowhere for a frozen one.
+    template <class Storage, int Rank>
+    target<typename Storage::accumulate> gradient_target(const parameter<Storage, Rank>& p) {
+        gradient_slabs* slabs = find_(sink_, p.owner());
+        if (slabs == nullptr) fail<state_error>("tape: the loss depends on parameters that the accumulator was not made for");
+        const gradient_slabs::place place = slabs->claim(p.entry());
+        return {reinterpret_cast<typename Storage::accumulate*>(place.data), place.is_first ? write_mode::overwrite : write_mode::add};
+    }
+
+    /// What a record does last: its output's gradient has been used, and its memory can go.
+    template <class T, int Rank>
+    void finish(const gradient_of<T, Rank>& output) {
+        this->graph().drop_gradient(output.slot());
+    }
+
+  private:
+    template <class Loss, class Find>
+    void run(const Loss& loss, const Find& find) {
+        const auto& scalar = loss_variable(loss);
+        using T = typename std::remove_cvref_t<decltype(scalar)>::value_type;
+        detail::graph& g = this->graph();
+        if (&scalar.graph() != &g) fail<argument_error>("tape: backward of a loss that lies on another tape");
+        if (!scalar.wants_gradient()) fail<argument_error>("tape: backward of a loss that depends on no parameter and no leaf");
+        if (g.records() == 0) fail<state_error>("tape: backward of an empty tape; a tape is consumed by backward");
+        this->device().fill(reinterpret_cast<T*>(g.make_gradient(scalar.slot(), sizeof(T))), 1, T(loss_seed(loss)));
+        sink_ = &find;
+        find_ = [](const void* f, const store& owner) { return (*static_cast<const Find*>(f))(owner); };
+        g.run_backward(this);
+        g.arena().consolidate();
+    }
+
+    const void* sink_ = nullptr;
+    gradient_slabs* (*find_)(const void* sink, const store& owner) = nullptr;
+};
+template <class Device>
+tape(Device&) -> tape<Device>;
+
+/// A context with another policy: what `autocast` returns. It refers to its root, and ends with its scope.
+template <class Policy, class Root>
+class region {
+  public:
+    using policy = Policy;
+    using device_type = typename Root::device_type;
+    static constexpr bool records = Root::records;
+
+    explicit region(Root& root) : root_(&root) {}
+    Root& root() const { return *root_; }
+
+  private:
+    Root* root_;
+};
+
+/// The policy that free operations follow in this context.
+template <class Context>
+using policy_of = typename std::remove_cvref_t<Context>::policy;
+
+/// A region of the context in which free operations, and layers that inherit, follow the policy P (a recipe too).
+template <class P, class Context>
+auto autocast(Context&& context) {
+    using root = std::remove_reference_t<decltype(context.root())>;
+    static_assert(check_policy<P>());
+    return region<P, root>(context.root());
+}
+
+}  // namespace halftone::inline HALFTONE_ABI

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Handles to what lies on a tape.
+///
+/// `variable<T, Rank>` is a result with a value; copying it copies the handle. Its gradient has type T as well.
+/// `gradient_of<T, Rank>` refers to the gradient alone and lets the value go: what a record keeps of its output.
+/// `weighted<variable>` is a loss times a factor, which costs nothing: the factor goes into the gradient's seed.
+///
+///     auto loss = model.loss(tape, batch);
+///     tape.backward(loss / 4, acc);
+///     std::cout << loss.item();
+#pragma once
+
+#include <halftone/autodiff/graph.hpp>
+#include <halftone/tensor/view.hpp>
+
+namespace halftone::inline HALFTONE_ABI {
+
+namespace detail {
+
+/// Holds the graph and one reference in it; Slot says of which kind.
+template <class Slot>
+class handle {
+  public:
+    handle() = default;
+    /// Takes over a reference that the caller has.
+    handle(detail::graph& owner, graph::index slot) : graph_(&owner), slot_(slot) { owner.hold(); }
+    handle(const handle& other) : graph_(other.graph_), slot_(other.slot_) {
+        if (graph_ == nullptr) return;
+        graph_->hold();
+        Slot::retain(*graph_, slot_);
+    }
+    handle(handle&& other) noexcept : graph_(std::exchange(other.graph_, nullptr)), slot_(other.slot_) {}
+    handle& operator=(handle other) noexcept {
+        std::swap(graph_, other.graph_);
+        std::swap(slot_, other.slot_);
+        return *this;
+    }
+    ~handle() {
+        if (graph_ == nullptr) return;
+        Slot::release(*graph_, slot_);
+        graph_->let_go();
+    }
+
+    detail::graph& graph() const { return *graph_; }
+    detail::graph::index slot() const { return slot_; }
+    bool is_empty() const { return graph_ == nullptr; }
+
+  private:
+    detail::graph* graph_ = nullptr;
+    detail::graph::index slot_ = detail::graph::none;
+};
+
+struct value_reference {
+    static void retain(graph& g, graph::index slot) { g.retain(slot); }
+    static void release(graph& g, graph::index slot) noexcept { g.release(slot); }
+};
+struct slot_reference {
+    static void retain(graph& g, graph::index slot) { g.retain_reference(slot); }
+    static void release(graph& g, graph::index slot) noexcept { g.release_reference(slot); }
+};
+
+}  // namespace detail
+
+template <class T, int Rank>
+class variable {
+  public:
+    using value_type = T;
+    static constexpr int rank = Rank;
+
+    variable() = default;
+    variable(detail::graph& owner, detail::graph::index slot, const halftone::shape<Rank>& shape) : handle_(owner, slot), shape_(shape) {}
+
+    const halftone::shape<Rank>& shape() const { return shape_; }
+    extent size() const { return shape_.size(); }
+    /// The value, as kernels see it. The memory is the device's.
+    halftone::view<T, Rank> view() const { return {reinterpret_cast<T*>(handle_.graph().value(handle_.slot())), shape_}; }
+    bool wants_gradient() const { return handle_.graph().wants_gradient(handle_.slot()); }
+    /// The value of a scalar that lies in host memory.
+    T item() const
+        requires(Rank == 0)
+    {
+        return *view().data();
+    }
+    detail::graph& graph() const { return handle_.graph(); }
+    detail::graph::index slot() const { return handle_.slot(); }
+
+  private:
+    detail::handle<detail::value_reference> handle_;
+    halftone::shape<Rank> shape_{};
+};
+
+/// The gradient of a variable, without its value.
+template <class T, int Rank>
+class gradient_of {
+  public:
+    gradient_of() = default;
+    explicit gradient_of(const variable<T, Rank>& v) : handle_(v.graph(), v.slot()), shape_(v.shape()) { v.graph().retain_reference(v.slot()); }
+
+    const halftone::shape<Rank>& shape() const { return shape_; }
+    bool is_wanted() const { return handle_.graph().wants_gradient(handle_.slot()); }
+    bool is_there() const { return handle_.graph().has_gradient(handle_.slot()); }
+    halftone::view<T, Rank> view() const { return {reinterpret_cast<T*>(handle_.graph().gradient(handle_.slot())), shape_}; }
+    detail::graph& graph() const { return handle_.graph(); }
+    detail::graph::index slot() const { return handle_.slot(); }
+
+  private:
+    detail::handle<detail::slot_reference> handle_;
+    halftone::shape<Rank> shape_{};
+};
+
+/// A loss times a factor.
+template <class Variable>
+struct weighted {
+    Variable loss;
+    float factor;
+};
+
+template <class T>
+weighted<variable<T, 0>> operator*(const variable<T, 0>& loss, float factor) {
+    return {loss, factor};
+}
+template <class T>
+weighted<variable<T, 0>> operator*(float factor, const variable<T, 0>& loss) {
+    return {loss, factor};
+}
+template <class T>
+weighted<variable<T, 0>> operator/(const variable<T, 0>& loss, float divisor) {
+    return {loss, 1.0f / divisor};
+}
+
+/// What a backward pass starts from: the variable, and the gradient it begins with.
+template <class T>
+const variable<T, 0>& loss_variable(const variable<T, 0>& loss) {
+    return loss;
+}
+template <class T>
+float loss_seed(const variable<T, 0>&) {
+    return 1.0f;
+}
+template <class Variable>
+const Variable& loss_variable(const weighted<Variable>& loss) {
+    return loss.loss;
+}
+template <class Variable>
+float loss_seed(const weighted<Variable>& loss) {
+    return loss.factor;
+}
+
+}  // namespace halftone::inline HALFTONE_ABI
