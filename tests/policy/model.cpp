@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A model's layers, paths and storage, all of them types; the checks; the printed table.
-#include <sstream>
+/// A model's layers, paths and storage, all of them types.
 #include <string>
 #include <type_traits>
 #include <vector>
 
 #include <doctest/doctest.h>
 
-#include <halftone/policy/check.hpp>
 #include <halftone/policy/model.hpp>
-#include <halftone/policy/table.hpp>
 
 #include "small_gpt.hpp"
 
@@ -75,20 +72,6 @@ static_assert(ht::check_recipe<ht::recipe<ht::amp_bf16>, model>());
 // Part of a larger model: the rules for its neighbours name nothing in it, and that is right.
 static_assert(ht::check_recipe<at<mine, "encoder">, outline::gpt<at<mine, "encoder">>>());
 
-static_assert(ht::wide_enough_accum<ht::amp_bf16> && ht::wide_enough_accum<ht::with_accum<ht::amp_fp16, float16>>);
-static_assert(!ht::wide_enough_accum<ht::with_accum<ht::full_fp32, bfloat16>>);
-static_assert(
-    !ht::wide_enough_accum<ht::with_accum<ht::amp_bf16, float16>>);  // the significand is enough, the range not
-static_assert(!ht::wide_enough_accum<ht::with_accum<ht::amp_fp16, bfloat16>>);  // and the other way round
-static_assert(ht::check_policy<at<mine, "head">>() && ht::check_policy<ht::inherit>() &&
-              ht::check_policy<ht::as_given>());
-
-static_assert(ht::keeps_small_updates<ht::amp_bf16> && ht::keeps_small_updates<ht::pure_bf16>);
-static_assert(!ht::keeps_small_updates<ht::with_param<ht::amp_bf16, bfloat16>>);
-static_assert(!ht::keeps_small_updates<ht::with_param<ht::amp_fp16, float16>>);
-static_assert(!ht::keeps_small_updates<ht::with_param_rounding<ht::pure_bf16, nearest>>);
-static_assert(ht::check_trainable<model>() && ht::check_trainable<outline::gpt<ht::pure_bf16>>());
-
 TEST_CASE("layers stand in order, parents before children, lists with one entry for each class") {
     CHECK(paths_of(ht::layers_of<model>{}) ==
           std::vector<std::string>{"", "wte", "h.*.norm", "h.*.attn", "h.*.attn.qkv", "h.*.attn.proj", "h.last.norm",
@@ -96,36 +79,6 @@ TEST_CASE("layers stand in order, parents before children, lists with one entry 
     CHECK(paths_of(ht::owners_of<model>{}) ==
           std::vector<std::string>{"wte", "h.*.norm", "h.*.attn.qkv", "h.*.attn.proj", "h.last.norm", "h.last.attn.qkv",
                                    "h.last.attn.proj", "norm", "head"});
-}
-
-TEST_CASE("the table shows what every operation computes in") {
-    std::ostringstream out;
-    ht::print_policies<model>(out);
-    CHECK(out.str() ==
-          "path              op          in        accumulate  out\n"
-          "wte               embedding   bfloat16  float       bfloat16\n"
-          "h.*.norm          layer_norm  float     float       float\n"
-          "h.*.attn          attention   bfloat16  float       bfloat16\n"
-          "h.*.attn.qkv      linear      bfloat16  float       bfloat16\n"
-          "h.*.attn.proj     linear      bfloat16  float       bfloat16\n"
-          "h.last.norm       layer_norm  float     float       float\n"
-          "h.last.attn       attention   float16   float       float16\n"
-          "h.last.attn.qkv   linear      float16   float       float16\n"
-          "h.last.attn.proj  linear      float16   float       float16\n"
-          "norm              layer_norm  float     float       float\n"
-          "head              linear      bfloat16  float       float\n");
-}
-
-TEST_CASE("a layer outside any path, and one that inherits") {
-    const auto bare = ht::policies_of<outline::linear<ht::amp_bf16>>();
-    REQUIRE(bare.size() == 1);
-    CHECK(bare[0].path == "-");
-    CHECK(bare[0].in == "bfloat16");
-    const auto inherits = ht::policies_of<outline::linear<at<ht::inherit, "fc">>>();
-    REQUIRE(inherits.size() == 1);
-    CHECK(inherits[0].path == "fc");
-    CHECK(inherits[0].in == "inherit");
-    CHECK(inherits[0].out == "inherit");
 }
 
 TEST_CASE("a model's constructor checks its recipe") { CHECK(sizeof(model{}) > 0); }

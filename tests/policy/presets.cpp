@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Roles, presets, transforms, and when a loss scale is needed.
+/// Presets and transforms: which type each role has.
 #include <type_traits>
 
 #include <doctest/doctest.h>
@@ -51,40 +51,3 @@ static_assert(ht::with_state<ht::pure_bf16, bfloat16>::param_rounding == ht::rou
 
 using twice = ht::with_param<ht::with_compute<ht::full_fp32, float16>, bfloat16>;
 static_assert(has_roles<twice, bfloat16, float16, float, float, float, float, float, float>);
-
-static_assert(ht::precision_policy<ht::full_fp32> && ht::precision_policy<ht::amp_bf16>);
-static_assert(ht::precision_policy<ht::amp_fp16> && ht::precision_policy<ht::pure_bf16> && ht::precision_policy<twice>);
-static_assert(!ht::precision_policy<float> && !ht::precision_policy<ht::inherit> &&
-              !ht::precision_policy<ht::as_given>);
-static_assert(ht::policy_marker<ht::inherit> && ht::policy_marker<ht::as_given> && !ht::policy_marker<ht::amp_bf16>);
-
-struct counts_in_int : ht::full_fp32 {
-    using compute = int;
-};
-struct without_rounding {
-    using param = float;
-    using compute = float;
-    using output = float;
-    using accum = float;
-    using grad = float;
-    using accumulate = float;
-    using reduce = float;
-    using state = float;
-};
-static_assert(!ht::precision_policy<counts_in_int> && !ht::precision_policy<without_rounding>);
-struct by_hand : without_rounding {
-    static constexpr auto param_rounding = ht::rounding::toward_zero;
-};
-static_assert(ht::precision_policy<by_hand>);
-
-static_assert(!ht::needs_scaling<ht::full_fp32> && !ht::needs_scaling<ht::amp_bf16> &&
-              !ht::needs_scaling<ht::pure_bf16>);
-static_assert(ht::needs_scaling<ht::amp_fp16>);
-static_assert(ht::needs_scaling<ht::with_output<ht::full_fp32, float16>>);
-static_assert(ht::needs_scaling<ht::with_grad<ht::full_fp32, float16>>);
-static_assert(!ht::needs_scaling<ht::with_compute<ht::full_fp32, float16>>);  // operands alone pass no gradient on
-static_assert(ht::needs_scaling<ht::with_grad<ht::amp_bf16, quarter>>);
-static_assert(!ht::needs_scaling<ht::with_grad<ht::amp_bf16, float24>>);
-static_assert(!ht::needs_scaling<ht::inherit> && !ht::needs_scaling<ht::as_given>);
-static_assert(ht::narrow_range<float16> && ht::narrow_range<quarter>);
-static_assert(!ht::narrow_range<float> && !ht::narrow_range<bfloat16> && !ht::narrow_range<wide_range>);

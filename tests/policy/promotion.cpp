@@ -9,7 +9,6 @@
 #include <halftone/number/bfloat16.hpp>
 #include <halftone/number/float16.hpp>
 #include <halftone/policy/promotion.hpp>
-#include <halftone/policy/types.hpp>
 
 #include "number_types.hpp"
 
@@ -35,8 +34,3 @@ static_assert(same<ht::promote<bfloat16, float24>, float24>);
 static_assert(same<ht::promote<wide_range, float>, double>);               // 2^300 does not fit in a float
 static_assert(same<ht::promote<std::int64_t, bfloat16, bool>, bfloat16>);  // indices and masks have no say
 static_assert(same<ht::promote<int>, void> && same<ht::promote<>, void>);
-
-static_assert(same<ht::concatenate_t<ht::types<int>, ht::types<>, ht::types<char, int>>, ht::types<int, char, int>>);
-static_assert(same<ht::concatenate_t<>, ht::types<>>);
-static_assert(same<ht::unique_t<ht::types<int, char, int, char, float>>, ht::types<int, char, float>>);
-static_assert(ht::types<int, char>::size == 2 && ht::types<>::size == 0);

@@ -43,7 +43,8 @@ struct block {
     static decltype(auto) visit(auto& self, auto&& f) { return f(self.norm, self.attn, self.width); }
 };
 
-template <template <class> class Block, class P, ht::path_name Name, class Classes = ht::classes_of<P, Name>>
+template <template <class> class Block, class P, ht::path_name Name,
+          class Classes = typename ht::classes_of<P, Name>::type>
 struct stack;
 template <template <class> class Block, class P, ht::path_name Name, int... Index>
 struct stack<Block, P, Name, ht::indices<Index...>> {

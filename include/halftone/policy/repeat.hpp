@@ -6,7 +6,7 @@
 /// rule spells out, with at<at<P, "h">, index_name(0)> and so on. Which of these the i-th layer is, `class_of` says.
 ///
 ///     using mine = ht::recipe<ht::amp_bf16, ht::rule<"h.last", ht::full_fp32>, ht::rule<"h.0.norm", ht::full_fp32>>;
-///     static_assert(std::is_same_v<ht::classes_of<mine, "h">, ht::indices<0, ht::last_index>>);
+///     static_assert(std::is_same_v<ht::classes_of<mine, "h">::type, ht::indices<0, ht::last_index>>);
 #pragma once
 
 #include <cstddef>
@@ -24,6 +24,7 @@ inline constexpr int last_index = -1;
 /// The indices of a list that rules spell out.
 template <int... Index>
 struct indices {
+    using type = indices;
     static constexpr std::size_t size = sizeof...(Index);
 
     /// Which of these indices the i-th of `count` layers has, from 0; `size` where it has none and is one of the many.
@@ -102,17 +103,11 @@ struct as_indices<Found, std::index_sequence<I...>> {
 template <class Found>
 using as_indices_t = typename as_indices<Found, std::make_index_sequence<Found::value.count>>::type;
 
-template <class P, path_name Name>
-struct classes {
-    using found = spelled_indices<root_of<P>, path_of<at<P, Name>>>;
-    using type = as_indices_t<found>;
-};
-
 }  // namespace detail
 
-/// The indices that the rules of P spell out for the list called Name, the one named last first; none for a plain
-/// policy. At most 64.
+/// The indices that the rules of P spell out for the list called Name, as a class derived from indices<...>, its
+/// `type`: the index named last first, none for a plain policy, at most 64. No alias, for the reason `at` is none.
 template <class P, path_name Name>
-using classes_of = typename detail::classes<P, Name>::type;
+struct classes_of : detail::as_indices_t<detail::spelled_indices<root_of<P>, path_of<at<P, Name>>>> {};
 
 }  // namespace halftone::inline HALFTONE_ABI

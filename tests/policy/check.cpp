@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What the checks let through; what they refuse is in tests/compile_fail.
+#include <halftone/policy/check.hpp>
+
+#include "small_gpt.hpp"
+
+namespace ht = halftone;
+using ht::at, ht::bfloat16, ht::float16;
+
+using mine = ht::recipe<ht::amp_bf16, ht::rule<"head", ht::with_output<ht::amp_fp16, float>>>;
+
+static_assert(ht::wide_enough_accum<ht::amp_bf16> && ht::wide_enough_accum<ht::with_accum<ht::amp_fp16, float16>>);
+static_assert(!ht::wide_enough_accum<ht::with_accum<ht::full_fp32, bfloat16>>);
+// The significand is wide enough and the range is not; and the other way round.
+static_assert(!ht::wide_enough_accum<ht::with_accum<ht::amp_bf16, float16>>);
+static_assert(!ht::wide_enough_accum<ht::with_accum<ht::amp_fp16, bfloat16>>);
+static_assert(ht::check_policy<at<mine, "head">>() && ht::check_policy<ht::inherit>() &&
+              ht::check_policy<ht::as_given>());
+
+static_assert(ht::keeps_small_updates<ht::amp_bf16> && ht::keeps_small_updates<ht::pure_bf16>);
+static_assert(!ht::keeps_small_updates<ht::with_param<ht::amp_bf16, bfloat16>>);
+static_assert(!ht::keeps_small_updates<ht::with_param<ht::amp_fp16, float16>>);
+static_assert(!ht::keeps_small_updates<ht::with_param_rounding<ht::pure_bf16, ht::rounding::nearest_even>>);
+static_assert(ht::check_trainable<outline::gpt<mine>>() && ht::check_trainable<outline::gpt<ht::pure_bf16>>());

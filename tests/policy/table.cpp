@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The table of policies, as printed and as rows.
+#include <sstream>
+
+#include <doctest/doctest.h>
+
+#include <halftone/policy/table.hpp>
+
+#include "small_gpt.hpp"
+
+namespace ht = halftone;
+using ht::at, ht::rule;
+
+namespace {
+
+using mine = ht::recipe<ht::amp_bf16, rule<"*.norm", ht::full_fp32>, rule<"h.last.attn", ht::amp_fp16>,
+                        rule<"head", ht::with_output<ht::amp_bf16, float>>>;
+using model = outline::gpt<mine>;
+
+}  // namespace
+
+TEST_CASE("the table shows what every operation computes in") {
+    std::ostringstream out;
+    ht::print_policies<model>(out);
+    CHECK(out.str() ==
+          "path              op          in        accumulate  out\n"
+          "wte               embedding   bfloat16  float       bfloat16\n"
+          "h.*.norm          layer_norm  float     float       float\n"
+          "h.*.attn          attention   bfloat16  float       bfloat16\n"
+          "h.*.attn.qkv      linear      bfloat16  float       bfloat16\n"
+          "h.*.attn.proj     linear      bfloat16  float       bfloat16\n"
+          "h.last.norm       layer_norm  float     float       float\n"
+          "h.last.attn       attention   float16   float       float16\n"
+          "h.last.attn.qkv   linear      float16   float       float16\n"
+          "h.last.attn.proj  linear      float16   float       float16\n"
+          "norm              layer_norm  float     float       float\n"
+          "head              linear      bfloat16  float       float\n");
+}
+
+TEST_CASE("a layer outside any path, and one that inherits") {
+    const auto bare = ht::policies_of<outline::linear<ht::amp_bf16>>();
+    REQUIRE(bare.size() == 1);
+    CHECK(bare[0].path == "-");
+    CHECK(bare[0].in == "bfloat16");
+    const auto inherits = ht::policies_of<outline::linear<at<ht::inherit, "fc">>>();
+    REQUIRE(inherits.size() == 1);
+    CHECK(inherits[0].path == "fc");
+    CHECK(inherits[0].in == "inherit");
+    CHECK(inherits[0].out == "inherit");
+}
