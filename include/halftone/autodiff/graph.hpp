@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include <halftone/exec/ranges.hpp>
 #include <halftone/memory/arena.hpp>
 
 namespace halftone::inline HALFTONE_ABI::detail {
@@ -123,6 +124,7 @@ class graph {
     // ---- records
 
     struct record {
+        const char* operation;
         void (*backward)(void* tape, void* payload);
         void (*destroy)(void* payload) noexcept;
         void* payload;
@@ -133,7 +135,7 @@ class graph {
         using type = std::remove_cvref_t<Payload>;
         static_assert(sizeof(type) <= record_memory::chunk_bytes, "halftone: a record of an operation is larger than a chunk of the tape");
         void* place = new (memory_.take(sizeof(type))) type(std::forward<Payload>(payload));
-        records_.push_back({[](void* tape, void* p) { static_cast<type*>(p)->backward(*static_cast<Tape*>(tape)); },
+        records_.push_back({type::operation::name, [](void* tape, void* p) { static_cast<type*>(p)->backward(*static_cast<Tape*>(tape)); },
                             [](void* p) noexcept { static_cast<type*>(p)->~type(); }, place});
     }
 
@@ -142,7 +144,10 @@ class graph {
         try {
             while (!records_.empty()) {
                 const record last = records_.back();
-                last.backward(tape, last.payload);
+                {
+                    const named_range range(listener, last.operation, pass::backward);
+                    last.backward(tape, last.payload);
+                }
                 records_.pop_back();
                 last.destroy(last.payload);
             }
@@ -163,6 +168,9 @@ class graph {
     }
     std::size_t records() const { return records_.size(); }
     halftone::arena& arena() { return arena_; }
+
+    /// Told of every operation, where it is set.
+    range_listener* listener = nullptr;
 
     // ---- life: the tape and every handle hold the graph, so that a variable may outlive its tape
 

@@ -51,6 +51,7 @@ void linear_parameter_gradients(Tape& tape, const view<Dy, 2>& dy, const view<X,
 
 template <class Roles, class X, class Y, int Rank, class Weight, class Bias>
 struct linear_record {
+    using operation = op::linear;
     using compute = backward_compute<Roles>;
     variable<X, Rank> x;  // kept where the weight's gradient is wanted
     gradient_of<X, Rank> dx;
@@ -81,6 +82,7 @@ auto linear(Context&& context, const variable<X, Rank>& x, const Weight& weight,
     using compute = typename Roles::compute;
     using Y = typename Roles::output;
     auto& root = context.root();
+    const auto range = root.range(op::linear::name);
     const shape<Rank> y_shape = detail::with_last(x.shape(), weight.shape()[0]);
     const bool wanted = detail::wants_gradient(x, weight, bias, residual);
     auto y = root.template make<Y>(y_shape, wanted);
@@ -111,6 +113,7 @@ namespace detail {
 
 template <class Roles, class X, class Y, int Rank, class Weight, class Bias>
 struct mlp_record {
+    using operation = op::mlp;
     using compute = backward_compute<Roles>;
     using H = typename Roles::compute;
     variable<X, Rank> x;
@@ -151,6 +154,7 @@ auto mlp(Context&& context, const variable<X, Rank>& x, const Weight& up, const 
     static_assert(std::is_same_v<Y, typename Roles::output>,
                   "halftone: a residual is added to an output of another type; give both the same `output` in the recipe");
     auto& root = context.root();
+    const auto range = root.range(op::mlp::name);
     const bool wanted = detail::wants_gradient(x, up, up_bias, residual) || detail::wants_gradient(x, down, down_bias, residual);
     const shape<Rank> hidden_shape = detail::with_last(x.shape(), up.shape()[0]);
     auto hidden = root.template make<compute>(hidden_shape, false);

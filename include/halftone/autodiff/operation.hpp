@@ -69,14 +69,18 @@ auto values_for(const parameter<Storage, Rank>& p) {
     }
 }
 
-/// to += from, as what an operation does whose derivative is one. The first contribution shares memory.
+/// to += from, elementwise.
+template <class Tape, class T, int Rank>
+void add_into(Tape& tape, const view<T, Rank>& from, const view<T, Rank>& to) {
+    map(tape.device(), [](auto a, auto b) { return a + b; }, as_const(flatten(to)), as_const(flatten(from)), flatten(to));
+}
+
+/// What an operation does whose derivative is one: the gradient passes through. The first contribution shares memory.
 template <class Tape, class T, int Rank>
 void pass_gradient(Tape& tape, const gradient_of<T, Rank>& from, const gradient_of<T, Rank>& to) {
     if (!to.is_wanted()) return;
     if (!to.is_there()) return tape.graph().share_gradient(from.slot(), to.slot());
-    const auto place = tape.gradient_target(to);
-    const view<T, 1> sum(place.data, {to.shape().size()});
-    map(tape.device(), [](auto a, auto b) { return a + b; }, as_const(sum), as_const(flatten(from.view())), sum);
+    add_into(tape, from.view(), view(tape.gradient_target(to).data, to.shape()));
 }
 
 }  // namespace detail

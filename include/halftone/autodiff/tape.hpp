@@ -46,6 +46,11 @@ class basic_context {
     /// Bytes of results in use, and their peak since the last reset.
     halftone::arena& memory() const { return graph_->arena(); }
 
+    /// From now on `listener` is told of every operation; nullptr: nobody is.
+    void listen(range_listener* listener) { graph_->listener = listener; }
+    /// The range of a forward operation, while the result lives.
+    named_range range(const char* operation) const { return {graph_->listener, operation, pass::forward}; }
+
     /// A result of an operation, with undefined contents.
     template <class T, int Rank>
     variable<T, Rank> make(const shape<Rank>& s, bool wants_gradient) {
@@ -98,8 +103,7 @@ class tape : public basic_context<Device, recording::on> {
     using basic_context<Device, recording::on>::basic_context;
     tape& root() { return *this; }
 
-    /// Keeps what an operation's backward pass needs: a type with `void backward(context&)`, where context is what root()
-    /// of any context on this tape returns.
+    /// Keeps what an operation's backward pass needs: a type with `using operation = op::…` and `void backward(tape&)`.
     template <class Record>
     void record(Record&& r) {
         this->graph().template push<tape>(std::forward<Record>(r));
@@ -176,7 +180,6 @@ class tape : public basic_context<Device, recording::on> {
         sink_ = &find;
         find_ = [](const void* f, const store& owner) { return (*static_cast<const Find*>(f))(owner); };
         g.run_backward(this);
-        g.arena().consolidate();
     }
 
     const void* sink_ = nullptr;

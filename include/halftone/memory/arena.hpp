@@ -2,9 +2,9 @@
 /// \file
 /// Memory for what a step makes and drops again: blocks of any size, given back in any order.
 ///
-/// The first step of a shape lets the arena grow, segment by segment; once everything has been given back, `consolidate`
-/// replaces the segments by a single one that holds the most that was ever in use, so that every later step runs in the
-/// same place and takes nothing from the system. The same sequence of calls gives the same addresses.
+/// The first step of a shape lets the arena grow, segment by segment. Once everything has been given back, the next
+/// allocation replaces the segments by a single one of their size, so that every later step runs in the same place and
+/// takes nothing from the system. The same sequence of calls gives the same addresses.
 #pragma once
 
 #include <algorithm>
@@ -28,6 +28,7 @@ class arena {
     /// A block, aligned to block_alignment. Throws out_of_memory.
     std::byte* allocate(std::size_t bytes) {
         bytes = round_up(std::max<std::size_t>(bytes, 1), block_alignment);
+        if (live_ == 0 && segments_.size() > 1) consolidate();
         auto best = free_.end();
         for (auto range = free_.begin(); range != free_.end(); ++range) {
             if (range->bytes >= bytes && (best == free_.end() || range->bytes < best->bytes)) best = range;
@@ -67,16 +68,6 @@ class arena {
         }
     }
 
-    /// Where nothing is in use: one segment in place of several. Between steps.
-    void consolidate() {
-        if (live_ != 0 || segments_.size() <= 1) return;
-        const std::size_t wanted = high_water_;
-        for (const segment& s : segments_) source_->unreserve(s.data, s.bytes);
-        segments_.clear();
-        free_.clear();
-        add_segment(wanted);
-    }
-
     std::size_t live() const { return live_; }
     std::size_t peak() const { return peak_; }
     void reset_peak() { peak_ = live_; }
@@ -93,6 +84,14 @@ class arena {
     };
     using range = segment;
 
+    void consolidate() {
+        const std::size_t all = reserved();
+        for (const segment& s : segments_) source_->unreserve(s.data, s.bytes);
+        segments_.clear();
+        free_.clear();
+        add_segment(all);
+    }
+
     bool begins_segment(const std::byte* at) const {
         return std::any_of(segments_.begin(), segments_.end(), [at](const segment& s) { return s.data == at; });
     }
@@ -101,7 +100,6 @@ class arena {
         constexpr std::size_t least = std::size_t{1} << 20;
         const std::size_t size = std::max({bytes, least, reserved() / 4});
         add_segment(size);
-        high_water_ = reserved();
         return std::find_if(free_.begin(), free_.end(), [&](const range& r) { return r.data == segments_.back().data; });
     }
 
@@ -115,7 +113,7 @@ class arena {
     memory_kind kind_;
     std::vector<segment> segments_;
     std::vector<range> free_;
-    std::size_t live_ = 0, peak_ = 0, high_water_ = 0;
+    std::size_t live_ = 0, peak_ = 0;
 };
 
 }  // namespace halftone::inline HALFTONE_ABI

@@ -31,6 +31,9 @@ using as_input = detail::in_category<category::as_input>;
 // clang-format off
 struct matmul : low_precision { static constexpr const char* name = "matmul"; };
 struct linear : low_precision { static constexpr const char* name = "linear"; };
+struct mlp : low_precision {
+    static constexpr const char* name = "mlp";
+};
 struct attention : low_precision { static constexpr const char* name = "attention"; };
 
 struct linear_cross_entropy : detail::in_category<category::low_to_fp32> {

@@ -9,6 +9,7 @@
 ///     mask                    what a comparison returns; less, less_equal, equal; both, either, complement; select(mask, yes, no), any
 ///     splat(x)  load(p)  load(p, n)  store(p, v)  store(p, v, n)    p: float, bfloat16, float16; n: the first n lanes
 ///     fma(a, b, c)  min  max  sqrt  abs  copy_sign  round_even  sum(v)  maximum(v)
+///     round_as<T>(v)          what is left of v when it is stored as T and loaded again
 ///     transpose(rows)         f32::lanes vectors as a square matrix, in place
 ///     exp  exp2  log  rsqrt  tanh  sigmoid  silu  gelu  and slopes (derivatives) of the last four: math.inc has their errors
 ///
@@ -19,6 +20,7 @@
 #include <bit>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include <halftone/number/bfloat16.hpp>
 #include <halftone/number/float16.hpp>

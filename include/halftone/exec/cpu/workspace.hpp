@@ -42,9 +42,14 @@ class workspace {
     };
 
     std::byte* take(std::size_t bytes) {
-        if (blocks_.empty() || blocks_.back().memory.bytes() - blocks_.back().used < bytes) {
-            if (total_ == 0) blocks_.clear();  // one block, too small, and nobody uses it
-            blocks_.push_back({buffer(*source_, total_ == 0 ? std::max(bytes, wanted_) : bytes, memory_kind::workspace), 0});
+        if (total_ == 0) {
+            wanted_ = std::max(wanted_, bytes);
+            if (blocks_.empty() || blocks_.front().memory.bytes() < wanted_) {
+                blocks_.clear();
+                blocks_.push_back({buffer(*source_, wanted_, memory_kind::workspace), 0});
+            }
+        } else if (blocks_.back().memory.bytes() - blocks_.back().used < bytes) {
+            blocks_.push_back({buffer(*source_, bytes, memory_kind::workspace), 0});
         }
         block& top = blocks_.back();
         std::byte* data = top.memory.data() + top.used;

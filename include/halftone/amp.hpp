@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Rung 3: everything a mixed-precision training loop is made of, every part in sight.
+///
+///     ht::cpu device;
+///     ht::nn::gpt<ht::amp_fp16> model{device, config};
+///     ht::adamw optimizer{device, model, {.lr = 3e-4f, .weight_decay = 0.1f}, {{"*.norm", {.weight_decay = 0.0f}}}};
+///     ht::grad_scaler scaler{device};
+///     ht::accumulator acc{model};
+///     ht::tape tape{device};
+///     for (const auto& batch : loader) {
+///         tape.backward(scaler.scale(model.loss(tape, batch)), acc);
+///         auto grads = scaler.unscale(acc.take());
+///         ht::clip_grad_norm(grads, 1.0f);
+///         optimizer.step(grads);
+///         scaler.update();
+///     }
+#pragma once
+
+#include <halftone/autodiff/pointwise.hpp>
+#include <halftone/kernel.hpp>
+#include <halftone/nn/gpt.hpp>

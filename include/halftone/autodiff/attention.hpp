@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Attention with its gradient; the score matrix is never stored (kernel/attention).
+///
+///     auto o = ht::attention<roles>(ctx, q, k, v, {.mask = ht::attention_mask::causal});   // all (batch, time, heads, head_size)
+///     auto o = ht::self_attention<roles>(ctx, qkv, heads, options);       // qkv: (batch, time, 3 width), o: (batch, time, width)
+#pragma once
+
+#include <halftone/autodiff/operation.hpp>
+#include <halftone/kernel/attention/attention.hpp>
+
+namespace halftone::inline HALFTONE_ABI {
+
+namespace detail {
+
+/// One third of a (batch, time, 3 width) buffer as (batch, time, heads, head_size).
+template <class T>
+view<T, 4> slice_of_qkv(T* data, const shape<3>& s, extent heads, int third) {
+    const extent width = s[2] / 3, head_size = width / heads;
+    return {data + third * width, {s[0], s[1], heads, head_size}, {s[1] * s[2], s[2], head_size, 1}};
+}
+/// (batch, time, width) as (batch, time, heads, head_size).
+template <class T>
+view<T, 4> in_heads(T* data, const shape<3>& s, extent heads) {
+    return {data, {s[0], s[1], heads, s[2] / heads}};
+}
+
+template <class Roles, class T>
+struct self_attention_record {
+    using operation = op::attention;
+    variable<T, 3> qkv, o;
+    variable<float, 3> logsumexp;
+    gradient_of<T, 3> dqkv, d_o;
+    extent heads;
+    attention_options options;
+
+    template <class Tape>
+    void backward(Tape& tape) {
+        if (!d_o.is_there()) return;
+        const auto to = tape.gradient_target(dqkv);
+        // A second use of qkv: the kernel overwrites, so its result is added from memory of its own.
+        auto apart = to.mode == write_mode::add ? tape.template make<T>(dqkv.shape(), false) : variable<T, 3>{};
+        T* const out = to.mode == write_mode::add ? apart.view().data() : to.data;
+        const shape<3>& s = qkv.shape();
+        const T* in = qkv.view().data();
+        kernel::attention<typename Tape::device_type>::template backward<backward_compute<Roles>>(
+            tape.device(), kernel::attention_backward<T>{.q = slice_of_qkv(in, s, heads, 0), .k = slice_of_qkv(in, s, heads, 1),
+                                                         .v = slice_of_qkv(in, s, heads, 2), .o = as_const(in_heads(o.view().data(), o.shape(), heads)),
+                                                         .logsumexp = logsumexp.view(), .d_o = as_const(in_heads(d_o.view().data(), o.shape(), heads)),
+                                                         .dq = slice_of_qkv(out, s, heads, 0), .dk = slice_of_qkv(out, s, heads, 1),
+                                                         .dv = slice_of_qkv(out, s, heads, 2), .options = options});
+        if (to.mode == write_mode::add) add_into(tape, apart.view(), view(to.data, dqkv.shape()));
+        tape.finish(d_o);
+    }
+};
+
+template <class Roles, class T>
+struct attention_record {
+    using operation = op::attention;
+    variable<T, 4> q, k, v, o;
+    variable<float, 3> logsumexp;
+    gradient_of<T, 4> dq, dk, dv, d_o;
+    attention_options options;
+
+    template <class Tape>
+    void backward(Tape& tape) {
+        if (!d_o.is_there()) return;
+        // The kernel computes all three gradients at once, into memory of their own; each is then taken over or added.
+        const auto gq = tape.template make<T>(q.shape(), false), gk = tape.template make<T>(k.shape(), false), gv = tape.template make<T>(v.shape(), false);
+        kernel::attention<typename Tape::device_type>::template backward<backward_compute<Roles>>(
+            tape.device(), kernel::attention_backward<T>{q.view(), k.view(), v.view(), o.view(), logsumexp.view(), as_const(d_o.view()), gq.view(), gk.view(),
+                                                         gv.view(), options});
+        give(tape, gq, dq);
+        give(tape, gk, dk);
+        give(tape, gv, dv);
+        tape.finish(d_o);
+    }
+    template <class Tape>
+    static void give(Tape& tape, const variable<T, 4>& value, const gradient_of<T, 4>& to) {
+        const auto place = tape.gradient_target(to);
+        if (!place) return;
+        if (place.mode == write_mode::add) return add_into(tape, value.view(), view(place.data, to.shape()));
+        tape.device().copy(place.data, value.view().data(), static_cast<std::size_t>(value.size()) * sizeof(T));
+    }
+};
+
+}  // namespace detail
+
+/// o = softmax(scale q kᵀ + mask) v. q and o: (batch, queries, heads, head_size), k and v: (batch, keys, heads, head_size).
+template <class Roles, class Context, class T>
+variable<T, 4> attention(Context&& context, const variable<T, 4>& q, const variable<T, 4>& k, const variable<T, 4>& v, const attention_options& options = {}) {
+    auto& root = context.root();
+    const auto range = root.range(op::attention::name);
+    const bool wanted = detail::wants_gradient(q, k, v);
+    const bool keeps = std::remove_cvref_t<Context>::records && wanted;
+    auto o = root.template make<T>(q.shape(), wanted);
+    const shape<3> rows{q.shape()[0], q.shape()[2], keeps ? q.shape()[1] : 0};
+    auto logsumexp = root.template make<float>(rows, false);
+    kernel::attention<typename std::remove_cvref_t<Context>::device_type>::template forward<typename Roles::compute>(
+        root.device(), kernel::attention_forward<T>{q.view(), k.view(), v.view(), o.view(), keeps ? logsumexp.view() : view<float, 3>{}, options});
+    if constexpr (std::remove_cvref_t<Context>::records) {
+        if (wanted) {
+            root.record(detail::attention_record<Roles, T>{q, k, v, o, logsumexp, gradient_of(q), gradient_of(k), gradient_of(v), gradient_of(o), options});
+        }
+    }
+    return o;
+}
+
+/// The same for q, k and v side by side in one tensor, as one product makes them. Throws shape_error where 3 heads do not
+/// divide the last extent.
+template <class Roles, class Context, class T>
+variable<T, 3> self_attention(Context&& context, const variable<T, 3>& qkv, extent heads, const attention_options& options = {}) {
+    const shape<3> s = qkv.shape();
+    if (heads < 1 || s[2] % (3 * heads) != 0) fail<shape_error>("self_attention: qkv is ", s, "; its last extent is no multiple of 3 times ", heads, " heads");
+    auto& root = context.root();
+    const auto range = root.range(op::attention::name);
+    const bool wanted = qkv.wants_gradient();
+    const bool keeps = std::remove_cvref_t<Context>::records && wanted;
+    auto o = root.template make<T>(shape<3>{s[0], s[1], s[2] / 3}, wanted);
+    const shape<3> rows{s[0], heads, keeps ? s[1] : 0};
+    auto logsumexp = root.template make<float>(rows, false);
+    const T* in = qkv.view().data();
+    kernel::attention<typename std::remove_cvref_t<Context>::device_type>::template forward<typename Roles::compute>(
+        root.device(),
+        kernel::attention_forward<T>{.q = detail::slice_of_qkv(in, s, heads, 0), .k = detail::slice_of_qkv(in, s, heads, 1),
+                                     .v = detail::slice_of_qkv(in, s, heads, 2), .o = detail::in_heads(o.view().data(), o.shape(), heads),
+                                     .logsumexp = keeps ? logsumexp.view() : view<float, 3>{}, .options = options});
+    if constexpr (std::remove_cvref_t<Context>::records) {
+        if (wanted) root.record(detail::self_attention_record<Roles, T>{qkv, o, logsumexp, gradient_of(qkv), gradient_of(o), heads, options});
+    }
+    return o;
+}
+
+}  // namespace halftone::inline HALFTONE_ABI

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Rows of a table by token, plus rows of a second table by position.
+///
+///     auto x = ht::embedding<roles>(ctx, tokens, table, positions);     // tokens: (batch, time), x: (batch, time, width)
+#pragma once
+
+#include <halftone/autodiff/operation.hpp>
+#include <halftone/kernel/embedding/embedding.hpp>
+
+namespace halftone::inline HALFTONE_ABI {
+
+namespace detail {
+
+template <class Y, class Table, class Positions>
+struct embedding_record {
+    using operation = op::embedding;
+    const_view<std::int32_t, 2> tokens;
+    gradient_of<Y, 3> dy;
+    Table table;
+    Positions positions;
+
+    template <class Tape>
+    void backward(Tape& tape) {
+        using accumulate = typename Table::storage::accumulate;
+        using arguments = kernel::embedding_backward<Y, accumulate>;
+        using kernel_type = kernel::embedding<typename Tape::device_type>;
+        if (!dy.is_there()) return;
+        const auto all = flatten(tokens);
+        if (const auto to = tape.gradient_target(table)) {
+            kernel_type::backward(tape.device(), arguments{.tokens = all, .dy = as_rows(dy.view()), .dtable = view(to.data, table.shape()), .mode = to.mode});
+        }
+        if constexpr (!is_absent<Positions>) {
+            if (const auto to = tape.gradient_target(positions)) {
+                const extent time = tokens.extent_of(1), width = positions.shape()[1];
+                kernel_type::backward(tape.device(), arguments{.tokens = all, .dy = as_rows(dy.view()),
+                                                               .dpositions = view(to.data, shape<2>{time, width}), .mode = to.mode});
+                // Positions beyond this batch's length have no gradient.
+                if (to.mode == write_mode::overwrite) tape.device().fill(to.data + time * width, (positions.shape()[0] - time) * width, accumulate(0.0f));
+            }
+        }
+        tape.finish(dy);
+    }
+};
+
+}  // namespace detail
+
+/// x[b, t] = table[tokens[b, t]] + positions[t]. table: (vocabulary, width), positions: (context, width) or `absent`.
+/// The tokens' memory must stay until the backward pass is through. Throws shape_error where time exceeds the context,
+/// argument_error for a token outside the vocabulary.
+template <class Roles, class Context, class Table, class Positions>
+auto embedding(Context&& context, const const_view<std::int32_t, 2>& tokens, const Table& table, const Positions& positions) {
+    using Y = typename Roles::output;
+    using value = typename Table::compute;
+    auto& root = context.root();
+    const auto range = root.range(op::embedding::name);
+    const extent time = tokens.extent_of(1), width = table.shape()[1];
+    const bool wanted = detail::wants_gradient(table, positions);
+    auto y = root.template make<Y>(shape<3>{tokens.extent_of(0), time, width}, wanted);
+    const_view<value, 2> rows{};
+    if constexpr (!is_absent<Positions>) {
+        if (time > positions.shape()[0]) fail<shape_error>("embedding: ", time, " tokens in a row; the context holds ", positions.shape()[0]);
+        rows = const_view<value, 2>(positions.values().data(), {time, width});
+    }
+    kernel::embedding<typename std::remove_cvref_t<Context>::device_type>::forward(
+        root.device(),
+        kernel::embedding_forward<value, Y>{.tokens = flatten(tokens), .table = table.values(), .positions = rows, .out = as_rows(y.view())});
+    if constexpr (std::remove_cvref_t<Context>::records) {
+        if (wanted) root.record(detail::embedding_record<Y, Table, Positions>{tokens, gradient_of(y), table, positions});
+    }
+    return y;
+}
+
+}  // namespace halftone::inline HALFTONE_ABI

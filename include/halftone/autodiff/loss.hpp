@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Losses: cross-entropy of logits, and of logits that are never stored.
+///
+///     auto loss = ht::cross_entropy(ctx, logits, targets);                              // logits: (…, classes)
+///     auto loss = ht::linear_cross_entropy<roles>(ctx, x, weight, targets);             // logits = x weightᵀ
+///
+/// A loss is a float scalar whatever the policy. Targets are std::int32_t; -100 marks rows that do not count.
+#pragma once
+
+#include <halftone/autodiff/operation.hpp>
+#include <halftone/kernel/cross_entropy/cross_entropy.hpp>
+#include <halftone/kernel/linear_cross_entropy/linear_cross_entropy.hpp>
+
+namespace halftone::inline HALFTONE_ABI {
+
+namespace detail {
+
+inline view<float, 1> as_vector(const variable<float, 0>& scalar) { return {scalar.view().data(), {1}}; }
+inline const_view<float, 1> as_vector(const gradient_of<float, 0>& scalar) { return {scalar.view().data(), {1}}; }
+
+template <class X, int Rank>
+struct cross_entropy_record {
+    using operation = op::cross_entropy;
+    variable<X, Rank> logits;
+    gradient_of<X, Rank> dlogits;
+    gradient_of<float, 0> dloss;
+    const_view<std::int32_t, 1> targets;
+    variable<float, 1> logsumexp, count;
+
+    template <class Tape>
+    void backward(Tape& tape) {
+        using kernel_type = kernel::cross_entropy<typename Tape::device_type>;
+        if (!dloss.is_there()) return;
+        const auto to = tape.gradient_target(dlogits);
+        // A second use of the logits: the kernel overwrites, so its result is added from memory of its own.
+        auto apart = to.mode == write_mode::add ? tape.template make<X>(dlogits.shape(), false) : variable<X, Rank>{};
+        const auto rows = to.mode == write_mode::add ? as_rows(apart.view()) : as_rows(view(to.data, dlogits.shape()));
+        kernel_type::backward(tape.device(), kernel::cross_entropy_backward<X, X>{.logits = as_rows(logits.view()), .targets = targets,
+                                                                                  .logsumexp = logsumexp.view(), .gradient = as_vector(dloss),
+                                                                                  .count = count.view(), .dlogits = rows});
+        if (to.mode == write_mode::add) add_into(tape, apart.view(), view(to.data, dlogits.shape()));
+        tape.finish(dloss);
+    }
+};
+
+template <class Roles, class X, int Rank, class Weight>
+struct linear_cross_entropy_record {
+    using operation = op::linear_cross_entropy;
+    variable<X, Rank> x;
+    gradient_of<X, Rank> dx;
+    gradient_of<float, 0> dloss;
+    Weight weight;
+    const_view<std::int32_t, 1> targets;
+    variable<float, 1> logsumexp, losses, count;
+
+    template <class Tape>
+    void backward(Tape& tape) {
+        using accumulate = typename Weight::storage::accumulate;
+        using compute = typename Roles::compute;
+        if (!dloss.is_there()) return;
+        const auto to_x = tape.gradient_target(dx);
+        const auto to_w = tape.gradient_target(weight);
+        const kernel::linear_cross_entropy_rows rows{targets, losses.view(), logsumexp.view(), {}, count.view()};
+        kernel::linear_cross_entropy<typename Tape::device_type>::template backward<compute, typename Roles::output, backward_compute<Roles>>(
+            tape.device(), as_const(as_rows(x.view())), values_for<compute>(weight), rows, as_vector(dloss),
+            kernel::gradient_result<X>{to_x ? as_rows(view(to_x.data, dx.shape())) : view<X, 2>{}, to_x.mode},
+            kernel::gradient_result<accumulate>{to_w ? view(to_w.data, weight.shape()) : view<accumulate, 2>{}, to_w.mode});
+        tape.finish(dloss);
+    }
+};
+
+}  // namespace detail
+
+/// The mean over all rows that count of -log softmax(logits)[target]. logits: (…, classes), targets: as many as rows.
+/// The targets' memory must stay until the backward pass is through.
+template <class Context, class X, int Rank, int TargetRank>
+variable<float, 0> cross_entropy(Context&& context, const variable<X, Rank>& logits, const const_view<std::int32_t, TargetRank>& targets) {
+    auto& root = context.root();
+    const auto range = root.range(op::cross_entropy::name);
+    const auto rows = as_rows(logits.view());
+    const bool wanted = logits.wants_gradient();
+    auto loss = root.template make<float>(shape<0>{}, wanted);
+    auto logsumexp = root.template make<float>(shape<1>{rows.extent_of(0)}, false), losses = root.template make<float>(shape<1>{rows.extent_of(0)}, false);
+    auto count = root.template make<float>(shape<1>{1}, false);
+    kernel::cross_entropy<typename std::remove_cvref_t<Context>::device_type>::forward(
+        root.device(), kernel::cross_entropy_forward<X>{.logits = rows, .targets = flatten(targets), .losses = losses.view(), .logsumexp = logsumexp.view(),
+                                                        .loss = detail::as_vector(loss), .count = count.view()});
+    if constexpr (std::remove_cvref_t<Context>::records) {
+        if (wanted) root.record(detail::cross_entropy_record<X, Rank>{logits, gradient_of(logits), gradient_of(loss), flatten(targets), logsumexp, count});
+    }
+    return loss;
+}
+
+/// The same for logits x weightᵀ, which are never stored but in chunks; they are rounded to the roles' output.
+/// x: (…, width), weight: (classes, width).
+template <class Roles, class Context, class X, int Rank, class Weight, int TargetRank>
+variable<float, 0> linear_cross_entropy(Context&& context, const variable<X, Rank>& x, const Weight& weight,
+                                        const const_view<std::int32_t, TargetRank>& targets) {
+    using compute = typename Roles::compute;
+    auto& root = context.root();
+    const auto range = root.range(op::linear_cross_entropy::name);
+    const auto rows = as_rows(x.view());
+    const bool wanted = detail::wants_gradient(x, weight);
+    auto loss = root.template make<float>(shape<0>{}, wanted);
+    auto logsumexp = root.template make<float>(shape<1>{rows.extent_of(0)}, false), losses = root.template make<float>(shape<1>{rows.extent_of(0)}, false);
+    auto count = root.template make<float>(shape<1>{1}, false);
+    kernel::linear_cross_entropy<typename std::remove_cvref_t<Context>::device_type>::template forward<compute, typename Roles::output>(
+        root.device(), as_const(rows), detail::values_for<compute>(weight),
+        kernel::linear_cross_entropy_rows{flatten(targets), losses.view(), logsumexp.view(), detail::as_vector(loss), count.view()});
+    if constexpr (std::remove_cvref_t<Context>::records) {
+        if (wanted) {
+            root.record(detail::linear_cross_entropy_record<Roles, X, Rank, Weight>{x, gradient_of(x), gradient_of(loss), weight, flatten(targets), logsumexp,
+                                                                                    losses, count});
+        }
+    }
+    return loss;
+}
+
+}  // namespace halftone::inline HALFTONE_ABI

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Pointwise operations on a tape: any generic lambda, one kernel forward and one backward, and the usual ones by name.
+///
+///     auto y = ht::map(ctx, [k](auto a, auto b) { return a * b + k * ht::tanh(a); }, x, z);
+///     auto y = ht::add(ctx, x, z);
+///
+/// The result has the type that PyTorch's autocast gives in the context's region (policy/category.hpp), and on a bare tape
+/// that of the inputs; it has the first input's shape. Further inputs may be of rank 0, or of rank 1 with one value for
+/// each column.
+#pragma once
+
+#include <tuple>
+
+#include <halftone/autodiff/operation.hpp>
+
+namespace halftone::inline HALFTONE_ABI {
+
+namespace detail {
+
+template <class T>
+inline constexpr bool is_variable = false;
+template <class T, int Rank>
+inline constexpr bool is_variable<variable<T, Rank>> = true;
+
+template <class Op, class Expression, class Y, int Rank, class... Inputs>
+struct map_record {
+    using operation = Op;
+    pack<Expression> expression;
+    std::tuple<Inputs...> inputs;
+    std::tuple<gradient_of<typename Inputs::value_type, Inputs::rank>...> gradients;
+    gradient_of<Y, Rank> dy;
+
+    template <class Tape>
+    void backward(Tape& tape) {
+        if (!dy.is_there()) return;
+        run(tape, std::index_sequence_for<Inputs...>{});
+        tape.finish(dy);
+    }
+
+  private:
+    // An input that wants no gradient gets one all the same, in memory that is dropped: the kernel is compiled once.
+    template <class Tape, class T, int R>
+    static kernel::gradient<T, R> target(Tape& tape, const gradient_of<T, R>& g, variable<T, R>& unwanted) {
+        if (const auto to = tape.gradient_target(g)) return {view<T, R>(to.data, g.shape()), to.mode};
+        unwanted = tape.template make<T>(g.shape(), false);
+        return {unwanted.view(), write_mode::overwrite};
+    }
+    template <class Tape, std::size_t... I>
+    void run(Tape& tape, std::index_sequence<I...>) {
+        std::tuple<Inputs...> unwanted;
+        kernel::map<typename Tape::device_type>::backward(tape.device(), expression, make_pack(as_const(dy.view())),
+                                                          make_pack(as_const(std::get<I>(inputs).view())...),
+                                                          make_pack(target(tape, std::get<I>(gradients), std::get<I>(unwanted))...));
+    }
+};
+
+template <class Op, class Context, class F, class First, class... Rest>
+auto pointwise(Context&& context, const F& f, const First& first, const Rest&... rest) {
+    using Y = free_output<policy_of<Context>, Op, typename First::value_type, typename Rest::value_type...>;
+    auto& root = context.root();
+    const auto range = root.range(Op::name);
+    const bool wanted = (first.wants_gradient() || ... || rest.wants_gradient());
+    auto y = root.template make<Y>(first.shape(), wanted);
+    const auto expression = make_pack(trace<1 + sizeof...(Rest)>(f));
+    kernel::map<typename std::remove_cvref_t<Context>::device_type>::run(root.device(), expression, make_pack(y.view()),
+                                                                         make_pack(as_const(first.view()), as_const(rest.view())...));
+    if constexpr (std::remove_cvref_t<Context>::records) {
+        if (wanted) {
+            root.record(map_record<Op, std::remove_const_t<decltype(expression.first)>, Y, First::rank, First, Rest...>{
+                expression, {first, rest...}, {gradient_of(first), gradient_of(rest)...}, gradient_of(y)});
+        }
+    }
+    return y;
+}
+
+struct add_function {
+    constexpr auto operator()(auto a, auto b) const { return a + b; }
+};
+struct subtract_function {
+    constexpr auto operator()(auto a, auto b) const { return a - b; }
+};
+struct multiply_function {
+    constexpr auto operator()(auto a, auto b) const { return a * b; }
+};
+struct gelu_function {
+    constexpr auto operator()(auto a) const { return halftone::gelu(a); }
+};
+struct relu_function {
+    constexpr auto operator()(auto a) const { return halftone::relu(a); }
+};
+struct tanh_function {
+    constexpr auto operator()(auto a) const { return halftone::tanh(a); }
+};
+
+}  // namespace detail
+
+/// A context: what operations are called in.
+template <class T>
+concept recording_context = requires(T& t) {
+    typename std::remove_cvref_t<T>::policy;
+    t.root();
+};
+
+/// f of every element. Throws shape_error.
+template <recording_context Context, class F, class... Variables>
+    requires(sizeof...(Variables) > 0 && (detail::is_variable<Variables> && ...))
+auto map(Context&& context, const F& f, const Variables&... inputs) {
+    return detail::pointwise<op::map>(context, f, inputs...);
+}
+
+template <recording_context Context, class A, class B, int Rank, int Other>
+auto add(Context&& context, const variable<A, Rank>& a, const variable<B, Other>& b) {
+    return detail::pointwise<op::add>(context, detail::add_function{}, a, b);
+}
+template <recording_context Context, class A, class B, int Rank, int Other>
+auto sub(Context&& context, const variable<A, Rank>& a, const variable<B, Other>& b) {
+    return detail::pointwise<op::sub>(context, detail::subtract_function{}, a, b);
+}
+template <recording_context Context, class A, class B, int Rank, int Other>
+auto mul(Context&& context, const variable<A, Rank>& a, const variable<B, Other>& b) {
+    return detail::pointwise<op::mul>(context, detail::multiply_function{}, a, b);
+}
+template <recording_context Context, class A, int Rank>
+auto gelu(Context&& context, const variable<A, Rank>& a) {
+    return detail::pointwise<op::gelu>(context, detail::gelu_function{}, a);
+}
+template <recording_context Context, class A, int Rank>
+auto relu(Context&& context, const variable<A, Rank>& a) {
+    return detail::pointwise<op::relu>(context, detail::relu_function{}, a);
+}
+template <recording_context Context, class A, int Rank>
+auto tanh(Context&& context, const variable<A, Rank>& a) {
+    return detail::pointwise<op::tanh>(context, detail::tanh_function{}, a);
+}
+
+}  // namespace halftone::inline HALFTONE_ABI

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Rung 2: the CPU context and every kernel on it, over views of your own memory.
+///
+///     ht::cpu device;
+///     ht::matmul<ht::amp_bf16>(device, a, b, c, ht::bias_gelu{beta});
+///     ht::map(device, [k](auto x, auto y) { return x * y + k * ht::tanh(x); }, x, y, out);
+#pragma once
+
+#include <halftone/kernel/attention/cpu.hpp>
+#include <halftone/kernel/column_sum/cpu.hpp>
+#include <halftone/kernel/convert/cpu.hpp>
+#include <halftone/kernel/cross_entropy/cpu.hpp>
+#include <halftone/kernel/embedding/cpu.hpp>
+#include <halftone/kernel/layer_norm/cpu.hpp>
+#include <halftone/kernel/linear_cross_entropy/linear_cross_entropy.hpp>
+#include <halftone/kernel/map/cpu.hpp>
+#include <halftone/kernel/matmul/cpu.hpp>
+#include <halftone/kernel/rms_norm/cpu.hpp>
+#include <halftone/kernel/softmax/cpu.hpp>
+#include <halftone/number.hpp>
+#include <halftone/policy.hpp>

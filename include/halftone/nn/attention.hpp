@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Multi-head self-attention: one product makes queries, keys and values, another mixes the heads.
+///
+///     ht::nn::attention<ht::at<P, "attn">> attn{store, width, heads};
+///     auto y = attn(ctx, x, residual);                       // (batch, time, width)
+///
+/// Paths below it: "qkv" and "proj".
+#pragma once
+
+#include <halftone/autodiff/attention.hpp>
+#include <halftone/nn/linear.hpp>
+
+namespace halftone::inline HALFTONE_ABI::nn {
+
+template <class P>
+struct attention {
+    using policy = P;
+    using operation = op::attention;
+
+    linear<at<P, "qkv">> qkv;    // width to 3 width
+    linear<at<P, "proj">> proj;  // width to width
+    extent heads;
+    attention_options options;
+
+    /// Throws argument_error where the heads do not divide the width.
+    attention(store& s, extent width, extent head_count, float deviation = 0.02f, float projection_deviation = 0.02f,
+              const attention_options& o = {.mask = attention_mask::causal})
+        : qkv(s, width, 3 * checked(width, head_count), deviation), proj(s, width, width, projection_deviation), heads(head_count), options(o) {}
+
+    template <class Context, class X, class Residual = absent>
+    auto operator()(Context&& ctx, const variable<X, 3>& x, const Residual& residual = {}) const {
+        return proj(ctx, self_attention<layer_roles<P, operation, Context>>(ctx, qkv(ctx, x), heads, options), residual);
+    }
+    static decltype(auto) visit(auto&& self, auto&& f) { return f(self.qkv, self.proj); }
+
+  private:
+    static extent checked(extent width, extent heads) {
+        if (heads < 1 || width % heads != 0) fail<argument_error>("attention: ", heads, " heads do not divide a width of ", width);
+        return width;
+    }
+};
+
+}  // namespace halftone::inline HALFTONE_ABI::nn

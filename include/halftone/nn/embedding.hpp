@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Learned vectors for tokens and for their positions.
+///
+///     ht::nn::embedding<ht::at<P, "embed">> embed{store, vocabulary, context, width};
+///     auto x = embed(ctx, tokens);                           // tokens: (batch, time), x: (batch, time, width)
+#pragma once
+
+#include <halftone/autodiff/embedding.hpp>
+
+namespace halftone::inline HALFTONE_ABI::nn {
+
+/// Its token table may also be the weight of the head (tied weights): the table is stored as a linear layer's weight is.
+template <class P>
+struct embedding {
+    using policy = P;
+    using operation = op::linear;
+    static constexpr bool owns_parameters = true;
+
+    parameter<storage_signature<P, operation>, 2> tokens;     // (vocabulary, width)
+    parameter<storage_signature<P, operation>, 2> positions;  // (context, width)
+
+    embedding(store& s, extent vocabulary, extent context, extent width, float deviation = 0.02f)
+        : tokens(s.add<P, operation>("tokens", shape<2>{vocabulary, width}, initial{.deviation = deviation})),
+          positions(s.add<P, operation>("positions", shape<2>{context, width}, initial{.deviation = deviation})) {}
+
+    template <class Context>
+    auto operator()(Context&& ctx, const const_view<std::int32_t, 2>& ids) const {
+        return halftone::embedding<layer_roles<P, op::embedding, Context>>(ctx, ids, tokens, positions);
+    }
+    static decltype(auto) visit(auto&&, auto&& f) { return f(); }
+};
+
+}  // namespace halftone::inline HALFTONE_ABI::nn

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// A GPT: a decoder of pre-norm transformer blocks with learned positions (Radford et al. 2019).
+///
+///     ht::nn::gpt<ht::amp_bf16> model{device, {.vocabulary = 256, .context = 128, .layers = 4, .heads = 4, .width = 256}};
+///     auto loss = model.loss(tape, batch);                   // batch.tokens and batch.targets: (batch, time)
+///     auto logits = model.logits(eval, tokens);              // (batch, time, vocabulary)
+///
+/// Paths: "embed", "h.*.norm1", "h.*.attn.qkv", "h.*.attn.proj", "h.*.norm2", "h.*.mlp.up", "h.*.mlp.down", "norm",
+/// "head". The head's weight is the token table (tied weights), which is stored as "embed" says; "head" says in what type
+/// the logits are computed and given.
+#pragma once
+
+#include <halftone/autodiff/loss.hpp>
+#include <halftone/nn/attention.hpp>
+#include <halftone/nn/embedding.hpp>
+#include <halftone/nn/mlp.hpp>
+#include <halftone/nn/norm.hpp>
+#include <halftone/nn/stack.hpp>
+
+namespace halftone::inline HALFTONE_ABI::nn {
+
+struct gpt_config {
+    extent vocabulary = 256;
+    extent context = 128;
+    int layers = 4;
+    extent heads = 4;
+    extent width = 256;
+};
+
+/// x + attn(norm1(x)), then that + mlp(norm2(that)).
+template <class P>
+struct transformer_block {
+    layer_norm<at<P, "norm1">> norm1;
+    attention<at<P, "attn">> attn;
+    layer_norm<at<P, "norm2">> norm2;
+    mlp<at<P, "mlp">> mlp_;
+
+    // What adds to the residual stream begins smaller by the root of the number of additions (GPT-2).
+    transformer_block(store& s, const gpt_config& c) : transformer_block(s, c, 0.02f / std::sqrt(2.0f * static_cast<float>(c.layers))) {}
+
+    template <class Context, class X>
+    auto operator()(Context&& ctx, const variable<X, 3>& x) const {
+        const auto mixed = attn(ctx, norm1(ctx, x), x);
+        return mlp_(ctx, norm2(ctx, mixed), mixed);
+    }
+    static decltype(auto) visit(auto&& self, auto&& f) { return f(self.norm1, self.attn, self.norm2, self.mlp_); }
+
+  private:
+    transformer_block(store& s, const gpt_config& c, float residual_deviation)
+        : norm1(s, c.width), attn(s, c.width, c.heads, 0.02f, residual_deviation), norm2(s, c.width), mlp_(s, c.width, 4 * c.width, 0.02f, residual_deviation) {}
+};
+
+/// The head of a language model: logits = x tableᵀ, with somebody else's table.
+template <class P>
+struct tied_head {
+    using policy = P;
+    using operation = op::linear_cross_entropy;
+
+    static decltype(auto) visit(auto&&, auto&& f) { return f(); }
+};
+
+template <class P>
+class gpt {
+  public:
+    using policy = P;
+
+    /// Initial weights follow from the seed alone, whatever the policy. Throws argument_error for a configuration that
+    /// makes no model.
+    template <class Device>
+    gpt(Device& device, const gpt_config& c, std::uint64_t seed = 0)
+        : config_(checked(c)), parameters_(device.memory()), embed_(parameters_, c.vocabulary, c.context, c.width), h_(parameters_, c.layers, c),
+          norm_(parameters_, c.width) {
+        static_assert(check_recipe<P, gpt>());
+        parameters_.commit(seed);
+    }
+    gpt(const gpt&) = delete;
+    gpt& operator=(const gpt&) = delete;
+
+    const gpt_config& config() const { return config_; }
+    store& parameters() { return parameters_; }
+    const store& parameters() const { return parameters_; }
+
+    /// The mean cross-entropy, in nats, of the batch's targets. The batch's memory must stay until the backward pass is
+    /// through. Throws shape_error, and argument_error for a token outside the vocabulary.
+    template <class Context, class Batch>
+    variable<float, 0> loss(Context&& ctx, const Batch& batch) const {
+        const const_view<std::int32_t, 2> tokens = batch.tokens, targets = batch.targets;
+        if (!(tokens.shape() == targets.shape())) fail<shape_error>("gpt: tokens are ", tokens.shape(), ", targets ", targets.shape());
+        return halftone::linear_cross_entropy<layer_roles<typename head::policy, op::linear_cross_entropy, Context>>(ctx, hidden(ctx, tokens), embed_.tokens, targets);
+    }
+
+    /// (batch, time, vocabulary)
+    template <class Context>
+    auto logits(Context&& ctx, const const_view<std::int32_t, 2>& tokens) const {
+        return halftone::linear<layer_roles<typename head::policy, op::linear, Context>>(ctx, hidden(ctx, tokens), embed_.tokens, absent{});
+    }
+
+    static decltype(auto) visit(auto&& self, auto&& f) { return f(self.embed_, self.h_, self.norm_, self.head_); }
+
+  private:
+    using head = tied_head<at<P, "head">>;
+
+    template <class Context>
+    auto hidden(Context&& ctx, const const_view<std::int32_t, 2>& tokens) const {
+        return norm_(ctx, h_(ctx, embed_(ctx, tokens)));
+    }
+
+    static const gpt_config& checked(const gpt_config& c) {
+        const auto at_least_one = [](const char* what, extent value) {
+            if (value < 1 || value > (extent{1} << 31)) fail<argument_error>("gpt: ", what, " is ", value, "; expected 1 or more");
+        };
+        at_least_one("vocabulary", c.vocabulary);
+        at_least_one("context", c.context);
+        at_least_one("layers", c.layers);
+        at_least_one("heads", c.heads);
+        at_least_one("width", c.width);
+        if (c.width % c.heads != 0) fail<argument_error>("gpt: ", c.heads, " heads do not divide a width of ", c.width);
+        return c;
+    }
+
+    gpt_config config_;
+    store parameters_;
+    embedding<at<P, "embed">> embed_;
+    stack<transformer_block, P, "h"> h_;
+    layer_norm<at<P, "norm">> norm_;
+    head head_;
+};
+
+}  // namespace halftone::inline HALFTONE_ABI::nn

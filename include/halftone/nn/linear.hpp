@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// A linear layer: y = x weightᵀ + bias.
+///
+///     ht::nn::linear<ht::at<P, "fc">> fc{store, in, out};
+///     auto y = fc(ctx, x);                                   // x: (…, in), y: (…, out)
+///     auto y = fc(ctx, x, residual);                         // + residual, in the same pass
+///
+/// Numeric contract: products in the policy's `compute`, sums in float, the result rounded once to `output`.
+#pragma once
+
+#include <halftone/autodiff/linear.hpp>
+
+namespace halftone::inline HALFTONE_ABI::nn {
+
+template <class P>
+struct linear {
+    using policy = P;
+    using operation = op::linear;
+    static constexpr bool owns_parameters = true;
+
+    parameter<storage_signature<P, operation>, 2> weight;  // (out, in)
+    parameter<storage_signature<P, operation>, 1> bias;    // (out)
+
+    /// Weights begin normally distributed; without a deviation, with the variance 1 / in.
+    linear(store& s, extent in, extent out, float deviation = 0.0f)
+        : weight(s.add<P, operation>("weight", shape<2>{out, in},
+                                     initial{.deviation = deviation != 0.0f ? deviation : 1.0f / std::sqrt(static_cast<float>(in))})),
+          bias(s.add<P, operation>("bias", shape<1>{out}, initial{})) {}
+
+    template <class Context, class X, int Rank, class Residual = absent>
+    auto operator()(Context&& ctx, const variable<X, Rank>& x, const Residual& residual = {}) const {
+        return halftone::linear<layer_roles<P, operation, Context>>(ctx, x, weight, bias, residual);
+    }
+    static decltype(auto) visit(auto&&, auto&& f) { return f(); }
+};
+
+}  // namespace halftone::inline HALFTONE_ABI::nn

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The perceptron of a transformer block: y = gelu(x upᵀ + b) downᵀ + b' + residual, as two products.
+///
+///     ht::nn::mlp<ht::at<P, "mlp">> mlp{store, width, 4 * width};
+///     auto y = mlp(ctx, x, residual);                        // (…, width)
+///
+/// Paths below it: "up" and "down", for the parameters; both products run in the mlp's own policy.
+#pragma once
+
+#include <halftone/autodiff/pointwise.hpp>
+#include <halftone/nn/linear.hpp>
+
+namespace halftone::inline HALFTONE_ABI::nn {
+
+template <class P>
+struct mlp {
+    using policy = P;
+    using operation = op::linear;
+
+    linear<at<P, "up">> up;
+    linear<at<P, "down">> down;
+
+    mlp(store& s, extent width, extent hidden, float deviation = 0.02f, float projection_deviation = 0.02f)
+        : up(s, width, hidden, deviation), down(s, hidden, width, projection_deviation) {}
+
+    template <class Context, class X, int Rank, class Y>
+    auto operator()(Context&& ctx, const variable<X, Rank>& x, const variable<Y, Rank>& residual) const {
+        using up_roles = layer_roles<at<P, "up">, op::linear, Context>;
+        using down_roles = layer_roles<at<P, "down">, op::linear, Context>;
+        if constexpr (std::is_same_v<up_roles, down_roles> && std::is_same_v<decltype(up.weight), decltype(down.weight)>) {
+            return halftone::mlp<up_roles>(ctx, x, up.weight, up.bias, down.weight, down.bias, residual);
+        } else {
+            return down(ctx, gelu(ctx, up(ctx, x)), residual);
+        }
+    }
+    static decltype(auto) visit(auto&& self, auto&& f) { return f(self.up, self.down); }
+};
+
+}  // namespace halftone::inline HALFTONE_ABI::nn

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Normalising layers: layer_norm with gain and bias, rms_norm with a gain.
+///
+///     ht::nn::layer_norm<ht::at<P, "norm">> norm{store, width};
+///     auto y = norm(ctx, x);                                 // (…, width)
+///
+/// Numeric contract: computed in float; under a mixed policy the fp32 masters of gain and bias are read, as autocast's
+/// lists have it; the result is rounded once to `output`.
+#pragma once
+
+#include <halftone/autodiff/norm.hpp>
+
+namespace halftone::inline HALFTONE_ABI::nn {
+
+template <class P>
+struct layer_norm {
+    using policy = P;
+    using operation = op::layer_norm;
+    static constexpr bool owns_parameters = true;
+
+    parameter<storage_signature<P, operation>, 1> gain, bias;  // (width)
+
+    layer_norm(store& s, extent width)
+        : gain(s.add<P, operation>("gain", shape<1>{width}, initial{.mean = 1.0f})),
+          bias(s.add<P, operation>("bias", shape<1>{width}, initial{})) {}
+
+    template <class Context, class X, int Rank>
+    auto operator()(Context&& ctx, const variable<X, Rank>& x) const {
+        return halftone::layer_norm<layer_roles<P, operation, Context>>(ctx, x, gain, bias);
+    }
+    static decltype(auto) visit(auto&&, auto&& f) { return f(); }
+};
+
+template <class P>
+struct rms_norm {
+    using policy = P;
+    using operation = op::rms_norm;
+    static constexpr bool owns_parameters = true;
+
+    parameter<storage_signature<P, operation>, 1> gain;  // (width)
+
+    rms_norm(store& s, extent width) : gain(s.add<P, operation>("gain", shape<1>{width}, initial{.mean = 1.0f})) {}
+
+    template <class Context, class X, int Rank>
+    auto operator()(Context&& ctx, const variable<X, Rank>& x) const {
+        return halftone::rms_norm<layer_roles<P, operation, Context>>(ctx, x, gain);
+    }
+    static decltype(auto) visit(auto&&, auto&& f) { return f(); }
+};
+
+}  // namespace halftone::inline HALFTONE_ABI::nn

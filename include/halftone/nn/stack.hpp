@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// A layer repeated: as many blocks as a number says at run time, each with its own parameters.
+///
+///     ht::nn::stack<block, P, "h"> h{store, depth, config};     // block<at<at<P, "h">, "*">>, constructed as {store, config}
+///     x = h(ctx, x);
+///
+/// A recipe's rules may name single blocks, "h.0" or "h.last": those have types of their own. All must return the type
+/// that they take.
+#pragma once
+
+#include <optional>
+#include <tuple>
+#include <vector>
+
+#include <halftone/autodiff/tape.hpp>
+#include <halftone/policy/repeat.hpp>
+
+namespace halftone::inline HALFTONE_ABI::nn {
+
+namespace detail {
+
+template <template <class> class Block, class List, class Indices>
+struct stack_types;
+template <template <class> class Block, class List, int... Index>
+struct stack_types<Block, List, indices<Index...>> {
+    using common = Block<at<List, "*">>;
+    using special = std::tuple<std::optional<Block<at<List, index_name(Index)>>>...>;
+    using all = types<common, Block<at<List, index_name(Index)>>...>;
+};
+
+}  // namespace detail
+
+template <template <class> class Block, class P, path_name Name>
+class stack {
+    using named = typename classes_of<P, Name>::type;
+    using list = detail::stack_types<Block, at<P, Name>, named>;
+
+  public:
+    using children = typename list::all;
+
+    /// `depth` blocks, each made as Block{s, arguments…}. Throws argument_error for a negative depth.
+    template <class... Arguments>
+    stack(store& s, int depth, const Arguments&... arguments) : depth_(depth) {
+        if (depth < 0) fail<argument_error>("stack: a depth of ", depth, "; expected 0 or more");
+        for (int i = 0; i < depth; ++i) make(s, i, std::make_index_sequence<named::size>{}, arguments...);
+    }
+
+    int depth() const { return depth_; }
+
+    template <class Context, class X>
+    X operator()(Context&& ctx, X x) const {
+        std::size_t next = 0;
+        for (int i = 0; i < depth_; ++i) {
+            const std::size_t kind = named::class_of(i, depth_);
+            if (kind == named::size) {
+                x = call(ctx, common_[next++], std::move(x));
+            } else {
+                call_special(ctx, kind, x, std::make_index_sequence<named::size>{});
+            }
+        }
+        return x;
+    }
+
+  private:
+    template <std::size_t... I, class... Arguments>
+    void make(store& s, int i, std::index_sequence<I...>, const Arguments&... arguments) {
+        const std::size_t kind = named::class_of(i, depth_);
+        if (kind == named::size) {
+            const store::indexed here(s, i);
+            common_.emplace_back(s, arguments...);
+            return;
+        }
+        (static_cast<void>(kind == I ? (std::get<I>(special_).emplace(s, arguments...), 0) : 0), ...);
+    }
+    template <class Context, class X, std::size_t... I>
+    void call_special(Context&& ctx, std::size_t kind, X& x, std::index_sequence<I...>) const {
+        (static_cast<void>(kind == I ? (x = call(ctx, *std::get<I>(special_), std::move(x)), 0) : 0), ...);
+    }
+    template <class Context, class B, class X>
+    static X call(Context&& ctx, const B& block, X x) {
+        static_assert(std::is_same_v<decltype(block(ctx, x)), X>,
+                      "halftone: a repeated block must return the type that it takes, the residual stream's; see `output` of its policy");
+        return block(ctx, std::move(x));
+    }
+
+    int depth_;
+    std::vector<typename list::common> common_;
+    typename list::special special_;
+};
+
+}  // namespace halftone::inline HALFTONE_ABI::nn
