@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Column sums on the CPU; column_sum.hpp has their contract and an example.
+#pragma once
+
+#include <halftone/kernel/column_sum/column_sum.hpp>
+#include <halftone/kernel/rows/rows.hpp>
+
+#define HALFTONE_BODY <halftone/kernel/column_sum/cpu.inc>
+#include <halftone/exec/cpu/each_set.inc>
+
+namespace halftone::inline HALFTONE_ABI::kernel {
+
+template <>
+struct column_sum<cpu> {
+    template <class X, class Y>
+    static void run(cpu& device, const const_view<X, 2>& x, const view<Y, 1>& out,
+                    write_mode mode = write_mode::overwrite) {
+        expect_rows("column_sum", "x", x, x.shape());
+        expect("column_sum", "out", out, {x.extent_of(1)});
+        const auto body =
+            device.select(&portable::column_sum_rows<X>, &avx2::column_sum_rows<X>, &avx512::column_sum_rows<X>);
+        const extent width = x.extent_of(1), row = x.stride_of(0), stride = partial_stride(width);
+        const row_pieces cut = cut_rows_for_sums(x.extent_of(0), width);
+        const workspace::lease partials(device.scratch(), static_cast<std::size_t>(cut.count * stride) * sizeof(float));
+        auto* const sums = partials.as<float>();
+
+        constexpr extent columns = 4096;  // their sums stay in the first-level cache
+        const extent blocks = (width + columns - 1) / columns;
+        device.parallel_for(cut.count * blocks, [&](extent index) {
+            const extent piece = index / blocks, j = index % blocks * columns;
+            body(cut.rows_of(piece), j + columns < width ? columns : width - j, x.data() + cut.begin(piece) * row + j,
+                 row, sums + piece * stride + j);
+        });
+        add_partials(device, cut.count, sums, stride, width, out.data(), mode);
+    }
+};
+
+}  // namespace halftone::inline HALFTONE_ABI::kernel

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Conversion of arrays between number types, at the speed of memory, with an optional factor.
+///
+///     kernel::convert<cpu>::run<float, bfloat16>(device, master, copy);
+///     kernel::convert<cpu>::run<float16, float>(device, gradients, unscaled, 1 / scale);
+///
+/// Numeric contract: factor times element in float, rounded once to nearest even, as the element types' own conversions
+/// round (a NaN stays one).
+#pragma once
+
+#include <halftone/kernel/expect.hpp>
+
+namespace halftone::inline HALFTONE_ABI::kernel {
+
+/// run(device, from, to, factor = 1): `from` and `to` of one shape, any rank; contiguous, or of rank 2 with rows that
+/// lie apart. They may be the same memory where the types agree. Throws shape_error.
+template <class Device>
+struct convert;
+
+}  // namespace halftone::inline HALFTONE_ABI::kernel

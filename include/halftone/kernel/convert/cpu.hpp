@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Conversion on the CPU; convert.hpp has its contract and an example.
+#pragma once
+
+#include <halftone/kernel/convert/convert.hpp>
+#include <halftone/kernel/rows/rows.hpp>
+
+#define HALFTONE_BODY <halftone/kernel/convert/cpu.inc>
+#include <halftone/exec/cpu/each_set.inc>
+
+namespace halftone::inline HALFTONE_ABI::kernel {
+
+template <>
+struct convert<cpu> {
+    template <class X, class Y, int Rank>
+    static void run(cpu& device, const const_view<X, Rank>& from, const view<Y, Rank>& to, float factor = 1) {
+        if (!(to.shape() == from.shape()))
+            fail<shape_error>("convert: to is ", to.shape(), "; expected ", from.shape());
+        const auto body =
+            device.select(&portable::convert_rows<X, Y>, &avx2::convert_rows<X, Y>, &avx512::convert_rows<X, Y>);
+        constexpr extent each = 8 * piece_elements;  // an element costs a tenth of what it costs elsewhere
+        if (from.is_contiguous() && to.is_contiguous()) {
+            const row_pieces cut = cut_rows(from.size(), 1, each);
+            device.parallel_for(cut.count, [&](extent piece) {
+                const extent first = cut.begin(piece);
+                body(1, cut.rows_of(piece), from.data() + first, 0, to.data() + first, 0, factor);
+            });
+        } else if constexpr (Rank == 2) {
+            expect_rows("convert", "from", from, from.shape());
+            expect_rows("convert", "to", to, from.shape());
+            const extent width = from.extent_of(1), from_stride = from.stride_of(0), to_stride = to.stride_of(0);
+            const row_pieces cut = cut_rows(from.extent_of(0), width, each);
+            device.parallel_for(cut.count, [&](extent piece) {
+                const extent i = cut.begin(piece);
+                body(cut.rows_of(piece), width, from.data() + i * from_stride, from_stride, to.data() + i * to_stride,
+                     to_stride, factor);
+            });
+        } else {
+            expect("convert", "from", from, from.shape());
+            expect("convert", "to", to, from.shape());
+        }
+    }
+};
+
+}  // namespace halftone::inline HALFTONE_ABI::kernel

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Cross-entropy on the CPU; cross_entropy.hpp has its arguments, its contract and an example.
+#pragma once
+
+#include <halftone/kernel/cross_entropy/cross_entropy.hpp>
+#include <halftone/kernel/rows/rows.hpp>
+
+#define HALFTONE_BODY <halftone/kernel/cross_entropy/cpu.inc>
+#include <halftone/exec/cpu/each_set.inc>
+
+namespace halftone::inline HALFTONE_ABI::kernel {
+
+template <>
+struct cross_entropy<cpu> {
+    /// Throws argument_error for the first target that is neither a class nor ignore_index.
+    static void check_targets(extent classes, const const_view<std::int32_t, 1>& targets,
+                              std::int32_t ignore_index = -100) {
+        for (extent i = 0; i < targets.extent_of(0); ++i) {
+            const std::int32_t target = targets(i);
+            if ((target < 0 || target >= classes) && target != ignore_index) {
+                fail<argument_error>("cross_entropy: the target of row ", i, " is ", target, "; expected 0 to ",
+                                     classes - 1, ", or ", ignore_index, " to ignore the row");
+            }
+        }
+    }
+
+    /// The number of rows that count.
+    static extent counted_rows(const const_view<std::int32_t, 1>& targets, std::int32_t ignore_index = -100) {
+        extent count = 0;
+        for (extent i = 0; i < targets.extent_of(0); ++i) count += targets(i) != ignore_index ? 1 : 0;
+        return count;
+    }
+
+    /// losses and logsumexp of every row; does not look at `loss` and `count`, and trusts the targets.
+    template <class X>
+    static void forward_rows(cpu& device, const cross_entropy_forward<X>& a) {
+        check(a);
+        const auto body = device.select(&portable::cross_entropy_rows<X>, &avx2::cross_entropy_rows<X>,
+                                        &avx512::cross_entropy_rows<X>);
+        const extent classes = a.logits.extent_of(1), stride = a.logits.stride_of(0);
+        const row_pieces cut = cut_rows(a.logits.extent_of(0), classes);
+        device.parallel_for(cut.count, [&](extent piece) {
+            const extent i = cut.begin(piece);
+            body(cut.rows_of(piece), classes, a.logits.data() + i * stride, stride, a.targets.data() + i,
+                 a.ignore_index, a.losses.data() + i, a.logsumexp.data() + i);
+        });
+    }
+
+    /// loss = the mean of the losses of `counted` rows, those of ignored rows being 0.
+    static float mean(const const_view<float, 1>& losses, extent counted) {
+        return static_cast<float>(sum(losses.data(), losses.extent_of(0)) / static_cast<double>(counted));
+    }
+
+    template <class X>
+    static void forward(cpu& device, const cross_entropy_forward<X>& a) {
+        check(a);
+        check_targets(a.logits.extent_of(1), a.targets, a.ignore_index);
+        forward_rows(device, a);
+        const extent counted = counted_rows(a.targets, a.ignore_index);
+        if (a.count.data() != nullptr) a.count(0) = static_cast<float>(counted);
+        if (a.loss.data() != nullptr) a.loss(0) = mean(a.losses, counted);
+    }
+
+    template <class X, class D>
+    static void backward(cpu& device, const cross_entropy_backward<X, D>& a) {
+        check(a);
+        const auto body =
+            device.select(&portable::cross_entropy_backward_rows<X, D>, &avx2::cross_entropy_backward_rows<X, D>,
+                          &avx512::cross_entropy_backward_rows<X, D>);
+        const extent classes = a.logits.extent_of(1), stride = a.logits.stride_of(0), dstride = a.dlogits.stride_of(0);
+        const extent step = a.gradient.extent_of(0) == 1 ? 0 : 1;
+        const float count = a.count.data() == nullptr ? 1.0f : a.count(0);
+        const row_pieces cut = cut_rows(a.logits.extent_of(0), classes);
+        device.parallel_for(cut.count, [&](extent piece) {
+            const extent i = cut.begin(piece);
+            body(cut.rows_of(piece), classes, a.logits.data() + i * stride, stride, a.targets.data() + i,
+                 a.ignore_index, a.logsumexp.data() + i, a.gradient.data() + i * step, step, count,
+                 a.dlogits.data() + i * dstride, dstride);
+        });
+    }
+
+  private:
+    /// By halves down to runs of 64, so that the error does not grow with the number of terms.
+    static double sum(const float* terms, extent count) {
+        if (count > 64) {
+            const extent half = count / 2;
+            return sum(terms, half) + sum(terms + half, count - half);
+        }
+        double total = 0;
+        for (extent i = 0; i < count; ++i) total += static_cast<double>(terms[i]);
+        return total;
+    }
+};
+
+}  // namespace halftone::inline HALFTONE_ABI::kernel

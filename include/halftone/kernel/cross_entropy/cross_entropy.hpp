@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Cross-entropy of logits against class indices: -log softmax(logits)[target] of every row, and the mean over rows.
+///
+///     kernel::cross_entropy<cpu>::forward<bfloat16>(
+///         device, {.logits = x, .targets = t, .losses = l, .logsumexp = z, .loss = mean, .count = n});
+///     kernel::cross_entropy<cpu>::backward<bfloat16, bfloat16>(
+///         device, {.logits = x, .targets = t, .logsumexp = z, .gradient = dl, .count = n, .dlogits = x});  // in place
+///
+/// Numeric contract: everything in float, the row's maximum subtracted first; the mean adds losses in double by a tree
+/// fixed by their number; dlogits is rounded once. Rows whose target is `ignore_index` have loss 0 and gradient 0 and
+/// do not count; where no row counts the mean is NaN. All as in PyTorch.
+#pragma once
+
+#include <cstdint>
+
+#include <halftone/kernel/expect.hpp>
+
+namespace halftone::inline HALFTONE_ABI::kernel {
+
+template <class X>
+struct cross_entropy_forward {
+    const_view<X, 2> logits;              ///< (rows, classes); rows may lie apart
+    const_view<std::int32_t, 1> targets;  ///< (rows), 0 to classes - 1, or ignore_index
+    view<float, 1> losses;                ///< (rows)
+    view<float, 1> logsumexp;             ///< (rows), log(sum of exp(logits)); what backward needs
+    view<float, 1> loss{};                ///< (1), the mean over rows that count, or none: not wanted
+    view<float, 1> count{};               ///< (1), the number of rows that count, or none
+    std::int32_t ignore_index = -100;
+};
+
+template <class X, class D>
+struct cross_entropy_backward {
+    const_view<X, 2> logits;              ///< (rows, classes)
+    const_view<std::int32_t, 1> targets;  ///< (rows), as the forward pass had them
+    const_view<float, 1> logsumexp;       ///< (rows), as the forward pass left it
+    const_view<float, 1> gradient;        ///< of the mean: (1); of each row's loss: (rows)
+    const_view<float, 1> count{};         ///< (1), what the gradient is divided by, or none: not divided
+    view<D, 2> dlogits;                   ///< (rows, classes); may be the logits where the types agree
+    std::int32_t ignore_index = -100;
+};
+
+/// check_targets(logits' classes, targets, ignore_index), forward = check_targets, forward_rows and mean; backward.
+/// forward_rows and backward also serve a few rows of a larger batch, whose `count` is then that of the whole. Throw
+/// shape_error, and argument_error for a target that is no class.
+template <class Device>
+struct cross_entropy;
+
+template <class X>
+void check(const cross_entropy_forward<X>& a) {
+    const extent rows = a.logits.extent_of(0);
+    expect_rows("cross_entropy", "logits", a.logits, a.logits.shape());
+    expect("cross_entropy", "targets", a.targets, {rows});
+    expect("cross_entropy", "losses", a.losses, {rows});
+    expect("cross_entropy", "logsumexp", a.logsumexp, {rows});
+    expect_optional("cross_entropy", "loss", a.loss, {1});
+    expect_optional("cross_entropy", "count", a.count, {1});
+}
+
+template <class X, class D>
+void check(const cross_entropy_backward<X, D>& a) {
+    const extent rows = a.logits.extent_of(0);
+    expect_rows("cross_entropy backward", "logits", a.logits, a.logits.shape());
+    expect("cross_entropy backward", "targets", a.targets, {rows});
+    expect("cross_entropy backward", "logsumexp", a.logsumexp, {rows});
+    expect("cross_entropy backward", "gradient", a.gradient, {a.gradient.extent_of(0) == 1 ? 1 : rows});
+    expect_optional("cross_entropy backward", "count", a.count, {1});
+    expect_rows("cross_entropy backward", "dlogits", a.dlogits, a.logits.shape());
+}
+
+}  // namespace halftone::inline HALFTONE_ABI::kernel

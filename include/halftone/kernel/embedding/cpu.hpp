@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Embedding on the CPU; embedding.hpp has its arguments, its contract and an example.
+#pragma once
+
+#include <cstring>
+
+#include <halftone/kernel/embedding/embedding.hpp>
+#include <halftone/kernel/rows/rows.hpp>
+
+#define HALFTONE_BODY <halftone/kernel/embedding/cpu.inc>
+#include <halftone/exec/cpu/each_set.inc>
+
+namespace halftone::inline HALFTONE_ABI::kernel {
+
+template <>
+struct embedding<cpu> {
+    /// Throws argument_error for the first token outside the vocabulary.
+    static void check_tokens(extent vocabulary, const const_view<std::int32_t, 1>& tokens) {
+        for (extent r = 0; r < tokens.extent_of(0); ++r) {
+            if (tokens(r) < 0 || tokens(r) >= vocabulary) {
+                fail<argument_error>("embedding: the token of row ", r, " is ", tokens(r), "; expected 0 to ",
+                                     vocabulary - 1);
+            }
+        }
+    }
+
+    template <class T, class Y>
+    static void forward(cpu& device, const embedding_forward<T, Y>& a) {
+        check(a);
+        check_tokens(a.table.extent_of(0), a.tokens);
+        const auto body =
+            device.select(&portable::embedding_rows<T, Y>, &avx2::embedding_rows<T, Y>, &avx512::embedding_rows<T, Y>);
+        const extent width = a.table.extent_of(1);
+        const row_pieces cut = cut_rows(a.tokens.extent_of(0), width);
+        device.parallel_for(cut.count, [&](extent piece) {
+            body(cut.begin(piece), cut.rows_of(piece), width, a.tokens.data(), a.table.data(), a.positions.data(),
+                 a.positions.extent_of(0), a.out.data());
+        });
+    }
+
+    template <class Y, class G>
+    static void backward(cpu& device, const embedding_backward<Y, G>& a) {
+        check(a);
+        if (a.dtable.data() != nullptr) {
+            check_tokens(a.dtable.extent_of(0), a.tokens);
+            backward_tokens(device, a);
+        }
+        if (a.dpositions.data() != nullptr) backward_positions(device, a);
+    }
+
+  private:
+    template <class Y, class G>
+    static void backward_tokens(cpu& device, const embedding_backward<Y, G>& a) {
+        const auto body =
+            device.select(&portable::embedding_backward_tokens<Y, G>, &avx2::embedding_backward_tokens<Y, G>,
+                          &avx512::embedding_backward_tokens<Y, G>);
+        const extent rows = a.tokens.extent_of(0), vocabulary = a.dtable.extent_of(0), width = a.dy.extent_of(1);
+        const workspace::lease memory(device.scratch(),
+                                      static_cast<std::size_t>(rows + vocabulary + 1) * sizeof(std::int32_t));
+        auto* const order = memory.as<std::int32_t>();
+        auto* const first = order + rows;
+        sort(a.tokens, vocabulary, order, first);
+
+        // After the sort, first[t] is where token t's places end; those of token 0 begin at 0.
+        if (a.mode == write_mode::overwrite) {
+            const row_pieces cut = cut_rows(vocabulary, width);
+            device.parallel_for(cut.count, [&](extent piece) {
+                for (extent t = cut.begin(piece); t < cut.begin(piece) + cut.rows_of(piece); ++t) {
+                    const bool absent = first[t] == (t == 0 ? 0 : first[t - 1]);
+                    if (absent)
+                        std::memset(static_cast<void*>(a.dtable.data() + t * width), 0,
+                                    static_cast<std::size_t>(width) * sizeof(G));
+                }
+            });
+        }
+
+        // A frequent token is one sum, so columns are cut too.
+        constexpr extent columns = 256, places = piece_elements / columns;
+        const extent blocks = (width + columns - 1) / columns, pieces = (rows + places - 1) / places;
+        device.parallel_for(blocks * pieces, [&](extent index) {
+            const extent begin = index / blocks * places, j = index % blocks * columns;
+            body(begin, begin + places < rows ? begin + places : rows, rows, a.tokens.data(), order, a.dy.data() + j,
+                 width, j + columns < width ? columns : width - j, a.dtable.data() + j, a.mode);
+        });
+    }
+
+    template <class Y, class G>
+    static void backward_positions(cpu& device, const embedding_backward<Y, G>& a) {
+        const auto body =
+            device.select(&portable::embedding_backward_positions<Y, G>, &avx2::embedding_backward_positions<Y, G>,
+                          &avx512::embedding_backward_positions<Y, G>);
+        const extent rows = a.tokens.extent_of(0), width = a.dy.extent_of(1), period = a.dpositions.extent_of(0);
+        if (period == 0) return;
+        const row_pieces cut = cut_rows(period, width * ((rows + period - 1) / period));
+        device.parallel_for(cut.count, [&](extent piece) {
+            const extent p = cut.begin(piece);
+            body(p, p + cut.rows_of(piece), period, rows, a.dy.data(), width, a.dpositions.data(), a.mode);
+        });
+    }
+
+    /// Counting sort, stable: order lists the rows by token; first[t] becomes the end of token t's places.
+    static void sort(const const_view<std::int32_t, 1>& tokens, extent vocabulary, std::int32_t* order,
+                     std::int32_t* first) {
+        std::memset(first, 0, static_cast<std::size_t>(vocabulary + 1) * sizeof *first);
+        for (extent r = 0; r < tokens.extent_of(0); ++r) ++first[tokens(r) + 1];
+        for (extent t = 0; t < vocabulary; ++t) first[t + 1] += first[t];
+        for (extent r = 0; r < tokens.extent_of(0); ++r) order[first[tokens(r)]++] = static_cast<std::int32_t>(r);
+    }
+};
+
+}  // namespace halftone::inline HALFTONE_ABI::kernel

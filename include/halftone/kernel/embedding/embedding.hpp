@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Embedding: row r of the result is the table's row for token r, plus, where there is a table of positions, its row r
+/// modulo the number of positions.
+///
+///     kernel::embedding<cpu>::forward<float, bfloat16>(
+///         device, {.tokens = t, .table = wte, .positions = wpe, .out = x});              // wpe: (time, width)
+///     kernel::embedding<cpu>::backward<bfloat16, float>(
+///         device, {.tokens = t, .dy = dx, .dtable = dwte, .dpositions = dwpe, .mode = ht::write_mode::add});
+///
+/// Numeric contract: the sum of both rows in float, rounded once. A row of a gradient is the sum of its rows of dy in
+/// their order, in float, rounded once: the same bits at any number of threads, without atomic additions.
+#pragma once
+
+#include <cstdint>
+
+#include <halftone/kernel/expect.hpp>
+#include <halftone/kernel/write_mode.hpp>
+
+namespace halftone::inline HALFTONE_ABI::kernel {
+
+template <class T, class Y>
+struct embedding_forward {
+    const_view<std::int32_t, 1>
+        tokens;                    ///< (rows), 0 to vocabulary - 1; a batch after the other, each of `period` rows
+    const_view<T, 2> table;        ///< (vocabulary, width)
+    const_view<T, 2> positions{};  ///< (period, width), or none
+    view<Y, 2> out;                ///< (rows, width)
+};
+
+template <class Y, class G>
+struct embedding_backward {
+    const_view<std::int32_t, 1> tokens;  ///< (rows)
+    const_view<Y, 2> dy;                 ///< (rows, width)
+    view<G, 2> dtable{};                 ///< (vocabulary, width), or none: frozen. Overwritten: 0 where no token is
+    view<G, 2> dpositions{};             ///< (period, width), or none
+    write_mode mode = write_mode::add;
+};
+
+/// check_tokens(vocabulary, tokens), forward, backward; both check the tokens. Throw shape_error, and argument_error
+/// for a token outside the vocabulary.
+template <class Device>
+struct embedding;
+
+template <class T, class Y>
+void check(const embedding_forward<T, Y>& a) {
+    const extent width = a.table.extent_of(1);
+    expect("embedding", "tokens", a.tokens, a.tokens.shape());
+    expect("embedding", "table", a.table, a.table.shape());
+    expect_optional("embedding", "positions", a.positions, {a.positions.extent_of(0), width});
+    if (a.positions.data() != nullptr && a.positions.size() == 0)
+        fail<shape_error>("embedding: positions is ", a.positions.shape(), "; expected one row at least");
+    expect("embedding", "out", a.out, {a.tokens.extent_of(0), width});
+}
+
+template <class Y, class G>
+void check(const embedding_backward<Y, G>& a) {
+    const extent width = a.dy.extent_of(1);
+    expect("embedding backward", "tokens", a.tokens, a.tokens.shape());
+    expect("embedding backward", "dy", a.dy, {a.tokens.extent_of(0), width});
+    expect_optional("embedding backward", "dtable", a.dtable, {a.dtable.extent_of(0), width});
+    expect_optional("embedding backward", "dpositions", a.dpositions, {a.dpositions.extent_of(0), width});
+}
+
+}  // namespace halftone::inline HALFTONE_ABI::kernel

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The definition of an embedding and of its gradients, in double.
+///
+///     out[r] = table[token[r]] + positions[r mod period]
+///
+///     reference::embedding(tokens, table, positions, out);
+#pragma once
+
+#include <halftone/tensor/view.hpp>
+
+namespace halftone::inline HALFTONE_ABI::reference {
+
+template <class I, class T, class Y>
+void embedding(const view<I, 1>& tokens,     // (rows)
+               const view<T, 2>& table,      // (vocabulary, width)
+               const view<T, 2>& positions,  // (period, width), or none
+               const view<Y, 2>& out) {      // (rows, width)
+    for (extent r = 0; r < tokens.extent_of(0); ++r) {
+        for (extent j = 0; j < table.extent_of(1); ++j) {
+            double sum = static_cast<double>(table(tokens(r), j));
+            if (positions.data() != nullptr) sum += static_cast<double>(positions(r % positions.extent_of(0), j));
+            out(r, j) = static_cast<Y>(sum);
+        }
+    }
+}
+
+/// Adds into dtable and dpositions, each of which may be none.
+template <class I, class Y, class G>
+void embedding_backward(const view<I, 1>& tokens, const view<Y, 2>& dy, const view<G, 2>& dtable,
+                        const view<G, 2>& dpositions) {
+    for (extent r = 0; r < tokens.extent_of(0); ++r) {
+        for (extent j = 0; j < dy.extent_of(1); ++j) {
+            const double d = static_cast<double>(dy(r, j));
+            if (dtable.data() != nullptr)
+                dtable(tokens(r), j) = static_cast<G>(static_cast<double>(dtable(tokens(r), j)) + d);
+            if (dpositions.data() != nullptr) {
+                G& sum = dpositions(r % dpositions.extent_of(0), j);
+                sum = static_cast<G>(static_cast<double>(sum) + d);
+            }
+        }
+    }
+}
+
+}  // namespace halftone::inline HALFTONE_ABI::reference

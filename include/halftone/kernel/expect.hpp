@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Checks of a kernel's arguments, all in the same words:
+///
+///     layer_norm: gain is (128); expected (256)
+#pragma once
+
+#include <halftone/tensor/view.hpp>
+
+namespace halftone::inline HALFTONE_ABI::kernel {
+
+/// Throws shape_error where the view has another shape or lies in pieces.
+template <class T, int Rank>
+void expect(const char* operation, const char* argument, const view<T, Rank>& v, const shape<Rank>& expected) {
+    if (!(v.shape() == expected))
+        fail<shape_error>(operation, ": ", argument, " is ", v.shape(), "; expected ", expected);
+    if (!v.is_contiguous())
+        fail<shape_error>(operation, ": ", argument, " ", v.shape(), " is not contiguous; its strides are ",
+                          v.strides());
+}
+
+/// The same for a view that may be left out: one without data passes.
+template <class T, int Rank>
+void expect_optional(const char* operation, const char* argument, const view<T, Rank>& v, const shape<Rank>& expected) {
+    if (v.data() != nullptr) expect(operation, argument, v, expected);
+}
+
+/// The same for rows that may lie apart, as those of a padded matrix do.
+template <class T>
+void expect_rows(const char* operation, const char* argument, const view<T, 2>& v, const shape<2>& expected) {
+    if (!(v.shape() == expected))
+        fail<shape_error>(operation, ": ", argument, " is ", v.shape(), "; expected ", expected);
+    if (v.stride_of(1) != 1 && v.extent_of(1) > 1) {
+        fail<shape_error>(operation, ": ", argument, " ", v.shape(), " has gaps within its rows; its strides are ",
+                          v.strides());
+    }
+}
+
+}  // namespace halftone::inline HALFTONE_ABI::kernel

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Layer normalisation on the CPU; layer_norm.hpp has its arguments, its contract and an example.
+#pragma once
+
+#include <halftone/kernel/layer_norm/layer_norm.hpp>
+#include <halftone/kernel/rows/rows.hpp>
+
+#define HALFTONE_BODY <halftone/kernel/layer_norm/cpu.inc>
+#include <halftone/exec/cpu/each_set.inc>
+
+namespace halftone::inline HALFTONE_ABI::kernel {
+
+template <>
+struct layer_norm<cpu> {
+    template <class X, class W, class Y>
+    static void forward(cpu& device, const layer_norm_forward<X, W, Y>& a) {
+        check(a);
+        const auto body = device.select(&portable::layer_norm_rows<X, W, Y>, &avx2::layer_norm_rows<X, W, Y>,
+                                        &avx512::layer_norm_rows<X, W, Y>);
+        const extent width = a.x.extent_of(1);
+        const row_pieces cut = cut_rows(a.x.extent_of(0), width);
+        device.parallel_for(cut.count, [&](extent piece) {
+            const extent i = cut.begin(piece);
+            body(cut.rows_of(piece), width, a.x.data() + i * width, a.gain.data(), a.bias.data(), a.epsilon,
+                 a.y.data() + i * width, a.mean.data() == nullptr ? nullptr : a.mean.data() + i,
+                 a.rstd.data() == nullptr ? nullptr : a.rstd.data() + i);
+        });
+    }
+
+    template <class X, class W, class Y, class G>
+    static void backward(cpu& device, const layer_norm_backward<X, W, Y, G>& a) {
+        check(a);
+        const auto body =
+            device.select(&portable::layer_norm_backward_rows<X, W, Y>, &avx2::layer_norm_backward_rows<X, W, Y>,
+                          &avx512::layer_norm_backward_rows<X, W, Y>);
+        const extent width = a.x.extent_of(1), stride = partial_stride(width);
+        const row_pieces cut = cut_rows_for_sums(a.x.extent_of(0), width);
+        const bool gain_wanted = a.dgain.data() != nullptr, bias_wanted = a.dbias.data() != nullptr;
+        const extent floats = cut.count * stride;
+        const workspace::lease partials(device.scratch(),
+                                        static_cast<std::size_t>((gain_wanted + bias_wanted) * floats) * sizeof(float));
+        float* const dgain = partials.as<float>();
+        float* const dbias = dgain + (gain_wanted ? floats : 0);
+
+        device.parallel_for(cut.count, [&](extent piece) {
+            const extent i = cut.begin(piece);
+            body(cut.rows_of(piece), width, a.x.data() + i * width, a.gain.data(), a.dy.data() + i * width,
+                 a.mean.data() + i, a.rstd.data() + i, a.dx.data() + i * width, a.dx_mode,
+                 gain_wanted ? dgain + piece * stride : nullptr, bias_wanted ? dbias + piece * stride : nullptr);
+        });
+        if (gain_wanted) add_partials(device, cut.count, dgain, stride, width, a.dgain.data(), a.parameter_mode);
+        if (bias_wanted) add_partials(device, cut.count, dbias, stride, width, a.dbias.data(), a.parameter_mode);
+    }
+};
+
+}  // namespace halftone::inline HALFTONE_ABI::kernel

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Layer normalisation (Ba, Kiros, Hinton 2016): every row to mean 0 and variance 1, then a gain and a bias per column.
+///
+///     kernel::layer_norm<cpu>::forward<bfloat16, float, bfloat16>(
+///         device, {.x = x, .gain = gain, .bias = bias, .y = y, .mean = mean, .rstd = rstd, .epsilon = 1e-5f});
+///
+/// Numeric contract: mean, then variance around it (divided by the width), in two passes and in float; y is rounded
+/// once. The backward pass works in float from the saved mean and rstd; dx is rounded once; the sums over rows that
+/// give dgain and dbias follow a tree fixed by the shape.
+#pragma once
+
+#include <halftone/kernel/expect.hpp>
+#include <halftone/kernel/write_mode.hpp>
+
+namespace halftone::inline HALFTONE_ABI::kernel {
+
+template <class X, class W, class Y>
+struct layer_norm_forward {
+    const_view<X, 2> x;       ///< (rows, width)
+    const_view<W, 1> gain;    ///< (width)
+    const_view<W, 1> bias{};  ///< (width), or none
+    view<Y, 2> y;             ///< (rows, width)
+    view<float, 1> mean{};    ///< (rows), or none: not wanted
+    view<float, 1> rstd{};    ///< (rows), 1 / sqrt(variance + epsilon), or none
+    float epsilon = 1e-5f;
+};
+
+template <class X, class W, class Y, class G>
+struct layer_norm_backward {
+    const_view<X, 2> x;         ///< (rows, width)
+    const_view<W, 1> gain;      ///< (width)
+    const_view<Y, 2> dy;        ///< (rows, width)
+    const_view<float, 1> mean;  ///< (rows), as the forward pass left it
+    const_view<float, 1> rstd;  ///< (rows)
+    view<X, 2> dx;              ///< (rows, width); may be dy where the types agree
+    view<G, 1> dgain{};         ///< (width), or none: frozen
+    view<G, 1> dbias{};         ///< (width), or none
+    write_mode dx_mode = write_mode::overwrite;
+    write_mode parameter_mode = write_mode::add;
+};
+
+/// forward and backward of one device. Throw shape_error, and argument_error for an epsilon that is negative or NaN.
+template <class Device>
+struct layer_norm;
+
+template <class X, class W, class Y>
+void check(const layer_norm_forward<X, W, Y>& a) {
+    const extent rows = a.x.extent_of(0), width = a.x.extent_of(1);
+    expect("layer_norm", "x", a.x, a.x.shape());
+    expect("layer_norm", "gain", a.gain, {width});
+    expect_optional("layer_norm", "bias", a.bias, {width});
+    expect("layer_norm", "y", a.y, a.x.shape());
+    expect_optional("layer_norm", "mean", a.mean, {rows});
+    expect_optional("layer_norm", "rstd", a.rstd, {rows});
+    if (!(a.epsilon >= 0)) fail<argument_error>("layer_norm: epsilon is ", a.epsilon, "; expected 0 or more");
+}
+
+template <class X, class W, class Y, class G>
+void check(const layer_norm_backward<X, W, Y, G>& a) {
+    const extent rows = a.x.extent_of(0), width = a.x.extent_of(1);
+    expect("layer_norm backward", "x", a.x, a.x.shape());
+    expect("layer_norm backward", "gain", a.gain, {width});
+    expect("layer_norm backward", "dy", a.dy, a.x.shape());
+    expect("layer_norm backward", "mean", a.mean, {rows});
+    expect("layer_norm backward", "rstd", a.rstd, {rows});
+    expect("layer_norm backward", "dx", a.dx, a.x.shape());
+    expect_optional("layer_norm backward", "dgain", a.dgain, {width});
+    expect_optional("layer_norm backward", "dbias", a.dbias, {width});
+}
+
+}  // namespace halftone::inline HALFTONE_ABI::kernel

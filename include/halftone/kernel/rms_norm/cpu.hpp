@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Root mean square normalisation on the CPU; rms_norm.hpp has its arguments, its contract and an example.
+#pragma once
+
+#include <halftone/kernel/rms_norm/rms_norm.hpp>
+#include <halftone/kernel/rows/rows.hpp>
+
+#define HALFTONE_BODY <halftone/kernel/rms_norm/cpu.inc>
+#include <halftone/exec/cpu/each_set.inc>
+
+namespace halftone::inline HALFTONE_ABI::kernel {
+
+template <>
+struct rms_norm<cpu> {
+    template <class X, class W, class Y>
+    static void forward(cpu& device, const rms_norm_forward<X, W, Y>& a) {
+        check(a);
+        const auto body = device.select(&portable::rms_norm_rows<X, W, Y>, &avx2::rms_norm_rows<X, W, Y>,
+                                        &avx512::rms_norm_rows<X, W, Y>);
+        const extent width = a.x.extent_of(1);
+        const row_pieces cut = cut_rows(a.x.extent_of(0), width);
+        device.parallel_for(cut.count, [&](extent piece) {
+            const extent i = cut.begin(piece);
+            body(cut.rows_of(piece), width, a.x.data() + i * width, a.gain.data(), a.epsilon, a.y.data() + i * width,
+                 a.rstd.data() == nullptr ? nullptr : a.rstd.data() + i);
+        });
+    }
+
+    template <class X, class W, class Y, class G>
+    static void backward(cpu& device, const rms_norm_backward<X, W, Y, G>& a) {
+        check(a);
+        const auto body =
+            device.select(&portable::rms_norm_backward_rows<X, W, Y>, &avx2::rms_norm_backward_rows<X, W, Y>,
+                          &avx512::rms_norm_backward_rows<X, W, Y>);
+        const extent width = a.x.extent_of(1), stride = partial_stride(width);
+        const row_pieces cut = cut_rows_for_sums(a.x.extent_of(0), width);
+        const bool wanted = a.dgain.data() != nullptr;
+        const workspace::lease partials(device.scratch(),
+                                        static_cast<std::size_t>(wanted ? cut.count * stride : 0) * sizeof(float));
+
+        device.parallel_for(cut.count, [&](extent piece) {
+            const extent i = cut.begin(piece);
+            body(cut.rows_of(piece), width, a.x.data() + i * width, a.gain.data(), a.dy.data() + i * width,
+                 a.rstd.data() + i, a.dx.data() + i * width, a.dx_mode,
+                 wanted ? partials.as<float>() + piece * stride : nullptr);
+        });
+        if (wanted)
+            add_partials(device, cut.count, partials.as<float>(), stride, width, a.dgain.data(), a.parameter_mode);
+    }
+};
+
+}  // namespace halftone::inline HALFTONE_ABI::kernel

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Softmax on the CPU; softmax.hpp has its arguments, its contract and an example.
+#pragma once
+
+#include <type_traits>
+
+#include <halftone/kernel/rows/rows.hpp>
+#include <halftone/kernel/softmax/softmax.hpp>
+
+#define HALFTONE_BODY <halftone/kernel/softmax/cpu.inc>
+#include <halftone/exec/cpu/each_set.inc>
+
+namespace halftone::inline HALFTONE_ABI::kernel {
+
+template <>
+struct softmax<cpu> {
+    template <class X, class Y>
+    static void forward(cpu& device, const softmax_forward<X, Y>& a) {
+        check(a);
+        const auto body =
+            device.select(&portable::softmax_rows<X, Y>, &avx2::softmax_rows<X, Y>, &avx512::softmax_rows<X, Y>);
+        const extent width = a.x.extent_of(1);
+        const row_pieces cut = cut_rows(a.x.extent_of(0), width);
+        const std::size_t bytes = std::is_same_v<Y, float> ? 0 : static_cast<std::size_t>(width) * sizeof(float);
+        device.parallel_for(cut.count, bytes, [&](extent piece, std::byte* scratch) {
+            const extent offset = cut.begin(piece) * width;
+            body(cut.rows_of(piece), width, a.x.data() + offset, a.scale, a.y.data() + offset,
+                 reinterpret_cast<float*>(scratch));
+        });
+    }
+
+    template <class X, class Y>
+    static void backward(cpu& device, const softmax_backward<X, Y>& a) {
+        check(a);
+        const auto body = device.select(&portable::softmax_backward_rows<X, Y>, &avx2::softmax_backward_rows<X, Y>,
+                                        &avx512::softmax_backward_rows<X, Y>);
+        const extent width = a.y.extent_of(1);
+        const row_pieces cut = cut_rows(a.y.extent_of(0), width);
+        device.parallel_for(cut.count, [&](extent piece) {
+            const extent offset = cut.begin(piece) * width;
+            body(cut.rows_of(piece), width, a.y.data() + offset, a.dy.data() + offset, a.scale, a.dx.data() + offset,
+                 a.mode);
+        });
+    }
+};
+
+template <>
+struct log_softmax<cpu> {
+    template <class X, class Y>
+    static void forward(cpu& device, const softmax_forward<X, Y>& a) {
+        check(a);
+        const auto body = device.select(&portable::log_softmax_rows<X, Y>, &avx2::log_softmax_rows<X, Y>,
+                                        &avx512::log_softmax_rows<X, Y>);
+        const extent width = a.x.extent_of(1);
+        const row_pieces cut = cut_rows(a.x.extent_of(0), width);
+        device.parallel_for(cut.count, [&](extent piece) {
+            const extent offset = cut.begin(piece) * width;
+            body(cut.rows_of(piece), width, a.x.data() + offset, a.scale, a.y.data() + offset);
+        });
+    }
+
+    template <class X, class Y>
+    static void backward(cpu& device, const softmax_backward<X, Y>& a) {
+        check(a);
+        const auto body =
+            device.select(&portable::log_softmax_backward_rows<X, Y>, &avx2::log_softmax_backward_rows<X, Y>,
+                          &avx512::log_softmax_backward_rows<X, Y>);
+        const extent width = a.y.extent_of(1);
+        const row_pieces cut = cut_rows(a.y.extent_of(0), width);
+        device.parallel_for(cut.count, [&](extent piece) {
+            const extent offset = cut.begin(piece) * width;
+            body(cut.rows_of(piece), width, a.y.data() + offset, a.dy.data() + offset, a.scale, a.dx.data() + offset,
+                 a.mode);
+        });
+    }
+};
+
+}  // namespace halftone::inline HALFTONE_ABI::kernel

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Softmax of every row, and its logarithm: y = exp(s x) / (sum of exp(s x)), with a scale s.
+///
+///     kernel::softmax<cpu>::forward<bfloat16, bfloat16>(device, {.x = scores, .y = probabilities, .scale = 0.125f});
+///     kernel::log_softmax<cpu>::forward<bfloat16, float>(device, {.x = logits, .y = log_probabilities});
+///
+/// Numeric contract: the row's maximum is subtracted first, so that nothing overflows; everything in float, y rounded
+/// once. An element of -infinity gives exactly 0 (log_softmax: -infinity); a row of nothing else gives NaN, as does a
+/// row that holds a NaN or +infinity. All as in PyTorch.
+#pragma once
+
+#include <halftone/kernel/expect.hpp>
+#include <halftone/kernel/write_mode.hpp>
+
+namespace halftone::inline HALFTONE_ABI::kernel {
+
+template <class X, class Y>
+struct softmax_forward {
+    const_view<X, 2> x;  ///< (rows, width)
+    view<Y, 2> y;        ///< (rows, width); may be x where the types agree
+    float scale = 1;     ///< s
+};
+
+/// From the result, so that x need not be kept.
+template <class X, class Y>
+struct softmax_backward {
+    const_view<Y, 2> y;   ///< (rows, width), as the forward pass left it
+    const_view<Y, 2> dy;  ///< (rows, width)
+    view<X, 2> dx;        ///< (rows, width); may be dy where the types agree
+    float scale = 1;      ///< the forward pass's
+    write_mode mode = write_mode::overwrite;
+};
+
+/// forward and backward of one device. Throw shape_error.
+template <class Device>
+struct softmax;
+
+/// The same for y = s x - log(sum of exp(s x)).
+template <class Device>
+struct log_softmax;
+
+template <class X, class Y>
+void check(const softmax_forward<X, Y>& a) {
+    expect("softmax", "x", a.x, a.x.shape());
+    expect("softmax", "y", a.y, a.x.shape());
+}
+
+template <class X, class Y>
+void check(const softmax_backward<X, Y>& a) {
+    expect("softmax backward", "y", a.y, a.y.shape());
+    expect("softmax backward", "dy", a.dy, a.y.shape());
+    expect("softmax backward", "dx", a.dx, a.y.shape());
+}
+
+}  // namespace halftone::inline HALFTONE_ABI::kernel

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What a kernel that produces a gradient does with what is already there.
+///
+///     kernel::column_sum<cpu>::run(device, dy, dbias, ht::write_mode::add);      // a second micro-batch
+#pragma once
+
+#include <halftone/config.hpp>
+
+namespace halftone::inline HALFTONE_ABI {
+
+enum class write_mode {
+    overwrite,  ///< old contents are not read
+    add,        ///< the sum of old and new, computed in float and rounded once to the element type
+};
+
+}  // namespace halftone::inline HALFTONE_ABI

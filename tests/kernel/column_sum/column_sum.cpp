@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Column sums against their definition.
+#include <cmath>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <halftone/kernel/column_sum/cpu.hpp>
+#include <halftone/kernel/column_sum/reference.hpp>
+
+#include "support/bounds.hpp"
+#include "support/each_set.hpp"
+#include "support/gradient_check.hpp"
+#include "support/guarded.hpp"
+#include "support/random.hpp"
+
+namespace {
+
+namespace ht = halftone;
+using ht::bfloat16;
+using ht::extent;
+using ht::float16;
+using ht::write_mode;
+using column_sum = ht::kernel::column_sum<ht::cpu>;
+using support::guarded;
+using doubles = std::vector<double>;
+
+template <class X_, class Y_>
+struct types {
+    using X = X_;
+    using Y = Y_;
+};
+using all_float = types<float, float>;
+using mixed = types<bfloat16, float>;
+using narrow = types<float16, float16>;
+
+template <class M>
+void within_bounds(ht::isa set, extent rows, extent width, extent padding, write_mode mode) {
+    CAPTURE(rows);
+    CAPTURE(width);
+    using X = typename M::X;
+    using Y = typename M::Y;
+    ht::cpu device{{.threads = 1, .instruction_set = set}};
+    support::random data(static_cast<std::uint64_t>(width));
+    const extent stride = width + padding;
+    const guarded<X> memory(data.normals<X>(rows * stride, 1, 0.25), 1);
+    const ht::const_view<X, 2> x(memory.data(), {rows, width}, {stride, 1});
+    const auto old = data.normals<Y>(width);
+    const guarded<Y> out(old, 3);
+    column_sum::run<X, Y>(device, x, out.view(), mode);
+
+    doubles want(static_cast<std::size_t>(width));
+    ht::reference::column_sum(x, ht::view<double, 1>(want.data(), {width}));
+    support::comparison c;
+    for (extent j = 0; j < width; ++j) {
+        const double before = mode == write_mode::add ? static_cast<double>(old[static_cast<std::size_t>(j)]) : 0;
+        double size = std::fabs(before);
+        for (extent i = 0; i < rows; ++i) size += std::fabs(static_cast<double>(x(i, j)));
+        const double wanted = want[static_cast<std::size_t>(j)] + before;
+        c.expect(static_cast<double>(out[j]), wanted,
+                 support::rounded<Y>(wanted, support::gamma(static_cast<double>(rows)) * size));
+    }
+    CHECK_WITHIN(c);
+    CHECK(out.intact());
+}
+
+TEST_CASE_TEMPLATE("column_sum: within its bound of the definition", M, all_float, mixed, narrow) {
+    support::for_each_set([](ht::isa set) {
+        for (const extent width : support::widths) {
+            for (const extent rows : {1, 7, 8, 9, 37}) within_bounds<M>(set, rows, width, 0, write_mode::overwrite);
+        }
+        within_bounds<M>(set, 37, 67, 5, write_mode::add);
+        within_bounds<M>(set, 2000, 129, 0, write_mode::add);       // several pieces of rows
+        within_bounds<M>(set, 40, 9001, 3, write_mode::overwrite);  // and of columns
+    });
+}
+
+TEST_CASE("column_sum: integers exactly, and the same bits at one and at two threads") {
+    support::for_each_set([](ht::isa set) {
+        constexpr extent rows = 3001, width = 517;
+        support::random data(7);
+        const guarded<bfloat16> integers(data.integers<bfloat16>(rows * width, 100)),
+            x(data.normals<bfloat16>(rows * width));
+        const ht::shape<2> shape{rows, width};
+        ht::cpu one{{.threads = 1, .instruction_set = set}}, two{{.threads = 2, .instruction_set = set}};
+        const guarded<float> sums(width), other(width);
+        column_sum::run<bfloat16, float>(two, integers.const_view(shape), sums.view());
+        doubles want(width);
+        ht::reference::column_sum(integers.const_view(shape), ht::view<double, 1>(want.data(), {width}));
+        for (extent j = 0; j < width; ++j) CHECK(static_cast<double>(sums[j]) == want[static_cast<std::size_t>(j)]);
+        column_sum::run<bfloat16, float>(one, x.const_view(shape), sums.view());
+        column_sum::run<bfloat16, float>(two, x.const_view(shape), other.view());
+        CHECK(sums.same_bits(other));
+    });
+}
+
+TEST_CASE("column_sum: its gradient is the sums' own") {
+    constexpr extent rows = 3, width = 2;
+    support::random data(11);
+    const doubles x = data.normals<double>(rows * width), dy = data.normals<double>(width);
+    doubles sums(width), dx(rows * width);
+    for (std::size_t k = 0; k < dx.size(); ++k) dx[k] = dy[k % width];
+    support::check_gradient(
+        [&](const doubles& at) {
+            ht::reference::column_sum(ht::const_view<double, 2>(at.data(), {rows, width}),
+                                      ht::view<double, 1>(sums.data(), {width}));
+            return sums[0] * dy[0] + sums[1] * dy[1];
+        },
+        x, dx);
+}
+
+TEST_CASE("column_sum: no rows, wrong arguments") {
+    ht::cpu device{{.threads = 1}};
+    const guarded<float> x(12), out(std::vector<float>{1, 2, 3, 4});
+    column_sum::run<float, float>(device, {nullptr, {0, 4}}, out.view(), write_mode::add);
+    CHECK(out[3] == 4);
+    column_sum::run<float, float>(device, {nullptr, {0, 4}}, out.view());
+    CHECK(out[3] == 0);
+    CHECK_THROWS_WITH_AS((column_sum::run<float, float>(device, x.const_view(ht::shape<2>{4, 3}), out.view())),
+                         "column_sum: out is (4); expected (3)", ht::shape_error);
+    CHECK_THROWS_WITH_AS((column_sum::run<float, float>(device, {x.data(), {3, 4}, {1, 3}}, out.view())),
+                         "column_sum: x (3, 4) has gaps within its rows; its strides are (1, 3)", ht::shape_error);
+}
+
+}  // namespace

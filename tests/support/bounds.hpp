@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Error bounds, computed from unit roundoffs and the number of operations, and the comparison that applies them.
+///
+///     support::comparison c;
+///     for (...) c.expect(got, want, support::gamma(k) * sum_of_magnitudes + support::rounding<bfloat16>(want));
+///     CHECK_WITHIN(c);
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <ostream>
+#include <string>
+
+#include <halftone/number/traits.hpp>
+
+namespace support {
+
+/// Unit roundoff of float, in which kernels sum.
+inline constexpr double u = halftone::unit_roundoff<float>;
+
+/// The relative error of n roundings in a row: n u / (1 - n u) (Higham 2002, section 3.1). Of a sum whose terms pass
+/// through at most n additions, relative to the sum of magnitudes.
+inline double gamma(double n, double roundoff = u) { return n * roundoff / (1 - n * roundoff); }
+
+/// The error of rounding a value to nearest in T.
+template <class T>
+double rounding(double value) {
+    using traits = halftone::number_traits<T>;
+    return std::max(traits::unit_roundoff * std::fabs(value), traits::min_subnormal / 2);
+}
+
+/// The error of rounding to T something that lies within `error` of `value`, that error included.
+template <class T>
+double rounded(double value, double error) {
+    return error + rounding<T>(std::fabs(value) + error);
+}
+
+/// Remembers the value that came closest to its bound, or exceeded it most.
+class comparison {
+  public:
+    void expect(double got, double want, double bound) {
+        const double error = std::fabs(got - want);
+        const double ratio = error == 0             ? 0
+                             : error <= bound       ? error / bound
+                             : std::isfinite(error) ? std::max(error / bound, 1 + 1e-9)
+                                                    : HUGE_VAL;
+        if (count_ == 0 || ratio > ratio_) ratio_ = ratio, got_ = got, want_ = want, bound_ = bound, at_ = count_;
+        // A bound as large as the value itself cannot catch a wrong one.
+        telling_ += std::fabs(want) > 2 * bound ? 1 : 0;
+        ++count_;
+    }
+
+    bool within() const { return count_ > 0 && ratio_ <= 1; }
+    /// Half of the values, at least, exceed their bounds: a kernel that gives zeros would have been found out.
+    bool telling() const { return 2 * telling_ >= count_; }
+
+    friend std::ostream& operator<<(std::ostream& out, const comparison& c) {
+        return out << c.count_ << " values, " << c.telling_ << " telling; worst at " << c.at_ << ": got " << c.got_
+                   << ", expected " << c.want_ << ", error / bound " << c.ratio_ << ", bound " << c.bound_;
+    }
+
+  private:
+    double ratio_ = 0, got_ = 0, want_ = 0, bound_ = 0;
+    std::int64_t count_ = 0, telling_ = 0, at_ = 0;
+};
+
+}  // namespace support
+
+#define CHECK_WITHIN(c)                    \
+    do {                                   \
+        CHECK_MESSAGE((c).within(), (c));  \
+        CHECK_MESSAGE((c).telling(), (c)); \
+    } while (false)
