@@ -145,7 +145,7 @@ class graph {
             while (!records_.empty()) {
                 const record last = records_.back();
                 {
-                    const named_range range(listener, last.operation, pass::backward);
+                    const halftone::range here(listener, last.operation, pass::backward);
                     last.backward(tape, last.payload);
                 }
                 records_.pop_back();

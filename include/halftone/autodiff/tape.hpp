@@ -49,7 +49,7 @@ class basic_context {
     /// From now on `listener` is told of every operation; nullptr: nobody is.
     void listen(range_listener* listener) { graph_->listener = listener; }
     /// The range of a forward operation, while the result lives.
-    named_range range(const char* operation) const { return {graph_->listener, operation, pass::forward}; }
+    halftone::range range(const char* operation) const { return {graph_->listener, operation, pass::forward}; }
 
     /// A result of an operation, with undefined contents.
     template <class T, int Rank>

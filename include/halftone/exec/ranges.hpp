@@ -1,39 +1,47 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Who is told when an operation begins and ends: profilers and traces. A context without a listener pays one comparison
-/// for each operation.
+/// Ranges: a stretch of a program that has a name and belongs to a pass. Who wants to know of them listens.
 ///
-///     struct mine : ht::range_listener { ... };
-///     tape.listen(&mine);
+///     const ht::range r(listener, "attention", ht::pass::forward);       // until the end of the scope
+///
+/// Without a listener a range costs one comparison with a null pointer.
 #pragma once
 
 #include <halftone/config.hpp>
 
 namespace halftone::inline HALFTONE_ABI {
 
-enum class pass { forward, backward };
+/// The part of a training step that a range belongs to.
+enum class pass { forward, backward, update };
 
-constexpr const char* name(pass p) { return p == pass::forward ? "forward" : "backward"; }
+inline constexpr int passes = 3;
 
-/// Ranges nest: `end` closes the one that began last. `operation` is a literal, "linear" or "attention".
+constexpr const char* name(pass p) {
+    constexpr const char* names[passes] = {"forward", "backward", "update"};
+    return names[static_cast<int>(p)];
+}
+
+/// Told where ranges begin and end. They nest as scopes do; names live as long as the program, literals say.
 class range_listener {
   public:
-    virtual void begin(const char* operation, pass p) = 0;
-    virtual void end() noexcept = 0;
+    range_listener() = default;
+    range_listener(const range_listener&) = delete;
+    range_listener& operator=(const range_listener&) = delete;
+    virtual ~range_listener() = default;
 
-  protected:
-    ~range_listener() = default;
+    virtual void begin(const char* operation, pass p) = 0;
+    virtual void end() = 0;
 };
 
-/// A range for the lifetime of this object.
-class named_range {
+/// Begins a range and ends it with its scope; does nothing where nobody listens.
+class range {
   public:
-    named_range(range_listener* listener, const char* operation, pass p) : listener_(listener) {
+    range(range_listener* listener, const char* operation, pass p) : listener_(listener) {
         if (listener_ != nullptr) listener_->begin(operation, p);
     }
-    named_range(const named_range&) = delete;
-    named_range& operator=(const named_range&) = delete;
-    ~named_range() {
+    range(const range&) = delete;
+    range& operator=(const range&) = delete;
+    ~range() {
         if (listener_ != nullptr) listener_->end();
     }
 
