@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Batches of a language: windows of a corpus, random ones to train on and consecutive ones to measure with.
+///
+///     ht::language_data data{ht::token_view{corpus}, {.context = 128, .held_out = 0.1, .seed = 1}};
+///     for (std::uint32_t step = 0; step < steps; ++step) {
+///         const ht::language_batch batch = data.sample(step, 32);            // 32 windows of the training part
+///         for (const ht::language_batch& micro : batch.split(4)) loss = model.loss(tape, micro);   // 8 each
+///     }
+///     for (ht::extent first = 0; first < data.windows(); first += 32) {
+///         const ht::language_batch batch = data.window(first, 32);           // of the held-out part, in order
+///     }
+///
+/// Which windows step s sees depends on the seed and s alone: not on the steps before, nor on how rows are split. A batch
+/// shows memory that the data keeps and reuses: it holds until the next one is asked for.
+#pragma once
+
+#include <vector>
+
+#include <halftone/data/tokens.hpp>
+#include <halftone/number/philox.hpp>
+#include <halftone/tensor/view.hpp>
+
+namespace halftone::inline HALFTONE_ABI {
+
+class micro_batches;
+
+/// Token ids and, for each, the one that follows it.
+struct language_batch {
+    const_view<std::int32_t, 2> tokens{};   // (batch, time)
+    const_view<std::int32_t, 2> targets{};  // (batch, time)
+
+    extent rows() const { return tokens.extent_of(0); }
+    /// Rows [first, first + count).
+    language_batch part(extent first, extent count) const {
+        const shape<2> s{count, tokens.extent_of(1)};
+        return {{tokens.data() + first * s[1], s}, {targets.data() + first * s[1], s}};
+    }
+    /// The same rows as `count` batches of equal size, one after the other. Throws argument_error where that does not come
+    /// out even: the mean of their means would not be the mean.
+    micro_batches split(extent count) const;
+};
+
+/// A range of batches of equal size.
+class micro_batches {
+  public:
+    class iterator {
+      public:
+        iterator(const language_batch& whole, extent first, extent rows) : whole_(whole), first_(first), rows_(rows) {}
+        language_batch operator*() const { return whole_.part(first_, rows_); }
+        iterator& operator++() {
+            first_ += rows_;
+            return *this;
+        }
+        friend bool operator==(const iterator& a, const iterator& b) { return a.first_ == b.first_; }
+
+      private:
+        language_batch whole_;
+        extent first_, rows_;
+    };
+
+    micro_batches(const language_batch& whole, extent rows) : whole_(whole), rows_(rows) {}
+    iterator begin() const { return {whole_, 0, rows_}; }
+    iterator end() const { return {whole_, whole_.rows(), rows_}; }
+
+  private:
+    language_batch whole_;
+    extent rows_;
+};
+
+inline micro_batches language_batch::split(extent count) const {
+    if (count < 1 || rows() < 1 || rows() % count != 0) {
+        fail<argument_error>("split: ", rows(), " rows into ", count, " micro-batches; expected a number of them that divides the rows");
+    }
+    return {*this, rows() / count};
+}
+
+struct language_options {
+    extent context = 128;       ///< tokens in a window
+    extent vocabulary = 256;    ///< ids are below it; checked when the data is opened
+    double held_out = 0.1;      ///< the fraction at the end of the corpus that training never sees
+    std::uint64_t seed = 0;
+};
+
+class language_data {
+  public:
+    /// The tokens' memory stays the caller's. Throws data_error where a part does not hold a single window, or a token lies
+    /// outside the vocabulary; argument_error for options outside their range.
+    language_data(const token_view& tokens, const language_options& options) : options_(options), parts_(halftone::split(tokens, options.held_out)) {
+        if (options.context < 1) fail<argument_error>("data: a context of ", options.context, "; expected 1 token or more");
+        check_length("text", tokens);
+        check_length("training part", parts_.training);
+        if (options.held_out > 0) check_length("held-out part", parts_.validation);
+        check_tokens(tokens, options.vocabulary);
+    }
+
+    const language_options& options() const { return options_; }
+    const token_view& training() const { return parts_.training; }
+    const token_view& validation() const { return parts_.validation; }
+
+    /// The batch of a step: `rows` windows of the training part, each place as likely as any other.
+    language_batch sample(std::uint32_t step, extent rows) {
+        const auto places = static_cast<std::uint64_t>(parts_.training.size() - options_.context);
+        prepare(rows);
+        for (extent row = 0; row < rows; ++row) {
+            const philox::block random = random_block(options_.seed, step, stream, static_cast<std::uint64_t>(row));
+            fill(parts_.training, static_cast<extent>(below(places, std::uint64_t{random[0]} << 32 | random[1])), row);
+        }
+        return batch(rows);
+    }
+
+    /// How many windows lie side by side in the held-out part.
+    extent windows() const { return parts_.validation.size() == 0 ? 0 : (parts_.validation.size() - 1) / options_.context; }
+    /// Of these, `rows` from number `first` on; fewer where they end.
+    language_batch window(extent first, extent rows) {
+        rows = std::min(rows, windows() - first);
+        if (first < 0 || rows < 1) fail<argument_error>("data: windows from ", first, " on; there are ", windows());
+        prepare(rows);
+        for (extent row = 0; row < rows; ++row) fill(parts_.validation, (first + row) * options_.context, row);
+        return batch(rows);
+    }
+
+  private:
+    /// Philox counters of the data; the tensors of a model count up from zero.
+    static constexpr std::uint32_t stream = 0x80000000;
+
+    /// A number in [0, n) out of 64 random bits: the upper word of their product, which is uneven by n / 2^64 at most.
+    static std::uint64_t below(std::uint64_t n, std::uint64_t random) {
+        const std::uint64_t low = (n & 0xffffffff) * (random & 0xffffffff), a = (n >> 32) * (random & 0xffffffff), b = (n & 0xffffffff) * (random >> 32);
+        const std::uint64_t carry = (low >> 32) + (a & 0xffffffff) + (b & 0xffffffff);
+        return (n >> 32) * (random >> 32) + (a >> 32) + (b >> 32) + (carry >> 32);
+    }
+
+    void check_length(const char* what, const token_view& tokens) const {
+        if (tokens.size() > options_.context) return;
+        fail<data_error>("data: the ", what, " has ", tokens.size(), " tokens; a context of ", options_.context, " needs ", options_.context + 1, " or more");
+    }
+
+    void prepare(extent rows) {
+        if (rows < 1) fail<argument_error>("data: a batch of ", rows, " rows; expected 1 or more");
+        const auto size = static_cast<std::size_t>(rows * options_.context);
+        if (tokens_.size() < size) tokens_.resize(size), targets_.resize(size);
+    }
+    void fill(const token_view& from, extent first, extent row) {
+        from.copy(first, options_.context, tokens_.data() + row * options_.context);
+        from.copy(first + 1, options_.context, targets_.data() + row * options_.context);
+    }
+    language_batch batch(extent rows) const {
+        const shape<2> s{rows, options_.context};
+        return {{tokens_.data(), s}, {targets_.data(), s}};
+    }
+
+    language_options options_;
+    token_split parts_;
+    std::vector<std::int32_t> tokens_, targets_;
+};
+
+}  // namespace halftone::inline HALFTONE_ABI

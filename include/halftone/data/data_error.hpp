@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What is thrown for bad data; see text.hpp and tokens.hpp.
+///
+///     try { corpus = ht::read_text(paths); } catch (const ht::data_error& e) { std::cerr << e.what() << '\n'; }
+#pragma once
+
+#include <halftone/error.hpp>
+
+namespace halftone::inline HALFTONE_ABI {
+
+/// A source of data that is missing, unreadable, empty, too short, or holds what it must not.
+struct data_error : error {
+    using error::error;
+};
+
+}  // namespace halftone::inline HALFTONE_ABI

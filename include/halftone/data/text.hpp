@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Text as bytes: files and folders of them, read into one corpus.
+///
+///     const std::string corpus = ht::read_text({"king_james.txt", "books/"});
+///
+/// The order is fixed: paths as given, a folder's files sorted by path. Bytes are taken as they are, one file after the
+/// other. Whatever is wrong with a source is told in one sentence, before anything of it is used.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include <halftone/data/data_error.hpp>
+
+namespace halftone::inline HALFTONE_ABI {
+
+struct text_options {
+    /// Where not empty, only files of a folder that end in one of these (".md") are read. A file given by its own name
+    /// always is.
+    std::vector<std::string> extensions = {};
+    /// More bytes than this are an error and not a program that dies for want of memory.
+    std::uint64_t limit = std::uint64_t{1} << 36;
+};
+
+namespace detail {
+
+inline bool has_extension(const std::filesystem::path& file, const std::vector<std::string>& extensions) {
+    return extensions.empty() || std::find(extensions.begin(), extensions.end(), file.extension().string()) != extensions.end();
+}
+
+inline bool is_readable_kind(std::filesystem::file_type type) {
+    // A pipe is what a shell makes of <(command). Devices have no end.
+    return type == std::filesystem::file_type::regular || type == std::filesystem::file_type::fifo;
+}
+
+/// The files of a folder and of those below it, sorted. What begins with a dot is somebody's bookkeeping and left out.
+inline void append_folder(const std::filesystem::path& folder, const text_options& options, std::vector<std::filesystem::path>& files) {
+    namespace fs = std::filesystem;
+    const std::size_t before = files.size();
+    std::error_code failed;
+    fs::recursive_directory_iterator each(folder, failed), end;
+    while (!failed && each != end) {
+        const fs::directory_entry& entry = *each;
+        std::error_code ignored;
+        if (entry.path().filename().string().front() == '.') {
+            each.disable_recursion_pending();
+        } else if (entry.is_regular_file(ignored) && has_extension(entry.path(), options.extensions)) {
+            files.push_back(entry.path());
+        }
+        each.increment(failed);
+    }
+    if (failed) fail<data_error>("text: cannot list the folder ", folder.string(), ": ", failed.message());
+    if (files.size() == before) {
+        std::string wanted;
+        for (const std::string& extension : options.extensions) wanted += (wanted.empty() ? " that end in " : ", ") + extension;
+        fail<data_error>("text: the folder ", folder.string(), " holds no files", wanted);
+    }
+    // By the generic spelling, which is the same on every system.
+    std::sort(files.begin() + static_cast<std::ptrdiff_t>(before), files.end(),
+              [](const fs::path& a, const fs::path& b) { return a.generic_string() < b.generic_string(); });
+}
+
+inline void append_file(const std::filesystem::path& file, const text_options& options, std::string& corpus) {
+    std::ifstream in(file, std::ios::binary);
+    if (!in) fail<data_error>("text: cannot open ", file.string());
+    char chunk[1 << 16];
+    while (in.read(chunk, sizeof chunk), in.gcount() > 0) {
+        corpus.append(chunk, static_cast<std::size_t>(in.gcount()));
+        if (corpus.size() > options.limit) fail<data_error>("text: more than ", options.limit, " bytes up to ", file.string());
+    }
+    if (in.bad()) fail<data_error>("text: cannot read ", file.string());
+}
+
+}  // namespace detail
+
+/// The files that `paths`, files and folders, stand for, in the order in which they are read. Throws data_error for a path
+/// that is not there, cannot be listed, is neither file nor folder, or a folder without files.
+inline std::vector<std::filesystem::path> text_files(const std::vector<std::filesystem::path>& paths, const text_options& options = {}) {
+    namespace fs = std::filesystem;
+    std::vector<fs::path> files;
+    for (const fs::path& path : paths) {
+        std::error_code failed;
+        const fs::file_status status = fs::status(path, failed);
+        if (status.type() == fs::file_type::not_found) fail<data_error>("text: there is no ", path.string());
+        if (failed) fail<data_error>("text: cannot look at ", path.string(), ": ", failed.message());
+        if (fs::is_directory(status)) {
+            detail::append_folder(path, options, files);
+        } else if (detail::is_readable_kind(status.type())) {
+            files.push_back(path);
+        } else {
+            fail<data_error>("text: ", path.string(), " is neither a file nor a folder");
+        }
+    }
+    return files;
+}
+
+/// The bytes of all of them. Throws data_error as text_files does, and for a file that cannot be read and where there is
+/// not a single byte.
+inline std::string read_text(const std::vector<std::filesystem::path>& paths, const text_options& options = {}) {
+    const auto files = text_files(paths, options);
+    if (files.empty()) fail<data_error>("text: no path was given");
+    std::string corpus;
+    for (const auto& file : files) detail::append_file(file, options, corpus);
+    if (corpus.empty()) {
+        fail<data_error>("text: ", paths.front().string(), files.size() > 1 ? " and what follows it are empty" : " is empty");
+    }
+    return corpus;
+}
+
+}  // namespace halftone::inline HALFTONE_ABI

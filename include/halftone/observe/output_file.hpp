@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Files that are there whole or not at all.
+///
+///     ht::output_folder folder{"results"};             // made where it is missing
+///     ht::output_file file{folder.path() / "summary.json"};
+///     file.write(text);
+///     file.commit();                                   // now summary.json is there, or is the new one
+///     folder.keep();
+///
+/// Until its commit a file is called `<name>.part`. What is not committed and kept is gone when the object is: a failed run
+/// leaves nothing behind, and what an earlier one left stays whole.
+#pragma once
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include <halftone/error.hpp>
+
+namespace halftone::inline HALFTONE_ABI {
+
+/// A file or folder that cannot be made or written.
+struct output_error : error {
+    using error::error;
+};
+
+class output_file {
+  public:
+    /// Throws output_error where the file cannot be made.
+    explicit output_file(std::filesystem::path path) : path_(std::move(path)), part_(path_) {
+        part_ += ".part";
+        std::error_code ignored;
+        if (std::filesystem::is_directory(path_, ignored)) fail<output_error>("output: ", path_.string(), " is a folder");
+        errno = 0;
+        stream_.open(part_, std::ios::binary | std::ios::trunc);
+        if (!stream_) fail<output_error>("output: cannot write ", part_.string(), reason());
+    }
+    output_file(const output_file&) = delete;
+    output_file& operator=(const output_file&) = delete;
+    ~output_file() {
+        if (!stream_.is_open()) return;
+        stream_.close();
+        std::error_code ignored;
+        std::filesystem::remove(part_, ignored);
+    }
+
+    const std::filesystem::path& path() const { return path_; }
+
+    /// Writes and flushes, so that who follows the file sees it. Throws output_error, a full disk being the usual reason.
+    void write(std::string_view text) {
+        errno = 0;
+        stream_.write(text.data(), static_cast<std::streamsize>(text.size())).flush();
+        if (!stream_) fail<output_error>("output: cannot write ", part_.string(), reason());
+    }
+
+    /// Gives the file its name, in place of an earlier one. Throws output_error; then there is no new file.
+    void commit() {
+        errno = 0;
+        stream_.close();
+        std::error_code failed;
+        if (stream_) {
+            std::filesystem::rename(part_, path_, failed);
+            if (!failed) return;
+        }
+        std::string why = failed ? ": " + failed.message() : reason();
+        std::filesystem::remove(part_, failed);
+        fail<output_error>("output: cannot write ", path_.string(), why);
+    }
+
+  private:
+    static std::string reason() { return errno == 0 ? std::string() : detail::sentence(": ", std::strerror(errno)); }
+
+    std::filesystem::path path_, part_;
+    std::ofstream stream_;
+};
+
+class output_folder {
+  public:
+    /// Makes the folder, and those above it that are missing. Throws output_error where that cannot be done.
+    explicit output_folder(std::filesystem::path path) : path_(std::move(path)) {
+        namespace fs = std::filesystem;
+        if (path_.empty()) fail<output_error>("output: the folder's name is empty");
+        fs::path each;
+        std::error_code failed;
+        for (const fs::path& part : path_) {
+            each /= part;
+            if (fs::is_directory(each, failed)) continue;
+            if (!fs::create_directory(each, failed) && failed) {
+                const std::string why = failed.message();
+                remove_made();
+                fail<output_error>("output: cannot make the folder ", each.string(), ": ", why);
+            }
+            if (!fs::is_directory(each, failed)) {
+                remove_made();
+                fail<output_error>("output: ", each.string(), " is no folder");
+            }
+            made_.push_back(each);
+        }
+    }
+    output_folder(const output_folder&) = delete;
+    output_folder& operator=(const output_folder&) = delete;
+    ~output_folder() { remove_made(); }
+
+    const std::filesystem::path& path() const { return path_; }
+
+    /// From now on the folder stays.
+    void keep() { made_.clear(); }
+
+  private:
+    /// Removes what the constructor made, as far as it is empty.
+    void remove_made() noexcept {
+        std::error_code failed;
+        while (!made_.empty()) {
+            std::filesystem::remove(made_.back(), failed);
+            made_.pop_back();
+        }
+    }
+
+    std::filesystem::path path_;
+    std::vector<std::filesystem::path> made_;
+};
+
+}  // namespace halftone::inline HALFTONE_ABI

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Where the time goes, by operation and pass.
+///
+///     ht::profiler profile;
+///     { const ht::range r(&profile, "attention", ht::pass::forward); … }
+///     profile.print(std::cout, steps);
+///
+/// A range's time is its own: that of the ranges inside it counts for these alone, so the rows add up to the whole. Time is
+/// the calling thread's steady clock; a range that waits for other threads counts the wait.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include <halftone/exec/ranges.hpp>
+
+namespace halftone::inline HALFTONE_ABI {
+
+class profiler final : public range_listener {
+  public:
+    /// Nanoseconds since some moment.
+    using clock = std::int64_t (*)();
+    static std::int64_t steady_clock() {
+        return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
+    }
+
+    struct row {
+        const char* operation = nullptr;
+        std::int64_t nanoseconds[passes] = {};
+        std::int64_t calls[passes] = {};
+
+        std::int64_t total() const { return nanoseconds[0] + nanoseconds[1] + nanoseconds[2]; }
+    };
+
+    explicit profiler(clock now = &steady_clock) : now_(now) {}
+
+    void begin(const char* operation, pass p) override {
+        const std::int64_t now = now_();
+        settle(now);
+        open_.push_back({find(operation), static_cast<int>(p)});
+        row& r = rows_[open_.back().row];
+        ++r.calls[static_cast<int>(p)];
+        last_ = now;
+    }
+    void end() override {
+        const std::int64_t now = now_();
+        settle(now);
+        open_.pop_back();
+        last_ = now;
+    }
+
+    void clear() {
+        for (row& r : rows_) r = {.operation = r.operation};
+    }
+    /// One for each operation, in the order of their first range.
+    const std::vector<row>& rows() const { return rows_; }
+    std::int64_t total() const {
+        std::int64_t sum = 0;
+        for (const row& r : rows_) sum += r.total();
+        return sum;
+    }
+
+    /// A table, the largest first: milliseconds a step in each pass, the share of the whole, calls a step.
+    void print(std::ostream& out, std::int64_t steps) const {
+        std::vector<row> sorted = rows_;
+        std::stable_sort(sorted.begin(), sorted.end(), [](const row& a, const row& b) { return a.total() > b.total(); });
+        sorted.push_back(sum("total"));
+        const double scale = 1e-6 / static_cast<double>(std::max<std::int64_t>(steps, 1));
+        const double whole = std::max(1.0, static_cast<double>(total()));
+        char line[160];
+        std::snprintf(line, sizeof line, "%-24s %10s %10s %10s %10s %7s %9s\n", "ms a step", "forward", "backward", "update", "total", "share", "calls");
+        out << line;
+        for (const row& r : sorted) {
+            if (r.total() == 0) continue;
+            char cells[passes][16];
+            for (int p = 0; p < passes; ++p) {
+                if (r.nanoseconds[p] == 0) {
+                    std::snprintf(cells[p], sizeof cells[p], "%10s", "");
+                } else {
+                    std::snprintf(cells[p], sizeof cells[p], "%10.3f", static_cast<double>(r.nanoseconds[p]) * scale);
+                }
+            }
+            const double calls = static_cast<double>(r.calls[0] + r.calls[1] + r.calls[2]) / static_cast<double>(std::max<std::int64_t>(steps, 1));
+            std::snprintf(line, sizeof line, "%-24.24s %s %s %s %10.3f %6.1f%% %9.1f\n", r.operation, cells[0], cells[1], cells[2],
+                          static_cast<double>(r.total()) * scale, 100.0 * static_cast<double>(r.total()) / whole, calls);
+            out << line;
+        }
+    }
+
+  private:
+    struct open_range {
+        std::size_t row;
+        int pass;
+    };
+
+    /// What passed since the last event belongs to the innermost open range.
+    void settle(std::int64_t now) {
+        if (!open_.empty()) rows_[open_.back().row].nanoseconds[open_.back().pass] += now - last_;
+    }
+    std::size_t find(const char* operation) {
+        for (std::size_t i = 0; i < rows_.size(); ++i) {
+            if (rows_[i].operation == operation || std::strcmp(rows_[i].operation, operation) == 0) return i;
+        }
+        rows_.push_back({.operation = operation});
+        return rows_.size() - 1;
+    }
+    row sum(const char* title) const {
+        row all{.operation = title};
+        for (const row& r : rows_) {
+            for (int p = 0; p < passes; ++p) all.nanoseconds[p] += r.nanoseconds[p], all.calls[p] += r.calls[p];
+        }
+        return all;
+    }
+
+    clock now_;
+    std::vector<row> rows_;
+    std::vector<open_range> open_;
+    std::int64_t last_ = 0;
+};
+
+}  // namespace halftone::inline HALFTONE_ABI

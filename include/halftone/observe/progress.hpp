@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// How far a run is: a bar that stays in its line on a terminal, plain lines now and then elsewhere.
+///
+///     ht::progress bar{std::cerr, "amp_bf16", steps, {.columns = ht::terminal_columns(stderr)}};
+///     bar.update({.step = 12, .loss = 2.41, .learning_rate = 3e-4}, seconds_since_start);
+///     bar.finish();
+///
+/// On a terminal, ten times a second at most, one write replaces the line:
+///
+///     amp_bf16 [#######-------------]  36%  108/300  loss 2.4131  lr 9.21e-04  scale 65536  11.2k tokens/s  0:17 left
+///
+/// A narrow terminal loses the fields from the bar on, and never wraps. It keeps no clock: seconds are handed in.
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <ostream>
+#include <string>
+
+#include <halftone/number/classify.hpp>
+
+namespace halftone::inline HALFTONE_ABI {
+
+struct progress_state {
+    std::int64_t step = 0;            ///< steps done
+    double loss = 0;
+    double learning_rate = 0;
+    double loss_scale = 0;            ///< 0: none, not shown
+    double tokens_per_second = 0;     ///< 0: not known yet, not shown
+};
+
+struct progress_options {
+    int columns = 0;                  ///< of the terminal; 0: plain lines
+    double redraw_seconds = 0.1;      ///< a terminal's line changes no sooner
+    int lines = 10;                   ///< plain lines in a run, evenly over its steps,
+    double line_seconds = 30;         ///< and a further one where so long nothing was said
+};
+
+class progress {
+  public:
+    /// The stream must outlive it. `total` is the number of steps.
+    progress(std::ostream& out, std::string label, std::int64_t total, const progress_options& options)
+        : out_(&out), label_(std::move(label)), total_(total < 1 ? 1 : total), options_(options) {}
+    progress(const progress&) = delete;
+    progress& operator=(const progress&) = delete;
+    /// A line that was begun is ended, so that an error message stands on its own.
+    ~progress() { finish(); }
+
+    /// After a step; `seconds` have passed since the run began.
+    void update(const progress_state& state, double seconds) {
+        if (options_.columns > 0) {
+            if (is_open_ && state.step < total_ && seconds - shown_at_ < options_.redraw_seconds) return;
+            draw(state, seconds);
+        } else {
+            const std::int64_t tenth = state.step * options_.lines / total_;
+            if (tenth == shown_tenth_ && state.step < total_ && seconds - shown_at_ < options_.line_seconds) return;
+            shown_tenth_ = tenth;
+            say(state, seconds);
+        }
+        shown_at_ = seconds;
+    }
+
+    /// A line of its own, above the bar.
+    void note(const std::string& text) {
+        write((is_open_ ? "\r\x1b[K" : "") + text + "\n");
+        is_open_ = false;
+    }
+
+    /// Ends the bar's line. Nothing more is drawn until the next update.
+    void finish() {
+        if (is_open_) write("\n");
+        is_open_ = false;
+    }
+
+  private:
+    static constexpr int most_columns = 400, field_size = 40, fields = 6;
+
+    struct text {
+        char field[fields][field_size];
+        char head[64];
+    };
+
+    void draw(const progress_state& state, double seconds) {
+        text t;
+        describe(state, seconds, t);
+        // The last column stays empty: writing there makes some terminals wrap.
+        const int room = (options_.columns < most_columns ? options_.columns : most_columns) - 1;
+        int taken = width(t.head);
+        bool shown[fields] = {};
+        for (const int f : {loss, left, rate, count, scale, lr}) {  // what matters most takes its place first
+            const int needed = t.field[f][0] == 0 ? 0 : 2 + width(t.field[f]);
+            shown[f] = needed != 0 && taken + needed <= room;
+            if (shown[f]) taken += needed;
+        }
+        const int bar = room - taken - 3 < 30 ? room - taken - 3 : 30;
+        std::string& to = line_;
+        to = "\r";
+        to += t.head;
+        if (bar >= 5) {
+            const int full = static_cast<int>(bar * state.step / total_);
+            to += " [";
+            to.append(static_cast<std::size_t>(full), '#').append(static_cast<std::size_t>(bar - full), '-') += "]";
+        }
+        for (int f = 0; f < fields; ++f) {
+            if (shown[f]) (to += "  ") += t.field[f];
+        }
+        if (static_cast<int>(to.size()) - 1 > room) to.resize(static_cast<std::size_t>(room) + 1);
+        write(to += "\x1b[K");
+        is_open_ = true;
+    }
+
+    void say(const progress_state& state, double seconds) {
+        text t;
+        describe(state, seconds, t);
+        line_ = t.head;
+        for (const char* field : {t.field[count], t.field[loss], t.field[lr], t.field[scale], t.field[rate], t.field[left]}) {
+            if (field[0] != 0) (line_ += "  ") += field;
+        }
+        write(line_ += '\n');
+    }
+
+    // In the order in which they stand on the line.
+    enum { count, loss, lr, scale, rate, left };
+
+    void describe(const progress_state& state, double seconds, text& t) const {
+        std::snprintf(t.head, sizeof t.head, "%s %3d%%", label_.substr(0, 40).c_str(), static_cast<int>(100 * state.step / total_));
+        std::snprintf(t.field[count], field_size, "%lld/%lld", static_cast<long long>(state.step), static_cast<long long>(total_));
+        std::snprintf(t.field[loss], field_size, "loss %.4f", state.loss);
+        if (!is_finite(state.loss)) std::strcpy(t.field[loss], "loss not finite");
+        std::snprintf(t.field[lr], field_size, "lr %.2e", state.learning_rate);
+        t.field[scale][0] = t.field[rate][0] = t.field[left][0] = 0;
+        if (state.loss_scale != 0) std::snprintf(t.field[scale], field_size, "scale %.6g", state.loss_scale);
+        if (state.tokens_per_second != 0) {
+            const bool thousands = state.tokens_per_second >= 10000;
+            std::snprintf(t.field[rate], field_size, thousands ? "%.1fk tokens/s" : "%.0f tokens/s",
+                          thousands ? state.tokens_per_second / 1000 : state.tokens_per_second);
+        }
+        if (state.step >= total_) {
+            spell_time(seconds, t.field[left], "");
+        } else if (state.step > 0) {
+            spell_time(seconds / static_cast<double>(state.step) * static_cast<double>(total_ - state.step), t.field[left], " left");
+        }
+    }
+
+    static void spell_time(double seconds, char* to, const char* after) {
+        const long long s = seconds < 3.6e8 ? static_cast<long long>(seconds + 0.5) : 360000000;
+        if (s < 3600) {
+            std::snprintf(to, field_size, "%lld:%02lld%s", s / 60, s % 60, after);
+        } else {
+            std::snprintf(to, field_size, "%lld:%02lld:%02lld%s", s / 3600, s / 60 % 60, s % 60, after);
+        }
+    }
+
+    static int width(const char* s) { return static_cast<int>(std::strlen(s)); }
+
+    void write(const std::string& s) {
+        out_->write(s.data(), static_cast<std::streamsize>(s.size()));
+        out_->flush();
+    }
+
+    std::ostream* out_;
+    std::string label_, line_;
+    std::int64_t total_;
+    progress_options options_;
+    double shown_at_ = 0;
+    std::int64_t shown_tenth_ = 0;
+    bool is_open_ = false;
+};
+
+}  // namespace halftone::inline HALFTONE_ABI

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What the machine tells about itself is something.
+#include <cstdio>
+
+#include <doctest/doctest.h>
+
+#include <halftone/observe/machine.hpp>
+#include <halftone/observe/terminal.hpp>
+
+namespace ht = halftone;
+
+TEST_CASE("the processor has a name and the machine some memory") {
+    CHECK(!ht::cpu_model().empty());
+#if defined(__linux__)
+    CHECK(ht::physical_memory() > (1u << 20));
+#endif
+}
+
+TEST_CASE("a file is no terminal") {
+    std::FILE* file = std::tmpfile();
+    REQUIRE(file != nullptr);
+    CHECK(ht::terminal_columns(file) == 0);
+    std::fclose(file);
+}

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Files are there whole or not at all, folders only where something stays in them.
+#include <filesystem>
+
+#include <doctest/doctest.h>
+
+#include <halftone/observe/output_file.hpp>
+
+#include "support/temporary_folder.hpp"
+
+namespace ht = halftone;
+namespace fs = std::filesystem;
+
+TEST_CASE("a file has its name at the commit, and not before") {
+    const support::temporary_folder folder;
+    const fs::path path = folder.write("a.json", "old");
+    {
+        ht::output_file file(path);
+        file.write("new ");
+        file.write("text");
+        CHECK(support::temporary_folder::read(path) == "old");
+        CHECK(support::temporary_folder::read(path.string() + ".part") == "new text");
+        file.commit();
+    }
+    CHECK(support::temporary_folder::read(path) == "new text");
+    CHECK(!fs::exists(path.string() + ".part"));
+}
+
+TEST_CASE("without a commit nothing stays, and the old file is whole") {
+    const support::temporary_folder folder;
+    const fs::path path = folder.write("a.json", "old");
+    {
+        ht::output_file file(path);
+        file.write("half a li");
+    }
+    CHECK(support::temporary_folder::read(path) == "old");
+    CHECK(!fs::exists(path.string() + ".part"));
+}
+
+TEST_CASE("what cannot be written says so") {
+    const support::temporary_folder folder;
+    const fs::path file = folder.write("file", "x");
+    CHECK_THROWS_AS(ht::output_file(file / "below"), ht::output_error);
+    CHECK_THROWS_AS(ht::output_file(folder.path() / "missing/a"), ht::output_error);
+    CHECK_THROWS_AS(ht::output_file(folder.path()), ht::output_error);
+    {
+        ht::output_file late(folder.path() / "late");
+        late.write("x");
+        fs::create_directories(folder.path() / "late/in");  // a folder takes the name before the commit
+        CHECK_THROWS_AS(late.commit(), ht::output_error);
+    }
+    CHECK(!fs::exists(folder.path() / "late.part"));
+}
+
+#if defined(__linux__)
+TEST_CASE("a full disk is an error when it happens") {
+    const support::temporary_folder folder;
+    std::error_code failed;
+    fs::create_symlink("/dev/full", folder.path() / "a.part", failed);
+    REQUIRE(!failed);
+    ht::output_file file(folder.path() / "a");
+    CHECK_THROWS_AS(file.write("x"), ht::output_error);
+}
+#endif
+
+TEST_CASE("folders are made, and unmade unless they are kept") {
+    const support::temporary_folder folder;
+    const fs::path deep = folder.path() / "a/b/c";
+    {
+        const ht::output_folder out(deep);
+        CHECK(fs::is_directory(deep));
+    }
+    CHECK(!fs::exists(folder.path() / "a"));
+    {
+        ht::output_folder out(deep);
+        out.keep();
+    }
+    CHECK(fs::is_directory(deep));
+    {
+        const ht::output_folder out(folder.path() / "a/b/d");
+        std::error_code ignored;
+        fs::create_directories(out.path() / "something", ignored);
+    }
+    CHECK_MESSAGE(fs::exists(folder.path() / "a/b/d/something"), "what somebody put there stays");
+    CHECK_NOTHROW(ht::output_folder(deep / ""));
+    CHECK(fs::exists(deep));
+    CHECK_THROWS_AS(ht::output_folder(folder.write("file", "x") / "below/deep"), ht::output_error);
+    CHECK_THROWS_AS(ht::output_folder(""), ht::output_error);
+    CHECK_NOTHROW(ht::output_folder("."));
+}
