@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The CPU as a device: threads, executors of the user's, scratch memory, choice of instruction set.
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstdlib>
+#include <numeric>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <halftone/exec/cpu/cpu.hpp>
+
+#include "support/each_set.hpp"
+
+namespace {
+
+namespace ht = halftone;
+using ht::extent;
+
+TEST_CASE("thread_pool: every worker once a run, and the caller is worker 0") {
+    for (const int threads : {1, 2, 5}) {
+        CAPTURE(threads);
+        ht::thread_pool pool(threads);
+        CHECK(pool.concurrency() == threads);
+        struct record {
+            std::vector<int> calls;
+            std::vector<std::thread::id> ids;
+        } seen{std::vector<int>(static_cast<std::size_t>(threads)),
+               std::vector<std::thread::id>(static_cast<std::size_t>(threads))};
+        constexpr int runs = 300;
+        for (int run = 0; run < runs; ++run) {
+            // Now and then long enough for the helpers to fall asleep.
+            if (run % 100 == 99) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+            pool.run(
+                [](void* argument, int worker) noexcept {
+                    auto& r = *static_cast<record*>(argument);
+                    ++r.calls[static_cast<std::size_t>(worker)];
+                    r.ids[static_cast<std::size_t>(worker)] = std::this_thread::get_id();
+                },
+                &seen);
+        }
+        for (const int calls : seen.calls) CHECK(calls == runs);
+        CHECK(seen.ids[0] == std::this_thread::get_id());
+        CHECK(std::set<std::thread::id>(seen.ids.begin(), seen.ids.end()).size() == static_cast<std::size_t>(threads));
+    }
+}
+
+TEST_CASE("thread_pool: fewer than one thread is one") {
+    CHECK(ht::thread_pool(0).concurrency() == 1);
+    CHECK(ht::thread_pool(-3).concurrency() == 1);
+}
+
+TEST_CASE("thread_pool: made and destroyed without a run, while helpers still start") {
+    for (int i = 0; i < 50; ++i) ht::thread_pool(3);
+}
+
+TEST_CASE("parallel_for: every index once, whatever the count") {
+    for (const int threads : {1, 2, 3}) {
+        ht::cpu device{{.threads = threads}};
+        for (const extent count : {0, 1, 2, 3, 7, 1000}) {
+            CAPTURE(threads);
+            CAPTURE(count);
+            std::vector<std::atomic<int>> calls(static_cast<std::size_t>(count));
+            device.parallel_for(count, [&](extent index) { ++calls[static_cast<std::size_t>(index)]; });
+            int wrong = 0;
+            for (const std::atomic<int>& c : calls) wrong += c == 1 ? 0 : 1;
+            CHECK(wrong == 0);
+        }
+    }
+}
+
+TEST_CASE("parallel_for: what one region wrote, the next one reads") {
+    ht::cpu device{{.threads = 3}};
+    constexpr extent count = 64;
+    std::vector<std::int64_t> values(count, 1), other(count);
+    for (int round = 0; round < 500; ++round) {
+        device.parallel_for(count, [&](extent i) {
+            other[static_cast<std::size_t>(i)] = values[static_cast<std::size_t>((i + 7) % count)] + i;
+        });
+        device.parallel_for(count, [&](extent i) {
+            values[static_cast<std::size_t>(i)] = other[static_cast<std::size_t>((i + 57) % count)] - (i + 57) % count;
+        });
+    }
+    CHECK(std::accumulate(values.begin(), values.end(), std::int64_t{0}) == count);
+}
+
+TEST_CASE("parallel_for: each worker has scratch memory of its own, aligned, and reused") {
+    for (const int threads : {1, 3}) {
+        CAPTURE(threads);
+        ht::cpu device{{.threads = threads}};
+        constexpr std::size_t bytes = 1000;
+        std::atomic<int> misaligned{0}, torn{0};
+        std::uint64_t allocations = 0;
+        for (int round = 0; round < 3; ++round) {
+            device.parallel_for(200, bytes, [&](extent index, std::byte* scratch) {
+                if (reinterpret_cast<std::uintptr_t>(scratch) % ht::block_alignment != 0) ++misaligned;
+                const auto mark = static_cast<std::byte>(index);
+                for (std::size_t i = 0; i < bytes; ++i) scratch[i] = mark;
+                std::this_thread::yield();
+                for (std::size_t i = 0; i < bytes; ++i) torn += scratch[i] == mark ? 0 : 1;
+            });
+            if (round == 0) allocations = device.memory().usage().allocations();
+        }
+        CHECK(misaligned == 0);
+        CHECK(torn == 0);
+        CHECK(device.memory().usage().allocations() == allocations);
+    }
+}
+
+/// Runs the workers one after the other: allowed, if slow.
+class serial_executor final : public ht::executor {
+  public:
+    explicit serial_executor(int workers) : workers_(workers) {}
+    int concurrency() const override { return workers_; }
+    void run(task function, void* argument) override {
+        ++runs;
+        for (int worker = workers_ - 1; worker >= 0; --worker) function(argument, worker);
+    }
+    int runs = 0;
+
+  private:
+    int workers_;
+};
+
+TEST_CASE("cpu: an executor of the user's runs the work") {
+    serial_executor mine(4);
+    ht::cpu device{{.executor = &mine}};
+    CHECK(device.threads() == 4);
+    std::vector<int> calls(100);
+    device.parallel_for(100, [&](extent index) { ++calls[static_cast<std::size_t>(index)]; });
+    CHECK(mine.runs == 1);
+    CHECK(calls == std::vector<int>(100, 1));
+    device.parallel_for(1, [&](extent) { ++calls[0]; });
+    CHECK(mine.runs == 1);  // a single index needs no threads
+    CHECK(calls[0] == 2);
+}
+
+TEST_CASE("cpu: several contexts at once, each in its thread") {
+    std::vector<std::thread> users;
+    std::vector<std::int64_t> sums(4);
+    for (std::size_t user = 0; user < sums.size(); ++user) {
+        users.emplace_back([&sums, user] {
+            ht::cpu device{{.threads = 2}};
+            std::vector<std::int64_t> parts(100);
+            for (int round = 0; round < 50; ++round) {
+                device.parallel_for(100, 64, [&](extent index, std::byte* scratch) {
+                    *scratch = static_cast<std::byte>(index);
+                    parts[static_cast<std::size_t>(index)] += static_cast<std::int64_t>(*scratch);
+                });
+            }
+            sums[user] = std::accumulate(parts.begin(), parts.end(), std::int64_t{0});
+        });
+    }
+    for (std::thread& user : users) user.join();
+    for (const std::int64_t sum : sums) CHECK(sum == 50 * 4950);
+}
+
+TEST_CASE("cpu: options") {
+    CHECK(ht::cpu{}.threads() >= 1);
+    CHECK(ht::cpu{{.threads = 3}}.threads() == 3);
+    CHECK_THROWS_WITH_AS((ht::cpu{{.threads = -1}}), "cpu: -1 threads; expected 0 (all cores) to 4096",
+                         ht::argument_error);
+    CHECK_THROWS_WITH_AS((ht::cpu{{.threads = 4097}}), "cpu: 4097 threads; expected 0 (all cores) to 4096",
+                         ht::argument_error);
+    CHECK(ht::cpu{{.threads = 1, .instruction_set = ht::isa::portable}}.description() == "cpu, portable, 1 thread");
+    CHECK(ht::cpu{{.threads = 2, .instruction_set = ht::isa::portable}}.description() == "cpu, portable, 2 threads");
+    for (const ht::isa set : ht::every_isa) {
+        if (ht::supports(set)) {
+            CHECK(ht::cpu{{.threads = 1, .instruction_set = set}}.instruction_set() == set);
+        } else {
+            CHECK_THROWS_WITH_AS((ht::cpu{{.threads = 1, .instruction_set = set}}),
+                                 (std::string("cpu: this processor lacks ") + ht::name(set)).c_str(),
+                                 ht::argument_error);
+        }
+    }
+}
+
+int portable_body() { return 1; }
+int avx2_body() { return 2; }
+int avx512_body() { return 3; }
+
+TEST_CASE("cpu: select gives the widest body that the set allows") {
+    const int wanted[] = {1, 2, 3, 3, 3};
+    for (const ht::isa set : ht::every_isa) {
+        if (!ht::supports(set)) continue;
+        ht::cpu device{{.threads = 1, .instruction_set = set}};
+        CHECK(device.select(&portable_body, &avx2_body, &avx512_body)() == wanted[static_cast<int>(set)]);
+    }
+}
+
+TEST_CASE("isa: names, order and the environment") {
+    for (const ht::isa set : ht::every_isa) CHECK(ht::parse_isa(ht::name(set)) == set);
+    CHECK_THROWS_WITH_AS(ht::parse_isa("sse9"),
+                         "isa: 'sse9' is no instruction set; known: portable, avx2, avx512, avx512_bf16, amx",
+                         ht::argument_error);
+    CHECK(ht::supports(ht::isa::portable));
+    for (std::size_t i = 1; i < std::size(ht::every_isa); ++i) {  // whoever has one has all before it
+        if (ht::supports(ht::every_isa[i])) CHECK(ht::supports(ht::every_isa[i - 1]));
+    }
+    CHECK(ht::supports(ht::default_isa()));
+
+    const char* before = std::getenv("HALFTONE_ISA");
+    const std::string kept = before == nullptr ? "" : before;
+    setenv("HALFTONE_ISA", "portable", 1);
+    CHECK(ht::default_isa() == ht::isa::portable);
+    CHECK(ht::cpu{{.threads = 1}}.instruction_set() == ht::isa::portable);
+    setenv("HALFTONE_ISA", "nonsense", 1);
+    CHECK_THROWS_AS(ht::default_isa(), ht::argument_error);
+    CHECK_THROWS_AS(ht::cpu{{.threads = 1}}, ht::argument_error);
+    if (!ht::supports(ht::isa::amx)) {
+        setenv("HALFTONE_ISA", "amx", 1);
+        CHECK_THROWS_WITH_AS(ht::default_isa(), "isa: HALFTONE_ISA asks for amx, which this processor lacks",
+                             ht::argument_error);
+    }
+    setenv("HALFTONE_ISA", "", 1);  // empty counts as unset
+    CHECK(ht::supports(ht::default_isa()));
+    if (before == nullptr) {
+        unsetenv("HALFTONE_ISA");
+    } else {
+        setenv("HALFTONE_ISA", kept.c_str(), 1);
+    }
+}
+
+TEST_CASE("workspace: nested leases do not overlap, and a steady program stops allocating") {
+    ht::host_memory memory;
+    {
+        ht::workspace space(memory);
+        std::uint64_t allocations = 0;
+        for (int round = 0; round < 5; ++round) {
+            const ht::workspace::lease outer(space, 100);
+            for (int i = 0; i < 100; ++i) outer.as<unsigned char>()[i] = 1;
+            {
+                const ht::workspace::lease inner(space, 100'000);  // does not fit beside the first, at first
+                for (int i = 0; i < 100'000; ++i) inner.as<unsigned char>()[i] = 2;
+                const ht::workspace::lease innermost(space, 0);
+                CHECK(reinterpret_cast<std::uintptr_t>(inner.data()) % ht::block_alignment == 0);
+            }
+            const ht::workspace::lease second(space, 5000);
+            for (int i = 0; i < 5000; ++i) second.as<unsigned char>()[i] = 3;
+            int wrong = 0;
+            for (int i = 0; i < 100; ++i) wrong += outer.as<unsigned char>()[i] == 1 ? 0 : 1;
+            CHECK(wrong == 0);
+            if (round == 1) allocations = memory.usage().allocations();
+        }
+        CHECK(memory.usage().allocations() == allocations);
+        CHECK(memory.usage().live(ht::memory_kind::workspace) == memory.usage().live());
+        CHECK(memory.usage().live() >= 100'100);
+    }
+    CHECK(memory.usage().live() == 0);
+}
+
+TEST_CASE("workspace: a lease of nothing, as the only one, and around another") {
+    ht::host_memory memory;
+    ht::workspace space(memory);
+    { const ht::workspace::lease nothing(space, 0); }
+    {
+        const ht::workspace::lease nothing(space, 0);
+        const ht::workspace::lease something(space, 1000);
+        something.as<unsigned char>()[999] = 1;
+    }
+    const ht::workspace::lease again(space, 1000);
+    CHECK(again.data() != nullptr);
+}
+
+TEST_CASE("cpu: beyond its memory limit a context says what it held, and goes on smaller") {
+    ht::cpu device{{.threads = 1, .memory_limit = 1 << 16}};
+    CHECK_THROWS_WITH_AS(ht::workspace::lease(device.scratch(), 1 << 17),
+                         "memory: no 131072 bytes for workspace; held: nothing", ht::out_of_memory);
+    const ht::workspace::lease smaller(device.scratch(), 1 << 12);
+    CHECK(smaller.data() != nullptr);
+    CHECK_THROWS_WITH_AS(ht::workspace::lease(device.scratch(), 1 << 16),
+                         "memory: no 65536 bytes for workspace; held: workspace 4096", ht::out_of_memory);
+    const ht::workspace::lease beside(device.scratch(), 1 << 12);
+    CHECK(beside.data() != nullptr);
+}
+
+}  // namespace

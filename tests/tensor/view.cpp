@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Views: indexing, strides, and the ways to look at the same memory otherwise.
+#include <numeric>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <halftone/tensor/view.hpp>
+
+namespace {
+
+namespace ht = halftone;
+
+std::vector<int> counted(int n) {
+    std::vector<int> values(static_cast<std::size_t>(n));
+    std::iota(values.begin(), values.end(), 0);
+    return values;
+}
+
+TEST_CASE("view: row-major, the last axis next to each other") {
+    auto values = counted(24);
+    const ht::view<int, 3> v(values.data(), {2, 3, 4});
+    CHECK(v.size() == 24);
+    CHECK(v.strides() == ht::shape<3>{12, 4, 1});
+    CHECK(v.extent_of(1) == 3);
+    CHECK(v.stride_of(1) == 4);
+    CHECK(v.is_contiguous());
+    CHECK(v(1, 2, 3) == 23);
+    CHECK(v(1, 0, 2) == 14);
+    v(0, 1, 1) = -1;
+    CHECK(values[5] == -1);
+
+    const ht::const_view<int, 3> c = v;
+    CHECK(c(1, 2, 3) == 23);
+    CHECK(c.strides() == v.strides());
+    static_assert(std::is_same_v<decltype(c(0, 0, 0)), const int&>);
+    static_assert(std::is_same_v<ht::const_view<int, 3>::value_type, int>);
+    static_assert(!std::is_convertible_v<ht::const_view<int, 3>, ht::view<int, 3>>);
+
+    const ht::view scalar(values.data(), ht::shape<0>{});
+    CHECK(scalar() == 0);
+    CHECK(scalar.size() == 1);
+    CHECK(ht::view<int, 2>{}.data() == nullptr);
+}
+
+TEST_CASE("view: contiguous is what has no holes; axes of one element do not matter") {
+    auto values = counted(24);
+    CHECK_FALSE(ht::view<int, 2>(values.data(), {3, 4}, {8, 1}).is_contiguous());
+    CHECK_FALSE(ht::view<int, 2>(values.data(), {3, 4}, {1, 3}).is_contiguous());
+    CHECK(ht::view<int, 2>(values.data(), {1, 4}, {8, 1}).is_contiguous());
+    CHECK(ht::view<int, 2>(values.data(), {4, 1}, {1, 99}).is_contiguous());
+}
+
+TEST_CASE("transpose: the last two axes exchanged, the same memory") {
+    auto values = counted(24);
+    const ht::view<int, 2> v(values.data(), {4, 6});
+    const auto t = ht::transpose(v);
+    CHECK(t.shape() == ht::shape<2>{6, 4});
+    int wrong = 0;
+    for (int i = 0; i < 4; ++i) {
+        for (int j = 0; j < 6; ++j) wrong += &t(j, i) == &v(i, j) ? 0 : 1;
+    }
+    CHECK(wrong == 0);
+    CHECK_FALSE(t.is_contiguous());
+    CHECK(ht::transpose(t).is_contiguous());
+
+    const auto batched = ht::transpose(ht::view<int, 3>(values.data(), {2, 3, 4}));
+    CHECK(batched.shape() == ht::shape<3>{2, 4, 3});
+    CHECK(batched(1, 3, 2) == 23);
+    CHECK(batched(1, 2, 0) == 14);
+}
+
+TEST_CASE("matrix: one of several") {
+    auto values = counted(24);
+    const auto m = ht::matrix(ht::view<int, 3>(values.data(), {2, 3, 4}), 1);
+    CHECK(m.shape() == ht::shape<2>{3, 4});
+    CHECK(m(0, 0) == 12);
+    CHECK(m(2, 3) == 23);
+}
+
+TEST_CASE("as_rows and flatten: contiguous memory as a matrix or one axis") {
+    auto values = counted(24);
+    const ht::view<int, 3> v(values.data(), {2, 3, 4});
+    const auto rows = ht::as_rows(v);
+    CHECK(rows.shape() == ht::shape<2>{6, 4});
+    CHECK(rows(5, 3) == 23);
+    CHECK(ht::as_rows(ht::view<int, 1>(values.data(), {24})).shape() == ht::shape<2>{1, 24});
+    CHECK(ht::flatten(v).shape() == ht::shape<1>{24});
+    CHECK(ht::flatten(v)(14) == 14);
+    CHECK(ht::as_rows(ht::view<int, 2>(nullptr, {0, 4})).shape() == ht::shape<2>{0, 4});
+    CHECK_THROWS_WITH_AS(ht::as_rows(ht::transpose(v)), "as_rows: the view (2, 4, 3) is not contiguous",
+                         ht::shape_error);
+    CHECK_THROWS_WITH_AS(ht::flatten(ht::transpose(v)), "flatten: the view (2, 4, 3) is not contiguous",
+                         ht::shape_error);
+}
+
+TEST_CASE("as_view: of a view, of a span") {
+    auto values = counted(6);
+    const ht::view<int, 2> v(values.data(), {2, 3});
+    CHECK(ht::as_view(v).data() == values.data());
+    const auto s = ht::as_view(std::span<int>(values));
+    CHECK(s.shape() == ht::shape<1>{6});
+    CHECK(s(5) == 5);
+    const auto c = ht::as_view(std::span<const int, 6>(values));
+    static_assert(std::is_same_v<decltype(c), const ht::const_view<int, 1>>);
+    CHECK(c(5) == 5);
+}
+
+}  // namespace
