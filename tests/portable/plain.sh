@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# A program built by nothing but `g++ -std=c++20 -O2 -Iinclude` takes the instruction set that is fastest here and all
+# cores, and its innermost kernels are the very vector instructions of a build for this machine alone (-march=native).
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+cxx=${CXX:-g++}
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+
+for tool in "$cxx" objdump c++filt; do
+    command -v "$tool" >/dev/null || { echo "skipped: no $tool"; exit 77; }
+done
+
+"$cxx" -std=c++20 -O2 -Iinclude tests/portable/plain.cpp -o "$folder/plain"
+said=$(env -u HALFTONE_ISA "$folder/plain")
+echo "$said"
+set_in_use=$(sed -E 's/^cpu, ([a-z0-9_]+), .*/\1/' <<<"$said")
+threads=$(sed -E 's/.*, ([0-9]+) threads?$/\1/' <<<"$said")
+cores=$(nproc)
+if [ "$threads" != "$cores" ]; then
+    echo "failed: $threads threads on $cores cores"
+    exit 1
+fi
+
+case $set_in_use in
+    portable) echo "skipped: no vector instructions to compare on this processor"; exit 77 ;;
+    avx2) kernels=(avx2::fma_multiply) ;;
+    avx512) kernels=(avx512::fma_multiply) ;;
+    avx512_bf16) kernels=(avx512::fma_multiply avx512_bf16::pair_multiply) ;;
+    amx) kernels=(avx512::fma_multiply amx::tile_multiply) ;;
+    *) echo "failed: cannot read the instruction set in '$said'"; exit 1 ;;
+esac
+
+# clang orders instructions for the processor that it names, whatever -mtune says: there their counts are compared.
+order=(cat)
+if "$cxx" --version | grep -q clang; then order=(sort); fi
+
+# The vector and tile instructions of one function. What counts loops and passes pointers beside them may differ by the
+# few scalar instructions that -march=native adds.
+instructions() {
+    objdump -dC --no-show-raw-insn --no-addresses "$1" |
+        awk -v name="::$2(" 'index($0, name) && />:$/ { inside = 1 } /^$/ { inside = 0 } inside' |
+        grep -E '^\s*(v|tile|tdp|ldtile)' | sed -E 's/\([^)]*\)//; s/-?0x[0-9a-f]+//' | "${order[@]}"
+}
+
+"$cxx" -std=c++20 -O2 -march=native -Iinclude -c tests/portable/plain.cpp -o "$folder/native.o"
+for kernel in "${kernels[@]}"; do
+    instructions "$folder/plain" "$kernel" >"$folder/plain.s"
+    instructions "$folder/native.o" "$kernel" >"$folder/native.s"
+    if [ "$(wc -l <"$folder/plain.s")" -lt 20 ]; then
+        echo "failed: $kernel is not in the program"
+        exit 1
+    fi
+    if ! diff "$folder/plain.s" "$folder/native.s" >"$folder/difference"; then
+        echo "failed: $kernel differs from a native build:"
+        head -n 20 "$folder/difference"
+        exit 1
+    fi
+    echo "$kernel: $(wc -l <"$folder/plain.s") vector instructions, the same as in a native build"
+done
