@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// A step of AdamW on the CPU; adamw.hpp has its arguments, its contract and an example.
+#pragma once
+
+#include <halftone/kernel/adamw/adamw.hpp>
+#include <halftone/kernel/update/cpu.hpp>
+
+#define HALFTONE_BODY <halftone/kernel/adamw/cpu.inc>
+#include <halftone/exec/cpu/each_set.inc>
+
+namespace halftone::inline HALFTONE_ABI::kernel {
+
+template <>
+struct adamw<cpu> {
+    template <rounding Rounding, class Param, class Copy, class Accumulate, class State>
+    static void run(cpu& device, const adamw_arguments<Param, Copy, Accumulate, State>& a) {
+        check(a);
+        if (a.step->skips != 0) return;
+        const auto body = device.select(&portable::adamw_elements<Rounding, Param, Copy, Accumulate, State>,
+                                        &avx2::adamw_elements<Rounding, Param, Copy, Accumulate, State>,
+                                        &avx512::adamw_elements<Rounding, Param, Copy, Accumulate, State>);
+        const adamw_scalars scalars = scalars_of(a.decays, a.rates, *a.step);
+        const gradient_factors factors = *a.factors;
+        const auto step = static_cast<std::uint32_t>(a.step->steps);
+        const extent count = a.master.size();
+        device.parallel_for((count + update_chunk - 1) / update_chunk, [&](extent chunk) {
+            const extent i = chunk * update_chunk, n = count - i < update_chunk ? count - i : update_chunk;
+            body(n, a.master.data() + i, a.copy.data() == nullptr ? nullptr : a.copy.data() + i, a.gradient.data() + i,
+                 a.first.data() + i, a.second.data() + i, scalars, factors, a.key, step, i);
+        });
+    }
+};
+
+}  // namespace halftone::inline HALFTONE_ABI::kernel

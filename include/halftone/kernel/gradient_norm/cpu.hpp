@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The read pass over gradients on the CPU; gradient_norm.hpp has its contract and an example.
+#pragma once
+
+#include <halftone/kernel/gradient_norm/gradient_norm.hpp>
+#include <halftone/kernel/update/cpu.hpp>
+
+namespace halftone::inline HALFTONE_ABI::kernel::detail {
+
+struct chunk_squares {
+    float squares, largest;      // the largest magnitude tells whether a square could have left float's range
+    std::int32_t found_inf;
+};
+
+}  // namespace halftone::inline HALFTONE_ABI::kernel::detail
+
+#define HALFTONE_BODY <halftone/kernel/gradient_norm/cpu.inc>
+#include <halftone/exec/cpu/each_set.inc>
+
+namespace halftone::inline HALFTONE_ABI::kernel {
+
+namespace detail {
+
+template <class G>
+double squares_in_double(extent count, const G* g, const gradient_factors& f) {
+    double squares = 0;
+    for (extent i = 0; i < count; ++i) {
+        const double v = static_cast<double>(static_cast<float>(g[i])) * static_cast<double>(f.inv_scale) * static_cast<double>(f.clip);
+        const double limit = static_cast<double>(f.limit);
+        const double clamped = v > limit ? limit : v < -limit ? -limit : v;
+        squares += clamped * clamped;
+    }
+    return squares;
+}
+
+/// Sums in place: neighbours, then neighbours of those.
+inline double tree_sum(double* terms, extent count) {
+    for (extent step = 1; step < count; step *= 2) {
+        for (extent i = 0; i + step < count; i += 2 * step) terms[i] += terms[i + step];
+    }
+    return count == 0 ? 0.0 : terms[0];
+}
+
+}  // namespace detail
+
+template <>
+struct gradient_norm<cpu> {
+    static constexpr extent chunk = 16384;
+
+    template <class G>
+    static void add(cpu& device, const const_view<G, 1>& gradients, gradient_record* record, std::int32_t* found_inf) {
+        expect("gradient_norm", "gradients", gradients, gradients.shape());
+        const auto body = device.select(&portable::gradient_squares<G>, &avx2::gradient_squares<G>, &avx512::gradient_squares<G>);
+        const extent count = gradients.size(), chunks = (count + chunk - 1) / chunk;
+        const workspace::lease sums(device.scratch(), static_cast<std::size_t>(chunks) * sizeof(double));
+        double* const squares = sums.as<double>();
+        std::atomic<std::int32_t> found{0};
+        const gradient_factors factors = record->factors;
+
+        device.parallel_for(chunks, [&](extent index) {
+            const extent first = index * chunk, n = count - first < chunk ? count - first : chunk;
+            detail::chunk_squares here{};
+            body(n, gradients.data() + first, factors, here);
+            if (here.found_inf != 0) found.store(1, std::memory_order_relaxed);
+            // Between these bounds no square overflows, and what vanishes is in all below 2^-32 of the largest one.
+            const bool in_range = here.largest >= 0x1p-40f && here.largest <= 0x1p55f;
+            squares[index] = here.found_inf != 0 || here.largest == 0.0f ? 0.0
+                             : in_range                                  ? static_cast<double>(here.squares)
+                                        : detail::squares_in_double(n, gradients.data() + first, factors);
+        });
+
+        record->squares += detail::tree_sum(squares, chunks);
+        if (found.load(std::memory_order_relaxed) != 0) record->found_inf = *found_inf = 1;
+    }
+};
+
+}  // namespace halftone::inline HALFTONE_ABI::kernel

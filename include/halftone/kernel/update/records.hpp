@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What lies in the device's memory between a backward pass and an optimizer's step: small records that the device's own
+/// work reads and writes, so that the host never waits for them.
+///
+/// Gradients stay in memory as the backward pass left them, multiplied by the loss scale. Unscaling and clipping only
+/// write factors, and whoever reads a gradient g applies them in the order in which PyTorch changes the values:
+///
+///     v = clamp((g * inv_scale) * clip, -limit, limit)
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include <halftone/number/bits.hpp>
+
+namespace halftone::inline HALFTONE_ABI::kernel {
+
+/// What the readers of a gradient apply to it.
+struct gradient_factors {
+    static constexpr float no_limit = 3.40282347e+38f;   ///< the largest float: a clamp that changes nothing finite
+
+    float inv_scale = 1.0f;      ///< 1 / loss scale
+    float clip = 1.0f;           ///< the product of the coefficients of clipping by norm
+    float limit = no_limit;      ///< clipping by value, after `clip`
+};
+
+/// The factors, and what a read pass over the gradients found.
+struct gradient_record {
+    gradient_factors factors{};
+    double squares = 0;          ///< the sum of v * v, as the pass goes on
+    float norm = 0;              ///< of v, with the present factors; infinity where a gradient is not finite
+    float norm_before = 0;       ///< what `norm` was before the last clipping by norm
+    std::int32_t found_inf = 0;  ///< 1 where a gradient, as it lies in memory, is not finite
+};
+
+namespace detail {
+
+HALFTONE_HD inline float infinity() { return halftone::detail::bit_cast<float>(std::uint32_t{0x7f800000}); }
+
+}  // namespace detail
+
+/// Begins a read pass.
+HALFTONE_HD inline void begin_pass(gradient_record& r) {
+    r.squares = 0;
+    r.found_inf = 0;
+}
+
+/// Ends a read pass. The norm is an infinity by its bits, since arithmetic may not give one under -ffast-math.
+HALFTONE_HD inline void end_pass(gradient_record& r) {
+    r.norm = r.found_inf != 0 ? detail::infinity() : static_cast<float>(std::sqrt(r.squares));
+}
+
+/// Makes the norm at most max_norm, by PyTorch's formula: a coefficient of max_norm / (norm + 1e-6), never above 1.
+HALFTONE_HD inline void clip_by_norm(gradient_record& r, float max_norm) {
+    r.norm_before = r.norm;
+    const float coefficient = r.found_inf != 0 ? 0.0f : 1.0f / (r.norm + 1e-6f) * max_norm;
+    if (coefficient >= 1.0f) return;
+    r.factors.clip *= coefficient;
+    if (r.factors.limit != gradient_factors::no_limit) r.factors.limit *= coefficient;
+    if (r.found_inf == 0) r.norm *= coefficient;
+}
+
+/// Makes every value at most `limit` in magnitude. The norm is that of before, until the next pass.
+HALFTONE_HD inline void clip_by_value(gradient_record& r, float limit) {
+    if (limit < r.factors.limit) r.factors.limit = limit;
+}
+
+/// What an optimizer knows of its steps.
+struct step_record {
+    std::int64_t steps = 0;      ///< that changed the parameters
+    std::int64_t skipped = 0;    ///< that did not, since a gradient was not finite
+    double lr = 0;               ///< the learning rate, before the schedule
+    double multiplier = 1;       ///< the schedule's factor in the present step
+    std::int32_t skips = 0;      ///< 1 where the present step changes nothing
+};
+
+/// The learning rate and the decay of some of an optimizer's parameters.
+struct group_rates {
+    double fixed_lr = 0;         ///< a rate of their own, and
+    double lr_share = 1;         ///< their share of the optimizer's rate; one of the two is 0
+    double weight_decay = 0;
+
+    HALFTONE_HD double lr(const step_record& s) const { return (fixed_lr + lr_share * s.lr) * s.multiplier; }
+    friend bool operator==(const group_rates& a, const group_rates& b) {
+        return a.fixed_lr == b.fixed_lr && a.lr_share == b.lr_share && a.weight_decay == b.weight_decay;
+    }
+};
+
+/// Which random numbers the stochastic rounding of some elements takes: element i takes those of index `first` + i.
+struct rounding_key {
+    std::uint64_t seed = 0;
+    std::uint32_t tensor = 0;    ///< a multiple of 4: one for the parameters, the following for each moment
+    std::uint64_t first = 0;     ///< a multiple of 4
+};
+
+}  // namespace halftone::inline HALFTONE_ABI::kernel

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Parameter groups: other rates and decays for some parameters, chosen by patterns over their paths.
+///
+///     ht::adamw optimizer{device, model, {.lr = 3e-4f, .weight_decay = 0.1f},
+///                         {{"*.norm", {.weight_decay = 0}}, {"head", {.lr_scale = 0.1}}, {"h.0", ht::frozen}}};
+///
+/// A pattern is one of a recipe's: '*' stands for any run of characters, and a pattern covers everything below what it
+/// names. Where several groups name a parameter, each field is that of the last group which sets it.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <halftone/kernel/update/records.hpp>
+#include <halftone/memory/store.hpp>
+
+namespace halftone::inline HALFTONE_ABI {
+
+enum class training { updated, frozen };
+
+struct group_options {
+    std::optional<double> lr = std::nullopt;             ///< a rate of their own, which set_lr does not change
+    std::optional<double> lr_scale = std::nullopt;       ///< a share of the optimizer's rate
+    std::optional<double> weight_decay = std::nullopt;
+    std::optional<halftone::training> training = std::nullopt;
+};
+
+/// The options of parameters that are not trained: they have no gradients, no moments, and no masters beside a copy.
+inline constexpr group_options frozen{.training = training::frozen};
+/// The options of parameters that an earlier pattern froze and this one does not: {{"*", ht::frozen}, {"head", ht::trained}}.
+inline constexpr group_options trained{.training = training::updated};
+
+struct parameter_group {
+    std::string pattern;
+    group_options options;
+};
+
+namespace detail {
+
+/// A run of parameters in a group of the store, contiguous in all slabs, with the same rates.
+struct update_segment {
+    std::size_t group, master, copy, gradient, count;
+    kernel::group_rates rates;
+};
+
+inline group_options options_of(const std::string& path, const std::vector<parameter_group>& groups) {
+    group_options found;
+    for (const parameter_group& g : groups) {
+        if (!path_matches(g.pattern.c_str(), path.c_str())) continue;
+        if (g.options.lr) found.lr = g.options.lr, found.lr_scale = std::nullopt;
+        if (g.options.lr_scale) found.lr_scale = g.options.lr_scale, found.lr = std::nullopt;
+        if (g.options.weight_decay) found.weight_decay = g.options.weight_decay;
+        if (g.options.training) found.training = g.options.training;
+    }
+    return found;
+}
+
+inline void check_groups(const char* operation, const store& parameters, const std::vector<parameter_group>& groups) {
+    for (const parameter_group& g : groups) {
+        bool names_one = false;
+        for (const store::entry& e : parameters.entries()) names_one = names_one || path_matches(g.pattern.c_str(), e.path.c_str());
+        if (!names_one) fail<argument_error>(operation, ": the group '", g.pattern, "' names no parameter; the first of them is ",
+                                             parameters.entries().empty() ? "missing" : parameters.entries()[0].path);
+        if (g.options.lr && g.options.lr_scale) fail<argument_error>(operation, ": the group '", g.pattern, "' sets both lr and lr_scale; one of them");
+        if (g.options.lr.value_or(0) < 0 || g.options.lr_scale.value_or(0) < 0 || g.options.weight_decay.value_or(0) < 0) {
+            fail<argument_error>(operation, ": the group '", g.pattern, "' has a negative lr, lr_scale or weight_decay");
+        }
+    }
+}
+
+/// Freezes what the groups say, each pattern at once where it can be.
+inline void freeze_groups(store& parameters, const std::vector<parameter_group>& groups) {
+    const auto is_to_freeze = [&](const store::entry& e) { return options_of(e.path, groups).training == training::frozen; };
+    for (const parameter_group& g : groups) {
+        if (g.options.training != training::frozen) continue;
+        bool all = true;
+        for (const store::entry& e : parameters.entries()) {
+            all = all && (!path_matches(g.pattern.c_str(), e.path.c_str()) || is_to_freeze(e));
+        }
+        if (all) parameters.freeze(g.pattern);
+    }
+    for (std::size_t i = 0; i < parameters.entries().size(); ++i) {
+        const store::entry& e = parameters.entries()[i];
+        if (!e.frozen && is_to_freeze(e)) parameters.freeze(std::string(e.path));
+    }
+}
+
+/// Neighbours with equal rates become one segment, so that a model without groups is one launch a group of the store.
+inline std::vector<update_segment> make_segments(const store& parameters, double weight_decay, const std::vector<parameter_group>& groups) {
+    std::vector<update_segment> segments;
+    for (const store::entry& e : parameters.entries()) {
+        if (e.frozen) continue;
+        const group_options o = options_of(e.path, groups);
+        const kernel::group_rates rates{o.lr.value_or(0), o.lr ? 0 : o.lr_scale.value_or(1), o.weight_decay.value_or(weight_decay)};
+        const std::size_t room = round_up(e.count, store::granule);
+        const auto continues = [&](const update_segment& s) {
+            return s.group == e.group && s.rates == rates && s.master + s.count == e.master && s.gradient + s.count == e.gradient &&
+                   (e.copy == store::nowhere || s.copy + s.count == e.copy);
+        };
+        update_segment* last = nullptr;
+        for (update_segment& s : segments) {
+            if (continues(s)) last = &s;
+        }
+        if (last != nullptr) {
+            last->count += room;
+        } else {
+            segments.push_back({e.group, e.master, e.copy, e.gradient, room, rates});
+        }
+    }
+    return segments;
+}
+
+}  // namespace detail
+
+}  // namespace halftone::inline HALFTONE_ABI

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What all optimizers have in common: parameter groups, moments, the count of steps, and the rules of a step.
+///
+///     auto outcome = optimizer.step(grads);        // changes nothing where a gradient is not finite
+///     if (outcome.skipped()) ...                   // asks the device
+///     optimizer.set_lr(1e-4);
+#pragma once
+
+#include <initializer_list>
+#include <span>
+
+#include <halftone/number/classify.hpp>
+#include <halftone/optim/groups.hpp>
+#include <halftone/optim/schedule.hpp>
+#include <halftone/policy/check.hpp>
+#include <halftone/scale/accumulator.hpp>
+
+namespace halftone::inline HALFTONE_ABI {
+
+/// Whether a step took place. It refers to its optimizer, and can be asked until the next step.
+template <class Device>
+class step_outcome {
+  public:
+    step_outcome(const resident<kernel::step_record, Device>& record, const std::int64_t& calls) : record_(&record), calls_(&calls), call_(calls) {}
+
+    /// True where a gradient was not finite, so that parameters, moments and count are as before. On a GPU it waits for the
+    /// device. Throws state_error after a further step.
+    bool skipped() const {
+        if (*calls_ != call_) fail<state_error>("step_outcome: read after a further step; read it before, or ask skipped_steps()");
+        return record_->read().skips != 0;
+    }
+
+  private:
+    const resident<kernel::step_record, Device>* record_;
+    const std::int64_t* calls_;
+    std::int64_t call_;
+};
+
+/// What a resumed run needs beside parameters and moments.
+struct optimizer_state {
+    std::int64_t steps = 0;
+    std::int64_t skipped = 0;
+    double lr = 0;
+};
+
+namespace detail {
+
+struct begin_step {
+    kernel::step_record* record;
+    const std::int32_t* found_inf;
+    schedule_options schedule;
+
+    HALFTONE_HD void operator()() const {
+        record->skips = *found_inf;
+        if (record->skips != 0) {
+            ++record->skipped;
+            return;
+        }
+        record->multiplier = rate_multiplier(schedule, record->steps);
+        ++record->steps;
+    }
+};
+
+template <class Device, class Model, int Moments>
+class optimizer {
+    static_assert(check_trainable<Model>());
+
+  public:
+    optimizer(const optimizer&) = delete;
+    optimizer& operator=(const optimizer&) = delete;
+
+    /// The rate that the next step takes for parameters without a group of their own, schedule included.
+    double lr() const {
+        const kernel::step_record r = record_.read();
+        return r.lr * rate_multiplier(schedule_, r.steps);
+    }
+    /// Sets the rate that schedule and groups multiply. Throws argument_error unless it is 0 or more.
+    void set_lr(double lr) {
+        check_rate("lr", lr);
+        kernel::step_record r = record_.read();
+        r.lr = lr;
+        record_.write(r);
+    }
+    /// The rate follows the schedule from now on, from its value for the steps taken so far.
+    void set_schedule(const schedule_options& s) {
+        if (s.total_steps < 0 || s.warmup_steps < 0 || !(s.warmup_ratio >= 0 && s.warmup_ratio <= 1) || !(s.final_ratio >= 0 && s.final_ratio <= 1)) {
+            fail<argument_error>(name_, ": a schedule has total_steps and warmup_steps of 0 or more, warmup_ratio and final_ratio between 0 and 1");
+        }
+        if (s.total_steps == 0 && (s.shape != halftone::schedule::constant || s.warmup_ratio > 0)) {
+            fail<argument_error>(name_, ": this schedule needs total_steps");
+        }
+        schedule_ = s;
+    }
+    const schedule_options& schedule() const { return schedule_; }
+
+    /// Steps that changed the parameters, and steps that did not.
+    std::int64_t steps() const { return record_.read().steps; }
+    std::int64_t skipped_steps() const { return record_.read().skipped; }
+
+    optimizer_state state() const {
+        const kernel::step_record r = record_.read();
+        return {r.steps, r.skipped, r.lr};
+    }
+    /// Takes over counts and rate; moments are written through moment(). Throws argument_error for negative ones.
+    void load(const optimizer_state& s) {
+        if (s.steps < 0 || s.skipped < 0) fail<argument_error>(name_, ": a state with ", s.steps, " steps and ", s.skipped, " skipped ones");
+        check_rate("lr", s.lr);
+        record_.write({.steps = s.steps, .skipped = s.skipped, .lr = s.lr});
+    }
+
+    static constexpr int moments = Moments;
+    /// Moment number `which` of all parameters of a group of the store, in their `state` type, as gradients lie; in the
+    /// device's memory, empty where the optimizer keeps none.
+    std::span<std::byte> moment(int which, std::size_t group) const {
+        const buffer& b = moments_[static_cast<std::size_t>(which) * parameters_->groups().size() + group];
+        return {b.data(), b.bytes()};
+    }
+
+  protected:
+    enum class kept { no, yes };
+
+    optimizer(const char* name, Device& device, Model& model, double lr, double weight_decay, std::vector<parameter_group> groups, kept moments)
+        : name_(name), parameters_(&model.parameters()), record_(device, kernel::step_record{.lr = lr}) {
+        check_rate("lr", lr);
+        check_rate("weight_decay", weight_decay);
+        parameters_->check_committed();
+        check_visited<Model>(name, *parameters_);
+        check_groups(name, *parameters_, groups);
+        freeze_groups(*parameters_, groups);
+        segments_ = make_segments(*parameters_, weight_decay, groups);
+        layout_ = parameters_->layout();
+        for (int which = 0; which < Moments; ++which) {
+            for (const store::group& g : parameters_->groups()) {
+                moments_.emplace_back(parameters_->memory(), moments == kept::yes ? g.gradients * g.state_bytes : 0, memory_kind::moment);
+                if (moments_.back().bytes() != 0) std::memset(moments_.back().data(), 0, moments_.back().bytes());
+            }
+        }
+    }
+
+    void check_rate(const char* what, double value) const {
+        if (!(value >= 0 && is_finite(value))) fail<argument_error>(name_, ": ", what, " is ", value, "; expected 0 or more");
+    }
+
+    /// A step with `launch.template operator()<Storage>(segment, slabs, factors)` for each segment.
+    template <class Gradients, class Launch>
+    step_outcome<Device> run_step(const Gradients& g, const Launch& launch) {
+        window& w = g.check(name_);
+        const std::size_t index = w.find(*parameters_);
+        if (index == window::nowhere) fail<argument_error>(name_, ": these gradients belong to another model's parameters");
+        if (parameters_->layout() != layout_) fail<state_error>(name_, ": parameters were frozen after this optimizer was made; freeze first");
+        window::part& part = w.parts[index];
+        if (part.stepped) fail<state_error>(name_, ": step() was called twice with the same gradients");
+        if (!std::is_void_v<typename Gradients::device_type> && !w.stamp.is_current()) {
+            fail<state_error>(name_, ": step() after the scaler's update(); call unscale, step, update in this order");
+        }
+        g.prepare(record_.device());
+        part.stepped = true;
+        ++calls_;
+        device_order<Device>::run(record_.device(), begin_step{record_.data(), w.found_inf() + index, schedule_});
+        for (const update_segment& s : segments_) launch_segment(s, part.slabs, &w.record()->factors, launch, signatures_of<Model>{});
+        return {record_, calls_};
+    }
+
+    const kernel::step_record* step_data() const { return record_.data(); }
+    Device& device() const { return record_.device(); }
+
+    /// The part of a slab that a segment covers.
+    template <class T>
+    static view<T, 1> part_of(std::byte* slab, std::size_t first, std::size_t count) {
+        return {reinterpret_cast<T*>(slab) + first, {static_cast<extent>(count)}};
+    }
+    store::group& group_of(const update_segment& s) const { return parameters_->groups()[s.group]; }
+
+    /// Parameters are numbered by their group and their place in it, which neither parameter groups nor threads change. The
+    /// seed is not that of dropout and initial values, whose numbers are others even where the user gives both one seed.
+    static kernel::rounding_key key_of(const update_segment& s, std::uint64_t seed) {
+        return {seed ^ 0x6f7074696d697a65u, static_cast<std::uint32_t>(4 * s.group), s.master};
+    }
+
+  private:
+    template <class Launch, class... Storages>
+    void launch_segment(const update_segment& s, const gradient_slabs& slabs, const kernel::gradient_factors* factors, const Launch& launch,
+                        types<Storages...>) const {
+        const void* key = group_of(s).key;
+        ((key == store::key_of<Storages>() ? launch.template operator()<Storages>(s, slabs, factors) : void()), ...);
+    }
+
+    const char* name_;
+    store* parameters_;
+    resident<kernel::step_record, Device> record_;
+    schedule_options schedule_{};
+    std::vector<update_segment> segments_;
+    std::vector<buffer> moments_;
+    unsigned layout_ = 0;
+    std::int64_t calls_ = 0;
+};
+
+/// True, or a compile-time error that says why a step cannot take these gradients.
+template <class Device, class Model, class G>
+consteval bool check_step() {
+    static_assert(!is_scaled<G>,
+                  "halftone: step: these gradients are still scaled by the loss scale; call scaler.unscale first: auto grads = "
+                  "scaler.unscale(acc.take());");
+    static_assert(is_scaled<G> || is_gradients<G>, "halftone: step takes gradients: what acc.take() or scaler.unscale(acc.take()) returns");
+    if constexpr (is_gradients<G>) {
+        using source = typename G::device_type;
+        static_assert(!model_needs_scaling<Model> || !std::is_void_v<source>,
+                      "halftone: step: this model passes gradients through fp16, where they underflow, and these were not unscaled "
+                      "by a scaler: declare ht::accumulator acc{model}, scale the loss, and take scaler.unscale(acc.take())");
+        static_assert(std::is_void_v<source> || std::is_same_v<source, Device>,
+                      "halftone: step: these gradients were unscaled on another kind of device");
+    }
+    return is_gradients<G>;
+}
+
+}  // namespace detail
+
+}  // namespace halftone::inline HALFTONE_ABI

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Where the gradients of several micro-batches add up, in the policies' `accumulate` type.
+///
+///     ht::accumulator acc{model};                          // or several models: acc{generator, critic}
+///     for (const auto& micro : batch.split(4)) tape.backward(scaler.scale(model.loss(tape, micro) / 4), acc);
+///     auto grads = scaler.unscale(acc.take());             // ends the window; the next backward pass begins another
+///
+///     ht::accumulator acc{model, ht::unscaled};            // for losses that no scaler scales
+///     auto grads = acc.take();
+///
+/// Numeric contract: one rounding to `accumulate` for each micro-batch added; a fixed order, that of the backward passes.
+#pragma once
+
+#include <halftone/scale/gradients.hpp>
+
+namespace halftone::inline HALFTONE_ABI {
+
+/// Marks an accumulator for losses as they are.
+struct unscaled_t {};
+inline constexpr unscaled_t unscaled{};
+
+/// Marks an accumulator for losses that a scaler scaled.
+struct through_scaler {};
+
+namespace detail {
+
+// ht::accumulator{a, b, ht::unscaled}: the models, and the mark at the end.
+template <class... Args>
+struct accumulator_arguments {
+    template <class T>
+    using model = std::conditional_t<std::is_same_v<std::remove_cvref_t<T>, unscaled_t>, types<>, types<std::remove_cvref_t<T>>>;
+    using models = concatenate_t<model<Args>...>;
+    using kind = std::conditional_t<(std::is_same_v<std::remove_cvref_t<Args>, unscaled_t> || ...), unscaled_t, through_scaler>;
+};
+
+template <class Model, class Storages>
+struct key_set;
+template <class Model, class... Storages>
+struct key_set<Model, types<Storages...>> {
+    static bool has(const void* key) { return ((key == store::key_of<Storages>()) || ...); }
+};
+
+/// Throws argument_error where the store of a model holds parameters that the model's visit does not show: they would be
+/// left out of every norm and every step.
+template <class Model>
+void check_visited(const char* operation, const store& parameters) {
+    for (const store::entry& e : parameters.entries()) {
+        if (key_set<Model, signatures_of<Model>>::has(parameters.groups()[e.group].key)) continue;
+        fail<argument_error>(operation, ": ", e.path, " is stored in types that no layer of the model's visit has; let visit show every layer");
+    }
+}
+
+}  // namespace detail
+
+template <class Kind, class Models>
+class accumulator;
+
+template <class... Args>
+accumulator(Args&&...) -> accumulator<typename detail::accumulator_arguments<Args...>::kind, typename detail::accumulator_arguments<Args...>::models>;
+
+/// Kind is through_scaler or unscaled_t, Models a types<...>. It refers to the models' stores and must not outlive them.
+template <class Kind, class... Models>
+class accumulator<Kind, types<Models...>> {
+  public:
+    using gradients_type = gradients<void, types<Models...>>;
+    static constexpr bool takes_scaled = std::is_same_v<Kind, through_scaler>;
+
+    /// Takes memory for the gradients of all parameters that are not frozen. Throws state_error before the stores' commit,
+    /// argument_error for two models with the same store, out_of_memory.
+    explicit accumulator(Models&... models)
+        requires(takes_scaled)
+    {
+        make(models...);
+    }
+    explicit accumulator(Models&... models, unscaled_t)
+        requires(!takes_scaled)
+    {
+        make(models...);
+    }
+    accumulator(const accumulator&) = delete;
+    accumulator& operator=(const accumulator&) = delete;
+
+    /// What a tape calls at the beginning of a backward pass. Throws state_error where the loss has another scale than the
+    /// micro-batches before it in this window.
+    template <class Loss>
+    accumulator& receive(const Loss& loss) {
+        static_assert(is_scaled<Loss> || !takes_scaled,
+                      "halftone: accumulator: this loss is not scaled, and the accumulator expects scaled ones: write "
+                      "tape.backward(scaler.scale(loss), acc), or declare ht::accumulator acc{model, ht::unscaled}");
+        static_assert(!is_scaled<Loss> || takes_scaled,
+                      "halftone: accumulator: this loss is scaled, and the accumulator was declared with ht::unscaled: "
+                      "declare ht::accumulator acc{model}, whose take() a scaler unscales");
+        if constexpr (is_scaled<Loss>) {
+            open(loss.stamp());
+            window_.scale = loss.scale();
+        } else {
+            open({});
+        }
+        return *this;
+    }
+    gradient_slabs* find(const store& owner) {
+        const std::size_t part = window_.find(owner);
+        return part == detail::window::nowhere ? nullptr : &window_.parts[part].slabs;
+    }
+
+    /// Ends the window and gives its gradients: scaled<gradients<...>>, or plain gradients where the accumulator is
+    /// ht::unscaled. Throws state_error where no backward pass has added anything since the last take().
+    auto take() {
+        if (!window_.is_open) fail<state_error>("accumulator: take() without a backward pass since the last take()");
+        close();
+        if constexpr (takes_scaled) {
+            return scaled<gradients_type>(gradients_type(window_, nullptr), window_.scale, window_.stamp);
+        } else {
+            return gradients_type(window_, nullptr);
+        }
+    }
+    /// Ends the window and drops what it gathered: after an exception in the middle of one.
+    void discard() {
+        if (window_.is_open) close();
+        ++window_.serial;
+    }
+    /// Micro-batches in the window so far.
+    int received() const { return window_.is_open ? window_.received : 0; }
+
+  private:
+    void make(Models&... models) {
+        static_assert(sizeof...(Models) > 0, "halftone: accumulator: name the models whose gradients it gathers");
+        (add_part<Models>(models.parameters()), ...);
+        window_.record_memory =
+            buffer(window_.parts[0].slabs.owner().memory(), detail::window::record_bytes(sizeof...(Models)), memory_kind::gradient);
+    }
+    template <class Model>
+    void add_part(store& parameters) {
+        if (find(parameters) != nullptr) fail<argument_error>("accumulator: two of the models have the same parameters");
+        detail::check_visited<Model>("accumulator", parameters);
+        window_.parts.push_back({gradient_slabs(parameters), false});
+    }
+
+    void open(const scale_stamp& stamp) {
+        if (takes_scaled && !stamp.is_current()) {
+            fail<state_error>("accumulator: this loss was scaled before the scaler's last update(); scale each loss anew");
+        }
+        if (!window_.is_open) {
+            window_.is_open = true;
+            window_.received = 0;
+            window_.stamp = stamp;
+            ++window_.serial;
+        } else if (!(window_.stamp == stamp)) {
+            fail<state_error>("accumulator: the loss scale changed inside a window, after ", window_.received,
+                              " micro-batches; call update() once, after the step, or discard()");
+        }
+        ++window_.received;
+    }
+    void close() {
+        window_.is_open = false;
+        window_.known = detail::window::knowledge::nothing;
+        for (detail::window::part& p : window_.parts) {
+            p.slabs.close();
+            p.stepped = false;
+        }
+    }
+
+    detail::window window_;
+};
+
+}  // namespace halftone::inline HALFTONE_ABI

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The dynamic loss scale (Micikevicius et al. 2018, section 3.2), with the rules of torch.amp.GradScaler: an overflow
+/// halves the scale and the step is skipped; a run of good steps doubles it.
+///
+///     ht::grad_scaler scaler{device, {.growth_interval = 2000}};
+///     for (...) {
+///         tape.backward(scaler.scale(loss), acc);
+///         auto grads = scaler.unscale(acc.take());
+///         optimizer.step(grads);                   // skipped when a gradient is not finite
+///         scaler.update();                         // after all optimizers
+///     }
+///
+/// The state lives in the device's memory and no call waits for it, but for those that return it. With
+/// `.enabled = false` every call lets pass what it is given: no scale, no finite check, no order of calls.
+#pragma once
+
+#include <halftone/number/classify.hpp>
+#include <halftone/scale/scaler.hpp>
+
+namespace halftone::inline HALFTONE_ABI {
+
+struct grad_scaler_options {
+    float init_scale = 65536.0f;
+    double growth_factor = 2.0;         ///< above 1
+    double backoff_factor = 0.5;        ///< between 0 and 1
+    int growth_interval = 2000;         ///< updates without an overflow before the scale grows
+    float min_scale = 0.0f;             ///< the scale does not back off below it
+    float max_scale = 3.40282347e+38f;  ///< nor grow above it; never to infinity
+    int hysteresis = 1;                 ///< overflows in a row before the scale backs off
+    bool enabled = true;
+};
+
+/// All that a resumed run needs. Take it after update().
+struct grad_scaler_state {
+    float scale = 1.0f;
+    double growth_factor = 2.0;
+    double backoff_factor = 0.5;
+    int growth_interval = 2000;
+    int growth_tracker = 0;
+    int hysteresis = 1;                 ///< overflows left before the scale backs off
+    std::int64_t overflows = 0;
+    bool enabled = false;               ///< false: the state of a disabled scaler, which has none
+};
+
+namespace detail {
+
+struct update_scale {
+    scale_record* record;
+    double growth_factor, backoff_factor;
+    int growth_interval;
+    float min_scale, max_scale;
+    int hysteresis;
+
+    HALFTONE_HD void operator()() const {
+        scale_record& r = *record;
+        if (r.found_inf != 0) {
+            r.found_inf = 0;
+            r.growth_tracker = 0;
+            ++r.overflows;
+            if (--r.hysteresis > 0) return;
+            const auto reduced = static_cast<float>(static_cast<double>(r.scale) * backoff_factor);
+            r.scale = reduced < min_scale ? min_scale : reduced;
+            return;
+        }
+        r.hysteresis = hysteresis;
+        // Not ==, so that a shorter interval loaded in the middle of a run takes effect.
+        if (++r.growth_tracker < growth_interval) return;
+        const double grown = static_cast<double>(r.scale) * growth_factor;
+        if (grown <= static_cast<double>(max_scale)) r.scale = static_cast<float>(grown);
+        r.growth_tracker = 0;
+    }
+};
+
+/// Positive and finite, told by the bits.
+inline bool is_scale(float x) { return is_finite(x) && bit_cast<std::uint32_t>(x) - 1 < 0x7f7fffff; }
+
+}  // namespace detail
+
+template <class Device>
+class grad_scaler : public detail::scaler<Device> {
+    using base = detail::scaler<Device>;
+
+  public:
+    /// Throws argument_error for factors, intervals and scales out of their ranges.
+    explicit grad_scaler(Device& device, const grad_scaler_options& options = {})
+        : base(device, {.scale = options.enabled ? options.init_scale : 1.0f, .hysteresis = options.hysteresis},
+               options.enabled ? detail::scaling_checks::on : detail::scaling_checks::off),
+          options_(options) {
+        check(options);
+    }
+
+    /// Adapts the scale to what the gradients unscaled since the last update() held, once for all of them. Throws
+    /// state_error where there are none.
+    void update() {
+        if (!is_enabled()) return;
+        base::end_round("grad_scaler");
+        device_order<Device>::run(base::device(),
+                                  detail::update_scale{base::record().data(), options_.growth_factor, options_.backoff_factor,
+                                                       options_.growth_interval, options_.min_scale, options_.max_scale, options_.hysteresis});
+    }
+    /// Sets the scale by hand, in place of update(). Throws argument_error unless it is positive and finite.
+    void update(float new_scale) {
+        if (!is_enabled()) return;
+        check_scale(new_scale);
+        base::begin_round();
+        detail::scale_record r = base::record().read();
+        r.scale = new_scale;
+        r.found_inf = 0;
+        base::record().write(r);
+    }
+
+    bool is_enabled() const { return base::is_checking(); }
+    const grad_scaler_options& options() const { return options_; }
+
+    grad_scaler_state state() const {
+        if (!is_enabled()) return {};
+        const detail::scale_record r = base::record().read();
+        return {r.scale, options_.growth_factor, options_.backoff_factor, options_.growth_interval, r.growth_tracker, r.hysteresis, r.overflows, true};
+    }
+    /// Takes over scale, factors, interval and counters. A disabled scaler ignores it. Throws state_error for the state of
+    /// a disabled scaler, argument_error for one out of range; nothing changes then.
+    void load(const grad_scaler_state& s) {
+        if (!is_enabled()) return;
+        if (!s.enabled) fail<state_error>("grad_scaler: this state is that of a disabled scaler and holds no scale");
+        grad_scaler_options options = options_;
+        options.growth_factor = s.growth_factor;
+        options.backoff_factor = s.backoff_factor;
+        options.growth_interval = s.growth_interval;
+        check(options);
+        check_scale(s.scale);
+        options_ = options;
+        base::begin_round();
+        base::record().write({s.scale, s.growth_tracker, s.hysteresis, 0, s.overflows});
+    }
+
+  private:
+    static void check_scale(float scale) {
+        if (!detail::is_scale(scale)) fail<argument_error>("grad_scaler: the scale is ", scale, "; expected a positive finite number");
+    }
+    static void check(const grad_scaler_options& o) {
+        check_scale(o.init_scale);
+        if (!(o.growth_factor > 1 && is_finite(o.growth_factor))) {
+            fail<argument_error>("grad_scaler: growth_factor is ", o.growth_factor, "; expected more than 1");
+        }
+        if (!(o.backoff_factor > 0 && o.backoff_factor < 1)) {
+            fail<argument_error>("grad_scaler: backoff_factor is ", o.backoff_factor, "; expected more than 0 and less than 1");
+        }
+        if (o.growth_interval < 1) fail<argument_error>("grad_scaler: growth_interval is ", o.growth_interval, "; expected 1 or more");
+        if (o.hysteresis < 1) fail<argument_error>("grad_scaler: hysteresis is ", o.hysteresis, "; expected 1 or more");
+        if (!(o.min_scale >= 0 && o.min_scale <= o.init_scale && o.init_scale <= o.max_scale && is_finite(o.max_scale))) {
+            fail<argument_error>("grad_scaler: scales from ", o.min_scale, " to ", o.max_scale, ", beginning with ", o.init_scale,
+                                 "; expected 0 <= min_scale <= init_scale <= max_scale, all finite");
+        }
+    }
+
+    grad_scaler_options options_;
+};
+
+template <class Device>
+grad_scaler(Device&) -> grad_scaler<Device>;
+template <class Device>
+grad_scaler(Device&, const grad_scaler_options&) -> grad_scaler<Device>;
+
+}  // namespace halftone::inline HALFTONE_ABI

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The gradients of one window of micro-batches, ready for an optimizer: what `acc.take()` gives and a scaler unscales.
+///
+/// An object of this type refers to the accumulator's memory, where the values stay as the backward passes left them;
+/// unscaling and clipping record factors, which the optimizer applies as it reads. It is good until the next window begins.
+///
+///     ht::gradients<cpu, ...> grads = scaler.unscale(acc.take());
+///     ht::clip_grad_norm(grads, 1.0f);
+///     optimizer.step(grads);
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include <halftone/kernel/gradient_norm/cpu.hpp>
+#include <halftone/memory/gradient_slabs.hpp>
+#include <halftone/scale/resident.hpp>
+#include <halftone/scale/scaled.hpp>
+
+namespace halftone::inline HALFTONE_ABI {
+
+namespace detail {
+
+/// What an accumulator and the gradients it gave share: the slabs of each store, and how far the window is.
+struct window {
+    struct part {
+        gradient_slabs slabs;
+        bool stepped = false;      ///< an optimizer has used it
+    };
+    /// How much of the record in the device's memory is true.
+    enum class knowledge { nothing, factors, norm };
+
+    std::vector<part> parts;
+    buffer record_memory;          ///< a gradient_record, then found_inf of each part
+    scale_stamp stamp{};
+    float scale = 1;               ///< of the losses, as the host knew it
+    std::uint64_t serial = 0;      ///< of the window that is, or was last, open
+    int received = 0;              ///< micro-batches in it
+    bool is_open = false;
+    knowledge known = knowledge::nothing;
+
+    kernel::gradient_record* record() const { return reinterpret_cast<kernel::gradient_record*>(record_memory.data()); }
+    std::int32_t* found_inf() const { return reinterpret_cast<std::int32_t*>(record_memory.data() + sizeof(kernel::gradient_record)); }
+    static std::size_t record_bytes(std::size_t parts) { return sizeof(kernel::gradient_record) + parts * sizeof(std::int32_t); }
+    static constexpr std::size_t nowhere = static_cast<std::size_t>(-1);
+    std::size_t find(const store& owner) const {
+        for (std::size_t i = 0; i < parts.size(); ++i) {
+            if (&parts[i].slabs.owner() == &owner) return i;
+        }
+        return nowhere;
+    }
+};
+
+struct reset_record {
+    kernel::gradient_record* record;
+    std::int32_t* found_inf;
+    std::size_t parts;
+    HALFTONE_HD void operator()() const {
+        *record = {};
+        for (std::size_t i = 0; i < parts; ++i) found_inf[i] = 0;
+    }
+};
+struct begin_pass {
+    kernel::gradient_record* record;
+    HALFTONE_HD void operator()() const { kernel::begin_pass(*record); }
+};
+struct end_pass {
+    kernel::gradient_record* record;
+    HALFTONE_HD void operator()() const { kernel::end_pass(*record); }
+};
+
+}  // namespace detail
+
+/// `Device` is that of the scaler which unscaled them, void for those of an accumulator with ht::unscaled. `Models` is a
+/// types<...> of the models whose parameters they belong to.
+template <class Device, class Models>
+class gradients {
+  public:
+    using device_type = Device;
+    using models = Models;
+
+    gradients(detail::window& window, Device* device) : window_(&window), serial_(window.serial), device_(device) {}
+    gradients(gradients&& other) noexcept
+        : window_(std::exchange(other.window_, nullptr)), serial_(other.serial_), device_(other.device_) {}
+    gradients& operator=(gradients&& other) noexcept {
+        window_ = std::exchange(other.window_, nullptr);
+        serial_ = other.serial_;
+        device_ = other.device_;
+        return *this;
+    }
+
+    /// How many micro-batches they are the sum of.
+    int micro_batches() const { return check("gradients").received; }
+    /// The values as they lie in memory, still scaled. Throws argument_error for a store they do not belong to.
+    const gradient_slabs& slabs(const store& owner) const {
+        const detail::window& w = check("gradients");
+        const std::size_t part = w.find(owner);
+        if (part == detail::window::nowhere) fail<argument_error>("gradients: they belong to other models' parameters");
+        return w.parts[part].slabs;
+    }
+
+    /// The window, for those who read or change it. Throws state_error where another window has begun since, and where
+    /// this object was moved from.
+    detail::window& check(const char* operation) const {
+        if (window_ == nullptr) fail<state_error>(operation, ": these gradients were moved from");
+        if (window_->serial != serial_) {
+            fail<state_error>(operation, ": a further backward pass has reused the memory of these gradients; use them before it");
+        }
+        return *window_;
+    }
+    Device* device() const { return device_; }
+
+    /// Makes the record valid, its factors those of gradients that nobody scaled, unless it is valid.
+    template <class Any>
+    void prepare(Any& device) const {
+        detail::window& w = *window_;
+        if (w.known != detail::window::knowledge::nothing) return;
+        device_order<Any>::run(device, detail::reset_record{w.record(), w.found_inf(), w.parts.size()});
+        w.known = detail::window::knowledge::factors;
+    }
+    /// The read pass, unless the norm is known.
+    template <class Any>
+    void measure(Any& device) const {
+        prepare(device);
+        detail::window& w = *window_;
+        if (w.known == detail::window::knowledge::norm) return;
+        device_order<Any>::run(device, detail::begin_pass{w.record()});
+        for_each_slab([&](std::size_t part, const auto& values) {
+            kernel::gradient_norm<Any>::add(device, values, w.record(), w.found_inf() + part);
+        });
+        device_order<Any>::run(device, detail::end_pass{w.record()});
+        w.known = detail::window::knowledge::norm;
+    }
+
+  private:
+    template <class Function>
+    void for_each_slab(const Function& f) const {
+        for_each_model(f, Models{});
+    }
+    template <class Function, class... Ms>
+    void for_each_model(const Function& f, types<Ms...>) const {
+        std::size_t part = 0;
+        (for_each_group(f, part++, signatures_of<Ms>{}), ...);
+    }
+    template <class Function, class... Storages>
+    void for_each_group(const Function& f, std::size_t part, types<Storages...>) const {
+        (at_group<Storages>(f, part), ...);
+    }
+    template <class Storage, class Function>
+    void at_group(const Function& f, std::size_t part) const {
+        const gradient_slabs& slabs = window_->parts[part].slabs;
+        const std::size_t group = slabs.owner().template find_group<Storage>();
+        if (group == store::nowhere) return;
+        f(part, const_view<typename Storage::accumulate, 1>(slabs.template group<Storage>(group)));
+    }
+
+    detail::window* window_;
+    std::uint64_t serial_;
+    Device* device_;
+};
+
+template <class T>
+inline constexpr bool is_gradients = false;
+template <class Device, class Models>
+inline constexpr bool is_gradients<gradients<Device, Models>> = true;
+
+}  // namespace halftone::inline HALFTONE_ABI

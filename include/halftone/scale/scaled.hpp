@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Something that a loss scale has multiplied: another type than the thing itself, so that what must not meet scaled
+/// numbers does not compile with them.
+///
+///     tape.backward(scaler.scale(loss / 4), acc);          // ht::scaled<...>: the gradients will be scaled
+///     auto grads = scaler.unscale(acc.take());             // ht::scaled<ht::gradients<...>> in, ht::gradients<...> out
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+#include <halftone/config.hpp>
+
+namespace halftone::inline HALFTONE_ABI {
+
+/// Which scale it was: a scaler's clock, and what it showed. The clock ticks when the scale may change.
+struct scale_stamp {
+    const std::uint64_t* clock = nullptr;
+    std::uint64_t time = 0;
+
+    bool is_current() const { return clock != nullptr && *clock == time; }
+    friend bool operator==(const scale_stamp& a, const scale_stamp& b) { return a.clock == b.clock && a.time == b.time; }
+};
+
+/// A `T` (a loss, gradients) times a loss scale. Made by scalers.
+template <class T>
+class scaled {
+  public:
+    using value_type = T;
+
+    scaled(T value, float scale, const scale_stamp& stamp) : value_(std::move(value)), scale_(scale), stamp_(stamp) {}
+
+    const T& value() const& { return value_; }
+    T&& value() && { return std::move(value_); }
+    /// The factor, as the host knew it when this was made.
+    float scale() const { return scale_; }
+    const scale_stamp& stamp() const { return stamp_; }
+
+  private:
+    T value_;
+    float scale_;
+    scale_stamp stamp_;
+};
+
+template <class T>
+inline constexpr bool is_scaled = false;
+template <class T>
+inline constexpr bool is_scaled<scaled<T>> = true;
+
+/// What a backward pass starts from: the loss inside, and its seed times the scale. Any loss type with these two functions
+/// can be scaled.
+template <class T>
+decltype(auto) loss_variable(const scaled<T>& loss) {
+    return loss_variable(loss.value());
+}
+template <class T>
+float loss_seed(const scaled<T>& loss) {
+    return loss_seed(loss.value()) * loss.scale();
+}
+
+}  // namespace halftone::inline HALFTONE_ABI

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What all scalers have in common: the scale, in the device's memory; scaling losses and unscaling gradients; and the
+/// order of calls, the same as for torch.amp.GradScaler: for each model unscale once, step once, then update.
+///
+/// A scaler is referred to by the losses and gradients that it made, and stays where it is.
+#pragma once
+
+#include <halftone/scale/gradients.hpp>
+
+namespace halftone::inline HALFTONE_ABI {
+
+namespace detail {
+
+/// The part of a scaler that lives in the device's memory.
+struct scale_record {
+    float scale = 1;
+    std::int32_t growth_tracker = 0;   ///< steps since the scale changed, or since an overflow
+    std::int32_t hysteresis = 1;       ///< overflows until the scale is reduced
+    std::int32_t found_inf = 0;        ///< in any gradients unscaled since the last update
+    std::int64_t overflows = 0;        ///< updates that met a gradient that was not finite
+};
+
+struct set_inverse_scale {
+    kernel::gradient_record* gradients;
+    const scale_record* scale;
+    HALFTONE_HD void operator()() const { gradients->factors.inv_scale = static_cast<float>(1.0 / static_cast<double>(scale->scale)); }
+};
+struct note_overflow {
+    scale_record* scale;
+    const kernel::gradient_record* gradients;
+    HALFTONE_HD void operator()() const {
+        if (gradients->found_inf != 0) scale->found_inf = 1;
+    }
+};
+
+/// Whether a scaler looks at gradients and at the order of calls, or lets everything pass.
+enum class scaling_checks { on, off };
+
+template <class Device>
+class scaler {
+  public:
+    scaler(Device& device, const scale_record& start, scaling_checks checks) : record_(device, start), checks_(checks) {}
+    scaler(const scaler&) = delete;
+    scaler& operator=(const scaler&) = delete;
+
+    /// Anything that has loss_variable and loss_seed, to be differentiated with its seed times the scale.
+    template <class T>
+    scaled<std::remove_cvref_t<T>> scale(T&& loss) const {
+        static_assert(!is_scaled<std::remove_cvref_t<T>>, "halftone: scale: this loss is scaled already");
+        return {std::forward<T>(loss), get_scale(), scale_stamp{&clock_, clock_}};
+    }
+
+    /// Gradients whose values are to be read times 1 / scale. Reads them once: finds whether one is not finite, and their
+    /// norm. Throws state_error where these models' gradients were unscaled since the last update(), and where update()
+    /// stood between the backward pass and this call.
+    template <class T>
+    auto unscale(T&& scaled_gradients) {
+        using type = std::remove_cvref_t<T>;
+        static_assert(is_scaled<type>,
+                      "halftone: unscale: these gradients are not scaled: they come from an accumulator with ht::unscaled, or "
+                      "were unscaled before; only what acc.take() of an ht::accumulator acc{model} returns can be unscaled");
+        static_assert(!std::is_lvalue_reference_v<T>,
+                      "halftone: unscale consumes the scaled gradients, so that nobody unscales them twice: write "
+                      "scaler.unscale(acc.take()), or std::move them");
+        if constexpr (is_scaled<type> && !std::is_lvalue_reference_v<T>) {
+            static_assert(is_gradients<typename type::value_type>, "halftone: unscale: only gradients can be unscaled");
+            return unscale_gradients(std::move(scaled_gradients));
+        }
+    }
+
+    /// The present scale. On a GPU it waits for the device.
+    float get_scale() const { return record_.read().scale; }
+    /// Updates that met a gradient that was not finite: the steps that at least one optimizer skipped.
+    std::int64_t overflows() const { return record_.read().overflows; }
+
+  protected:
+    Device& device() const { return record_.device(); }
+    resident<scale_record, Device>& record() { return record_; }
+    const resident<scale_record, Device>& record() const { return record_; }
+    bool is_checking() const { return checks_ == scaling_checks::on; }
+
+    /// Throws where no gradients were unscaled since the last round; then begins the next one.
+    void end_round(const char* operation) {
+        if (is_checking() && unscaled_.empty()) {
+            fail<state_error>(operation, ": update() before any gradients were unscaled; call scaler.unscale(acc.take()) and optimizer.step first");
+        }
+        begin_round();
+    }
+    void begin_round() {
+        unscaled_.clear();
+        if (is_checking()) ++clock_;
+    }
+
+  private:
+    template <class Models>
+    gradients<Device, Models> unscale_gradients(scaled<gradients<void, Models>>&& s) {
+        gradients<void, Models> raw = std::move(s).value();
+        detail::window& w = raw.check("unscale");
+        if (s.stamp().clock != &clock_) fail<state_error>("unscale: another scaler scaled the losses of these gradients");
+        if (!s.stamp().is_current()) {
+            fail<state_error>("unscale: update() was called after the backward pass and before unscale(); the scale is no longer theirs");
+        }
+        gradients<Device, Models> result(w, &device());
+        result.prepare(device());
+        device_order<Device>::run(device(), set_inverse_scale{w.record(), record_.data()});
+        if (!is_checking()) return result;
+
+        for (const window::part& p : w.parts) {
+            for (const store* seen : unscaled_) {
+                if (seen == &p.slabs.owner()) {
+                    fail<state_error>("unscale: called twice for the same model since the last update(); step and update once per window");
+                }
+            }
+        }
+        result.measure(device());
+        device_order<Device>::run(device(), note_overflow{record_.data(), w.record()});
+        for (const window::part& p : w.parts) unscaled_.push_back(&p.slabs.owner());
+        return result;
+    }
+
+    resident<scale_record, Device> record_;
+    scaling_checks checks_;
+    std::uint64_t clock_ = 0;
+    std::vector<const store*> unscaled_;
+};
+
+}  // namespace detail
+
+}  // namespace halftone::inline HALFTONE_ABI

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// A model of a few parameters and a tape that gives it gradients by hand: what scalers, accumulators and optimizers are
+/// tried on, without a forward pass.
+///
+///     small::model<ht::amp_fp16> model{device};
+///     small::tape tape;
+///     tape.gradients = [&](std::size_t entry, std::size_t i) { return ...; };           // of the loss itself
+///     tape.backward(scaler.scale(small::loss{}), acc);                                  // adds seed * gradient
+#pragma once
+
+#include <functional>
+
+#include <halftone/memory/gradient_slabs.hpp>
+#include <halftone/policy.hpp>
+
+namespace small {
+
+namespace ht = halftone;
+
+template <class P, class Op>
+struct layer {
+    using policy = P;
+    using operation = Op;
+    static constexpr bool owns_parameters = true;
+    ht::parameter<ht::storage_signature<P, Op>, 1> weight;
+
+    layer(ht::store& s, ht::extent width, float mean = 0) : weight(s.add<P, Op>("weight", ht::shape<1>{width}, {.mean = mean, .deviation = 0.5f})) {}
+};
+
+/// fc1.weight, norm.weight, fc2.weight, head.weight, of widths that are no multiples of a vector.
+template <class P>
+struct model {
+    using policy = P;
+    ht::store store;
+    layer<ht::at<P, "fc1">, ht::op::linear> fc1;
+    layer<ht::at<P, "norm">, ht::op::layer_norm> norm;
+    layer<ht::at<P, "fc2">, ht::op::linear> fc2;
+    layer<ht::at<P, "head">, ht::op::linear> head;
+
+    template <class Device>
+    explicit model(Device& device, ht::extent width = 67)
+        : store(device.memory()), fc1(store, width), norm(store, 5, 1), fc2(store, width + 33), head(store, 3) {
+        store.commit(1);
+    }
+    ht::store& parameters() { return store; }
+    static decltype(auto) visit(auto&& self, auto&& f) { return f(self.fc1, self.norm, self.fc2, self.head); }
+};
+
+struct loss {
+    float factor = 1;
+};
+inline loss operator/(const loss& l, float divisor) { return {l.factor / divisor}; }
+inline const loss& loss_variable(const loss& l) { return l; }
+inline float loss_seed(const loss& l) { return l.factor; }
+
+struct tape {
+    /// The gradient of the loss by element `i` of entry `entry`, times nothing.
+    std::function<float(std::size_t entry, std::size_t i)> gradients;
+
+    template <class Loss, class Accumulator>
+    void backward(const Loss& l, Accumulator& acc, ht::store& parameters) {
+        acc.receive(l);
+        (void)loss_variable(l);
+        ht::gradient_slabs* slabs = acc.find(parameters);
+        for (std::size_t entry = 0; entry < parameters.entries().size(); ++entry) {
+            const ht::gradient_slabs::place place = slabs->claim(entry);
+            auto* to = reinterpret_cast<float*>(place.data);
+            if (to == nullptr) continue;
+            for (std::size_t i = 0; i < parameters.entries()[entry].count; ++i) {
+                const float g = gradients(entry, i) * loss_seed(l);
+                to[i] = place.is_first ? g : to[i] + g;
+            }
+        }
+    }
+};
+
+}  // namespace small
