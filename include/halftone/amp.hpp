@@ -20,3 +20,10 @@
 #include <halftone/autodiff/pointwise.hpp>
 #include <halftone/kernel.hpp>
 #include <halftone/nn/gpt.hpp>
+#include <halftone/optim/adamw.hpp>
+#include <halftone/optim/clip.hpp>
+#include <halftone/optim/schedule.hpp>
+#include <halftone/optim/sgd.hpp>
+#include <halftone/scale/accumulator.hpp>
+#include <halftone/scale/grad_scaler.hpp>
+#include <halftone/scale/static_scaler.hpp>

@@ -36,38 +36,19 @@ namespace halftone::inline HALFTONE_ABI::portable {
 
 #if defined(__x86_64__)
 
-#if defined(__clang__)
-#pragma clang attribute push(__attribute__((target("avx2,fma,f16c"))), apply_to = function)
-#else
-#pragma GCC push_options
-#pragma GCC target("avx2,fma,f16c")
-#endif
+#include <halftone/exec/cpu/set/avx2.inc>
 namespace halftone::inline HALFTONE_ABI::avx2 {
 #include <halftone/exec/cpu/simd/avx2.inc>
 #include <halftone/exec/cpu/simd/math.inc>
 }  // namespace halftone::inline HALFTONE_ABI::avx2
-#if defined(__clang__)
-#pragma clang attribute pop
-#pragma clang attribute push(__attribute__((target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl"))), apply_to = function)
-#else
-#pragma GCC pop_options
-#pragma GCC push_options
-#pragma GCC target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")
-// g++ 12 takes the "undefined" vectors in its own intrinsics for a mistake (its bug 105593).
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#pragma GCC diagnostic ignored "-Wuninitialized"
-#endif
+#include <halftone/exec/cpu/set/end.inc>
+
+#include <halftone/exec/cpu/set/avx512.inc>
 namespace halftone::inline HALFTONE_ABI::avx512 {
 #include <halftone/exec/cpu/simd/avx512.inc>
 #include <halftone/exec/cpu/simd/math.inc>
 }  // namespace halftone::inline HALFTONE_ABI::avx512
-#if defined(__clang__)
-#pragma clang attribute pop
-#else
-#pragma GCC diagnostic pop
-#pragma GCC pop_options
-#endif
+#include <halftone/exec/cpu/set/end.inc>
 
 #else
 

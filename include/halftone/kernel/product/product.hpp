@@ -30,36 +30,18 @@ inline constexpr extent panel_stride = panel_depth + 32;
 #include <halftone/exec/cpu/each_set.inc>
 
 #if defined(__x86_64__)
-#if defined(__clang__)
-#pragma clang attribute push(__attribute__((target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16"))), apply_to = function)
-#else
-#pragma GCC push_options
-#pragma GCC target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#pragma GCC diagnostic ignored "-Wuninitialized"
-#endif
+#include <halftone/exec/cpu/set/avx512_bf16.inc>
 namespace halftone::inline HALFTONE_ABI::avx512_bf16 {
 #include <halftone/kernel/product/bf16.inc>
 }  // namespace halftone::inline HALFTONE_ABI::avx512_bf16
-#if defined(__clang__)
-#pragma clang attribute pop
-#pragma clang attribute push(__attribute__((target("amx-tile,amx-bf16"))), apply_to = function)
-#else
-#pragma GCC diagnostic pop
-#pragma GCC pop_options
-#pragma GCC push_options
-#pragma GCC target("amx-tile,amx-bf16")
-#endif
+#include <halftone/exec/cpu/set/end.inc>
+
+#include <halftone/exec/cpu/set/amx.inc>
 namespace halftone::inline HALFTONE_ABI::amx {
 #include <halftone/exec/cpu/simd/tile_amx.inc>
 #include <halftone/kernel/product/tile.inc>
 }  // namespace halftone::inline HALFTONE_ABI::amx
-#if defined(__clang__)
-#pragma clang attribute pop
-#else
-#pragma GCC pop_options
-#endif
+#include <halftone/exec/cpu/set/end.inc>
 #endif
 
 namespace halftone::inline HALFTONE_ABI {
