@@ -18,6 +18,8 @@
 #pragma once
 
 #include <halftone/autodiff/pointwise.hpp>
+#include <halftone/autodiff/reduce.hpp>
+#include <halftone/autodiff/softmax.hpp>
 #include <halftone/kernel.hpp>
 #include <halftone/nn/gpt.hpp>
 #include <halftone/optim/adamw.hpp>

@@ -18,5 +18,6 @@
 #include <halftone/kernel/matmul/cpu.hpp>
 #include <halftone/kernel/rms_norm/cpu.hpp>
 #include <halftone/kernel/softmax/cpu.hpp>
+#include <halftone/kernel/sum/cpu.hpp>
 #include <halftone/number.hpp>
 #include <halftone/policy.hpp>

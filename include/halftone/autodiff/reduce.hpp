@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Sums over all elements, with their gradients: sum, mean, mean squared error.
+///
+///     auto total = ht::sum(ctx, x);
+///     auto loss = ht::mean_squared_error(ctx, prediction, target);    // a float scalar whatever the policy, as losses are
+///
+/// Numeric contract: kernel/sum's; the result is rounded once. A sum under autocast is fp32, a mean has its input's type
+/// (PyTorch's categories); on a bare tape both have their input's.
+#pragma once
+
+#include <tuple>
+
+#include <halftone/autodiff/pointwise.hpp>
+#include <halftone/kernel/sum/sum.hpp>
+
+namespace halftone::inline HALFTONE_ABI {
+
+namespace detail {
+
+template <class Op, class Expression, class Y, class... Inputs>
+struct reduce_record {
+    using operation = Op;
+    static constexpr std::size_t count = sizeof...(Inputs);
+    Expression expression;
+    double factor;
+    std::tuple<Inputs...> inputs;  // empty where no gradient reads them
+    std::tuple<gradient_of<typename Inputs::value_type, Inputs::rank>...> gradients;
+    gradient_of<Y, 0> dy;
+
+    template <class Tape>
+    void backward(Tape& tape) {
+        if (!dy.is_there()) return;
+        give_each(tape, std::index_sequence_for<Inputs...>{});
+        tape.finish(dy);
+    }
+
+    /// Whether the gradient of some input reads input I.
+    template <std::size_t I>
+    static constexpr bool keeps() {
+        return kept<I>(std::index_sequence_for<Inputs...>{});
+    }
+
+  private:
+    template <std::size_t I, std::size_t... By>
+    static constexpr bool kept(std::index_sequence<By...>) {
+        return (reads<static_cast<int>(I), decltype(derivative<static_cast<int>(By)>(std::declval<Expression>()))> ||
+                ...);
+    }
+    template <class Tape, std::size_t... I>
+    void give_each(Tape& tape, std::index_sequence<I...> all) {
+        (give<I>(tape, all), ...);
+    }
+    template <std::size_t I, class Tape, std::size_t... J>
+    void give(Tape& tape, std::index_sequence<J...>) {
+        using X = typename std::tuple_element_t<I, std::tuple<Inputs...>>::value_type;
+        const auto& dx = std::get<I>(gradients);
+        const auto to = tape.gradient_target(dx);
+        if (!to) return;
+        // A second use of the input: the map overwrites, so its result is added from memory of its own.
+        const bool adds = to.mode == write_mode::add;
+        const auto apart =
+            adds ? tape.template make<X>(dx.shape(), false) : std::tuple_element_t<I, std::tuple<Inputs...>>{};
+        const view<X, 1> out = adds ? flatten(apart.view()) : view<X, 1>(to.data, {dx.shape().size()});
+        const auto slope =
+            static_cast<float>(factor) * symbolic::argument<count>{} * derivative<static_cast<int>(I)>(expression);
+        kernel::map<typename Tape::device_type>::run(
+            tape.device(), make_pack(slope), make_pack(out),
+            make_pack(values<J, typename Inputs::value_type>(out.shape())..., as_const(dy.view())));
+        if (adds) add_into(tape, apart.view(), view(to.data, dx.shape()));
+    }
+    template <std::size_t I, class T>
+    auto values(const shape<1>& all) const {
+        if constexpr (keeps<I>()) {
+            return as_const(flatten(std::get<I>(inputs).view()));
+        } else {
+            return const_view<T, 1>(nullptr, all);
+        }
+    }
+};
+
+/// factor times the sum over all elements of f. The inputs have one shape.
+template <class Op, class Y, class Context, class F, class... Inputs>
+variable<Y, 0> reduce(Context&& context, double factor, const F& f, const Inputs&... inputs) {
+    auto& root = context.root();
+    const auto range = root.range(Op::name);
+    const bool wanted = (inputs.wants_gradient() || ...);
+    auto y = root.template make<Y>(shape<0>{}, wanted);
+    const auto e = halftone::trace<sizeof...(Inputs)>(f);
+    kernel::sum<typename std::remove_cvref_t<Context>::device_type>::run(
+        root.device(), e, make_pack(as_const(flatten(inputs.view()))...), factor, y.view());
+    if constexpr (std::remove_cvref_t<Context>::records) {
+        if (wanted) {
+            using record = reduce_record<Op, std::remove_const_t<decltype(e)>, Y, Inputs...>;
+            const std::tuple<const Inputs&...> given(inputs...);
+            const auto kept = [&]<std::size_t... I>(std::index_sequence<I...>) {
+                return std::tuple<Inputs...>((record::template keeps<I>() ? std::get<I>(given) : Inputs{})...);
+            };
+            root.record(record{
+                e, factor, kept(std::index_sequence_for<Inputs...>{}), {gradient_of(inputs)...}, gradient_of(y)});
+        }
+    }
+    return y;
+}
+
+struct identity_function {
+    constexpr auto operator()(auto a) const { return a; }
+};
+struct squared_difference_function {
+    constexpr auto operator()(auto a, auto b) const { return halftone::square(a - b); }
+};
+
+}  // namespace detail
+
+/// The sum of all elements.
+template <recording_context Context, class X, int Rank>
+auto sum(Context&& context, const variable<X, Rank>& x) {
+    return detail::reduce<op::sum, free_output<policy_of<Context>, op::sum, X>>(context, 1.0,
+                                                                                detail::identity_function{}, x);
+}
+
+/// The mean of all elements; of none, NaN.
+template <recording_context Context, class X, int Rank>
+auto mean(Context&& context, const variable<X, Rank>& x) {
+    return detail::reduce<op::mean, free_output<policy_of<Context>, op::mean, X>>(
+        context, 1.0 / static_cast<double>(x.size()), detail::identity_function{}, x);
+}
+
+/// The mean over all elements of (prediction - target)^2. Gradients flow into both. Throws shape_error.
+template <recording_context Context, class X, class T, int Rank>
+variable<float, 0> mean_squared_error(Context&& context, const variable<X, Rank>& prediction,
+                                      const variable<T, Rank>& target) {
+    if (!(prediction.shape() == target.shape())) {
+        fail<shape_error>("mean_squared_error: the prediction is ", prediction.shape(), ", the target ",
+                          target.shape());
+    }
+    const double factor = 1.0 / static_cast<double>(prediction.size());
+    return detail::reduce<op::mse_loss, float>(context, factor, detail::squared_difference_function{}, prediction,
+                                               target);
+}
+
+/// The same for a target whose memory the user owns, and keeps until the backward pass is through.
+template <recording_context Context, class X, class T, int Rank>
+variable<float, 0> mean_squared_error(Context&& context, const variable<X, Rank>& prediction,
+                                      const view<T, Rank>& target) {
+    return mean_squared_error(context, prediction, context.root().constant(target));
+}
+
+}  // namespace halftone::inline HALFTONE_ABI

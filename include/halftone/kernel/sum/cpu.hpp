@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Sums over all elements on the CPU; sum.hpp has their contract and an example.
+#pragma once
+
+#include <halftone/kernel/map/evaluate.hpp>
+#include <halftone/kernel/rows/rows.hpp>
+#include <halftone/kernel/sum/sum.hpp>
+
+#define HALFTONE_BODY <halftone/kernel/sum/cpu.inc>
+#include <halftone/exec/cpu/each_set.inc>
+
+namespace halftone::inline HALFTONE_ABI::kernel {
+
+template <>
+struct sum<cpu> {
+    template <expression E, class... X, class Y>
+    static void run(cpu& device, const E& e, const pack<view<const X, 1>...>& inputs, double factor,
+                    const view<Y, 0>& out) {
+        run_each(device, e, inputs, factor, out, std::index_sequence_for<X...>{});
+    }
+
+  private:
+    template <class E, class... X, class Y, std::size_t... I>
+    static void run_each(cpu& device, const E& e, const pack<view<const X, 1>...>& inputs, double factor,
+                         const view<Y, 0>& out, std::index_sequence<I...>) {
+        const shape<1> all = inputs.first.shape();
+        (expect("sum", "an input", inputs.template at<I>(), all), ...);
+        const auto body =
+            device.select(&portable::sum_piece<E, X...>, &avx2::sum_piece<E, X...>, &avx512::sum_piece<E, X...>);
+        const row_pieces cut = cut_rows(all.size(), 1, sum_piece);
+        const workspace::lease lease(device.scratch(), static_cast<std::size_t>(cut.count) * sizeof(double));
+        auto* const sums = lease.as<double>();
+        device.parallel_for(cut.count, [&](extent piece) {
+            const pack<const X*...> first = make_pack((inputs.template at<I>().data() + cut.begin(piece))...);
+            sums[piece] = static_cast<double>(body(e, first, cut.rows_of(piece)));
+        });
+        // Neighbours, then neighbours of those.
+        for (extent step = 1; step < cut.count; step *= 2) {
+            for (extent i = 0; i + step < cut.count; i += 2 * step) sums[i] += sums[i + step];
+        }
+        *out.data() = static_cast<Y>(factor * (cut.count == 0 ? 0.0 : sums[0]));
+    }
+};
+
+}  // namespace halftone::inline HALFTONE_ABI::kernel
