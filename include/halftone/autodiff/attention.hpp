@@ -77,10 +77,9 @@ struct attention_record {
     }
     template <class Tape>
     static void give(Tape& tape, const variable<T, 4>& value, const gradient_of<T, 4>& to) {
-        const auto place = tape.gradient_target(to);
-        if (!place) return;
-        if (place.mode == write_mode::add) return add_into(tape, value.view(), view(place.data, to.shape()));
-        tape.device().copy(place.data, value.view().data(), static_cast<std::size_t>(value.size()) * sizeof(T));
+        if (!tape.takes_gradient(to)) return;
+        if (!to.is_there()) return tape.graph().give_value(value.slot(), to.slot());
+        add_into(tape, value.view(), view(tape.gradient_target(to).data, to.shape()));
     }
 };
 

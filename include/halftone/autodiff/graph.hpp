@@ -6,6 +6,9 @@
 /// A slot has a value and, during a backward pass, a gradient; both are blocks that several slots may share. A value is
 /// freed when the last handle to it goes: a variable in the user's scope or one that a record keeps for its backward pass.
 /// So activations live exactly as long as something needs them, without a plan written by hand.
+///
+/// Records are for one backward pass. A result remembers the pass that its record belongs to; once that is through, the
+/// result is a value whose gradient would go nowhere, and who asks for one is told.
 #pragma once
 
 #include <cstdint>
@@ -52,7 +55,12 @@ class graph {
 
     index make_block(std::size_t bytes) {
         const index id = take(blocks_, free_blocks_);
-        blocks_[at(id)] = {arena_.allocate(bytes), bytes, 1, true};
+        try {
+            blocks_[at(id)] = {arena_.allocate(bytes), bytes, 1, true};
+        } catch (...) {
+            free_blocks_.push_back(id);
+            throw;
+        }
         return id;
     }
     /// A block over memory that the user owns.
@@ -73,9 +81,16 @@ class graph {
 
     // ---- slots: what a variable refers to
 
-    index make_slot(index value, bool wants_gradient) {
+    /// A slot for a leaf, which takes gradients from any pass.
+    index make_leaf(index value, bool wants_gradient) {
         const index id = take(slots_, free_slots_);
-        slots_[at(id)] = {value, none, 1, 1, wants_gradient};
+        slots_[at(id)] = {value, none, 1, 1, any_pass, wants_gradient};
+        return id;
+    }
+    /// A slot for the result of an operation that is recorded now.
+    index make_result(index value, bool wants_gradient) {
+        const index id = make_leaf(value, wants_gradient);
+        slots_[at(id)].pass = pass_;
         return id;
     }
     void retain(index slot) { ++slots_[at(slot)].handles, ++slots_[at(slot)].references; }
@@ -93,6 +108,8 @@ class graph {
     std::byte* value(index slot) const { return data(slots_[at(slot)].value); }
     index value_block(index slot) const { return slots_[at(slot)].value; }
     bool wants_gradient(index slot) const { return slots_[at(slot)].wants_gradient; }
+    /// The record that would use this slot's gradient is gone.
+    bool is_consumed(index slot) const { return slots_[at(slot)].pass != any_pass && slots_[at(slot)].pass != pass_; }
 
     // ---- gradients
 
@@ -102,8 +119,16 @@ class graph {
     /// Makes the slot's gradient a block of its own, with undefined contents.
     std::byte* make_gradient(index slot, std::size_t bytes) {
         const index block = make_block(bytes);
+        drop_gradient(slot);
         slots_[at(slot)].gradient = block;
         return data(block);
+    }
+    /// Makes the value of `from` the gradient of `slot`, without a copy.
+    void give_value(index from, index slot) {
+        const index block = value_block(from);
+        retain_block(block);
+        drop_gradient(slot);
+        slots_[at(slot)].gradient = block;
     }
     /// Makes the gradient of `slot` the one that `from` has, without a copy.
     void share_gradient(index from, index slot) {
@@ -157,7 +182,7 @@ class graph {
         }
         clear();
     }
-    /// Drops all records.
+    /// Drops all records; a new pass begins.
     void clear() noexcept {
         while (!records_.empty()) {
             const record last = records_.back();
@@ -165,6 +190,7 @@ class graph {
             last.destroy(last.payload);
         }
         memory_.rewind();
+        ++pass_;
     }
     std::size_t records() const { return records_.size(); }
     halftone::arena& arena() { return arena_; }
@@ -189,9 +215,12 @@ class graph {
     struct slot {
         index value, gradient;
         int handles, references;
+        std::int64_t pass;
         bool wants_gradient;
     };
     ~graph() { clear(); }
+
+    static constexpr std::int64_t any_pass = -1;
 
     static std::size_t at(index id) { return static_cast<std::size_t>(id); }
     template <class T>
@@ -212,6 +241,7 @@ class graph {
     std::vector<index> free_blocks_, free_slots_;
     std::vector<record> records_;
     record_memory memory_;
+    std::int64_t pass_ = 0;
     int holders_ = 1;
 };
 

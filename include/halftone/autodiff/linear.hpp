@@ -6,7 +6,7 @@
 ///     auto y = ht::linear<roles>(ctx, x, weight, bias);              // x: (…, in), weight: (out, in), y: (…, out)
 ///
 /// Numeric contract: products as kernel::matmul; forward in the roles' `compute`, backward products in the wider of
-/// `compute` and `grad`. Gradients of parameters are added into the accumulator from float sums: they are rounded to
+/// `compute` and `grad`, with the weights as the forward pass read them. Gradients of parameters are added into the accumulator from float sums: they are rounded to
 /// `accumulate` and never to a narrower type on the way.
 #pragma once
 
@@ -36,11 +36,11 @@ void product(Device& device, const view<A, 2>& a, const view<B, 2>& b, const vie
     kernel::matmul<Device>::template run<Compute>(device, a, b, epilogue_of(e, c));
 }
 
-/// Gradients of weight and bias out of dy (rows, out) and x (rows, in).
-template <class Compute, class Tape, class Dy, class X, class Weight, class Bias>
-void linear_parameter_gradients(Tape& tape, const view<Dy, 2>& dy, const view<X, 2>& x, const Weight& weight, const Bias& bias) {
+/// Gradients of weight and bias out of dy (rows, out) and x (…, in), which a frozen weight does without.
+template <class Compute, class Tape, class Dy, class X, int Rank, class Weight, class Bias>
+void linear_parameter_gradients(Tape& tape, const view<Dy, 2>& dy, const variable<X, Rank>& x, const Weight& weight, const Bias& bias) {
     if (const auto to = tape.gradient_target(weight)) {
-        product<Compute>(tape.device(), transpose(dy), x, view(to.data, weight.shape()), to.mode);
+        product<Compute>(tape.device(), transpose(dy), as_rows(x.view()), view(to.data, weight.shape()), to.mode);
     }
     if constexpr (!is_absent<Bias>) {
         if (const auto to = tape.gradient_target(bias)) {
@@ -53,7 +53,7 @@ template <class Roles, class X, class Y, int Rank, class Weight, class Bias>
 struct linear_record {
     using operation = op::linear;
     using compute = backward_compute<Roles>;
-    variable<X, Rank> x;  // kept where the weight's gradient is wanted
+    variable<X, Rank> x;  // kept unless the weight is frozen
     gradient_of<X, Rank> dx;
     gradient_of<Y, Rank> dy;
     gradient_of<Y, Rank> dresidual;
@@ -66,9 +66,9 @@ struct linear_record {
         if (!dy.is_there()) return;
         const auto g = as_rows(dy.view());
         if (const auto to = tape.gradient_target(dx)) {
-            product<compute>(tape.device(), g, values_for<compute>(weight), as_rows(view(to.data, dx.shape())), to.mode);
+            product<compute>(tape.device(), g, values_for<typename Roles::compute>(weight), as_rows(view(to.data, dx.shape())), to.mode);
         }
-        if (!weight.is_frozen()) linear_parameter_gradients<compute>(tape, g, as_rows(x.view()), weight, bias);
+        linear_parameter_gradients<compute>(tape, g, x, weight, bias);
         if (has_residual) pass_gradient(tape, dy, dresidual);
         tape.finish(dy);
     }
@@ -77,10 +77,12 @@ struct linear_record {
 }  // namespace detail
 
 /// y = x weightᵀ + bias + residual. x: (…, in), weight: (out, in), bias: (out) or `absent`, residual and y: (…, out).
+/// Throws shape_error.
 template <class Roles, class Context, class X, int Rank, class Weight, class Bias, class Residual = absent>
 auto linear(Context&& context, const variable<X, Rank>& x, const Weight& weight, const Bias& bias, const Residual& residual = {}) {
     using compute = typename Roles::compute;
     using Y = typename Roles::output;
+    if constexpr (!is_absent<Residual>) static_assert(detail::check_residual<Residual, Y>());
     auto& root = context.root();
     const auto range = root.range(op::linear::name);
     const shape<Rank> y_shape = detail::with_last(x.shape(), weight.shape()[0]);
@@ -116,7 +118,7 @@ struct mlp_record {
     using operation = op::mlp;
     using compute = backward_compute<Roles>;
     using H = typename Roles::compute;
-    variable<X, Rank> x;
+    variable<X, Rank> x;  // x and hidden are kept unless their weight is frozen, pre where the gradient goes further back
     variable<Y, Rank> pre;
     variable<H, Rank> hidden;
     gradient_of<X, Rank> dx;
@@ -129,15 +131,17 @@ struct mlp_record {
     void backward(Tape& tape) {
         if (!dy.is_there()) return;
         const auto g = as_rows(dy.view());
-        if (!down.is_frozen()) linear_parameter_gradients<compute>(tape, g, as_rows(hidden.view()), down, down_bias);
+        linear_parameter_gradients<compute>(tape, g, hidden, down, down_bias);
         hidden = {};
-        // dpre takes the place of pre: every element is read once, right before it is written.
-        const auto dpre = as_rows(pre.view());
-        product<compute>(tape.device(), g, values_for<compute>(down), dpre, gelu_gradient{dpre});
-        if (const auto to = tape.gradient_target(dx)) {
-            product<compute>(tape.device(), dpre, values_for<compute>(up), as_rows(view(to.data, dx.shape())), to.mode);
+        if (!pre.is_empty()) {
+            // dpre takes the place of pre: every element is read once, right before it is written.
+            const auto dpre = as_rows(pre.view());
+            product<compute>(tape.device(), g, values_for<typename Roles::compute>(down), dpre, gelu_gradient{dpre});
+            if (const auto to = tape.gradient_target(dx)) {
+                product<compute>(tape.device(), dpre, values_for<typename Roles::compute>(up), as_rows(view(to.data, dx.shape())), to.mode);
+            }
+            linear_parameter_gradients<compute>(tape, dpre, x, up, up_bias);
         }
-        if (!up.is_frozen()) linear_parameter_gradients<compute>(tape, dpre, as_rows(x.view()), up, up_bias);
         pass_gradient(tape, dy, dresidual);
         tape.finish(dy);
     }
@@ -146,16 +150,16 @@ struct mlp_record {
 }  // namespace detail
 
 /// y = gelu(x upᵀ + up_bias) downᵀ + down_bias + residual, with GPT-2's gelu. x, residual and y: (…, width), up: (hidden,
-/// width), down: (width, hidden). The hidden activations are kept in `compute`, their input in `output`.
+/// width), down: (width, hidden). The hidden activations are kept in `compute`, their input in `output`. Throws shape_error.
 template <class Roles, class Context, class X, class Y, int Rank, class Weight, class Bias>
 auto mlp(Context&& context, const variable<X, Rank>& x, const Weight& up, const Bias& up_bias, const Weight& down, const Bias& down_bias,
          const variable<Y, Rank>& residual) {
     using compute = typename Roles::compute;
-    static_assert(std::is_same_v<Y, typename Roles::output>,
-                  "halftone: a residual is added to an output of another type; give both the same `output` in the recipe");
+    static_assert(detail::check_residual<variable<Y, Rank>, typename Roles::output>());
     auto& root = context.root();
     const auto range = root.range(op::mlp::name);
-    const bool wanted = detail::wants_gradient(x, up, up_bias, residual) || detail::wants_gradient(x, down, down_bias, residual);
+    const bool reaches_pre = detail::wants_gradient(x, up, up_bias);
+    const bool wanted = reaches_pre || detail::wants_gradient(down, down_bias, residual);
     const shape<Rank> hidden_shape = detail::with_last(x.shape(), up.shape()[0]);
     auto hidden = root.template make<compute>(hidden_shape, false);
     auto y = root.template make<Y>(detail::with_last(x.shape(), down.shape()[0]), wanted);
@@ -163,17 +167,22 @@ auto mlp(Context&& context, const variable<X, Rank>& x, const Weight& up, const 
     const auto h = as_rows(hidden.view());
     const auto up_values = transpose(detail::values_for<compute>(up)), down_values = transpose(detail::values_for<compute>(down));
     const bias_residual finish{down_bias.values(), as_rows(residual.view())};
+    variable<Y, Rank> pre;
     if constexpr (std::remove_cvref_t<Context>::records) {
-        auto pre = root.template make<Y>(hidden_shape, false);
-        detail::product<compute>(root.device(), rows, up_values, h, bias_gelu_keep{up_bias.values(), as_rows(pre.view())});
-        detail::product<compute>(root.device(), as_const(h), down_values, as_rows(y.view()), finish);
-        if (wanted) {
-            root.record(detail::mlp_record<Roles, X, Y, Rank, Weight, Bias>{x, pre, hidden, gradient_of(x), gradient_of(y), gradient_of(residual),
-                                                                            up, down, up_bias, down_bias});
-        }
-    } else {
+        if (reaches_pre) pre = root.template make<Y>(hidden_shape, false);
+    }
+    if (pre.is_empty()) {
         detail::product<compute>(root.device(), rows, up_values, h, bias_gelu{up_bias.values()});
-        detail::product<compute>(root.device(), as_const(h), down_values, as_rows(y.view()), finish);
+    } else {
+        detail::product<compute>(root.device(), rows, up_values, h, bias_gelu_keep{up_bias.values(), as_rows(pre.view())});
+    }
+    detail::product<compute>(root.device(), as_const(h), down_values, as_rows(y.view()), finish);
+    if constexpr (std::remove_cvref_t<Context>::records) {
+        if (wanted) {
+            root.record(detail::mlp_record<Roles, X, Y, Rank, Weight, Bias>{
+                up.is_frozen() ? variable<X, Rank>{} : x, pre, down.is_frozen() ? variable<compute, Rank>{} : hidden, gradient_of(x), gradient_of(y),
+                gradient_of(residual), up, down, up_bias, down_bias});
+        }
     }
     return y;
 }

@@ -30,6 +30,13 @@ struct layer_norm_record {
         const auto to_x = tape.gradient_target(dx);
         const auto to_gain = tape.gradient_target(gain);
         const auto to_bias = tape.gradient_target(bias);
+        auto mode = to_gain ? to_gain.mode : to_bias.mode;
+        // One of the two is also some other layer's and has a gradient already, the other has none.
+        if (to_gain && to_bias && to_gain.mode != to_bias.mode) {
+            auto* const first = to_gain.mode == write_mode::overwrite ? to_gain.data : to_bias.data;
+            tape.device().fill(first, gain.shape().size(), accumulate(0.0f));
+            mode = write_mode::add;
+        }
         // Where no gradient of x is wanted, the kernel still computes one: into memory that is dropped.
         const auto unwanted = to_x ? variable<X, Rank>{} : tape.template make<X>(dx.shape(), false);
         kernel::layer_norm<typename Tape::device_type>::backward(
@@ -38,7 +45,7 @@ struct layer_norm_record {
                                .dx = to_x ? as_rows(view(to_x.data, dx.shape())) : as_rows(unwanted.view()),
                                .dgain = to_gain ? view(to_gain.data, gain.shape()) : view<accumulate, 1>{},
                                .dbias = to_bias ? view(to_bias.data, bias.shape()) : view<accumulate, 1>{},
-                               .dx_mode = to_x.mode, .parameter_mode = to_gain ? to_gain.mode : to_bias.mode});
+                               .dx_mode = to_x.mode, .parameter_mode = mode});
         tape.finish(dy);
     }
 };

@@ -59,7 +59,8 @@ bool wants_gradient(const First& first, const Second& second, const Rest&... res
     return wants_gradient(first) || wants_gradient(second, rest...);
 }
 
-/// A parameter as products in Compute read it: its copy where that holds as much, else the master.
+/// A parameter as an operation that computes in Compute reads it, forward and backward alike: its copy where that holds
+/// as much, else the master.
 template <class Compute, class Storage, int Rank>
 auto values_for(const parameter<Storage, Rank>& p) {
     if constexpr (contains<typename Storage::compute, Compute>) {
@@ -67,6 +68,14 @@ auto values_for(const parameter<Storage, Rank>& p) {
     } else {
         return as_const(p.master());
     }
+}
+
+/// True, or a compile-time error where what is added to an output has another type.
+template <class Residual, class Output>
+consteval bool check_residual() {
+    static_assert(std::is_same_v<typename Residual::value_type, Output>,
+                  "halftone: a residual is added to an output of another type; give both the same `output` in the recipe");
+    return true;
 }
 
 /// to += from, elementwise.
@@ -78,7 +87,7 @@ void add_into(Tape& tape, const view<T, Rank>& from, const view<T, Rank>& to) {
 /// What an operation does whose derivative is one: the gradient passes through. The first contribution shares memory.
 template <class Tape, class T, int Rank>
 void pass_gradient(Tape& tape, const gradient_of<T, Rank>& from, const gradient_of<T, Rank>& to) {
-    if (!to.is_wanted()) return;
+    if (!tape.takes_gradient(to)) return;
     if (!to.is_there()) return tape.graph().share_gradient(from.slot(), to.slot());
     add_into(tape, from.view(), view(tape.gradient_target(to).data, to.shape()));
 }

@@ -39,19 +39,19 @@ struct map_record {
     }
 
   private:
-    // An input that wants no gradient gets one all the same, in memory that is dropped: the kernel is compiled once.
+    // The gradient of an input that wants none is computed and dropped, so that the kernel is compiled once.
     template <class Tape, class T, int R>
-    static kernel::gradient<T, R> target(Tape& tape, const gradient_of<T, R>& g, variable<T, R>& unwanted) {
-        if (const auto to = tape.gradient_target(g)) return {view<T, R>(to.data, g.shape()), to.mode};
-        unwanted = tape.template make<T>(g.shape(), false);
-        return {unwanted.view(), write_mode::overwrite};
+    static kernel::gradient<T, R> target(Tape& tape, const gradient_of<T, R>& g) {
+        const auto to = tape.gradient_target(g);
+        return {view<T, R>(to.data, g.shape()), to.mode};
     }
     template <class Tape, std::size_t... I>
     void run(Tape& tape, std::index_sequence<I...>) {
-        std::tuple<Inputs...> unwanted;
+        // One after the other, in the order that the kernel writes them in: an input may stand here twice.
+        const std::tuple<kernel::gradient<typename Inputs::value_type, Inputs::rank>...> targets{target(tape, std::get<I>(gradients))...};
         kernel::map<typename Tape::device_type>::backward(tape.device(), expression, make_pack(as_const(dy.view())),
                                                           make_pack(as_const(std::get<I>(inputs).view())...),
-                                                          make_pack(target(tape, std::get<I>(gradients), std::get<I>(unwanted))...));
+                                                          make_pack(std::get<I>(targets)...));
     }
 };
 
@@ -62,7 +62,7 @@ auto pointwise(Context&& context, const F& f, const First& first, const Rest&...
     const auto range = root.range(Op::name);
     const bool wanted = (first.wants_gradient() || ... || rest.wants_gradient());
     auto y = root.template make<Y>(first.shape(), wanted);
-    const auto expression = make_pack(trace<1 + sizeof...(Rest)>(f));
+    const auto expression = make_pack(halftone::trace<1 + sizeof...(Rest)>(f));
     kernel::map<typename std::remove_cvref_t<Context>::device_type>::run(root.device(), expression, make_pack(y.view()),
                                                                          make_pack(as_const(first.view()), as_const(rest.view())...));
     if constexpr (std::remove_cvref_t<Context>::records) {

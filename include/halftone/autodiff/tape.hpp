@@ -55,25 +55,29 @@ class basic_context {
     template <class T, int Rank>
     variable<T, Rank> make(const shape<Rank>& s, bool wants_gradient) {
         const auto block = graph_->make_block(static_cast<std::size_t>(s.size()) * sizeof(T));
-        return {*graph_, graph_->make_slot(block, records && wants_gradient), s};
+        return {*graph_, graph_->make_result(block, records && wants_gradient), s};
     }
 
     /// A variable over memory that the user owns and keeps, until the backward pass is through. No gradient flows into it.
+    /// Throws shape_error for a view that is not contiguous.
     template <class T, int Rank>
     variable<std::remove_const_t<T>, Rank> constant(const view<T, Rank>& values) {
         return over(values, false);
     }
-    /// The same, for an input whose gradient is wanted: see gradient().
+    /// The same, for an input whose gradient is wanted: see gradient(). It may take part in any number of backward passes,
+    /// whose gradients add up.
     template <class T, int Rank>
     variable<std::remove_const_t<T>, Rank> leaf(const view<T, Rank>& values) {
         return over(values, true);
     }
-    /// The same value, but no gradient flows through it.
+    /// The same value, but no gradient flows through it: also what carries a value on to a later step. Throws
+    /// argument_error for a variable of another context.
     template <class T, int Rank>
     variable<T, Rank> detach(const variable<T, Rank>& v) {
+        if (&v.graph() != graph_) fail<argument_error>("tape: detach of a variable that belongs to another context");
         const auto block = graph_->value_block(v.slot());
         graph_->retain_block(block);
-        return {*graph_, graph_->make_slot(block, false), v.shape()};
+        return {*graph_, graph_->make_leaf(block, false), v.shape()};
     }
 
   private:
@@ -81,7 +85,7 @@ class basic_context {
     variable<std::remove_const_t<T>, Rank> over(const view<T, Rank>& values, bool wants_gradient) {
         if (!values.is_contiguous()) fail<shape_error>("tape: an input of shape ", values.shape(), " is not contiguous");
         const auto block = graph_->make_block_over(values.data(), static_cast<std::size_t>(values.size()) * sizeof(T));
-        return {*graph_, graph_->make_slot(block, records && wants_gradient), values.shape()};
+        return {*graph_, graph_->make_leaf(block, records && wants_gradient), values.shape()};
     }
 
     Device* device_;
@@ -111,20 +115,30 @@ class tape : public basic_context<Device, recording::on> {
 
     /// Computes the gradients of `loss` (a scalar, perhaps weighted or scaled), adds those of parameters into `acc`, and
     /// empties the tape. Gradients of leaves stay for gradient() as long as their variables do.
+    ///
+    /// Throws argument_error for a loss of another tape or one that nothing learnable leads to, state_error for a loss
+    /// that an earlier pass has consumed; nothing is changed then. What an operation throws in the middle of the pass
+    /// empties the tape as well, and leaves `acc` and the leaves with some gradients added and others not.
     template <class Loss, class Accumulator>
     void backward(const Loss& loss, Accumulator& acc) {
+        check_loss(loss_variable(loss));
         acc.receive(loss);
         run(loss, [&acc](const store& owner) { return acc.find(owner); });
     }
     /// The same for a loss that depends on no parameters.
     template <class Loss>
     void backward(const Loss& loss) {
+        check_loss(loss_variable(loss));
         run(loss, [](const store&) -> gradient_slabs* { return nullptr; });
     }
 
-    /// The gradient that the last backward pass left at a leaf. Throws state_error where none arrived.
+    /// Forgets what was recorded: after a forward pass that threw, or one that nobody wants the gradients of.
+    void clear() { this->graph().clear(); }
+
+    /// The gradient that backward passes have left at a leaf. Throws state_error where none arrived.
     template <class T, int Rank>
     const_view<T, Rank> gradient(const variable<T, Rank>& v) const {
+        if (&v.graph() != &this->graph()) fail<argument_error>("tape: the gradient of a variable that lies on another tape");
         if (!this->graph().has_gradient(v.slot())) fail<state_error>("tape: no gradient arrived at this variable of shape ", v.shape());
         return {reinterpret_cast<const T*>(this->graph().gradient(v.slot())), v.shape()};
     }
@@ -137,11 +151,23 @@ class tape : public basic_context<Device, recording::on> {
         write_mode mode = write_mode::overwrite;
         explicit operator bool() const { return data != nullptr; }
     };
+    /// Whether v takes a gradient. Throws argument_error where it lies on another tape, state_error where the operation
+    /// that made it was consumed by an earlier backward pass.
+    template <class T, int Rank>
+    bool takes_gradient(const gradient_of<T, Rank>& v) const {
+        if (!v.is_wanted()) return false;
+        if (&v.graph() != &this->graph()) fail<argument_error>("tape: an operation has inputs on two tapes");
+        if (this->graph().is_consumed(v.slot())) {
+            fail<state_error>("tape: a gradient arrives at a result of shape ", v.shape(),
+                              " whose operation an earlier backward pass has consumed; compute it anew, or detach it");
+        }
+        return true;
+    }
     /// Where the gradient of v goes: nowhere, where none is wanted; the first contribution overwrites, later ones add.
     template <class T, int Rank>
     target<T> gradient_target(const gradient_of<T, Rank>& v) {
         detail::graph& g = this->graph();
-        if (!v.is_wanted()) return {};
+        if (!takes_gradient(v)) return {};
         const std::size_t bytes = static_cast<std::size_t>(v.shape().size()) * sizeof(T);
         if (!g.has_gradient(v.slot())) return {reinterpret_cast<T*>(g.make_gradient(v.slot(), bytes)), write_mode::overwrite};
         if (g.is_shared(g.gradient_block(v.slot()))) {
@@ -155,6 +181,7 @@ class tape : public basic_context<Device, recording::on> {
     /// Where the gradient of a parameter goes: nowhere for a frozen one.
     template <class Storage, int Rank>
     target<typename Storage::accumulate> gradient_target(const parameter<Storage, Rank>& p) {
+        if (p.is_frozen()) return {};
         gradient_slabs* slabs = find_(sink_, p.owner());
         if (slabs == nullptr) fail<state_error>("tape: the loss depends on parameters that the accumulator was not made for");
         const gradient_slabs::place place = slabs->claim(p.entry());
@@ -168,14 +195,20 @@ class tape : public basic_context<Device, recording::on> {
     }
 
   private:
+    template <class T>
+    void check_loss(const variable<T, 0>& loss) const {
+        const detail::graph& g = this->graph();
+        if (&loss.graph() != &g) fail<argument_error>("tape: backward of a loss that lies on another tape");
+        if (!loss.wants_gradient()) fail<argument_error>("tape: backward of a loss that depends on no parameter and no leaf");
+        if (g.is_consumed(loss.slot())) fail<state_error>("tape: backward of a loss that was on the tape before; a backward pass consumes the tape");
+        if (g.records() == 0) fail<state_error>("tape: backward of an empty tape");
+    }
+
     template <class Loss, class Find>
     void run(const Loss& loss, const Find& find) {
         const auto& scalar = loss_variable(loss);
         using T = typename std::remove_cvref_t<decltype(scalar)>::value_type;
         detail::graph& g = this->graph();
-        if (&scalar.graph() != &g) fail<argument_error>("tape: backward of a loss that lies on another tape");
-        if (!scalar.wants_gradient()) fail<argument_error>("tape: backward of a loss that depends on no parameter and no leaf");
-        if (g.records() == 0) fail<state_error>("tape: backward of an empty tape; a tape is consumed by backward");
         this->device().fill(reinterpret_cast<T*>(g.make_gradient(scalar.slot(), sizeof(T))), 1, T(loss_seed(loss)));
         sink_ = &find;
         find_ = [](const void* f, const store& owner) { return (*static_cast<const Find*>(f))(owner); };

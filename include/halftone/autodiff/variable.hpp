@@ -75,6 +75,8 @@ class variable {
     extent size() const { return shape_.size(); }
     /// The value, as kernels see it. The memory is the device's.
     halftone::view<T, Rank> view() const { return {reinterpret_cast<T*>(handle_.graph().value(handle_.slot())), shape_}; }
+    /// Made by the default constructor, or moved from.
+    bool is_empty() const { return handle_.is_empty(); }
     bool wants_gradient() const { return handle_.graph().wants_gradient(handle_.slot()); }
     /// The value of a scalar that lies in host memory.
     T item() const
@@ -127,6 +129,19 @@ weighted<variable<T, 0>> operator*(float factor, const variable<T, 0>& loss) {
 template <class T>
 weighted<variable<T, 0>> operator/(const variable<T, 0>& loss, float divisor) {
     return {loss, 1.0f / divisor};
+}
+
+template <class Variable>
+weighted<Variable> operator*(const weighted<Variable>& loss, float factor) {
+    return {loss.loss, loss.factor * factor};
+}
+template <class Variable>
+weighted<Variable> operator*(float factor, const weighted<Variable>& loss) {
+    return {loss.loss, loss.factor * factor};
+}
+template <class Variable>
+weighted<Variable> operator/(const weighted<Variable>& loss, float divisor) {
+    return {loss.loss, loss.factor / divisor};
 }
 
 /// What a backward pass starts from: the variable, and the gradient it begins with.
