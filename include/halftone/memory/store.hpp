@@ -15,6 +15,7 @@
 /// every policy up to the rounding to `param`.
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -82,6 +83,7 @@ class store {
         std::size_t gradient = 0;     ///< first element in gradient and moment slabs; `nowhere` where frozen
         initial values{};
         bool frozen = false;
+        bool keeps_master = false;    ///< some operation reads the master although there is a copy
     };
 
     struct group {
@@ -113,10 +115,12 @@ class store {
         return {*this, entries_.size() - 1, shape};
     }
 
-    /// While it lives, '*' in the paths of layers stands for this index: what a list of layers opens for each of them.
+    /// While it lives, the component `position` (from 0) of the paths of layers is this index, whether the layer's type
+    /// calls it '*' or "last": what a list of layers opens for each of them. So a parameter's path is the same under every
+    /// recipe.
     class indexed {
       public:
-        indexed(store& owner, int index) : owner_(&owner) { owner.indices_.push_back(index); }
+        indexed(store& owner, int position, int index) : owner_(&owner) { owner.indices_.push_back({position, index}); }
         indexed(const indexed&) = delete;
         indexed& operator=(const indexed&) = delete;
         ~indexed() { owner_->indices_.pop_back(); }
@@ -131,7 +135,7 @@ class store {
         for (group& g : groups_) {
             g.master = buffer(*memory_, g.masters * g.param_bytes, memory_kind::master);
             g.copy = buffer(*memory_, g.copies * g.copy_bytes, memory_kind::copy);
-            std::memset(g.master.data(), 0, g.master.bytes());
+            clear(g.master);
         }
         committed_ = true;
         for (std::size_t i = 0; i < entries_.size(); ++i) {
@@ -155,8 +159,9 @@ class store {
         }
     }
 
-    /// Freezes every parameter whose path the pattern matches (path_matches, policy/path.hpp): from now on it has no gradient and no moments, and no master where kernels read a copy. Call it before
-    /// accumulators and optimizers are made. Returns how many parameters are named; throws state_error before commit.
+    /// Freezes every parameter whose path the pattern matches (path_matches, policy/path.hpp): from now on it has no
+    /// gradient and no moments, and no master where kernels read a copy (but see keep_master). Call it before accumulators
+    /// and optimizers are made. Returns how many parameters are named; throws state_error before commit.
     std::size_t freeze(const std::string& pattern) {
         check_committed();
         std::size_t named = 0, changed = 0;
@@ -169,6 +174,10 @@ class store {
         if (changed != 0) drop_frozen_masters();
         return named;
     }
+
+    /// The parameter's master stays when it is frozen: for a layer that reads another layer's parameter in a wider type
+    /// than the copy has (tied weights).
+    void keep_master(std::size_t entry) { entries_[entry].keeps_master = true; }
 
     const std::vector<entry>& entries() const { return entries_; }
     const std::vector<group>& groups() const { return groups_; }
@@ -252,15 +261,18 @@ class store {
 
     std::string run_time_path(const char* path, const char* leaf) const {
         std::string text;
-        std::size_t next = 0;
-        for (; *path != 0; ++path) {
-            if (*path == '*' && next < indices_.size()) {
-                text += std::to_string(indices_[next++]);
-            } else {
-                text += *path;
-            }
+        for (int position = 0; *path != 0; ++position) {
+            const std::size_t size = std::strcspn(path, ".");
+            const auto here = std::find_if(indices_.begin(), indices_.end(), [&](const list_index& i) { return i.position == position; });
+            text += here == indices_.end() ? std::string(path, size) : std::to_string(here->index);
+            text += '.';
+            path += path[size] == '.' ? size + 1 : size;
         }
-        return text.empty() ? leaf : text + "." + leaf;
+        return text + leaf;
+    }
+
+    static void clear(const buffer& b) {
+        if (b.bytes() != 0) std::memset(b.data(), 0, b.bytes());
     }
 
     void lay_out() {
@@ -270,7 +282,7 @@ class store {
             const std::size_t room = round_up(e.count, granule);
             const auto take = [room](std::size_t& end) { return std::exchange(end, end + room); };
             e.copy = g.copy_bytes == 0 ? nowhere : take(g.copies);
-            e.master = e.frozen && g.copy_bytes != 0 ? nowhere : take(g.masters);
+            e.master = e.frozen && g.copy_bytes != 0 && !e.keeps_master ? nowhere : take(g.masters);
             e.gradient = e.frozen ? nowhere : take(g.gradients);
         }
         ++layout_;
@@ -283,7 +295,7 @@ class store {
         for (std::size_t i = 0; i < groups_.size(); ++i) {
             group& g = groups_[i];
             buffer kept(*memory_, g.masters * g.param_bytes, memory_kind::master);
-            std::memset(kept.data(), 0, kept.bytes());
+            clear(kept);
             for (std::size_t j = 0; j < entries_.size(); ++j) {
                 const entry& e = entries_[j];
                 if (e.group != i || e.master == nowhere) continue;
@@ -296,7 +308,10 @@ class store {
     memory_resource* memory_;
     std::vector<entry> entries_;
     std::vector<group> groups_;
-    std::vector<int> indices_;
+    struct list_index {
+        int position, index;
+    };
+    std::vector<list_index> indices_;
     unsigned layout_ = 0;
     bool committed_ = false;
 };

@@ -23,7 +23,7 @@ struct attention {
     extent heads;
     attention_options options;
 
-    /// Throws argument_error where the heads do not divide the width.
+    /// Throws argument_error where the heads do not divide the width or are larger than kernels take.
     attention(store& s, extent width, extent head_count, float deviation = 0.02f, float projection_deviation = 0.02f,
               const attention_options& o = {.mask = attention_mask::causal})
         : qkv(s, width, 3 * checked(width, head_count), deviation), proj(s, width, width, projection_deviation), heads(head_count), options(o) {}
@@ -37,6 +37,10 @@ struct attention {
   private:
     static extent checked(extent width, extent heads) {
         if (heads < 1 || width % heads != 0) fail<argument_error>("attention: ", heads, " heads do not divide a width of ", width);
+        if (width / heads > halftone::detail::most_head_size) {
+            fail<argument_error>("attention: ", heads, " heads of a width of ", width, " have ", width / heads, " numbers each; expected at most ",
+                                 halftone::detail::most_head_size);
+        }
         return width;
     }
 };

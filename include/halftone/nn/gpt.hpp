@@ -6,9 +6,11 @@
 ///     auto loss = model.loss(tape, batch);                   // batch.tokens and batch.targets: (batch, time)
 ///     auto logits = model.logits(eval, tokens);              // (batch, time, vocabulary)
 ///
-/// Paths: "embed", "h.*.norm1", "h.*.attn.qkv", "h.*.attn.proj", "h.*.norm2", "h.*.mlp.up", "h.*.mlp.down", "norm",
-/// "head". The head's weight is the token table (tied weights), which is stored as "embed" says; "head" says in what type
-/// the logits are computed and given.
+/// Paths: "embed", "h.*.attn.norm", "h.*.attn.qkv", "h.*.attn.proj", "h.*.mlp.norm", "h.*.mlp.up", "h.*.mlp.down", "norm",
+/// "head"; a rule for "*.norm" takes all norms, one for "h.0" or "h.last" a single block. The head's weight is the token
+/// table (tied weights), which is stored as "embed" says; "head" says in what type the logits are computed and given.
+///
+/// Attention and perceptron add to the residual stream, so "embed", "h.*.attn.proj" and "h.*.mlp.down" need one `output`.
 #pragma once
 
 #include <halftone/autodiff/loss.hpp>
@@ -28,12 +30,12 @@ struct gpt_config {
     extent width = 256;
 };
 
-/// x + attn(norm1(x)), then that + mlp(norm2(that)).
+/// x + attn(norm(x)), then that + mlp(norm(that)). Each norm stands below the layer that it serves.
 template <class P>
 struct transformer_block {
-    layer_norm<at<P, "norm1">> norm1;
+    layer_norm<at<at<P, "attn">, "norm">> attn_norm;
     attention<at<P, "attn">> attn;
-    layer_norm<at<P, "norm2">> norm2;
+    layer_norm<at<at<P, "mlp">, "norm">> mlp_norm;
     mlp<at<P, "mlp">> mlp_;
 
     // What adds to the residual stream begins smaller by the root of the number of additions (GPT-2).
@@ -41,14 +43,17 @@ struct transformer_block {
 
     template <class Context, class X>
     auto operator()(Context&& ctx, const variable<X, 3>& x) const {
-        const auto mixed = attn(ctx, norm1(ctx, x), x);
-        return mlp_(ctx, norm2(ctx, mixed), mixed);
+        const auto mixed = attn(ctx, attn_norm(ctx, x), x);
+        return mlp_(ctx, mlp_norm(ctx, mixed), mixed);
     }
-    static decltype(auto) visit(auto&& self, auto&& f) { return f(self.norm1, self.attn, self.norm2, self.mlp_); }
+    static decltype(auto) visit(auto&& self, auto&& f) { return f(self.attn_norm, self.attn, self.mlp_norm, self.mlp_); }
 
   private:
     transformer_block(store& s, const gpt_config& c, float residual_deviation)
-        : norm1(s, c.width), attn(s, c.width, c.heads, 0.02f, residual_deviation), norm2(s, c.width), mlp_(s, c.width, 4 * c.width, 0.02f, residual_deviation) {}
+        : attn_norm(s, c.width),
+          attn(s, c.width, c.heads, 0.02f, residual_deviation),
+          mlp_norm(s, c.width),
+          mlp_(s, c.width, 4 * c.width, 0.02f, residual_deviation) {}
 };
 
 /// The head of a language model: logits = x tableᵀ, with somebody else's table.
@@ -72,6 +77,8 @@ class gpt {
         : config_(checked(c)), parameters_(device.memory()), embed_(parameters_, c.vocabulary, c.context, c.width), h_(parameters_, c.layers, c),
           norm_(parameters_, c.width) {
         static_assert(check_recipe<P, gpt>());
+        using read_by_head = compute_type<policy_within<typename head::policy, as_given>, op::linear>;
+        if (!contains<typename decltype(embed_.tokens)::compute, read_by_head>) parameters_.keep_master(embed_.tokens.entry());
         parameters_.commit(seed);
     }
     gpt(const gpt&) = delete;
@@ -108,7 +115,8 @@ class gpt {
 
     static const gpt_config& checked(const gpt_config& c) {
         const auto at_least_one = [](const char* what, extent value) {
-            if (value < 1 || value > (extent{1} << 31)) fail<argument_error>("gpt: ", what, " is ", value, "; expected 1 or more");
+            constexpr extent most = extent{1} << 31;
+            if (value < 1 || value > most) fail<argument_error>("gpt: ", what, " is ", value, "; expected 1 to ", most);
         };
         at_least_one("vocabulary", c.vocabulary);
         at_least_one("context", c.context);
@@ -116,7 +124,7 @@ class gpt {
         at_least_one("heads", c.heads);
         at_least_one("width", c.width);
         if (c.width % c.heads != 0) fail<argument_error>("gpt: ", c.heads, " heads do not divide a width of ", c.width);
-        return c;
+        return c;  // the attention layers check the heads' size
     }
 
     gpt_config config_;

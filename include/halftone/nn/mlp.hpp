@@ -5,7 +5,8 @@
 ///     ht::nn::mlp<ht::at<P, "mlp">> mlp{store, width, 4 * width};
 ///     auto y = mlp(ctx, x, residual);                        // (…, width)
 ///
-/// Paths below it: "up" and "down", for the parameters; both products run in the mlp's own policy.
+/// Paths below it: "up" and "down". Where both have one policy it is a single operation, which computes the gelu where
+/// the sums lie; else they are two, with a gelu between.
 #pragma once
 
 #include <halftone/autodiff/pointwise.hpp>

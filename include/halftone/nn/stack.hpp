@@ -6,7 +6,7 @@
 ///     x = h(ctx, x);
 ///
 /// A recipe's rules may name single blocks, "h.0" or "h.last": those have types of their own. All must return the type
-/// that they take.
+/// that they take. In the store the blocks are "h.0", "h.1", … under every recipe, the last one too.
 #pragma once
 
 #include <optional>
@@ -66,8 +66,8 @@ class stack {
     template <std::size_t... I, class... Arguments>
     void make(store& s, int i, std::index_sequence<I...>, const Arguments&... arguments) {
         const std::size_t kind = named::class_of(i, depth_);
+        const store::indexed here(s, position, i);
         if (kind == named::size) {
-            const store::indexed here(s, i);
             common_.emplace_back(s, arguments...);
             return;
         }
@@ -83,6 +83,14 @@ class stack {
                       "halftone: a repeated block must return the type that it takes, the residual stream's; see `output` of its policy");
         return block(ctx, std::move(x));
     }
+
+    // Which component of a block's path is its index.
+    static constexpr int position = [] {
+        const auto path = path_of<at<P, Name>>.text();
+        int dots = 0;
+        for (const char c : path.data) dots += c == '.' ? 1 : 0;
+        return dots + 1;
+    }();
 
     int depth_;
     std::vector<typename list::common> common_;
