@@ -91,6 +91,10 @@ struct linear_cross_entropy {
             if (dx.to.data() != nullptr) matmul_into<Backward>(device, logits, w, rows_of(dx.to, first, count), dx.mode);
             if (dw.to.data() != nullptr) matmul_into<Backward>(device, transpose(logits), x_rows, dw.to, first == 0 ? dw.mode : write_mode::add);
         });
+        if (rows == 0 && dw.to.data() != nullptr) {
+            const view<Logit, 2> none(scratch.as<Logit>(), {0, classes});
+            matmul_into<Backward>(device, transpose(none), x, dw.to, dw.mode);
+        }
     }
 
   private:
