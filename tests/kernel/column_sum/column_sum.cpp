@@ -48,7 +48,7 @@ void within_bounds(ht::isa set, extent rows, extent width, extent padding, write
     const ht::const_view<X, 2> x(memory.data(), {rows, width}, {stride, 1});
     const auto old = data.normals<Y>(width);
     const guarded<Y> out(old, 3);
-    column_sum::run<X, Y>(device, x, out.view(), mode);
+    column_sum::run(device, x, out.view(), mode);
 
     doubles want(static_cast<std::size_t>(width));
     ht::reference::column_sum(x, ht::view<double, 1>(want.data(), {width}));
@@ -85,12 +85,12 @@ TEST_CASE("column_sum: integers exactly, and the same bits at one and at two thr
         const ht::shape<2> shape{rows, width};
         ht::cpu one{{.threads = 1, .instruction_set = set}}, two{{.threads = 2, .instruction_set = set}};
         const guarded<float> sums(width), other(width);
-        column_sum::run<bfloat16, float>(two, integers.const_view(shape), sums.view());
+        column_sum::run(two, integers.const_view(shape), sums.view());
         doubles want(width);
         ht::reference::column_sum(integers.const_view(shape), ht::view<double, 1>(want.data(), {width}));
         for (extent j = 0; j < width; ++j) CHECK(static_cast<double>(sums[j]) == want[static_cast<std::size_t>(j)]);
-        column_sum::run<bfloat16, float>(one, x.const_view(shape), sums.view());
-        column_sum::run<bfloat16, float>(two, x.const_view(shape), other.view());
+        column_sum::run(one, x.const_view(shape), sums.view());
+        column_sum::run(two, x.const_view(shape), other.view());
         CHECK(sums.same_bits(other));
     });
 }
@@ -113,13 +113,13 @@ TEST_CASE("column_sum: its gradient is the sums' own") {
 TEST_CASE("column_sum: no rows, wrong arguments") {
     ht::cpu device{{.threads = 1}};
     const guarded<float> x(12), out(std::vector<float>{1, 2, 3, 4});
-    column_sum::run<float, float>(device, {nullptr, {0, 4}}, out.view(), write_mode::add);
+    column_sum::run(device, ht::view<float, 2>(nullptr, {0, 4}), out.view(), write_mode::add);
     CHECK(out[3] == 4);
-    column_sum::run<float, float>(device, {nullptr, {0, 4}}, out.view());
+    column_sum::run(device, ht::view<float, 2>(nullptr, {0, 4}), out.view());
     CHECK(out[3] == 0);
-    CHECK_THROWS_WITH_AS((column_sum::run<float, float>(device, x.const_view(ht::shape<2>{4, 3}), out.view())),
+    CHECK_THROWS_WITH_AS((column_sum::run(device, x.const_view(ht::shape<2>{4, 3}), out.view())),
                          "column_sum: out is (4); expected (3)", ht::shape_error);
-    CHECK_THROWS_WITH_AS((column_sum::run<float, float>(device, {x.data(), {3, 4}, {1, 3}}, out.view())),
+    CHECK_THROWS_WITH_AS((column_sum::run(device, ht::view<float, 2>(x.data(), {3, 4}, {1, 3}), out.view())),
                          "column_sum: x (3, 4) has gaps within its rows; its strides are (1, 3)", ht::shape_error);
 }
 

@@ -70,8 +70,8 @@ TEST_CASE_TEMPLATE("convert: every element as its own conversion", M, down_bf16,
                 for (extent i = 0; i < count && i < 65536; ++i) from[i] = X::from_bits(static_cast<std::uint16_t>(i));
             }
             const guarded<Y> to(count, 3), scaled(count, 5), apart(2 * count, 7);
-            convert::run<X, Y>(device, from.const_view(), to.view());
-            convert::run<X, Y>(device, from.const_view(), scaled.view(), 1.25f);
+            convert::run(device, from.const_view(), to.view());
+            convert::run(device, from.const_view(), scaled.view(), 1.25f);
             extent wrong = 0, wrong_scaled = 0;
             for (extent i = 0; i < count; ++i) {
                 const float value = static_cast<float>(from[i]);
@@ -88,8 +88,8 @@ TEST_CASE_TEMPLATE("convert: every element as its own conversion", M, down_bf16,
                 const extent width = count / 3, stride = width + 2;
                 const guarded<Y> padded(3 * stride);
                 const auto before = padded[0];
-                convert::run<X, Y>(device, from.const_view(ht::shape<2>{3, width}),
-                                   {padded.data(), {3, width}, {stride, 1}});
+                convert::run(device, from.const_view(ht::shape<2>{3, width}),
+                             ht::view<Y, 2>(padded.data(), {3, width}, {stride, 1}));
                 extent wrong_rows = 0;
                 for (extent i = 0; i < 3; ++i) {
                     for (extent j = 0; j < stride; ++j) {
@@ -108,7 +108,7 @@ TEST_CASE("convert: in place with a factor, and its gradient") {
     support::random data(3);
     const auto values = data.normals<float>(37);
     const guarded<float> x(values);
-    convert::run<float, float>(device, x.const_view(), x.view(), 0.5f);
+    convert::run(device, x.const_view(), x.view(), 0.5f);
     for (extent i = 0; i < x.size(); ++i) CHECK(x[i] == 0.5f * values[static_cast<std::size_t>(i)]);
 
     std::vector<double> at = data.normals<double>(3), to(3);
@@ -124,16 +124,15 @@ TEST_CASE("convert: in place with a factor, and its gradient") {
 TEST_CASE("convert: wrong arguments, and none") {
     ht::cpu device{{.threads = 1}};
     const guarded<float> x(12), y(12);
+    CHECK_THROWS_WITH_AS((convert::run(device, x.const_view(ht::shape<2>{3, 4}), y.view(ht::shape<2>{4, 3}))),
+                         "convert: to is (4, 3); expected (3, 4)", ht::shape_error);
     CHECK_THROWS_WITH_AS(
-        (convert::run<float, float>(device, x.const_view(ht::shape<2>{3, 4}), y.view(ht::shape<2>{4, 3}))),
-        "convert: to is (4, 3); expected (3, 4)", ht::shape_error);
-    CHECK_THROWS_WITH_AS((convert::run<float, float>(device, x.const_view(ht::shape<2>{3, 4}),
-                                                     ht::view<float, 2>(y.data(), {3, 4}, {1, 3}))),
-                         "convert: to (3, 4) has gaps within its rows; its strides are (1, 3)", ht::shape_error);
-    CHECK_THROWS_WITH_AS((convert::run<float, float>(device, x.const_view(ht::shape<3>{1, 3, 4}),
-                                                     ht::view<float, 3>(y.data(), {1, 3, 4}, {12, 1, 3}))),
+        (convert::run(device, x.const_view(ht::shape<2>{3, 4}), ht::view<float, 2>(y.data(), {3, 4}, {1, 3}))),
+        "convert: to (3, 4) has gaps within its rows; its strides are (1, 3)", ht::shape_error);
+    CHECK_THROWS_WITH_AS((convert::run(device, x.const_view(ht::shape<3>{1, 3, 4}),
+                                       ht::view<float, 3>(y.data(), {1, 3, 4}, {12, 1, 3}))),
                          "convert: to (1, 3, 4) is not contiguous; its strides are (12, 1, 3)", ht::shape_error);
-    convert::run<float, float>(device, ht::const_view<float, 1>(nullptr, {0}), ht::view<float, 1>(nullptr, {0}));
+    convert::run(device, ht::const_view<float, 1>(nullptr, {0}), ht::view<float, 1>(nullptr, {0}));
 }
 
 }  // namespace

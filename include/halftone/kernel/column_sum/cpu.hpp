@@ -3,6 +3,8 @@
 /// Column sums on the CPU; column_sum.hpp has their contract and an example.
 #pragma once
 
+#include <type_traits>
+
 #include <halftone/kernel/column_sum/column_sum.hpp>
 #include <halftone/kernel/rows/rows.hpp>
 
@@ -13,9 +15,10 @@ namespace halftone::inline HALFTONE_ABI::kernel {
 
 template <>
 struct column_sum<cpu> {
-    template <class X, class Y>
-    static void run(cpu& device, const const_view<X, 2>& x, const view<Y, 1>& out,
+    template <class From, class Y>
+    static void run(cpu& device, const view<From, 2>& x, const view<Y, 1>& out,
                     write_mode mode = write_mode::overwrite) {
+        using X = std::remove_const_t<From>;
         expect_rows("column_sum", "x", x, x.shape());
         expect("column_sum", "out", out, {x.extent_of(1)});
         const auto body =

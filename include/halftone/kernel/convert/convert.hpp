@@ -2,8 +2,8 @@
 /// \file
 /// Conversion of arrays between number types, at the speed of memory, with an optional factor.
 ///
-///     kernel::convert<cpu>::run<float, bfloat16>(device, master, copy);
-///     kernel::convert<cpu>::run<float16, float>(device, gradients, unscaled, 1 / scale);
+///     kernel::convert<cpu>::run(device, master, copy);
+///     kernel::convert<cpu>::run(device, gradients, unscaled, 1 / scale);
 ///
 /// Numeric contract: factor times element in float, rounded once to nearest even, as the element types' own conversions
 /// round (a NaN stays one).

@@ -3,6 +3,8 @@
 /// Conversion on the CPU; convert.hpp has its contract and an example.
 #pragma once
 
+#include <type_traits>
+
 #include <halftone/kernel/convert/convert.hpp>
 #include <halftone/kernel/rows/rows.hpp>
 
@@ -13,8 +15,9 @@ namespace halftone::inline HALFTONE_ABI::kernel {
 
 template <>
 struct convert<cpu> {
-    template <class X, class Y, int Rank>
-    static void run(cpu& device, const const_view<X, Rank>& from, const view<Y, Rank>& to, float factor = 1) {
+    template <class From, class Y, int Rank>
+    static void run(cpu& device, const view<From, Rank>& from, const view<Y, Rank>& to, float factor = 1) {
+        using X = std::remove_const_t<From>;
         if (!(to.shape() == from.shape()))
             fail<shape_error>("convert: to is ", to.shape(), "; expected ", from.shape());
         const auto body =
