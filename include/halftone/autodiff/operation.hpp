@@ -5,6 +5,7 @@
 
 #include <halftone/autodiff/tape.hpp>
 #include <halftone/kernel/map/map.hpp>
+#include <halftone/policy/check.hpp>
 #include <halftone/policy/operations.hpp>
 
 namespace halftone::inline HALFTONE_ABI {
@@ -24,10 +25,20 @@ struct roles {
     using grad = Grad;
 };
 
-/// The types of the operation Op of a layer with policy P, called in a context.
+namespace detail {
+
 template <class P, class Op, class Context>
-using layer_roles = roles<compute_type<policy_within<P, policy_of<Context>>, Op>, typename policy_within<P, policy_of<Context>>::output,
-                          typename policy_within<P, policy_of<Context>>::grad>;
+struct layer_types {
+    static_assert(check_policy<P>());
+    using policy = policy_within<P, policy_of<Context>>;
+    using type = roles<compute_type<policy, Op>, typename policy::output, typename policy::grad>;
+};
+
+}  // namespace detail
+
+/// The types of the operation Op of a layer with policy P, called in a context; a compile-time error where P is wrong.
+template <class P, class Op, class Context>
+using layer_roles = typename detail::layer_types<P, Op, Context>::type;
 
 template <class T, int Rank>
 const_view<T, Rank> as_const(const view<T, Rank>& v) {

@@ -56,6 +56,17 @@ class gradient_slabs {
         return {reinterpret_cast<type*>(slabs_[index].data()), {static_cast<extent>(slabs_[index].bytes() / sizeof(type))}};
     }
 
+    /// The gradient of one parameter, in its shape. Throws argument_error for a parameter of another store, state_error for
+    /// a frozen one, which has none.
+    template <class Storage, int Rank>
+    const_view<typename Storage::accumulate, Rank> of(const parameter<Storage, Rank>& p) const {
+        if (&p.owner() != store_) fail<argument_error>("gradients: a parameter of another store");
+        check_layout();
+        const store::entry& e = store_->entries()[p.entry()];
+        if (e.frozen) fail<state_error>("gradients: ", e.path, " is frozen and has no gradient");
+        return {reinterpret_cast<const typename Storage::accumulate*>(at(e)), p.shape()};
+    }
+
   private:
     std::byte* at(const store::entry& e) const { return slabs_[e.group].data() + e.gradient * store_->groups()[e.group].accumulate_bytes; }
     void check_layout() const {

@@ -100,6 +100,13 @@ class gradients {
         return w.parts[part].slabs;
     }
 
+    /// The gradient of one parameter as it lies in memory, still scaled, in the parameter's shape. Throws argument_error for
+    /// a parameter of another model, state_error for a frozen one.
+    template <class Storage, int Rank>
+    const_view<typename Storage::accumulate, Rank> of(const parameter<Storage, Rank>& p) const {
+        return slabs(p.owner()).of(p);
+    }
+
     /// The window, for those who read or change it. Throws state_error where another window has begun since, and where
     /// this object was moved from.
     detail::window& check(const char* operation) const {
