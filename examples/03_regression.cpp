@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Lesson 3: regression, with every step by hand.
+///
+/// A line is fitted to eight points: y = 2 a - b + 0.5. The products run in bfloat16, the weights have float masters, and
+/// everything that an optimizer does is written out. All numbers here are short binary fractions, so that each can be
+/// checked with a pencil.
+#include <cstdio>
+
+#include <halftone/amp.hpp>
+
+namespace ht = halftone;
+
+// bf16 products; the layer gives float, as a last layer should.
+using policy = ht::with_output<ht::amp_bf16, float>;
+
+/// A model owns a store, where its parameters live, and layers, which know their places in it.
+struct line {
+    ht::store parameters_;
+    ht::nn::linear<ht::at<policy, "fit">> fit;
+
+    explicit line(ht::cpu& device) : parameters_{device.memory()}, fit{parameters_, 2, 1} {
+        parameters_.commit();  // all layers are made: takes the memory and fills it
+    }
+    ht::store& parameters() { return parameters_; }
+    static decltype(auto) visit(auto&& self, auto&& f) { return f(self.fit); }
+};
+
+constexpr ht::extent points = 8, half = points / 2;
+const float inputs[points][2] = {{1, 0}, {0, 1}, {1, 1}, {-1, 0}, {0, -1}, {-1, -1}, {1, -1}, {-1, 1}};
+const float targets[points] = {2.5f, -0.5f, 1.5f, -1.5f, 1.5f, -0.5f, 3.5f, -2.5f};
+
+/// The loss of `count` points from `first` on. What it computes on the way stays on the tape.
+auto loss_of(ht::tape<ht::cpu>& tape, const line& model, ht::extent first, ht::extent count) {
+    const auto x = tape.constant(ht::const_view<float, 2>(inputs[first], {count, 2}));
+    const auto prediction = model.fit(tape, x);  // (count, 1)
+    return ht::mean_squared_error(tape, prediction, ht::const_view<float, 2>(targets + first, {count, 1}));
+}
+
+template <class Gradients>
+void print_gradients(const char* what, const Gradients& grads, const line& model) {
+    const auto weight = grads.of(model.fit.weight);  // (1, 2)
+    const auto bias = grads.of(model.fit.bias);      // (1)
+    std::printf("%s: %g %g, %g\n", what, static_cast<double>(weight(0, 0)), static_cast<double>(weight(0, 1)),
+                static_cast<double>(bias(0)));
+}
+
+/// master -= rate gradient, element by element: what ht::sgd does.
+template <class Parameter, class Gradient>
+void descend(const Parameter& parameter, const Gradient& gradient, float rate) {
+    const auto master = ht::flatten(parameter.master());
+    const auto slope = ht::flatten(gradient);
+    for (ht::extent i = 0; i < master.size(); ++i) master(i) -= rate * slope(i);
+}
+
+int main() {
+    ht::cpu device;
+    line model{device};
+
+    // Parameters begin at random. A master that is changed by hand has to be rounded to its bf16 copy again: refresh().
+    const auto weight = model.fit.weight.master();
+    weight(0, 0) = weight(0, 1) = 0;
+    model.parameters().refresh();
+
+    // 1. Forward: the tape records. 2. Backward: gradients are added into an accumulator, and the tape is empty again.
+    // Losses that no scaler scales are declared as such; bf16 has float's range and needs none (lesson 4).
+    ht::tape tape{device};
+    ht::accumulator acc{model, ht::unscaled};
+    const auto loss = loss_of(tape, model, 0, points);
+    std::printf("loss of all points: %g\n", static_cast<double>(loss.item()));
+    tape.backward(loss, acc);
+    print_gradients("its gradients", acc.take(), model);
+    // Prints: loss of all points: 4
+    // Prints: its gradients: -3 1.5, -1
+
+    // Gradient accumulation: two micro-batches, each loss divided by their number, give the same gradients while only half
+    // of the activations are in memory at a time. They add up in `accumulate`, float here: in bf16 they would swamp.
+    for (ht::extent first = 0; first < points; first += half) {
+        const auto part = loss_of(tape, model, first, half);
+        std::printf("loss of a micro-batch: %g\n", static_cast<double>(part.item()));
+        tape.backward(part / 2, acc);
+    }
+    const auto grads = acc.take();  // ends the window; good until the next backward pass
+    print_gradients("gradients of both", grads, model);
+    // Prints: loss of a micro-batch: 2.75
+    // Prints: loss of a micro-batch: 5.25
+    // Prints: gradients of both: -3 1.5, -1
+
+    // 3. The update happens on the masters. Until they are rounded again, products read the old copies.
+    constexpr float rate = 0.25f;
+    descend(model.fit.weight, grads.of(model.fit.weight), rate);
+    descend(model.fit.bias, grads.of(model.fit.bias), rate);
+    const auto show = [&](const char* when) {
+        std::printf("%s: master %.5f %.5f, products read %g %g\n", when, static_cast<double>(weight(0, 0)),
+                    static_cast<double>(weight(0, 1)), static_cast<double>(model.fit.weight.values()(0, 0)),
+                    static_cast<double>(model.fit.weight.values()(0, 1)));
+    };
+    show("updated");
+    model.parameters().refresh();
+    show("refreshed");
+    // Prints: updated: master 0.75000 -0.37500, products read 0 0
+    // Prints: refreshed: master 0.75000 -0.37500, products read 0.75 -0.375
+
+    // Then the same again and again.
+    for (int step = 2; step <= 24; ++step) {
+        const auto now = loss_of(tape, model, 0, points);
+        if (step % 4 == 0) std::printf("step %2d: loss %.3g\n", step, static_cast<double>(now.item()));
+        tape.backward(now, acc);
+        const auto g = acc.take();
+        descend(model.fit.weight, g.of(model.fit.weight), rate);
+        descend(model.fit.bias, g.of(model.fit.bias), rate);
+        model.parameters().refresh();
+    }
+    // Once the copies are right the loss is zero, and the masters rest where they round to the copies.
+    show("fitted");
+    std::printf("bias: master %.4f, products read %g\n", static_cast<double>(model.fit.bias.master()(0)),
+                static_cast<double>(model.fit.bias.values()(0)));
+    // Prints: step  4: loss 0.224
+    // Prints: step  8: loss 0.00574
+    // Prints: step 12: loss 5.72e-05
+    // Prints: step 16: loss 0
+    // Prints: fitted: master 1.99805 -0.99902, products read 2 -1
+    // Prints: bias: master 0.4990, products read 0.5
+}
