@@ -40,7 +40,7 @@ struct model {
 
     template <class Device>
     explicit model(Device& device, ht::extent width = 67)
-        : store(device.memory()), fc1(store, width), norm(store, 5, 1), fc2(store, width + 33), head(store, 3) {
+        : store(device.memory()), fc1(store, width), norm(store, 5, 1), fc2(store, width + 3), head(store, 3) {
         store.commit(1);
     }
     ht::store& parameters() { return store; }

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: MIT
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <halftone/optim/adamw.hpp>
+
+#include "optim/golden_run.hpp"
+#include "support/each_set.hpp"
+
+namespace {
+
+namespace ht = halftone;
+using support::u;
+
+/// One parameter in exact arithmetic, as far as double has it, and beside it a bound of what float arithmetic may have
+/// added: the errors of earlier steps and the roundings of this one, to first order (Higham 2002, section 3.3).
+struct tracked_adamw {
+    double w = 0, m = 0, v = 0;
+    double error_w = 0, error_m = 0, error_v = 0;
+
+    void step(double g, double error_g, const ht::adamw_options& o, double lr, double weight_decay, int t) {
+        const double a = 1 - o.beta1, b = 1 - o.beta2;
+        error_m = o.beta1 * error_m + a * error_g + 3 * u * a * std::fabs(g - m);
+        m += a * (g - m);
+        error_m += u * std::fabs(m);
+        error_v = o.beta2 * error_v + 2 * b * std::fabs(g) * error_g + 2 * u * o.beta2 * v + 3 * u * b * g * g;
+        v = o.beta2 * v + b * g * g;
+        error_v += u * v;
+
+        const double root = std::sqrt(v) / std::sqrt(1 - std::pow(o.beta2, t)), denominator = root + o.epsilon;
+        const double error_root = v == 0 ? 0 : root * (error_v / (2 * v) + 3 * u);
+        const double error_denominator = error_root + u * (denominator + o.epsilon);
+        const double size = lr / (1 - std::pow(o.beta1, t)), update = size * m / denominator;
+        error_w += 3 * u * std::fabs(w);  // the factor of the decay, its product, the sum below
+        w = w * (1 - lr * weight_decay) - update;
+        error_w += std::fabs(update) * (error_denominator / denominator + 4 * u) + size * error_m / denominator + u * std::fabs(w);
+    }
+    /// The terms of second order are below a thousandth of those of first order.
+    double bound() const { return 1.001 * error_w; }
+};
+
+TEST_CASE("adamw: equals torch.optim.AdamW within fp32 rounding, over 100 steps") {
+    std::vector<support::golden_line> lines = support::read_golden("adamw.txt");
+    int cases = 0;
+    support::for_each_set([&](ht::isa set) {
+        for (std::size_t at = 0; at < lines.size();) {
+            const support::golden_line& head = lines[at++];
+            REQUIRE(head.kind == "case");
+            CAPTURE(head.words[0]);
+            const ht::adamw_options options{.lr = head.number(1), .beta1 = head.number(2), .beta2 = head.number(3),
+                                            .epsilon = head.number(4), .weight_decay = head.number(5)};
+            const golden::clipping clip{head.number(6), head.number(7), head.number(8)};
+            const bool grouped = head.number(9) != 0;
+
+            ht::cpu device{{.threads = 2, .instruction_set = set}};
+            small::model<ht::amp_bf16> model{device, golden::width};
+            golden::set_parameters(model);
+            ht::adamw optimizer{device, model, options, golden::groups(grouped)};
+            std::vector<tracked_adamw> exact(golden::parameters);
+            for (int i = 0; i < golden::parameters; ++i) exact[static_cast<std::size_t>(i)].w = golden::initial_parameter(i);
+
+            support::comparison with_exact, with_torch;
+            golden::train(device, model, optimizer, clip, 100, [&](int t) {
+                const golden::clipped_gradients g(clip, t);
+                for (std::size_t i = 0; i < exact.size(); ++i) {
+                    const int n = static_cast<int>(i);
+                    exact[i].step(g.value[i], g.error[i], options, golden::lr_of(n, options.lr, grouped),
+                                  golden::decay_of(n, options.weight_decay, grouped), t);
+                }
+                if (at == lines.size() || lines[at].kind != "step" || lines[at].number(0) != t) return;
+                const std::vector<float> ours = golden::get_parameters(model);
+                for (std::size_t i = 0; i < exact.size(); ++i) {
+                    with_exact.expect(static_cast<double>(ours[i]), exact[i].w, exact[i].bound());
+                    with_torch.expect(static_cast<double>(ours[i]), lines[at].number(i + 1), 2 * exact[i].bound());
+                    CHECK(exact[i].bound() < 1e-4 * std::max(std::fabs(exact[i].w), 1.0));
+                }
+                ++at;
+            });
+            CHECK_WITHIN(with_exact);
+            CHECK_WITHIN(with_torch);
+            CHECK(optimizer.steps() == 100);
+            for (int i = 0; i < golden::width; ++i) {
+                CHECK(model.fc1.weight.values()(i).bits() == ht::bfloat16(model.fc1.weight.master()(i)).bits());
+            }
+            ++cases;
+        }
+    });
+    CHECK(cases >= 10);
+}
+
+TEST_CASE("adamw: options out of range are refused") {
+    ht::cpu device{{.threads = 1}};
+    small::model<ht::full_fp32> model{device};
+    using optimizer = ht::adamw<ht::cpu, small::model<ht::full_fp32>>;
+    CHECK_THROWS_AS((optimizer{device, model, {.lr = -1}}), ht::argument_error);
+    CHECK_THROWS_AS((optimizer{device, model, {.beta1 = 1}}), ht::argument_error);
+    CHECK_THROWS_AS((optimizer{device, model, {.beta2 = -0.1}}), ht::argument_error);
+    CHECK_THROWS_AS((optimizer{device, model, {.epsilon = -1e-8}}), ht::argument_error);
+    CHECK_THROWS_WITH_AS((optimizer{device, model, {.weight_decay = -0.5}}), "adamw: weight_decay is -0.5; expected 0 or more",
+                         ht::argument_error);
+}
+
+TEST_CASE("adamw: bf16 parameters without a master move on average, and in the same way each time") {
+    ht::cpu device{{.threads = 2}};
+    const auto train = [&](std::uint64_t seed) {
+        small::model<ht::with_state<ht::pure_bf16, ht::bfloat16>> model{device, 4001};
+        for (int i = 0; i < 4001; ++i) model.fc1.weight.master()(i) = ht::bfloat16(1.0f);
+        ht::adamw optimizer{device, model, {.lr = 1e-4, .weight_decay = 0, .seed = seed}};
+        ht::accumulator acc{model, ht::unscaled};
+        small::tape tape;
+        tape.gradients = [](std::size_t, std::size_t) { return 0.5f; };
+        for (int t = 0; t < 10; ++t) {
+            tape.backward(small::loss{}, acc, model.store);
+            optimizer.step(acc.take());
+        }
+        double sum = 0;
+        std::vector<std::uint16_t> bits;
+        for (int i = 0; i < 4001; ++i) {
+            sum += static_cast<double>(static_cast<float>(model.fc1.weight.master()(i)));
+            bits.push_back(model.fc1.weight.master()(i).bits());
+        }
+        return std::pair(1 - sum / 4001, bits);
+    };
+    const auto [moved, bits] = train(1);
+    // Ten steps of 1e-4, each far below half of a bf16's step at 1, which is 2^-9. Each of 40,010 roundings is off by at
+    // most 2^-8, so the mean over 4001 is within five standard deviations of sqrt(10 / 4001) 2^-9.
+    CHECK(std::fabs(moved - 1e-3) < 5 * std::sqrt(10.0 / 4001) * 0x1p-9);
+    CHECK(moved > 0);
+    CHECK(train(1).second == bits);
+    CHECK(train(2).second != bits);
+}
+
+}  // namespace

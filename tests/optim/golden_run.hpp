@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Runs the cases of tests/golden/optimizers.py through scaler, accumulator, clipping and optimizer.
+#pragma once
+
+#include <cmath>
+#include <optional>
+#include <vector>
+
+#include <halftone/optim/clip.hpp>
+#include <halftone/optim/groups.hpp>
+#include <halftone/scale/grad_scaler.hpp>
+
+#include "optim/golden.hpp"
+#include "optim/small_model.hpp"
+#include "support/bounds.hpp"
+
+namespace golden {
+
+namespace ht = halftone;
+
+inline constexpr ht::extent width = 6;
+inline constexpr int parameters = 6 + 5 + 9 + 3;
+
+inline double initial_parameter(int i) { return ((31 * i) % 65 - 32) / 16.0; }
+inline double gradient(int i, int t, double amplitude) { return ((7919 * t + 104729 * i) % 2049 - 1024) / 1024.0 * amplitude; }
+
+/// The first element of an entry of small::model, counted over all of them.
+inline int first_of(std::size_t entry) {
+    constexpr int first[] = {0, 6, 11, 20};
+    return first[entry];
+}
+inline std::size_t entry_of(int i) { return i < 6 ? 0 : i < 11 ? 1 : i < 20 ? 2 : 3; }
+
+struct clipping {
+    double norm = 0, value = 0, amplitude = 1;
+};
+
+/// The gradient of element i in step t as the optimizer reads it, and a bound of the error of float arithmetic.
+struct clipped_gradients {
+    std::vector<double> value, error;
+
+    clipped_gradients(const clipping& c, int t) {
+        double squares = 0;
+        for (int i = 0; i < parameters; ++i) {
+            value.push_back(gradient(i, t, c.amplitude));
+            error.push_back(0);
+            squares += value.back() * value.back();
+        }
+        const double coefficient = c.norm == 0 ? 1 : c.norm / (std::sqrt(squares) + 1e-6);
+        for (std::size_t i = 0; i < value.size(); ++i) {
+            // The norm passes through at most as many roundings as there are parameters, and a few; then the formula's.
+            if (coefficient < 1) value[i] *= coefficient, error[i] = support::gamma(parameters + 12) * std::fabs(value[i]);
+            if (c.value != 0 && std::fabs(value[i]) > c.value) value[i] = std::copysign(c.value, value[i]), error[i] = 0;
+        }
+    }
+};
+
+/// Sets the masters of the model, and refreshes the copies.
+template <class Model>
+void set_parameters(Model& model) {
+    const auto set = [](const auto& parameter) {
+        for (int i = 0; i < parameter.shape()[0]; ++i) {
+            parameter.master()(i) = static_cast<float>(initial_parameter(first_of(parameter.entry()) + i));
+        }
+    };
+    set(model.fc1.weight), set(model.norm.weight), set(model.fc2.weight), set(model.head.weight);
+    model.store.refresh();
+}
+template <class Model>
+std::vector<float> get_parameters(Model& model) {
+    std::vector<float> all;
+    const auto get = [&](const auto& parameter) {
+        for (int i = 0; i < parameter.shape()[0]; ++i) all.push_back(static_cast<float>(parameter.master()(i)));
+    };
+    get(model.fc1.weight), get(model.norm.weight), get(model.fc2.weight), get(model.head.weight);
+    return all;
+}
+
+/// Trains for `steps` with the gradients of the cases, in two micro-batches each; calls after(t).
+template <class Model, class Optimizer, class After>
+void train(ht::cpu& device, Model& model, Optimizer& optimizer, const clipping& c, int steps, const After& after) {
+    ht::grad_scaler scaler{device};
+    ht::accumulator acc{model};
+    small::tape tape;
+    for (int t = 1; t <= steps; ++t) {
+        tape.gradients = [&](std::size_t entry, std::size_t i) {
+            return static_cast<float>(gradient(first_of(entry) + static_cast<int>(i), t, c.amplitude));
+        };
+        for (int micro = 0; micro < 2; ++micro) tape.backward(scaler.scale(small::loss{} / 2), acc, model.store);
+        auto grads = scaler.unscale(acc.take());
+        if (c.norm != 0) ht::clip_grad_norm(grads, static_cast<float>(c.norm));
+        if (c.value != 0) ht::clip_grad_value(grads, static_cast<float>(c.value));
+        CHECK_FALSE(optimizer.step(grads).skipped());
+        scaler.update();
+        after(t);
+    }
+}
+
+/// Groups of the cases that have some: the norm is not decayed, the head has a tenth of the rate.
+inline std::vector<ht::parameter_group> groups(bool wanted) {
+    if (!wanted) return {};
+    return {{"norm", {.weight_decay = 0}}, {"head", {.lr_scale = 0.1}}};
+}
+inline double decay_of(int i, double weight_decay, bool grouped) { return grouped && entry_of(i) == 1 ? 0 : weight_decay; }
+inline double lr_of(int i, double lr, bool grouped) { return grouped && entry_of(i) == 3 ? lr * 0.1 : lr; }
+
+}  // namespace golden

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MIT
+#include <cmath>
+#include <limits>
+
+#include <doctest/doctest.h>
+
+#include <halftone/optim/schedule.hpp>
+#include <halftone/optim/sgd.hpp>
+#include <halftone/scale/grad_scaler.hpp>
+
+#include "optim/small_model.hpp"
+
+namespace {
+
+namespace ht = halftone;
+
+TEST_CASE("schedule: constant, with and without warm-up") {
+    CHECK(ht::rate_multiplier({}, 0) == 1);
+    CHECK(ht::rate_multiplier({}, 1000000) == 1);
+    const ht::schedule_options s{.warmup_steps = 4};
+    CHECK(ht::rate_multiplier(s, 0) == 0);
+    CHECK(ht::rate_multiplier(s, 1) == 0.25);
+    CHECK(ht::rate_multiplier(s, 4) == 1);
+    CHECK(ht::rate_multiplier(s, 100) == 1);
+}
+
+TEST_CASE("schedule: linear, as get_linear_schedule_with_warmup") {
+    const ht::schedule_options s{.shape = ht::schedule::linear, .total_steps = 12, .warmup_steps = 2};
+    CHECK(ht::rate_multiplier(s, 0) == 0);
+    CHECK(ht::rate_multiplier(s, 1) == 0.5);
+    CHECK(ht::rate_multiplier(s, 2) == 1);
+    CHECK(ht::rate_multiplier(s, 7) == 0.5);
+    CHECK(ht::rate_multiplier(s, 12) == 0);
+    CHECK(ht::rate_multiplier(s, 20) == 0);
+}
+
+TEST_CASE("schedule: cosine, as get_cosine_schedule_with_warmup") {
+    const ht::schedule_options s{.shape = ht::cosine, .total_steps = 110, .warmup_steps = 10};
+    CHECK(ht::rate_multiplier(s, 5) == 0.5);
+    CHECK(ht::rate_multiplier(s, 10) == 1);
+    CHECK(ht::rate_multiplier(s, 60) == doctest::Approx(0.5).epsilon(1e-15));
+    CHECK(ht::rate_multiplier(s, 35) == doctest::Approx(0.5 * (1 + std::sqrt(0.5))).epsilon(1e-15));
+    CHECK(ht::rate_multiplier(s, 110) == 0);
+    CHECK(ht::rate_multiplier(s, 500) == 0);
+}
+
+TEST_CASE("schedule: warm-up as a share, rounded up; steps come before it; an end above zero") {
+    CHECK(ht::warmup_steps({.total_steps = 101, .warmup_ratio = 0.03}) == 4);
+    CHECK(ht::warmup_steps({.total_steps = 100, .warmup_steps = 7, .warmup_ratio = 0.03}) == 7);
+    const ht::schedule_options s{.shape = ht::cosine, .total_steps = 100, .final_ratio = 0.1};
+    CHECK(ht::rate_multiplier(s, 100) == doctest::Approx(0.1).epsilon(1e-15));
+    CHECK(ht::rate_multiplier(s, 50) == doctest::Approx(0.55).epsilon(1e-15));
+}
+
+TEST_CASE("schedule: an optimizer follows it, and skipped steps do not advance it") {
+    ht::cpu device{{.threads = 1}};
+    small::model<ht::amp_fp16> model{device};
+    ht::sgd optimizer{device, model, {.lr = 0.5}};
+    optimizer.set_schedule({.shape = ht::schedule::linear, .total_steps = 6, .warmup_steps = 2});
+    ht::grad_scaler scaler{device};
+    ht::accumulator acc{model};
+    small::tape tape;
+    const double expected[] = {0, 0.25, 0.5, 0.5, 0.375, 0.25};
+    for (int call = 0; call < 6; ++call) {
+        const bool overflow = call == 2;
+        CHECK(optimizer.lr() == expected[call]);
+        tape.gradients = [=](std::size_t, std::size_t) { return overflow ? std::numeric_limits<float>::infinity() : 1.0f; };
+        tape.backward(scaler.scale(small::loss{}), acc, model.store);
+        const float before = model.fc1.weight.master()(0);
+        auto grads = scaler.unscale(acc.take());
+        CHECK(optimizer.step(grads).skipped() == overflow);
+        CHECK(model.fc1.weight.master()(0) == (overflow ? before : before - static_cast<float>(expected[call])));
+        scaler.update();
+    }
+    CHECK(optimizer.steps() == 5);
+    CHECK(optimizer.skipped_steps() == 1);
+}
+
+TEST_CASE("schedule: wrong ones are refused") {
+    ht::cpu device{{.threads = 1}};
+    small::model<ht::full_fp32> model{device};
+    ht::sgd optimizer{device, model};
+    CHECK_THROWS_AS(optimizer.set_schedule({.shape = ht::cosine}), ht::argument_error);
+    CHECK_THROWS_AS(optimizer.set_schedule({.warmup_ratio = 0.1}), ht::argument_error);
+    CHECK_THROWS_AS(optimizer.set_schedule({.total_steps = 10, .warmup_ratio = 1.5}), ht::argument_error);
+    CHECK_THROWS_AS(optimizer.set_schedule({.total_steps = -1}), ht::argument_error);
+    CHECK_THROWS_AS(optimizer.set_schedule({.total_steps = 10, .final_ratio = 2}), ht::argument_error);
+    CHECK(optimizer.lr() == 1e-3);
+}
+
+}  // namespace

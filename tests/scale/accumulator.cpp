@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: MIT
+#include <doctest/doctest.h>
+
+#include <halftone/optim/sgd.hpp>
+#include <halftone/scale/grad_scaler.hpp>
+
+#include "optim/small_model.hpp"
+
+namespace {
+
+namespace ht = halftone;
+using model_type = small::model<ht::amp_bf16>;
+
+template <class Model>
+float gradient(const Model& model, const ht::gradient_slabs& slabs, std::size_t entry, std::size_t i) {
+    const ht::store::entry& e = model.store.entries()[entry];
+    using linear = ht::storage_signature<typename Model::policy, ht::op::linear>;
+    return slabs.group<linear>(e.group)(e.gradient + i);
+}
+
+TEST_CASE("accumulator: micro-batches add up, and the next window begins anew") {
+    ht::cpu device{{.threads = 1}};
+    model_type model{device};
+    ht::accumulator acc{model, ht::unscaled};
+    small::tape tape;
+    for (int window = 1; window <= 3; ++window) {
+        CHECK(acc.received() == 0);
+        for (int micro = 1; micro <= 4; ++micro) {
+            tape.gradients = [=](std::size_t entry, std::size_t i) { return static_cast<float>(window * 100 + micro * 10) + static_cast<float>(entry + i); };
+            tape.backward(small::loss{} / 4, acc, model.store);
+            CHECK(acc.received() == micro);
+        }
+        const auto grads = acc.take();
+        CHECK(grads.micro_batches() == 4);
+        CHECK(gradient(model, grads.slabs(model.store), 2, 7) == static_cast<float>(window * 100 + 25 + 9));
+    }
+}
+
+TEST_CASE("accumulator: parameters that no backward pass reached have zero gradients") {
+    ht::cpu device{{.threads = 1}};
+    model_type model{device};
+    ht::accumulator acc{model, ht::unscaled};
+    for (int window = 0; window < 2; ++window) {
+        acc.receive(small::loss{});
+        const auto place = acc.find(model.store)->claim(window == 0 ? 0 : 2);
+        CHECK(place.is_first);
+        reinterpret_cast<float*>(place.data)[3] = 5;
+        for (int i = 0; i < 3; ++i) reinterpret_cast<float*>(place.data)[i] = 0;
+        const auto grads = acc.take();
+        CHECK(gradient(model, grads.slabs(model.store), 0, 3) == (window == 0 ? 5.0f : 0.0f));
+        CHECK(gradient(model, grads.slabs(model.store), 2, 3) == (window == 0 ? 0.0f : 5.0f));
+    }
+}
+
+TEST_CASE("accumulator: take() needs a backward pass") {
+    ht::cpu device{{.threads = 1}};
+    model_type model{device};
+    ht::accumulator acc{model, ht::unscaled};
+    CHECK_THROWS_WITH_AS(acc.take(), "accumulator: take() without a backward pass since the last take()", ht::state_error);
+    acc.receive(small::loss{});
+    acc.take();
+    CHECK_THROWS_AS(acc.take(), ht::state_error);
+}
+
+TEST_CASE("accumulator: the scale is constant inside a window") {
+    ht::cpu device{{.threads = 1}};
+    model_type model{device}, other{device};
+    ht::grad_scaler scaler{device}, another{device};
+    ht::accumulator acc{model}, side{other};
+    const auto update = [&] {
+        side.receive(scaler.scale(small::loss{}));
+        scaler.unscale(side.take());
+        scaler.update();
+    };
+    acc.receive(scaler.scale(small::loss{}));
+    acc.receive(scaler.scale(small::loss{}));
+
+    SUBCASE("an update inside it") {
+        update();
+        CHECK_THROWS_WITH_AS(acc.receive(scaler.scale(small::loss{})),
+                             "accumulator: the loss scale changed inside a window, after 2 micro-batches; call update() once, after the "
+                             "step, or discard()",
+                             ht::state_error);
+        CHECK_THROWS_AS(scaler.unscale(acc.take()), ht::state_error);
+        // The next window has nothing to do with it.
+        acc.receive(scaler.scale(small::loss{}));
+        scaler.unscale(acc.take());
+    }
+    SUBCASE("a scale set by hand inside it") {
+        scaler.update(2.0f);
+        CHECK_THROWS_AS(acc.receive(scaler.scale(small::loss{})), ht::state_error);
+    }
+    SUBCASE("a loss that was scaled before an update") {
+        const auto stale = scaler.scale(small::loss{});
+        update();
+        acc.discard();
+        CHECK_THROWS_AS(acc.receive(stale), ht::state_error);
+        CHECK(acc.received() == 0);
+    }
+    SUBCASE("a loss of another scaler") { CHECK_THROWS_AS(acc.receive(another.scale(small::loss{})), ht::state_error); }
+}
+
+TEST_CASE("accumulator: discard() drops what was gathered") {
+    ht::cpu device{{.threads = 1}};
+    model_type model{device};
+    ht::accumulator acc{model, ht::unscaled};
+    small::tape tape;
+    tape.gradients = [](std::size_t, std::size_t) { return 1.0f; };
+    tape.backward(small::loss{}, acc, model.store);
+    acc.discard();
+    CHECK_THROWS_AS(acc.take(), ht::state_error);
+    tape.backward(small::loss{}, acc, model.store);
+    const auto grads = acc.take();
+    CHECK(grads.micro_batches() == 1);
+    CHECK(gradient(model, grads.slabs(model.store), 0, 0) == 1);
+}
+
+TEST_CASE("accumulator: gradients are good until the next window begins") {
+    ht::cpu device{{.threads = 1}};
+    model_type model{device};
+    ht::sgd optimizer{device, model};
+    ht::accumulator acc{model, ht::unscaled};
+    acc.receive(small::loss{});
+    auto grads = acc.take();
+    acc.receive(small::loss{});
+    CHECK_THROWS_AS(optimizer.step(grads), ht::state_error);
+    CHECK_THROWS_AS(static_cast<void>(grads.slabs(model.store)), ht::state_error);
+    auto current = acc.take();
+    CHECK_THROWS_AS(optimizer.step(grads), ht::state_error);
+    auto moved = std::move(current);
+    CHECK_THROWS_AS(optimizer.step(current), ht::state_error);  // NOLINT(bugprone-use-after-move)
+    optimizer.step(moved);
+}
+
+TEST_CASE("accumulator: several models, each with its own store") {
+    ht::cpu device{{.threads = 1}};
+    model_type a{device};
+    small::model<ht::full_fp32> b{device}, stranger{device};
+    ht::accumulator acc{a, b, ht::unscaled};
+    CHECK(acc.find(a.store) != acc.find(b.store));
+    CHECK(acc.find(stranger.store) == nullptr);
+    acc.receive(small::loss{});
+    const auto grads = acc.take();
+    CHECK(&grads.slabs(b.store).owner() == &b.store);
+    CHECK_THROWS_AS(static_cast<void>(grads.slabs(stranger.store)), ht::argument_error);
+    CHECK_THROWS_AS((ht::accumulator{a, a}), ht::argument_error);
+}
+
+TEST_CASE("accumulator: parameters are frozen before it is made") {
+    ht::cpu device{{.threads = 1}};
+    model_type model{device};
+    ht::accumulator acc{model, ht::unscaled};
+    acc.receive(small::loss{});
+    model.store.freeze("fc1");
+    CHECK_THROWS_AS(acc.find(model.store)->claim(0), ht::state_error);
+    CHECK_THROWS_AS(acc.take(), ht::state_error);
+    ht::accumulator later{model, ht::unscaled};
+    later.receive(small::loss{});
+    CHECK(later.find(model.store)->claim(0).data == nullptr);
+    later.take();
+}
+
+template <class P>
+struct forgetful {
+    using policy = P;
+    ht::store store;
+    small::layer<ht::at<P, "fc">, ht::op::linear> fc;
+    small::layer<ht::at<P, "norm">, ht::op::layer_norm> norm;
+    explicit forgetful(ht::cpu& device) : store(device.memory()), fc(store, 4), norm(store, 4) { store.commit(); }
+    ht::store& parameters() { return store; }
+    static decltype(auto) visit(auto&& self, auto&& f) { return f(self.fc); }
+};
+
+TEST_CASE("accumulator: a layer that visit does not show is found out") {
+    ht::cpu device{{.threads = 1}};
+    forgetful<ht::amp_bf16> model{device};
+    CHECK_THROWS_WITH_AS((ht::accumulator{model}),
+                         "accumulator: norm.weight is stored in types that no layer of the model's visit has; let visit show every layer",
+                         ht::argument_error);
+}
+
+TEST_CASE("accumulator: memory is that of the gradients, and a window takes none") {
+    ht::cpu device{{.threads = 1}};
+    model_type model{device};
+    ht::memory_usage& usage = device.memory().usage();
+    ht::accumulator acc{model, ht::unscaled};
+    // 67, 70 and 3 elements of one group and 5 of another, each in whole granules, and the record.
+    CHECK(usage.live(ht::memory_kind::gradient) == (128 + 128 + 64 + 64) * sizeof(float) + 64);
+    const auto allocations = usage.allocations();
+    for (int i = 0; i < 3; ++i) {
+        acc.receive(small::loss{});
+        acc.take();
+    }
+    CHECK(usage.allocations() == allocations);
+}
+
+}  // namespace

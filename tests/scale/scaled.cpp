@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: MIT
+#include <type_traits>
+
+#include <doctest/doctest.h>
+
+#include <halftone/autodiff/variable.hpp>
+#include <halftone/scale/grad_scaler.hpp>
+
+#include "optim/small_model.hpp"
+
+namespace {
+
+namespace ht = halftone;
+
+TEST_CASE("scaled: the seed is the inner one times the scale, whatever the loss is") {
+    ht::cpu device{{.threads = 1}};
+    ht::grad_scaler scaler{device, {.init_scale = 4096}};
+    const small::loss mine{0.25f};
+    const auto s = scaler.scale(mine);
+    static_assert(std::is_same_v<decltype(s), const ht::scaled<small::loss>>);
+    static_assert(ht::is_scaled<std::remove_const_t<decltype(s)>> && !ht::is_scaled<small::loss>);
+    CHECK(loss_seed(s) == 1024);
+    CHECK(&loss_variable(s) == &s.value());
+    CHECK(loss_seed(scaler.scale(ht::variable<float, 0>{})) == 4096);
+    CHECK(loss_seed(scaler.scale(ht::variable<float, 0>{} / 8)) == 512);
+}
+
+TEST_CASE("scaled: it remembers when it was made") {
+    ht::cpu device{{.threads = 1}};
+    ht::grad_scaler a{device}, b{device};
+    const auto first = a.scale(1), second = a.scale(2), other = b.scale(1);
+    CHECK(first.stamp() == second.stamp());
+    CHECK_FALSE(first.stamp() == other.stamp());
+    a.update(2.0f);
+    CHECK_FALSE(first.stamp().is_current());
+    CHECK(a.scale(1).stamp().is_current());
+    CHECK(other.stamp().is_current());
+    CHECK_FALSE(ht::scale_stamp{}.is_current());
+}
+
+}  // namespace
