@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Rung 5: everything, with the data and the trainer.
+///
+///     const std::string text = ht::read_text({"king_james.txt"});
+///     ht::language_data data{ht::token_view{text}, {.context = 128}};
+///     ht::cpu device;
+///     ht::nn::gpt<ht::amp_bf16> model{device, {.context = 128}};
+///     ht::trainer trainer{device, model, {.per_device_train_batch_size = 16, .max_steps = 500, .learning_rate = 1e-3}};
+///     trainer.train(data);
+///
+/// What writes JSON (observe/metrics.hpp) is included by the programs that want it, and not from here.
+#pragma once
+
+#include <halftone/amp.hpp>
+#include <halftone/data/batches.hpp>
+#include <halftone/data/text.hpp>
+#include <halftone/observe/profile.hpp>
+#include <halftone/observe/progress.hpp>
+#include <halftone/train/trainer.hpp>
