@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What a training run is told, under the names that Hugging Face's TrainingArguments made common.
+///
+///     ht::training_arguments args{.per_device_train_batch_size = 2, .gradient_accumulation_steps = 8, .max_steps = 5000,
+///                                 .learning_rate = 2e-4, .lr_scheduler_type = ht::cosine, .warmup_ratio = 0.03};
+///
+/// A step's batch is per_device_train_batch_size times gradient_accumulation_steps rows. Defaults are theirs, but for
+/// max_steps, which has to be said in place of epochs.
+#pragma once
+
+#include <cstdint>
+
+#include <halftone/error.hpp>
+#include <halftone/number/classify.hpp>
+#include <halftone/optim/schedule.hpp>
+#include <halftone/tensor/shape.hpp>
+
+namespace halftone::inline HALFTONE_ABI {
+
+struct training_arguments {
+    extent per_device_train_batch_size = 8;        ///< rows of a micro-batch
+    extent per_device_eval_batch_size = 8;
+    extent gradient_accumulation_steps = 1;        ///< micro-batches of a step
+    std::int64_t max_steps = 0;                    ///< steps of the run, skipped ones included
+
+    double learning_rate = 5e-5;
+    double weight_decay = 0;                       ///< of all but biases and gains of norms
+    double adam_beta1 = 0.9;
+    double adam_beta2 = 0.999;
+    double adam_epsilon = 1e-8;
+    double max_grad_norm = 1;                      ///< 0: gradients are not clipped
+
+    schedule lr_scheduler_type = schedule::linear;
+    double warmup_ratio = 0;                       ///< of max_steps; read where warmup_steps is 0
+    std::int64_t warmup_steps = 0;
+    double final_lr_ratio = 0;                     ///< where linear and cosine end
+
+    std::int64_t logging_steps = 500;              ///< steps between two calls of on_log
+    std::int64_t eval_steps = 0;                   ///< steps between two evaluations; 0: none but those asked for
+
+    float initial_loss_scale = 65536;              ///< where the model's policies need scaling
+    int loss_scale_growth_interval = 2000;
+
+    std::uint64_t seed = 42;                       ///< of stochastic rounding
+};
+
+/// Throws argument_error, naming the first field outside its range.
+inline void check(const training_arguments& a) {
+    const auto at_least = [](const char* field, std::int64_t value, std::int64_t least) {
+        if (value < least) fail<argument_error>("training_arguments: ", field, " is ", value, "; expected ", least, " or more");
+    };
+    const auto number = [](const char* field, double value, double least) {
+        if (!(value >= least && is_finite(value))) fail<argument_error>("training_arguments: ", field, " is ", value, "; expected ", least, " or more");
+    };
+    const auto below_one = [&](const char* field, double value) {
+        if (!(value >= 0 && value < 1)) fail<argument_error>("training_arguments: ", field, " is ", value, "; expected 0 or more and less than 1");
+    };
+    at_least("per_device_train_batch_size", a.per_device_train_batch_size, 1);
+    at_least("per_device_eval_batch_size", a.per_device_eval_batch_size, 1);
+    at_least("gradient_accumulation_steps", a.gradient_accumulation_steps, 1);
+    at_least("max_steps", a.max_steps, 1);
+    if (a.max_steps > INT32_MAX) fail<argument_error>("training_arguments: max_steps is ", a.max_steps, "; expected ", INT32_MAX, " at most");
+    number("learning_rate", a.learning_rate, 0);
+    number("weight_decay", a.weight_decay, 0);
+    below_one("adam_beta1", a.adam_beta1);
+    below_one("adam_beta2", a.adam_beta2);
+    number("adam_epsilon", a.adam_epsilon, 0);
+    number("max_grad_norm", a.max_grad_norm, 0);
+    if (!(a.warmup_ratio >= 0 && a.warmup_ratio <= 1)) fail<argument_error>("training_arguments: warmup_ratio is ", a.warmup_ratio, "; expected 0 to 1");
+    at_least("warmup_steps", a.warmup_steps, 0);
+    if (!(a.final_lr_ratio >= 0 && a.final_lr_ratio <= 1)) {
+        fail<argument_error>("training_arguments: final_lr_ratio is ", a.final_lr_ratio, "; expected 0 to 1");
+    }
+    at_least("logging_steps", a.logging_steps, 1);
+    at_least("eval_steps", a.eval_steps, 0);
+    if (!(a.initial_loss_scale > 0 && is_finite(a.initial_loss_scale))) {
+        fail<argument_error>("training_arguments: initial_loss_scale is ", a.initial_loss_scale, "; expected more than 0");
+    }
+    at_least("loss_scale_growth_interval", a.loss_scale_growth_interval, 1);
+}
+
+}  // namespace halftone::inline HALFTONE_ABI
