@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Expressions on vectors: `evaluate(expression, arguments)` in the namespace of each instruction set, for the bodies
+/// of CPU kernels, where arguments[i] is the vector of input i.
+///
+///     const f32 x[] = {load(a + j), load(b + j)};                // in a body, see each_set.inc
+///     store(out + j, evaluate(e, x));
+///
+/// Numeric contract: operators round once; a product that is added may be fused with the sum. Functions have the errors
+/// that exec/cpu/simd/math.inc states.
+#pragma once
+
+#include <utility>
+
+#include <halftone/exec/cpu/simd.hpp>
+#include <halftone/kernel/map/expression.hpp>
+
+#define HALFTONE_BODY <halftone/kernel/map/evaluate.inc>
+#include <halftone/exec/cpu/each_set.inc>

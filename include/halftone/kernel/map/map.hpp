@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Pointwise operations, fused: a generic lambda over any number of inputs is one kernel, and so is its gradient.
+///
+///     ht::map(device, [k](auto x, auto y) { return x * y + k * ht::tanh(x); }, x, y, out);
+///     ht::map(device, [](auto x, auto y) { return ht::results(x + y, x - y); }, x, y, sum, difference);
+///
+/// Outputs come last, one for each result, and have one shape. An input has that shape, or is of rank 0 (one value
+/// for all elements), or of rank 1 beside outputs of rank 2 and more (one value for each index of the last axis).
+/// Rows may lie apart; all else is contiguous. An output may be an input of its own type and shape.
+///
+/// Numeric contract: inputs are widened to float, the expression is evaluated in float with the errors that its device
+/// states (kernel/map/evaluate.hpp for the CPU), every result is rounded once, to nearest even. Gradients of broadcast
+/// inputs are summed in float along a tree that follows from the shape.
+#pragma once
+
+#include <cstddef>
+
+#include <halftone/kernel/map/derivative.hpp>
+#include <halftone/kernel/write_mode.hpp>
+#include <halftone/tensor/tensor.hpp>
+
+namespace halftone::inline HALFTONE_ABI {
+
+namespace kernel {
+
+/// Specialised for each device:
+///
+///     run(device, expressions, outputs, inputs)                                        all packs
+///     backward(device, expressions, output_gradients, inputs, gradients)
+///
+/// `gradients` has a `gradient` or `no_gradient` for each input, in the input's shape. Inputs that no gradient reads
+/// may be views without data.
+template <class Device>
+struct map;
+
+/// Where the gradient of an input goes; into a view without data, it is dropped.
+template <class T, int Rank>
+struct gradient {
+    view<T, Rank> to;
+    write_mode mode = write_mode::overwrite;
+};
+template <class T, int Rank>
+gradient(view<T, Rank>, write_mode) -> gradient<T, Rank>;
+
+/// The gradient of an input that nobody wants.
+struct no_gradient {};
+
+/// How an operand's elements belong to those of the outputs.
+enum class map_access {
+    each,    ///< one for one
+    column,  ///< one for each column, the same in all rows
+    scalar,  ///< one for all
+};
+
+/// A view without its type. `row_stride` in elements, for `each`.
+struct map_operand {
+    std::byte* data = nullptr;
+    extent element_bytes = 0, row_stride = 0;
+    map_access access = map_access::each;
+};
+
+/// The outputs as rows of columns, leading axes together.
+struct map_shape {
+    extent rows = 1, columns = 1;
+};
+
+template <int Rank>
+map_shape map_shape_of(const shape<Rank>& s) {
+    if constexpr (Rank == 0) {
+        return {};
+    } else {
+        const extent columns = s[Rank - 1];
+        return {columns == 0 ? 0 : s.size() / columns, columns};
+    }
+}
+
+/// The view as an operand of outputs of shape `target`. Throws shape_error, with `role` and `index` to name it by.
+template <class T, int Rank, int TargetRank>
+map_operand map_operand_of(const char* role, int index, const view<T, Rank>& v, const shape<TargetRank>& target) {
+    using element = std::remove_const_t<T>;
+    auto* const data = reinterpret_cast<std::byte*>(const_cast<element*>(v.data()));
+    constexpr auto bytes = static_cast<extent>(sizeof(element));
+    if constexpr (Rank == TargetRank) {
+        if (!(v.shape() == target))
+            fail<shape_error>("map: ", role, " ", index, " is ", v.shape(), ", the output ", target);
+        extent row_stride = 0, next = 0;
+        bool in_rows = Rank == 0 || v.extent_of(Rank - 1) <= 1 || v.stride_of(Rank - 1) == 1;
+        for (int axis = Rank - 2; axis >= 0; --axis) {
+            if (v.extent_of(axis) == 1) continue;
+            if (next == 0) {
+                row_stride = v.stride_of(axis);
+            } else {
+                in_rows = in_rows && v.stride_of(axis) == next;
+            }
+            next = v.stride_of(axis) * v.extent_of(axis);
+        }
+        if (!in_rows && target.size() != 0) {
+            fail<shape_error>("map: ", role, " ", index, " ", v.shape(),
+                              " does not lie in contiguous rows at one distance; its strides are ", v.strides());
+        }
+        return {data, bytes, row_stride, map_access::each};
+    } else if constexpr (Rank == 0) {
+        return {data, bytes, 0, map_access::scalar};
+    } else {
+        static_assert(
+            Rank == 1 && TargetRank >= 2,
+            "halftone: map: an input has the output's rank, or rank 0 (one value), or rank 1 beside outputs of rank 2 "
+            "and more (one value for each column)");
+        if (v.extent_of(0) != target[TargetRank - 1]) {
+            fail<shape_error>("map: ", role, " ", index, " has ", v.extent_of(0), " values, the output ", target,
+                              " has ", target[TargetRank - 1], " columns");
+        }
+        if (!v.is_contiguous()) fail<shape_error>("map: ", role, " ", index, " is not contiguous");
+        return {data, bytes, 0, map_access::column};
+    }
+}
+
+}  // namespace kernel
+
+namespace detail {
+
+template <class T>
+concept viewable = requires(const T& x) {
+    as_view(x);
+};
+template <class T>
+using view_of = decltype(as_view(std::declval<const T&>()));
+
+template <class F, int... Index>
+constexpr bool takes_arguments(std::integer_sequence<int, Index...>) {
+    return std::is_invocable_v<const F&, symbolic::argument<Index>...>;
+}
+
+/// How many of the views are outputs: as many as are left when the lambda has its arguments.
+template <class F, int Views, int Outputs = 1>
+constexpr int count_outputs() {
+    if constexpr (Outputs >= Views || takes_arguments<F>(std::make_integer_sequence<int, Views - Outputs>{})) {
+        return Outputs;
+    } else {
+        return count_outputs<F, Views, Outputs + 1>();
+    }
+}
+
+template <int First, class... T, int... Index>
+constexpr auto slice(const pack<T...>& all, std::integer_sequence<int, Index...>) {
+    return make_pack(all.template at<First + Index>()...);
+}
+
+}  // namespace detail
+
+/// out = f(inputs…) for every element; the file's head has the rules. f is a generic lambda over ht:: functions and
+/// operators, or `ht::opaque(functor)`; it is called once, on the host, with symbolic arguments. Throws shape_error.
+template <class Device, class F, class... Views>
+    requires(sizeof...(Views) > 0 && (detail::viewable<Views> && ...))
+void map(Device& device, const F& f, const Views&... views) {
+    constexpr int count = sizeof...(Views), outputs = detail::count_outputs<F, count>(), inputs = count - outputs;
+    const auto expressions = detail::as_pack(trace<inputs>(f));
+    static_assert(
+        decltype(expressions)::count == outputs,
+        "halftone: map: the function returns another number of results than there are views left for outputs");
+    const auto all = make_pack(as_view(views)...);
+    kernel::map<Device>::run(device, expressions,
+                             detail::slice<inputs>(all, std::make_integer_sequence<int, outputs>{}),
+                             detail::slice<0>(all, std::make_integer_sequence<int, inputs>{}));
+}
+
+}  // namespace halftone::inline HALFTONE_ABI
