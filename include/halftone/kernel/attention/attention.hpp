@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Attention without a stored score matrix (Dao, Fu, Ermon, Rudra, Ré 2022): o = softmax(scale q k^T + mask) v for each
+/// batch and head.
+///
+///     ht::attention<ht::amp_bf16>(device, q, k, v, o, logsumexp, {.mask = ht::attention_mask::causal});
+///
+/// All tensors are (batch, time, heads, head_size) views whose head_size is contiguous; the other strides are free, so
+/// that q, k and v may be slices of one (batch, time, 3, heads, head_size) buffer, and their gradients of another.
+/// Heads of q may share those of k and v: with `groups` of these, query head h reads key head h / (heads / groups).
+///
+/// Numeric contract: operands of products are rounded to `compute`, the weights of v (at most 1, not yet divided by
+/// their sum) and the gradients of the scores among them; sums, softmax and its gradient are float; results are rounded
+/// once. Deterministic: no sum's order depends on the number of threads.
+#pragma once
+
+#include <halftone/kernel/expect.hpp>
+#include <halftone/policy/check.hpp>
+#include <halftone/policy/recipe.hpp>
+
+namespace halftone::inline HALFTONE_ABI {
+
+enum class attention_mask {
+    full,    ///< every query sees every key
+    causal,  ///< query i sees the keys 0 to i + keys - queries: the last query sees all, as with cached keys
+};
+
+struct attention_options {
+    attention_mask mask = attention_mask::full;
+    float scale = 0;  ///< of the scores, positive; 0 stands for 1 / sqrt(head_size)
+};
+
+namespace kernel {
+
+template <class T>
+struct attention_forward {
+    const_view<T, 4> q;          ///< (batch, queries, heads, head_size)
+    const_view<T, 4> k, v;       ///< (batch, keys, groups, head_size)
+    view<T, 4> o;                ///< as q
+    view<float, 3> logsumexp{};  ///< (batch, heads, queries), log of the sum of exp(scale q k^T), or none: not wanted
+    attention_options options{};
+};
+
+template <class T>
+struct attention_backward {
+    const_view<T, 4> q, k, v, o;     ///< as in the forward pass
+    const_view<float, 3> logsumexp;  ///< as the forward pass left it
+    const_view<T, 4> d_o;            ///< as o
+    view<T, 4> dq, dk, dv;           ///< as q, k and v; overwritten
+    attention_options options{};
+};
+
+/// forward<Compute> and backward<Compute> of one device. They throw shape_error, and argument_error for a scale that is
+/// negative or not finite.
+template <class Device>
+struct attention;
+
+}  // namespace kernel
+
+namespace detail {
+
+/// The largest head_size: what one packed block of an operand holds.
+inline constexpr extent most_head_size = 256;
+
+/// The extents that attention kernels work with.
+struct attention_extents {
+    extent batch, queries, keys, heads, groups, head_size;
+
+    extent members() const { return groups == 0 ? 0 : heads / groups; }  ///< query heads that share a key head
+};
+
+template <class T>
+void check_attention_operand(const char* which, const view<T, 4>& v, const shape<4>& expected) {
+    if (!(v.shape() == expected)) fail<shape_error>("attention: ", which, " is ", v.shape(), "; expected ", expected);
+    if (v.stride_of(3) != 1 && v.extent_of(3) > 1) {
+        fail<shape_error>("attention: ", which, " ", v.shape(), " has gaps within a head; its strides are ",
+                          v.strides());
+    }
+}
+
+template <class T>
+attention_extents check_attention(const view<T, 4>& q, const view<T, 4>& k, const view<T, 4>& v,
+                                  const attention_options& options) {
+    const attention_extents e{q.extent_of(0), q.extent_of(1), k.extent_of(1),
+                              q.extent_of(2), k.extent_of(2), q.extent_of(3)};
+    check_attention_operand("q", q, q.shape());
+    check_attention_operand("k", k, {e.batch, e.keys, e.groups, e.head_size});
+    check_attention_operand("v", v, k.shape());
+    if (e.head_size < 1 || e.head_size > most_head_size) {
+        fail<shape_error>("attention: head_size is ", e.head_size, "; expected 1 to ", most_head_size);
+    }
+    if (e.groups == 0 ? e.heads != 0 : e.heads % e.groups != 0) {
+        fail<shape_error>("attention: ", e.heads, " query heads cannot share ", e.groups, " key heads evenly");
+    }
+    if (e.keys == 0 && e.queries != 0) fail<shape_error>("attention: ", e.queries, " queries and no key");
+    if (options.mask == attention_mask::causal && e.keys < e.queries) {
+        fail<shape_error>("attention: a causal mask over ", e.queries, " queries and ", e.keys,
+                          " keys; expected at least as many keys");
+    }
+    if (!(options.scale >= 0 && options.scale <= 3.0e38f)) {
+        fail<argument_error>("attention: scale is ", options.scale,
+                             "; expected a positive number, or 0 for 1 / sqrt(head_size)");
+    }
+    return e;
+}
+
+template <class T>
+attention_extents check_attention(const kernel::attention_forward<T>& a) {
+    const attention_extents e = check_attention(a.q, a.k, a.v, a.options);
+    check_attention_operand("o", a.o, a.q.shape());
+    kernel::expect_optional("attention", "logsumexp", a.logsumexp, {e.batch, e.heads, e.queries});
+    return e;
+}
+
+template <class T>
+attention_extents check_attention(const kernel::attention_backward<T>& a) {
+    const attention_extents e = check_attention(a.q, a.k, a.v, a.options);
+    check_attention_operand("o", a.o, a.q.shape());
+    check_attention_operand("d_o", a.d_o, a.q.shape());
+    check_attention_operand("dq", a.dq, a.q.shape());
+    check_attention_operand("dk", a.dk, a.k.shape());
+    check_attention_operand("dv", a.dv, a.k.shape());
+    kernel::expect("attention", "logsumexp", a.logsumexp, {e.batch, e.heads, e.queries});
+    return e;
+}
+
+}  // namespace detail
+
+/// o = softmax(scale q k^T + mask) v; shapes as in kernel::attention_forward, all of one element type. `logsumexp` may
+/// be an empty view where no gradient is wanted. o must not overlap the others. Throws shape_error and argument_error.
+template <class P, class Device, class Q, class K, class V, class O>
+void attention(Device& device, const Q& q, const K& k, const V& v, const O& o, const view<float, 3>& logsumexp,
+               const attention_options& options = {}) {
+    using roles = resolve<P>;
+    static_assert(check_policy<roles>());
+    using T = typename decltype(as_view(q))::value_type;
+    kernel::attention<Device>::template forward<typename roles::compute>(
+        device, kernel::attention_forward<T>{as_view(q), as_view(k), as_view(v), as_view(o), logsumexp, options});
+}
+
+/// The gradients of the same with respect to q, k and v, given that of o. Throws shape_error and argument_error.
+template <class P, class Device, class T>
+void attention_gradients(Device& device, const kernel::attention_backward<T>& views) {
+    using roles = resolve<P>;
+    static_assert(check_policy<roles>());
+    kernel::attention<Device>::template backward<typename roles::compute>(device, views);
+}
+
+}  // namespace halftone::inline HALFTONE_ABI

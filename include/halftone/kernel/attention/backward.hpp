@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The backward pass of attention on the CPU.
+///
+/// A task takes one head of k and v and the heads of q that read it. It packs the queries once and goes over blocks of
+/// 128 keys. For each panel of queries it computes the scores anew, transposed (keys by queries), so that the weights
+/// p and the scores' gradients ds come out as operands of the three products that follow: dv += p^T d_o, dk += ds^T q,
+/// dq^T += k^T ds^T. Where heads are few, the blocks of keys are dealt to several tasks, whose parts of dq are added
+/// in order afterwards.
+#pragma once
+
+#include <cstring>
+
+#include <halftone/kernel/attention/tiles.hpp>
+
+namespace halftone::inline HALFTONE_ABI::detail {
+
+struct attention_backward_layout : attention_layout {
+    extent parts;  ///< tasks that share the blocks of keys of one head
+    extent key_blocks, query_blocks, query_panels;
+    extent padded_queries, sums_stride, member_sums;         ///< dq^T: (head_size, sums_stride) for each head of q
+    std::size_t query_bytes;                                 ///< of a panel whose k runs over a block of queries
+    std::size_t queries_t, gradients_t, queries, gradients;  ///< panels: q^T, d_o^T, q, d_o
+    std::size_t bases, dots, dq, dk, dv;
+    std::size_t keys, values, keys_t, weights, slopes, panel, scores, weight_gradients;
+
+    attention_backward_layout(const attention_extents& e, const product_unit& u, attention_mask mask)
+        : attention_layout(e, u, mask) {
+        key_blocks = pieces_of(e.keys, attention_slope_keys);
+        parts = parts_of(e.batch * e.groups, key_blocks, 2);
+        query_blocks = pieces_of(e.queries, attention_slope_queries);
+        query_panels = pieces_of(e.queries, unit.columns);
+        padded_queries = query_panels * unit.columns;
+        sums_stride = padded_queries + 16;  // not a power of two
+        member_sums = padded_rows(e.head_size) * sums_stride;
+        query_bytes = unit.panel_bytes(std::min(attention_slope_queries, e.queries));
+
+        const extent members = e.members(), rows = std::min(attention_slope_keys, e.keys);
+        queries_t = take_panels(members * query_panels, head_bytes);
+        gradients_t = take_panels(members * query_panels, head_bytes);
+        queries = take_panels(members * query_blocks * head_panels, query_bytes);
+        gradients = take_panels(members * query_blocks * head_panels, query_bytes);
+        bases = scratch.take_floats(members * padded_queries);
+        dots = scratch.take_floats(members * padded_queries);
+        dq = parts == 1 ? scratch.take_floats(members * member_sums) : 0;
+        dk = scratch.take_floats(padded_rows(rows) * padded_width());
+        dv = scratch.take_floats(padded_rows(rows) * padded_width());
+        keys = take_block(rows);
+        values = take_block(rows);
+        keys_t = take_block(e.head_size);
+        weights = take_block(rows);
+        slopes = take_block(rows);
+        panel = take_panels(1, unit.panel_bytes(rows + 1));
+        scores = scratch.take_floats(padded_rows(rows) * unit.columns);
+        weight_gradients = scratch.take_floats(padded_rows(rows) * unit.columns);
+    }
+
+    extent tasks() const { return extents.batch * extents.groups * parts; }
+    /// Where one task does not do a whole head: floats from one part of dq to the next, and all of them.
+    extent part_sums() const { return extents.members() * member_sums; }
+    extent partial_sums() const { return parts == 1 ? 0 : tasks() * part_sums(); }
+};
+
+template <class T>
+struct attention_backward_task {
+    const kernel::attention_backward<T>& a;
+    const attention_engine<T>& engine;
+    const attention_backward_layout& at;
+    float* partials;  ///< dq^T of every task, one after the other, or nullptr where at.parts is 1
+
+    void operator()(extent index, std::byte* scratch) const {
+        const attention_extents& e = at.extents;
+        const extent part = index % at.parts, group = index / at.parts % e.groups, batch = index / at.parts / e.groups;
+        auto* const dq =
+            partials == nullptr ? reinterpret_cast<float*>(scratch + at.dq) : partials + index * at.part_sums();
+        std::memset(dq, 0, static_cast<std::size_t>(at.part_sums()) * sizeof(float));
+
+        pack_queries(batch, group, scratch);
+        if (at.unit.enter != nullptr) at.unit.enter();
+        // Dealt in turn, for under a causal mask the first blocks are seen by the most queries.
+        for (extent block = part; block < at.key_blocks; block += at.parts) {
+            run_keys(batch, group, block * attention_slope_keys, dq, scratch);
+        }
+        if (at.unit.leave != nullptr) at.unit.leave();
+        if (partials == nullptr) store_queries(batch, group, dq);
+    }
+
+    /// dq of the heads that read a group, out of the parts that its tasks left.
+    void store_queries(extent batch, extent group, const float* dq) const {
+        const attention_extents& e = at.extents;
+        if (e.queries == 0) return;
+        for (extent member = 0; member < e.members(); ++member) {
+            engine.store_transposed(e.queries, e.head_size, dq + member * at.member_sums, at.sums_stride, at.parts,
+                                    at.part_sums(), attention_scale(a.options, e.head_size),
+                                    vector_at(a.dq, batch, 0, group * e.members() + member), a.dq.stride_of(1));
+        }
+    }
+
+  private:
+    static float* floats(std::byte* at) { return reinterpret_cast<float*>(at); }
+
+    /// x: (batch, queries, heads, head_size), in panels of columns of queries and in panels whose k runs over queries.
+    void pack_both_ways(const const_view<T, 4>& x, extent batch, extent head, extent member, std::byte* transposed,
+                        std::byte* straight) const {
+        const extent queries = at.extents.queries, width = at.extents.head_size, columns = at.unit.columns;
+        transposed += at.head_bytes * static_cast<std::size_t>(member * at.query_panels);
+        for (extent i = 0; i < queries; i += columns, transposed += at.head_bytes) {
+            engine.packing.pack_b(vector_at(x, batch, i, head), 1, x.stride_of(1), width,
+                                  std::min(columns, queries - i), transposed);
+        }
+        straight += at.query_bytes * static_cast<std::size_t>(member * at.query_blocks * at.head_panels);
+        for (extent i = 0; i < queries; i += attention_slope_queries) {
+            for (extent d = 0; d < width; d += columns, straight += at.query_bytes) {
+                engine.packing.pack_b(vector_at(x, batch, i, head) + d, x.stride_of(1), 1,
+                                      std::min(attention_slope_queries, queries - i), std::min(columns, width - d),
+                                      straight);
+            }
+        }
+    }
+
+    void pack_queries(extent batch, extent group, std::byte* scratch) const {
+        const attention_extents& e = at.extents;
+        if (e.queries == 0) return;
+        for (extent member = 0; member < e.members(); ++member) {
+            const extent head = group * e.members() + member;
+            pack_both_ways(a.q, batch, head, member, scratch + at.queries_t, scratch + at.queries);
+            pack_both_ways(a.d_o, batch, head, member, scratch + at.gradients_t, scratch + at.gradients);
+            engine.query_terms(e.queries, at.padded_queries, e.head_size, vector_at(a.o, batch, 0, head),
+                               a.o.stride_of(1), vector_at(a.d_o, batch, 0, head), a.d_o.stride_of(1),
+                               &a.logsumexp(batch, head, 0), floats(scratch + at.bases) + member * at.padded_queries,
+                               floats(scratch + at.dots) + member * at.padded_queries);
+        }
+    }
+
+    /// The keys of one block: dk and dv to the end, and their share of dq.
+    void run_keys(extent batch, extent group, extent first, float* dq, std::byte* scratch) const {
+        const attention_extents& e = at.extents;
+        const extent rows = std::min(attention_slope_keys, e.keys - first), stride = at.padded_width();
+        engine.packing.pack_a(vector_at(a.k, batch, first, group), a.k.stride_of(1), 1, rows, e.head_size,
+                              scratch + at.keys);
+        engine.packing.pack_a(vector_at(a.v, batch, first, group), a.v.stride_of(1), 1, rows, e.head_size,
+                              scratch + at.values);
+        engine.packing.pack_a(vector_at(a.k, batch, first, group), 1, a.k.stride_of(1), e.head_size, rows,
+                              scratch + at.keys_t);
+        const auto bytes = static_cast<std::size_t>(at.padded_rows(rows) * stride) * sizeof(float);
+        std::memset(scratch + at.dk, 0, bytes);
+        std::memset(scratch + at.dv, 0, bytes);
+
+        const extent first_query = std::max<extent>(0, first - at.offset);
+        for (extent member = 0; member < e.members(); ++member) {
+            for (extent i = first_query / attention_slope_queries * attention_slope_queries; i < e.queries;
+                 i += attention_slope_queries) {
+                run_block(member, first, rows, i, std::max<extent>(0, first_query - i), dq + member * at.member_sums,
+                          scratch);
+            }
+        }
+        engine.store(rows, e.head_size, floats(scratch + at.dk), stride, attention_scale(a.options, e.head_size),
+                     vector_at(a.dk, batch, first, group), a.dk.stride_of(1));
+        engine.store(rows, e.head_size, floats(scratch + at.dv), stride, 1.0f, vector_at(a.dv, batch, first, group),
+                     a.dv.stride_of(1));
+    }
+
+    /// The keys [first_key, first_key + keys) against a block of queries; the first `unseeing` of these see none.
+    void run_block(extent member, extent first_key, extent keys, extent first_query, extent unseeing, float* dq,
+                   std::byte* scratch) const {
+        const attention_extents& e = at.extents;
+        const product_unit& unit = at.unit;
+        const float scale = attention_scale(a.options, e.head_size) * log2_of_e;
+        const extent queries = std::min(attention_slope_queries, e.queries - first_query),
+                     skipped = unseeing / unit.columns * unit.columns;
+        const extent rows = std::min(keys, first_query + queries + at.offset - first_key),
+                     depth = unit.padded(e.head_size);
+        auto* const weights = scratch + at.weights;
+        auto* const slopes = scratch + at.slopes;
+
+        for (extent c = skipped; c < queries; c += unit.columns) {
+            const extent i = first_query + c, first_visible = first_key - at.offset - i;
+            const extent panel_rows = std::min(rows, unit.columns - first_visible), padded = unit.padded(panel_rows);
+            const std::size_t from =
+                at.head_bytes * static_cast<std::size_t>(member * at.query_panels + i / unit.columns);
+            const std::size_t along_row = static_cast<std::size_t>(c * unit.element);
+            unit.multiply(panel_rows, depth, scratch + at.keys, scratch + at.queries_t + from,
+                          floats(scratch + at.scores), unit.columns, false);
+            unit.multiply(panel_rows, depth, scratch + at.values, scratch + at.gradients_t + from,
+                          floats(scratch + at.weight_gradients), unit.columns, false);
+            engine.slopes({.rows = panel_rows,
+                           .block_rows = rows,
+                           .padded_rows = padded,
+                           .first_visible = first_visible,
+                           .scores = floats(scratch + at.scores),
+                           .weight_gradients = floats(scratch + at.weight_gradients),
+                           .bases = floats(scratch + at.bases) + member * at.padded_queries + i,
+                           .dots = floats(scratch + at.dots) + member * at.padded_queries + i,
+                           .scale = scale,
+                           .weights = weights + along_row,
+                           .slopes = slopes + along_row,
+                           .panel = scratch + at.panel});
+            unit.multiply(e.head_size, padded, scratch + at.keys_t, scratch + at.panel, dq + i, at.sums_stride, true);
+        }
+
+        // Some keys at a time, since under a causal mask fewer queries see the later ones.
+        const extent some = whole_steps(32, unit.rows),
+                     block = member * at.query_blocks + first_query / attention_slope_queries;
+        for (extent d = 0; d < at.head_panels; ++d) {
+            const std::size_t panel = at.query_bytes * static_cast<std::size_t>(block * at.head_panels + d);
+            for (extent j = 0; j < rows; j += some) {
+                const extent blind =
+                    std::max<extent>(0, first_key + j - at.offset - first_query) / unit.columns * unit.columns;
+                const extent seeing = unit.padded(queries - blind), to = j * at.padded_width() + d * unit.columns;
+                const std::size_t from = static_cast<std::size_t>((j * panel_stride + blind) * unit.element);
+                const std::size_t skipped_panel = panel + at.panel_rows_bytes(blind);
+                unit.multiply(std::min(some, rows - j), seeing, weights + from, scratch + at.gradients + skipped_panel,
+                              floats(scratch + at.dv) + to, at.padded_width(), true);
+                unit.multiply(std::min(some, rows - j), seeing, slopes + from, scratch + at.queries + skipped_panel,
+                              floats(scratch + at.dk) + to, at.padded_width(), true);
+            }
+        }
+    }
+};
+
+}  // namespace halftone::inline HALFTONE_ABI::detail

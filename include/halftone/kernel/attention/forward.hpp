@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The forward pass of attention on the CPU.
+///
+/// A task takes some queries of one head, packs the keys and values that they see once, and goes over these in tiles
+/// of 64 queries by 256 keys with a running softmax. Keys that no query of a block sees are left out, panel by panel.
+#pragma once
+
+#include <halftone/kernel/attention/tiles.hpp>
+
+namespace halftone::inline HALFTONE_ABI::detail {
+
+struct attention_forward_layout : attention_layout {
+    extent parts, part_queries;  ///< of a head
+    extent tile_columns, tile_stride;
+    std::size_t value_bytes;  ///< of a panel whose k runs over a tile's keys
+    std::size_t keys, values, queries, scores, weights, outputs;
+
+    attention_forward_layout(const attention_extents& e, const product_unit& u, attention_mask mask)
+        : attention_layout(e, u, mask) {
+        const extent blocks = pieces_of(e.queries, attention_query_rows);
+        const extent blocks_each = pieces_of(blocks, parts_of(e.batch * e.heads, blocks, 4));
+        parts = pieces_of(blocks, blocks_each);
+        part_queries = blocks_each * attention_query_rows;
+
+        const extent key_panels = pieces_of(e.keys, unit.columns), rows = std::min(e.queries, attention_query_rows);
+        tile_columns = std::min(attention_key_columns, key_panels * unit.columns);
+        tile_stride = tile_columns + 16;  // not a power of two
+        value_bytes = unit.panel_bytes(tile_columns);
+        keys = take_panels(key_panels, head_bytes);
+        values = take_panels(pieces_of(e.keys, attention_key_columns) * head_panels, value_bytes);
+        queries = take_block(rows);
+        weights = take_block(rows);
+        scores = scratch.take_floats(padded_rows(rows) * tile_stride);
+        outputs = scratch.take_floats(padded_rows(rows) * padded_width());
+    }
+
+    extent tasks() const { return extents.batch * extents.heads * parts; }
+};
+
+template <class T>
+struct attention_forward_task {
+    const kernel::attention_forward<T>& a;
+    const attention_engine<T>& engine;
+    const attention_forward_layout& at;
+
+    void operator()(extent index, std::byte* scratch) const {
+        const attention_extents& e = at.extents;
+        // Under a causal mask the last queries see most: they come first, so that no thread is left alone with them.
+        const extent part = at.parts - 1 - index / (e.batch * e.heads);
+        const extent batch = index % (e.batch * e.heads) / e.heads, head = index % e.heads;
+        const extent first = part * at.part_queries, last = std::min(first + at.part_queries, e.queries);
+
+        pack(batch, head / e.members(), std::min(e.keys, last + at.offset), scratch);
+        if (at.unit.enter != nullptr) at.unit.enter();
+        for (extent i = first; i < last; i += attention_query_rows) {
+            run_block(batch, head, i, std::min(attention_query_rows, last - i), scratch);
+        }
+        if (at.unit.leave != nullptr) at.unit.leave();
+    }
+
+  private:
+    void pack(extent batch, extent group, extent keys, std::byte* scratch) const {
+        const extent width = at.extents.head_size;
+        for (extent j = 0, panel = 0; j < keys; j += at.unit.columns, ++panel) {
+            engine.packing.pack_b(vector_at(a.k, batch, j, group), 1, a.k.stride_of(1), width,
+                                  std::min<extent>(at.unit.columns, keys - j),
+                                  scratch + at.keys + at.head_bytes * static_cast<std::size_t>(panel));
+        }
+        std::byte* to = scratch + at.values;
+        for (extent j = 0; j < keys; j += attention_key_columns) {
+            for (extent d = 0; d < width; d += at.unit.columns, to += at.value_bytes) {
+                engine.packing.pack_b(vector_at(a.v, batch, j, group) + d, a.v.stride_of(1), 1,
+                                      std::min(attention_key_columns, keys - j),
+                                      std::min<extent>(at.unit.columns, width - d), to);
+            }
+        }
+    }
+
+    /// The queries [first, first + rows) of one head.
+    void run_block(extent batch, extent head, extent first, extent rows, std::byte* scratch) const {
+        const attention_extents& e = at.extents;
+        const product_unit& unit = at.unit;
+        const float scale = attention_scale(a.options, e.head_size);
+        auto* const scores = reinterpret_cast<float*>(scratch + at.scores);
+        auto* const outputs = reinterpret_cast<float*>(scratch + at.outputs);
+        engine.packing.pack_a(vector_at(a.q, batch, first, head), a.q.stride_of(1), 1, rows, e.head_size,
+                              scratch + at.queries);
+
+        attention_row_state state;
+        const extent visible = std::min(e.keys, first + rows + at.offset);
+        for (extent j = 0; j < visible; j += attention_key_columns) {
+            const extent columns = std::min(attention_key_columns, visible - j);
+            const std::byte* keys = scratch + at.keys + at.head_bytes * static_cast<std::size_t>(j / unit.columns);
+            for (extent c = 0; c < columns; c += unit.columns, keys += at.head_bytes) {
+                unit.multiply(rows, unit.padded(e.head_size), scratch + at.queries, keys, scores + c, at.tile_stride,
+                              false);
+            }
+            engine.softmax({.rows = rows,
+                            .columns = columns,
+                            .padded_columns = unit.padded(columns),
+                            .visible = first + 1 + at.offset - j,
+                            .scores = scores,
+                            .stride = at.tile_stride,
+                            .scale = scale * log2_of_e,
+                            .weights = scratch + at.weights,
+                            .state = &state,
+                            .outputs = j == 0 ? nullptr : outputs,
+                            .output_stride = at.padded_width()});
+            const std::byte* values =
+                scratch + at.values +
+                at.value_bytes * static_cast<std::size_t>(j / attention_key_columns * at.head_panels);
+            for (extent d = 0; d < at.padded_width(); d += unit.columns, values += at.value_bytes) {
+                unit.multiply(rows, unit.padded(columns), scratch + at.weights, values, outputs + d, at.padded_width(),
+                              j > 0);
+            }
+        }
+        float* const logsumexp = a.logsumexp.data() == nullptr ? nullptr : &a.logsumexp(batch, head, first);
+        engine.finish(rows, e.head_size, outputs, at.padded_width(), state, scale, vector_at(a.o, batch, first, head),
+                      a.o.stride_of(1), logsumexp);
+    }
+};
+
+}  // namespace halftone::inline HALFTONE_ABI::detail

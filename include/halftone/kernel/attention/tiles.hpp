@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// How attention is cut on the CPU, and the bodies that work on the pieces, for each instruction set (cpu.inc).
+///
+/// Numeric contract: cuts follow from shapes alone.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+
+#include <halftone/kernel/attention/attention.hpp>
+#include <halftone/kernel/product/product.hpp>
+
+namespace halftone::inline HALFTONE_ABI::detail {
+
+/// The forward pass takes as many queries and keys at a time: a tile of scores stays in the second-level cache, o and
+/// the packed queries in the first.
+inline constexpr extent attention_query_rows = 64, attention_key_columns = 256;
+/// The backward pass takes as many keys and queries at a time; within these one panel of queries after the other.
+inline constexpr extent attention_slope_keys = 128, attention_slope_queries = 128;
+static_assert(attention_key_columns <= panel_depth && attention_slope_keys <= panel_depth &&
+              attention_slope_queries <= panel_depth);
+
+/// The score of a key that a query does not see. Finite, so that -ffast-math may assume what it likes.
+inline constexpr float attention_hidden = -3.0e38f;
+
+inline constexpr float attention_lanes[32] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15,
+                                              16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31};
+
+constexpr extent pieces_of(extent whole, extent each) { return (whole + each - 1) / each; }
+constexpr extent whole_steps(extent n, extent step) { return pieces_of(n, step) * step; }
+
+/// The running softmax of a block of queries.
+struct attention_row_state {
+    float maxima[attention_query_rows], sums[attention_query_rows];
+
+    attention_row_state() {
+        for (float& m : maxima) m = attention_hidden;
+        for (float& s : sums) s = 0;
+    }
+};
+
+/// A tile of scores, (rows, columns): queries by keys.
+struct attention_score_tile {
+    extent rows, columns,
+        padded_columns;  ///< weights are zero from `columns` (of keys that are there) to `padded_columns`
+    extent visible;      ///< row i sees the first visible + i columns
+    float* scores;       ///< readable and writable up to whole panels
+    extent stride;
+    float scale;    ///< with log2(e)
+    void* weights;  ///< an a block of the products' element type
+    attention_row_state* state;
+    float* outputs;  ///< (rows, output_stride), or nullptr: nothing is there yet
+    extent output_stride;
+
+    extent visible_columns(extent row) const { return std::clamp<extent>(visible + row, 0, columns); }
+};
+
+/// A panel of transposed scores, (rows, columns of a panel): keys by queries.
+struct attention_slope_tile {
+    extent rows;           ///< keys that one of the panel's queries sees
+    extent block_rows;     ///< keys that one of the block's queries sees: weights and slopes are zero from `rows` on
+    extent padded_rows;    ///< the panel is zero from `rows` up to here
+    extent first_visible;  ///< the first query to see key i is first_visible + i
+    const float* scores;   ///< (rows, columns)
+    const float* weight_gradients;  ///< (rows, columns)
+    const float* bases;             ///< (columns), from attention_query_terms
+    const float* dots;              ///< (columns)
+    float scale;                    ///< with log2(e)
+    void* weights;                  ///< a blocks, at the panel's first column
+    void* slopes;
+    void* panel;  ///< a panel of b, the slopes once more
+};
+
+}  // namespace halftone::inline HALFTONE_ABI::detail
+
+#define HALFTONE_BODY <halftone/kernel/attention/cpu.inc>
+#include <halftone/exec/cpu/each_set.inc>
+
+#if defined(__x86_64__)
+#include <halftone/exec/cpu/set/avx512_bf16.inc>
+namespace halftone::inline HALFTONE_ABI::avx512_bf16 {
+using namespace avx512;
+using avx512::store;  // and not the class of that name
+#include <halftone/kernel/attention/cpu.inc>
+#include <halftone/kernel/attention/pairs.inc>
+}  // namespace halftone::inline HALFTONE_ABI::avx512_bf16
+#include <halftone/exec/cpu/set/end.inc>
+#endif
+
+namespace halftone::inline HALFTONE_ABI::detail {
+
+/// A product unit and the bodies that go with it.
+template <class T>
+struct attention_engine {
+    product_unit unit;
+    product_packing<T> packing;
+    decltype(&portable::attention_softmax<portable::float_operands<float>>) softmax;
+    decltype(&portable::attention_slopes<portable::float_operands<float>>) slopes;
+    decltype(&portable::attention_finish<T>) finish;
+    decltype(&portable::attention_query_terms<T>) query_terms;
+    decltype(&portable::attention_store<T>) store;
+    decltype(&portable::attention_store_transposed<T>) store_transposed;
+};
+
+template <class Compute, class T>
+attention_engine<T> attention_engine_for(const cpu& device) {
+    attention_engine<T> engine{
+        unit_for<Compute>(device),
+        packing_for<Compute, T>(device),
+        device.select(&portable::attention_softmax<portable::float_operands<Compute>>,
+                      &avx2::attention_softmax<avx2::float_operands<Compute>>,
+                      &avx512::attention_softmax<avx512::float_operands<Compute>>),
+        device.select(&portable::attention_slopes<portable::float_operands<Compute>>,
+                      &avx2::attention_slopes<avx2::float_operands<Compute>>,
+                      &avx512::attention_slopes<avx512::float_operands<Compute>>),
+        device.select(&portable::attention_finish<T>, &avx2::attention_finish<T>, &avx512::attention_finish<T>),
+        device.select(&portable::attention_query_terms<T>, &avx2::attention_query_terms<T>,
+                      &avx512::attention_query_terms<T>),
+        device.select(&portable::attention_store<T>, &avx2::attention_store<T>, &avx512::attention_store<T>),
+        device.select(&portable::attention_store_transposed<T>, &avx2::attention_store_transposed<T>,
+                      &avx512::attention_store_transposed<T>)};
+#if defined(__x86_64__)
+    if (uses_pairs<Compute>(device.instruction_set())) {
+        engine.softmax = &avx512_bf16::attention_softmax<avx512_bf16::pair_operands>;
+        engine.slopes = &avx512_bf16::attention_slopes<avx512_bf16::pair_operands>;
+    }
+#endif
+    return engine;
+}
+
+/// Hands out parts of a task's scratch memory, as offsets.
+struct scratch_layout {
+    std::size_t bytes = 0;
+
+    std::size_t take(std::size_t count) {
+        const std::size_t at = bytes;
+        bytes += round_up(count, block_alignment);
+        return at;
+    }
+    std::size_t take_floats(extent count) { return take(static_cast<std::size_t>(count) * sizeof(float)); }
+};
+
+/// The sizes that both passes share.
+struct attention_layout {
+    attention_extents extents;
+    product_unit unit;
+    extent offset;           ///< query i sees the keys up to i + offset; with no mask that is beyond the last one
+    extent head_panels;      ///< panels across a head
+    std::size_t head_bytes;  ///< of a panel whose k runs over a head
+    scratch_layout scratch{};
+
+    attention_layout(const attention_extents& e, const product_unit& u, attention_mask mask)
+        : extents(e),
+          unit(u),
+          offset(mask == attention_mask::causal ? e.keys - e.queries : e.keys),
+          head_panels(pieces_of(e.head_size, u.columns)),
+          head_bytes(u.panel_bytes(e.head_size)) {}
+
+    /// Rows as products and bodies write them: whole units, an even number.
+    extent padded_rows(extent rows) const { return (pieces_of(rows, unit.rows) * unit.rows + 1) / 2 * 2; }
+    extent padded_width() const { return head_panels * unit.columns; }
+    std::size_t take_panels(extent count, std::size_t each) {
+        return scratch.take(static_cast<std::size_t>(count) * each);
+    }
+    std::size_t take_block(extent rows) { return scratch.take(unit.block_bytes(padded_rows(rows))); }
+    /// The bytes of the first `rows` of a panel's k, a multiple of unit.columns.
+    std::size_t panel_rows_bytes(extent rows) const {
+        return static_cast<std::size_t>(rows * unit.columns * unit.element);
+    }
+
+    /// Parts of a head's work, which comes in `blocks`: one, unless the heads are too few to keep threads busy; never
+    /// less than `least` blocks in a part. By shape alone, since parts of a sum are added apart.
+    static extent parts_of(extent heads, extent blocks, extent least) {
+        constexpr extent enough_tasks = 8;
+        return std::min(pieces_of(enough_tasks, heads), pieces_of(blocks, least));
+    }
+};
+
+inline float attention_scale(const attention_options& options, extent head_size) {
+    return options.scale == 0 ? static_cast<float>(1 / std::sqrt(static_cast<double>(head_size))) : options.scale;
+}
+inline constexpr float log2_of_e = 1.44269504088896341f;
+
+/// One head's vector at one time.
+template <class T>
+T* vector_at(const view<T, 4>& v, extent batch, extent time, extent head) {
+    return v.data() + batch * v.stride_of(0) + time * v.stride_of(1) + head * v.stride_of(2);
+}
+
+}  // namespace halftone::inline HALFTONE_ABI::detail
