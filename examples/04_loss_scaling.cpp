@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Lesson 4: loss scaling rescues fp16.
+///
+/// A network learns corrections of about 1e-4. The loss is a mean over 32768 numbers, so that the gradient of each of them
+/// is about 2e-4 / 32768 = 6e-9, and float16's least number is 6e-8: all of them are rounded to zero. A loss that is
+/// multiplied by 65536 has gradients which are as much larger, and an optimizer that divides them again makes the step that
+/// was meant (Micikevicius et al. 2018). How large the factor may be, a dynamic scale finds out.
+#include <cmath>
+#include <cstdio>
+#include <vector>
+
+#include <halftone/amp.hpp>
+
+namespace ht = halftone;
+
+constexpr ht::extent samples = 512, features = 8, hidden = 32, results = 64;
+
+template <class P>
+struct network {
+    ht::store parameters_;
+    ht::nn::linear<ht::at<P, "up">> up;
+    ht::nn::linear<ht::at<P, "down">> down;
+
+    // The last layer begins near zero, and so does what the network says.
+    explicit network(ht::cpu& device)
+        : parameters_{device.memory()}, up{parameters_, features, hidden}, down{parameters_, hidden, results, 1e-6f} {
+        parameters_.commit(7);
+    }
+    auto operator()(auto& tape, const auto& x) const { return down(tape, ht::gelu(tape, up(tape, x))); }
+    ht::store& parameters() { return parameters_; }
+    static decltype(auto) visit(auto&& self, auto&& f) { return f(self.up, self.down); }
+};
+
+struct data_set {
+    std::vector<float> inputs, targets, spoilt;
+
+    data_set() : inputs(samples * features), targets(samples * results) {
+        for (std::size_t i = 0; i < inputs.size(); ++i) inputs[i] = 2 * ht::uniform(ht::random_bits(1, 0, 0, i)) - 1;
+        for (std::size_t i = 0; i < targets.size(); ++i) {
+            const float* x = &inputs[i / results * features];
+            targets[i] = 1e-4f * (x[i % features] + x[i / features % features]);
+        }
+        spoilt = targets;
+        spoilt[0] = 1e9f;  // one broken number in the data
+    }
+};
+
+/// Some steps of training, and what is to be seen on the way. In step `accident` the data are spoilt.
+template <class P>
+void train(const char* name, const ht::grad_scaler_options& options, int steps, int accident = -1) {
+    const data_set data;
+    ht::cpu device;
+    network<P> model{device};
+    ht::adamw optimizer{device, model, {.lr = 1e-5, .weight_decay = 0}};
+    ht::grad_scaler scaler{device, options};  // with .enabled = false it lets pass everything; the loop is the same
+    ht::accumulator acc{model};
+    ht::tape tape{device};
+
+    float first_loss = 0, last_loss = 0, scale = scaler.get_scale();
+    for (int step = 0; step < steps; ++step) {
+        const auto x = tape.constant(ht::const_view<float, 2>(data.inputs.data(), {samples, features}));
+        const auto& t = step == accident ? data.spoilt : data.targets;
+        const auto loss =
+            ht::mean_squared_error(tape, model(tape, x), ht::const_view<float, 2>(t.data(), {samples, results}));
+        if (step == 0) first_loss = loss.item();
+        if (step != accident) last_loss = loss.item();
+
+        tape.backward(scaler.scale(loss), acc);      // the gradients of scale * loss
+        auto grads = scaler.unscale(acc.take());     // to be read times 1 / scale; notes whether all are finite
+        const auto outcome = optimizer.step(grads);  // changes nothing where one is not
+        scaler.update();                             // then halves the scale; after enough good steps doubles it
+
+        if (step == 0) {
+            int zeros = 0;
+            const auto slopes = ht::flatten(grads.of(model.down.weight));
+            for (ht::extent i = 0; i < slopes.size(); ++i) zeros += slopes(i) == 0 ? 1 : 0;
+            std::printf("%s: %d of %d gradients of down.weight are zero\n", name, zeros,
+                        static_cast<int>(slopes.size()));
+        }
+        // On a GPU these questions wait for the device; a training loop asks them when it logs.
+        if (outcome.skipped()) std::printf("%s: step %d is skipped\n", name, step);
+        if (scaler.get_scale() != scale) {
+            scale = scaler.get_scale();
+            std::printf("%s: from step %d on the scale is 2^%d\n", name, step + 1, std::ilogb(scale));
+        }
+    }
+    std::printf("%s: loss %.1e, after %d steps %.1e\n", name, static_cast<double>(first_loss), steps,
+                static_cast<double>(last_loss));
+}
+
+int main() {
+    // What should happen: bf16 would do as well, for it has float's range.
+    train<ht::full_fp32>("fp32", {.enabled = false}, 100);
+    // Prints: fp32: 0 of 2048 gradients of down.weight are zero
+    // Prints: fp32: loss 7.2e-09, after 100 steps 1.7e-10
+
+    // fp16 without a scale: no gradient, no step, no change.
+    train<ht::amp_fp16>("unscaled", {.enabled = false}, 100);
+    // Prints: unscaled: 2048 of 2048 gradients of down.weight are zero
+    // Prints: unscaled: loss 7.2e-09, after 100 steps 7.2e-09
+
+    // With one it learns what fp32 learns. The scale doubles after 40 good steps; the broken number in step 60 makes
+    // gradients overflow: that step is skipped, the weights stay as they were, and the scale is halved.
+    train<ht::amp_fp16>("scaled", {.init_scale = 0x1p16f, .growth_interval = 40}, 100, 60);
+    // Prints: scaled: 0 of 2048 gradients of down.weight are zero
+    // Prints: scaled: from step 40 on the scale is 2^17
+    // Prints: scaled: step 60 is skipped
+    // Prints: scaled: from step 61 on the scale is 2^16
+    // Prints: scaled: loss 7.2e-09, after 100 steps 1.7e-10
+
+    // A scale that is much too large costs a few steps, no more.
+    train<ht::amp_fp16>("too large", {.init_scale = 0x1p46f}, 10);
+    // Prints: too large: step 3 is skipped
+    // Prints: too large: from step 4 on the scale is 2^42
+    // Prints: too large: loss 7.2e-09, after 10 steps 1.3e-09
+}
