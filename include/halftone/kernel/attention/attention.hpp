@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Attention without a stored score matrix (Dao, Fu, Ermon, Rudra, Ré 2022): o = softmax(scale q k^T + mask) v for each
-/// batch and head.
+/// Attention without a stored score matrix (Dao et al. 2022, "FlashAttention"): o = softmax(scale q k^T + mask) v for
+/// each batch and head.
 ///
 ///     ht::attention<ht::amp_bf16>(device, q, k, v, o, logsumexp, {.mask = ht::attention_mask::causal});
 ///
@@ -10,8 +10,8 @@
 /// Heads of q may share those of k and v: with `groups` of these, query head h reads key head h / (heads / groups).
 ///
 /// Numeric contract: operands of products are rounded to `compute`, the weights of v (at most 1, not yet divided by
-/// their sum) and the gradients of the scores among them; sums, softmax and its gradient are float; results are rounded
-/// once. Deterministic: no sum's order depends on the number of threads.
+/// their sum; 0 below 2^-126) and the gradients of the scores among them; sums, softmax and its gradient are float;
+/// results are rounded once. Deterministic: no sum's order depends on the number of threads.
 #pragma once
 
 #include <halftone/kernel/expect.hpp>

@@ -82,7 +82,9 @@ void attention(const view<T, 4>& q,          // (batch, queries, heads, head_siz
 /// The gradients, given that of o. With dp[i][j] = sum over d of d_o[i][d] v[j][d] and the softmax's slope
 /// ds[i][j] = p[i][j] (dp[i][j] - sum over l of p[i][l] dp[i][l]):
 ///
-///     dv[j] = sum over i of p[i][j] d_o[i],   dq[i] = scale sum over j of ds[i][j] k[j],   dk[j] = scale sum over i of ds[i][j] q[i]
+///     dv[j] = sum over i of p[i][j] d_o[i]
+///     dq[i] = scale sum over j of ds[i][j] k[j]
+///     dk[j] = scale sum over i of ds[i][j] q[i]
 template <class T>
 void attention_gradients(const view<T, 4>& q,  // shapes as above
                          const view<T, 4>& k, const view<T, 4>& v,

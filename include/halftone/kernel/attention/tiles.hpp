@@ -21,7 +21,7 @@ inline constexpr extent attention_slope_keys = 128, attention_slope_queries = 12
 static_assert(attention_key_columns <= panel_depth && attention_slope_keys <= panel_depth &&
               attention_slope_queries <= panel_depth);
 
-/// The score of a key that a query does not see. Finite, so that -ffast-math may assume what it likes.
+/// The score of a key that a query does not see. Finite, so that -ffast-math may assume that all are.
 inline constexpr float attention_hidden = -3.0e38f;
 
 inline constexpr float attention_lanes[32] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15,
@@ -42,15 +42,15 @@ struct attention_row_state {
 
 /// A tile of scores, (rows, columns): queries by keys.
 struct attention_score_tile {
-    extent rows, columns,
-        padded_columns;  ///< weights are zero from `columns` (of keys that are there) to `padded_columns`
-    extent visible;      ///< row i sees the first visible + i columns
-    float* scores;       ///< readable and writable up to whole panels
+    extent rows, columns;
+    extent padded_columns;  ///< weights are zero from `columns` up to here
+    extent visible;         ///< row i sees the first visible + i columns
+    float* scores;          ///< readable and writable up to whole panels
     extent stride;
-    float scale;    ///< with log2(e)
-    void* weights;  ///< an a block of the products' element type
+    float scale;            ///< with log2(e)
+    void* weights;          ///< an a block of the products' element type
     attention_row_state* state;
-    float* outputs;  ///< (rows, output_stride), or nullptr: nothing is there yet
+    float* outputs;         ///< (rows, output_stride), or nullptr: nothing is there yet
     extent output_stride;
 
     extent visible_columns(extent row) const { return std::clamp<extent>(visible + row, 0, columns); }
@@ -67,9 +67,8 @@ struct attention_slope_tile {
     const float* bases;             ///< (columns), from attention_query_terms
     const float* dots;              ///< (columns)
     float scale;                    ///< with log2(e)
-    void* weights;                  ///< a blocks, at the panel's first column
-    void* slopes;
-    void* panel;  ///< a panel of b, the slopes once more
+    void *weights, *slopes;         ///< a blocks, at the panel's first column
+    void* panel;                    ///< a panel of b: the slopes once more
 };
 
 }  // namespace halftone::inline HALFTONE_ABI::detail

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What attention's tests measure kernels against: the definition in double, how far float and 16-bit roundings may
+/// take a kernel from it, and how far the obvious 16-bit implementation strays.
+///
+/// The bounds follow the kernel's contract step by step, worst case in every step. A score is a sum of head_size
+/// products, so it errs by e <= gamma(2 head_size) times its magnitudes (two roundings a term where there is no fused
+/// multiply-add). A weight is exp of it, so it errs by a factor exp(theta) with theta = e, the roundings of the
+/// argument, and those of exp2. From there on errors are multiplied and added as products and sums are.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include <halftone/kernel/attention/reference.hpp>
+
+#include "support/bounds.hpp"
+#include "support/guarded.hpp"
+#include "support/random.hpp"
+
+namespace support {
+
+namespace ht = halftone;
+using ht::extent;
+
+struct attention_sizes {
+    extent batch, queries, keys, heads, groups, head_size;
+    ht::attention_mask mask = ht::attention_mask::full;
+
+    friend std::ostream& operator<<(std::ostream& out, const attention_sizes& s) {
+        return out << "batch " << s.batch << ", queries " << s.queries << ", keys " << s.keys << ", heads " << s.heads
+                   << "/" << s.groups << " of " << s.head_size
+                   << (s.mask == ht::attention_mask::causal ? ", causal" : ", full");
+    }
+};
+
+/// A (batch, time, heads, head_size) tensor of doubles.
+struct doubles4 {
+    ht::shape<4> shape;
+    std::vector<double> values;
+
+    explicit doubles4(const ht::shape<4>& s) : shape(s), values(static_cast<std::size_t>(s.size())) {}
+    ht::view<double, 4> view() { return {values.data(), shape}; }
+    ht::view<const double, 4> view() const { return {values.data(), shape}; }
+    double operator()(extent b, extent t, extent h, extent d) const { return view()(b, t, h, d); }
+    double& at(extent b, extent t, extent h, extent d) { return view()(b, t, h, d); }
+    double largest() const {
+        double most = 0;
+        for (const double x : values) most = std::max(most, std::fabs(x));
+        return most;
+    }
+};
+
+template <class T>
+doubles4 exact(const ht::view<T, 4>& v) {
+    doubles4 copy(v.shape());
+    auto to = copy.values.begin();
+    for (extent b = 0; b < v.extent_of(0); ++b) {
+        for (extent t = 0; t < v.extent_of(1); ++t) {
+            for (extent h = 0; h < v.extent_of(2); ++h) {
+                for (extent d = 0; d < v.extent_of(3); ++d)
+                    *to++ = static_cast<double>(static_cast<float>(v(b, t, h, d)));
+            }
+        }
+    }
+    return copy;
+}
+
+/// Results or gradients, in double.
+struct attention_results {
+    doubles4 o, dq, dk, dv;
+    std::vector<double> logsumexp;  // (batch, heads, queries)
+
+    explicit attention_results(const attention_sizes& s)
+        : o({s.batch, s.queries, s.heads, s.head_size}),
+          dq(o),
+          dk({s.batch, s.keys, s.groups, s.head_size}),
+          dv(dk),
+          logsumexp(static_cast<std::size_t>(s.batch * s.heads * s.queries)) {}
+};
+
+struct attention_inputs {
+    attention_sizes sizes;
+    ht::attention_options options;
+    doubles4 q, k, v, d_o;
+};
+
+inline attention_results attention_by_definition(const attention_inputs& x) {
+    attention_results want(x.sizes);
+    const attention_sizes& s = x.sizes;
+    ht::reference::attention(x.q.view(), x.k.view(), x.v.view(), want.o.view(),
+                             ht::view<double, 3>(want.logsumexp.data(), {s.batch, s.heads, s.queries}), x.options);
+    ht::reference::attention_gradients(x.q.view(), x.k.view(), x.v.view(), x.d_o.view(), want.dq.view(), want.dk.view(),
+                                       want.dv.view(), x.options);
+    return want;
+}
+
+/// The roundings that operands (Compute) and results (T) undergo.
+struct attention_roundings {
+    double operand, operand_least;  ///< unit roundoff, and the absolute error near zero
+    double result, result_least;
+};
+template <class Compute, class T>
+attention_roundings roundings_of() {
+    using c = ht::number_traits<Compute>;
+    using t = ht::number_traits<T>;
+    // A product unit may take subnormals for zero.
+    const double flushed = ht::number_traits<float>::min_normal;
+    return {std::is_same_v<Compute, float> ? 0 : c::unit_roundoff, c::min_subnormal / 2 + flushed, t::unit_roundoff,
+            t::min_subnormal / 2};
+}
+
+/// How far a kernel's results may lie from the definition's.
+inline attention_results attention_bounds(const attention_inputs& x, const attention_results& want,
+                                          const attention_roundings& r) {
+    const attention_sizes& s = x.sizes;
+    const double scale = ht::reference::attention_scale(x.options, s.head_size), n = static_cast<double>(s.keys),
+                 m = static_cast<double>(s.queries);
+    const double dot_error = gamma(2 * static_cast<double>(s.head_size)), tiles = n / 64 + 1;
+    attention_results bound(s);
+    doubles4 dk_magnitudes(bound.dk.shape), dv_magnitudes(bound.dk.shape);
+    std::vector<double> p, scores, score_errors, theta;
+    const auto final_error = [&](double value, double error) {
+        return error + std::max(r.result * (std::fabs(value) + error), r.result_least);
+    };
+
+    for (extent b = 0; b < s.batch; ++b) {
+        for (extent h = 0; h < s.heads; ++h) {
+            const extent g = h / (s.heads / s.groups);
+            for (extent i = 0; i < s.queries; ++i) {
+                const double logsumexp =
+                    ht::reference::attention_weights(x.q.view(), x.k.view(), b, i, h, x.options, p);
+                const auto visible = static_cast<extent>(p.size());
+                const auto at = [](extent j) { return static_cast<std::size_t>(j); };
+                scores.assign(p.size(), 0), score_errors.assign(p.size(), 0), theta.assign(p.size(), 0);
+                double highest = -HUGE_VAL, worst = 0;
+                for (extent j = 0; j < visible; ++j) {
+                    double magnitudes = 0;
+                    for (extent d = 0; d < s.head_size; ++d) {
+                        const double product = x.q(b, i, h, d) * x.k(b, j, g, d);
+                        scores[at(j)] += scale * product;
+                        magnitudes += std::fabs(product);
+                    }
+                    score_errors[at(j)] = scale * dot_error * magnitudes + 1e-37;
+                    highest = std::max(highest, scores[at(j)]);
+                    worst = std::max(worst, score_errors[at(j)]);
+                }
+
+                // Forward. The argument's roundings are relative to the distance from the maximum; exp2 errs by 6 u,
+                // once for the weight and once for every tile that raises the maximum.
+                double growth = 0;
+                for (extent j = 0; j < visible; ++j) {
+                    const double distance = highest - scores[at(j)] + worst + score_errors[at(j)];
+                    theta[at(j)] = score_errors[at(j)] + 8 * u * distance + (tiles + 1) * 8 * u;
+                    growth += p[at(j)] * std::exp(theta[at(j)]);
+                }
+                const double sums = 1 + gamma(4 * n + 8 * tiles + 16),
+                             least = r.operand_least * std::exp(highest + worst - logsumexp) * growth * sums;
+                for (extent d = 0; d < s.head_size; ++d) {
+                    double error = 0;
+                    for (extent j = 0; j < visible; ++j) {
+                        const double factor = std::exp(theta[at(j)]) * growth * (1 + r.operand) * sums * sums - 1;
+                        error += (p[at(j)] * factor + least) * std::fabs(x.v(b, j, g, d));
+                    }
+                    bound.o.at(b, i, h, d) = final_error(want.o(b, i, h, d), error);
+                }
+                const double logsumexp_error =
+                    std::log(growth) + (sums - 1) +
+                    u * (6 * std::fabs(highest) + 8 * std::log(n + 1) + 2 * std::fabs(logsumexp) + 2);
+                bound.logsumexp[at((b * s.heads + h) * s.queries + i)] = logsumexp_error;
+
+                // Backward.
+                double dot_of = 0, dot_of_error = 0, dot_magnitudes = 0;
+                for (extent d = 0; d < s.head_size; ++d) {
+                    const double slope = x.d_o(b, i, h, d), o_error = bound.o(b, i, h, d);
+                    dot_of += slope * want.o(b, i, h, d);
+                    dot_of_error += std::fabs(slope) * o_error;
+                    dot_magnitudes += std::fabs(slope) * (std::fabs(want.o(b, i, h, d)) + o_error);
+                }
+                dot_of_error += dot_error * dot_magnitudes;
+                const double add_queries = gamma(2 * m * static_cast<double>(s.heads / s.groups) + 8),
+                             add_keys = gamma(2 * n + 16);
+                std::vector<double> dq_magnitudes(static_cast<std::size_t>(s.head_size)), dq_errors(dq_magnitudes);
+                for (extent j = 0; j < visible; ++j) {
+                    double dp = 0, dp_magnitudes = 0;
+                    for (extent d = 0; d < s.head_size; ++d) {
+                        const double product = x.d_o(b, i, h, d) * x.v(b, j, g, d);
+                        dp += product;
+                        dp_magnitudes += std::fabs(product);
+                    }
+                    const double turn = score_errors[at(j)] * (1 + 8 * u) + 8 * u * std::fabs(scores[at(j)]) +
+                                        4 * u * std::fabs(logsumexp) + logsumexp_error + 8 * u;
+                    const double grown = std::exp(turn), weight = p[at(j)];
+                    const double weight_error = weight * (grown * (1 + r.operand) - 1) + r.operand_least;
+                    const double ds = weight * (dp - dot_of);
+                    double ds_error = weight * (grown * (1 + 4 * u) - 1) * std::fabs(dp - dot_of) +
+                                      weight * grown * (1 + 4 * u) * (dot_error * dp_magnitudes + dot_of_error);
+                    ds_error += r.operand * (std::fabs(ds) + ds_error) + r.operand_least;
+                    for (extent d = 0; d < s.head_size; ++d) {
+                        const double slope = std::fabs(x.d_o(b, i, h, d)), query = std::fabs(x.q(b, i, h, d)),
+                                     key = std::fabs(x.k(b, j, g, d));
+                        bound.dv.at(b, j, g, d) += weight_error * slope + add_queries * (weight + weight_error) * slope;
+                        bound.dk.at(b, j, g, d) +=
+                            scale * (1 + 4 * u) * (ds_error + add_queries * (std::fabs(ds) + ds_error)) * query;
+                        dq_errors[at(d)] +=
+                            scale * (1 + 4 * u) * (ds_error + add_keys * (std::fabs(ds) + ds_error)) * key;
+                        dq_magnitudes[at(d)] += std::fabs(ds) * key;
+                    }
+                }
+                for (extent d = 0; d < s.head_size; ++d) {
+                    const double value = want.dq(b, i, h, d);
+                    bound.dq.at(b, i, h, d) = final_error(value, dq_errors[at(d)] + 4 * u * std::fabs(value));
+                }
+            }
+        }
+        for (extent g = 0; g < s.groups; ++g) {
+            for (extent j = 0; j < s.keys; ++j) {
+                for (extent d = 0; d < s.head_size; ++d) {
+                    double &dk = bound.dk.at(b, j, g, d), &dv = bound.dv.at(b, j, g, d);
+                    dk = final_error(want.dk(b, j, g, d), dk + 4 * u * std::fabs(want.dk(b, j, g, d)));
+                    dv = final_error(want.dv(b, j, g, d), dv);
+                }
+            }
+        }
+    }
+    return bound;
+}
+
+/// Attention as four operations whose results are each rounded to T; each sums in double. What a program without a
+/// fused kernel computes.
+template <class T>
+attention_results attention_by_operations(const attention_inputs& x) {
+    const attention_sizes& s = x.sizes;
+    const double scale = ht::reference::attention_scale(x.options, s.head_size);
+    const auto round = [](double value) {
+        return static_cast<double>(static_cast<float>(T(static_cast<float>(value))));
+    };
+    attention_results got(s);
+    std::vector<double> p, dp;
+    for (extent b = 0; b < s.batch; ++b) {
+        for (extent h = 0; h < s.heads; ++h) {
+            const extent g = h / (s.heads / s.groups);
+            for (extent i = 0; i < s.queries; ++i) {
+                const extent visible = ht::reference::visible_keys(x.options, i, s.queries, s.keys);
+                const auto at = [](extent j) { return static_cast<std::size_t>(j); };
+                p.resize(at(visible)), dp.resize(at(visible));
+                double highest = -HUGE_VAL, sum = 0, dot = 0;
+                for (extent j = 0; j < visible; ++j) {
+                    p[at(j)] = round(scale * round(ht::reference::dot(x.q.view(), x.k.view(), b, i, h, j, g)));
+                    highest = std::max(highest, p[at(j)]);
+                }
+                for (const double score : p) sum += std::exp(score - highest);
+                for (double& score : p) score = round(std::exp(score - highest) / sum);
+                for (extent j = 0; j < visible; ++j) {
+                    dp[at(j)] = round(ht::reference::dot(x.d_o.view(), x.v.view(), b, i, h, j, g));
+                    dot += p[at(j)] * dp[at(j)];
+                }
+                for (extent j = 0; j < visible; ++j) {
+                    const double ds = round(scale * round(p[at(j)] * (dp[at(j)] - dot)));
+                    for (extent d = 0; d < s.head_size; ++d) {
+                        got.o.at(b, i, h, d) += p[at(j)] * x.v(b, j, g, d);
+                        got.dv.at(b, j, g, d) += p[at(j)] * x.d_o(b, i, h, d);
+                        got.dq.at(b, i, h, d) += ds * x.k(b, j, g, d);
+                        got.dk.at(b, j, g, d) += ds * x.q(b, i, h, d);
+                    }
+                }
+            }
+        }
+    }
+    for (doubles4* result : {&got.o, &got.dq, &got.dk, &got.dv}) {
+        for (double& value : result->values) value = round(value);
+    }
+    return got;
+}
+
+}  // namespace support

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Product units and their packing against three plain loops. Operands are small integers, so that every sum is exact
+/// in any order, and the comparison is equality.
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "kernel/product/software_tiles.hpp"
+#include "support/bounds.hpp"
+#include "support/each_set.hpp"
+#include "support/guarded.hpp"
+#include "support/random.hpp"
+
+namespace {
+
+namespace ht = halftone;
+using ht::bfloat16;
+using ht::extent;
+using ht::float16;
+using support::guarded;
+
+/// Whole cache lines, as scratch memory is.
+struct aligned_bytes {
+    explicit aligned_bytes(std::size_t count) : storage(count + 64, 0xa5) {}
+    std::byte* data() {
+        const auto address = reinterpret_cast<std::uintptr_t>(storage.data());
+        return reinterpret_cast<std::byte*>((address + 63) & ~std::uintptr_t{63});
+    }
+    std::vector<unsigned char> storage;
+};
+
+extent rounded_up(extent n, extent unit) { return (n + unit - 1) / unit * unit; }
+
+/// Which axis of an operand is contiguous.
+enum class order { rows, columns };
+
+/// A matrix in memory of exactly its size, with rows (or columns) `gap` further apart than they need be.
+template <class T>
+struct matrix {
+    extent rows, columns, row_stride, column_stride;
+    guarded<T> memory;
+
+    matrix(support::random& data, extent r, extent c, order contiguous, extent gap)
+        : rows(r),
+          columns(c),
+          row_stride(contiguous == order::rows ? c + gap : 1),
+          column_stride(contiguous == order::rows ? 1 : r + gap),
+          memory((r - 1) * row_stride + (c - 1) * column_stride + 1, 3) {
+        const std::vector<T> values = data.integers<T>(r * c, 4);
+        for (extent i = 0; i < r; ++i) {
+            for (extent j = 0; j < c; ++j)
+                memory[i * row_stride + j * column_stride] = values[static_cast<std::size_t>(i * c + j)];
+        }
+    }
+    double operator()(extent i, extent j) const {
+        return static_cast<double>(static_cast<float>(memory[i * row_stride + j * column_stride]));
+    }
+};
+
+struct packed_sizes {
+    extent rows, k, columns;
+};
+
+/// Packs, multiplies, adds a second time on top, and compares every element.
+template <class T>
+void multiply_exactly(const ht::product_unit& unit, const ht::product_packing<T>& packing, const packed_sizes& s,
+                      order a_order, order b_order) {
+    CAPTURE(s.rows);
+    CAPTURE(s.k);
+    CAPTURE(s.columns);
+    support::random data(static_cast<std::uint64_t>(s.rows * 1000000 + s.k * 1000 + s.columns));
+    const matrix<T> a(data, s.rows, s.k, a_order, 5), b(data, s.k, s.columns, b_order, 3);
+    aligned_bytes block(unit.block_bytes(s.rows)), panel(unit.panel_bytes(s.k));
+    packing.pack_a(a.memory.data(), a.row_stride, a.column_stride, s.rows, s.k, block.data());
+    packing.pack_b(b.memory.data(), b.row_stride, b.column_stride, s.k, s.columns, panel.data());
+
+    const extent rows = rounded_up(s.rows, unit.rows), stride = unit.columns + 16;
+    const guarded<float> c(rows * stride, 0);
+    if (unit.enter != nullptr) unit.enter();
+    unit.multiply(s.rows, unit.padded(s.k), block.data(), panel.data(), c.data(), stride, false);
+    unit.multiply(s.rows, unit.padded(s.k), block.data(), panel.data(), c.data(), stride, true);
+    if (unit.leave != nullptr) unit.leave();
+
+    CHECK(c.intact());
+    for (extent i = 0; i < s.rows; ++i) {
+        for (extent j = 0; j < unit.columns; ++j) {
+            double sum = 0;
+            for (extent p = 0; j < s.columns && p < s.k; ++p) sum += a(i, p) * b(p, j);
+            const double got = static_cast<double>(c[i * stride + j]);
+            if (got != 2 * sum) FAIL("element ", i, ", ", j, ": got ", got, ", expected ", 2 * sum);
+        }
+    }
+}
+
+template <class T>
+void multiply_all(const ht::product_unit& unit, const ht::product_packing<T>& packing) {
+    const extent w = unit.columns;
+    const packed_sizes sizes[] = {{1, 1, 1},   {2, 3, w},   {5, 16, w - 1},     {12, 17, 2},  {13, 31, w},
+                                  {31, 32, 3}, {32, 33, w}, {33, 64, w},        {64, 100, w}, {96, 255, w / 2},
+                                  {7, 256, w}, {100, 1, w}, {16, 15, w / 2 + 1}};
+    for (const packed_sizes& s : sizes) {
+        for (const order a : {order::rows, order::columns}) {
+            for (const order b : {order::rows, order::columns}) multiply_exactly(unit, packing, s, a, b);
+        }
+    }
+}
+
+template <class Compute, class T>
+void multiply_on_every_set() {
+    for (const ht::isa set : ht::every_isa) {
+        CAPTURE(std::string(ht::name(set)));
+        if (!support::is_tested(set)) {
+            MESSAGE("not tested here: ", std::string(ht::name(set)));
+            continue;
+        }
+        const ht::cpu device{{.threads = 1, .instruction_set = set}};
+        multiply_all<T>(ht::unit_for<Compute>(device), ht::packing_for<Compute, T>(device));
+    }
+}
+
+TEST_CASE("product units and packing are exact on small integers") {
+    SUBCASE("float") { multiply_on_every_set<float, float>(); }
+    SUBCASE("bfloat16") { multiply_on_every_set<bfloat16, bfloat16>(); }
+    SUBCASE("float16") { multiply_on_every_set<float16, float16>(); }
+    SUBCASE("float as bfloat16") { multiply_on_every_set<bfloat16, float>(); }
+    SUBCASE("float16 as bfloat16") { multiply_on_every_set<bfloat16, float16>(); }
+    SUBCASE("float as float16") { multiply_on_every_set<float16, float>(); }
+    SUBCASE("bfloat16 as float") { multiply_on_every_set<float, bfloat16>(); }
+}
+
+/// What product.hpp says of the operands of bfloat16 units, written down element by element.
+const ht::product_packing<bfloat16> plain_packing{
+    [](const bfloat16* from, extent row_stride, extent k_stride, extent rows, extent k, void* block) {
+        auto* to = static_cast<bfloat16*>(block);
+        for (extent i = 0; i < rows; ++i) {
+            for (extent p = 0; p < rounded_up(k, 32); ++p) {
+                to[i * ht::panel_stride + p] = p < k ? from[i * row_stride + p * k_stride] : bfloat16(0.0f);
+            }
+        }
+    },
+    [](const bfloat16* from, extent k_stride, extent column_stride, extent k, extent columns, void* panel) {
+        auto* to = static_cast<bfloat16*>(panel);
+        for (extent p = 0; p < rounded_up(k, 32); ++p) {
+            for (extent j = 0; j < 32; ++j) {
+                to[(p / 2 * 32 + j) * 2 + p % 2] =
+                    p < k && j < columns ? from[p * k_stride + j * column_stride] : bfloat16(0.0f);
+            }
+        }
+    }};
+
+TEST_CASE("the tile body is exact on software tiles") {
+    multiply_all<bfloat16>(support::software_tiles::unit(), plain_packing);
+}
+
+#if defined(__x86_64__)
+TEST_CASE("the tile body is exact with its own packing") {
+    // The packing needs AVX-512 alone.
+    if (!support::is_tested(ht::isa::avx512)) {
+        MESSAGE("not tested here: ", std::string(ht::name(ht::isa::avx512)));
+        return;
+    }
+    multiply_all<bfloat16>(support::software_tiles::unit(),
+                           {&ht::avx512_bf16::pack_a_bf16<bfloat16>, &ht::avx512_bf16::pack_b_bf16<bfloat16>});
+    multiply_all<float>(support::software_tiles::unit(),
+                        {&ht::avx512_bf16::pack_a_bf16<float>, &ht::avx512_bf16::pack_b_bf16<float>});
+    multiply_all<float16>(support::software_tiles::unit(),
+                          {&ht::avx512_bf16::pack_a_bf16<float16>, &ht::avx512_bf16::pack_b_bf16<float16>});
+}
+#endif
+
+/// Sends `value` through a's packing (times 1) or through b's.
+template <class Compute>
+float packed_value(const ht::cpu& device, float value, bool in_a) {
+    const ht::product_unit unit = ht::unit_for<Compute>(device);
+    const ht::product_packing<float> packing = ht::packing_for<Compute, float>(device);
+    const float one = 1;
+    aligned_bytes block(unit.block_bytes(1)), panel(unit.panel_bytes(1));
+    packing.pack_a(in_a ? &value : &one, 1, 1, 1, 1, block.data());
+    packing.pack_b(in_a ? &one : &value, 1, 1, 1, 1, panel.data());
+    std::vector<float> c(static_cast<std::size_t>(unit.rows * unit.columns));
+    if (unit.enter != nullptr) unit.enter();
+    unit.multiply(1, unit.padded(1), block.data(), panel.data(), c.data(), unit.columns, false);
+    if (unit.leave != nullptr) unit.leave();
+    return c[0];
+}
+
+template <class Compute>
+void packing_rounds() {
+    const float values[] = {1.00390625f,  1.01171875f, 1.0f / 3,  -2.0f / 3,    1 + 0x1p-11f,
+                            1 + 0x3p-11f, 3.14159274f, 1000.123f, 0x1.fffffep5f};
+    for (const ht::isa set : ht::every_isa) {
+        if (!support::is_tested(set)) continue;
+        CAPTURE(std::string(ht::name(set)));
+        const ht::cpu device{{.threads = 1, .instruction_set = set}};
+        for (const float value : values) {
+            CHECK(packed_value<Compute>(device, value, true) == static_cast<float>(Compute(value)));
+            CHECK(packed_value<Compute>(device, value, false) == static_cast<float>(Compute(value)));
+        }
+    }
+}
+
+TEST_CASE("packing rounds operands to the compute type, to nearest even") {
+    SUBCASE("float") { packing_rounds<float>(); }
+    SUBCASE("bfloat16") { packing_rounds<bfloat16>(); }
+    SUBCASE("float16") { packing_rounds<float16>(); }
+}
+
+template <class Compute>
+void bits_do_not_depend_on_the_cut() {
+    constexpr extent rows = 64, k = 96;
+    support::random data(7);
+    const std::vector<float> a = data.normals<float>(rows * k);
+    for (const ht::isa set : ht::every_isa) {
+        if (!support::is_tested(set)) continue;
+        CAPTURE(std::string(ht::name(set)));
+        const ht::cpu device{{.threads = 1, .instruction_set = set}};
+        const ht::product_unit unit = ht::unit_for<Compute>(device);
+        const ht::product_packing<float> packing = ht::packing_for<Compute, float>(device);
+        const std::vector<float> b = data.normals<float>(k * unit.columns);
+        aligned_bytes block(unit.block_bytes(rows)), panel(unit.panel_bytes(k));
+        packing.pack_b(b.data(), unit.columns, 1, k, unit.columns, panel.data());
+        std::vector<float> whole(static_cast<std::size_t>(rows * unit.columns)), part(whole.size());
+        const auto multiply = [&](extent first, extent count, std::vector<float>& c) {
+            packing.pack_a(a.data() + first * k, k, 1, count, k, block.data());
+            if (unit.enter != nullptr) unit.enter();
+            unit.multiply(count, k, block.data(), panel.data(), c.data(), unit.columns, false);
+            if (unit.leave != nullptr) unit.leave();
+        };
+        multiply(0, rows, whole);
+        for (const extent count : {1, 3, 4, 6, 11, 12, 17, 32}) {
+            for (const extent first : {0, 5, 32}) {
+                multiply(first, count, part);
+                CHECK(std::memcmp(part.data(), whole.data() + first * unit.columns,
+                                  static_cast<std::size_t>(count * unit.columns) * sizeof(float)) == 0);
+            }
+        }
+    }
+}
+
+TEST_CASE("a row's sums have the same bits in whatever block it lies") {
+    SUBCASE("float") { bits_do_not_depend_on_the_cut<float>(); }
+    SUBCASE("bfloat16") { bits_do_not_depend_on_the_cut<bfloat16>(); }
+}
+
+template <class Compute>
+void random_sums_within_bounds() {
+    constexpr extent rows = 37, k = 256;
+    for (const ht::isa set : ht::every_isa) {
+        if (!support::is_tested(set)) continue;
+        CAPTURE(std::string(ht::name(set)));
+        const ht::cpu device{{.threads = 1, .instruction_set = set}};
+        const ht::product_unit unit = ht::unit_for<Compute>(device);
+        const ht::product_packing<Compute> packing = ht::packing_for<Compute, Compute>(device);
+        support::random data(11);
+        const std::vector<Compute> a = data.normals<Compute>(rows * k), b = data.normals<Compute>(k * unit.columns);
+        aligned_bytes block(unit.block_bytes(rows)), panel(unit.panel_bytes(k));
+        packing.pack_a(a.data(), k, 1, rows, k, block.data());
+        packing.pack_b(b.data(), unit.columns, 1, k, unit.columns, panel.data());
+        std::vector<float> c(static_cast<std::size_t>(rounded_up(rows, unit.rows) * unit.columns));
+        if (unit.enter != nullptr) unit.enter();
+        unit.multiply(rows, unit.padded(k), block.data(), panel.data(), c.data(), unit.columns, false);
+        if (unit.leave != nullptr) unit.leave();
+        support::comparison sums;
+        for (extent i = 0; i < rows; ++i) {
+            for (extent j = 0; j < unit.columns; ++j) {
+                double sum = 0, magnitudes = 0;
+                for (extent p = 0; p < k; ++p) {
+                    const double product =
+                        static_cast<double>(static_cast<float>(a[static_cast<std::size_t>(i * k + p)])) *
+                        static_cast<double>(static_cast<float>(b[static_cast<std::size_t>(p * unit.columns + j)]));
+                    sum += product;
+                    magnitudes += std::fabs(product);
+                }
+                // A product and a sum each round once at most for each k.
+                sums.expect(static_cast<double>(c[static_cast<std::size_t>(i * unit.columns + j)]), sum,
+                            support::gamma(k + 1) * magnitudes);
+            }
+        }
+        CHECK_WITHIN(sums);
+    }
+}
+
+TEST_CASE("sums of random products stay within k u of their magnitudes") {
+    SUBCASE("float") { random_sums_within_bounds<float>(); }
+    SUBCASE("bfloat16") { random_sums_within_bounds<bfloat16>(); }
+    SUBCASE("float16") { random_sums_within_bounds<float16>(); }
+}
+
+}  // namespace
