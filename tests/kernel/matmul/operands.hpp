@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Matrices for products: in any layout, at any alignment, in memory whose surroundings are watched.
+///
+///     const matmul_test::operand<float> a(rows, depth, matmul_test::layouts[1], matmul_test::small_integers{1});
+///     a.view
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include <doctest/doctest.h>
+
+#include <halftone/kernel/matmul/cpu.hpp>
+
+#include "support/each_set.hpp"
+#include "support/guarded.hpp"
+#include "support/random.hpp"
+
+namespace matmul_test {
+
+namespace ht = halftone;
+using ht::extent;
+
+enum class order { rows, columns };
+
+/// Which axis is contiguous, by how much its lines lie further apart than they need, and how far from the boundary of a
+/// vector the first element is.
+struct layout {
+    order contiguous;
+    extent gap, offset;
+};
+inline constexpr layout layouts[] = {{order::rows, 0, 0}, {order::columns, 0, 0}, {order::rows, 3, 1}, {order::columns, 5, 7}};
+
+/// Integers of magnitude at most 4: every sum of up to 2^20 products of two of them is exact in any order.
+struct small_integers {
+    std::uint32_t seed;
+    float operator()(extent i, extent j) const {
+        std::uint32_t h = seed * 0x9e3779b9u + static_cast<std::uint32_t>(i) * 0x85ebca6bu + static_cast<std::uint32_t>(j) * 0xc2b2ae35u;
+        h = (h ^ h >> 15) * 0x2c1b3c6du;
+        return static_cast<float>(static_cast<int>((h >> 16) % 9) - 4);
+    }
+};
+
+/// Normally distributed numbers.
+struct normals {
+    explicit normals(std::uint64_t seed) : data(seed) {}
+    float operator()(extent, extent) { return static_cast<float>(data.normal()); }
+    support::random data;
+};
+
+template <class T>
+struct operand {
+    support::guarded<T> memory;
+    ht::view<T, 2> view;
+
+    /// value(i, j) gives the elements.
+    template <class Value>
+    operand(extent rows, extent columns, const layout& l, Value value)
+        : operand(rows, columns, l.contiguous == order::rows ? columns + l.gap : 1, l.contiguous == order::rows ? 1 : rows + l.gap, l.offset) {
+        for (extent i = 0; i < rows; ++i) {
+            for (extent j = 0; j < columns; ++j) view(i, j) = T(value(i, j));
+        }
+    }
+    /// Undefined contents.
+    operand(extent rows, extent columns, const layout& l)
+        : operand(rows, columns, l.contiguous == order::rows ? columns + l.gap : 1, l.contiguous == order::rows ? 1 : rows + l.gap, l.offset) {}
+
+    /// Nothing around the matrix and nothing between its lines has been written.
+    bool intact() const {
+        if (!memory.intact()) return false;
+        const bool by_rows = view.stride_of(1) == 1;
+        const extent lines = view.extent_of(by_rows ? 0 : 1), length = view.extent_of(by_rows ? 1 : 0), step = view.stride_of(by_rows ? 0 : 1);
+        for (extent line = 0; line + 1 < lines; ++line) {
+            const auto* bytes = reinterpret_cast<const unsigned char*>(memory.data() + line * step + length);
+            for (extent b = 0; b < (step - length) * static_cast<extent>(sizeof(T)); ++b) {
+                if (bytes[b] != 0xff) return false;
+            }
+        }
+        return true;
+    }
+
+  private:
+    operand(extent rows, extent columns, extent row_stride, extent column_stride, extent offset)
+        : memory(rows == 0 || columns == 0 ? 0 : (rows - 1) * row_stride + (columns - 1) * column_stride + 1, offset),
+          view(memory.data(), {rows, columns}, {row_stride, column_stride}) {}
+};
+
+/// Runs test(device) on every instruction set that is there.
+template <class Test>
+void on_every_set(int threads, const Test& test) {
+    for (const ht::isa set : ht::every_isa) {
+        const std::string instruction_set = ht::name(set);
+        CAPTURE(instruction_set);
+        if (!support::is_tested(set)) {
+            MESSAGE("not tested here: ", instruction_set);
+            continue;
+        }
+        ht::cpu device{{.threads = threads, .instruction_set = set}};
+        test(device);
+    }
+}
+
+template <class T>
+double number(T x) {
+    return static_cast<double>(static_cast<float>(x));
+}
+
+}  // namespace matmul_test
