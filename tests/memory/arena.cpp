@@ -105,6 +105,16 @@ TEST_CASE("arena: out of memory leaves it as it was") {
     CHECK(space.live() == 0);
 }
 
+TEST_CASE("arena: near the limit it takes what is asked for, without room to spare") {
+    ht::host_memory memory((1 << 20) + (1 << 18));
+    ht::arena space(memory, memory_kind::activation);
+    std::byte* most = space.allocate(1 << 20);
+    std::byte* little = space.allocate(1 << 16);
+    CHECK(space.live() == (1 << 20) + (1 << 16));
+    space.deallocate(most, 1 << 20);
+    space.deallocate(little, 1 << 16);
+}
+
 TEST_CASE("arena: destroyed in the middle of a step, it gives everything back") {
     ht::host_memory memory;
     {
