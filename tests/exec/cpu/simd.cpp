@@ -1,0 +1,452 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The vectors of every instruction set against <cmath> and number/.
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <numbers>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <halftone/exec/cpu/cpu.hpp>
+#include <halftone/exec/cpu/simd.hpp>
+#include <halftone/number.hpp>
+
+#include "support/each_set.hpp"
+#include "support/guarded.hpp"
+#include "support/random.hpp"
+
+#if defined(__unix__)
+#include <sys/mman.h>
+#include <unistd.h>
+#endif
+
+namespace halftone {
+
+enum class simd_function {
+    exp,
+    exp2,
+    log,
+    rsqrt,
+    tanh,
+    tanh_slope,
+    sigmoid,
+    sigmoid_slope,
+    silu,
+    silu_slope,
+    gelu,
+    gelu_slope,
+    sqrt,
+    abs,
+    negate,
+    round_even,
+    not_finite,
+};
+
+constexpr int block = 4096;
+
+struct simd_results {
+    float sum[block], difference[block], product[block], quotient[block], fused[block], smaller[block], larger[block],
+        signed_as[block], less[block], less_equal[block], equal[block], both[block], either[block], complement[block],
+        any[block];
+};
+
+}  // namespace halftone
+
+#define HALFTONE_BODY "exec/cpu/simd_bodies.inc"
+#include <halftone/exec/cpu/each_set.inc>
+
+#define BODY(name) device.select(&ht::portable::name, &ht::avx2::name, &ht::avx512::name)
+
+namespace ht = halftone;
+
+namespace {
+
+using ht::block;
+using ht::simd_function;
+
+float float_of(std::uint32_t bits) {
+    float x;
+    std::memcpy(&x, &bits, sizeof x);
+    return x;
+}
+std::uint32_t bits_of(float x) {
+    std::uint32_t bits;
+    std::memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+/// Equal bits, or both NaN.
+bool same(float a, float b) { return bits_of(a) == bits_of(b) || (ht::is_nan(a) && ht::is_nan(b)); }
+
+/// The distance between the floats around x.
+double ulp(double x) {
+    int exponent;
+    std::frexp(x, &exponent);
+    return std::ldexp(1.0, std::max(exponent, -125) - 24);
+}
+
+double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+double sigmoid_slope(double x) {
+    const double e = std::exp(-std::fabs(x));
+    return e / ((1 + e) * (1 + e));
+}
+double gelu_argument(double x) { return 2 * std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x); }
+double gated_slope(double x, double t, double t_slope) {
+    const double e = sigmoid_slope(t);
+    return sigmoid(t) + (e == 0 ? 0 : x * t_slope * e);
+}
+
+/// The bound of silu and gelu: t is the argument of their sigmoid.
+double gated_bound(double t, double y) {
+    return t < -87 ? 0x1p-136 : (6 + 4 * std::fabs(t)) * 0x1p-24 * std::fabs(y) + 0x1p-149;
+}
+
+struct definition {
+    simd_function function;
+    const char* name;
+    double (*exact)(double x);
+    double (*bound)(double x, double y);  ///< as math.inc states it
+};
+
+const definition definitions[] = {
+    {simd_function::exp, "exp", [](double x) { return std::exp(x); }, [](double, double y) { return 2 * ulp(y); }},
+    {simd_function::exp2, "exp2", [](double x) { return std::exp2(x); }, [](double, double y) { return 2 * ulp(y); }},
+    {simd_function::log, "log", [](double x) { return std::log(x); }, [](double, double y) { return 2 * ulp(y); }},
+    {simd_function::rsqrt, "rsqrt", [](double x) { return 1 / std::sqrt(x); },
+     [](double, double y) { return 2 * ulp(y); }},
+    {simd_function::tanh, "tanh", [](double x) { return std::tanh(x); }, [](double, double y) { return 3 * ulp(y); }},
+    {simd_function::sigmoid, "sigmoid", sigmoid, [](double, double y) { return 3 * ulp(y); }},
+    {simd_function::tanh_slope, "tanh_slope", [](double x) { return 4 * sigmoid_slope(2 * x); },
+     [](double, double y) { return 5 * ulp(y); }},
+    {simd_function::sigmoid_slope, "sigmoid_slope", sigmoid_slope, [](double, double y) { return 5 * ulp(y); }},
+    {simd_function::silu, "silu", [](double x) { return x * sigmoid(x); }, gated_bound},
+    {simd_function::gelu, "gelu", [](double x) { return x * sigmoid(gelu_argument(x)); },
+     [](double x, double y) { return gated_bound(gelu_argument(x), y); }},
+    {simd_function::silu_slope, "silu_slope", [](double x) { return gated_slope(x, x, 1); },
+     [](double, double) { return 0x1p-21; }},
+    {simd_function::gelu_slope, "gelu_slope",
+     [](double x) {
+         return gated_slope(x, gelu_argument(x), 2 * std::sqrt(2 / std::numbers::pi) * (1 + 3 * 0.044715 * x * x));
+     },
+     [](double, double) { return 0x1p-21; }},
+    // Exact by IEEE 754.
+    {simd_function::sqrt, "sqrt", [](double x) { return std::sqrt(x); }, [](double, double y) { return ulp(y) / 2; }},
+    {simd_function::round_even, "round_even", [](double x) { return std::nearbyint(x); },
+     [](double, double) { return 0.0; }},
+    {simd_function::abs, "abs", [](double x) { return std::fabs(x); }, [](double, double) { return 0.0; }},
+    {simd_function::negate, "negate", [](double x) { return -x; }, [](double, double) { return 0.0; }},
+};
+
+/// Overflow counts as the power of two behind the largest float.
+double capped(double y) { return std::clamp(y, -0x1p128, 0x1p128); }
+
+struct measure {
+    double ratio = 0;  ///< the largest error, in bounds
+    float at = 0;
+    std::int64_t wrong = 0;  ///< NaN where there is a value, or the other way round
+
+    void look(const definition& f, float x, double exact, float got) {
+        if (ht::is_nan(got) || std::isnan(exact)) {
+            if (ht::is_nan(got) != std::isnan(exact)) ++wrong, at = x;
+            return;
+        }
+        const double error = std::fabs(capped(static_cast<double>(got)) - capped(exact));
+        if (error == 0) return;
+        const double bound = f.bound(static_cast<double>(x), capped(exact));
+        const double r = bound > 0 ? error / bound : HUGE_VAL;
+        if (r > ratio) ratio = r, at = x;
+    }
+};
+
+/// Every `step`-th float, all sets at once, since the exact values cost most.
+void measure_floats(std::uint64_t step) {
+    for (const definition& f : definitions) {
+        std::vector<std::unique_ptr<ht::cpu>> devices;
+        support::for_each_set([&](ht::isa set) {
+            devices.push_back(std::make_unique<ht::cpu>(ht::cpu_options{.threads = 1, .instruction_set = set}));
+        });
+        std::vector<measure> measures(devices.size());
+        std::vector<float> x(block), y(block);
+        std::vector<double> exact(block);
+        for (std::uint64_t first = 0; first < std::uint64_t{1} << 32; first += step * block) {
+            for (std::size_t i = 0; i < block; ++i) {
+                x[i] = float_of(static_cast<std::uint32_t>(first + i * step));
+                exact[i] = f.exact(static_cast<double>(x[i]));
+            }
+            for (std::size_t s = 0; s < devices.size(); ++s) {
+                const ht::cpu& device = *devices[s];
+                BODY(simd_unary)(f.function, x.data(), y.data(), block);
+                for (std::size_t i = 0; i < block; ++i) measures[s].look(f, x[i], exact[i], y[i]);
+            }
+        }
+        for (std::size_t s = 0; s < devices.size(); ++s) {
+            CHECK_MESSAGE(measures[s].wrong == 0, f.name, " on ", ht::name(devices[s]->instruction_set()),
+                          ": NaN or no NaN at ", measures[s].at);
+            CHECK_MESSAGE(measures[s].ratio <= 1, f.name, " on ", ht::name(devices[s]->instruction_set()),
+                          ": error / bound ", measures[s].ratio, " at ", measures[s].at);
+        }
+    }
+}
+
+const float infinity = std::numeric_limits<float>::infinity();
+
+/// Zeros, the ends of the ranges, the neighbours of ones and twos, halves, and others.
+std::vector<float> specials() {
+    std::vector<float> values;
+    for (const float x : {0.0f,
+                          0x1p-149f,
+                          0x1.fffffcp-127f,
+                          0x1p-126f,
+                          0.5f,
+                          0.625f,
+                          1.0f,
+                          1.5f,
+                          2.0f,
+                          2.5f,
+                          3.0f,
+                          16.0f,
+                          87.3f,
+                          88.72283f,
+                          88.72284f,
+                          103.97f,
+                          104.0f,
+                          128.0f,
+                          0x1.8p22f,
+                          0x1.000002p23f,
+                          0x1p24f,
+                          0x1p100f,
+                          std::numeric_limits<float>::max(),
+                          infinity,
+                          float_of(0x7fc00000),
+                          float_of(0x7f800001)}) {
+        for (const float y : {x, -x, std::nextafter(x, 0.0f), std::nextafter(x, infinity)}) values.push_back(y);
+    }
+    while (values.size() % 16 != 0) values.push_back(1);
+    return values;
+}
+
+}  // namespace
+
+TEST_CASE("simd: functions keep their stated bounds on a million floats") { measure_floats(4093); }
+
+TEST_CASE("simd: functions keep their stated bounds on 70 million floats" * doctest::skip()) { measure_floats(61); }
+
+TEST_CASE("simd: functions at special values") {
+    support::for_each_set([](ht::isa set) {
+        ht::cpu device{{.threads = 1, .instruction_set = set}};
+        const std::vector<float> x = specials();
+        std::vector<float> y(x.size());
+        for (const definition& f : definitions) {
+            CAPTURE(f.name);
+            measure m;
+            BODY(simd_unary)(f.function, x.data(), y.data(), static_cast<int>(x.size()));
+            for (std::size_t i = 0; i < x.size(); ++i) m.look(f, x[i], f.exact(static_cast<double>(x[i])), y[i]);
+            CHECK_MESSAGE(m.wrong == 0, "at ", m.at);
+            CHECK_MESSAGE(m.ratio <= 1, m.ratio, " at ", m.at);
+        }
+        // Signs of zeros, which no error shows.
+        const auto at = [&](simd_function f, float value) {
+            std::vector<float> in(16, value), out(16);
+            BODY(simd_unary)(f, in.data(), out.data(), 16);
+            return out[0];
+        };
+        CHECK(same(at(simd_function::tanh, -0.0f), -0.0f));
+        CHECK(same(at(simd_function::sqrt, -0.0f), -0.0f));
+        CHECK(same(at(simd_function::negate, 0.0f), -0.0f));
+        CHECK(same(at(simd_function::abs, -0.0f), 0.0f));
+        CHECK(same(at(simd_function::round_even, -0.25f), -0.0f));
+        CHECK(same(at(simd_function::gelu, -0.0f), -0.0f));
+        for (const float value : x) CHECK(at(simd_function::not_finite, value) == (ht::is_finite(value) ? 0.0f : 1.0f));
+    });
+}
+
+TEST_CASE("simd: arithmetic, comparisons and selections are those of single floats") {
+    support::for_each_set([](ht::isa set) {
+        ht::cpu device{{.threads = 1, .instruction_set = set}};
+        const std::vector<float> values = specials();
+        support::random data{1};
+        auto results = std::make_unique<ht::simd_results>();
+        std::vector<float> a(block), b(block), c(block);
+        std::size_t pair = 0;
+        for (int round = 0; round < 8; ++round) {
+            for (std::size_t i = 0; i < block; ++i, ++pair) {
+                a[i] = round < 4 ? values[pair / values.size() % values.size()] : static_cast<float>(data.normal());
+                b[i] = round < 4 ? values[pair % values.size()] : static_cast<float>(data.normal());
+                c[i] = static_cast<float>(data.normal());
+            }
+            BODY(simd_binary)(a.data(), b.data(), c.data(), *results, block);
+            const ht::simd_results& r = *results;
+            std::int64_t wrong = 0;
+            const auto expect = [&wrong](float got, float want) { wrong += same(got, want) ? 0 : 1; };
+            const int lanes = BODY(simd_lanes)();
+            for (std::size_t i = 0; i < block; ++i) {
+                const float x = a[i], y = b[i];
+                expect(r.sum[i], x + y);
+                expect(r.difference[i], x - y);
+                expect(r.product[i], x * y);
+                expect(r.quotient[i], x / y);
+                const float product = x * y;
+                if (!same(r.fused[i], std::fma(x, y, c[i])))
+                    expect(r.fused[i], set == ht::isa::portable ? product + c[i] : std::fma(x, y, c[i]));
+                // The second operand where either is NaN, and of two zeros.
+                expect(r.smaller[i], x < y ? x : y);
+                expect(r.larger[i], y < x ? x : y);
+                expect(r.signed_as[i], std::copysign(x, y));
+                expect(r.less[i], x < y ? 1.0f : 0.0f);
+                expect(r.less_equal[i], x <= y ? 1.0f : 0.0f);
+                expect(r.equal[i], x == y ? 1.0f : 0.0f);
+                expect(r.both[i], x < y && x < 0 ? 1.0f : 0.0f);
+                expect(r.either[i], x < y || x < 0 ? 1.0f : 0.0f);
+                expect(r.complement[i], x < y ? 0.0f : 1.0f);
+                bool any = false;
+                for (std::size_t first = i / static_cast<std::size_t>(lanes) * static_cast<std::size_t>(lanes), l = 0;
+                     l < static_cast<std::size_t>(lanes); ++l) {
+                    any = any || a[first + l] < b[first + l];
+                }
+                expect(r.any[i], any ? 1.0f : 0.0f);
+            }
+            CHECK(wrong == 0);
+        }
+    });
+}
+
+TEST_CASE("simd: powers of two, sums, maxima, transposes") {
+    support::for_each_set([](ht::isa set) {
+        ht::cpu device{{.threads = 1, .instruction_set = set}};
+        const int lanes = BODY(simd_lanes)();
+        const auto width = static_cast<std::size_t>(lanes);
+
+        std::vector<float> x(block), n(block), scaled(block), exponents(block), significands(block);
+        support::random data{2};
+        for (std::size_t i = 0; i < block; ++i) {
+            x[i] = std::ldexp(static_cast<float>(1 + std::fabs(data.normal())), data.below(200) - 100);
+            n[i] = static_cast<float>(data.below(481) - 240);
+        }
+        BODY(simd_powers)(x.data(), n.data(), scaled.data(), exponents.data(), significands.data(), block);
+        for (std::size_t i = 0; i < block; ++i) {
+            const double exact = std::ldexp(static_cast<double>(x[i]), static_cast<int>(n[i]));
+            CHECK(std::fabs(capped(static_cast<double>(scaled[i])) - capped(exact)) <=
+                  (exact < 0x1p-126 ? 0x1p-149 : 0));
+            int exponent;
+            CHECK(significands[i] == std::frexp(x[i], &exponent));
+            CHECK(exponents[i] == static_cast<float>(exponent));
+        }
+
+        for (int round = 0; round < 100; ++round) {
+            const std::vector<float> integers = data.integers<float>(lanes, 1000);
+            float total = 0, largest = -infinity, got_total = 0, got_largest = 0;
+            for (const float value : integers) total += value, largest = std::max(largest, value);
+            BODY(simd_reduce)(integers.data(), got_total, got_largest);
+            CHECK(got_total == total);
+            CHECK(got_largest == largest);
+        }
+
+        std::vector<float> square(width * width);
+        for (std::size_t i = 0; i < square.size(); ++i) square[i] = static_cast<float>(i);
+        BODY(simd_transpose)(square.data());
+        for (std::size_t i = 0; i < square.size(); ++i)
+            CHECK(square[i] == static_cast<float>(i % width * width + i / width));
+    });
+}
+
+TEST_CASE_TEMPLATE("simd: all 65,536 patterns are widened as number/ widens them", T, ht::bfloat16, ht::float16) {
+    support::for_each_set([](ht::isa set) {
+        ht::cpu device{{.threads = 1, .instruction_set = set}};
+        std::vector<T> patterns(65536);
+        std::vector<float> wide(65536);
+        for (std::size_t i = 0; i < 65536; ++i) patterns[i] = T::from_bits(static_cast<std::uint16_t>(i));
+        BODY(simd_widen<T>)(patterns.data(), wide.data(), 65536);
+        std::int64_t wrong = 0;
+        for (std::size_t i = 0; i < 65536; ++i) wrong += same(wide[i], static_cast<float>(patterns[i])) ? 0 : 1;
+        CHECK(wrong == 0);
+    });
+}
+
+namespace {
+
+/// Floats of every upper half, with the lower halves that begin at `first` and come `step` after each other.
+template <class T>
+std::int64_t wrongly_narrowed(ht::cpu& device, std::uint32_t first, std::uint32_t step) {
+    std::vector<float> wide(65536), rounded(65536);
+    std::vector<T> narrow(65536);
+    std::int64_t wrong = 0;
+    for (std::uint32_t low = first; low < 65536; low += step) {
+        for (std::uint32_t high = 0; high < 65536; ++high) wide[high] = float_of(high << 16 | low);
+        BODY(simd_narrow<T>)(wide.data(), narrow.data(), 65536);
+        BODY(simd_round<T>)(wide.data(), rounded.data(), 65536);
+        for (std::size_t i = 0; i < 65536; ++i) {
+            const T want(wide[i]);
+            wrong += narrow[i].bits() == want.bits() || (ht::is_nan(narrow[i]) && ht::is_nan(want)) ? 0 : 1;
+            wrong += same(rounded[i], static_cast<float>(want)) ? 0 : 1;
+        }
+    }
+    return wrong;
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("simd: floats are rounded as number/ rounds them", T, ht::bfloat16, ht::float16) {
+    support::for_each_set([](ht::isa set) {
+        ht::cpu device{{.threads = 1, .instruction_set = set}};
+        // Ties of both types, their neighbours, and others.
+        for (const std::uint32_t low :
+             {0u, 1u, 0x0fffu, 0x1000u, 0x1001u, 0x2000u, 0x3000u, 0x7fffu, 0x8000u, 0x8001u, 0xffffu, 0x5a5au}) {
+            CHECK(wrongly_narrowed<T>(device, low, 65536) == 0);
+        }
+    });
+}
+
+TEST_CASE_TEMPLATE("simd: every float is rounded as number/ rounds it" * doctest::skip(), T, ht::bfloat16,
+                   ht::float16) {
+    support::for_each_set([](ht::isa set) {
+        ht::cpu device{{.threads = 1, .instruction_set = set}};
+        CHECK(wrongly_narrowed<T>(device, 0, 1) == 0);
+    });
+}
+
+TEST_CASE_TEMPLATE("simd: the last, partial vector of an array", T, float, ht::bfloat16, ht::float16) {
+    support::for_each_set([](ht::isa set) {
+        ht::cpu device{{.threads = 1, .instruction_set = set}};
+        const int lanes = BODY(simd_lanes)();
+        for (int n = 0; n <= lanes; ++n) {
+            CAPTURE(n);
+            std::vector<float> values(static_cast<std::size_t>(lanes));
+            for (int i = 0; i < lanes; ++i) values[static_cast<std::size_t>(i)] = static_cast<float>(i + 1);
+
+            const support::guarded<T> stored(n, 3);
+            BODY(simd_store_first<T>)(values.data(), stored.data(), n);
+            CHECK(stored.intact());
+            for (int i = 0; i < n; ++i) CHECK(static_cast<float>(stored[i]) == static_cast<float>(i + 1));
+
+            std::vector<float> loaded(static_cast<std::size_t>(lanes), -1.0f);
+            BODY(simd_load_first<T>)(stored.data(), loaded.data(), n);
+            for (int i = 0; i < lanes; ++i)
+                CHECK(loaded[static_cast<std::size_t>(i)] == (i < n ? static_cast<float>(i + 1) : 0.0f));
+        }
+    });
+}
+
+#if defined(__unix__)
+TEST_CASE_TEMPLATE("simd: nothing behind the end of an array is read", T, float, ht::bfloat16, ht::float16) {
+    const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+    void* const two = mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    REQUIRE(two != MAP_FAILED);
+    T* const end = reinterpret_cast<T*>(static_cast<char*>(two) + page);
+    REQUIRE(mprotect(end, page, PROT_NONE) == 0);  // reading the second page ends the program
+    support::for_each_set([&](ht::isa set) {
+        ht::cpu device{{.threads = 1, .instruction_set = set}};
+        const int lanes = BODY(simd_lanes)();
+        for (int n = 0; n <= lanes; ++n) {
+            std::vector<float> values(static_cast<std::size_t>(lanes), 2.0f), loaded(static_cast<std::size_t>(lanes));
+            BODY(simd_store_first<T>)(values.data(), end - n, n);
+            BODY(simd_load_first<T>)(end - n, loaded.data(), n);
+            for (int i = 0; i < lanes; ++i) CHECK(loaded[static_cast<std::size_t>(i)] == (i < n ? 2.0f : 0.0f));
+        }
+    });
+    munmap(two, 2 * page);
+}
+#endif

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// A number with a bound of its error: what an expression evaluates to in exact arithmetic, and how far from it a
+/// kernel may end that works in float.
+///
+///     const bounded x[] = {0.5, 2.0};                            // inputs are exact
+///     const bounded y = ht::scalar::evaluate(e, x);
+///     CHECK(std::fabs(got - y.value) <= y.error);
+///
+/// The rule (running error analysis, Higham 2002, section 3.3): an operation's error is the error of its operands
+/// times the largest slope within their errors, and its own rounding or stated bound at what it gives. A sum fused
+/// with a product rounds once less and stays within.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+
+#include <halftone/kernel/map/scalar.hpp>
+
+namespace support {
+
+struct bounded {
+    double value = 0, error = 0;
+
+    bounded() = default;
+    bounded(double exact) : value(exact) {}  // NOLINT(google-explicit-constructor)
+    bounded(double v, double e) : value(v), error(e) {}
+
+    double below() const { return value - error; }
+    double above() const { return value + error; }
+    /// The least magnitude within the error.
+    double least() const { return std::max(std::fabs(value) - error, 0.0); }
+};
+
+/// A result whose operands account for `inherited` and whose operation is exact to `relative`.
+inline bounded result(double value, double inherited, double relative) {
+    return {value, inherited + relative * (std::fabs(value) + inherited) + 0x1p-149};
+}
+
+inline constexpr double unit = 0x1p-24;  ///< one rounding; an ulp is two of them at most
+
+inline bounded operator-(const bounded& a) { return {-a.value, a.error}; }
+inline bounded operator+(const bounded& a, const bounded& b) {
+    return result(a.value + b.value, a.error + b.error, unit);
+}
+inline bounded operator-(const bounded& a, const bounded& b) {
+    return result(a.value - b.value, a.error + b.error, unit);
+}
+inline bounded operator*(const bounded& a, const bounded& b) {
+    return result(a.value * b.value, std::fabs(a.value) * b.error + std::fabs(b.value) * a.error + a.error * b.error,
+                  unit);
+}
+inline bounded operator/(const bounded& a, const bounded& b) {
+    const double q = a.value / b.value;
+    return result(q, (a.error + std::fabs(q) * b.error) / b.least(), unit);
+}
+
+/// Throws where errors leave open which of two is the smaller: a test chooses its data so that this does not happen.
+inline void decide(const bounded& a, const bounded& b) {
+    if (a.error + b.error > 0 && std::fabs(a.value - b.value) <= a.error + b.error)
+        throw std::logic_error("bounded: undecided");
+}
+inline bool operator<(const bounded& a, const bounded& b) { return decide(a, b), a.value < b.value; }
+inline bool operator<=(const bounded& a, const bounded& b) { return decide(a, b), a.value <= b.value; }
+inline bool operator==(const bounded& a, const bounded& b) { return decide(a, b), a.value == b.value; }
+
+namespace op = halftone::symbolic::op;
+
+inline double exact(double x, auto operation) { return halftone::scalar::apply(operation, x); }
+
+// Operations without an error of their own.
+inline bounded apply(op::abs, const bounded& a) { return {std::fabs(a.value), a.error}; }
+inline bounded apply(op::relu, const bounded& a) { return {std::max(a.value, 0.0), a.error}; }
+inline bounded apply(op::sign, const bounded& a) {
+    decide(a, 0.0);
+    return exact(a.value, op::sign{});
+}
+inline bounded apply(op::minimum, const bounded& a, const bounded& b) {
+    return {std::min(a.value, b.value), std::max(a.error, b.error)};
+}
+inline bounded apply(op::maximum, const bounded& a, const bounded& b) {
+    return {std::max(a.value, b.value), std::max(a.error, b.error)};
+}
+
+inline bounded apply(op::square, const bounded& a) { return a * a; }
+inline bounded apply(op::sqrt, const bounded& a) {
+    const double y = std::sqrt(a.value);
+    return result(y, std::max(std::sqrt(a.above()) - y, y - std::sqrt(std::max(a.below(), 0.0))), unit);
+}
+
+// Those with bounds that exec/cpu/simd/math.inc states.
+inline bounded apply(op::exp, const bounded& a) {
+    const double y = std::exp(a.value);
+    return result(y, y * std::expm1(a.error), 4 * unit);
+}
+inline bounded apply(op::log, const bounded& a) { return result(std::log(a.value), a.error / a.below(), 4 * unit); }
+inline bounded apply(op::rsqrt, const bounded& a) {
+    const double y = 1 / std::sqrt(a.value);
+    return result(y, 1 / std::sqrt(a.below()) - y, 4 * unit);
+}
+inline bounded apply(op::tanh, const bounded& a) {
+    return result(std::tanh(a.value), a.error * exact(a.least(), op::tanh_slope{}), 6 * unit);
+}
+inline bounded apply(op::sigmoid, const bounded& a) {
+    return result(exact(a.value, op::sigmoid{}), a.error * exact(a.least(), op::sigmoid_slope{}), 6 * unit);
+}
+// The curvatures below are |sigmoid''| <= sigmoid', |tanh''| <= 2 tanh', |silu''| <= 1/2, |gelu''| <= 0.8.
+inline bounded apply(op::sigmoid_slope, const bounded& a) {
+    return result(exact(a.value, op::sigmoid_slope{}), a.error * exact(a.least(), op::sigmoid_slope{}), 10 * unit);
+}
+inline bounded apply(op::tanh_slope, const bounded& a) {
+    return result(exact(a.value, op::tanh_slope{}), 2 * a.error * exact(a.least(), op::tanh_slope{}), 10 * unit);
+}
+inline bounded apply(op::silu, const bounded& a) {
+    return result(exact(a.value, op::silu{}), 1.1 * a.error, (6 + 4 * std::fabs(a.value)) * unit);
+}
+inline bounded apply(op::gelu, const bounded& a) {
+    const double t = halftone::scalar::gelu_argument(a.value);
+    return result(exact(a.value, op::gelu{}), 1.13 * a.error, (6 + 4 * std::fabs(t)) * unit);
+}
+inline bounded apply(op::silu_slope, const bounded& a) {
+    return {exact(a.value, op::silu_slope{}), 0.5 * a.error + 0x1p-21};
+}
+inline bounded apply(op::gelu_slope, const bounded& a) {
+    return {exact(a.value, op::gelu_slope{}), 0.8 * a.error + 0x1p-21};
+}
+
+}  // namespace support
