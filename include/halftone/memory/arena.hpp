@@ -99,7 +99,12 @@ class arena {
     std::vector<range>::iterator grow(std::size_t bytes) {
         constexpr std::size_t least = std::size_t{1} << 20;
         const std::size_t size = std::max({bytes, least, reserved() / 4});
-        add_segment(size);
+        try {
+            add_segment(size);
+        } catch (const out_of_memory&) {
+            if (size == bytes) throw;
+            add_segment(bytes);  // room to spare would have been nice; what was asked for may still fit
+        }
         return std::find_if(free_.begin(), free_.end(), [&](const range& r) { return r.data == segments_.back().data; });
     }
 

@@ -42,6 +42,7 @@ class memory_resource {
 
     /// A block to be cut up further: an arena's, which counts by itself what is used of it.
     std::byte* reserve(std::size_t bytes, memory_kind kind) {
+        if (bytes > static_cast<std::size_t>(-1) - block_alignment) refuse(bytes, kind);  // rounded up it would wrap
         bytes = round_up(bytes, block_alignment);
         std::byte* block = obtain(bytes);
         if (block == nullptr) refuse(bytes, kind);

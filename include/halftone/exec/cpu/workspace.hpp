@@ -42,11 +42,12 @@ class workspace {
     };
 
     std::byte* take(std::size_t bytes) {
+        if (bytes == 0) return nullptr;
         if (total_ == 0) {
-            wanted_ = std::max(wanted_, bytes);
-            if (blocks_.empty() || blocks_.front().memory.bytes() < wanted_) {
+            const std::size_t size = std::max(wanted_, bytes);
+            if (blocks_.empty() || blocks_.front().memory.bytes() < size) {
                 blocks_.clear();
-                blocks_.push_back({buffer(*source_, wanted_, memory_kind::workspace), 0});
+                blocks_.push_back({buffer(*source_, size, memory_kind::workspace), 0});
             }
         } else if (blocks_.back().memory.bytes() - blocks_.back().used < bytes) {
             blocks_.push_back({buffer(*source_, bytes, memory_kind::workspace), 0});
@@ -60,6 +61,7 @@ class workspace {
     }
 
     void give_back(std::size_t bytes) noexcept {
+        if (bytes == 0) return;
         total_ -= bytes;
         blocks_.back().used -= bytes;
         if (blocks_.size() > 1 && blocks_.back().used == 0) blocks_.pop_back();
