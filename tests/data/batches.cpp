@@ -141,6 +141,16 @@ TEST_CASE("the held-out part comes in order, each token once a target") {
     CHECK(ht::language_data(view_of(ids), {.context = 10, .vocabulary = 1000, .held_out = 0}).windows() == 0);
 }
 
+TEST_CASE("fewer windows are spread over the held-out part") {
+    const auto ids = counting(1000);
+    ht::language_data data{view_of(ids), {.context = 10, .vocabulary = 1000, .held_out = 0.1, .most_windows = 4}};
+    CHECK(data.windows() == 4);
+    CHECK(first_tokens(data.window(0, 16)) == std::vector<std::int32_t>{900, 920, 940, 960});
+    ht::language_data all{view_of(ids), {.context = 10, .vocabulary = 1000, .held_out = 0.1, .most_windows = 100}};
+    CHECK(all.windows() == 9);
+    CHECK_THROWS_AS(ht::language_data(view_of(ids), {.context = 10, .vocabulary = 1000, .most_windows = -1}), ht::argument_error);
+}
+
 TEST_CASE("a batch of the same size reuses its memory") {
     const auto ids = counting(500);
     ht::language_data data{view_of(ids), {.context = 4, .vocabulary = 500}};

@@ -31,6 +31,8 @@ struct language_batch {
     const_view<std::int32_t, 2> targets{};  // (batch, time)
 
     extent rows() const { return tokens.extent_of(0); }
+    /// Tokens in it.
+    extent size() const { return tokens.size(); }
     /// Rows [first, first + count).
     language_batch part(extent first, extent count) const {
         const shape<2> s{count, tokens.extent_of(1)};
@@ -79,6 +81,7 @@ struct language_options {
     extent context = 128;       ///< tokens in a window
     extent vocabulary = 256;    ///< ids are below it; checked when the data is opened
     double held_out = 0.1;      ///< the fraction at the end of the corpus that training never sees
+    extent most_windows = 0;    ///< of the held-out part, evenly spread over it; 0: all, side by side
     std::uint64_t seed = 0;
 };
 
@@ -88,6 +91,7 @@ class language_data {
     /// outside the vocabulary; argument_error for options outside their range.
     language_data(const token_view& tokens, const language_options& options) : options_(options), parts_(halftone::split(tokens, options.held_out)) {
         if (options.context < 1) fail<argument_error>("data: a context of ", options.context, "; expected 1 token or more");
+        if (options.most_windows < 0) fail<argument_error>("data: ", options.most_windows, " windows at most; expected 0 (all of them) or more");
         check_length("text", tokens);
         check_length("training part", parts_.training);
         if (options.held_out > 0) check_length("held-out part", parts_.validation);
@@ -109,14 +113,18 @@ class language_data {
         return batch(rows);
     }
 
-    /// How many windows lie side by side in the held-out part.
-    extent windows() const { return parts_.validation.size() == 0 ? 0 : (parts_.validation.size() - 1) / options_.context; }
+    /// How many windows of the held-out part there are to measure with. They do not overlap.
+    extent windows() const {
+        const extent all = places();
+        return options_.most_windows == 0 ? all : std::min(options_.most_windows, all);
+    }
     /// Of these, `rows` from number `first` on; fewer where they end.
     language_batch window(extent first, extent rows) {
         rows = std::min(rows, windows() - first);
         if (first < 0 || rows < 1) fail<argument_error>("data: windows from ", first, " on; there are ", windows());
         prepare(rows);
-        for (extent row = 0; row < rows; ++row) fill(parts_.validation, (first + row) * options_.context, row);
+        const extent stride = places() / windows() * options_.context;
+        for (extent row = 0; row < rows; ++row) fill(parts_.validation, (first + row) * stride, row);
         return batch(rows);
     }
 
@@ -130,6 +138,9 @@ class language_data {
         const std::uint64_t carry = (low >> 32) + (a & 0xffffffff) + (b & 0xffffffff);
         return (n >> 32) * (random >> 32) + (a >> 32) + (b >> 32) + (carry >> 32);
     }
+
+    /// Windows side by side in the held-out part.
+    extent places() const { return parts_.validation.size() == 0 ? 0 : (parts_.validation.size() - 1) / options_.context; }
 
     void check_length(const char* what, const token_view& tokens) const {
         if (tokens.size() > options_.context) return;

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT
+#include <halftone/data/batches.hpp>
+#include <halftone/data/text.hpp>
+
+#include "options.hpp"
+
+// The build says where the repository lies; a program compiled by hand looks in the current folder.
+#if !defined(HALFTONE_SOURCE_DIR)
+#define HALFTONE_SOURCE_DIR "."
+#endif
+
+namespace ht = halftone;
+namespace fs = std::filesystem;
+
+namespace {
+
+/// This repository's headers and documents.
+std::string read_own_text() {
+    const fs::path root = HALFTONE_SOURCE_DIR;
+    std::vector<fs::path> paths;
+    for (const char* part : {"include", "docs", "examples", "CHANGELOG.md", "README.md"}) {
+        if (fs::exists(root / part)) paths.push_back(root / part);
+    }
+    if (!fs::exists(root / "include" / "halftone")) {
+        throw exit_with(2, "the repository is no longer in " + root.string() + "; name a text with --text");
+    }
+    return ht::read_text(paths, {.extensions = {".hpp", ".cuh", ".inc", ".cpp", ".md"}});
+}
+
+}  // namespace
+
+std::string read_corpus(const options& o) try {
+    const std::string corpus = o.text.empty() ? read_own_text() : ht::read_text(o.text);
+    const ht::language_data data{ht::token_view{corpus}, {.context = o.context}};
+    return corpus;
+} catch (const ht::error& e) {
+    throw exit_with(2, e.what());
+}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Trains the same byte-level GPT from the same initial weights on the same batches under full_fp32, amp_fp16 and
+/// amp_bf16, and puts side by side what each of them costs and reaches. `train_gpt --help` lists the options.
+///
+/// Exit codes: 0; 2 for arguments, text or an output folder that make no run, with one line and nothing left behind; 3 for
+/// a device that is not there; 130 after Ctrl-C, which ends at a step boundary with the summary so far; 1 for the rest.
+#include <csignal>
+#include <iostream>
+#include <new>
+
+#include <halftone/exec/cpu/cpu.hpp>
+#include <halftone/observe/output_file.hpp>
+#include <halftone/policy/presets.hpp>
+
+#include "report.hpp"
+
+namespace ht = halftone;
+
+extern template run_result run<ht::full_fp32>(const options&, const ht::token_view&, const surroundings&);
+extern template run_result run<ht::amp_fp16>(const options&, const ht::token_view&, const surroundings&);
+extern template run_result run<ht::amp_bf16>(const options&, const ht::token_view&, const surroundings&);
+
+namespace {
+
+volatile std::sig_atomic_t received_signal = 0;
+
+extern "C" void note_signal(int signal) {
+    received_signal = signal;
+    std::signal(signal, SIG_DFL);  // a second one ends the program at once
+}
+bool is_interrupted() { return received_signal != 0; }
+
+run_result run_named(const std::string& policy, const options& o, const ht::token_view& corpus, const surroundings& around) {
+    const auto which = policy == "full_fp32" ? &run<ht::full_fp32> : policy == "amp_fp16" ? &run<ht::amp_fp16> : &run<ht::amp_bf16>;
+    run_result result = which(o, corpus, around);
+    result.policy = policy;
+    return result;
+}
+
+machine describe(const options& o) {
+    const ht::cpu device{{.threads = o.threads, .instruction_set = o.isa.empty() ? std::nullopt : std::optional(ht::parse_isa(o.isa.c_str()))}};
+    return {device.description(), ht::name(device.instruction_set()), device.threads()};
+}
+
+/// What the bf16 model wrote; where it was not among them, the last one.
+void print_text(std::ostream& out, const std::vector<run_result>& runs) {
+    const run_result* writer = nullptr;
+    for (const run_result& r : runs) {
+        if (!r.text.empty() && (writer == nullptr || writer->policy != "amp_bf16")) writer = &r;
+    }
+    if (writer != nullptr) out << "\nThe " << writer->policy << " model writes:\n" << printable(writer->text) << '\n';
+}
+
+int train(const options& o) {
+    const std::string corpus = read_corpus(o);
+    const machine where = describe(o);
+    std::signal(SIGINT, note_signal);
+    std::signal(SIGTERM, note_signal);
+    reporter report(o, where);
+
+    std::cout << where.device << '\n';
+    std::cout << corpus.size() << " bytes of text, " << o.steps << " steps of " << o.batch * o.accumulation << " x " << o.context << " bytes\n" << std::flush;
+    std::vector<run_result> runs;
+    for (const std::string& policy : o.policies) {
+        if (is_interrupted()) break;
+        ht::profiler profile;
+        {
+            const auto observer = report.observe(policy);
+            runs.push_back(run_named(policy, o, ht::token_view{corpus}, {*observer, o.profile ? &profile : nullptr, &is_interrupted}));
+        }
+        if (o.profile) {
+            std::cout << '\n' << policy << ", ";
+            profile.print(std::cout, runs.back().training.steps);
+            std::cout << std::flush;
+        }
+    }
+    std::cout << '\n';
+    print_table(std::cout, runs);
+    print_text(std::cout, runs);
+    report.commit(runs);
+    return is_interrupted() ? 128 + received_signal : 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    const auto complain = [](int code, const char* what) {
+        std::cerr << "train_gpt: " << what << '\n';
+        return code;
+    };
+    try {
+        const auto o = parse_options(argc, argv);
+        return o ? train(*o) : 0;
+    } catch (const exit_with& e) {
+        return complain(e.code, e.what());
+    } catch (const ht::error& e) {
+        return complain(2, e.what());
+    } catch (const std::bad_alloc&) {
+        return complain(2, "not enough memory for these sizes and this text");
+    } catch (const std::exception& e) {
+        return complain(1, e.what());
+    }
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: MIT
+#include "options.hpp"
+
+#include <algorithm>
+#include <iostream>
+
+#include <CLI/CLI.hpp>
+
+#include <halftone/exec/cpu/isa.hpp>
+#include <halftone/observe/machine.hpp>
+#include <halftone/version.hpp>
+
+namespace ht = halftone;
+
+namespace {
+
+constexpr const char* known_policies[] = {"full_fp32", "amp_fp16", "amp_bf16"};
+
+template <class... Parts>
+[[noreturn]] void refuse(const Parts&... parts) {
+    throw exit_with(2, ht::detail::sentence(parts...));
+}
+
+void check_range(const char* option, std::int64_t value, std::int64_t least, std::int64_t most) {
+    if (value < least || value > most) refuse(option, " is ", value, "; expected ", least, " to ", most);
+}
+
+/// Bytes that the run needs at the very least: parameters, gradients and moments, and what a micro-batch keeps.
+double least_memory(const options& o) {
+    const double width = static_cast<double>(o.width), layers = static_cast<double>(o.layers);
+    const double tokens = static_cast<double>(o.batch) * static_cast<double>(o.context);
+    const double parameters = (256.0 + static_cast<double>(o.context)) * width + layers * (12 * width * width + 13 * width);
+    const double activations = tokens * width * 14 * layers;
+    return 16 * parameters + 2 * activations;
+}
+
+void check(options& o) {
+    if (o.policies.empty()) refuse("--policy names none");
+    for (std::size_t i = 0; i < o.policies.size(); ++i) {
+        const std::string& policy = o.policies[i];
+        if (std::find(std::begin(known_policies), std::end(known_policies), policy) == std::end(known_policies)) {
+            refuse("--policy: there is no '", policy, "'; known: full_fp32, amp_fp16, amp_bf16");
+        }
+        if (std::find(o.policies.begin(), o.policies.begin() + static_cast<std::ptrdiff_t>(i), policy) !=
+            o.policies.begin() + static_cast<std::ptrdiff_t>(i)) {
+            refuse("--policy names ", policy, " twice");
+        }
+    }
+    if (o.device == "cuda") throw exit_with(3, "--device cuda: this program was built without CUDA");
+    if (o.device != "cpu") refuse("--device: there is no '", o.device, "'; known: cpu, cuda");
+    check_range("--layers", o.layers, 1, 1000);
+    check_range("--width", o.width, 1, 1 << 16);
+    check_range("--heads", o.heads, 1, o.width);
+    check_range("--context", o.context, 1, 1 << 20);
+    check_range("--batch", o.batch, 1, 1 << 20);
+    check_range("--accumulation", o.accumulation, 1, 1 << 16);
+    check_range("--steps", o.steps, 1, 1'000'000'000);
+    check_range("--threads", o.threads, 0, 4096);
+    check_range("--eval-every", o.eval_every, 0, 1'000'000'000);
+    check_range("--eval-windows", o.eval_windows, 0, 1'000'000'000);
+    check_range("--write", o.write, 0, 1'000'000);
+    if (o.width % o.heads != 0) refuse("--heads: ", o.heads, " do not divide a --width of ", o.width);
+    if (!(o.learning_rate >= 0 && o.learning_rate <= 1e6)) refuse("--lr is ", o.learning_rate, "; expected 0 or more");
+    if (!o.isa.empty()) {
+        try {
+            if (!ht::supports(ht::parse_isa(o.isa.c_str()))) refuse("--isa: this processor lacks ", o.isa);
+        } catch (const ht::argument_error& e) {
+            refuse("--isa: ", e.what());
+        }
+    }
+    const double memory = static_cast<double>(ht::physical_memory());
+    if (memory != 0 && least_memory(o) > memory) {
+        refuse("these sizes need ", static_cast<std::int64_t>(least_memory(o) / (1 << 30)), " GiB of memory or more; this machine has ",
+               static_cast<std::int64_t>(memory / (1 << 30)));
+    }
+}
+
+}  // namespace
+
+std::optional<options> parse_options(int argc, char** argv) {
+    options o;
+    CLI::App app{"Trains the same byte-level GPT from the same initial weights on the same batches under each precision policy, and compares."};
+    app.name("train_gpt");
+    app.option_defaults()->always_capture_default();
+    app.set_version_flag("--version", ht::detail::sentence(HALFTONE_VERSION_MAJOR, '.', HALFTONE_VERSION_MINOR, '.', HALFTONE_VERSION_PATCH));
+    app.add_option("--policy", o.policies, "full_fp32, amp_fp16, amp_bf16: which, in which order")->delimiter(',');
+    app.add_option("--text", o.text, "files and folders to read; without it this repository's own headers and documents");
+    app.add_option("--out", o.out, "folder for metrics.jsonl and summary.json");
+    app.add_option("--device", o.device, "cpu");
+    app.add_option("--isa", o.isa, "portable, avx2, avx512, avx512_bf16 or amx in place of the fastest here");
+    app.add_option("--threads", o.threads, "0: all cores");
+    app.add_option("--layers", o.layers, "transformer blocks");
+    app.add_option("--heads", o.heads, "attention heads; they divide the width");
+    app.add_option("--width", o.width, "channels");
+    app.add_option("--context", o.context, "bytes in a window");
+    app.add_option("--batch", o.batch, "windows in a micro-batch");
+    app.add_option("--accumulation", o.accumulation, "micro-batches in a step");
+    app.add_option("--steps", o.steps, "optimizer steps for each policy");
+    app.add_option("--lr", o.learning_rate, "learning rate after warm-up; it ends at a tenth");
+    app.add_option("--seed", o.seed, "of weights, batches and the text written");
+    app.add_option("--eval-every", o.eval_every, "steps between evaluations; 0: at the end alone");
+    app.add_option("--eval-windows", o.eval_windows, "windows of held-out text to evaluate on; 0: all");
+    app.add_option("--write", o.write, "bytes that the model writes in the end");
+    app.add_flag("--profile", o.profile, "print time by operation and pass");
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::Success& e) {  // --help, --version
+        app.exit(e);
+        return std::nullopt;
+    } catch (const CLI::ParseError& e) {
+        refuse(e.what());
+    }
+    check(o);
+    return o;
+}

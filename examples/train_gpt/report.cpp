@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: MIT
+#include "report.hpp"
+
+#include <cstdio>
+#include <iostream>
+
+#include <halftone/observe/machine.hpp>
+#include <halftone/observe/metrics.hpp>
+#include <halftone/observe/progress.hpp>
+#include <halftone/observe/terminal.hpp>
+
+#if !defined(HALFTONE_COMMIT)
+#define HALFTONE_COMMIT "unknown"
+#endif
+
+namespace ht = halftone;
+using json = nlohmann::ordered_json;
+
+struct reporter::state {
+    options o;
+    machine where;
+    ht::output_folder folder;
+    ht::metrics_file metrics;
+    ht::output_file summary;  // opened early, so that a folder which takes no files is told before training
+};
+
+namespace {
+
+class observer final : public ht::trainer_callback {
+  public:
+    observer(const std::string& policy, const std::string& device, std::int64_t steps, ht::metrics_file& metrics)
+        : fields_{{"policy", policy}, {"device", device}},
+          metrics_(metrics),
+          progress_(std::cerr, policy, steps, {.columns = ht::terminal_columns(stderr)}) {}
+
+    void on_step(const ht::trainer_state& s) override {
+        const bool is_scaled = s.loss_scale != 1;
+        progress_.update({.step = s.step,
+                          .loss = s.loss,
+                          .learning_rate = s.learning_rate,
+                          .loss_scale = is_scaled ? s.loss_scale : 0,
+                          .tokens_per_second = s.tokens_per_second},
+                         s.seconds);
+    }
+    void on_log(const ht::trainer_state& s) override { metrics_.write(s, fields_); }
+    void on_evaluate(const ht::trainer_state& s, const ht::evaluation_result& r) override {
+        json line = fields_;
+        line["step"] = s.step;
+        line["validation_loss"] = r.loss;
+        metrics_.write_line(line);
+        char text[64];
+        std::snprintf(text, sizeof text, "  step %lld: validation loss %.4f", static_cast<long long>(s.step), r.loss);
+        progress_.note(fields_["policy"].get<std::string>() + text);
+    }
+
+  private:
+    json fields_;
+    ht::metrics_file& metrics_;
+    ht::progress progress_;
+};
+
+json bytes_by_kind(const ht::training_result& t) {
+    json bytes;
+    for (int kind = 0; kind < ht::memory_kinds; ++kind) bytes[ht::name(static_cast<ht::memory_kind>(kind))] = t.peak_bytes_of[kind];
+    return bytes;
+}
+
+}  // namespace
+
+reporter::reporter(const options& o, const machine& where)
+    : state_(new state{o, where, ht::output_folder(o.out), ht::metrics_file(o.out / "metrics.jsonl"), ht::output_file(o.out / "summary.json")}) {}
+reporter::~reporter() = default;
+
+std::unique_ptr<ht::trainer_callback> reporter::observe(const std::string& policy) {
+    return std::make_unique<observer>(policy, state_->where.device, state_->o.steps, state_->metrics);
+}
+
+void reporter::commit(const std::vector<run_result>& runs) {
+    const options& o = state_->o;
+    json summary{{"program", "train_gpt"},
+                 {"commit", HALFTONE_COMMIT},
+                 {"machine", {{"cpu", ht::cpu_model()}, {"isa", state_->where.isa}, {"threads", state_->where.threads}, {"gpu", nullptr}}},
+                 {"arguments",
+                  {{"layers", o.layers}, {"heads", o.heads}, {"width", o.width}, {"context", o.context}, {"batch", o.batch},
+                   {"accumulation", o.accumulation}, {"steps", o.steps}, {"lr", o.learning_rate}, {"seed", o.seed}}},
+                 {"runs", json::array()}};
+    for (const run_result& r : runs) {
+        const ht::training_result& t = r.training;
+        summary["runs"].push_back({{"policy", r.policy},
+                                   {"device", state_->where.device},
+                                   {"parameters", r.parameters},
+                                   {"steps", t.steps},
+                                   {"train_loss", t.train_loss},
+                                   {"validation_loss", r.validation ? json(r.validation->loss) : json(nullptr)},
+                                   {"tokens_per_second", t.tokens_per_second},
+                                   {"step_ms", t.step_ms},
+                                   {"peak_bytes", t.peak_bytes},
+                                   {"peak_bytes_by_kind", bytes_by_kind(t)},
+                                   {"skipped_steps", t.skipped_steps},
+                                   {"loss_scale", t.loss_scale}});
+    }
+    state_->summary.write(summary.dump(2) + "\n");
+    state_->metrics.commit();
+    state_->summary.commit();
+    state_->folder.keep();
+}
+
+void print_table(std::ostream& out, const std::vector<run_result>& runs) {
+    constexpr ht::memory_kind shown[] = {ht::memory_kind::master,     ht::memory_kind::copy,      ht::memory_kind::gradient, ht::memory_kind::moment,
+                                         ht::memory_kind::activation, ht::memory_kind::workspace};
+    char cell[64];
+    const auto put = [&](const char* format, auto value) {
+        std::snprintf(cell, sizeof cell, format, value);
+        out << cell;
+    };
+    out << "                     loss, nats a byte                               | peak MiB\n";
+    out << "policy         train  validation  tokens/s  ms a step  skipped steps |  total";
+    for (const ht::memory_kind kind : shown) put(" %10s", ht::name(kind));
+    out << '\n';
+    for (const run_result& r : runs) {
+        const ht::training_result& t = r.training;
+        put("%-12s", r.policy.c_str());
+        put(" %7.4f", t.train_loss);
+        if (r.validation) {
+            put(" %11.4f", r.validation->loss);
+        } else {
+            put(" %11s", "-");
+        }
+        put(" %9.0f", t.tokens_per_second);
+        put(" %10.2f", t.step_ms);
+        put(" %14lld |", static_cast<long long>(t.skipped_steps));
+        put(" %6.1f", static_cast<double>(t.peak_bytes) / (1 << 20));
+        for (const ht::memory_kind kind : shown) put(" %10.1f", static_cast<double>(t.peak_bytes_of[static_cast<int>(kind)]) / (1 << 20));
+        out << '\n';
+    }
+}
+
+std::string printable(const std::string& text) {
+    std::string clean;
+    for (const char c : text) clean += c == '\n' || (c >= ' ' && c <= '~') ? c : '.';
+    return clean;
+}

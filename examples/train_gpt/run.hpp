@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// One policy's run: the same model, weights and batches as every other's.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include <halftone/data/tokens.hpp>
+#include <halftone/observe/profile.hpp>
+#include <halftone/train/callback.hpp>
+
+#include "options.hpp"
+
+/// What a run needs from the program around it.
+struct surroundings {
+    halftone::trainer_callback& observer;
+    halftone::profiler* profile = nullptr;          ///< where --profile asks for it
+    bool (*is_interrupted)() = nullptr;             ///< asked after every step
+};
+
+struct run_result {
+    std::string policy;
+    std::size_t parameters = 0;
+    halftone::training_result training;
+    std::optional<halftone::evaluation_result> validation;  ///< none where the run was interrupted
+    std::string text;                                       ///< what the model wrote
+};
+
+/// Defined for each policy in a file of its own, so that none takes long to compile.
+template <class Policy>
+run_result run(const options& o, const halftone::token_view& corpus, const surroundings& around);

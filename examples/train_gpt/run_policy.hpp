@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The definition of run(); each policy's file includes it and instantiates it.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include <halftone/amp.hpp>
+#include <halftone/data/batches.hpp>
+#include <halftone/exec/cpu/cpu.hpp>
+#include <halftone/train/trainer.hpp>
+
+#include "run.hpp"
+
+namespace ht = halftone;
+
+namespace {
+
+/// A byte drawn from softmax(logits / temperature). A temperature below 1 prefers the likely ones.
+template <class Logit>
+std::int32_t draw(const Logit* logits, ht::extent count, double temperature, double uniform) {
+    double largest = static_cast<double>(static_cast<float>(logits[0])), sum = 0;
+    for (ht::extent i = 1; i < count; ++i) largest = std::max(largest, static_cast<double>(static_cast<float>(logits[i])));
+    const auto weight = [&](ht::extent i) { return std::exp((static_cast<double>(static_cast<float>(logits[i])) - largest) / temperature); };
+    for (ht::extent i = 0; i < count; ++i) sum += weight(i);
+    double left = uniform * sum;
+    for (ht::extent i = 0; i < count; ++i) {
+        left -= weight(i);
+        if (left < 0) return static_cast<std::int32_t>(i);
+    }
+    return static_cast<std::int32_t>(count - 1);
+}
+
+/// `count` bytes that follow `prompt`, each drawn from what the model expects after the window before it. The same for
+/// the same weights and seed.
+template <class Device, class Model>
+std::string write_text(Device& device, const Model& model, const std::string& prompt, std::int64_t count, std::uint64_t seed) {
+    constexpr std::uint32_t stream = 0x80000001;  // Philox counters that neither weights nor batches use
+    constexpr double temperature = 0.8;
+    ht::inference eval{device};
+    std::vector<std::int32_t> tokens;
+    for (const char byte : prompt) tokens.push_back(static_cast<unsigned char>(byte));
+    std::string text;
+    while (static_cast<std::int64_t>(text.size()) < count) {
+        const auto length = std::min<ht::extent>(static_cast<ht::extent>(tokens.size()), model.config().context);
+        const ht::const_view<std::int32_t, 2> window{tokens.data() + tokens.size() - static_cast<std::size_t>(length), {1, length}};
+        const auto logits = model.logits(eval, window);  // (1, length, vocabulary)
+        const auto random = ht::random_bits(seed, static_cast<std::uint32_t>(text.size()), stream, 0);
+        const auto all = logits.view();
+        tokens.push_back(draw(&all(0, length - 1, 0), all.extent_of(2), temperature, static_cast<double>(ht::uniform(random))));
+        text += static_cast<char>(tokens.back());
+    }
+    return text;
+}
+
+}  // namespace
+
+template <class Policy>
+run_result run(const options& o, const ht::token_view& corpus, const surroundings& around) {
+    ht::cpu device{{.threads = o.threads, .instruction_set = o.isa.empty() ? std::nullopt : std::optional(ht::parse_isa(o.isa.c_str()))}};
+    ht::language_data data{corpus, {.context = o.context, .most_windows = o.eval_windows, .seed = o.seed}};
+    ht::nn::gpt<Policy> model{device,
+                              {.vocabulary = 256, .context = o.context, .layers = static_cast<int>(o.layers), .heads = o.heads, .width = o.width},
+                              o.seed};
+    ht::trainer trainer{device, model,
+                        {.per_device_train_batch_size = o.batch,
+                         .per_device_eval_batch_size = std::max<ht::extent>(o.batch, 4096 / o.context),
+                         .gradient_accumulation_steps = o.accumulation,
+                         .max_steps = o.steps,
+                         .learning_rate = o.learning_rate,
+                         .weight_decay = 0.1,
+                         .adam_beta2 = 0.99,
+                         .lr_scheduler_type = ht::cosine,
+                         .warmup_ratio = 0.05,
+                         .final_lr_ratio = 0.1,
+                         .logging_steps = std::max<std::int64_t>(1, o.steps / 20),
+                         .eval_steps = o.eval_every,
+                         .seed = o.seed}};
+
+    struct stopper : ht::trainer_callback {
+        decltype(trainer)* target = nullptr;
+        bool (*is_interrupted)() = nullptr;
+        void on_step(const ht::trainer_state&) override {
+            if (is_interrupted != nullptr && is_interrupted()) target->stop();
+        }
+    } stop_when_interrupted;
+    stop_when_interrupted.target = &trainer;
+    stop_when_interrupted.is_interrupted = around.is_interrupted;
+    trainer.add_callback(around.observer);
+    trainer.add_callback(stop_when_interrupted);
+    trainer.listen(around.profile);
+
+    run_result result;
+    result.parameters = model.parameters().size();
+    result.training = trainer.train(data);
+    if (result.training.end == ht::training_end::stopped) return result;
+    result.validation = trainer.evaluate(data);
+    if (o.write > 0) {
+        std::string prompt;
+        const ht::token_view held_out = data.validation();
+        for (ht::extent i = 0; i < std::min<ht::extent>(held_out.size(), 16); ++i) prompt += static_cast<char>(held_out[i]);
+        result.text = write_text(device, model, prompt, o.write, o.seed);
+    }
+    return result;
+}

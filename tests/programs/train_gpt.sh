@@ -1,0 +1,177 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# How train_gpt behaves as a program: what it leaves, how it refuses, how it stops.
+#
+#     tests/programs/train_gpt.sh PROGRAM
+set -uo pipefail
+program=$1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+failures=0
+
+fail() {
+    echo "FAILED: $*"
+    failures=$((failures + 1))
+}
+
+# A text of 20,000 bytes with something to learn in it.
+for i in {1..400}; do printf 'In the beginning was line %3d, and it was good. \n' "$i"; done >text
+small=(--layers 1 --width 32 --heads 2 --context 16 --batch 2 --eval-windows 4 --write 20)
+
+# ---- a run leaves two files and a table
+
+"$program" "${small[@]}" --steps 6 --text text --out a >out 2>err || fail "a good run ends with $?"
+[[ $(ls a) == $'metrics.jsonl\nsummary.json' ]] || fail "a run leaves $(ls a)"
+head -n 1 out | grep -q '^cpu, ' || fail "the device does not come first"
+for policy in full_fp32 amp_fp16 amp_bf16; do
+    grep -Eq "^$policy +[0-9.]+ +[0-9.]+ +[0-9]+ +[0-9.]+ +[0-9]+ \|" out || fail "the table lacks $policy"
+    grep -q "^$policy 100%  6/6 " err || fail "the progress lacks $policy"
+    (($(grep -c "\"policy\":\"$policy\"" a/metrics.jsonl) == 6)) || fail "metrics.jsonl has not 6 lines of $policy"
+    grep -q "\"policy\": \"$policy\"" a/summary.json || fail "summary.json lacks $policy"
+done
+grep -q 'The amp_bf16 model writes:' out || fail "no text"
+for field in step loss lr tokens_per_second step_ms peak_bytes loss_scale skipped; do
+    (($(grep -c "\"$field\":" a/metrics.jsonl) == 18)) || fail "a line of metrics.jsonl lacks $field"
+done
+for field in program commit machine cpu isa threads gpu device train_loss validation_loss tokens_per_second step_ms peak_bytes skipped_steps loss_scale; do
+    grep -q "\"$field\":" a/summary.json || fail "summary.json lacks $field"
+done
+if grep -q $'\r' err; then fail "control characters in a file"; fi
+
+# ---- the same command gives the same numbers, on any number of threads
+
+losses() { grep -E '"(train|validation)_loss"' "$1/summary.json"; }
+writing() { sed -n '/writes:/,$p' "$1"; }
+cp out first
+"$program" "${small[@]}" --steps 6 --text text --out b --threads 2 >out 2>err || fail "with two threads: $?"
+"$program" "${small[@]}" --steps 6 --text text --out c --threads 1 >one 2>err || fail "with one thread: $?"
+[[ $(losses a) == "$(losses b)" && $(losses a) == "$(losses c)" ]] || fail "losses depend on the number of threads"
+[[ $(writing first) == "$(writing out)" && $(writing first) == "$(writing one)" ]] || fail "the text depends on the number of threads"
+"$program" "${small[@]}" --steps 6 --text text --out d --seed 2 >out 2>err || fail "with another seed: $?"
+[[ $(losses a) != "$(losses d)" ]] || fail "another seed gives the same losses"
+
+# ---- options
+
+"$program" "${small[@]}" --steps 4 --text text --out e --policy amp_bf16,full_fp32 --profile --eval-every 2 --accumulation 2 >out 2>err ||
+    fail "with options: $?"
+[[ $(grep -o '"policy": "[a-z0-9_]*"' e/summary.json) == $'"policy": "amp_bf16"\n"policy": "full_fp32"' ]] || fail "--policy is not the order"
+grep -Eq '^attention +[0-9.]+ +[0-9.]+ ' out || fail "--profile prints no attention"
+(($(grep -c validation_loss e/metrics.jsonl) == 4)) || fail "--eval-every 2 over 4 steps of two policies gives not 4 evaluations"
+grep -q 'amp_bf16  step 2: validation loss ' err || fail "an evaluation is not told"
+"$program" "${small[@]}" --steps 2 --out own >out 2>err || fail "on the repository's own text: $?"
+"$program" "${small[@]}" --steps 2 --isa portable --text text --out p >out 2>err || fail "--isa portable: $?"
+head -n 1 out | grep -q '^cpu, portable, ' || fail "--isa is not heeded"
+[[ $("$program" --version) =~ ^[0-9]+\.[0-9]+\.[0-9]+$ ]] || fail "--version"
+"$program" --help | grep -q -- --accumulation || fail "--help"
+if command -v script >/dev/null 2>&1; then
+    script -qec "'$program' ${small[*]} --steps 6 --text text --out t" /dev/null >terminal </dev/null || fail "on a terminal: $?"
+    grep -q $'\r.*\[#' terminal || fail "no bar on a terminal"
+fi
+
+# ---- bad input: one line, exit code 2, nothing left behind
+
+# refuse PATTERN ARGUMENT...; refuse_out PATTERN FOLDER the same for a folder to write to
+refuse() { refuse_out "$1" refused/deep "${@:2}"; }
+refuse_out() {
+    local pattern=$1 code
+    shift
+    "$program" --out "$@" >out 2>err
+    code=$?
+    ((code == 2)) || fail "$* ends with $code: $(cat err)"
+    (($(wc -l <err) == 1)) || fail "$* says: $(cat err)"
+    grep -q "^train_gpt: .*$pattern" err || fail "$* says: $(cat err)"
+    [[ ! -e refused ]] || fail "$* leaves $(find refused)"
+    rm -rf refused
+}
+
+: >empty
+mkdir bare
+head -c 100 text >short
+refuse 'there is no missing' --text missing
+refuse 'empty is empty' --text empty
+refuse 'holds no files' --text bare
+refuse 'neither a file nor a folder' --text /dev/null
+if [[ -e /proc/self/mem ]]; then refuse 'cannot read' --text /proc/self/mem; fi
+if ((EUID != 0)); then
+    cp text closed && chmod 000 closed
+    refuse 'cannot open closed' --text closed
+fi
+refuse 'has 100 tokens; a context of 128 needs 129' --text short
+refuse 'held-out part has 10 tokens; a context of 16 needs 17' --text short --context 16
+refuse '3 do not divide a --width of 256' --text text --heads 3
+refuse 'a size of 512\|512' --text text --heads 1 --width 512
+for option in layers heads width context batch accumulation steps; do
+    refuse "--$option is 0; expected 1" --text text "--$option" 0
+    refuse "--$option is -1; expected 1" --text text "--$option" -1
+    refuse "--$option is 9999999999; expected 1" --text text "--$option" 9999999999
+    refuse "$option" --text text "--$option" 99999999999999999999999
+    refuse "$option" --text text "--$option" many
+    refuse "$option" --text text "--$option"
+done
+refuse 'GiB of memory' --text text --width 65536 --layers 1000
+refuse 'GiB of memory' --text text --batch 1048576
+refuse '--lr is -1' --text text --lr -1
+refuse '--lr is nan' --text text --lr nan
+refuse '--threads is -1' --text text --threads -1
+refuse "there is no 'amp_fp8'" --text text --policy amp_fp8
+refuse "there is no 'amp_fp8'" --text text --policy full_fp32,amp_fp8
+refuse 'twice' --text text --policy full_fp32,full_fp32
+refuse 'no instruction set' --text text --isa mmx
+refuse "there is no 'tpu'" --text text --device tpu
+refuse 'not expected' --text text --no-such-option
+refuse_out 'is no folder\|cannot make the folder' text/below --text text
+refuse_out 'the folder.s name is empty' '' --text text
+if [[ -d /proc/self ]]; then refuse_out 'cannot' /proc/self --text text; fi
+
+mkdir -p taken/summary.json
+refuse_out 'is a folder' taken --text text
+[[ $(find taken) == $'taken\ntaken/summary.json' ]] || fail "a refused run leaves $(find taken)"
+
+"$program" --text text --device cuda --out refused >out 2>err
+code=$?
+((code == 3 && $(wc -l <err) == 1)) && [[ ! -e refused ]] || fail "--device cuda ends with $code: $(cat err)"
+
+cp -r a kept
+"$program" "${small[@]}" --steps 6 --text empty --out kept >out 2>err
+diff -r a kept >/dev/null || fail "a refused run changes the files of an earlier one"
+
+# ---- Ctrl-C ends at a step boundary with the summary so far
+
+interrupt() {
+    "$program" "${small[@]}" --steps 100000000 --policy amp_bf16,full_fp32 --text text --out "$1" >out 2>err &
+    local pid=$! code
+    for _ in {1..600}; do
+        if [[ -e $1/metrics.jsonl.part ]]; then break; fi
+        sleep 0.05
+    done
+    sleep 0.3
+    kill "-$2" "$pid"
+    wait "$pid"
+    code=$?
+    ((code == $3)) || fail "SIG$2 ends with $code"
+    [[ $(ls "$1") == $'metrics.jsonl\nsummary.json' ]] || fail "SIG$2 leaves $(ls "$1")"
+    (($(grep -c '"policy":' "$1/summary.json") == 1)) || fail "SIG$2 goes on with the next policy"
+    grep -q '"validation_loss": null' "$1/summary.json" || fail "SIG$2 evaluates all the same"
+    grep -q '^amp_bf16 ' out || fail "SIG$2 prints no table"
+}
+interrupt i INT 130
+interrupt j TERM 143
+
+# ---- a disk that fills up while it trains
+
+if ln -s /dev/full full.part 2>/dev/null; then
+    mkdir full
+    ln -s /dev/full full/metrics.jsonl.part
+    "$program" "${small[@]}" --steps 6 --text text --out full >out 2>err
+    code=$?
+    ((code != 0)) || fail "a full disk goes unnoticed"
+    [[ $(tail -n 1 err) == *'cannot write'* ]] || fail "a full disk says $(cat err)"
+    [[ ! -e full/metrics.jsonl && ! -e full/summary.json ]] || fail "a full disk leaves $(ls full)"
+fi
+
+if ((failures)); then
+    echo "$failures failures"
+    exit 1
+fi
+echo "train_gpt behaves"

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The trainer does what the loop written out does, to the bit, and reports it truly.
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "train/small_gpt.hpp"
+
+namespace ht = halftone;
+
+namespace {
+
+const std::string corpus = small::text();
+
+const ht::training_arguments arguments{.per_device_train_batch_size = 4,
+                                       .per_device_eval_batch_size = 16,
+                                       .gradient_accumulation_steps = 2,
+                                       .max_steps = 12,
+                                       .learning_rate = 3e-3,
+                                       .weight_decay = 0.1,
+                                       .lr_scheduler_type = ht::cosine,
+                                       .warmup_steps = 2,
+                                       .logging_steps = 5};
+
+template <class Policy>
+struct run {
+    ht::cpu device;
+    ht::nn::gpt<Policy> model;
+    ht::language_data data;
+    ht::trainer<ht::cpu, ht::nn::gpt<Policy>> trainer;
+
+    explicit run(const ht::training_arguments& a, int threads = 1)
+        : device({.threads = threads}), model(device, small::config, 1), data(ht::token_view{corpus}, small::options), trainer(device, model, a) {}
+    std::vector<std::byte> masters() const { return small::masters(model.parameters()); }
+};
+
+struct log_keeper : ht::trainer_callback {
+    std::vector<ht::trainer_state> steps, logs;
+    std::vector<std::int64_t> evaluated_at;
+    std::vector<double> evaluations;
+    void on_step(const ht::trainer_state& s) override { steps.push_back(s); }
+    void on_log(const ht::trainer_state& s) override { logs.push_back(s); }
+    void on_evaluate(const ht::trainer_state& s, const ht::evaluation_result& r) override {
+        evaluated_at.push_back(s.step);
+        evaluations.push_back(r.loss);
+    }
+};
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("the same bits as the loop written out", Policy, ht::full_fp32, ht::amp_bf16, ht::amp_fp16) {
+    run<Policy> one(arguments);
+    const ht::training_result result = one.trainer.train(one.data);
+
+    ht::cpu device{{.threads = 1}};
+    ht::nn::gpt<Policy> model{device, small::config, 1};
+    ht::language_data data{ht::token_view{corpus}, small::options};
+    ht::adamw optimizer{device, model, {.lr = 3e-3, .weight_decay = 0.1}, {{"*.bias", {.weight_decay = 0}}, {"*.gain", {.weight_decay = 0}}}};
+    optimizer.set_schedule({.shape = ht::cosine, .total_steps = 12, .warmup_steps = 2});
+    ht::grad_scaler scaler{device, {.enabled = ht::needs_scaling<Policy>}};
+    ht::accumulator acc{model};
+    ht::tape tape{device};
+    double last_five = 0;
+    for (std::uint32_t step = 0; step < 12; ++step) {
+        for (const auto& micro : data.sample(step, 8).split(2)) {
+            auto loss = model.loss(tape, micro);
+            tape.backward(scaler.scale(loss / 2), acc);
+            if (step >= 7) last_five += static_cast<double>(loss.item()) / 2;
+        }
+        auto grads = scaler.unscale(acc.take());
+        ht::clip_grad_norm(grads, 1.0f);
+        optimizer.step(grads);
+        scaler.update();
+    }
+    CHECK(one.masters() == small::masters(model.parameters()));
+    CHECK(result.steps == 12);
+    CHECK(result.skipped_steps == optimizer.skipped_steps());
+    CHECK(result.train_loss == doctest::Approx(last_five / 5).epsilon(1e-12));
+    CHECK(result.loss_scale == static_cast<double>(scaler.get_scale()));
+    CHECK(result.loss_scale == (ht::needs_scaling<Policy> ? 65536.0 : 1.0));
+    CHECK(result.end == ht::training_end::finished);
+}
+
+TEST_CASE("the loss falls, and evaluation is the mean over the held-out windows") {
+    ht::training_arguments a = arguments;
+    a.max_steps = 80;
+    run<ht::amp_bf16> one(a);
+    const double before = one.trainer.evaluate(one.data).loss;
+    CHECK(before == doctest::Approx(std::log(32)).epsilon(0.05));
+    one.trainer.train(one.data);
+    const ht::evaluation_result after = one.trainer.evaluate(one.data);
+    CHECK(after.loss < 0.8 * before);
+    CHECK(after.tokens == one.data.windows() * small::config.context);
+
+    ht::inference eval{one.device};
+    double sum = 0;
+    for (ht::extent first = 0; first < one.data.windows(); ++first) sum += static_cast<double>(one.model.loss(eval, one.data.window(first, 1)).item());
+    // One window at a time adds up in another order: 8 and 128 terms of at most 16 each.
+    CHECK(after.loss == doctest::Approx(sum / static_cast<double>(one.data.windows())).epsilon(1e-5));
+    ht::language_data nothing{ht::token_view{corpus}, {.context = 8, .vocabulary = 32, .held_out = 0}};
+    CHECK_THROWS_AS(one.trainer.evaluate(nothing), ht::argument_error);
+}
+
+TEST_CASE("callbacks hear of every step, every log and every evaluation") {
+    ht::training_arguments a = arguments;
+    a.eval_steps = 4;
+    run<ht::full_fp32> one(a);
+    log_keeper keeper;
+    one.trainer.add_callback(keeper);
+    one.trainer.train(one.data);
+    REQUIRE(keeper.steps.size() == 12);
+    REQUIRE(keeper.logs.size() == 3);
+    CHECK(keeper.logs[0].step == 5);
+    CHECK(keeper.logs[1].step == 10);
+    CHECK(keeper.logs[2].step == 12);
+    CHECK(keeper.evaluated_at == std::vector<std::int64_t>{4, 8, 12});
+    CHECK(keeper.evaluations.back() == one.trainer.evaluate(one.data).loss);
+
+    // The running mean of a window begins anew after each log.
+    CHECK(keeper.steps[4].loss == keeper.logs[0].loss);
+    CHECK(keeper.steps[9].loss == keeper.logs[1].loss);
+    CHECK(keeper.steps[5].loss != keeper.logs[1].loss);
+    CHECK(keeper.logs[0].learning_rate == doctest::Approx(3e-3 * 0.5 * (1 + std::cos(3.14159265358979 * 2 / 10))));
+    CHECK(keeper.steps[0].learning_rate == 0);
+    for (const ht::trainer_state& s : keeper.logs) {
+        CHECK(s.max_steps == 12);
+        CHECK(s.tokens_per_second > 0);
+        CHECK(s.step_ms > 0);
+        CHECK(s.loss_scale == 1);
+        CHECK(s.peak_bytes == one.device.memory().usage().peak());
+    }
+    CHECK(keeper.steps[11].seconds >= keeper.steps[10].seconds);
+}
+
+TEST_CASE("an overflow skips the step and shows, and only where the policy needs a scale") {
+    ht::training_arguments a = arguments;
+    a.initial_loss_scale = 1e30f;
+    run<ht::amp_fp16> one(a);
+    log_keeper keeper;
+    one.trainer.add_callback(keeper);
+    const std::vector<std::byte> before = one.masters();
+    a.max_steps = 12;
+    const ht::training_result result = one.trainer.train(one.data);
+    CHECK(result.skipped_steps == 12);
+    CHECK(result.loss_scale == doctest::Approx(1e30 / 4096));
+    CHECK(one.masters() == before);
+    CHECK(keeper.logs[0].skipped == 5);
+    CHECK_MESSAGE(keeper.logs[2].learning_rate == 0, "skipped steps do not move the schedule");
+
+    run<ht::amp_bf16> other(a);
+    CHECK(other.trainer.train(other.data).skipped_steps == 0);
+}
+
+TEST_CASE("a stop ends the run at a step, and going on reaches the same bits") {
+    struct stop_after : ht::trainer_callback {
+        run<ht::amp_bf16>* target = nullptr;
+        std::int64_t step = 0;
+        void on_step(const ht::trainer_state& s) override {
+            if (s.step == step) target->trainer.stop();
+        }
+    } stopper;
+    run<ht::amp_bf16> whole(arguments), parts(arguments);
+    stopper.target = &parts;
+    stopper.step = 7;
+    log_keeper keeper;
+    parts.trainer.add_callback(stopper);
+    parts.trainer.add_callback(keeper);
+    const ht::training_result result = parts.trainer.train(parts.data);
+    CHECK(result.end == ht::training_end::stopped);
+    CHECK(result.steps == 7);
+    CHECK_MESSAGE(keeper.logs.back().step == 7, "what was not reported yet is");
+    CHECK(parts.trainer.train(parts.data).end == ht::training_end::finished);
+    CHECK(parts.trainer.state().step == 12);
+    whole.trainer.train(whole.data);
+    CHECK(parts.masters() == whole.masters());
+    CHECK(parts.trainer.train(parts.data).steps == 12);
+    CHECK_MESSAGE(parts.masters() == whole.masters(), "a finished run stays as it is");
+}
+
+TEST_CASE("a stop asked for before the first step is heeded") {
+    run<ht::full_fp32> one(arguments);
+    one.trainer.stop();
+    const ht::training_result result = one.trainer.train(one.data);
+    CHECK(result.end == ht::training_end::stopped);
+    CHECK(result.steps == 0);
+    CHECK(result.train_loss == 0);
+}
+
+TEST_CASE_TEMPLATE("the same bits with one thread and with two", Policy, ht::full_fp32, ht::amp_bf16, ht::amp_fp16) {
+    run<Policy> one(arguments, 1), two(arguments, 2);
+    one.trainer.train(one.data);
+    two.trainer.train(two.data);
+    CHECK(one.masters() == two.masters());
+    CHECK(one.trainer.evaluate(one.data).loss == two.trainer.evaluate(two.data).loss);
+}
+
+TEST_CASE("weight decay pulls at all but biases and gains, and a user's groups come last") {
+    ht::cpu device{{.threads = 1}};
+    ht::nn::gpt<ht::full_fp32> model{device, small::config, 1};
+    const auto groups = ht::detail::with_undecayed(model.parameters(), {{"h.0.norm1.gain", {.weight_decay = 0.5}}});
+    int free = 0;
+    for (const ht::store::entry& e : model.parameters().entries()) {
+        const auto decay = ht::detail::options_of(e.path, groups).weight_decay;
+        const bool is_added = e.path.ends_with(".bias") || e.path.ends_with(".gain");
+        CAPTURE(e.path);
+        if (e.path == "h.0.norm1.gain") {
+            CHECK(decay == 0.5);
+        } else {
+            CHECK(decay.has_value() == is_added);
+            free += is_added ? 1 : 0;
+        }
+    }
+    CHECK(free > 0);
+}
+
+TEST_CASE("peak bytes by kind are those of the device") {
+    run<ht::amp_bf16> one(arguments);
+    const ht::training_result r = one.trainer.train(one.data);
+    const ht::memory_usage& usage = one.device.memory().usage();
+    CHECK(r.peak_bytes == usage.peak());
+    for (const auto kind : {ht::memory_kind::master, ht::memory_kind::copy, ht::memory_kind::gradient, ht::memory_kind::moment, ht::memory_kind::activation}) {
+        CHECK(r.peak_bytes_of[static_cast<int>(kind)] == usage.peak(kind));
+        CHECK(r.peak_bytes_of[static_cast<int>(kind)] > 0);
+    }
+}
+
+TEST_CASE("ranges cover the operations and the update") {
+    struct names : ht::range_listener {
+        std::vector<std::string> forward, backward, update;
+        int depth = 0;
+        void begin(const char* operation, ht::pass p) override {
+            (p == ht::pass::forward ? forward : p == ht::pass::backward ? backward : update).emplace_back(operation);
+            ++depth;
+        }
+        void end() override { --depth; }
+    } heard;
+    ht::training_arguments a = arguments;
+    a.max_steps = 1;
+    run<ht::full_fp32> one(a);
+    one.trainer.listen(&heard);
+    one.trainer.train(one.data);
+    CHECK(heard.depth == 0);
+    CHECK(heard.forward.front() == "batch");
+    CHECK(heard.forward.size() == heard.backward.size() + 1);
+    CHECK(heard.update == std::vector<std::string>{"unscale", "clip_grad_norm", "adamw"});
+}
+
+TEST_CASE("arguments are checked before memory is taken") {
+    ht::cpu device{{.threads = 1}};
+    ht::nn::gpt<ht::full_fp32> model{device, small::config, 1};
+    const std::size_t before = device.memory().usage().live();
+    using trainer = ht::trainer<ht::cpu, ht::nn::gpt<ht::full_fp32>>;
+    CHECK_THROWS_AS(trainer(device, model, {.max_steps = 0}), ht::argument_error);
+    CHECK(device.memory().usage().live() == before);
+}

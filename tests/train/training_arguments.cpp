@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Every field outside its range is named before anything is made of it.
+#include <limits>
+#include <string>
+
+#include <doctest/doctest.h>
+
+#include <halftone/train/training_arguments.hpp>
+
+namespace ht = halftone;
+
+namespace {
+
+template <class T>
+std::string message(T ht::training_arguments::*field, T value) {
+    ht::training_arguments a{.max_steps = 10};
+    a.*field = value;
+    try {
+        ht::check(a);
+    } catch (const ht::argument_error& e) {
+        return e.what();
+    }
+    return "no error";
+}
+
+void refuses(const std::string& name, const std::string& told) {
+    CAPTURE(told);
+    CHECK(told.rfind("training_arguments: " + name + " is ", 0) == 0);
+    CHECK(told.find("; expected ") != std::string::npos);
+}
+
+}  // namespace
+
+TEST_CASE("defaults need but the number of steps") {
+    CHECK_NOTHROW(ht::check({.max_steps = 1}));
+    CHECK_THROWS_WITH_AS(ht::check({}), "training_arguments: max_steps is 0; expected 1 or more", ht::argument_error);
+}
+
+TEST_CASE("each field has its range") {
+    using a = ht::training_arguments;
+    const double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
+    refuses("per_device_train_batch_size", message(&a::per_device_train_batch_size, ht::extent{0}));
+    refuses("per_device_eval_batch_size", message(&a::per_device_eval_batch_size, ht::extent{-1}));
+    refuses("gradient_accumulation_steps", message(&a::gradient_accumulation_steps, ht::extent{0}));
+    refuses("max_steps", message(&a::max_steps, std::int64_t{-1}));
+    refuses("max_steps", message(&a::max_steps, std::int64_t{1} << 31));
+    for (const double bad : {-1.0, nan, inf}) {
+        refuses("learning_rate", message(&a::learning_rate, bad));
+        refuses("weight_decay", message(&a::weight_decay, bad));
+        refuses("adam_beta1", message(&a::adam_beta1, bad));
+        refuses("adam_beta2", message(&a::adam_beta2, bad));
+        refuses("adam_epsilon", message(&a::adam_epsilon, bad));
+        refuses("max_grad_norm", message(&a::max_grad_norm, bad));
+        refuses("warmup_ratio", message(&a::warmup_ratio, bad));
+        refuses("final_lr_ratio", message(&a::final_lr_ratio, bad));
+        refuses("initial_loss_scale", message(&a::initial_loss_scale, static_cast<float>(bad)));
+    }
+    refuses("adam_beta1", message(&a::adam_beta1, 1.0));
+    refuses("warmup_ratio", message(&a::warmup_ratio, 1.5));
+    refuses("warmup_steps", message(&a::warmup_steps, std::int64_t{-1}));
+    refuses("logging_steps", message(&a::logging_steps, std::int64_t{0}));
+    refuses("eval_steps", message(&a::eval_steps, std::int64_t{-1}));
+    refuses("initial_loss_scale", message(&a::initial_loss_scale, 0.0f));
+    refuses("loss_scale_growth_interval", message(&a::loss_scale_growth_interval, 0));
+    CHECK(message(&a::max_grad_norm, 0.0) == "no error");
+    CHECK(message(&a::learning_rate, 0.0) == "no error");
+}
