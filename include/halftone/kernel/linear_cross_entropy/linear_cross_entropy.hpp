@@ -12,6 +12,9 @@
 /// Numeric contract: logits are sums in float rounded once to Logit; losses, their mean and logsumexp as cross_entropy.
 #pragma once
 
+#include <algorithm>
+
+#include <halftone/exec/cpu/workspace.hpp>
 #include <halftone/kernel/cross_entropy/cross_entropy.hpp>
 #include <halftone/kernel/matmul/matmul.hpp>
 #include <halftone/kernel/write_mode.hpp>
