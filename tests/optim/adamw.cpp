@@ -34,7 +34,8 @@ struct tracked_adamw {
         const double size = lr / (1 - std::pow(o.beta1, t)), update = size * m / denominator;
         error_w += 3 * u * std::fabs(w);  // the factor of the decay, its product, the sum below
         w = w * (1 - lr * weight_decay) - update;
-        error_w += std::fabs(update) * (error_denominator / denominator + 4 * u) + size * error_m / denominator + u * std::fabs(w);
+        error_w += std::fabs(update) * (error_denominator / denominator + 4 * u) + size * error_m / denominator +
+                   u * std::fabs(w);
     }
     /// The terms of second order are below a thousandth of those of first order.
     double bound() const { return 1.001 * error_w; }
@@ -48,8 +49,11 @@ TEST_CASE("adamw: equals torch.optim.AdamW within fp32 rounding, over 100 steps"
             const support::golden_line& head = lines[at++];
             REQUIRE(head.kind == "case");
             CAPTURE(head.words[0]);
-            const ht::adamw_options options{.lr = head.number(1), .beta1 = head.number(2), .beta2 = head.number(3),
-                                            .epsilon = head.number(4), .weight_decay = head.number(5)};
+            const ht::adamw_options options{.lr = head.number(1),
+                                            .beta1 = head.number(2),
+                                            .beta2 = head.number(3),
+                                            .epsilon = head.number(4),
+                                            .weight_decay = head.number(5)};
             const golden::clipping clip{head.number(6), head.number(7), head.number(8)};
             const bool grouped = head.number(9) != 0;
 
@@ -58,7 +62,8 @@ TEST_CASE("adamw: equals torch.optim.AdamW within fp32 rounding, over 100 steps"
             golden::set_parameters(model);
             ht::adamw optimizer{device, model, options, golden::groups(grouped)};
             std::vector<tracked_adamw> exact(golden::parameters);
-            for (int i = 0; i < golden::parameters; ++i) exact[static_cast<std::size_t>(i)].w = golden::initial_parameter(i);
+            for (int i = 0; i < golden::parameters; ++i)
+                exact[static_cast<std::size_t>(i)].w = golden::initial_parameter(i);
 
             support::comparison with_exact, with_torch;
             golden::train(device, model, optimizer, clip, 100, [&](int t) {
@@ -97,8 +102,8 @@ TEST_CASE("adamw: options out of range are refused") {
     CHECK_THROWS_AS((optimizer{device, model, {.beta1 = 1}}), ht::argument_error);
     CHECK_THROWS_AS((optimizer{device, model, {.beta2 = -0.1}}), ht::argument_error);
     CHECK_THROWS_AS((optimizer{device, model, {.epsilon = -1e-8}}), ht::argument_error);
-    CHECK_THROWS_WITH_AS((optimizer{device, model, {.weight_decay = -0.5}}), "adamw: weight_decay is -0.5; expected 0 or more",
-                         ht::argument_error);
+    CHECK_THROWS_WITH_AS((optimizer{device, model, {.weight_decay = -0.5}}),
+                         "adamw: weight_decay is -0.5; expected 0 or more", ht::argument_error);
 }
 
 TEST_CASE("adamw: bf16 parameters without a master move on average, and in the same way each time") {
@@ -123,8 +128,8 @@ TEST_CASE("adamw: bf16 parameters without a master move on average, and in the s
         return std::pair(1 - sum / 4001, bits);
     };
     const auto [moved, bits] = train(1);
-    // Ten steps of 1e-4, each far below half of a bf16's step at 1, which is 2^-9. Each of 40,010 roundings is off by at
-    // most 2^-8, so the mean over 4001 is within five standard deviations of sqrt(10 / 4001) 2^-9.
+    // Ten steps of 1e-4, each far below half of a bf16's step at 1, which is 2^-9. Each of 40,010 roundings is off by
+    // at most 2^-8, so the mean over 4001 is within five standard deviations of sqrt(10 / 4001) 2^-9.
     CHECK(std::fabs(moved - 1e-3) < 5 * std::sqrt(10.0 / 4001) * 0x1p-9);
     CHECK(moved > 0);
     CHECK(train(1).second == bits);

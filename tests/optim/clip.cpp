@@ -70,22 +70,26 @@ void clip_value(std::vector<double>& g, double limit) {
 void check_equal(const std::vector<double>& got, const std::vector<double>& want, int clips) {
     REQUIRE(got.size() == want.size());
     support::comparison c;
-    for (std::size_t i = 0; i < got.size(); ++i) c.expect(got[i], want[i], clips * support::gamma(30) * std::fabs(want[i]));
+    for (std::size_t i = 0; i < got.size(); ++i)
+        c.expect(got[i], want[i], clips * support::gamma(30) * std::fabs(want[i]));
     CHECK_WITHIN(c);
 }
 
-TEST_CASE("clip: without any, gradients are read as they are") { CHECK(read_through([](auto&) {}) == exact()); }
+TEST_CASE("clip: without any, gradients are read as they are") {
+    CHECK(read_through([](auto&) {}) == exact());
+}
 
 TEST_CASE("clip_grad_norm: PyTorch's formula, and the norm before it") {
     std::vector<double> want = exact();
     const double norm = norm_of(want);
     clip_norm(want, 0.5);
-    check_equal(read_through([&](auto& grads) {
-                    const auto found = ht::clip_grad_norm(grads, 0.5f);
-                    CHECK(static_cast<double>(found.value()) == doctest::Approx(norm).epsilon(support::gamma(20)));
-                    CHECK(static_cast<double>(static_cast<float>(found)) == doctest::Approx(norm).epsilon(support::gamma(20)));
-                }),
-                want, 1);
+    check_equal(
+        read_through([&](auto& grads) {
+            const auto found = ht::clip_grad_norm(grads, 0.5f);
+            CHECK(static_cast<double>(found.value()) == doctest::Approx(norm).epsilon(support::gamma(20)));
+            CHECK(static_cast<double>(static_cast<float>(found)) == doctest::Approx(norm).epsilon(support::gamma(20)));
+        }),
+        want, 1);
 }
 
 TEST_CASE("clip_grad_norm: gradients of less norm stay as they are, and an infinite maximum only measures") {
@@ -163,7 +167,9 @@ TEST_CASE("clip_grad_norm: where a gradient is not finite the norm is infinite a
     ht::sgd optimizer{device, model, {.lr = 1}};
     ht::accumulator acc{model, ht::unscaled};
     small::tape tape;
-    tape.gradients = [](std::size_t entry, std::size_t) { return entry == 3 ? std::numeric_limits<float>::quiet_NaN() : 1.0f; };
+    tape.gradients = [](std::size_t entry, std::size_t) {
+        return entry == 3 ? std::numeric_limits<float>::quiet_NaN() : 1.0f;
+    };
     tape.backward(small::loss{}, acc, model.store);
     auto grads = acc.take();
     CHECK(ht::clip_grad_norm(device, grads, 1.0f).value() == infinity);

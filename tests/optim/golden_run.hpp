@@ -23,7 +23,9 @@ inline constexpr ht::extent width = 6;
 inline constexpr int parameters = 6 + 5 + 9 + 3;
 
 inline double initial_parameter(int i) { return ((31 * i) % 65 - 32) / 16.0; }
-inline double gradient(int i, int t, double amplitude) { return ((7919 * t + 104729 * i) % 2049 - 1024) / 1024.0 * amplitude; }
+inline double gradient(int i, int t, double amplitude) {
+    return ((7919 * t + 104729 * i) % 2049 - 1024) / 1024.0 * amplitude;
+}
 
 /// The first element of an entry of small::model, counted over all of them.
 inline int first_of(std::size_t entry) {
@@ -50,8 +52,10 @@ struct clipped_gradients {
         const double coefficient = c.norm == 0 ? 1 : c.norm / (std::sqrt(squares) + 1e-6);
         for (std::size_t i = 0; i < value.size(); ++i) {
             // The norm passes through at most as many roundings as there are parameters, and a few; then the formula's.
-            if (coefficient < 1) value[i] *= coefficient, error[i] = support::gamma(parameters + 12) * std::fabs(value[i]);
-            if (c.value != 0 && std::fabs(value[i]) > c.value) value[i] = std::copysign(c.value, value[i]), error[i] = 0;
+            if (coefficient < 1)
+                value[i] *= coefficient, error[i] = support::gamma(parameters + 12) * std::fabs(value[i]);
+            if (c.value != 0 && std::fabs(value[i]) > c.value)
+                value[i] = std::copysign(c.value, value[i]), error[i] = 0;
         }
     }
 };
@@ -102,7 +106,9 @@ inline std::vector<ht::parameter_group> groups(bool wanted) {
     if (!wanted) return {};
     return {{"norm", {.weight_decay = 0}}, {"head", {.lr_scale = 0.1}}};
 }
-inline double decay_of(int i, double weight_decay, bool grouped) { return grouped && entry_of(i) == 1 ? 0 : weight_decay; }
+inline double decay_of(int i, double weight_decay, bool grouped) {
+    return grouped && entry_of(i) == 1 ? 0 : weight_decay;
+}
 inline double lr_of(int i, double lr, bool grouped) { return grouped && entry_of(i) == 3 ? lr * 0.1 : lr; }
 
 }  // namespace golden

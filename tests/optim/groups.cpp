@@ -19,7 +19,9 @@ struct moves {
 moves step(double lr, double decay, std::vector<ht::parameter_group> groups) {
     ht::cpu device{{.threads = 1}};
     model_type model{device};
-    const auto each = [&](const auto& f) { return moves{f(model.fc1.weight), f(model.norm.weight), f(model.fc2.weight), f(model.head.weight)}; };
+    const auto each = [&](const auto& f) {
+        return moves{f(model.fc1.weight), f(model.norm.weight), f(model.fc2.weight), f(model.head.weight)};
+    };
     each([](const auto& p) {
         for (int i = 0; i < p.shape()[0]; ++i) p.master()(i) = 1;
         return 0.0f;
@@ -43,11 +45,13 @@ TEST_CASE("groups: rates, shares, decays, by the last group that sets them") {
     CHECK(plain.fc1 == 0.25f);
     CHECK(plain.norm == 0.25f);
 
-    const moves m = step(0.25, 1, {{"*", {.lr_scale = 2}}, {"norm", {.weight_decay = 0}}, {"fc*", {.lr = 0.125}}, {"fc2", {.weight_decay = 3}}});
-    CHECK(m.fc1 == 0.25f);    // 0.125 (1 + 1)
-    CHECK(m.norm == 0.5f);    // 2 * 0.25
-    CHECK(m.fc2 == 0.5f);     // 0.125 (1 + 3)
-    CHECK(m.head == 1.0f);    // 2 * 0.25 (1 + 1)
+    const moves m = step(
+        0.25, 1,
+        {{"*", {.lr_scale = 2}}, {"norm", {.weight_decay = 0}}, {"fc*", {.lr = 0.125}}, {"fc2", {.weight_decay = 3}}});
+    CHECK(m.fc1 == 0.25f);  // 0.125 (1 + 1)
+    CHECK(m.norm == 0.5f);  // 2 * 0.25
+    CHECK(m.fc2 == 0.5f);   // 0.125 (1 + 3)
+    CHECK(m.head == 1.0f);  // 2 * 0.25 (1 + 1)
     CHECK(step(0.25, 0, {{"head", {.lr = 0.125}}, {"head", {.lr_scale = 3}}}).head == 0.75f);
 }
 
@@ -85,7 +89,8 @@ TEST_CASE("groups: in braces, one and several") {
     ht::cpu device{{.threads = 1}};
     model_type model{device};
     ht::adamw one{device, model, {.lr = 3e-4f}, {{"norm", {.weight_decay = 0}}}};
-    ht::adamw two{device, model, {.lr = 3e-4f, .weight_decay = 0.1f}, {{"*norm", {.weight_decay = 0}}, {"head", {.lr = 1e-5f}}}};
+    ht::adamw two{
+        device, model, {.lr = 3e-4f, .weight_decay = 0.1f}, {{"*norm", {.weight_decay = 0}}, {"head", {.lr = 1e-5f}}}};
     ht::sgd none{device, model, {.lr = 3e-4f}, {}};
     ht::sgd bare{device, model};
     CHECK(one.options().weight_decay == 1e-2);
@@ -96,7 +101,8 @@ TEST_CASE("groups: a pattern that names nothing, and options that contradict eac
     model_type model{device};
     using optimizer = ht::sgd<ht::cpu, model_type>;
     CHECK_THROWS_WITH_AS((optimizer{device, model, {}, {{"fc3", ht::frozen}}}),
-                         "sgd: the group 'fc3' names no parameter; the first of them is fc1.weight", ht::argument_error);
+                         "sgd: the group 'fc3' names no parameter; the first of them is fc1.weight",
+                         ht::argument_error);
     CHECK_THROWS_AS((optimizer{device, model, {}, {{"fc1", {.lr = 1, .lr_scale = 1}}}}), ht::argument_error);
     CHECK_THROWS_AS((optimizer{device, model, {}, {{"fc1", {.weight_decay = -1}}}}), ht::argument_error);
     CHECK_FALSE(model.fc1.weight.is_frozen());

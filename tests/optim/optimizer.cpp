@@ -27,13 +27,16 @@ std::string bytes_of(ht::store& parameters, const Optimizer& optimizer) {
     for (std::size_t g = 0; g < parameters.groups().size(); ++g) {
         add(parameters.groups()[g].master.data(), parameters.groups()[g].master.bytes());
         add(parameters.groups()[g].copy.data(), parameters.groups()[g].copy.bytes());
-        for (int which = 0; which < Optimizer::moments; ++which) add(optimizer.moment(which, g).data(), optimizer.moment(which, g).size());
+        for (int which = 0; which < Optimizer::moments; ++which)
+            add(optimizer.moment(which, g).data(), optimizer.moment(which, g).size());
     }
     return all;
 }
 
 float gradient(int step, std::size_t entry, std::size_t i) {
-    return static_cast<float>(static_cast<int>((i * 7919 + entry * 31 + static_cast<std::size_t>(step) * 104729) % 257) - 128) / 256;
+    return static_cast<float>(
+               static_cast<int>((i * 7919 + entry * 31 + static_cast<std::size_t>(step) * 104729) % 257) - 128) /
+           256;
 }
 
 template <class P>
@@ -42,7 +45,9 @@ struct run {
         : device(d), model(d, width), optimizer(d, model, options), scaler(d), acc(model) {}
 
     auto step(int t, float worst = 0) {
-        tape.gradients = [=](std::size_t entry, std::size_t i) { return entry == 2 && i == 5 ? gradient(t, entry, i) + worst : gradient(t, entry, i); };
+        tape.gradients = [=](std::size_t entry, std::size_t i) {
+            return entry == 2 && i == 5 ? gradient(t, entry, i) + worst : gradient(t, entry, i);
+        };
         for (int micro = 0; micro < 2; ++micro) tape.backward(scaler.scale(small::loss{} / 2), acc, model.store);
         auto grads = scaler.unscale(acc.take());
         ht::clip_grad_norm(grads, 1.0f);
@@ -166,7 +171,8 @@ TEST_CASE("optimizer: parameters frozen after it was made are found out") {
     model.store.freeze("head");
     ht::accumulator acc{model, ht::unscaled};
     acc.receive(small::loss{});
-    CHECK_THROWS_WITH_AS(optimizer.step(acc.take()), "sgd: parameters were frozen after this optimizer was made; freeze first", ht::state_error);
+    CHECK_THROWS_WITH_AS(optimizer.step(acc.take()),
+                         "sgd: parameters were frozen after this optimizer was made; freeze first", ht::state_error);
 }
 
 TEST_CASE("optimizer: gradients of another model of the same type") {

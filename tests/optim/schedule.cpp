@@ -64,7 +64,9 @@ TEST_CASE("schedule: an optimizer follows it, and skipped steps do not advance i
     for (int call = 0; call < 6; ++call) {
         const bool overflow = call == 2;
         CHECK(optimizer.lr() == expected[call]);
-        tape.gradients = [=](std::size_t, std::size_t) { return overflow ? std::numeric_limits<float>::infinity() : 1.0f; };
+        tape.gradients = [=](std::size_t, std::size_t) {
+            return overflow ? std::numeric_limits<float>::infinity() : 1.0f;
+        };
         tape.backward(scaler.scale(small::loss{}), acc, model.store);
         const float before = model.fc1.weight.master()(0);
         auto grads = scaler.unscale(acc.take());

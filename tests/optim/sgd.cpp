@@ -45,9 +45,12 @@ TEST_CASE("sgd: equals torch.optim.SGD within fp32 rounding, over 100 steps") {
             const support::golden_line& head = lines[at++];
             REQUIRE(head.kind == "case");
             CAPTURE(head.words[0]);
-            const ht::sgd_options options{.lr = head.number(1), .momentum = head.number(2), .dampening = head.number(3),
-                                          .weight_decay = head.number(5),
-                                          .kind = head.number(4) != 0 ? ht::momentum_kind::nesterov : ht::momentum_kind::plain};
+            const ht::sgd_options options{
+                .lr = head.number(1),
+                .momentum = head.number(2),
+                .dampening = head.number(3),
+                .weight_decay = head.number(5),
+                .kind = head.number(4) != 0 ? ht::momentum_kind::nesterov : ht::momentum_kind::plain};
             const golden::clipping clip{head.number(6), head.number(7), head.number(8)};
             const bool grouped = head.number(9) != 0;
 
@@ -56,7 +59,8 @@ TEST_CASE("sgd: equals torch.optim.SGD within fp32 rounding, over 100 steps") {
             golden::set_parameters(model);
             ht::sgd optimizer{device, model, options, golden::groups(grouped)};
             std::vector<tracked_sgd> exact(golden::parameters);
-            for (int i = 0; i < golden::parameters; ++i) exact[static_cast<std::size_t>(i)].w = golden::initial_parameter(i);
+            for (int i = 0; i < golden::parameters; ++i)
+                exact[static_cast<std::size_t>(i)].w = golden::initial_parameter(i);
 
             support::comparison with_exact, with_torch;
             golden::train(device, model, optimizer, clip, 100, [&](int t) {
@@ -101,7 +105,8 @@ TEST_CASE("sgd: options out of range are refused") {
     using optimizer = ht::sgd<ht::cpu, small::model<ht::full_fp32>>;
     CHECK_THROWS_AS((optimizer{device, model, {.momentum = -1}}), ht::argument_error);
     CHECK_THROWS_AS((optimizer{device, model, {.kind = ht::nesterov}}), ht::argument_error);
-    CHECK_THROWS_AS((optimizer{device, model, {.momentum = 0.9, .dampening = 0.1, .kind = ht::nesterov}}), ht::argument_error);
+    CHECK_THROWS_AS((optimizer{device, model, {.momentum = 0.9, .dampening = 0.1, .kind = ht::nesterov}}),
+                    ht::argument_error);
 }
 
 }  // namespace

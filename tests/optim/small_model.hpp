@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A model of a few parameters and a tape that gives it gradients by hand: what scalers, accumulators and optimizers are
-/// tried on, without a forward pass.
+/// A model of a few parameters and a tape that gives it gradients by hand: what scalers, accumulators and optimizers
+/// are tried on, without a forward pass.
 ///
 ///     small::model<ht::amp_fp16> model{device};
 ///     small::tape tape;
@@ -25,7 +25,8 @@ struct layer {
     static constexpr bool owns_parameters = true;
     ht::parameter<ht::storage_signature<P, Op>, 1> weight;
 
-    layer(ht::store& s, ht::extent width, float mean = 0) : weight(s.add<P, Op>("weight", ht::shape<1>{width}, {.mean = mean, .deviation = 0.5f})) {}
+    layer(ht::store& s, ht::extent width, float mean = 0)
+        : weight(s.add<P, Op>("weight", ht::shape<1>{width}, {.mean = mean, .deviation = 0.5f})) {}
 };
 
 /// fc1.weight, norm.weight, fc2.weight, head.weight, of widths that are no multiples of a vector.

@@ -26,7 +26,9 @@ TEST_CASE("accumulator: micro-batches add up, and the next window begins anew") 
     for (int window = 1; window <= 3; ++window) {
         CHECK(acc.received() == 0);
         for (int micro = 1; micro <= 4; ++micro) {
-            tape.gradients = [=](std::size_t entry, std::size_t i) { return static_cast<float>(window * 100 + micro * 10) + static_cast<float>(entry + i); };
+            tape.gradients = [=](std::size_t entry, std::size_t i) {
+                return static_cast<float>(window * 100 + micro * 10) + static_cast<float>(entry + i);
+            };
             tape.backward(small::loss{} / 4, acc, model.store);
             CHECK(acc.received() == micro);
         }
@@ -56,7 +58,8 @@ TEST_CASE("accumulator: take() needs a backward pass") {
     ht::cpu device{{.threads = 1}};
     model_type model{device};
     ht::accumulator acc{model, ht::unscaled};
-    CHECK_THROWS_WITH_AS(acc.take(), "accumulator: take() without a backward pass since the last take()", ht::state_error);
+    CHECK_THROWS_WITH_AS(acc.take(), "accumulator: take() without a backward pass since the last take()",
+                         ht::state_error);
     acc.receive(small::loss{});
     acc.take();
     CHECK_THROWS_AS(acc.take(), ht::state_error);
@@ -77,10 +80,11 @@ TEST_CASE("accumulator: the scale is constant inside a window") {
 
     SUBCASE("an update inside it") {
         update();
-        CHECK_THROWS_WITH_AS(acc.receive(scaler.scale(small::loss{})),
-                             "accumulator: the loss scale changed inside a window, after 2 micro-batches; call update() once, after the "
-                             "step, or discard()",
-                             ht::state_error);
+        CHECK_THROWS_WITH_AS(
+            acc.receive(scaler.scale(small::loss{})),
+            "accumulator: the loss scale changed inside a window, after 2 micro-batches; call update() once, after the "
+            "step, or discard()",
+            ht::state_error);
         CHECK_THROWS_AS(scaler.unscale(acc.take()), ht::state_error);
         // The next window has nothing to do with it.
         acc.receive(scaler.scale(small::loss{}));
@@ -175,7 +179,8 @@ TEST_CASE("accumulator: a layer that visit does not show is found out") {
     ht::cpu device{{.threads = 1}};
     forgetful<ht::amp_bf16> model{device};
     CHECK_THROWS_WITH_AS((ht::accumulator{model}),
-                         "accumulator: norm.weight is stored in types that no layer of the model's visit has; let visit show every layer",
+                         "accumulator: norm.weight is stored in types that no layer of the model's visit has; let "
+                         "visit show every layer",
                          ht::argument_error);
 }
 

@@ -31,7 +31,8 @@ TEST_CASE("fast math: overflows are found and their steps skipped, on each instr
         ht::grad_scaler scaler{device, {.growth_interval = 2}};
         ht::accumulator acc{model};
         small::tape tape;
-        const std::uint32_t patterns[] = {0x3f800000u, 0x7f800000u, 0xff800000u, 0x7fc00000u, 0x7f800001u, 0x7f7fffffu, 0x3f800000u};
+        const std::uint32_t patterns[] = {0x3f800000u, 0x7f800000u, 0xff800000u, 0x7fc00000u,
+                                          0x7f800001u, 0x7f7fffffu, 0x3f800000u};
         std::string trace;
         for (const std::uint32_t bits : patterns) {
             tape.gradients = [](std::size_t, std::size_t) { return 0x1p-10f; };

@@ -50,9 +50,12 @@ TEST_CASE("grad_scaler: the traces of torch.amp.GradScaler") {
         REQUIRE(head.kind == "case");
         CAPTURE(head.words[0]);
         ht::cpu device{{.threads = 1}};
-        ht::grad_scaler scaler{device, {.init_scale = static_cast<float>(head.number(1)), .growth_factor = head.number(2),
-                                        .backoff_factor = head.number(3), .growth_interval = static_cast<int>(head.number(4)),
-                                        .enabled = head.number(5) != 0}};
+        ht::grad_scaler scaler{device,
+                               {.init_scale = static_cast<float>(head.number(1)),
+                                .growth_factor = head.number(2),
+                                .backoff_factor = head.number(3),
+                                .growth_interval = static_cast<int>(head.number(4)),
+                                .enabled = head.number(5) != 0}};
         std::vector<std::unique_ptr<trained>> all;
         for (int i = 0; i < static_cast<int>(head.number(6)); ++i) all.push_back(std::make_unique<trained>(device));
 
@@ -125,7 +128,8 @@ TEST_CASE("grad_scaler: the wrong order of calls throws") {
         t.unscale(scaler, '.');
         scaler.update();
         CHECK_THROWS_WITH_AS(scaler.update(),
-                             "grad_scaler: update() before any gradients were unscaled; call scaler.unscale(acc.take()) and optimizer.step first",
+                             "grad_scaler: update() before any gradients were unscaled; call "
+                             "scaler.unscale(acc.take()) and optimizer.step first",
                              ht::state_error);
     }
     SUBCASE("unscale twice") {
@@ -148,7 +152,8 @@ TEST_CASE("grad_scaler: the wrong order of calls throws") {
     SUBCASE("step twice") {
         auto grads = t.unscale(scaler, '.');
         t.optimizer.step(grads);
-        CHECK_THROWS_WITH_AS(t.optimizer.step(grads), "sgd: step() was called twice with the same gradients", ht::state_error);
+        CHECK_THROWS_WITH_AS(t.optimizer.step(grads), "sgd: step() was called twice with the same gradients",
+                             ht::state_error);
     }
     SUBCASE("step after update") {
         auto grads = t.unscale(scaler, '.');
@@ -187,7 +192,9 @@ TEST_CASE("grad_scaler: fp16 products overflow where the scale is too large, and
     std::string trace;
     for (int step = 0; step < 8; ++step) {
         const float seed = loss_seed(scaler.scale(small::loss{}));
-        t.tape.gradients = [seed](std::size_t, std::size_t) { return static_cast<float>(ht::float16(0.25f * seed)) / seed; };
+        t.tape.gradients = [seed](std::size_t, std::size_t) {
+            return static_cast<float>(ht::float16(0.25f * seed)) / seed;
+        };
         t.tape.backward(scaler.scale(small::loss{}), t.acc, t.model.store);
         auto grads = scaler.unscale(t.acc.take());
         trace += t.optimizer.step(grads).skipped() ? 's' : '.';
@@ -229,7 +236,8 @@ TEST_CASE("grad_scaler: bounds and hysteresis") {
         return scales;
     };
     CHECK(run({.init_scale = 4, .min_scale = 1.5f}, "iii") == std::vector<float>{2, 1.5f, 1.5f});
-    CHECK(run({.init_scale = 4, .growth_interval = 1, .max_scale = 10}, "...i..") == std::vector<float>{8, 8, 8, 4, 8, 8});
+    CHECK(run({.init_scale = 4, .growth_interval = 1, .max_scale = 10}, "...i..") ==
+          std::vector<float>{8, 8, 8, 4, 8, 8});
     // The second overflow in a row backs off, and every one after it, until a good step.
     CHECK(run({.init_scale = 64, .hysteresis = 2}, "i.iii.ii") == std::vector<float>{64, 64, 64, 32, 16, 16, 16, 8});
 }
@@ -311,7 +319,8 @@ TEST_CASE("grad_scaler: options out of range are refused") {
     CHECK_THROWS_AS(make({.growth_interval = 0}), ht::argument_error);
     CHECK_THROWS_AS(make({.hysteresis = 0}), ht::argument_error);
     CHECK_THROWS_AS(make({.init_scale = 1, .min_scale = 2}), ht::argument_error);
-    CHECK_THROWS_WITH_AS(make({.growth_factor = 0.5}), "grad_scaler: growth_factor is 0.5; expected more than 1", ht::argument_error);
+    CHECK_THROWS_WITH_AS(make({.growth_factor = 0.5}), "grad_scaler: growth_factor is 0.5; expected more than 1",
+                         ht::argument_error);
 }
 
 }  // namespace

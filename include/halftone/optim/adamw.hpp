@@ -20,7 +20,7 @@ struct adamw_options {
     double beta2 = 0.999;
     double epsilon = 1e-8;
     double weight_decay = 1e-2;
-    std::uint64_t seed = 0;          ///< of stochastic rounding, where the policy asks for it
+    std::uint64_t seed = 0;  ///< of stochastic rounding, where the policy asks for it
 };
 
 template <class Device, class Model>
@@ -31,18 +31,21 @@ class adamw : public detail::optimizer<Device, Model, 2> {
     /// Takes memory for two moments a parameter. Call it before accumulators are made where groups freeze parameters.
     /// Throws argument_error for options out of range and for a group that names no parameter, state_error before the
     /// store's commit, out_of_memory.
-    adamw(Device& device, Model& model, const adamw_options& options = {}, std::initializer_list<parameter_group> groups = {})
+    adamw(Device& device, Model& model, const adamw_options& options = {},
+          std::initializer_list<parameter_group> groups = {})
         : adamw(device, model, options, std::vector<parameter_group>(groups)) {}
     adamw(Device& device, Model& model, const adamw_options& options, std::vector<parameter_group> groups)
-        : base("adamw", device, model, options.lr, options.weight_decay, std::move(groups), base::kept::yes), options_(options) {
+        : base("adamw", device, model, options.lr, options.weight_decay, std::move(groups), base::kept::yes),
+          options_(options) {
         for (const double beta : {options.beta1, options.beta2}) {
-            if (!(beta >= 0 && beta < 1)) fail<argument_error>("adamw: a beta is ", beta, "; expected 0 or more and less than 1");
+            if (!(beta >= 0 && beta < 1))
+                fail<argument_error>("adamw: a beta is ", beta, "; expected 0 or more and less than 1");
         }
         base::check_rate("epsilon", options.epsilon);
     }
 
-    /// Updates parameters, moments and copies. Throws state_error where the same gradients were used before, or the order
-    /// of unscale, step and update is another; argument_error for gradients of other models.
+    /// Updates parameters, moments and copies. Throws state_error where the same gradients were used before, or the
+    /// order of unscale, step and update is another; argument_error for gradients of other models.
     template <class G>
     step_outcome<Device> step(G&& g) {
         if constexpr (detail::check_step<Device, Model, std::remove_cvref_t<G>>()) {
@@ -56,28 +59,32 @@ class adamw : public detail::optimizer<Device, Model, 2> {
     struct launch {
         const adamw* self;
         template <class Storage>
-        void operator()(const detail::update_segment& s, const gradient_slabs& slabs, const kernel::gradient_factors* factors) const {
+        void operator()(const detail::update_segment& s, const gradient_slabs& slabs,
+                        const kernel::gradient_factors* factors) const {
             self->update<Storage>(s, slabs, factors);
         }
     };
 
     template <class Storage>
-    void update(const detail::update_segment& s, const gradient_slabs& slabs, const kernel::gradient_factors* factors) const {
+    void update(const detail::update_segment& s, const gradient_slabs& slabs,
+                const kernel::gradient_factors* factors) const {
         using param = typename Storage::param;
         using copy = typename Storage::compute;
         using accumulate = typename Storage::accumulate;
         using state = typename Storage::state;
-        static_assert(!narrow_range<state>,
-                      "halftone: adamw: the squares of gradients underflow in fp16 (role `state`): take bfloat16 or float, "
-                      "ht::with_state<P, ht::bfloat16>");
+        static_assert(
+            !narrow_range<state>,
+            "halftone: adamw: the squares of gradients underflow in fp16 (role `state`): take bfloat16 or float, "
+            "ht::with_state<P, ht::bfloat16>");
         const store::group& g = base::group_of(s);
         kernel::adamw<Device>::template run<Storage::param_rounding>(
             base::device(),
             kernel::adamw_arguments<param, copy, accumulate, state>{
                 .master = base::template part_of<param>(g.master.data(), s.master, s.count),
-                .copy = g.copy_bytes == 0 ? view<copy, 1>{} : base::template part_of<copy>(g.copy.data(), s.copy, s.count),
-                .gradient = base::template part_of<accumulate>(reinterpret_cast<std::byte*>(slabs.template group<Storage>(s.group).data()),
-                                                               s.gradient, s.count),
+                .copy =
+                    g.copy_bytes == 0 ? view<copy, 1>{} : base::template part_of<copy>(g.copy.data(), s.copy, s.count),
+                .gradient = base::template part_of<accumulate>(
+                    reinterpret_cast<std::byte*>(slabs.template group<Storage>(s.group).data()), s.gradient, s.count),
                 .first = base::template part_of<state>(base::moment(0, s.group).data(), s.gradient, s.count),
                 .second = base::template part_of<state>(base::moment(1, s.group).data(), s.gradient, s.count),
                 .decays = {options_.beta1, options_.beta2, options_.epsilon},

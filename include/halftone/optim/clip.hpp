@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Clipping gradients, by their norm or by value. Only factors are recorded: whoever reads the gradients applies them, so
-/// clipping costs no pass over memory beyond the one that measures the norm, and that one has run where a scaler unscaled.
+/// Clipping gradients, by their norm or by value. Only factors are recorded: whoever reads the gradients applies them,
+/// so clipping costs no pass over memory beyond the one that measures the norm, and that one has run where a scaler
+/// unscaled.
 ///
 ///     auto norm = ht::clip_grad_norm(grads, 1.0f);         // over all parameters of all models in grads
 ///     optimizer.step(grads);
 ///     log(norm.value());                                   // before clipping, like torch.nn.utils.clip_grad_norm_
 ///     ht::clip_grad_value(grads, 0.5f);
 ///
-/// Several clips apply in the order of their calls: after a clip by value, a clip by norm measures the clamped values, in
-/// a pass of its own. Gradients of an accumulator with ht::unscaled do not know a device; give it as the first argument.
+/// Several clips apply in the order of their calls: after a clip by value, a clip by norm measures the clamped values,
+/// in a pass of its own. Gradients of an accumulator with ht::unscaled do not know a device; give it as the first
+/// argument.
 #pragma once
 
 #include <halftone/number/classify.hpp>
@@ -17,7 +19,8 @@
 
 namespace halftone::inline HALFTONE_ABI {
 
-/// The norm that clip_grad_norm found, to be read when it is wanted. Good until the next window of its accumulator begins.
+/// The norm that clip_grad_norm found, to be read when it is wanted. Good until the next window of its accumulator
+/// begins.
 template <class Device>
 class measured_norm {
   public:
@@ -25,10 +28,11 @@ class measured_norm {
     measured_norm(Device& device, const gradients<Any, Models>& g)
         : device_(&device), window_(&g.check("clip_grad_norm")), serial_(window_->serial) {}
 
-    /// The norm before the last clip_grad_norm; infinity where a gradient is not finite. On a GPU it waits for the device.
-    /// Throws state_error once another window has begun.
+    /// The norm before the last clip_grad_norm; infinity where a gradient is not finite. On a GPU it waits for the
+    /// device. Throws state_error once another window has begun.
     float value() const {
-        if (window_->serial != serial_) fail<state_error>("clip_grad_norm: its norm was read after a further backward pass; read it before");
+        if (window_->serial != serial_)
+            fail<state_error>("clip_grad_norm: its norm was read after a further backward pass; read it before");
         return device_order<Device>::read(*device_, window_->record()).norm_before;
     }
     operator float() const { return value(); }  // NOLINT(google-explicit-constructor)
@@ -54,19 +58,21 @@ struct clip_value {
 
 template <class Device, class Gradients>
 void check_clip_device() {
-    static_assert(std::is_void_v<typename Gradients::device_type> || std::is_same_v<Device, typename Gradients::device_type>,
-                  "halftone: clip: these gradients were unscaled on another kind of device");
+    static_assert(
+        std::is_void_v<typename Gradients::device_type> || std::is_same_v<Device, typename Gradients::device_type>,
+        "halftone: clip: these gradients were unscaled on another kind of device");
 }
 
 }  // namespace detail
 
-/// Makes the norm of all gradients at most max_norm: they are read times max_norm / (norm + 1e-6) where that is below 1.
-/// With an infinite max_norm it only measures.
+/// Makes the norm of all gradients at most max_norm: they are read times max_norm / (norm + 1e-6) where that is below
+/// 1. With an infinite max_norm it only measures.
 /// Throws argument_error for a max_norm that is negative or no number.
 template <class Device, class Any, class Models>
 measured_norm<Device> clip_grad_norm(Device& device, gradients<Any, Models>& g, float max_norm) {
     detail::check_clip_device<Device, gradients<Any, Models>>();
-    if (is_nan(max_norm) || max_norm < 0) fail<argument_error>("clip_grad_norm: max_norm is ", max_norm, "; expected 0 or more");
+    if (is_nan(max_norm) || max_norm < 0)
+        fail<argument_error>("clip_grad_norm: max_norm is ", max_norm, "; expected 0 or more");
     detail::window& w = g.check("clip_grad_norm");
     g.measure(device);
     device_order<Device>::run(device, detail::clip_norm{w.record(), max_norm});
@@ -77,7 +83,8 @@ measured_norm<Device> clip_grad_norm(Device& device, gradients<Any, Models>& g, 
 template <class Device, class Any, class Models>
 void clip_grad_value(Device& device, gradients<Any, Models>& g, float limit) {
     detail::check_clip_device<Device, gradients<Any, Models>>();
-    if (is_nan(limit) || limit < 0) fail<argument_error>("clip_grad_value: the limit is ", limit, "; expected 0 or more");
+    if (is_nan(limit) || limit < 0)
+        fail<argument_error>("clip_grad_value: the limit is ", limit, "; expected 0 or more");
     detail::window& w = g.check("clip_grad_value");
     g.prepare(device);
     device_order<Device>::run(device, detail::clip_value{w.record(), limit});
@@ -87,9 +94,10 @@ void clip_grad_value(Device& device, gradients<Any, Models>& g, float limit) {
 /// On the device whose scaler unscaled the gradients.
 template <class Device, class Models>
 auto clip_grad_norm(gradients<Device, Models>& g, float max_norm) {
-    static_assert(!std::is_void_v<Device>,
-                  "halftone: clip_grad_norm: gradients of an accumulator with ht::unscaled know no device to be read with: write "
-                  "ht::clip_grad_norm(device, grads, max_norm)");
+    static_assert(
+        !std::is_void_v<Device>,
+        "halftone: clip_grad_norm: gradients of an accumulator with ht::unscaled know no device to be read with: write "
+        "ht::clip_grad_norm(device, grads, max_norm)");
     if constexpr (!std::is_void_v<Device>) return clip_grad_norm(*g.device(), g, max_norm);
 }
 template <class Device, class Models>
@@ -103,14 +111,16 @@ void clip_grad_value(gradients<Device, Models>& g, float limit) {
 /// Scaled gradients are larger than they are: their norm is no measure.
 template <class T>
 void clip_grad_norm(const scaled<T>&, float) {
-    static_assert(!is_gradients<T>,
-                  "halftone: clip_grad_norm: these gradients are still scaled by the loss scale; call scaler.unscale first: auto "
-                  "grads = scaler.unscale(acc.take());");
+    static_assert(
+        !is_gradients<T>,
+        "halftone: clip_grad_norm: these gradients are still scaled by the loss scale; call scaler.unscale first: auto "
+        "grads = scaler.unscale(acc.take());");
 }
 template <class T>
 void clip_grad_value(const scaled<T>&, float) {
     static_assert(!is_gradients<T>,
-                  "halftone: clip_grad_value: these gradients are still scaled by the loss scale; call scaler.unscale first: auto "
+                  "halftone: clip_grad_value: these gradients are still scaled by the loss scale; call scaler.unscale "
+                  "first: auto "
                   "grads = scaler.unscale(acc.take());");
 }
 template <class Device, class T>

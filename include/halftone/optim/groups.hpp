@@ -21,15 +21,16 @@ namespace halftone::inline HALFTONE_ABI {
 enum class training { updated, frozen };
 
 struct group_options {
-    std::optional<double> lr = std::nullopt;             ///< a rate of their own, which set_lr does not change
-    std::optional<double> lr_scale = std::nullopt;       ///< a share of the optimizer's rate
+    std::optional<double> lr = std::nullopt;        ///< a rate of their own, which set_lr does not change
+    std::optional<double> lr_scale = std::nullopt;  ///< a share of the optimizer's rate
     std::optional<double> weight_decay = std::nullopt;
     std::optional<halftone::training> training = std::nullopt;
 };
 
 /// The options of parameters that are not trained: they have no gradients, no moments, and no masters beside a copy.
 inline constexpr group_options frozen{.training = training::frozen};
-/// The options of parameters that an earlier pattern froze and this one does not: {{"*", ht::frozen}, {"head", ht::trained}}.
+/// The options of parameters that an earlier pattern froze and this one does not: {{"*", ht::frozen}, {"head",
+/// ht::trained}}.
 inline constexpr group_options trained{.training = training::updated};
 
 struct parameter_group {
@@ -60,19 +61,26 @@ inline group_options options_of(const std::string& path, const std::vector<param
 inline void check_groups(const char* operation, const store& parameters, const std::vector<parameter_group>& groups) {
     for (const parameter_group& g : groups) {
         bool names_one = false;
-        for (const store::entry& e : parameters.entries()) names_one = names_one || path_matches(g.pattern.c_str(), e.path.c_str());
-        if (!names_one) fail<argument_error>(operation, ": the group '", g.pattern, "' names no parameter; the first of them is ",
-                                             parameters.entries().empty() ? "missing" : parameters.entries()[0].path);
-        if (g.options.lr && g.options.lr_scale) fail<argument_error>(operation, ": the group '", g.pattern, "' sets both lr and lr_scale; one of them");
-        if (g.options.lr.value_or(0) < 0 || g.options.lr_scale.value_or(0) < 0 || g.options.weight_decay.value_or(0) < 0) {
-            fail<argument_error>(operation, ": the group '", g.pattern, "' has a negative lr, lr_scale or weight_decay");
+        for (const store::entry& e : parameters.entries())
+            names_one = names_one || path_matches(g.pattern.c_str(), e.path.c_str());
+        if (!names_one)
+            fail<argument_error>(operation, ": the group '", g.pattern, "' names no parameter; the first of them is ",
+                                 parameters.entries().empty() ? "missing" : parameters.entries()[0].path);
+        if (g.options.lr && g.options.lr_scale)
+            fail<argument_error>(operation, ": the group '", g.pattern, "' sets both lr and lr_scale; one of them");
+        if (g.options.lr.value_or(0) < 0 || g.options.lr_scale.value_or(0) < 0 ||
+            g.options.weight_decay.value_or(0) < 0) {
+            fail<argument_error>(operation, ": the group '", g.pattern,
+                                 "' has a negative lr, lr_scale or weight_decay");
         }
     }
 }
 
 /// Freezes what the groups say, each pattern at once where it can be.
 inline void freeze_groups(store& parameters, const std::vector<parameter_group>& groups) {
-    const auto is_to_freeze = [&](const store::entry& e) { return options_of(e.path, groups).training == training::frozen; };
+    const auto is_to_freeze = [&](const store::entry& e) {
+        return options_of(e.path, groups).training == training::frozen;
+    };
     for (const parameter_group& g : groups) {
         if (g.options.training != training::frozen) continue;
         bool all = true;
@@ -88,16 +96,18 @@ inline void freeze_groups(store& parameters, const std::vector<parameter_group>&
 }
 
 /// Neighbours with equal rates become one segment, so that a model without groups is one launch a group of the store.
-inline std::vector<update_segment> make_segments(const store& parameters, double weight_decay, const std::vector<parameter_group>& groups) {
+inline std::vector<update_segment> make_segments(const store& parameters, double weight_decay,
+                                                 const std::vector<parameter_group>& groups) {
     std::vector<update_segment> segments;
     for (const store::entry& e : parameters.entries()) {
         if (e.frozen) continue;
         const group_options o = options_of(e.path, groups);
-        const kernel::group_rates rates{o.lr.value_or(0), o.lr ? 0 : o.lr_scale.value_or(1), o.weight_decay.value_or(weight_decay)};
+        const kernel::group_rates rates{o.lr.value_or(0), o.lr ? 0 : o.lr_scale.value_or(1),
+                                        o.weight_decay.value_or(weight_decay)};
         const std::size_t room = round_up(e.count, store::granule);
         const auto continues = [&](const update_segment& s) {
-            return s.group == e.group && s.rates == rates && s.master + s.count == e.master && s.gradient + s.count == e.gradient &&
-                   (e.copy == store::nowhere || s.copy + s.count == e.copy);
+            return s.group == e.group && s.rates == rates && s.master + s.count == e.master &&
+                   s.gradient + s.count == e.gradient && (e.copy == store::nowhere || s.copy + s.count == e.copy);
         };
         update_segment* last = nullptr;
         for (update_segment& s : segments) {

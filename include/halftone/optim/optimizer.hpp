@@ -22,12 +22,14 @@ namespace halftone::inline HALFTONE_ABI {
 template <class Device>
 class step_outcome {
   public:
-    step_outcome(const resident<kernel::step_record, Device>& record, const std::int64_t& calls) : record_(&record), calls_(&calls), call_(calls) {}
+    step_outcome(const resident<kernel::step_record, Device>& record, const std::int64_t& calls)
+        : record_(&record), calls_(&calls), call_(calls) {}
 
-    /// True where a gradient was not finite, so that parameters, moments and count are as before. On a GPU it waits for the
-    /// device. Throws state_error after a further step.
+    /// True where a gradient was not finite, so that parameters, moments and count are as before. On a GPU it waits for
+    /// the device. Throws state_error after a further step.
     bool skipped() const {
-        if (*calls_ != call_) fail<state_error>("step_outcome: read after a further step; read it before, or ask skipped_steps()");
+        if (*calls_ != call_)
+            fail<state_error>("step_outcome: read after a further step; read it before, or ask skipped_steps()");
         return record_->read().skips != 0;
     }
 
@@ -84,8 +86,11 @@ class optimizer {
     }
     /// The rate follows the schedule from now on, from its value for the steps taken so far.
     void set_schedule(const schedule_options& s) {
-        if (s.total_steps < 0 || s.warmup_steps < 0 || !(s.warmup_ratio >= 0 && s.warmup_ratio <= 1) || !(s.final_ratio >= 0 && s.final_ratio <= 1)) {
-            fail<argument_error>(name_, ": a schedule has total_steps and warmup_steps of 0 or more, warmup_ratio and final_ratio between 0 and 1");
+        if (s.total_steps < 0 || s.warmup_steps < 0 || !(s.warmup_ratio >= 0 && s.warmup_ratio <= 1) ||
+            !(s.final_ratio >= 0 && s.final_ratio <= 1)) {
+            fail<argument_error>(name_,
+                                 ": a schedule has total_steps and warmup_steps of 0 or more, warmup_ratio and "
+                                 "final_ratio between 0 and 1");
         }
         if (s.total_steps == 0 && (s.shape != halftone::schedule::constant || s.warmup_ratio > 0)) {
             fail<argument_error>(name_, ": this schedule needs total_steps");
@@ -104,7 +109,8 @@ class optimizer {
     }
     /// Takes over counts and rate; moments are written through moment(). Throws argument_error for negative ones.
     void load(const optimizer_state& s) {
-        if (s.steps < 0 || s.skipped < 0) fail<argument_error>(name_, ": a state with ", s.steps, " steps and ", s.skipped, " skipped ones");
+        if (s.steps < 0 || s.skipped < 0)
+            fail<argument_error>(name_, ": a state with ", s.steps, " steps and ", s.skipped, " skipped ones");
         check_rate("lr", s.lr);
         record_.write({.steps = s.steps, .skipped = s.skipped, .lr = s.lr});
     }
@@ -120,7 +126,8 @@ class optimizer {
   protected:
     enum class kept { no, yes };
 
-    optimizer(const char* name, Device& device, Model& model, double lr, double weight_decay, std::vector<parameter_group> groups, kept moments)
+    optimizer(const char* name, Device& device, Model& model, double lr, double weight_decay,
+              std::vector<parameter_group> groups, kept moments)
         : name_(name), parameters_(&model.parameters()), record_(device, kernel::step_record{.lr = lr}) {
         check_rate("lr", lr);
         check_rate("weight_decay", weight_decay);
@@ -132,14 +139,16 @@ class optimizer {
         layout_ = parameters_->layout();
         for (int which = 0; which < Moments; ++which) {
             for (const store::group& g : parameters_->groups()) {
-                moments_.emplace_back(parameters_->memory(), moments == kept::yes ? g.gradients * g.state_bytes : 0, memory_kind::moment);
+                moments_.emplace_back(parameters_->memory(), moments == kept::yes ? g.gradients * g.state_bytes : 0,
+                                      memory_kind::moment);
                 if (moments_.back().bytes() != 0) std::memset(moments_.back().data(), 0, moments_.back().bytes());
             }
         }
     }
 
     void check_rate(const char* what, double value) const {
-        if (!(value >= 0 && is_finite(value))) fail<argument_error>(name_, ": ", what, " is ", value, "; expected 0 or more");
+        if (!(value >= 0 && is_finite(value)))
+            fail<argument_error>(name_, ": ", what, " is ", value, "; expected 0 or more");
     }
 
     /// A step with `launch.template operator()<Storage>(segment, slabs, factors)` for each segment.
@@ -147,8 +156,10 @@ class optimizer {
     step_outcome<Device> run_step(const Gradients& g, const Launch& launch) {
         window& w = g.check(name_);
         const std::size_t index = w.find(*parameters_);
-        if (index == window::nowhere) fail<argument_error>(name_, ": these gradients belong to another model's parameters");
-        if (parameters_->layout() != layout_) fail<state_error>(name_, ": parameters were frozen after this optimizer was made; freeze first");
+        if (index == window::nowhere)
+            fail<argument_error>(name_, ": these gradients belong to another model's parameters");
+        if (parameters_->layout() != layout_)
+            fail<state_error>(name_, ": parameters were frozen after this optimizer was made; freeze first");
         window::part& part = w.parts[index];
         if (part.stepped) fail<state_error>(name_, ": step() was called twice with the same gradients");
         if (!std::is_void_v<typename Gradients::device_type> && !w.stamp.is_current()) {
@@ -158,7 +169,8 @@ class optimizer {
         part.stepped = true;
         ++calls_;
         device_order<Device>::run(record_.device(), begin_step{record_.data(), w.found_inf() + index, schedule_});
-        for (const update_segment& s : segments_) launch_segment(s, part.slabs, &w.record()->factors, launch, signatures_of<Model>{});
+        for (const update_segment& s : segments_)
+            launch_segment(s, part.slabs, &w.record()->factors, launch, signatures_of<Model>{});
         return {record_, calls_};
     }
 
@@ -172,16 +184,17 @@ class optimizer {
     }
     store::group& group_of(const update_segment& s) const { return parameters_->groups()[s.group]; }
 
-    /// Parameters are numbered by their group and their place in it, which neither parameter groups nor threads change. The
-    /// seed is not that of dropout and initial values, whose numbers are others even where the user gives both one seed.
+    /// Parameters are numbered by their group and their place in it, which neither parameter groups nor threads change.
+    /// The seed is not that of dropout and initial values, whose numbers are others even where the user gives both one
+    /// seed.
     static kernel::rounding_key key_of(const update_segment& s, std::uint64_t seed) {
         return {seed ^ 0x6f7074696d697a65u, static_cast<std::uint32_t>(4 * s.group), s.master};
     }
 
   private:
     template <class Launch, class... Storages>
-    void launch_segment(const update_segment& s, const gradient_slabs& slabs, const kernel::gradient_factors* factors, const Launch& launch,
-                        types<Storages...>) const {
+    void launch_segment(const update_segment& s, const gradient_slabs& slabs, const kernel::gradient_factors* factors,
+                        const Launch& launch, types<Storages...>) const {
         const void* key = group_of(s).key;
         ((key == store::key_of<Storages>() ? launch.template operator()<Storages>(s, slabs, factors) : void()), ...);
     }
@@ -199,15 +212,19 @@ class optimizer {
 /// True, or a compile-time error that says why a step cannot take these gradients.
 template <class Device, class Model, class G>
 consteval bool check_step() {
-    static_assert(!is_scaled<G>,
-                  "halftone: step: these gradients are still scaled by the loss scale; call scaler.unscale first: auto grads = "
-                  "scaler.unscale(acc.take());");
-    static_assert(is_scaled<G> || is_gradients<G>, "halftone: step takes gradients: what acc.take() or scaler.unscale(acc.take()) returns");
+    static_assert(
+        !is_scaled<G>,
+        "halftone: step: these gradients are still scaled by the loss scale; call scaler.unscale first: auto grads = "
+        "scaler.unscale(acc.take());");
+    static_assert(is_scaled<G> || is_gradients<G>,
+                  "halftone: step takes gradients: what acc.take() or scaler.unscale(acc.take()) returns");
     if constexpr (is_gradients<G>) {
         using source = typename G::device_type;
-        static_assert(!model_needs_scaling<Model> || !std::is_void_v<source>,
-                      "halftone: step: this model passes gradients through fp16, where they underflow, and these were not unscaled "
-                      "by a scaler: declare ht::accumulator acc{model}, scale the loss, and take scaler.unscale(acc.take())");
+        static_assert(
+            !model_needs_scaling<Model> || !std::is_void_v<source>,
+            "halftone: step: this model passes gradients through fp16, where they underflow, and these were not "
+            "unscaled "
+            "by a scaler: declare ht::accumulator acc{model}, scale the loss, and take scaler.unscale(acc.take())");
         static_assert(std::is_void_v<source> || std::is_same_v<source, Device>,
                       "halftone: step: these gradients were unscaled on another kind of device");
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// How the learning rate moves over a run: constant, linear or cosine, after a warm-up, as Hugging Face's trainers have it.
+/// How the learning rate moves over a run: constant, linear or cosine, after a warm-up, as Hugging Face's trainers have
+/// it.
 ///
 ///     optimizer.set_schedule({.shape = ht::cosine, .total_steps = 10000, .warmup_ratio = 0.03});
 ///     optimizer.lr();                      // what the next step takes
@@ -25,10 +26,10 @@ inline constexpr schedule cosine = schedule::cosine;
 
 struct schedule_options {
     schedule shape = schedule::constant;
-    std::int64_t total_steps = 0;    ///< steps of the whole run, warm-up included; a constant rate needs none
-    std::int64_t warmup_steps = 0;   ///< steps in which the rate rises from zero in a straight line
-    double warmup_ratio = 0;         ///< the same as a share of total_steps, rounded up; read where warmup_steps is 0
-    double final_ratio = 0;          ///< where linear and cosine end, as a share of the full rate
+    std::int64_t total_steps = 0;   ///< steps of the whole run, warm-up included; a constant rate needs none
+    std::int64_t warmup_steps = 0;  ///< steps in which the rate rises from zero in a straight line
+    double warmup_ratio = 0;        ///< the same as a share of total_steps, rounded up; read where warmup_steps is 0
+    double final_ratio = 0;         ///< where linear and cosine end, as a share of the full rate
 };
 
 /// The number of steps of warm-up.

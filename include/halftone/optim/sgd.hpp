@@ -22,7 +22,7 @@ struct sgd_options {
     double dampening = 0;
     double weight_decay = 0;
     momentum_kind kind = momentum_kind::plain;
-    std::uint64_t seed = 0;          ///< of stochastic rounding, where the policy asks for it
+    std::uint64_t seed = 0;  ///< of stochastic rounding, where the policy asks for it
 };
 
 template <class Device, class Model>
@@ -30,25 +30,27 @@ class sgd : public detail::optimizer<Device, Model, 1> {
     using base = detail::optimizer<Device, Model, 1>;
 
   public:
-    /// Takes memory for one moment a parameter where there is momentum. Call it before accumulators are made where groups
-    /// freeze parameters. Throws argument_error for options out of range and for a group that names no parameter,
-    /// state_error before the store's commit, out_of_memory.
-    sgd(Device& device, Model& model, const sgd_options& options = {}, std::initializer_list<parameter_group> groups = {})
+    /// Takes memory for one moment a parameter where there is momentum. Call it before accumulators are made where
+    /// groups freeze parameters. Throws argument_error for options out of range and for a group that names no
+    /// parameter, state_error before the store's commit, out_of_memory.
+    sgd(Device& device, Model& model, const sgd_options& options = {},
+        std::initializer_list<parameter_group> groups = {})
         : sgd(device, model, options, std::vector<parameter_group>(groups)) {}
     sgd(Device& device, Model& model, const sgd_options& options, std::vector<parameter_group> groups)
         : base("sgd", device, model, options.lr, options.weight_decay, std::move(groups),
                options.momentum == 0 ? base::kept::no : base::kept::yes),
           options_(options) {
         base::check_rate("momentum", options.momentum);
-        if (!is_finite(options.dampening)) fail<argument_error>("sgd: dampening is ", options.dampening, "; expected a number");
+        if (!is_finite(options.dampening))
+            fail<argument_error>("sgd: dampening is ", options.dampening, "; expected a number");
         if (options.kind == momentum_kind::nesterov && (options.momentum == 0 || options.dampening != 0)) {
-            fail<argument_error>("sgd: Nesterov's momentum with momentum ", options.momentum, " and dampening ", options.dampening,
-                                 "; expected a momentum and no dampening");
+            fail<argument_error>("sgd: Nesterov's momentum with momentum ", options.momentum, " and dampening ",
+                                 options.dampening, "; expected a momentum and no dampening");
         }
     }
 
-    /// Updates parameters, momentum and copies. Throws state_error where the same gradients were used before, or the order
-    /// of unscale, step and update is another; argument_error for gradients of other models.
+    /// Updates parameters, momentum and copies. Throws state_error where the same gradients were used before, or the
+    /// order of unscale, step and update is another; argument_error for gradients of other models.
     template <class G>
     step_outcome<Device> step(G&& g) {
         if constexpr (detail::check_step<Device, Model, std::remove_cvref_t<G>>()) {
@@ -62,13 +64,15 @@ class sgd : public detail::optimizer<Device, Model, 1> {
     struct launch {
         const sgd* self;
         template <class Storage>
-        void operator()(const detail::update_segment& s, const gradient_slabs& slabs, const kernel::gradient_factors* factors) const {
+        void operator()(const detail::update_segment& s, const gradient_slabs& slabs,
+                        const kernel::gradient_factors* factors) const {
             self->update<Storage>(s, slabs, factors);
         }
     };
 
     template <class Storage>
-    void update(const detail::update_segment& s, const gradient_slabs& slabs, const kernel::gradient_factors* factors) const {
+    void update(const detail::update_segment& s, const gradient_slabs& slabs,
+                const kernel::gradient_factors* factors) const {
         using param = typename Storage::param;
         using copy = typename Storage::compute;
         using accumulate = typename Storage::accumulate;
@@ -78,11 +82,13 @@ class sgd : public detail::optimizer<Device, Model, 1> {
             base::device(),
             kernel::sgd_arguments<param, copy, accumulate, state>{
                 .master = base::template part_of<param>(g.master.data(), s.master, s.count),
-                .copy = g.copy_bytes == 0 ? view<copy, 1>{} : base::template part_of<copy>(g.copy.data(), s.copy, s.count),
-                .gradient = base::template part_of<accumulate>(reinterpret_cast<std::byte*>(slabs.template group<Storage>(s.group).data()),
-                                                               s.gradient, s.count),
-                .momentum = options_.momentum == 0 ? view<state, 1>{}
-                                                   : base::template part_of<state>(base::moment(0, s.group).data(), s.gradient, s.count),
+                .copy =
+                    g.copy_bytes == 0 ? view<copy, 1>{} : base::template part_of<copy>(g.copy.data(), s.copy, s.count),
+                .gradient = base::template part_of<accumulate>(
+                    reinterpret_cast<std::byte*>(slabs.template group<Storage>(s.group).data()), s.gradient, s.count),
+                .momentum = options_.momentum == 0
+                                ? view<state, 1>{}
+                                : base::template part_of<state>(base::moment(0, s.group).data(), s.gradient, s.count),
                 .coefficients = {options_.momentum, options_.dampening, options_.kind},
                 .rates = s.rates,
                 .factors = factors,

@@ -9,7 +9,8 @@
 ///     ht::accumulator acc{model, ht::unscaled};            // for losses that no scaler scales
 ///     auto grads = acc.take();
 ///
-/// Numeric contract: one rounding to `accumulate` for each micro-batch added; a fixed order, that of the backward passes.
+/// Numeric contract: one rounding to `accumulate` for each micro-batch added; a fixed order, that of the backward
+/// passes.
 #pragma once
 
 #include <halftone/scale/gradients.hpp>
@@ -29,9 +30,11 @@ namespace detail {
 template <class... Args>
 struct accumulator_arguments {
     template <class T>
-    using model = std::conditional_t<std::is_same_v<std::remove_cvref_t<T>, unscaled_t>, types<>, types<std::remove_cvref_t<T>>>;
+    using model =
+        std::conditional_t<std::is_same_v<std::remove_cvref_t<T>, unscaled_t>, types<>, types<std::remove_cvref_t<T>>>;
     using models = concatenate_t<model<Args>...>;
-    using kind = std::conditional_t<(std::is_same_v<std::remove_cvref_t<Args>, unscaled_t> || ...), unscaled_t, through_scaler>;
+    using kind =
+        std::conditional_t<(std::is_same_v<std::remove_cvref_t<Args>, unscaled_t> || ...), unscaled_t, through_scaler>;
 };
 
 template <class Model, class Storages>
@@ -41,13 +44,14 @@ struct key_set<Model, types<Storages...>> {
     static bool has(const void* key) { return ((key == store::key_of<Storages>()) || ...); }
 };
 
-/// Throws argument_error where the store of a model holds parameters that the model's visit does not show: they would be
-/// left out of every norm and every step.
+/// Throws argument_error where the store of a model holds parameters that the model's visit does not show: they would
+/// be left out of every norm and every step.
 template <class Model>
 void check_visited(const char* operation, const store& parameters) {
     for (const store::entry& e : parameters.entries()) {
         if (key_set<Model, signatures_of<Model>>::has(parameters.groups()[e.group].key)) continue;
-        fail<argument_error>(operation, ": ", e.path, " is stored in types that no layer of the model's visit has; let visit show every layer");
+        fail<argument_error>(operation, ": ", e.path,
+                             " is stored in types that no layer of the model's visit has; let visit show every layer");
     }
 }
 
@@ -57,32 +61,26 @@ template <class Kind, class Models>
 class accumulator;
 
 template <class... Args>
-accumulator(Args&&...) -> accumulator<typename detail::accumulator_arguments<Args...>::kind, typename detail::accumulator_arguments<Args...>::models>;
+accumulator(Args&&...) -> accumulator<typename detail::accumulator_arguments<Args...>::kind,
+                                      typename detail::accumulator_arguments<Args...>::models>;
 
-/// Kind is through_scaler or unscaled_t, Models a types<...>. It refers to the models' stores and must not outlive them.
+/// Kind is through_scaler or unscaled_t, Models a types<...>. It refers to the models' stores and must not outlive
+/// them.
 template <class Kind, class... Models>
 class accumulator<Kind, types<Models...>> {
   public:
     using gradients_type = gradients<void, types<Models...>>;
     static constexpr bool takes_scaled = std::is_same_v<Kind, through_scaler>;
 
-    /// Takes memory for the gradients of all parameters that are not frozen. Throws state_error before the stores' commit,
-    /// argument_error for two models with the same store, out_of_memory.
-    explicit accumulator(Models&... models)
-        requires(takes_scaled)
-    {
-        make(models...);
-    }
-    explicit accumulator(Models&... models, unscaled_t)
-        requires(!takes_scaled)
-    {
-        make(models...);
-    }
+    /// Takes memory for the gradients of all parameters that are not frozen. Throws state_error before the stores'
+    /// commit, argument_error for two models with the same store, out_of_memory.
+    explicit accumulator(Models&... models) requires(takes_scaled) { make(models...); }
+    explicit accumulator(Models&... models, unscaled_t) requires(!takes_scaled) { make(models...); }
     accumulator(const accumulator&) = delete;
     accumulator& operator=(const accumulator&) = delete;
 
-    /// What a tape calls at the beginning of a backward pass. Throws state_error where the loss has another scale than the
-    /// micro-batches before it in this window.
+    /// What a tape calls at the beginning of a backward pass. Throws state_error where the loss has another scale than
+    /// the micro-batches before it in this window.
     template <class Loss>
     accumulator& receive(const Loss& loss) {
         static_assert(is_scaled<Loss> || !takes_scaled,
@@ -127,19 +125,21 @@ class accumulator<Kind, types<Models...>> {
     void make(Models&... models) {
         static_assert(sizeof...(Models) > 0, "halftone: accumulator: name the models whose gradients it gathers");
         (add_part<Models>(models.parameters()), ...);
-        window_.record_memory =
-            buffer(window_.parts[0].slabs.owner().memory(), detail::window::record_bytes(sizeof...(Models)), memory_kind::gradient);
+        window_.record_memory = buffer(window_.parts[0].slabs.owner().memory(),
+                                       detail::window::record_bytes(sizeof...(Models)), memory_kind::gradient);
     }
     template <class Model>
     void add_part(store& parameters) {
-        if (find(parameters) != nullptr) fail<argument_error>("accumulator: two of the models have the same parameters");
+        if (find(parameters) != nullptr)
+            fail<argument_error>("accumulator: two of the models have the same parameters");
         detail::check_visited<Model>("accumulator", parameters);
         window_.parts.push_back({gradient_slabs(parameters), false});
     }
 
     void open(const scale_stamp& stamp) {
         if (takes_scaled && !stamp.is_current()) {
-            fail<state_error>("accumulator: this loss was scaled before the scaler's last update(); scale each loss anew");
+            fail<state_error>(
+                "accumulator: this loss was scaled before the scaler's last update(); scale each loss anew");
         }
         if (!window_.is_open) {
             window_.is_open = true;

@@ -38,9 +38,9 @@ struct grad_scaler_state {
     double backoff_factor = 0.5;
     int growth_interval = 2000;
     int growth_tracker = 0;
-    int hysteresis = 1;                 ///< overflows left before the scale backs off
+    int hysteresis = 1;  ///< overflows left before the scale backs off
     std::int64_t overflows = 0;
-    bool enabled = false;               ///< false: the state of a disabled scaler, which has none
+    bool enabled = false;  ///< false: the state of a disabled scaler, which has none
 };
 
 namespace detail {
@@ -95,9 +95,10 @@ class grad_scaler : public detail::scaler<Device> {
     void update() {
         if (!is_enabled()) return;
         base::end_round("grad_scaler");
-        device_order<Device>::run(base::device(),
-                                  detail::update_scale{base::record().data(), options_.growth_factor, options_.backoff_factor,
-                                                       options_.growth_interval, options_.min_scale, options_.max_scale, options_.hysteresis});
+        device_order<Device>::run(
+            base::device(), detail::update_scale{base::record().data(), options_.growth_factor, options_.backoff_factor,
+                                                 options_.growth_interval, options_.min_scale, options_.max_scale,
+                                                 options_.hysteresis});
     }
     /// Sets the scale by hand, in place of update(). Throws argument_error unless it is positive and finite.
     void update(float new_scale) {
@@ -116,10 +117,17 @@ class grad_scaler : public detail::scaler<Device> {
     grad_scaler_state state() const {
         if (!is_enabled()) return {};
         const detail::scale_record r = base::record().read();
-        return {r.scale, options_.growth_factor, options_.backoff_factor, options_.growth_interval, r.growth_tracker, r.hysteresis, r.overflows, true};
+        return {r.scale,
+                options_.growth_factor,
+                options_.backoff_factor,
+                options_.growth_interval,
+                r.growth_tracker,
+                r.hysteresis,
+                r.overflows,
+                true};
     }
-    /// Takes over scale, factors, interval and counters. A disabled scaler ignores it. Throws state_error for the state of
-    /// a disabled scaler, argument_error for one out of range; nothing changes then.
+    /// Takes over scale, factors, interval and counters. A disabled scaler ignores it. Throws state_error for the state
+    /// of a disabled scaler, argument_error for one out of range; nothing changes then.
     void load(const grad_scaler_state& s) {
         if (!is_enabled()) return;
         if (!s.enabled) fail<state_error>("grad_scaler: this state is that of a disabled scaler and holds no scale");
@@ -136,7 +144,8 @@ class grad_scaler : public detail::scaler<Device> {
 
   private:
     static void check_scale(float scale) {
-        if (!detail::is_scale(scale)) fail<argument_error>("grad_scaler: the scale is ", scale, "; expected a positive finite number");
+        if (!detail::is_scale(scale))
+            fail<argument_error>("grad_scaler: the scale is ", scale, "; expected a positive finite number");
     }
     static void check(const grad_scaler_options& o) {
         check_scale(o.init_scale);
@@ -144,13 +153,16 @@ class grad_scaler : public detail::scaler<Device> {
             fail<argument_error>("grad_scaler: growth_factor is ", o.growth_factor, "; expected more than 1");
         }
         if (!(o.backoff_factor > 0 && o.backoff_factor < 1)) {
-            fail<argument_error>("grad_scaler: backoff_factor is ", o.backoff_factor, "; expected more than 0 and less than 1");
+            fail<argument_error>("grad_scaler: backoff_factor is ", o.backoff_factor,
+                                 "; expected more than 0 and less than 1");
         }
-        if (o.growth_interval < 1) fail<argument_error>("grad_scaler: growth_interval is ", o.growth_interval, "; expected 1 or more");
+        if (o.growth_interval < 1)
+            fail<argument_error>("grad_scaler: growth_interval is ", o.growth_interval, "; expected 1 or more");
         if (o.hysteresis < 1) fail<argument_error>("grad_scaler: hysteresis is ", o.hysteresis, "; expected 1 or more");
-        if (!(o.min_scale >= 0 && o.min_scale <= o.init_scale && o.init_scale <= o.max_scale && is_finite(o.max_scale))) {
-            fail<argument_error>("grad_scaler: scales from ", o.min_scale, " to ", o.max_scale, ", beginning with ", o.init_scale,
-                                 "; expected 0 <= min_scale <= init_scale <= max_scale, all finite");
+        if (!(o.min_scale >= 0 && o.min_scale <= o.init_scale && o.init_scale <= o.max_scale &&
+              is_finite(o.max_scale))) {
+            fail<argument_error>("grad_scaler: scales from ", o.min_scale, " to ", o.max_scale, ", beginning with ",
+                                 o.init_scale, "; expected 0 <= min_scale <= init_scale <= max_scale, all finite");
         }
     }
 

@@ -3,7 +3,8 @@
 /// The gradients of one window of micro-batches, ready for an optimizer: what `acc.take()` gives and a scaler unscales.
 ///
 /// An object of this type refers to the accumulator's memory, where the values stay as the backward passes left them;
-/// unscaling and clipping record factors, which the optimizer applies as it reads. It is good until the next window begins.
+/// unscaling and clipping record factors, which the optimizer applies as it reads. It is good until the next window
+/// begins.
 ///
 ///     ht::gradients<cpu, ...> grads = scaler.unscale(acc.take());
 ///     ht::clip_grad_norm(grads, 1.0f);
@@ -26,23 +27,27 @@ namespace detail {
 struct window {
     struct part {
         gradient_slabs slabs;
-        bool stepped = false;      ///< an optimizer has used it
+        bool stepped = false;  ///< an optimizer has used it
     };
     /// How much of the record in the device's memory is true.
     enum class knowledge { nothing, factors, norm };
 
     std::vector<part> parts;
-    buffer record_memory;          ///< a gradient_record, then found_inf of each part
+    buffer record_memory;  ///< a gradient_record, then found_inf of each part
     scale_stamp stamp{};
-    float scale = 1;               ///< of the losses, as the host knew it
-    std::uint64_t serial = 0;      ///< of the window that is, or was last, open
-    int received = 0;              ///< micro-batches in it
+    float scale = 1;           ///< of the losses, as the host knew it
+    std::uint64_t serial = 0;  ///< of the window that is, or was last, open
+    int received = 0;          ///< micro-batches in it
     bool is_open = false;
     knowledge known = knowledge::nothing;
 
     kernel::gradient_record* record() const { return reinterpret_cast<kernel::gradient_record*>(record_memory.data()); }
-    std::int32_t* found_inf() const { return reinterpret_cast<std::int32_t*>(record_memory.data() + sizeof(kernel::gradient_record)); }
-    static std::size_t record_bytes(std::size_t parts) { return sizeof(kernel::gradient_record) + parts * sizeof(std::int32_t); }
+    std::int32_t* found_inf() const {
+        return reinterpret_cast<std::int32_t*>(record_memory.data() + sizeof(kernel::gradient_record));
+    }
+    static std::size_t record_bytes(std::size_t parts) {
+        return sizeof(kernel::gradient_record) + parts * sizeof(std::int32_t);
+    }
     static constexpr std::size_t nowhere = static_cast<std::size_t>(-1);
     std::size_t find(const store& owner) const {
         for (std::size_t i = 0; i < parts.size(); ++i) {
@@ -72,8 +77,8 @@ struct end_pass {
 
 }  // namespace detail
 
-/// `Device` is that of the scaler which unscaled them, void for those of an accumulator with ht::unscaled. `Models` is a
-/// types<...> of the models whose parameters they belong to.
+/// `Device` is that of the scaler which unscaled them, void for those of an accumulator with ht::unscaled. `Models` is
+/// a types<...> of the models whose parameters they belong to.
 template <class Device, class Models>
 class gradients {
   public:
@@ -100,8 +105,8 @@ class gradients {
         return w.parts[part].slabs;
     }
 
-    /// The gradient of one parameter as it lies in memory, still scaled, in the parameter's shape. Throws argument_error for
-    /// a parameter of another model, state_error for a frozen one.
+    /// The gradient of one parameter as it lies in memory, still scaled, in the parameter's shape. Throws
+    /// argument_error for a parameter of another model, state_error for a frozen one.
     template <class Storage, int Rank>
     const_view<typename Storage::accumulate, Rank> of(const parameter<Storage, Rank>& p) const {
         return slabs(p.owner()).of(p);
@@ -112,7 +117,8 @@ class gradients {
     detail::window& check(const char* operation) const {
         if (window_ == nullptr) fail<state_error>(operation, ": these gradients were moved from");
         if (window_->serial != serial_) {
-            fail<state_error>(operation, ": a further backward pass has reused the memory of these gradients; use them before it");
+            fail<state_error>(operation,
+                              ": a further backward pass has reused the memory of these gradients; use them before it");
         }
         return *window_;
     }

@@ -41,7 +41,8 @@ class resident {
   public:
     static_assert(std::is_trivially_copyable_v<T>);
 
-    explicit resident(Device& device, const T& value = {}) : device_(&device), memory_(device.memory(), sizeof(T), memory_kind::other) {
+    explicit resident(Device& device, const T& value = {})
+        : device_(&device), memory_(device.memory(), sizeof(T), memory_kind::other) {
         write(value);
     }
 

@@ -3,8 +3,8 @@
 /// Something that a loss scale has multiplied: another type than the thing itself, so that what must not meet scaled
 /// numbers does not compile with them.
 ///
-///     tape.backward(scaler.scale(loss / 4), acc);          // ht::scaled<...>: the gradients will be scaled
-///     auto grads = scaler.unscale(acc.take());             // ht::scaled<ht::gradients<...>> in, ht::gradients<...> out
+///     tape.backward(scaler.scale(loss / 4), acc);        // ht::scaled<...>: the gradients will be scaled
+///     auto grads = scaler.unscale(acc.take());           // ht::scaled<ht::gradients<...>> in, ht::gradients<...> out
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,9 @@ struct scale_stamp {
     std::uint64_t time = 0;
 
     bool is_current() const { return clock != nullptr && *clock == time; }
-    friend bool operator==(const scale_stamp& a, const scale_stamp& b) { return a.clock == b.clock && a.time == b.time; }
+    friend bool operator==(const scale_stamp& a, const scale_stamp& b) {
+        return a.clock == b.clock && a.time == b.time;
+    }
 };
 
 /// A `T` (a loss, gradients) times a loss scale. Made by scalers.
@@ -48,8 +50,8 @@ inline constexpr bool is_scaled = false;
 template <class T>
 inline constexpr bool is_scaled<scaled<T>> = true;
 
-/// What a backward pass starts from: the loss inside, and its seed times the scale. Any loss type with these two functions
-/// can be scaled.
+/// What a backward pass starts from: the loss inside, and its seed times the scale. Any loss type with these two
+/// functions can be scaled.
 template <class T>
 decltype(auto) loss_variable(const scaled<T>& loss) {
     return loss_variable(loss.value());

@@ -15,16 +15,18 @@ namespace detail {
 /// The part of a scaler that lives in the device's memory.
 struct scale_record {
     float scale = 1;
-    std::int32_t growth_tracker = 0;   ///< steps since the scale changed, or since an overflow
-    std::int32_t hysteresis = 1;       ///< overflows until the scale is reduced
-    std::int32_t found_inf = 0;        ///< in any gradients unscaled since the last update
-    std::int64_t overflows = 0;        ///< updates that met a gradient that was not finite
+    std::int32_t growth_tracker = 0;  ///< steps since the scale changed, or since an overflow
+    std::int32_t hysteresis = 1;      ///< overflows until the scale is reduced
+    std::int32_t found_inf = 0;       ///< in any gradients unscaled since the last update
+    std::int64_t overflows = 0;       ///< updates that met a gradient that was not finite
 };
 
 struct set_inverse_scale {
     kernel::gradient_record* gradients;
     const scale_record* scale;
-    HALFTONE_HD void operator()() const { gradients->factors.inv_scale = static_cast<float>(1.0 / static_cast<double>(scale->scale)); }
+    HALFTONE_HD void operator()() const {
+        gradients->factors.inv_scale = static_cast<float>(1.0 / static_cast<double>(scale->scale));
+    }
 };
 struct note_overflow {
     scale_record* scale;
@@ -40,7 +42,8 @@ enum class scaling_checks { on, off };
 template <class Device>
 class scaler {
   public:
-    scaler(Device& device, const scale_record& start, scaling_checks checks) : record_(device, start), checks_(checks) {}
+    scaler(Device& device, const scale_record& start, scaling_checks checks)
+        : record_(device, start), checks_(checks) {}
     scaler(const scaler&) = delete;
     scaler& operator=(const scaler&) = delete;
 
@@ -51,15 +54,16 @@ class scaler {
         return {std::forward<T>(loss), get_scale(), scale_stamp{&clock_, clock_}};
     }
 
-    /// Gradients whose values are to be read times 1 / scale. Reads them once: finds whether one is not finite, and their
-    /// norm. Throws state_error where these models' gradients were unscaled since the last update(), and where update()
-    /// stood between the backward pass and this call.
+    /// Gradients whose values are to be read times 1 / scale. Reads them once: finds whether one is not finite, and
+    /// their norm. Throws state_error where these models' gradients were unscaled since the last update(), and where
+    /// update() stood between the backward pass and this call.
     template <class T>
     auto unscale(T&& scaled_gradients) {
         using type = std::remove_cvref_t<T>;
-        static_assert(is_scaled<type>,
-                      "halftone: unscale: these gradients are not scaled: they come from an accumulator with ht::unscaled, or "
-                      "were unscaled before; only what acc.take() of an ht::accumulator acc{model} returns can be unscaled");
+        static_assert(
+            is_scaled<type>,
+            "halftone: unscale: these gradients are not scaled: they come from an accumulator with ht::unscaled, or "
+            "were unscaled before; only what acc.take() of an ht::accumulator acc{model} returns can be unscaled");
         static_assert(!std::is_lvalue_reference_v<T>,
                       "halftone: unscale consumes the scaled gradients, so that nobody unscales them twice: write "
                       "scaler.unscale(acc.take()), or std::move them");
@@ -83,7 +87,9 @@ class scaler {
     /// Throws where no gradients were unscaled since the last round; then begins the next one.
     void end_round(const char* operation) {
         if (is_checking() && unscaled_.empty()) {
-            fail<state_error>(operation, ": update() before any gradients were unscaled; call scaler.unscale(acc.take()) and optimizer.step first");
+            fail<state_error>(operation,
+                              ": update() before any gradients were unscaled; call scaler.unscale(acc.take()) and "
+                              "optimizer.step first");
         }
         begin_round();
     }
@@ -97,9 +103,12 @@ class scaler {
     gradients<Device, Models> unscale_gradients(scaled<gradients<void, Models>>&& s) {
         gradients<void, Models> raw = std::move(s).value();
         detail::window& w = raw.check("unscale");
-        if (s.stamp().clock != &clock_) fail<state_error>("unscale: another scaler scaled the losses of these gradients");
+        if (s.stamp().clock != &clock_)
+            fail<state_error>("unscale: another scaler scaled the losses of these gradients");
         if (!s.stamp().is_current()) {
-            fail<state_error>("unscale: update() was called after the backward pass and before unscale(); the scale is no longer theirs");
+            fail<state_error>(
+                "unscale: update() was called after the backward pass and before unscale(); the scale is no longer "
+                "theirs");
         }
         gradients<Device, Models> result(w, &device());
         result.prepare(device());
@@ -109,7 +118,9 @@ class scaler {
         for (const window::part& p : w.parts) {
             for (const store* seen : unscaled_) {
                 if (seen == &p.slabs.owner()) {
-                    fail<state_error>("unscale: called twice for the same model since the last update(); step and update once per window");
+                    fail<state_error>(
+                        "unscale: called twice for the same model since the last update(); step and update once per "
+                        "window");
                 }
             }
         }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A loss scale that stays as it is, and none: the same interface as grad_scaler's, so that a program swaps them by type.
+/// A loss scale that stays as it is, and none: the same interface as grad_scaler's, so that a program swaps them by
+/// type.
 ///
 ///     ht::static_scaler scaler{device, {.scale = 1024.0f}};   // steps with an overflow are skipped, the scale stays
 ///     ht::no_scaling scaler{device};                          // for bf16 and fp32: nothing is scaled or checked

@@ -42,12 +42,16 @@ TEST_CASE_TEMPLATE("gradient_norm: equals its definition", G, float, ht::bfloat1
         support::comparison c;
         for (const ht::extent n : sizes) {
             const support::guarded<G> g(data.normals<G>(n, 3), 1 + n % 3);
-            for (const kernel::gradient_factors& f : {kernel::gradient_factors{}, kernel::gradient_factors{1.0f / 1024, 0.7f, 1e-3f}}) {
+            for (const kernel::gradient_factors& f :
+                 {kernel::gradient_factors{}, kernel::gradient_factors{1.0f / 1024, 0.7f, 1e-3f}}) {
                 const double want = std::sqrt(ht::reference::sum_of_squares(g.const_view(), f));
                 const pass p = run(device, g, f);
-                // A square has four roundings of its factors in it and one of its own; a sum within a chunk passes through
-                // at most sum_depth additions; then the root halves it, and rounds.
-                const double relative = support::gamma(static_cast<double>(kernel::sum_depth(kernel::gradient_norm<ht::cpu>::chunk)) + 5) / 2 + 2 * support::u;
+                // A square has four roundings of its factors in it and one of its own; a sum within a chunk passes
+                // through at most sum_depth additions; then the root halves it, and rounds.
+                const double relative =
+                    support::gamma(static_cast<double>(kernel::sum_depth(kernel::gradient_norm<ht::cpu>::chunk)) + 5) /
+                        2 +
+                    2 * support::u;
                 if (n != 0) c.expect(static_cast<double>(p.record.norm), want, relative * want);
                 CHECK(p.record.found_inf == 0);
                 CHECK(p.found == 0);
@@ -70,12 +74,14 @@ TEST_CASE("gradient_norm: squares that leave float's range") {
         // A large value in one chunk does not hide the small ones of another.
         std::vector<float> mixed(2 * 16384, 1e-25f);
         mixed[5] = 3e-25f;
-        CHECK(run(device, support::guarded<float>(mixed)).record.norm == doctest::Approx(1e-25 * std::sqrt(2 * 16384 + 8)).epsilon(1e-6));
+        CHECK(run(device, support::guarded<float>(mixed)).record.norm ==
+              doctest::Approx(1e-25 * std::sqrt(2 * 16384 + 8)).epsilon(1e-6));
         CHECK(run(device, support::guarded<float>(std::vector<float>(1000, 0.0f))).record.norm == 0);
     });
 }
 
-TEST_CASE_TEMPLATE("gradient_norm: one value that is not finite is found wherever it lies", G, float, ht::bfloat16, ht::float16) {
+TEST_CASE_TEMPLATE("gradient_norm: one value that is not finite is found wherever it lies", G, float, ht::bfloat16,
+                   ht::float16) {
     support::for_each_set([](ht::isa set) {
         ht::cpu device{{.threads = 2, .instruction_set = set}};
         const ht::extent n = 16384 + 83;
@@ -134,7 +140,9 @@ TEST_CASE("gradient_norm: gradients in pieces are refused") {
     const support::guarded<float> g(std::vector<float>(10, 1.0f));
     kernel::gradient_record record;
     std::int32_t found = 0;
-    CHECK_THROWS_AS(kernel::gradient_norm<ht::cpu>::add(device, ht::const_view<float, 1>(g.data(), {5}, {2}), &record, &found), ht::shape_error);
+    CHECK_THROWS_AS(
+        kernel::gradient_norm<ht::cpu>::add(device, ht::const_view<float, 1>(g.data(), {5}, {2}), &record, &found),
+        ht::shape_error);
 }
 
 TEST_CASE("records: clipping by norm has PyTorch's coefficient, and never enlarges") {

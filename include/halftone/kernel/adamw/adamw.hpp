@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// One step of AdamW (Loshchilov and Hutter 2019) over a contiguous run of parameters, in one pass that reads and writes:
-/// unscale, clip, moments, bias correction, decoupled decay, the parameter, its rounded copy.
+/// One step of AdamW (Loshchilov and Hutter 2019) over a contiguous run of parameters, in one pass that reads and
+/// writes: unscale, clip, moments, bias correction, decoupled decay, the parameter, its rounded copy.
 ///
 ///     kernel::adamw<cpu>::run<rounding::nearest_even, float, bfloat16, float, float>(
 ///         device, {.master = w, .copy = w16, .gradient = g, .first = m, .second = v, .rates = {.weight_decay = 0.1},
 ///                  .factors = &record.factors, .step = &steps});
 ///
-/// Numeric contract: arithmetic in float; scalars (bias corrections, 1 - lr * decay) in double, rounded to float once, as
-/// torch.optim.AdamW has them. The parameter is rounded once to its type, the copy once from the parameter as stored.
-/// A moment narrower than float is rounded stochastically: 0.999 v, rounded to nearest in 8 bits, would be v for ever.
-/// Element by element, so the result depends on nothing but the element. 30 bytes a parameter with fp32 gradient, master
-/// and moments and a 16-bit copy.
+/// Numeric contract: arithmetic in float; scalars (bias corrections, 1 - lr * decay) in double, rounded to float once,
+/// as torch.optim.AdamW has them. The parameter is rounded once to its type, the copy once from the parameter as
+/// stored. A moment narrower than float is rounded stochastically: 0.999 v, rounded to nearest in 8 bits, would be v
+/// for ever. Element by element, so the result depends on nothing but the element. 30 bytes a parameter with fp32
+/// gradient, master and moments and a 16-bit copy.
 #pragma once
 
 #include <halftone/kernel/expect.hpp>
@@ -29,15 +29,15 @@ struct adamw_decays {
 
 template <class Param, class Copy, class Accumulate, class State>
 struct adamw_arguments {
-    view<Param, 1> master;                   ///< (count)
-    view<Copy, 1> copy{};                    ///< (count), or none
-    const_view<Accumulate, 1> gradient;      ///< (count), as the backward pass left it
-    view<State, 1> first;                    ///< (count), the mean of gradients
-    view<State, 1> second;                   ///< (count), the mean of their squares
+    view<Param, 1> master;               ///< (count)
+    view<Copy, 1> copy{};                ///< (count), or none
+    const_view<Accumulate, 1> gradient;  ///< (count), as the backward pass left it
+    view<State, 1> first;                ///< (count), the mean of gradients
+    view<State, 1> second;               ///< (count), the mean of their squares
     adamw_decays decays{};
     group_rates rates{};
-    const gradient_factors* factors = nullptr;   ///< in the device's memory
-    const step_record* step = nullptr;           ///< in the device's memory; `steps` counts the present one already
+    const gradient_factors* factors = nullptr;  ///< in the device's memory
+    const step_record* step = nullptr;          ///< in the device's memory; `steps` counts the present one already
     rounding_key key{};
 };
 
@@ -71,7 +71,8 @@ void check(const adamw_arguments<Param, Copy, Accumulate, State>& a) {
     expect("adamw", "gradient", a.gradient, count);
     expect("adamw", "first", a.first, count);
     expect("adamw", "second", a.second, count);
-    if (a.key.first % 4 != 0) fail<argument_error>("adamw: the random index begins at ", a.key.first, "; expected a multiple of 4");
+    if (a.key.first % 4 != 0)
+        fail<argument_error>("adamw: the random index begins at ", a.key.first, "; expected a multiple of 4");
 }
 
 }  // namespace halftone::inline HALFTONE_ABI::kernel

@@ -17,7 +17,8 @@ namespace halftone::inline HALFTONE_ABI::reference {
 /// Gradients are read with `factors`, those of a plain gradient by default.
 template <class W, class G, class M>
 void adamw(const view<W, 1>& weights, const view<G, 1>& gradients, const view<M, 1>& first, const view<M, 1>& second,
-           const kernel::adamw_decays& d, double lr, double weight_decay, double t, const kernel::gradient_factors& factors = {}) {
+           const kernel::adamw_decays& d, double lr, double weight_decay, double t,
+           const kernel::gradient_factors& factors = {}) {
     const double correction1 = 1 - std::pow(d.beta1, t), correction2 = 1 - std::pow(d.beta2, t);
     for (extent i = 0; i < weights.size(); ++i) {
         const double g = read_gradient(gradients(i), factors);

@@ -9,7 +9,7 @@
 namespace halftone::inline HALFTONE_ABI::kernel::detail {
 
 struct chunk_squares {
-    float squares, largest;      // the largest magnitude tells whether a square could have left float's range
+    float squares, largest;  // the largest magnitude tells whether a square could have left float's range
     std::int32_t found_inf;
 };
 
@@ -26,7 +26,8 @@ template <class G>
 double squares_in_double(extent count, const G* g, const gradient_factors& f) {
     double squares = 0;
     for (extent i = 0; i < count; ++i) {
-        const double v = static_cast<double>(static_cast<float>(g[i])) * static_cast<double>(f.inv_scale) * static_cast<double>(f.clip);
+        const double v = static_cast<double>(static_cast<float>(g[i])) * static_cast<double>(f.inv_scale) *
+                         static_cast<double>(f.clip);
         const double limit = static_cast<double>(f.limit);
         const double clamped = v > limit ? limit : v < -limit ? -limit : v;
         squares += clamped * clamped;
@@ -51,7 +52,8 @@ struct gradient_norm<cpu> {
     template <class G>
     static void add(cpu& device, const const_view<G, 1>& gradients, gradient_record* record, std::int32_t* found_inf) {
         expect("gradient_norm", "gradients", gradients, gradients.shape());
-        const auto body = device.select(&portable::gradient_squares<G>, &avx2::gradient_squares<G>, &avx512::gradient_squares<G>);
+        const auto body =
+            device.select(&portable::gradient_squares<G>, &avx2::gradient_squares<G>, &avx512::gradient_squares<G>);
         const extent count = gradients.size(), chunks = (count + chunk - 1) / chunk;
         const workspace::lease sums(device.scratch(), static_cast<std::size_t>(chunks) * sizeof(double));
         double* const squares = sums.as<double>();

@@ -21,7 +21,8 @@ struct sgd<cpu> {
                                         &avx2::sgd_elements<Rounding, Param, Copy, Accumulate, State>,
                                         &avx512::sgd_elements<Rounding, Param, Copy, Accumulate, State>);
         const sgd_scalars scalars = scalars_of(a.coefficients, a.rates, *a.step);
-        const float nesterov = a.coefficients.kind == momentum_kind::nesterov ? static_cast<float>(a.coefficients.momentum) : 0.0f;
+        const float nesterov =
+            a.coefficients.kind == momentum_kind::nesterov ? static_cast<float>(a.coefficients.momentum) : 0.0f;
         const gradient_factors factors = *a.factors;
         const auto step = static_cast<std::uint32_t>(a.step->steps);
         const extent count = a.master.size();

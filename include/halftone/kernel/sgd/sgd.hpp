@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// One step of stochastic gradient descent with momentum over a contiguous run of parameters, in one pass that reads and
-/// writes: unscale, clip, decay, momentum, the parameter, its rounded copy.
+/// One step of stochastic gradient descent with momentum over a contiguous run of parameters, in one pass that reads
+/// and writes: unscale, clip, decay, momentum, the parameter, its rounded copy.
 ///
 ///     kernel::sgd<cpu>::run<rounding::nearest_even, float, bfloat16, float, float>(
 ///         device, {.master = w, .copy = w16, .gradient = g, .momentum = m, .coefficients = {.momentum = 0.9},
 ///                  .factors = &record.factors, .step = &steps});
 ///
-/// Numeric contract: as torch.optim.SGD: arithmetic in float, scalars in double and rounded to float once; the first step
-/// sets the momentum to the gradient. Rounding of parameters, copies and narrow moments as in adamw.hpp. 22 bytes a
-/// parameter with fp32 gradient, master and momentum and a 16-bit copy; 14 without momentum.
+/// Numeric contract: as torch.optim.SGD: arithmetic in float, scalars in double and rounded to float once; the first
+/// step sets the momentum to the gradient. Rounding of parameters, copies and narrow moments as in adamw.hpp. 22 bytes
+/// a parameter with fp32 gradient, master and momentum and a 16-bit copy; 14 without momentum.
 #pragma once
 
 #include <halftone/kernel/expect.hpp>
@@ -30,14 +30,14 @@ struct sgd_coefficients {
 
 template <class Param, class Copy, class Accumulate, class State>
 struct sgd_arguments {
-    view<Param, 1> master;                   ///< (count)
-    view<Copy, 1> copy{};                    ///< (count), or none
-    const_view<Accumulate, 1> gradient;      ///< (count), as the backward pass left it
-    view<State, 1> momentum{};               ///< (count); none where the coefficient is 0
+    view<Param, 1> master;               ///< (count)
+    view<Copy, 1> copy{};                ///< (count), or none
+    const_view<Accumulate, 1> gradient;  ///< (count), as the backward pass left it
+    view<State, 1> momentum{};           ///< (count); none where the coefficient is 0
     sgd_coefficients coefficients{};
     group_rates rates{};
-    const gradient_factors* factors = nullptr;   ///< in the device's memory
-    const step_record* step = nullptr;           ///< in the device's memory; `steps` counts the present one already
+    const gradient_factors* factors = nullptr;  ///< in the device's memory
+    const step_record* step = nullptr;          ///< in the device's memory; `steps` counts the present one already
     rounding_key key{};
 };
 
@@ -51,7 +51,8 @@ struct sgd_scalars {
     float decay, momentum, gradient_weight, lr;
 };
 
-HALFTONE_HD inline sgd_scalars scalars_of(const sgd_coefficients& c, const group_rates& rates, const step_record& step) {
+HALFTONE_HD inline sgd_scalars scalars_of(const sgd_coefficients& c, const group_rates& rates,
+                                          const step_record& step) {
     const bool first = step.steps <= 1;
     return {static_cast<float>(rates.weight_decay), static_cast<float>(first ? 0 : c.momentum),
             static_cast<float>(first ? 1 : 1 - c.dampening), static_cast<float>(rates.lr(step))};
@@ -64,7 +65,8 @@ void check(const sgd_arguments<Param, Copy, Accumulate, State>& a) {
     expect_optional("sgd", "copy", a.copy, count);
     expect("sgd", "gradient", a.gradient, count);
     if (a.coefficients.momentum != 0) expect("sgd", "momentum", a.momentum, count);
-    if (a.key.first % 4 != 0) fail<argument_error>("sgd: the random index begins at ", a.key.first, "; expected a multiple of 4");
+    if (a.key.first % 4 != 0)
+        fail<argument_error>("sgd: the random index begins at ", a.key.first, "; expected a multiple of 4");
 }
 
 }  // namespace halftone::inline HALFTONE_ABI::kernel

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the CPU's kernels of an optimizer's step share (cpu.inc): reading a gradient with its factors, storing a result with
-/// the rounding of its type.
+/// What the CPU's kernels of an optimizer's step share (cpu.inc): reading a gradient with its factors, storing a result
+/// with the rounding of its type.
 #pragma once
 
 #include <type_traits>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What lies in the device's memory between a backward pass and an optimizer's step: small records that the device's own
-/// work reads and writes, so that the host never waits for them.
+/// What lies in the device's memory between a backward pass and an optimizer's step: small records that the device's
+/// own work reads and writes, so that the host never waits for them.
 ///
 /// Gradients stay in memory as the backward pass left them, multiplied by the loss scale. Unscaling and clipping only
 /// write factors, and whoever reads a gradient g applies them in the order in which PyTorch changes the values:
@@ -18,11 +18,11 @@ namespace halftone::inline HALFTONE_ABI::kernel {
 
 /// What the readers of a gradient apply to it.
 struct gradient_factors {
-    static constexpr float no_limit = 3.40282347e+38f;   ///< the largest float: a clamp that changes nothing finite
+    static constexpr float no_limit = 3.40282347e+38f;  ///< the largest float: a clamp that changes nothing finite
 
-    float inv_scale = 1.0f;      ///< 1 / loss scale
-    float clip = 1.0f;           ///< the product of the coefficients of clipping by norm
-    float limit = no_limit;      ///< clipping by value, after `clip`
+    float inv_scale = 1.0f;  ///< 1 / loss scale
+    float clip = 1.0f;       ///< the product of the coefficients of clipping by norm
+    float limit = no_limit;  ///< clipping by value, after `clip`
 };
 
 /// The factors, and what a read pass over the gradients found.
@@ -68,17 +68,17 @@ HALFTONE_HD inline void clip_by_value(gradient_record& r, float limit) {
 
 /// What an optimizer knows of its steps.
 struct step_record {
-    std::int64_t steps = 0;      ///< that changed the parameters
-    std::int64_t skipped = 0;    ///< that did not, since a gradient was not finite
-    double lr = 0;               ///< the learning rate, before the schedule
-    double multiplier = 1;       ///< the schedule's factor in the present step
-    std::int32_t skips = 0;      ///< 1 where the present step changes nothing
+    std::int64_t steps = 0;    ///< that changed the parameters
+    std::int64_t skipped = 0;  ///< that did not, since a gradient was not finite
+    double lr = 0;             ///< the learning rate, before the schedule
+    double multiplier = 1;     ///< the schedule's factor in the present step
+    std::int32_t skips = 0;    ///< 1 where the present step changes nothing
 };
 
 /// The learning rate and the decay of some of an optimizer's parameters.
 struct group_rates {
-    double fixed_lr = 0;         ///< a rate of their own, and
-    double lr_share = 1;         ///< their share of the optimizer's rate; one of the two is 0
+    double fixed_lr = 0;  ///< a rate of their own, and
+    double lr_share = 1;  ///< their share of the optimizer's rate; one of the two is 0
     double weight_decay = 0;
 
     HALFTONE_HD double lr(const step_record& s) const { return (fixed_lr + lr_share * s.lr) * s.multiplier; }
@@ -90,8 +90,8 @@ struct group_rates {
 /// Which random numbers the stochastic rounding of some elements takes: element i takes those of index `first` + i.
 struct rounding_key {
     std::uint64_t seed = 0;
-    std::uint32_t tensor = 0;    ///< a multiple of 4: one for the parameters, the following for each moment
-    std::uint64_t first = 0;     ///< a multiple of 4
+    std::uint32_t tensor = 0;  ///< a multiple of 4: one for the parameters, the following for each moment
+    std::uint64_t first = 0;   ///< a multiple of 4
 };
 
 }  // namespace halftone::inline HALFTONE_ABI::kernel
