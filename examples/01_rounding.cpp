@@ -2,9 +2,9 @@
 /// \file
 /// Lesson 1: what rounding keeps, and what it loses.
 ///
-/// A 16-bit number spends its bits on range (the exponent) or on precision (the fraction); both kinds run out in a training
-/// step. All that mixed-precision training does answers what this lesson shows: sums are kept in float, weights have a float
-/// master, losses are scaled.
+/// A 16-bit number spends its bits on range (the exponent) or on precision (the fraction); both kinds run out in a
+/// training step. All that mixed-precision training does answers what this lesson shows: sums are kept in float,
+/// weights have a float master, losses are scaled.
 #include <cmath>
 #include <cstdio>
 #include <limits>
@@ -39,8 +39,8 @@ void three_types() {
 }
 
 void nearest_even() {
-    // Between 1 and its successor 1 + 1/128, bfloat16 has nothing. A number halfway between two neighbours goes to the one
-    // whose last bit is zero: sometimes down, sometimes up, so that many roundings do not drift to one side.
+    // Between 1 and its successor 1 + 1/128, bfloat16 has nothing. A number halfway between two neighbours goes to the
+    // one whose last bit is zero: sometimes down, sometimes up, so that many roundings do not drift to one side.
     std::printf("1 + 1/256 -> %.7g, 1 + 3/256 -> %.7g\n", static_cast<double>(bfloat16(1 + 1.0 / 256)),
                 static_cast<double>(bfloat16(1 + 3.0 / 256)));
     // Prints: 1 + 1/256 -> 1, 1 + 3/256 -> 1.015625
@@ -48,8 +48,9 @@ void nearest_even() {
 }
 
 void swamping() {
-    // 1000 times 0.1, in a sum that is rounded after every addition. From 32 on, bfloat16's step is 0.25: a term of 0.1 is
-    // less than half of it, and the sum swallows every further one. This is why accumulators are float (the role `accum`).
+    // 1000 times 0.1, in a sum that is rounded after every addition. From 32 on, bfloat16's step is 0.25: a term of 0.1
+    // is less than half of it, and the sum swallows every further one. This is why accumulators are float (the role
+    // `accum`).
     const bfloat16 term{0.1};
     bfloat16 narrow_sum{};
     float wide_sum = 0;
@@ -64,7 +65,8 @@ void swamping() {
 }
 
 void small_updates() {
-    // A weight of 1 that 1000 steps move by 0.001 each. In bfloat16 an update below half a step, 1/256, is lost for good.
+    // A weight of 1 that 1000 steps move by 0.001 each. In bfloat16 an update below half a step, 1/256, is lost for
+    // good.
     constexpr float update = 0.001f;
     bfloat16 lost{1};
     float master = 1;
@@ -76,8 +78,9 @@ void small_updates() {
                 static_cast<double>(master));
     // Prints: 1 + 1000 x 0.001: in bfloat16 1.000, with a float master 2.000
 
-    // Stochastic rounding needs no master: about one update in eight moves the weight, by a whole step, so that it is right on
-    // average. The random bits are a function of (seed, step, tensor, index): a run can be repeated bit by bit.
+    // Stochastic rounding needs no master: about one update in eight moves the weight, by a whole step, so that it is
+    // right on average. The random bits are a function of (seed, step, tensor, index): a run can be repeated bit by
+    // bit.
     constexpr int runs = 1000;
     double mean = 0;
     for (int run = 0; run < runs; ++run) {
@@ -99,7 +102,8 @@ void range_of_fp16() {
                 static_cast<double>(float16(65520)));
     // Prints: float16: 65519 -> 65504, 65520 -> inf
 
-    // Below: the least number is 2^-24, and half of it rounds to zero. Gradients of 1e-8 are common; lesson 4 saves them.
+    // Below: the least number is 2^-24, and half of it rounds to zero. Gradients of 1e-8 are common; lesson 4 saves
+    // them.
     const double least = static_cast<double>(std::numeric_limits<float16>::denorm_min());
     std::printf("float16: 2^%d is the least, half of it -> %g, 1e-8 -> %g; bfloat16: 1e-8 -> %.3g\n", std::ilogb(least),
                 static_cast<double>(float16(least / 2)), static_cast<double>(float16(1e-8)),

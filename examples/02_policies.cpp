@@ -2,8 +2,9 @@
 /// \file
 /// Lesson 2: a policy, and what a wrong one says.
 ///
-/// A policy is a type that names a number type for each role in a training step. A recipe gives each layer of a model its
-/// policy, by the layer's path. Both are resolved by the compiler: a table shows the result, and a mistake does not compile.
+/// A policy is a type that names a number type for each role in a training step. A recipe gives each layer of a model
+/// its policy, by the layer's path. Both are resolved by the compiler: a table shows the result, and a mistake does not
+/// compile.
 #include <cstdio>
 #include <iostream>
 
@@ -19,8 +20,8 @@ constexpr const char* name_of = ht::number_traits<T>::name;
 
 template <class P>
 void print_roles(const char* preset) {
-    // `param` is what the optimizer keeps, `compute` what products read, `output` what a layer gives to the next, `accum`
-    // what sums run in, `state` the optimizer's moments. (See policy/roles.hpp for the other three.)
+    // `param` is what the optimizer keeps, `compute` what products read, `output` what a layer gives to the next,
+    // `accum` what sums run in, `state` the optimizer's moments. (See policy/roles.hpp for the other three.)
     std::printf("%-10s %-9s %-9s %-9s %-6s %-6s %s\n", preset, name_of<typename P::param>, name_of<typename P::compute>,
                 name_of<typename P::output>, name_of<typename P::accum>, name_of<typename P::state>,
                 yes_or_no(ht::needs_scaling<P>));
@@ -45,8 +46,8 @@ struct wide_output : ht::amp_bf16 {
 };
 static_assert(std::is_same_v<wide_output::output, ht::with_output<ht::amp_bf16, float>::output>);
 
-// A default, then rules by path. '*' stands for any run of characters, a rule covers everything below what it names, and
-// of several rules that name a layer the last one wins.
+// A default, then rules by path. '*' stands for any run of characters, a rule covers everything below what it names,
+// and of several rules that name a layer the last one wins.
 using fp32_inside = ht::with_output<ht::full_fp32, ht::bfloat16>;  // what it gives is added to bf16
 using recipe = ht::recipe<ht::amp_bf16,                            // everything, unless a rule says
                           ht::rule<"h.last.mlp", fp32_inside>,     // the last block's perceptron
@@ -66,21 +67,21 @@ void resolved() {
 }
 
 void wrong_ones() {
-    // Each mistake has a concept, which can be asked. Where a layer, a model or an optimizer meets one that does not hold,
-    // compilation ends with a sentence that says where, what and how to fix it.
+    // Each mistake has a concept, which can be asked. Where a layer, a model or an optimizer meets one that does not
+    // hold, compilation ends with a sentence that says where, what and how to fix it.
 
     // An accumulator must hold what it sums. In a model:
-    //     halftone: the accumulator of this policy (role `accum`) is narrower than the operands it sums (role `compute`), in
-    //     significand or in range; widen it: ht::with_accum<P, float>
+    //     halftone: the accumulator of this policy (role `accum`) is narrower than the operands it sums (role
+    //     `compute`), in significand or in range; widen it: ht::with_accum<P, float>
     using narrow_sums = ht::with_accum<ht::full_fp32, ht::bfloat16>;
     static_assert(!ht::wide_enough_accum<narrow_sums>);
     std::printf("is the accumulator wide enough? full_fp32: %s; with sums in bfloat16: %s\n",
                 yes_or_no(ht::wide_enough_accum<ht::full_fp32>), yes_or_no(ht::wide_enough_accum<narrow_sums>));
     // Prints: is the accumulator wide enough? full_fp32: yes; with sums in bfloat16: no
 
-    // Parameters must keep small updates (lesson 1), by a master or by stochastic rounding. Where an optimizer is built:
-    //     halftone: these parameters (role `param`) have so few bits that an optimizer's updates round away: keep a master,
-    //     ht::with_param<P, float>, or round stochastically, ht::with_param_rounding<P, ht::rounding::stochastic>; …
+    // Parameters must keep small updates (lesson 1), by a master or by stochastic rounding. In an optimizer:
+    //     halftone: these parameters (role `param`) have so few bits that an optimizer's updates round away: keep a
+    //     master, ht::with_param<P, float>, or round stochastically, …
     using no_master = ht::with_param<ht::amp_bf16, ht::bfloat16>;
     static_assert(!ht::keeps_small_updates<no_master>);
     std::printf("are small updates kept? amp_bf16: %s; without master: %s; pure_bf16, rounded stochastically: %s\n",
@@ -88,7 +89,7 @@ void wrong_ones() {
                 yes_or_no(ht::keeps_small_updates<ht::pure_bf16>));
     // Prints: are small updates kept? amp_bf16: yes; without master: no; pure_bf16, rounded stochastically: yes
 
-    // A misspelt path would silently leave a layer at the default. Where the model is built:
+    // A misspelt path would silently leave a layer at the default. In a model:
     //     halftone: this rule's path names no layer of the model; the path stands in no_layer_at<...>; …
     static_assert(!ht::names_a_layer<"*.nrom", model>);
     std::printf("does a rule for this path name a layer? *.norm: %s; *.nrom: %s\n",

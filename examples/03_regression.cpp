@@ -2,9 +2,9 @@
 /// \file
 /// Lesson 3: regression, with every step by hand.
 ///
-/// A line is fitted to eight points: y = 2 a - b + 0.5. The products run in bfloat16, the weights have float masters, and
-/// everything that an optimizer does is written out. All numbers here are short binary fractions, so that each can be
-/// checked with a pencil.
+/// A line is fitted to eight points: y = 2 a - b + 0.5. The products run in bfloat16, the weights have float masters,
+/// and everything that an optimizer does is written out. All numbers here are short binary fractions, so that each can
+/// be checked with a pencil.
 #include <cstdio>
 
 #include <halftone/amp.hpp>
@@ -73,8 +73,9 @@ int main() {
     // Prints: loss of all points: 4
     // Prints: its gradients: -3 1.5, -1
 
-    // Gradient accumulation: two micro-batches, each loss divided by their number, give the same gradients while only half
-    // of the activations are in memory at a time. They add up in `accumulate`, float here: in bf16 they would swamp.
+    // Gradient accumulation: two micro-batches, each loss divided by their number, give the same gradients while only
+    // half of the activations are in memory at a time. They add up in `accumulate`, float here: in bf16 they would
+    // swamp.
     for (ht::extent first = 0; first < points; first += half) {
         const auto part = loss_of(tape, model, first, half);
         std::printf("loss of a micro-batch: %g\n", static_cast<double>(part.item()));

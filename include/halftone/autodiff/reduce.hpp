@@ -3,10 +3,10 @@
 /// Sums over all elements, with their gradients: sum, mean, mean squared error.
 ///
 ///     auto total = ht::sum(ctx, x);
-///     auto loss = ht::mean_squared_error(ctx, prediction, target);    // a float scalar whatever the policy, as losses are
+///     auto loss = ht::mean_squared_error(ctx, prediction, target);     // float under every policy, as losses are
 ///
-/// Numeric contract: kernel/sum's; the result is rounded once. A sum under autocast is fp32, a mean has its input's type
-/// (PyTorch's categories); on a bare tape both have their input's.
+/// Numeric contract: kernel/sum's; the result is rounded once. A sum under autocast is fp32, a mean has its input's
+/// type (PyTorch's categories); on a bare tape both have their input's.
 #pragma once
 
 #include <tuple>

@@ -5,8 +5,8 @@
 ///     auto probabilities = ht::softmax(ht::autocast<ht::full_fp32>(ctx), scores);       // (…, classes)
 ///     auto sharper = ht::softmax(ctx, scores, 2.0f);                                    // of 2 scores
 ///
-/// Numeric contract: kernel/softmax's. The result is fp32 under autocast (PyTorch's category), on a bare tape it has the
-/// input's type.
+/// Numeric contract: kernel/softmax's. The result is fp32 under autocast (PyTorch's category), on a bare tape it has
+/// the input's type.
 #pragma once
 
 #include <halftone/autodiff/pointwise.hpp>
