@@ -72,17 +72,17 @@ TEST_CASE("optimizer: a skipped step leaves every byte as it was") {
     const std::string before = r.bytes();
     for (const float worst : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
         CHECK(r.step(2, worst).skipped());
-        CHECK(r.bytes() == before);
+        CHECK((r.bytes() == before));
         CHECK(r.optimizer.steps() == 1);
     }
     CHECK(r.optimizer.skipped_steps() == 2);
     CHECK_FALSE(r.step(2).skipped());
-    CHECK(r.bytes() != before);
+    CHECK((r.bytes() != before));
 
     // As if the skipped steps had not been: gradients are scaled by powers of two.
     run<ht::amp_fp16> other{device};
     other.step(1), other.step(2);
-    CHECK(other.bytes() == r.bytes());
+    CHECK((other.bytes() == r.bytes()));
 }
 
 TEST_CASE("optimizer: the same bits with one thread and with several, on each instruction set") {
@@ -95,8 +95,8 @@ TEST_CASE("optimizer: the same bits with one thread and with several, on each in
         };
         const auto check = [&](auto policy) {
             const std::string one = train(policy, 1);
-            CHECK(one == train(policy, 2));
-            CHECK(one == train(policy, 3));
+            CHECK((one == train(policy, 2)));
+            CHECK((one == train(policy, 3)));
         };
         check(ht::amp_bf16{});
         check(ht::with_state<ht::pure_bf16, ht::bfloat16>{});
@@ -130,7 +130,7 @@ TEST_CASE("optimizer: resumed, it goes on with the same bits") {
     }
     resumed.model.store.refresh();
     for (int t = 4; t <= 6; ++t) resumed.step(t);
-    CHECK(resumed.bytes() == whole.bytes());
+    CHECK((resumed.bytes() == whole.bytes()));
     CHECK(resumed.optimizer.steps() == 6);
 }
 

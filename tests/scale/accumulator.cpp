@@ -1,10 +1,18 @@
 // SPDX-License-Identifier: MIT
+#include <memory>
+#include <vector>
+
 #include <doctest/doctest.h>
 
+#include <halftone/autodiff/reduce.hpp>
+#include <halftone/autodiff/tape.hpp>
+#include <halftone/kernel.hpp>
+#include <halftone/nn/linear.hpp>
 #include <halftone/optim/sgd.hpp>
 #include <halftone/scale/grad_scaler.hpp>
 
 #include "optim/small_model.hpp"
+#include "support/random.hpp"
 
 namespace {
 
@@ -197,6 +205,57 @@ TEST_CASE("accumulator: memory is that of the gradients, and a window takes none
         acc.take();
     }
     CHECK(usage.allocations() == allocations);
+}
+
+/// Least squares: mean (x weight' + bias - target)^2 over 8 outputs.
+template <class P>
+struct regression {
+    using policy = P;
+    ht::store store;
+    ht::nn::linear<ht::at<P, "fc">> fc;
+    explicit regression(ht::cpu& device) : store(device.memory()), fc(store, 8, 8) {
+        store.commit();
+        support::random data{1};
+        for (int i = 0; i < 64; ++i) fc.weight.master().data()[i] = static_cast<float>(data.below(5) - 2);
+        for (int i = 0; i < 8; ++i) fc.bias.master()(i) = static_cast<float>(data.below(5) - 2);
+        store.refresh();
+    }
+    ht::store& parameters() { return store; }
+    static decltype(auto) visit(auto&& self, auto&& f) { return f(self.fc); }
+};
+
+TEST_CASE_TEMPLATE("accumulator: N micro-batches of B are one batch of N B", P, ht::full_fp32, ht::amp_bf16,
+                   ht::amp_fp16) {
+    // With small integers every sum is exact and every mean is divided by a power of two, so equal means equal bits.
+    constexpr int rows = 32, width = 8;
+    support::random data{2};
+    const auto x = data.integers<float>(rows * width, 2), target = data.integers<float>(rows * width, 2);
+    const auto train = [&](int micro_batches) {
+        ht::cpu device{{.threads = 2}};
+        regression<P> model{device};
+        ht::sgd optimizer{device, model, {.lr = 0.25}};
+        ht::grad_scaler scaler{device, {.init_scale = 64}};
+        ht::accumulator acc{model};
+        ht::tape tape{device};
+        const int each = rows / micro_batches;
+        for (int i = 0; i < micro_batches; ++i) {
+            const ht::shape<2> shape{each, width};
+            const auto in = tape.constant(ht::const_view<float, 2>(x.data() + i * each * width, shape));
+            const auto want = tape.constant(ht::const_view<float, 2>(target.data() + i * each * width, shape));
+            const auto loss = ht::mean_squared_error(tape, model.fc(tape, in), want);
+            tape.backward(scaler.scale(loss / static_cast<float>(micro_batches)), acc);
+        }
+        auto grads = scaler.unscale(acc.take());
+        CHECK_FALSE(optimizer.step(grads).skipped());
+        std::vector<float> after(model.fc.weight.master().data(), model.fc.weight.master().data() + 64);
+        for (int i = 0; i < 8; ++i) after.push_back(model.fc.bias.master()(i));
+        return after;
+    };
+    const std::vector<float> whole = train(1);
+    CHECK(whole[3] != regression<P>(*std::make_unique<ht::cpu>()).fc.weight.master().data()[3]);
+    CHECK(train(2) == whole);
+    CHECK(train(4) == whole);
+    CHECK(train(32) == whole);
 }
 
 }  // namespace

@@ -119,6 +119,9 @@ TEST_CASE("gradient_norm: passes over several runs of gradients add up, and each
     kernel::end_pass(record);
     CHECK(record.norm == std::numeric_limits<float>::infinity());
     CHECK((found[0] == 0 && found[1] == 0 && found[2] == 1));
+    kernel::gradient_norm<ht::cpu>::add(device, a.const_view(), &record, &found[2]);
+    CHECK(record.found_inf == 1);
+    CHECK(found[2] == 1);
 }
 
 TEST_CASE("gradient_norm: the same bits at any number of threads") {
