@@ -44,6 +44,10 @@ TEST_CASE("a narrow terminal loses fields and never wraps") {
         REQUIRE(line.front() == '\r');
         REQUIRE(line.substr(line.size() - 3) == "\x1b[K");
         REQUIRE(static_cast<int>(line.size()) - 4 < columns + (columns == 1));
+        // A field is there whole or not at all.
+        for (const std::string field : {"  50/100", "  loss 2.4131", "  lr 3.00e-04", "  scale 65536", "  11.2k tokens/s", "  0:20 left"}) {
+            REQUIRE((line.find(field.substr(0, 5)) == std::string::npos) == (line.find(field) == std::string::npos));
+        }
     }
     CHECK(drawn(40) == "\ramp_fp16  50%  loss 2.4131  0:20 left\x1b[K");
     CHECK(drawn(27) == "\ramp_fp16  50%  loss 2.4131\x1b[K");

@@ -119,10 +119,20 @@ TEST_CASE("callbacks hear of every step, every log and every evaluation") {
     CHECK(keeper.evaluated_at == std::vector<std::int64_t>{4, 8, 12});
     CHECK(keeper.evaluations.back() == one.trainer.evaluate(one.data).loss);
 
-    // The running mean of a window begins anew after each log.
-    CHECK(keeper.steps[4].loss == keeper.logs[0].loss);
-    CHECK(keeper.steps[9].loss == keeper.logs[1].loss);
-    CHECK(keeper.steps[5].loss != keeper.logs[1].loss);
+    // A log is the mean of the steps since the one before, and so is a step so far.
+    ht::training_arguments b = arguments;
+    b.logging_steps = 1;
+    run<ht::full_fp32> each(b);
+    log_keeper single;
+    each.trainer.add_callback(single);
+    each.trainer.train(each.data);
+    REQUIRE(single.logs.size() == 12);
+    double sum = 0;
+    for (std::size_t i = 5; i < 10; ++i) {
+        sum += single.logs[i].loss;
+        CHECK(keeper.steps[i].loss == doctest::Approx(sum / static_cast<double>(i - 4)).epsilon(1e-12));
+    }
+    CHECK(keeper.logs[1].loss == keeper.steps[9].loss);
     CHECK(keeper.logs[0].learning_rate == doctest::Approx(3e-3 * 0.5 * (1 + std::cos(3.14159265358979 * 2 / 10))));
     CHECK(keeper.steps[0].learning_rate == 0);
     for (const ht::trainer_state& s : keeper.logs) {

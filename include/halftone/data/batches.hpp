@@ -108,7 +108,8 @@ class language_data {
         prepare(rows);
         for (extent row = 0; row < rows; ++row) {
             const philox::block random = random_block(options_.seed, step, stream, static_cast<std::uint64_t>(row));
-            fill(parts_.training, static_cast<extent>(below(places, std::uint64_t{random[0]} << 32 | random[1])), row);
+            // Uneven by places / 2^64 at most.
+            fill(parts_.training, static_cast<extent>((std::uint64_t{random[0]} << 32 | random[1]) % places), row);
         }
         return batch(rows);
     }
@@ -131,13 +132,6 @@ class language_data {
   private:
     /// Philox counters of the data; the tensors of a model count up from zero.
     static constexpr std::uint32_t stream = 0x80000000;
-
-    /// A number in [0, n) out of 64 random bits: the upper word of their product, which is uneven by n / 2^64 at most.
-    static std::uint64_t below(std::uint64_t n, std::uint64_t random) {
-        const std::uint64_t low = (n & 0xffffffff) * (random & 0xffffffff), a = (n >> 32) * (random & 0xffffffff), b = (n & 0xffffffff) * (random >> 32);
-        const std::uint64_t carry = (low >> 32) + (a & 0xffffffff) + (b & 0xffffffff);
-        return (n >> 32) * (random >> 32) + (a >> 32) + (b >> 32) + (carry >> 32);
-    }
 
     /// Windows side by side in the held-out part.
     extent places() const { return parts_.validation.size() == 0 ? 0 : (parts_.validation.size() - 1) / options_.context; }
