@@ -84,7 +84,7 @@ inline tracked further_roundings(const tracked& x, int count) { return x.rounded
 template <class Number>
 class sum_of {
   public:
-    void add(Number term) { total_ += term; }
+    void add(Number term) { total_ = total_ + term; }
     Number total() const { return total_; }
 
   private:

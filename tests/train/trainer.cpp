@@ -210,13 +210,13 @@ TEST_CASE_TEMPLATE("the same bits with one thread and with two", Policy, ht::ful
 TEST_CASE("weight decay pulls at all but biases and gains, and a user's groups come last") {
     ht::cpu device{{.threads = 1}};
     ht::nn::gpt<ht::full_fp32> model{device, small::config, 1};
-    const auto groups = ht::detail::with_undecayed(model.parameters(), {{"h.0.norm1.gain", {.weight_decay = 0.5}}});
+    const auto groups = ht::detail::with_undecayed(model.parameters(), {{"h.0.attn.norm.gain", {.weight_decay = 0.5}}});
     int free = 0;
     for (const ht::store::entry& e : model.parameters().entries()) {
         const auto decay = ht::detail::options_of(e.path, groups).weight_decay;
         const bool is_added = e.path.ends_with(".bias") || e.path.ends_with(".gain");
         CAPTURE(e.path);
-        if (e.path == "h.0.norm1.gain") {
+        if (e.path == "h.0.attn.norm.gain") {
             CHECK(decay == 0.5);
         } else {
             CHECK(decay.has_value() == is_added);

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// A whole model's loss and gradients against an oracle, on every instruction set, within what rounding as the policy has
+/// it can do (support/noisy.hpp).
+///
+///     nn_test::within_what_rounding_does<ht::amp_bf16, ht::bfloat16>(1);
+#pragma once
+
+#include <map>
+#include <string>
+
+#include <doctest/doctest.h>
+
+#include <halftone/amp.hpp>
+
+#include "nn/oracle.hpp"
+#include "support/each_set.hpp"
+#include "support/noisy.hpp"
+
+namespace nn_test {
+
+using support::noisy;
+
+inline constexpr ht::nn::gpt_config small_config{.vocabulary = 11, .context = 6, .layers = 2, .heads = 2, .width = 8};
+
+/// What the model should give, and how far rounding may carry it when results are stored as T.
+template <class T>
+struct expected {
+    result<double> exact;
+    std::map<std::string, support::spread> spreads;
+    support::spread of_loss{1};
+
+    template <class Model>
+    expected(Model& model, const batch& b, double seed) : exact(oracle<double>(small_config, parameters_of<double>(model))(b, seed)) {
+        for (const auto& [path, values] : exact.gradients) spreads.emplace(path, support::spread(values.values.size()));
+        const auto parameters = parameters_of<noisy>(model);
+        const oracle<noisy, support::noisily_stored_as<T>> sampled(small_config, parameters);
+        for (int i = 0; i < support::spread::samples; ++i) {
+            const auto r = sampled(b, seed);
+            of_loss.add({r.loss}, {exact.loss});
+            for (const auto& [path, values] : r.gradients) spreads.at(path).add(values.values, exact.gradients.at(path).values);
+        }
+    }
+};
+
+/// P's results are stored as T or in something wider.
+template <class P, class T>
+void within_what_rounding_does(float seed) {
+    batch b = batch::random(3, 5, 11, 4);
+    b.target_ids[7] = -100;
+    ht::cpu first{{.threads = 1}};
+    ht::nn::gpt<P> sample{first, small_config};
+    randomize(sample, 3);
+    const expected<T> want(sample, b, static_cast<double>(seed));
+    for (const ht::isa set : ht::every_isa) {
+        const std::string instruction_set = ht::name(set);
+        CAPTURE(instruction_set);
+        if (!support::is_tested(set)) {
+            MESSAGE("not tested here: ", instruction_set);
+            continue;
+        }
+        ht::cpu device{{.threads = 2, .instruction_set = set}};
+        ht::nn::gpt<P> model{device, small_config};
+        randomize(model, 3);
+        ht::tape tape{device};
+        support::gradient_sink sink(model.parameters());
+        const auto loss = model.loss(tape, b);
+        support::comparison of_loss;
+        of_loss.expect(static_cast<double>(loss.item()), want.exact.loss, want.of_loss.bound(0));
+        CHECK_WITHIN(of_loss);
+        tape.backward(loss * seed, sink);
+        CHECK(tape.memory().live() == ht::block_alignment);  // the loss
+        const ht::store& s = model.parameters();
+        for (std::size_t i = 0; i < s.entries().size(); ++i) {
+            const std::string& path = s.entries()[i].path;
+            CAPTURE(path);
+            const auto got = sink.entry(i);
+            const auto& exact = want.exact.gradients.at(path).values;
+            REQUIRE(got.size() == exact.size());
+            support::comparison all;
+            for (std::size_t j = 0; j < got.size(); ++j) all.expect(static_cast<double>(got[j]), exact[j], want.spreads.at(path).bound(j));
+            CHECK_MESSAGE(all.within(), all);
+            if (path != "embed.positions") CHECK_MESSAGE(all.telling(), all);
+        }
+    }
+}
+
+}  // namespace nn_test
