@@ -23,11 +23,38 @@ inline constexpr bool is_variable = false;
 template <class T, int Rank>
 inline constexpr bool is_variable<variable<T, Rank>> = true;
 
+/// Which inputs of a pointwise expression its gradients read: only those are kept until the backward pass.
+template <class Expression, class... Inputs>
+struct kept_inputs {
+    template <std::size_t I>
+    static constexpr bool keeps() {
+        return is_read<I>(std::index_sequence_for<Inputs...>{});
+    }
+    /// The inputs, empty where no gradient reads them.
+    static std::tuple<Inputs...> of(const Inputs&... inputs) { return choose(std::index_sequence_for<Inputs...>{}, inputs...); }
+
+  private:
+    template <std::size_t I, std::size_t... By>
+    static constexpr bool is_read(std::index_sequence<By...>) {
+        return (reads<static_cast<int>(I), decltype(derivative<static_cast<int>(By)>(std::declval<Expression>()))> || ...);
+    }
+    template <std::size_t... I>
+    static std::tuple<Inputs...> choose(std::index_sequence<I...>, const Inputs&... inputs) {
+        return {(keeps<I>() ? inputs : Inputs{})...};
+    }
+};
+
+/// The values of a kept input; of another, a view of its shape without data.
+template <class T, int Rank>
+const_view<T, Rank> values_of(const variable<T, Rank>& kept, const shape<Rank>& s) {
+    return {kept.is_empty() ? nullptr : kept.view().data(), s};
+}
+
 template <class Op, class Expression, class Y, int Rank, class... Inputs>
 struct map_record {
     using operation = Op;
     pack<Expression> expression;
-    std::tuple<Inputs...> inputs;
+    std::tuple<Inputs...> inputs;  // empty where no gradient reads them
     std::tuple<gradient_of<typename Inputs::value_type, Inputs::rank>...> gradients;
     gradient_of<Y, Rank> dy;
 
@@ -50,7 +77,7 @@ struct map_record {
         // One after the other, in the order that the kernel writes them in: an input may stand here twice.
         const std::tuple<kernel::gradient<typename Inputs::value_type, Inputs::rank>...> targets{target(tape, std::get<I>(gradients))...};
         kernel::map<typename Tape::device_type>::backward(tape.device(), expression, make_pack(as_const(dy.view())),
-                                                          make_pack(as_const(std::get<I>(inputs).view())...),
+                                                          make_pack(values_of(std::get<I>(inputs), std::get<I>(gradients).shape())...),
                                                           make_pack(std::get<I>(targets)...));
     }
 };
@@ -67,8 +94,9 @@ auto pointwise(Context&& context, const F& f, const First& first, const Rest&...
                                                                          make_pack(as_const(first.view()), as_const(rest.view())...));
     if constexpr (std::remove_cvref_t<Context>::records) {
         if (wanted) {
-            root.record(map_record<Op, std::remove_const_t<decltype(expression.first)>, Y, First::rank, First, Rest...>{
-                expression, {first, rest...}, {gradient_of(first), gradient_of(rest)...}, gradient_of(y)});
+            using traced = std::remove_const_t<decltype(expression.first)>;
+            root.record(map_record<Op, traced, Y, First::rank, First, Rest...>{
+                expression, kept_inputs<traced, First, Rest...>::of(first, rest...), {gradient_of(first), gradient_of(rest)...}, gradient_of(y)});
         }
     }
     return y;

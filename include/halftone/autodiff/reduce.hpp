@@ -35,18 +35,7 @@ struct reduce_record {
         tape.finish(dy);
     }
 
-    /// Whether the gradient of some input reads input I.
-    template <std::size_t I>
-    static constexpr bool keeps() {
-        return kept<I>(std::index_sequence_for<Inputs...>{});
-    }
-
   private:
-    template <std::size_t I, std::size_t... By>
-    static constexpr bool kept(std::index_sequence<By...>) {
-        return (reads<static_cast<int>(I), decltype(derivative<static_cast<int>(By)>(std::declval<Expression>()))> ||
-                ...);
-    }
     template <class Tape, std::size_t... I>
     void give_each(Tape& tape, std::index_sequence<I...> all) {
         (give<I>(tape, all), ...);
@@ -66,16 +55,14 @@ struct reduce_record {
             static_cast<float>(factor) * symbolic::argument<count>{} * derivative<static_cast<int>(I)>(expression);
         kernel::map<typename Tape::device_type>::run(
             tape.device(), make_pack(slope), make_pack(out),
-            make_pack(values<J, typename Inputs::value_type>(out.shape())..., as_const(dy.view())));
+            make_pack(values<J>(out.shape())..., as_const(dy.view())));
         if (adds) add_into(tape, apart.view(), view(to.data, dx.shape()));
     }
-    template <std::size_t I, class T>
+    template <std::size_t I>
     auto values(const shape<1>& all) const {
-        if constexpr (keeps<I>()) {
-            return as_const(flatten(std::get<I>(inputs).view()));
-        } else {
-            return const_view<T, 1>(nullptr, all);
-        }
+        const auto& kept = std::get<I>(inputs);
+        using T = typename std::tuple_element_t<I, std::tuple<Inputs...>>::value_type;
+        return const_view<T, 1>(kept.is_empty() ? nullptr : kept.view().data(), all);
     }
 };
 
@@ -91,13 +78,9 @@ variable<Y, 0> reduce(Context&& context, double factor, const F& f, const Inputs
         root.device(), e, make_pack(as_const(flatten(inputs.view()))...), factor, y.view());
     if constexpr (std::remove_cvref_t<Context>::records) {
         if (wanted) {
-            using record = reduce_record<Op, std::remove_const_t<decltype(e)>, Y, Inputs...>;
-            const std::tuple<const Inputs&...> given(inputs...);
-            const auto kept = [&]<std::size_t... I>(std::index_sequence<I...>) {
-                return std::tuple<Inputs...>((record::template keeps<I>() ? std::get<I>(given) : Inputs{})...);
-            };
-            root.record(record{
-                e, factor, kept(std::index_sequence_for<Inputs...>{}), {gradient_of(inputs)...}, gradient_of(y)});
+            using traced = std::remove_const_t<decltype(e)>;
+            root.record(reduce_record<Op, traced, Y, Inputs...>{
+                e, factor, kept_inputs<traced, Inputs...>::of(inputs...), {gradient_of(inputs)...}, gradient_of(y)});
         }
     }
     return y;
