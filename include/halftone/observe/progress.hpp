@@ -96,7 +96,7 @@ class progress {
         }
         const int bar = room - taken - 3 < 30 ? room - taken - 3 : 30;
         std::string& to = line_;
-        to = "\r";
+        to.assign(1, '\r');  // by character: g++ 12 at -O3 warns of a literal (its bug 105651)
         to += t.head;
         if (bar >= 5) {
             const int full = static_cast<int>(bar * state.step / total_);
