@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The attention layer: its products and the operation between them, the mask, sizes that cannot be.
+#include "nn/layers.hpp"
+
+namespace {
+
+namespace ht = halftone;
+using nn_test::alone;
+using nn_test::input;
+using strings = std::vector<std::string>;
+
+TEST_CASE("nn::attention: two products around the operation") {
+    const alone<ht::nn::attention<ht::at<ht::full_fp32, "attn">>> f(8, 2, 0.5f);
+    CHECK(f.paths() == strings{"attn.qkv.weight", "attn.qkv.bias", "attn.proj.weight", "attn.proj.bias"});
+    CHECK(f.layer.qkv.weight.shape() == ht::shape<2>{24, 8});
+    const input<float, 3> x(ht::shape<3>{2, 5, 8});
+    ht::cpu device{{.threads = 1}};
+    ht::inference ctx{device};
+    const auto v = ctx.constant(x.view);
+    using roles = ht::roles<float, float, float>;
+    const auto o = ht::self_attention<roles>(ctx, f.layer.qkv(ctx, v), 2, {.mask = ht::attention_mask::causal});
+    CHECK(support::doubles(f.layer(ctx, v, v).view()) == support::doubles(f.layer.proj(ctx, o, v).view()));
+    CHECK(support::doubles(f.layer(ctx, v).view()) == support::doubles(f.layer.proj(ctx, o).view()));
+}
+
+TEST_CASE("nn::attention: no look ahead, unless the mask is full") {
+    const alone<ht::nn::attention<ht::amp_bf16>> causal(8, 2, 0.5f, 0.5f);
+    const alone<ht::nn::attention<ht::amp_bf16>> full(8, 2, 0.5f, 0.5f, ht::attention_options{.mask = ht::attention_mask::full});
+    input<ht::bfloat16, 3> x(ht::shape<3>{1, 5, 8});
+    ht::cpu device{{.threads = 1}};
+    ht::inference ctx{device};
+    const auto first_rows = [&](const auto& layer) {
+        std::vector<double> y = support::doubles(layer(ctx, ctx.constant(x.view)).view());
+        y.resize(4 * 8);
+        return y;
+    };
+    const auto before = first_rows(causal.layer), before_full = first_rows(full.layer);
+    for (std::size_t j = 4 * 8; j < 5 * 8; ++j) x.values[j] = ht::bfloat16(3.0f);  // the last time step
+    CHECK(first_rows(causal.layer) == before);
+    CHECK(first_rows(full.layer) != before_full);
+}
+
+TEST_CASE("nn::attention: heads that cannot be") {
+    ht::host_memory memory;
+    ht::store s(memory);
+    using layer = ht::nn::attention<ht::full_fp32>;
+    CHECK_THROWS_WITH_AS(layer(s, 8, 3), "attention: 3 heads do not divide a width of 8", ht::argument_error);
+    CHECK_THROWS_WITH_AS(layer(s, 8, 0), "attention: 0 heads do not divide a width of 8", ht::argument_error);
+    CHECK_THROWS_WITH_AS(layer(s, 1024, 2), "attention: 2 heads of a width of 1024 have 512 numbers each; expected at most 256", ht::argument_error);
+    CHECK(s.entries().empty());
+}
+
+}  // namespace

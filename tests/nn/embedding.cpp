@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The embedding layer: tables, shapes, types.
+#include "nn/layers.hpp"
+
+namespace {
+
+namespace ht = halftone;
+using nn_test::alone;
+using strings = std::vector<std::string>;
+
+TEST_CASE("nn::embedding: rows of both tables") {
+    const alone<ht::nn::embedding<ht::at<ht::full_fp32, "embed">>> f(11, 6, 8);
+    CHECK(f.paths() == strings{"embed.tokens", "embed.positions"});
+    const std::vector<std::int32_t> ids = {3, 10, 0, 3};
+    ht::cpu device{{.threads = 1}};
+    ht::inference ctx{device};
+    const auto x = f.layer(ctx, ht::const_view<std::int32_t, 2>(ids.data(), {2, 2}));
+    CHECK(x.shape() == ht::shape<3>{2, 2, 8});
+    for (int i = 0; i < 4; ++i) {
+        for (int j = 0; j < 8; ++j) {
+            CHECK(x.view()(i / 2, i % 2, j) == f.layer.tokens.values()(ids[static_cast<std::size_t>(i)], j) + f.layer.positions.values()(i % 2, j));
+        }
+    }
+}
+
+TEST_CASE("nn::embedding: its table is stored as a linear layer's weight is, for a head that is tied to it") {
+    using P = ht::at<ht::amp_bf16, "embed">;
+    static_assert(std::is_same_v<decltype(ht::nn::embedding<P>::tokens), decltype(ht::nn::linear<P>::weight)>);
+    const alone<ht::nn::embedding<P>> f(11, 6, 8);
+    CHECK(f.parameters.groups()[0].copy_bytes == 2);
+    ht::cpu device{{.threads = 1}};
+    ht::inference ctx{device};
+    const std::vector<std::int32_t> ids = {1};
+    static_assert(std::is_same_v<decltype(f.layer(ctx, ht::const_view<std::int32_t, 2>(ids.data(), {1, 1}))), ht::variable<ht::bfloat16, 3>>);
+}
+
+}  // namespace

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The linear layer: its parameters, and the types that policies and regions give.
+#include <cmath>
+
+#include "nn/layers.hpp"
+
+namespace {
+
+namespace ht = halftone;
+using nn_test::alone;
+using nn_test::input;
+using strings = std::vector<std::string>;
+
+TEST_CASE("nn::linear: parameters and how they begin") {
+    const alone<ht::nn::linear<ht::at<ht::amp_bf16, "fc">>> given(100, 30, 0.25f), standard(100, 30);
+    CHECK(given.paths() == strings{"fc.weight", "fc.bias"});
+    CHECK(given.parameters.size() == 3030);
+    const auto deviation = [](const auto& layer) {
+        double squares = 0;
+        for (ht::extent i = 0; i < 3000; ++i) squares += std::pow(static_cast<double>(layer.weight.master().data()[i]), 2);
+        return std::sqrt(squares / 3000);
+    };
+    // The deviation of 3000 draws is off by more than five parts in a hundred with a chance below 1e-4.
+    CHECK(deviation(given.layer) == doctest::Approx(0.25).epsilon(0.05));
+    CHECK(deviation(standard.layer) == doctest::Approx(0.1).epsilon(0.05));  // 1 / sqrt(in)
+    for (ht::extent i = 0; i < 30; ++i) CHECK(given.layer.bias.master()(i) == 0.0f);
+}
+
+template <class P, class Y>
+constexpr bool gives = std::is_same_v<decltype(std::declval<const ht::nn::linear<P>&>()(std::declval<ht::tape<ht::cpu>&>(), std::declval<const ht::variable<float, 3>&>())),
+                                      ht::variable<Y, 3>>;
+static_assert(gives<ht::full_fp32, float>);
+static_assert(gives<ht::amp_bf16, ht::bfloat16>);
+static_assert(gives<ht::with_output<ht::amp_bf16, float>, float>);
+static_assert(gives<ht::inherit, float>);
+
+TEST_CASE("nn::linear: a layer that inherits computes as the region says, one with a policy of its own does not") {
+    const alone<ht::nn::linear<ht::inherit>> f(5, 7);
+    const alone<ht::nn::linear<ht::amp_bf16>> bf16(5, 7);
+    const input<float, 2> x(ht::shape<2>{3, 5});
+    ht::cpu device{{.threads = 1}};
+    ht::inference ctx{device};
+    const auto v = ctx.constant(x.view);
+    const auto bare = f.layer(ctx, v);
+    static_assert(std::is_same_v<decltype(bare), const ht::variable<float, 2>>);
+    const auto inside = f.layer(ht::autocast<ht::amp_bf16>(ctx), v);
+    static_assert(std::is_same_v<decltype(inside), const ht::variable<ht::bfloat16, 2>>);
+    // The same parameters, from the same seed: stored as fp32 here, with bf16 copies there.
+    CHECK(support::doubles(inside.view()) == support::doubles(bf16.layer(ctx, v).view()));
+    CHECK(support::doubles(bf16.layer(ht::autocast<ht::full_fp32>(ctx), v).view()) == support::doubles(inside.view()));
+    CHECK(support::doubles(bare.view()) != support::doubles(inside.view()));
+    CHECK(f.parameters.groups()[0].copy_bytes == 0);
+}
+
+TEST_CASE("nn::linear: with a residual") {
+    const alone<ht::nn::linear<ht::full_fp32>> f(5, 5);
+    const input<float, 2> x(ht::shape<2>{3, 5});
+    ht::cpu device{{.threads = 1}};
+    ht::inference ctx{device};
+    const auto v = ctx.constant(x.view);
+    const auto plain = f.layer(ctx, v), added = f.layer(ctx, v, v);
+    for (int i = 0; i < 15; ++i) CHECK(added.view().data()[i] == plain.view().data()[i] + x.values[static_cast<std::size_t>(i)]);
+}
+
+}  // namespace

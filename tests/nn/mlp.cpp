@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The perceptron layer: one operation where its two products agree, two where rules part them.
+#include "nn/layers.hpp"
+
+namespace {
+
+namespace ht = halftone;
+using nn_test::alone;
+using nn_test::input;
+using strings = std::vector<std::string>;
+
+TEST_CASE("nn::mlp: in fp32, one operation and two give the same values, and gradients close by") {
+    // Moments in another type: parameters of another group, while the arithmetic is the same.
+    struct bf16_state : ht::full_fp32 {
+        using state = ht::bfloat16;
+    };
+    using parted = ht::recipe<ht::full_fp32, ht::rule<"mlp.up", bf16_state>>;
+    alone<ht::nn::mlp<ht::at<ht::full_fp32, "mlp">>> one(7, 19, 0.4f, 0.3f);
+    alone<ht::nn::mlp<ht::at<parted, "mlp">>> two(7, 19, 0.4f, 0.3f);
+    CHECK(one.paths() == strings{"mlp.up.weight", "mlp.up.bias", "mlp.down.weight", "mlp.down.bias"});
+    CHECK(two.paths() == one.paths());
+    REQUIRE(two.parameters.groups().size() == 2);
+
+    struct listener : ht::range_listener {
+        std::string text;
+        void begin(const char* operation, ht::pass) override { text += std::string(operation) + " "; }
+        void end() override {}
+    };
+    const input<float, 2> x(ht::shape<2>{5, 7});
+    const auto step = [&](auto& f, listener& heard) {
+        ht::tape tape{f.device};
+        tape.listen(&heard);
+        support::gradient_sink sink(f.parameters);
+        const auto v = tape.leaf(x.view);
+        const auto y = f.layer(tape, v, v);
+        std::vector<std::vector<double>> all{support::doubles(y.view())};
+        tape.backward(ht::sum(tape, y), sink);
+        all.push_back(support::doubles(tape.gradient(v)));
+        all.push_back(sink.of(f.layer.up.weight));
+        all.push_back(sink.of(f.layer.down.bias));
+        return all;
+    };
+    listener heard_one, heard_two;
+    const auto a = step(one, heard_one), b = step(two, heard_two);
+    CHECK(heard_one.text == "mlp sum sum mlp ");
+    CHECK(heard_two.text == "linear gelu linear sum sum linear gelu linear ");
+    CHECK(a[0] == b[0]);
+    CHECK(a[3] == b[3]);
+    for (std::size_t k = 1; k < 3; ++k) {
+        for (std::size_t i = 0; i < a[k].size(); ++i) CHECK(a[k][i] == doctest::Approx(b[k][i]).epsilon(1e-4));
+    }
+}
+
+TEST_CASE("nn::mlp: precision of single products") {
+    using recipe = ht::recipe<ht::amp_bf16, ht::rule<"mlp.up", ht::full_fp32>>;
+    const alone<ht::nn::mlp<ht::at<recipe, "mlp">>> f(7, 19);
+    const input<ht::bfloat16, 2> x(ht::shape<2>{5, 7});
+    ht::cpu device{{.threads = 1}};
+    ht::inference ctx{device};
+    const auto v = ctx.constant(x.view);
+    static_assert(std::is_same_v<decltype(f.layer.up(ctx, v)), ht::variable<float, 2>>);
+    static_assert(std::is_same_v<decltype(f.layer(ctx, v, v)), ht::variable<ht::bfloat16, 2>>);
+    CHECK(f.layer(ctx, v, v).shape() == ht::shape<2>{5, 7});
+}
+
+}  // namespace

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Repeated layers: any depth, single blocks with policies of their own, the same paths and values under every recipe.
+#include "nn/layers.hpp"
+
+namespace {
+
+namespace ht = halftone;
+using nn_test::alone;
+using nn_test::input;
+using strings = std::vector<std::string>;
+
+/// Square, so that it may be repeated.
+template <class P>
+struct block {
+    ht::nn::linear<ht::at<P, "fc">> fc;
+    block(ht::store& s, ht::extent width, float deviation) : fc(s, width, width, deviation) {}
+    template <class Context, class X>
+    auto operator()(Context&& ctx, const X& x) const {
+        return fc(ctx, x, x);
+    }
+    static decltype(auto) visit(auto&& self, auto&& f) { return f(self.fc); }
+};
+template <class P>
+using stack = ht::nn::stack<block, P, "h">;
+
+TEST_CASE("nn::stack: as many blocks as asked for, each with parameters of its own") {
+    const alone<stack<ht::full_fp32>> none(0, 4, 0.5f), three(3, 4, 0.5f);
+    CHECK(none.paths().empty());
+    CHECK(three.paths() == strings{"h.0.fc.weight", "h.0.fc.bias", "h.1.fc.weight", "h.1.fc.bias", "h.2.fc.weight", "h.2.fc.bias"});
+    CHECK(three.layer.depth() == 3);
+    const input<float, 2> x(ht::shape<2>{2, 4});
+    ht::cpu device{{.threads = 1}};
+    ht::inference ctx{device};
+    const auto v = ctx.constant(x.view);
+    CHECK(none.layer(ctx, v).slot() == v.slot());
+    const auto y = three.layer(ctx, v);
+    CHECK(y.view()(0, 0) != x.view(0, 0));
+    ht::host_memory memory;
+    ht::store s(memory);
+    CHECK_THROWS_WITH_AS((stack<ht::full_fp32>(s, -1, 4, 0.5f)), "stack: a depth of -1; expected 0 or more", ht::argument_error);
+}
+
+TEST_CASE("nn::stack: blocks that rules name have types of their own, and the same parameters") {
+    using recipe = ht::recipe<ht::full_fp32, ht::rule<"h.1", ht::with_state<ht::full_fp32, ht::bfloat16>>,
+                              ht::rule<"h.last.fc", ht::with_accumulate<ht::full_fp32, ht::bfloat16>>>;
+    using list = ht::at<recipe, "h">;
+    static_assert(std::is_same_v<stack<recipe>::children, ht::types<block<ht::at<list, "*">>, block<ht::at<list, "last">>, block<ht::at<list, "1">>>>);
+    const input<float, 2> x(ht::shape<2>{2, 4});
+    ht::cpu device{{.threads = 1}};
+    ht::inference ctx{device};
+    const auto v = ctx.constant(x.view);
+    for (const int depth : {1, 2, 3, 5}) {
+        CAPTURE(depth);
+        const alone<stack<ht::full_fp32>> plain(depth, 4, 0.5f);
+        const alone<stack<recipe>> named(depth, 4, 0.5f);
+        CHECK(named.paths() == plain.paths());
+        CHECK(support::doubles(named.layer(ctx, v).view()) == support::doubles(plain.layer(ctx, v).view()));
+    }
+    // The last of one block is also the first; of two, "last" stands later than "1" and wins.
+    CHECK(alone<stack<recipe>>(1, 4, 0.5f).parameters.groups().size() == 1);
+    CHECK(alone<stack<recipe>>(2, 4, 0.5f).parameters.groups().size() == 2);
+    CHECK(alone<stack<recipe>>(3, 4, 0.5f).parameters.groups().size() == 3);
+}
+
+}  // namespace
