@@ -62,7 +62,7 @@ void same_bits() {
     struct sizes {
         extent rows, depth, columns;
     };
-    for (const sizes& s : {sizes{1, 300, 700}, sizes{130, 300, 260}, sizes{257, 33, 129}, sizes{700, 64, 5}}) {
+    for (const sizes& s : {sizes{1, 300, 700}, sizes{130, 300, 260}, sizes{257, 33, 129}, sizes{300, 64, 5}}) {
         CAPTURE(s.rows);
         const operand<T> a(s.rows, s.depth, layouts[0], matmul_test::normals(3)), b(s.depth, s.columns, layouts[1], matmul_test::normals(4));
         for (const ht::isa set : ht::every_isa) {
@@ -75,7 +75,7 @@ void same_bits() {
                 ht::matmul<P>(device, a.view, b.view, ht::view<float, 2>(c.data(), {s.rows, s.columns}));
             };
             run(1, one);
-            for (const int threads : {2, 3, 16}) {
+            for (const int threads : {2, 7}) {
                 run(threads, other);
                 CHECK_MESSAGE(std::memcmp(one.data(), other.data(), one.size() * sizeof(float)) == 0, threads, " threads");
             }
