@@ -25,8 +25,8 @@ struct options {
     int threads = 0;                          ///< 0: all cores
 
     std::int64_t layers = 4, heads = 4, width = 256, context = 128;
-    std::int64_t batch = 8, accumulation = 1, steps = 300;
-    double learning_rate = 2e-3;
+    std::int64_t batch = 4, accumulation = 1, steps = 500;
+    double learning_rate = 1e-3;
     std::uint64_t seed = 1;
 
     std::int64_t eval_every = 0;              ///< 0: at the end alone

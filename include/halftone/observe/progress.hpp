@@ -131,7 +131,7 @@ class progress {
         if (!is_finite(state.loss)) std::strcpy(t.field[loss], "loss not finite");
         std::snprintf(t.field[lr], field_size, "lr %.2e", state.learning_rate);
         t.field[scale][0] = t.field[rate][0] = t.field[left][0] = 0;
-        if (state.loss_scale != 0) std::snprintf(t.field[scale], field_size, "scale %.6g", state.loss_scale);
+        if (state.loss_scale != 0) std::snprintf(t.field[scale], field_size, "scale %.10g", state.loss_scale);
         if (state.tokens_per_second != 0) {
             const bool thousands = state.tokens_per_second >= 10000;
             std::snprintf(t.field[rate], field_size, thousands ? "%.1fk tokens/s" : "%.0f tokens/s",
