@@ -187,6 +187,31 @@ TEST_CASE("clear: forgets half a forward pass") {
     CHECK(sink.of(f.weight) == doubles{3, 4, 3, 4});
 }
 
+/// y = a + b, whose gradient is that of both: they share its memory.
+struct both {
+    using operation = ht::op::add;
+    ht::gradient_of<float, 2> da, db, dy;
+    void backward(ht::tape<ht::cpu>& tape) {
+        if (!dy.is_there()) return;
+        ht::detail::pass_gradient(tape, dy, da);
+        ht::detail::pass_gradient(tape, dy, db);
+        tape.finish(dy);
+    }
+};
+
+TEST_CASE("gradients that share memory part as soon as one of them grows") {
+    fixture f;
+    ht::tape tape{f.device};
+    const auto a = tape.leaf(f.input()), b = tape.leaf(f.input());
+    const auto more = ht::mul(tape, a, tape.constant(f.input()));
+    auto y = tape.make<float>(a.shape(), true);
+    tape.device().fill(y.view().data(), 4, 1.0f);
+    tape.record(both{ht::gradient_of(a), ht::gradient_of(b), ht::gradient_of(y)});
+    tape.backward(ht::add(tape, ht::sum(tape, more), ht::sum(tape, y)));
+    CHECK(support::doubles(tape.gradient(a)) == doubles{2, 0, 3, 6});
+    CHECK(support::doubles(tape.gradient(b)) == doubles{1, 1, 1, 1});
+}
+
 struct thrower {
     using operation = ht::op::map;
     ht::gradient_of<float, 2> dx, dy;
