@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The oracle of the models' tests against the kernels' definitions and against central differences.
+#include <string>
+#include <vector>
+
 #include <doctest/doctest.h>
 
 #include <halftone/amp.hpp>
@@ -25,7 +28,8 @@ TEST_CASE("the oracle's loss is the kernels' definitions in a row, its gradients
     const auto r = nn_test::oracle<double>(config, parameters)(b);
     CHECK(r.loss == doctest::Approx(loss(parameters)).epsilon(1e-13));
     REQUIRE(r.gradients.size() == parameters.size());
-    for (const auto& [path, values] : parameters) {
+    for (const auto& each : parameters) {
+        const std::string& path = each.first;
         CAPTURE(path);
         support::check_gradient(
             [&](const std::vector<double>& at) {
@@ -33,7 +37,7 @@ TEST_CASE("the oracle's loss is the kernels' definitions in a row, its gradients
                 moved.at(path).values = at;
                 return loss(moved);
             },
-            values.values, r.gradients.at(path).values);
+            each.second.values, r.gradients.at(path).values);
     }
 }
 
