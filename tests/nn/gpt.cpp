@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// A GPT as its user sees it: sizes, paths, the same beginning under every policy, evaluation, freezing, bad input.
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -201,6 +202,25 @@ TEST_CASE("gpt: batches that do not fit") {
     ht::tape fresh{device};
     fresh.backward(model.loss(fresh, b), sink);
     CHECK(sink.entry(4) == after);
+}
+
+TEST_CASE("gpt: a batch without rows and one without targets have no mean and zero gradients") {
+    ht::cpu device{{.threads = 2}};
+    ht::nn::gpt<ht::amp_bf16> model{device, config};
+    ht::tape tape{device};
+    support::gradient_sink sink(model.parameters());
+    const batch no_rows(0, 8, {}, {});
+    batch no_targets = batch::random(2, 8, 19, 6);
+    no_targets.target_ids.assign(16, -100);
+    for (const batch* b : {&no_rows, static_cast<const batch*>(&no_targets)}) {
+        const auto loss = model.loss(tape, *b);
+        CHECK(std::isnan(loss.item()));
+        tape.backward(loss, sink);
+        for (std::size_t i = 0; i < model.parameters().entries().size(); ++i) {
+            for (const float g : sink.entry(i)) REQUIRE(g == 0.0f);
+        }
+        sink.close();
+    }
 }
 
 TEST_CASE("gpt: bf16 activations take less memory than fp32, inference less than training") {

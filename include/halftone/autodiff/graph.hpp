@@ -159,6 +159,8 @@ class graph {
     void push(Payload&& payload) {
         using type = std::remove_cvref_t<Payload>;
         static_assert(sizeof(type) <= record_memory::chunk_bytes, "halftone: a record of an operation is larger than a chunk of the tape");
+        // Room first: a record that is made must not be lost.
+        if (records_.size() == records_.capacity()) records_.reserve(2 * records_.size() + 16);
         void* place = new (memory_.take(sizeof(type))) type(std::forward<Payload>(payload));
         records_.push_back({type::operation::name, [](void* tape, void* p) { static_cast<type*>(p)->backward(*static_cast<Tape*>(tape)); },
                             [](void* p) noexcept { static_cast<type*>(p)->~type(); }, place});
