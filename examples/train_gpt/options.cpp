@@ -25,13 +25,13 @@ void check_range(const char* option, std::int64_t value, std::int64_t least, std
     if (value < least || value > most) refuse(option, " is ", value, "; expected ", least, " to ", most);
 }
 
-/// Bytes that the run needs at the very least: parameters, gradients and moments, and what a micro-batch keeps.
+/// Bytes that the run needs at the very least: parameters, gradients and moments, what a micro-batch keeps, and the batch.
 double least_memory(const options& o) {
     const double width = static_cast<double>(o.width), layers = static_cast<double>(o.layers);
     const double tokens = static_cast<double>(o.batch) * static_cast<double>(o.context);
     const double parameters = (256.0 + static_cast<double>(o.context)) * width + layers * (12 * width * width + 13 * width);
     const double activations = tokens * width * 14 * layers;
-    return 16 * parameters + 2 * activations;
+    return 16 * parameters + 2 * activations + 8 * tokens * static_cast<double>(o.accumulation);
 }
 
 void check(options& o) {

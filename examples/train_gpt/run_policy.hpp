@@ -73,12 +73,12 @@ run_result run(const options& o, const ht::token_view& corpus, const surrounding
                          .weight_decay = 0.1,
                          .adam_beta2 = 0.95,
                          .lr_scheduler_type = ht::cosine,
-                         .warmup_ratio = 0.05,
+                         .warmup_ratio = 0.1,
                          .final_lr_ratio = 0.1,
                          .logging_steps = std::max<std::int64_t>(1, o.steps / 20),
                          .eval_steps = o.eval_every,
                          // The customary 2,000 is for long runs; a short one would never see the scale move.
-                         .loss_scale_growth_interval = static_cast<int>(std::clamp<std::int64_t>(o.steps / 20, 1, 2000)),
+                         .loss_scale_growth_interval = static_cast<int>(std::clamp<std::int64_t>(o.steps / 20, 10, 2000)),
                          .seed = o.seed}};
 
     struct stopper : ht::trainer_callback {
