@@ -18,17 +18,6 @@ namespace halftone::inline HALFTONE_ABI {
 
 namespace detail {
 
-/// c = ab or c += ab.
-template <class Compute, class Device, class A, class B, class C>
-void product(Device& device, const view<A, 2>& a, const view<B, 2>& b, const view<C, 2>& c, write_mode mode) {
-    check_matmul(a, b, c);
-    if (mode == write_mode::overwrite) {
-        kernel::matmul<Device>::template run<Compute>(device, a, b, epilogue_of(plain{}, c));
-    } else {
-        kernel::matmul<Device>::template run<Compute>(device, a, b, epilogue_of(add_product{}, c));
-    }
-}
-
 /// c = epilogue(ab).
 template <class Compute, class Device, class A, class B, class C, class Epilogue>
 void product(Device& device, const view<A, 2>& a, const view<B, 2>& b, const view<C, 2>& c, const Epilogue& e) {

@@ -61,7 +61,7 @@ struct linear_cross_entropy {
         const workspace::lease scratch(device.scratch(), workspace_bytes<Logit>(rows, classes));
         for_chunks<Logit>(rows, classes, [&](extent first, extent count) {
             const view<Logit, 2> logits(scratch.as<Logit>(), {count, classes});
-            matmul_into<Compute>(device, rows_of(x, first, count), transpose(w), logits, write_mode::overwrite);
+            halftone::detail::product<Compute>(device, rows_of(x, first, count), transpose(w), logits, write_mode::overwrite);
             cross_entropy<Device>::forward_rows(device, cross_entropy_forward<Logit>{.logits = logits,
                                                                                     .targets = part(a.targets, first, count),
                                                                                     .losses = part(a.losses, first, count),
@@ -83,7 +83,7 @@ struct linear_cross_entropy {
         for_chunks<Logit>(rows, classes, [&](extent first, extent count) {
             const view<Logit, 2> logits(scratch.as<Logit>(), {count, classes});
             const auto x_rows = rows_of(x, first, count);
-            matmul_into<Compute>(device, x_rows, transpose(w), logits, write_mode::overwrite);
+            halftone::detail::product<Compute>(device, x_rows, transpose(w), logits, write_mode::overwrite);
             cross_entropy<Device>::backward(device, cross_entropy_backward<Logit, Logit>{.logits = logits,
                                                                                         .targets = part(a.targets, first, count),
                                                                                         .logsumexp = part(a.logsumexp, first, count),
@@ -91,12 +91,12 @@ struct linear_cross_entropy {
                                                                                         .count = a.count,
                                                                                         .dlogits = logits,
                                                                                         .ignore_index = a.ignore_index});
-            if (dx.to.data() != nullptr) matmul_into<Backward>(device, logits, w, rows_of(dx.to, first, count), dx.mode);
-            if (dw.to.data() != nullptr) matmul_into<Backward>(device, transpose(logits), x_rows, dw.to, first == 0 ? dw.mode : write_mode::add);
+            if (dx.to.data() != nullptr) halftone::detail::product<Backward>(device, logits, w, rows_of(dx.to, first, count), dx.mode);
+            if (dw.to.data() != nullptr) halftone::detail::product<Backward>(device, transpose(logits), x_rows, dw.to, first == 0 ? dw.mode : write_mode::add);
         });
         if (rows == 0 && dw.to.data() != nullptr) {
             const view<Logit, 2> none(scratch.as<Logit>(), {0, classes});
-            matmul_into<Backward>(device, transpose(none), x, dw.to, dw.mode);
+            halftone::detail::product<Backward>(device, transpose(none), x, dw.to, dw.mode);
         }
     }
 
@@ -108,15 +108,6 @@ struct linear_cross_entropy {
     template <class T>
     static view<T, 1> part(const view<T, 1>& v, extent first, extent count) {
         return {v.data() + first, {count}};
-    }
-    template <class Compute, class A, class B, class C>
-    static void matmul_into(Device& device, const view<A, 2>& a, const view<B, 2>& b, const view<C, 2>& c, write_mode mode) {
-        halftone::detail::check_matmul(a, b, c);
-        if (mode == write_mode::overwrite) {
-            matmul<Device>::template run<Compute>(device, a, b, epilogue_of(plain{}, c));
-        } else {
-            matmul<Device>::template run<Compute>(device, a, b, epilogue_of(add_product{}, c));
-        }
     }
     template <class Logit, class Body>
     static void for_chunks(extent rows, extent classes, const Body& body) {

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <halftone/kernel/matmul/epilogue.hpp>
+#include <halftone/kernel/write_mode.hpp>
 #include <halftone/policy/check.hpp>
 #include <halftone/policy/recipe.hpp>
 
@@ -44,6 +45,17 @@ void check_matmul(const view<A, 2>& a, const view<B, 2>& b, const view<C, 2>& c)
     check_matmul_operand("a", a);
     check_matmul_operand("b", b);
     if (c.stride_of(1) != 1 && c.extent_of(1) > 1) fail<shape_error>("matmul: c ", c.shape(), " has gaps within its rows");
+}
+
+/// c = ab or c += ab.
+template <class Compute, class Device, class A, class B, class C>
+void product(Device& device, const view<A, 2>& a, const view<B, 2>& b, const view<C, 2>& c, write_mode mode) {
+    check_matmul(a, b, c);
+    if (mode == write_mode::overwrite) {
+        kernel::matmul<Device>::template run<Compute>(device, a, b, epilogue_of(plain{}, c));
+    } else {
+        kernel::matmul<Device>::template run<Compute>(device, a, b, epilogue_of(add_product{}, c));
+    }
 }
 
 }  // namespace detail
