@@ -83,7 +83,8 @@ auto linear(Context&& context, const variable<X, Rank>& x, const Weight& weight,
     if constexpr (is_absent<Bias> && is_absent<Residual>) {
         detail::product<compute>(root.device(), rows, w, to, plain{});
     } else if constexpr (is_absent<Residual>) {
-        detail::product<compute>(root.device(), rows, w, to, halftone::bias{bias.values()});
+        // With its argument spelt out: nvcc hands this on as `bias`, which is the parameter's name.
+        detail::product<compute>(root.device(), rows, w, to, halftone::bias<const typename Bias::compute>{bias.values()});
     } else if constexpr (is_absent<Bias>) {
         detail::product<compute>(root.device(), rows, w, to, then{[](auto sum, auto r) { return sum + r; }, as_rows(residual.view())});
     } else {

@@ -30,10 +30,12 @@
 #include <immintrin.h>
 #endif
 
+#include <halftone/exec/cpu/set/portable.inc>
 namespace halftone::inline HALFTONE_ABI::portable {
 #include <halftone/exec/cpu/simd/portable.inc>
 #include <halftone/exec/cpu/simd/math.inc>
 }  // namespace halftone::inline HALFTONE_ABI::portable
+#include <halftone/exec/cpu/set/end.inc>
 
 #if defined(__x86_64__)
 

@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# A .cu file may include everything and train on the CPU: nvcc compiles it without a warning, and the program runs.
+#
+#     tests/headers/nvcc.sh            CUDACXX names the compiler; CXX the one behind it
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+nvcc=${CUDACXX:-nvcc}
+if ! command -v "$nvcc" >/dev/null 2>&1; then nvcc=/usr/local/cuda/bin/nvcc; fi
+command -v "$nvcc" >/dev/null 2>&1 || { echo "skipped: there is no nvcc"; exit 77; }
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+cat >"$work/step.cu" <<'PROGRAM'
+#include <cstdint>
+#include <vector>
+
+#include <halftone/halftone.hpp>
+
+namespace ht = halftone;
+
+struct pair {
+    ht::const_view<std::int32_t, 2> tokens, targets;
+};
+
+int main() {
+    ht::cpu device{{.threads = 1}};
+    ht::nn::gpt<ht::amp_bf16> model{device, {.vocabulary = 11, .context = 8, .layers = 1, .heads = 2, .width = 16}};
+    ht::adamw optimizer{device, model, {.lr = 1e-2}};
+    ht::accumulator acc{model, ht::unscaled};
+    ht::tape tape{device};
+    const std::vector<std::int32_t> tokens{3, 1, 4, 1, 5, 9, 2, 6}, targets{1, 4, 1, 5, 9, 2, 6, 5};
+    float first = 0, last = 0;
+    for (int step = 0; step < 20; ++step) {
+        const auto loss = model.loss(tape, pair{{tokens.data(), {1, 8}}, {targets.data(), {1, 8}}});
+        (step == 0 ? first : last) = loss.item();
+        tape.backward(loss, acc);
+        auto grads = acc.take();
+        optimizer.step(grads);
+    }
+    return last < first / 2 ? 0 : 1;
+}
+PROGRAM
+compiler=()
+if [[ ${CXX:-} == *g++* && ${CXX:-} != *clang* ]]; then compiler=(-ccbin "$CXX"); fi
+"$nvcc" "${compiler[@]}" -std=c++20 -arch=sm_90 -Werror all-warnings -Xcompiler -Wall,-Wextra,-Werror,-pthread \
+    -I"$root/include" "$work/step.cu" -o "$work/step"
+"$work/step" || { echo "the model that nvcc compiled does not learn"; exit 1; }
+echo "nvcc compiles everything, without a warning"
