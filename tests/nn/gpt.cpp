@@ -132,7 +132,7 @@ void frozen_parts() {
     };
     const auto all = gradients(nullptr);
     for (const char* pattern : {"embed", "embed.positions", "h.0", "*.norm", "*.weight", "*.bias", "h.*.attn", "norm"}) {
-        CAPTURE(pattern);
+        CAPTURE(std::string(pattern));
         const auto some = gradients(pattern);
         int frozen = 0;
         for (std::size_t i = 0; i < all.size(); ++i) {

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <cstdlib>
+#include <string>
 
 #include <doctest/doctest.h>
 
@@ -28,11 +29,12 @@ inline bool is_tested(halftone::isa set) {
 template <class Test>
 void for_each_set(const Test& test) {
     for (const halftone::isa set : {halftone::isa::portable, halftone::isa::avx2, halftone::isa::avx512}) {
-        CAPTURE(halftone::name(set));
+        const std::string instruction_set = halftone::name(set);
+        CAPTURE(instruction_set);
         if (is_tested(set)) {
             test(set);
         } else {
-            MESSAGE("not tested here: ", halftone::name(set));
+            MESSAGE("not tested here: ", instruction_set);
         }
     }
 }

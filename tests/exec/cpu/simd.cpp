@@ -8,6 +8,7 @@
 #include <limits>
 #include <memory>
 #include <numbers>
+#include <string>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -184,10 +185,9 @@ void measure_floats(std::uint64_t step) {
             }
         }
         for (std::size_t s = 0; s < devices.size(); ++s) {
-            CHECK_MESSAGE(measures[s].wrong == 0, f.name, " on ", ht::name(devices[s]->instruction_set()),
-                          ": NaN or no NaN at ", measures[s].at);
-            CHECK_MESSAGE(measures[s].ratio <= 1, f.name, " on ", ht::name(devices[s]->instruction_set()),
-                          ": error / bound ", measures[s].ratio, " at ", measures[s].at);
+            const std::string here = std::string(f.name) + " on " + ht::name(devices[s]->instruction_set());
+            CHECK_MESSAGE(measures[s].wrong == 0, here, ": NaN or no NaN at ", measures[s].at);
+            CHECK_MESSAGE(measures[s].ratio <= 1, here, ": error / bound ", measures[s].ratio, " at ", measures[s].at);
         }
     }
 }
@@ -241,7 +241,7 @@ TEST_CASE("simd: functions at special values") {
         const std::vector<float> x = specials();
         std::vector<float> y(x.size());
         for (const definition& f : definitions) {
-            CAPTURE(f.name);
+            CAPTURE(std::string(f.name));
             measure m;
             BODY(simd_unary)(f.function, x.data(), y.data(), static_cast<int>(x.size()));
             for (std::size_t i = 0; i < x.size(); ++i) m.look(f, x[i], f.exact(static_cast<double>(x[i])), y[i]);

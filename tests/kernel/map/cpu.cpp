@@ -40,7 +40,7 @@ const extent sizes[] = {1, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 1009, 70001};
 
 /// One expression of one input, over numbers of the given range.
 template <class F>
-void check_function(const char* name, const F& f, double low, double high) {
+void check_function(const std::string& name, const F& f, double low, double high) {
     CAPTURE(name);
     support::random data{1};
     std::vector<float> values(1009);
