@@ -22,9 +22,9 @@ struct network {
     ht::nn::linear<ht::at<P, "up">> up;
     ht::nn::linear<ht::at<P, "down">> down;
 
-    // The last layer begins near zero, and so does what the network says.
+    // The last layer begins at zero, and so does what the network says.
     explicit network(ht::cpu& device)
-        : parameters_{device.memory()}, up{parameters_, features, hidden}, down{parameters_, hidden, results, 1e-6f} {
+        : parameters_{device.memory()}, up{parameters_, features, hidden}, down{parameters_, hidden, results, {.mean = 0}} {
         parameters_.commit(7);
     }
     auto operator()(auto& tape, const auto& x) const { return down(tape, ht::gelu(tape, up(tape, x))); }

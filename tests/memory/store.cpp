@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The parameter store: groups by storage types, paths, initial values, copies, freezing.
+#include <algorithm>
 #include <cmath>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -91,6 +93,46 @@ TEST_CASE("store: initial values follow from seed, order and index, whatever the
     // What lies between parameters is zero, for passes over whole slabs.
     const auto* slab = reinterpret_cast<const float*>(a.parameters.groups()[0].master.data());
     for (std::size_t i = 65; i < 128; ++i) CHECK(slab[i] == 0.0f);
+}
+
+TEST_CASE("store: evenly distributed initial values") {
+    ht::host_memory memory;
+    store s{memory};
+    const auto centred = s.add<ht::amp_bf16, ht::op::linear>("centred", ht::shape<1>{4099}, {.bound = 0.25f});
+    const auto shifted = s.add<ht::full_fp32, ht::op::linear>("shifted", ht::shape<1>{4099}, {.mean = 3, .bound = 1});
+    s.commit(7);
+    const auto check = [](const auto& v, double mean, double bound) {
+        double sum = 0, least = static_cast<double>(v(0)), most = least, repeated = 0;
+        for (ht::extent i = 0; i < v.size(); ++i) {
+            const double x = static_cast<double>(v(i));
+            sum += x, least = std::min(least, x), most = std::max(most, x);
+            if (i > 0) repeated += v(i) == v(i - 1) ? 1 : 0;
+        }
+        CHECK(least >= mean - bound);
+        CHECK(most <= mean + bound);
+        // Of 4099 draws none lies in an outermost two hundredth with a chance of exp(-20), and their mean is within five
+        // of its own deviations, bound / sqrt(3 x 4099).
+        CHECK(least < mean - 0.99 * bound);
+        CHECK(most > mean + 0.99 * bound);
+        CHECK(std::fabs(sum / 4099 - mean) < 5 * bound / std::sqrt(3.0 * 4099));
+        CHECK(repeated == 0);
+    };
+    check(centred.master(), 0, 0.25);
+    check(shifted.master(), 3, 1);
+}
+
+TEST_CASE("store: initial values that are none") {
+    ht::host_memory memory;
+    store s{memory};
+    const auto add = [&](const ht::initial& values) { s.add<ht::amp_bf16, ht::op::linear>("w", ht::shape<1>{1}, values); };
+    CHECK_THROWS_WITH_AS(add({.deviation = -1}), "store: w begins with mean 0, deviation -1, bound 0; expected finite numbers, deviation and bound 0 or more",
+                         ht::argument_error);
+    CHECK_THROWS_AS(add({.bound = -0.5f}), ht::argument_error);
+    CHECK_THROWS_AS(add({.mean = std::numeric_limits<float>::quiet_NaN()}), ht::argument_error);
+    CHECK_THROWS_AS(add({.deviation = std::numeric_limits<float>::infinity()}), ht::argument_error);
+    CHECK_THROWS_WITH_AS(add({.deviation = 1, .bound = 1}), "store: w begins with both a deviation (normally distributed) and a bound (evenly); one of them",
+                         ht::argument_error);
+    CHECK(s.entries().empty());
 }
 
 TEST_CASE("store: refresh rounds masters that were changed by hand, also when some are frozen") {

@@ -11,7 +11,7 @@ using nn_test::input;
 using strings = std::vector<std::string>;
 
 TEST_CASE("nn::attention: two products around the operation") {
-    const alone<ht::nn::attention<ht::at<ht::full_fp32, "attn">>> f(8, 2, 0.5f);
+    const alone<ht::nn::attention<ht::at<ht::full_fp32, "attn">>> f(8, 2, ht::initial{.deviation = 0.5f});
     CHECK(f.paths() == strings{"attn.qkv.weight", "attn.qkv.bias", "attn.proj.weight", "attn.proj.bias"});
     CHECK(f.layer.qkv.weight.shape() == ht::shape<2>{24, 8});
     const input<float, 3> x(ht::shape<3>{2, 5, 8});
@@ -25,8 +25,8 @@ TEST_CASE("nn::attention: two products around the operation") {
 }
 
 TEST_CASE("nn::attention: no look ahead, unless the mask is full") {
-    const alone<ht::nn::attention<ht::amp_bf16>> causal(8, 2, 0.5f, 0.5f);
-    const alone<ht::nn::attention<ht::amp_bf16>> full(8, 2, 0.5f, 0.5f, ht::attention_options{.mask = ht::attention_mask::full});
+    const alone<ht::nn::attention<ht::amp_bf16>> causal(8, 2, ht::initial{.deviation = 0.5f}, ht::initial{.deviation = 0.5f});
+    const alone<ht::nn::attention<ht::amp_bf16>> full(8, 2, ht::initial{.deviation = 0.5f}, ht::initial{.deviation = 0.5f}, ht::attention_options{.mask = ht::attention_mask::full});
     input<ht::bfloat16, 3> x(ht::shape<3>{1, 5, 8});
     ht::cpu device{{.threads = 1}};
     ht::inference ctx{device};

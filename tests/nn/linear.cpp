@@ -13,7 +13,7 @@ using nn_test::input;
 using strings = std::vector<std::string>;
 
 TEST_CASE("nn::linear: parameters and how they begin") {
-    const alone<ht::nn::linear<ht::at<ht::amp_bf16, "fc">>> given(100, 30, 0.25f), standard(100, 30);
+    const alone<ht::nn::linear<ht::at<ht::amp_bf16, "fc">>> given(100, 30, ht::initial{.deviation = 0.25f}), standard(100, 30);
     CHECK(given.paths() == strings{"fc.weight", "fc.bias"});
     CHECK(given.parameters.size() == 3030);
     const auto deviation = [](const auto& layer) {
@@ -25,6 +25,17 @@ TEST_CASE("nn::linear: parameters and how they begin") {
     CHECK(deviation(given.layer) == doctest::Approx(0.25).epsilon(0.05));
     CHECK(deviation(standard.layer) == doctest::Approx(0.1).epsilon(0.05));  // 1 / sqrt(in)
     for (ht::extent i = 0; i < 30; ++i) CHECK(given.layer.bias.master()(i) == 0.0f);
+
+    // Exactly zero, and everything else that an `initial` can say.
+    const alone<ht::nn::linear<ht::full_fp32>> zero(4, 3, ht::initial{}), even(100, 30, ht::initial{.bound = 0.5f}, ht::initial{.mean = -1});
+    for (int i = 0; i < 12; ++i) CHECK(zero.layer.weight.master().data()[i] == 0.0f);
+    for (ht::extent i = 0; i < 30; ++i) CHECK(even.layer.bias.master()(i) == -1.0f);
+    CHECK(deviation(even.layer) == doctest::Approx(0.5 / std::sqrt(3)).epsilon(0.05));
+    CHECK(alone<ht::nn::linear<ht::full_fp32>>(0, 3).parameters.size() == 3);
+    ht::host_memory memory;
+    ht::store s{memory};
+    CHECK_THROWS_AS((ht::nn::linear<ht::full_fp32>(s, -1, 3)), ht::shape_error);
+    CHECK_THROWS_AS((ht::nn::linear<ht::full_fp32>(s, 2, 3, {.deviation = -1})), ht::argument_error);
 }
 
 template <class P, class Y>

@@ -16,8 +16,8 @@ TEST_CASE("nn::mlp: in fp32, one operation and two give the same values, and gra
         using state = ht::bfloat16;
     };
     using parted = ht::recipe<ht::full_fp32, ht::rule<"mlp.up", bf16_state>>;
-    alone<ht::nn::mlp<ht::at<ht::full_fp32, "mlp">>> one(7, 19, 0.4f, 0.3f);
-    alone<ht::nn::mlp<ht::at<parted, "mlp">>> two(7, 19, 0.4f, 0.3f);
+    alone<ht::nn::mlp<ht::at<ht::full_fp32, "mlp">>> one(7, 19, ht::initial{.deviation = 0.4f}, ht::initial{.deviation = 0.3f});
+    alone<ht::nn::mlp<ht::at<parted, "mlp">>> two(7, 19, ht::initial{.deviation = 0.4f}, ht::initial{.deviation = 0.3f});
     CHECK(one.paths() == strings{"mlp.up.weight", "mlp.up.bias", "mlp.down.weight", "mlp.down.bias"});
     CHECK(two.paths() == one.paths());
     REQUIRE(two.parameters.groups().size() == 2);

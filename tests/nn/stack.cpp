@@ -14,7 +14,7 @@ using strings = std::vector<std::string>;
 template <class P>
 struct block {
     ht::nn::linear<ht::at<P, "fc">> fc;
-    block(ht::store& s, ht::extent width, float deviation) : fc(s, width, width, deviation) {}
+    block(ht::store& s, ht::extent width, float deviation) : fc(s, width, width, {.deviation = deviation}) {}
     template <class Context, class X>
     auto operator()(Context&& ctx, const X& x) const {
         return fc(ctx, x, x);

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include <halftone/memory/resource.hpp>
+#include <halftone/number/classify.hpp>
 #include <halftone/number/normal.hpp>
 #include <halftone/number/philox.hpp>
 #include <halftone/policy/model.hpp>
@@ -30,10 +31,13 @@
 
 namespace halftone::inline HALFTONE_ABI {
 
-/// How a parameter begins: normally distributed numbers, or one value.
+/// How a parameter begins: one value, or random numbers around it, normally distributed or evenly.
+///
+///     {}  {.mean = 1}  {.deviation = 0.02f}  {.bound = 0.1f}         zeros, ones, normal, between -0.1 and 0.1
 struct initial {
     float mean = 0.0f;
-    float deviation = 0.0f;
+    float deviation = 0.0f;  ///< of normally distributed numbers
+    float bound = 0.0f;      ///< numbers are evenly distributed between mean - bound and mean + bound
 };
 
 class store;
@@ -99,12 +103,14 @@ class store {
     store(const store&) = delete;
     store& operator=(const store&) = delete;
 
-    /// A further parameter, for a layer with policy P and operation Op. Throws state_error after commit.
+    /// A further parameter, for a layer with policy P and operation Op. Throws state_error after commit, shape_error, and
+    /// argument_error for initial values that are none.
     template <class P, class Op, int Rank>
     parameter<storage_signature<P, Op>, Rank> add(const char* leaf, const shape<Rank>& shape, const initial& values) {
         using types = storage_signature<P, Op>;
         if (committed_) fail<state_error>("store: ", leaf, " added after commit");
         check_shape("store", shape);
+        check_initial(leaf, values);
         entry e;
         e.path = run_time_path(path_of<P>.text().data, leaf);
         e.group = group_of<types>();
@@ -237,10 +243,21 @@ class store {
         return groups_.size() - 1;
     }
 
+    static void check_initial(const char* leaf, const initial& values) {
+        const auto is_spread = [](float x) { return is_finite(x) && x >= 0; };
+        if (!is_finite(values.mean) || !is_spread(values.deviation) || !is_spread(values.bound)) {
+            fail<argument_error>("store: ", leaf, " begins with mean ", values.mean, ", deviation ", values.deviation, ", bound ", values.bound,
+                                 "; expected finite numbers, deviation and bound 0 or more");
+        }
+        if (values.deviation != 0 && values.bound != 0) {
+            fail<argument_error>("store: ", leaf, " begins with both a deviation (normally distributed) and a bound (evenly); one of them");
+        }
+    }
+
     template <class Param>
     static void fill(const entry& e, std::byte* slab, std::uint64_t seed, std::uint32_t tensor) {
         auto* to = reinterpret_cast<Param*>(slab) + e.master;
-        if (e.values.deviation == 0.0f) {
+        if (e.values.deviation == 0.0f && e.values.bound == 0.0f) {
             for (std::size_t i = 0; i < e.count; ++i) to[i] = Param(e.values.mean);
             return;
         }
@@ -248,7 +265,11 @@ class store {
             const philox::block words = random_block(seed, 0, tensor, i / 4);
             const normal_pair a = normal(words[0], words[1]), b = normal(words[2], words[3]);
             const float four[4] = {a.first, a.second, b.first, b.second};
-            for (std::size_t j = 0; j < 4 && i + j < e.count; ++j) to[i + j] = Param(e.values.mean + e.values.deviation * four[j]);
+            for (std::size_t j = 0; j < 4 && i + j < e.count; ++j) {
+                const float drawn = e.values.deviation != 0.0f ? e.values.deviation * four[j]
+                                                               : e.values.bound * (2 * uniform(words[static_cast<unsigned>(j)]) - 1);
+                to[i + j] = Param(e.values.mean + drawn);
+            }
         }
     }
 

@@ -23,10 +23,11 @@ struct attention {
     extent heads;
     attention_options options;
 
-    /// Throws argument_error where the heads do not divide the width or are larger than kernels take.
-    attention(store& s, extent width, extent head_count, float deviation = 0.02f, float projection_deviation = 0.02f,
+    /// The weights of both products begin as said. Throws argument_error where the heads do not divide the width or are
+    /// larger than kernels take.
+    attention(store& s, extent width, extent head_count, const initial& inner = {.deviation = 0.02f}, const initial& projection = {.deviation = 0.02f},
               const attention_options& o = {.mask = attention_mask::causal})
-        : qkv(s, width, 3 * checked(width, head_count), deviation), proj(s, width, width, projection_deviation), heads(head_count), options(o) {}
+        : qkv(s, width, 3 * checked(width, head_count), inner), proj(s, width, width, projection), heads(head_count), options(o) {}
 
     template <class Context, class X, class Residual = absent>
     auto operator()(Context&& ctx, const variable<X, 3>& x, const Residual& residual = {}) const {

@@ -20,9 +20,10 @@ struct embedding {
     parameter<storage_signature<P, operation>, 2> tokens;     // (vocabulary, width)
     parameter<storage_signature<P, operation>, 2> positions;  // (context, width)
 
-    embedding(store& s, extent vocabulary, extent context, extent width, float deviation = 0.02f)
-        : tokens(s.add<P, operation>("tokens", shape<2>{vocabulary, width}, initial{.deviation = deviation})),
-          positions(s.add<P, operation>("positions", shape<2>{context, width}, initial{.deviation = deviation})) {}
+    /// `tables` says how both begin.
+    embedding(store& s, extent vocabulary, extent context, extent width, const initial& tables = {.deviation = 0.02f})
+        : tokens(s.add<P, operation>("tokens", shape<2>{vocabulary, width}, tables)),
+          positions(s.add<P, operation>("positions", shape<2>{context, width}, tables)) {}
 
     template <class Context>
     auto operator()(Context&& ctx, const const_view<std::int32_t, 2>& ids) const {

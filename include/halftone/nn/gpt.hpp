@@ -39,7 +39,8 @@ struct transformer_block {
     mlp<at<P, "mlp">> mlp_;
 
     // What adds to the residual stream begins smaller by the root of the number of additions (GPT-2).
-    transformer_block(store& s, const gpt_config& c) : transformer_block(s, c, 0.02f / std::sqrt(2.0f * static_cast<float>(c.layers))) {}
+    transformer_block(store& s, const gpt_config& c)
+        : transformer_block(s, c, initial{.deviation = 0.02f}, initial{.deviation = 0.02f / std::sqrt(2.0f * static_cast<float>(c.layers))}) {}
 
     template <class Context, class X>
     auto operator()(Context&& ctx, const variable<X, 3>& x) const {
@@ -49,11 +50,8 @@ struct transformer_block {
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.attn_norm, self.attn, self.mlp_norm, self.mlp_); }
 
   private:
-    transformer_block(store& s, const gpt_config& c, float residual_deviation)
-        : attn_norm(s, c.width),
-          attn(s, c.width, c.heads, 0.02f, residual_deviation),
-          mlp_norm(s, c.width),
-          mlp_(s, c.width, 4 * c.width, 0.02f, residual_deviation) {}
+    transformer_block(store& s, const gpt_config& c, const initial& inner, const initial& projection)
+        : attn_norm(s, c.width), attn(s, c.width, c.heads, inner, projection), mlp_norm(s, c.width), mlp_(s, c.width, 4 * c.width, inner, projection) {}
 };
 
 /// The head of a language model: logits = x tableᵀ, with somebody else's table.

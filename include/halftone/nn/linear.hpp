@@ -5,6 +5,7 @@
 ///     ht::nn::linear<ht::at<P, "fc">> fc{store, in, out};
 ///     auto y = fc(ctx, x);                                   // x: (…, in), y: (…, out)
 ///     auto y = fc(ctx, x, residual);                         // + residual, in the same pass
+///     ht::nn::linear<ht::at<P, "out">> out{store, in, out, {.bound = 0.01f}};   // how the weights begin: memory/store.hpp
 ///
 /// Numeric contract: products in the policy's `compute`, sums in float, the result rounded once to `output`.
 #pragma once
@@ -22,11 +23,11 @@ struct linear {
     parameter<storage_signature<P, operation>, 2> weight;  // (out, in)
     parameter<storage_signature<P, operation>, 1> bias;    // (out)
 
-    /// Weights begin normally distributed; without a deviation, with the variance 1 / in.
-    linear(store& s, extent in, extent out, float deviation = 0.0f)
-        : weight(s.add<P, operation>("weight", shape<2>{out, in},
-                                     initial{.deviation = deviation != 0.0f ? deviation : 1.0f / std::sqrt(static_cast<float>(in))})),
-          bias(s.add<P, operation>("bias", shape<1>{out}, initial{})) {}
+    /// Weights begin normally distributed with the variance 1 / in, the bias at zero.
+    linear(store& s, extent in, extent out) : linear(s, in, out, initial{.deviation = in > 0 ? 1.0f / std::sqrt(static_cast<float>(in)) : 0.0f}) {}
+    /// Weights and bias begin as said. Throws argument_error for initial values that are none, and shape_error.
+    linear(store& s, extent in, extent out, const initial& weights, const initial& biases = {})
+        : weight(s.add<P, operation>("weight", shape<2>{out, in}, weights)), bias(s.add<P, operation>("bias", shape<1>{out}, biases)) {}
 
     template <class Context, class X, int Rank, class Residual = absent>
     auto operator()(Context&& ctx, const variable<X, Rank>& x, const Residual& residual = {}) const {

@@ -22,8 +22,9 @@ struct mlp {
     linear<at<P, "up">> up;
     linear<at<P, "down">> down;
 
-    mlp(store& s, extent width, extent hidden, float deviation = 0.02f, float projection_deviation = 0.02f)
-        : up(s, width, hidden, deviation), down(s, hidden, width, projection_deviation) {}
+    /// The weights of both products begin as said.
+    mlp(store& s, extent width, extent hidden, const initial& inner = {.deviation = 0.02f}, const initial& projection = {.deviation = 0.02f})
+        : up(s, width, hidden, inner), down(s, hidden, width, projection) {}
 
     template <class Context, class X, int Rank, class Y>
     auto operator()(Context&& ctx, const variable<X, Rank>& x, const variable<Y, Rank>& residual) const {
