@@ -80,11 +80,13 @@ TEST_CASE("each wrong source has its sentence") {
 }
 
 #if defined(__linux__)
-TEST_CASE("what may not be read says so" * doctest::skip(fs::exists("/root/.") && [] {
+TEST_CASE("what may not be read says so") {
     std::error_code denied;
     fs::directory_iterator(fs::path("/root"), denied);
-    return !denied;  // root may read everything
-}())) {
+    if (!denied) {
+        MESSAGE("skipped: root may read everything");
+        return;
+    }
     const support::temporary_folder folder;
     const fs::path file = folder.write("secret", "x");
     fs::permissions(file, fs::perms::none);
