@@ -6,7 +6,6 @@
 /// there, every later one to add. So no slab is ever cleared, and none is read before it has been written.
 #pragma once
 
-#include <cstring>
 #include <vector>
 
 #include <halftone/memory/store.hpp>
@@ -19,7 +18,7 @@ class gradient_slabs {
         owner.check_committed();
         for (const store::group& g : owner.groups()) {
             slabs_.emplace_back(owner.memory(), g.gradients * g.accumulate_bytes, memory_kind::gradient);
-            if (slabs_.back().bytes() != 0) std::memset(slabs_.back().data(), 0, slabs_.back().bytes());
+            owner.memory().clear(slabs_.back().data(), slabs_.back().bytes());
         }
     }
 
@@ -44,7 +43,7 @@ class gradient_slabs {
         check_layout();
         for (std::size_t i = 0; i < claimed_.size(); ++i) {
             const store::entry& e = store_->entries()[i];
-            if (!claimed_[i] && !e.frozen) std::memset(at(e), 0, e.count * store_->groups()[e.group].accumulate_bytes);
+            if (!claimed_[i] && !e.frozen) store_->memory().clear(at(e), e.count * store_->groups()[e.group].accumulate_bytes);
             claimed_[i] = false;
         }
     }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstring>
 #include <new>
 #include <utility>
 
@@ -55,6 +56,12 @@ class memory_resource {
         usage_.remove_block(bytes);
     }
 
+    /// Host memory into a block, and back, and zeros: all in order with the device's other work. The host memory is the
+    /// caller's again on return, and `read` has waited for the device.
+    virtual void write(void* to, const void* from, std::size_t bytes) = 0;
+    virtual void read(void* to, const void* from, std::size_t bytes) = 0;
+    virtual void clear(void* to, std::size_t bytes) = 0;
+
     memory_usage& usage() { return usage_; }
     const memory_usage& usage() const { return usage_; }
 
@@ -79,7 +86,16 @@ class host_memory final : public memory_resource {
   public:
     explicit host_memory(std::size_t limit = static_cast<std::size_t>(-1)) : limit_(limit) {}
 
+    void write(void* to, const void* from, std::size_t bytes) override { copy(to, from, bytes); }
+    void read(void* to, const void* from, std::size_t bytes) override { copy(to, from, bytes); }
+    void clear(void* to, std::size_t bytes) override {
+        if (bytes != 0) std::memset(to, 0, bytes);
+    }
+
   private:
+    static void copy(void* to, const void* from, std::size_t bytes) {
+        if (bytes != 0) std::memcpy(to, from, bytes);
+    }
     std::byte* obtain(std::size_t bytes) override {
         if (bytes > limit_ - usage().held()) return nullptr;
         return static_cast<std::byte*>(::operator new(bytes, std::align_val_t{block_alignment}, std::nothrow));

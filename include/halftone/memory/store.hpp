@@ -95,7 +95,7 @@ class store {
         std::size_t param_bytes = 0, copy_bytes = 0, accumulate_bytes = 0, state_bytes = 0;   ///< of one element; copy 0: none
         std::size_t masters = 0, copies = 0, gradients = 0;                                   ///< elements of each slab
         buffer master{}, copy{};
-        void (*fill)(const entry&, std::byte* master, std::uint64_t seed, std::uint32_t tensor) = nullptr;
+        void (*fill)(const initial&, std::byte* to, std::size_t first, std::size_t count, std::uint64_t seed, std::uint32_t tensor) = nullptr;
         void (*round)(const std::byte* master, std::byte* copy, std::size_t count) = nullptr;
     };
 
@@ -141,12 +141,18 @@ class store {
         for (group& g : groups_) {
             g.master = buffer(*memory_, g.masters * g.param_bytes, memory_kind::master);
             g.copy = buffer(*memory_, g.copies * g.copy_bytes, memory_kind::copy);
-            clear(g.master);
+            memory_->clear(g.master.data(), g.master.bytes());
         }
         committed_ = true;
+        staging host;
         for (std::size_t i = 0; i < entries_.size(); ++i) {
-            group& g = groups_[entries_[i].group];
-            g.fill(entries_[i], g.master.data(), seed, static_cast<std::uint32_t>(i));
+            const entry& e = entries_[i];
+            const group& g = groups_[e.group];
+            for (std::size_t first = 0; first < e.count; first += staging::elements) {
+                const std::size_t count = std::min(staging::elements, e.count - first);
+                g.fill(e.values, host.master, first, count, seed, static_cast<std::uint32_t>(i));
+                memory_->write(g.master.data() + (e.master + first) * g.param_bytes, host.master, count * g.param_bytes);
+            }
         }
         refresh();
     }
@@ -155,13 +161,13 @@ class store {
     /// Rounds all masters to their copies again: after masters were changed by hand.
     void refresh() {
         check_committed();
-        for (group& g : groups_) {
-            if (g.copy_bytes != 0 && g.masters == g.copies) g.round(g.master.data(), g.copy.data(), g.masters);
+        staging host;
+        for (const group& g : groups_) {
+            if (g.copy_bytes != 0 && g.masters == g.copies) round(g, 0, 0, g.masters, host);
         }
         for (const entry& e : entries_) {
-            group& g = groups_[e.group];
-            if (g.copy_bytes == 0 || g.masters == g.copies || e.master == nowhere) continue;
-            g.round(g.master.data() + e.master * g.param_bytes, g.copy.data() + e.copy * g.copy_bytes, e.count);
+            const group& g = groups_[e.group];
+            if (g.copy_bytes != 0 && g.masters != g.copies && e.master != nowhere) round(g, e.master, e.copy, e.count, host);
         }
     }
 
@@ -238,7 +244,7 @@ class store {
         g.accumulate_bytes = sizeof(typename Storage::accumulate);
         g.state_bytes = sizeof(typename Storage::state);
         g.fill = &fill<typename Storage::param>;
-        g.round = &round<typename Storage::param, typename Storage::compute>;
+        g.round = &round_values<typename Storage::param, typename Storage::compute>;
         groups_.push_back(std::move(g));
         return groups_.size() - 1;
     }
@@ -254,30 +260,45 @@ class store {
         }
     }
 
+    /// Host memory by way of which parameters go to the device's and back.
+    struct staging {
+        static constexpr std::size_t elements = 4096;  // a multiple of 4: random numbers come in fours
+        alignas(16) std::byte master[elements * sizeof(double)];
+        alignas(16) std::byte copy[elements * sizeof(double)];
+    };
+
     template <class Param>
-    static void fill(const entry& e, std::byte* slab, std::uint64_t seed, std::uint32_t tensor) {
-        auto* to = reinterpret_cast<Param*>(slab) + e.master;
-        if (e.values.deviation == 0.0f && e.values.bound == 0.0f) {
-            for (std::size_t i = 0; i < e.count; ++i) to[i] = Param(e.values.mean);
+    static void fill(const initial& values, std::byte* target, std::size_t first, std::size_t count, std::uint64_t seed, std::uint32_t tensor) {
+        static_assert(sizeof(Param) <= sizeof(double));
+        auto* to = reinterpret_cast<Param*>(target);
+        if (values.deviation == 0.0f && values.bound == 0.0f) {
+            for (std::size_t i = 0; i < count; ++i) to[i] = Param(values.mean);
             return;
         }
-        for (std::size_t i = 0; i < e.count; i += 4) {
-            const philox::block words = random_block(seed, 0, tensor, i / 4);
+        for (std::size_t i = 0; i < count; i += 4) {
+            const philox::block words = random_block(seed, 0, tensor, (first + i) / 4);
             const normal_pair a = normal(words[0], words[1]), b = normal(words[2], words[3]);
             const float four[4] = {a.first, a.second, b.first, b.second};
-            for (std::size_t j = 0; j < 4 && i + j < e.count; ++j) {
-                const float drawn = e.values.deviation != 0.0f ? e.values.deviation * four[j]
-                                                               : e.values.bound * (2 * uniform(words[static_cast<unsigned>(j)]) - 1);
-                to[i + j] = Param(e.values.mean + drawn);
+            for (std::size_t j = 0; j < 4 && i + j < count; ++j) {
+                const float drawn = values.deviation != 0.0f ? values.deviation * four[j] : values.bound * (2 * uniform(words[static_cast<unsigned>(j)]) - 1);
+                to[i + j] = Param(values.mean + drawn);
             }
         }
     }
 
     template <class Param, class Compute>
-    static void round(const std::byte* master, std::byte* copy, std::size_t count) {
+    static void round_values(const std::byte* master, std::byte* copy, std::size_t count) {
         const auto* from = reinterpret_cast<const Param*>(master);
         auto* to = reinterpret_cast<Compute*>(copy);
         for (std::size_t i = 0; i < count; ++i) to[i] = Compute(static_cast<float>(from[i]));
+    }
+    void round(const group& g, std::size_t master, std::size_t copy, std::size_t all, staging& host) {
+        for (std::size_t first = 0; first < all; first += staging::elements) {
+            const std::size_t count = std::min(staging::elements, all - first);
+            memory_->read(host.master, g.master.data() + (master + first) * g.param_bytes, count * g.param_bytes);
+            g.round(host.master, host.copy, count);
+            memory_->write(g.copy.data() + (copy + first) * g.copy_bytes, host.copy, count * g.copy_bytes);
+        }
     }
 
     std::string run_time_path(const char* path, const char* leaf) const {
@@ -290,10 +311,6 @@ class store {
             path += path[size] == '.' ? size + 1 : size;
         }
         return text + leaf;
-    }
-
-    static void clear(const buffer& b) {
-        if (b.bytes() != 0) std::memset(b.data(), 0, b.bytes());
     }
 
     void lay_out() {
@@ -316,14 +333,19 @@ class store {
         for (std::size_t i = 0; i < groups_.size(); ++i) {
             group& g = groups_[i];
             buffer kept(*memory_, g.masters * g.param_bytes, memory_kind::master);
-            clear(kept);
+            memory_->clear(kept.data(), kept.bytes());
             for (std::size_t j = 0; j < entries_.size(); ++j) {
                 const entry& e = entries_[j];
-                if (e.group != i || e.master == nowhere) continue;
-                std::memcpy(kept.data() + e.master * g.param_bytes, g.master.data() + before[j] * g.param_bytes, e.count * g.param_bytes);
+                if (e.group == i && e.master != nowhere) move_master(g, before[j], kept.data(), e);
             }
             g.master = std::move(kept);
         }
+    }
+
+    void move_master(const group& g, std::size_t before, std::byte* kept, const entry& e) {
+        std::vector<std::byte> host(e.count * g.param_bytes);
+        memory_->read(host.data(), g.master.data() + before * g.param_bytes, host.size());
+        memory_->write(kept + e.master * g.param_bytes, host.data(), host.size());
     }
 
     memory_resource* memory_;

@@ -33,7 +33,7 @@ class measured_norm {
     float value() const {
         if (window_->serial != serial_)
             fail<state_error>("clip_grad_norm: its norm was read after a further backward pass; read it before");
-        return device_order<Device>::read(*device_, window_->record()).norm_before;
+        return read_value(*device_, window_->record()).norm_before;
     }
     operator float() const { return value(); }  // NOLINT(google-explicit-constructor)
 
@@ -75,7 +75,7 @@ measured_norm<Device> clip_grad_norm(Device& device, gradients<Any, Models>& g, 
         fail<argument_error>("clip_grad_norm: max_norm is ", max_norm, "; expected 0 or more");
     detail::window& w = g.check("clip_grad_norm");
     g.measure(device);
-    device_order<Device>::run(device, detail::clip_norm{w.record(), max_norm});
+    device.run(detail::clip_norm{w.record(), max_norm});
     return {device, g};
 }
 
@@ -87,7 +87,7 @@ void clip_grad_value(Device& device, gradients<Any, Models>& g, float limit) {
         fail<argument_error>("clip_grad_value: the limit is ", limit, "; expected 0 or more");
     detail::window& w = g.check("clip_grad_value");
     g.prepare(device);
-    device_order<Device>::run(device, detail::clip_value{w.record(), limit});
+    device.run(detail::clip_value{w.record(), limit});
     w.known = detail::window::knowledge::factors;
 }
 

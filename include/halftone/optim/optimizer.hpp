@@ -141,7 +141,7 @@ class optimizer {
             for (const store::group& g : parameters_->groups()) {
                 moments_.emplace_back(parameters_->memory(), moments == kept::yes ? g.gradients * g.state_bytes : 0,
                                       memory_kind::moment);
-                if (moments_.back().bytes() != 0) std::memset(moments_.back().data(), 0, moments_.back().bytes());
+                parameters_->memory().clear(moments_.back().data(), moments_.back().bytes());
             }
         }
     }
@@ -168,7 +168,7 @@ class optimizer {
         g.prepare(record_.device());
         part.stepped = true;
         ++calls_;
-        device_order<Device>::run(record_.device(), begin_step{record_.data(), w.found_inf() + index, schedule_});
+        record_.device().run(begin_step{record_.data(), w.found_inf() + index, schedule_});
         for (const update_segment& s : segments_)
             launch_segment(s, part.slabs, &w.record()->factors, launch, signatures_of<Model>{});
         return {record_, calls_};

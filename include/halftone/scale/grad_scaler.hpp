@@ -95,8 +95,7 @@ class grad_scaler : public detail::scaler<Device> {
     void update() {
         if (!is_enabled()) return;
         base::end_round("grad_scaler");
-        device_order<Device>::run(
-            base::device(), detail::update_scale{base::record().data(), options_.growth_factor, options_.backoff_factor,
+        base::device().run(detail::update_scale{base::record().data(), options_.growth_factor, options_.backoff_factor,
                                                  options_.growth_interval, options_.min_scale, options_.max_scale,
                                                  options_.hysteresis});
     }

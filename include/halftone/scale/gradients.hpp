@@ -129,7 +129,7 @@ class gradients {
     void prepare(Any& device) const {
         detail::window& w = *window_;
         if (w.known != detail::window::knowledge::nothing) return;
-        device_order<Any>::run(device, detail::reset_record{w.record(), w.found_inf(), w.parts.size()});
+        device.run(detail::reset_record{w.record(), w.found_inf(), w.parts.size()});
         w.known = detail::window::knowledge::factors;
     }
     /// The read pass, unless the norm is known.
@@ -138,11 +138,11 @@ class gradients {
         prepare(device);
         detail::window& w = *window_;
         if (w.known == detail::window::knowledge::norm) return;
-        device_order<Any>::run(device, detail::begin_pass{w.record()});
+        device.run(detail::begin_pass{w.record()});
         for_each_slab([&](std::size_t part, const auto& values) {
             kernel::gradient_norm<Any>::add(device, values, w.record(), w.found_inf() + part);
         });
-        device_order<Any>::run(device, detail::end_pass{w.record()});
+        device.run(detail::end_pass{w.record()});
         w.known = detail::window::knowledge::norm;
     }
 

@@ -112,7 +112,7 @@ class scaler {
         }
         gradients<Device, Models> result(w, &device());
         result.prepare(device());
-        device_order<Device>::run(device(), set_inverse_scale{w.record(), record_.data()});
+        device().run(set_inverse_scale{w.record(), record_.data()});
         if (!is_checking()) return result;
 
         for (const window::part& p : w.parts) {
@@ -125,7 +125,7 @@ class scaler {
             }
         }
         result.measure(device());
-        device_order<Device>::run(device(), note_overflow{record_.data(), w.record()});
+        device().run(note_overflow{record_.data(), w.record()});
         for (const window::part& p : w.parts) unscaled_.push_back(&p.slabs.owner());
         return result;
     }

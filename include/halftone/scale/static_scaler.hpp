@@ -43,7 +43,7 @@ class static_scaler : public detail::scaler<Device> {
     /// Ends a round of unscale and step. Throws state_error where no gradients were unscaled.
     void update() {
         base::end_round("static_scaler");
-        device_order<Device>::run(base::device(), detail::count_overflow{base::record().data()});
+        base::device().run(detail::count_overflow{base::record().data()});
     }
     bool is_enabled() const { return true; }
 };

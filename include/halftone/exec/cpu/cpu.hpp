@@ -87,6 +87,11 @@ class cpu {
         std::fill_n(to, n, value);
     }
     void copy(void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); }
+    /// Calls f, a function without arguments over pointers of the device's, in order with the device's other work.
+    template <class Function>
+    void run(const Function& f) {
+        f();
+    }
 
   private:
     static int available_cores() {
