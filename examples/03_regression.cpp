@@ -15,14 +15,12 @@ namespace ht = halftone;
 using policy = ht::with_output<ht::amp_bf16, float>;
 
 /// A model owns a store, where its parameters live, and layers, which know their places in it.
-struct line {
-    ht::store parameters_;
+struct line : ht::nn::model {
     ht::nn::linear<ht::at<policy, "fit">> fit;
 
-    explicit line(ht::cpu& device) : parameters_{device.memory()}, fit{parameters_, 2, 1} {
-        parameters_.commit();  // all layers are made: takes the memory and fills it
+    explicit line(ht::cpu& device) : model{device}, fit{parameters(), 2, 1} {
+        commit(*this);  // all layers are made: takes the memory and fills it
     }
-    ht::store& parameters() { return parameters_; }
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.fit); }
 };
 

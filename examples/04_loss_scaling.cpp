@@ -17,18 +17,17 @@ namespace ht = halftone;
 constexpr ht::extent samples = 512, features = 8, hidden = 32, results = 64;
 
 template <class P>
-struct network {
-    ht::store parameters_;
+struct network : ht::nn::model {
+    using policy = P;
     ht::nn::linear<ht::at<P, "up">> up;
     ht::nn::linear<ht::at<P, "down">> down;
 
     // The last layer begins at zero, and so does what the network says.
     explicit network(ht::cpu& device)
-        : parameters_{device.memory()}, up{parameters_, features, hidden}, down{parameters_, hidden, results, {.mean = 0}} {
-        parameters_.commit(7);
+        : model{device}, up{parameters(), features, hidden}, down{parameters(), hidden, results, {.mean = 0}} {
+        commit(*this, 7);
     }
     auto operator()(auto& tape, const auto& x) const { return down(tape, ht::gelu(tape, up(tape, x))); }
-    ht::store& parameters() { return parameters_; }
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.up, self.down); }
 };
 

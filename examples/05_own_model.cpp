@@ -37,30 +37,28 @@ struct block {
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.norm, self.attn, self.fc); }
 };
 
+/// What is no part of another is a model: it owns the store, where the parameters of all its layers live.
 template <class P>
-struct reader {
+struct reader : ht::nn::model {
     using policy = P;
-    ht::store parameters_;
     ht::nn::embedding<ht::at<P, "embed">> embed;
     ht::nn::stack<block, P, "h"> h;
     ht::nn::layer_norm<ht::at<P, "norm">> norm;
     ht::nn::linear<ht::at<P, "head">> head;
 
     reader(ht::cpu& device, const config& c)
-        : parameters_{device.memory()},
-          embed{parameters_, c.vocabulary, c.context, c.width},
-          h{parameters_, c.depth, c},
-          norm{parameters_, c.width},
-          head{parameters_, c.width, c.vocabulary} {
-        static_assert(ht::check_recipe<P, reader>());  // every rule names a layer
-        parameters_.commit(3);
+        : model{device},
+          embed{parameters(), c.vocabulary, c.context, c.width},
+          h{parameters(), c.depth, c},
+          norm{parameters(), c.width},
+          head{parameters(), c.width, c.vocabulary} {
+        commit(*this, 3);  // takes the memory, and checks that every rule names a layer
     }
     auto logits(auto&& ctx, const ht::const_view<std::int32_t, 2>& tokens) const {  // (batch, time, vocabulary)
         const auto x = norm(ctx, h(ctx, embed(ctx, tokens)));
         // A region is a value: a layer that is called in it follows its policy, if it has none of its own.
         return head(ht::autocast<ht::full_fp32>(ctx), x);
     }
-    ht::store& parameters() { return parameters_; }
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.embed, self.h, self.norm, self.head); }
 };
 

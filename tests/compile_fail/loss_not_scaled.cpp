@@ -12,8 +12,8 @@ void backward(ht::cpu& device, small::model<ht::amp_fp16>& model, small::tape& t
     ht::grad_scaler scaler{device};
     ht::accumulator acc{model};
 #if defined(HALFTONE_TEST_RIGHT)
-    tape.backward(scaler.scale(small::loss{}), acc, model.store);
+    tape.backward(scaler.scale(small::loss{}), acc, model.parameters());
 #else
-    tape.backward(small::loss{}, acc, model.store);
+    tape.backward(small::loss{}, acc, model.parameters());
 #endif
 }

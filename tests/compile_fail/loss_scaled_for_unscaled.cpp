@@ -13,8 +13,8 @@ void backward(ht::cpu& device, small::model<ht::amp_bf16>& model, small::tape& t
     ht::accumulator acc{model, ht::unscaled};
 #if defined(HALFTONE_TEST_RIGHT)
     (void)scaler;
-    tape.backward(small::loss{}, acc, model.store);
+    tape.backward(small::loss{}, acc, model.parameters());
 #else
-    tape.backward(scaler.scale(small::loss{}), acc, model.store);
+    tape.backward(scaler.scale(small::loss{}), acc, model.parameters());
 #endif
 }

@@ -116,7 +116,7 @@ TEST_CASE("adamw: bf16 parameters without a master move on average, and in the s
         small::tape tape;
         tape.gradients = [](std::size_t, std::size_t) { return 0.5f; };
         for (int t = 0; t < 10; ++t) {
-            tape.backward(small::loss{}, acc, model.store);
+            tape.backward(small::loss{}, acc, model.parameters());
             optimizer.step(acc.take());
         }
         double sum = 0;

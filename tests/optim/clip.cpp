@@ -28,13 +28,13 @@ template <class Clip>
 std::vector<double> read_through(const Clip& clip) {
     ht::cpu device{{.threads = 1}};
     model_type model{device};
-    for (ht::store::group& g : model.store.groups()) std::memset(g.master.data(), 0, g.master.bytes());
+    for (ht::store::group& g : model.parameters().groups()) std::memset(g.master.data(), 0, g.master.bytes());
     ht::sgd optimizer{device, model, {.lr = 1}};
     ht::static_scaler scaler{device, {.scale = 1024}};
     ht::accumulator acc{model};
     small::tape tape;
     tape.gradients = [](std::size_t entry, std::size_t i) { return gradient(first_of[entry] + i); };
-    tape.backward(scaler.scale(small::loss{}), acc, model.store);
+    tape.backward(scaler.scale(small::loss{}), acc, model.parameters());
     auto grads = scaler.unscale(acc.take());
     clip(grads);
     optimizer.step(grads);
@@ -154,9 +154,9 @@ TEST_CASE("clip_grad_norm: over all models of an accumulator") {
     ht::accumulator acc{a, b, ht::unscaled};
     small::tape tape;
     tape.gradients = [](std::size_t entry, std::size_t i) { return entry == 0 && i == 0 ? 3.0f : 0.0f; };
-    tape.backward(small::loss{}, acc, a.store);
+    tape.backward(small::loss{}, acc, a.parameters());
     tape.gradients = [](std::size_t entry, std::size_t i) { return entry == 1 && i == 4 ? 4.0f : 0.0f; };
-    tape.backward(small::loss{}, acc, b.store);
+    tape.backward(small::loss{}, acc, b.parameters());
     auto grads = acc.take();
     CHECK(ht::clip_grad_norm(device, grads, 1.0f).value() == 5.0f);
 }
@@ -170,7 +170,7 @@ TEST_CASE("clip_grad_norm: where a gradient is not finite the norm is infinite a
     tape.gradients = [](std::size_t entry, std::size_t) {
         return entry == 3 ? std::numeric_limits<float>::quiet_NaN() : 1.0f;
     };
-    tape.backward(small::loss{}, acc, model.store);
+    tape.backward(small::loss{}, acc, model.parameters());
     auto grads = acc.take();
     CHECK(ht::clip_grad_norm(device, grads, 1.0f).value() == infinity);
     CHECK(optimizer.step(grads).skipped());

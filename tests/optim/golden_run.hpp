@@ -69,7 +69,7 @@ void set_parameters(Model& model) {
         }
     };
     set(model.fc1.weight), set(model.norm.weight), set(model.fc2.weight), set(model.head.weight);
-    model.store.refresh();
+    model.parameters().refresh();
 }
 template <class Model>
 std::vector<float> get_parameters(Model& model) {
@@ -91,7 +91,7 @@ void train(ht::cpu& device, Model& model, Optimizer& optimizer, const clipping& 
         tape.gradients = [&](std::size_t entry, std::size_t i) {
             return static_cast<float>(gradient(first_of(entry) + static_cast<int>(i), t, c.amplitude));
         };
-        for (int micro = 0; micro < 2; ++micro) tape.backward(scaler.scale(small::loss{} / 2), acc, model.store);
+        for (int micro = 0; micro < 2; ++micro) tape.backward(scaler.scale(small::loss{} / 2), acc, model.parameters());
         auto grads = scaler.unscale(acc.take());
         if (c.norm != 0) ht::clip_grad_norm(grads, static_cast<float>(c.norm));
         if (c.value != 0) ht::clip_grad_value(grads, static_cast<float>(c.value));

@@ -30,7 +30,7 @@ moves step(double lr, double decay, std::vector<ht::parameter_group> groups) {
     ht::accumulator acc{model, ht::unscaled};
     small::tape tape;
     tape.gradients = [](std::size_t, std::size_t) { return 1.0f; };
-    tape.backward(small::loss{}, acc, model.store);
+    tape.backward(small::loss{}, acc, model.parameters());
     optimizer.step(acc.take());
     return each([](const auto& p) {
         if (p.is_frozen()) return 0.0f;
@@ -69,7 +69,7 @@ TEST_CASE("groups: frozen parameters have no gradient, moment or master, and kee
     CHECK(device.memory().usage().live(ht::memory_kind::moment) == 2 * (128 + 64) * sizeof(float));
     small::tape tape;
     tape.gradients = [](std::size_t, std::size_t) { return 1.0f; };
-    tape.backward(small::loss{}, acc, model.store);
+    tape.backward(small::loss{}, acc, model.parameters());
     optimizer.step(acc.take());
     CHECK(model.fc2.weight.values()(3).bits() == before.bits());
     CHECK(model.head.weight.master()(1) < head);
@@ -111,14 +111,14 @@ TEST_CASE("groups: a pattern that names nothing, and options that contradict eac
 TEST_CASE("groups: neighbours with equal rates are one segment") {
     ht::cpu device{{.threads = 1}};
     model_type model{device};
-    const ht::store& s = model.store;
+    const ht::store& s = model.parameters();
     CHECK(ht::detail::make_segments(s, 0.1, {}).size() == 2);
     const auto segments = ht::detail::make_segments(s, 0.1, {{"fc2", {.weight_decay = 0.1}}});
     REQUIRE(segments.size() == 2);
     CHECK(segments[0].count == 128 + 128 + 64);
     CHECK(ht::detail::make_segments(s, 0.1, {{"fc2", {.weight_decay = 0}}}).size() == 4);
     // Without fc2's gradient and master, fc1 and head are neighbours in their slabs, but not among the copies.
-    model.store.freeze("fc2");
+    model.parameters().freeze("fc2");
     CHECK(ht::detail::make_segments(s, 0.1, {}).size() == 3);
 }
 

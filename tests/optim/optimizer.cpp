@@ -48,14 +48,14 @@ struct run {
         tape.gradients = [=](std::size_t entry, std::size_t i) {
             return entry == 2 && i == 5 ? gradient(t, entry, i) + worst : gradient(t, entry, i);
         };
-        for (int micro = 0; micro < 2; ++micro) tape.backward(scaler.scale(small::loss{} / 2), acc, model.store);
+        for (int micro = 0; micro < 2; ++micro) tape.backward(scaler.scale(small::loss{} / 2), acc, model.parameters());
         auto grads = scaler.unscale(acc.take());
         ht::clip_grad_norm(grads, 1.0f);
         const auto outcome = optimizer.step(grads);
         scaler.update();
         return outcome;
     }
-    std::string bytes() { return bytes_of(model.store, optimizer); }
+    std::string bytes() { return bytes_of(model.parameters(), optimizer); }
 
     ht::cpu& device;
     small::model<P> model;
@@ -120,15 +120,15 @@ TEST_CASE("optimizer: resumed, it goes on with the same bits") {
 
     resumed.optimizer.load(half.optimizer.state());
     resumed.scaler.load(half.scaler.state());
-    for (std::size_t g = 0; g < half.model.store.groups().size(); ++g) {
-        const ht::buffer& from = half.model.store.groups()[g].master;
-        std::memcpy(resumed.model.store.groups()[g].master.data(), from.data(), from.bytes());
+    for (std::size_t g = 0; g < half.model.parameters().groups().size(); ++g) {
+        const ht::buffer& from = half.model.parameters().groups()[g].master;
+        std::memcpy(resumed.model.parameters().groups()[g].master.data(), from.data(), from.bytes());
         for (int which = 0; which < 2; ++which) {
             const auto moments = half.optimizer.moment(which, g);
             std::memcpy(resumed.optimizer.moment(which, g).data(), moments.data(), moments.size());
         }
     }
-    resumed.model.store.refresh();
+    resumed.model.parameters().refresh();
     for (int t = 4; t <= 6; ++t) resumed.step(t);
     CHECK((resumed.bytes() == whole.bytes()));
     CHECK(resumed.optimizer.steps() == 6);
@@ -154,7 +154,7 @@ TEST_CASE("optimizer: the learning rate, set and read") {
     const float before = model.fc1.weight.master()(0);
     optimizer.set_lr(0.5);
     CHECK(optimizer.lr() == 0.5);
-    tape.backward(small::loss{}, acc, model.store);
+    tape.backward(small::loss{}, acc, model.parameters());
     optimizer.step(acc.take());
     CHECK(model.fc1.weight.master()(0) == before - 0.5f);
     CHECK_THROWS_AS(optimizer.set_lr(-1), ht::argument_error);
@@ -168,7 +168,7 @@ TEST_CASE("optimizer: parameters frozen after it was made are found out") {
     ht::cpu device{{.threads = 1}};
     small::model<ht::amp_bf16> model{device};
     ht::sgd optimizer{device, model};
-    model.store.freeze("head");
+    model.parameters().freeze("head");
     ht::accumulator acc{model, ht::unscaled};
     acc.receive(small::loss{});
     CHECK_THROWS_WITH_AS(optimizer.step(acc.take()),

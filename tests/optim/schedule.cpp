@@ -67,7 +67,7 @@ TEST_CASE("schedule: an optimizer follows it, and skipped steps do not advance i
         tape.gradients = [=](std::size_t, std::size_t) {
             return overflow ? std::numeric_limits<float>::infinity() : 1.0f;
         };
-        tape.backward(scaler.scale(small::loss{}), acc, model.store);
+        tape.backward(scaler.scale(small::loss{}), acc, model.parameters());
         const float before = model.fc1.weight.master()(0);
         auto grads = scaler.unscale(acc.take());
         CHECK(optimizer.step(grads).skipped() == overflow);

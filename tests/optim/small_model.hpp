@@ -12,6 +12,7 @@
 #include <functional>
 
 #include <halftone/memory/gradient_slabs.hpp>
+#include <halftone/nn/model.hpp>
 #include <halftone/policy.hpp>
 
 namespace small {
@@ -31,9 +32,8 @@ struct layer {
 
 /// fc1.weight, norm.weight, fc2.weight, head.weight, of widths that are no multiples of a vector.
 template <class P>
-struct model {
+struct model : ht::nn::model {
     using policy = P;
-    ht::store store;
     layer<ht::at<P, "fc1">, ht::op::linear> fc1;
     layer<ht::at<P, "norm">, ht::op::layer_norm> norm;
     layer<ht::at<P, "fc2">, ht::op::linear> fc2;
@@ -41,10 +41,9 @@ struct model {
 
     template <class Device>
     explicit model(Device& device, ht::extent width = 67)
-        : store(device.memory()), fc1(store, width), norm(store, 5, 1), fc2(store, width + 3), head(store, 3) {
-        store.commit(1);
+        : ht::nn::model(device), fc1(parameters(), width), norm(parameters(), 5, 1), fc2(parameters(), width + 3), head(parameters(), 3) {
+        commit(*this, 1);
     }
-    ht::store& parameters() { return store; }
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.fc1, self.norm, self.fc2, self.head); }
 };
 

@@ -21,7 +21,7 @@ using model_type = small::model<ht::amp_bf16>;
 
 template <class Model>
 float gradient(const Model& model, const ht::gradient_slabs& slabs, std::size_t entry, std::size_t i) {
-    const ht::store::entry& e = model.store.entries()[entry];
+    const ht::store::entry& e = model.parameters().entries()[entry];
     using linear = ht::storage_signature<typename Model::policy, ht::op::linear>;
     return slabs.group<linear>(e.group)(e.gradient + i);
 }
@@ -37,12 +37,12 @@ TEST_CASE("accumulator: micro-batches add up, and the next window begins anew") 
             tape.gradients = [=](std::size_t entry, std::size_t i) {
                 return static_cast<float>(window * 100 + micro * 10) + static_cast<float>(entry + i);
             };
-            tape.backward(small::loss{} / 4, acc, model.store);
+            tape.backward(small::loss{} / 4, acc, model.parameters());
             CHECK(acc.received() == micro);
         }
         const auto grads = acc.take();
         CHECK(grads.micro_batches() == 4);
-        CHECK(gradient(model, grads.slabs(model.store), 2, 7) == static_cast<float>(window * 100 + 25 + 9));
+        CHECK(gradient(model, grads.slabs(model.parameters()), 2, 7) == static_cast<float>(window * 100 + 25 + 9));
     }
 }
 
@@ -52,13 +52,13 @@ TEST_CASE("accumulator: parameters that no backward pass reached have zero gradi
     ht::accumulator acc{model, ht::unscaled};
     for (int window = 0; window < 2; ++window) {
         acc.receive(small::loss{});
-        const auto place = acc.find(model.store)->claim(window == 0 ? 0 : 2);
+        const auto place = acc.find(model.parameters())->claim(window == 0 ? 0 : 2);
         CHECK(place.is_first);
         reinterpret_cast<float*>(place.data)[3] = 5;
         for (int i = 0; i < 3; ++i) reinterpret_cast<float*>(place.data)[i] = 0;
         const auto grads = acc.take();
-        CHECK(gradient(model, grads.slabs(model.store), 0, 3) == (window == 0 ? 5.0f : 0.0f));
-        CHECK(gradient(model, grads.slabs(model.store), 2, 3) == (window == 0 ? 0.0f : 5.0f));
+        CHECK(gradient(model, grads.slabs(model.parameters()), 0, 3) == (window == 0 ? 5.0f : 0.0f));
+        CHECK(gradient(model, grads.slabs(model.parameters()), 2, 3) == (window == 0 ? 0.0f : 5.0f));
     }
 }
 
@@ -118,13 +118,13 @@ TEST_CASE("accumulator: discard() drops what was gathered") {
     ht::accumulator acc{model, ht::unscaled};
     small::tape tape;
     tape.gradients = [](std::size_t, std::size_t) { return 1.0f; };
-    tape.backward(small::loss{}, acc, model.store);
+    tape.backward(small::loss{}, acc, model.parameters());
     acc.discard();
     CHECK_THROWS_AS(acc.take(), ht::state_error);
-    tape.backward(small::loss{}, acc, model.store);
+    tape.backward(small::loss{}, acc, model.parameters());
     const auto grads = acc.take();
     CHECK(grads.micro_batches() == 1);
-    CHECK(gradient(model, grads.slabs(model.store), 0, 0) == 1);
+    CHECK(gradient(model, grads.slabs(model.parameters()), 0, 0) == 1);
 }
 
 TEST_CASE("accumulator: gradients are good until the next window begins") {
@@ -136,7 +136,7 @@ TEST_CASE("accumulator: gradients are good until the next window begins") {
     auto grads = acc.take();
     acc.receive(small::loss{});
     CHECK_THROWS_AS(optimizer.step(grads), ht::state_error);
-    CHECK_THROWS_AS(static_cast<void>(grads.slabs(model.store)), ht::state_error);
+    CHECK_THROWS_AS(static_cast<void>(grads.slabs(model.parameters())), ht::state_error);
     auto current = acc.take();
     CHECK_THROWS_AS(optimizer.step(grads), ht::state_error);
     auto moved = std::move(current);
@@ -149,12 +149,12 @@ TEST_CASE("accumulator: several models, each with its own store") {
     model_type a{device};
     small::model<ht::full_fp32> b{device}, stranger{device};
     ht::accumulator acc{a, b, ht::unscaled};
-    CHECK(acc.find(a.store) != acc.find(b.store));
-    CHECK(acc.find(stranger.store) == nullptr);
+    CHECK(acc.find(a.parameters()) != acc.find(b.parameters()));
+    CHECK(acc.find(stranger.parameters()) == nullptr);
     acc.receive(small::loss{});
     const auto grads = acc.take();
-    CHECK(&grads.slabs(b.store).owner() == &b.store);
-    CHECK_THROWS_AS(static_cast<void>(grads.slabs(stranger.store)), ht::argument_error);
+    CHECK(&grads.slabs(b.parameters()).owner() == &b.parameters());
+    CHECK_THROWS_AS(static_cast<void>(grads.slabs(stranger.parameters())), ht::argument_error);
     CHECK_THROWS_AS((ht::accumulator{a, a}), ht::argument_error);
 }
 
@@ -163,12 +163,12 @@ TEST_CASE("accumulator: parameters are frozen before it is made") {
     model_type model{device};
     ht::accumulator acc{model, ht::unscaled};
     acc.receive(small::loss{});
-    model.store.freeze("fc1");
-    CHECK_THROWS_AS(acc.find(model.store)->claim(0), ht::state_error);
+    model.parameters().freeze("fc1");
+    CHECK_THROWS_AS(acc.find(model.parameters())->claim(0), ht::state_error);
     CHECK_THROWS_AS(acc.take(), ht::state_error);
     ht::accumulator later{model, ht::unscaled};
     later.receive(small::loss{});
-    CHECK(later.find(model.store)->claim(0).data == nullptr);
+    CHECK(later.find(model.parameters())->claim(0).data == nullptr);
     later.take();
 }
 
@@ -209,18 +209,16 @@ TEST_CASE("accumulator: memory is that of the gradients, and a window takes none
 
 /// Least squares: mean (x weight' + bias - target)^2 over 8 outputs.
 template <class P>
-struct regression {
+struct regression : ht::nn::model {
     using policy = P;
-    ht::store store;
     ht::nn::linear<ht::at<P, "fc">> fc;
-    explicit regression(ht::cpu& device) : store(device.memory()), fc(store, 8, 8) {
-        store.commit();
+    explicit regression(ht::cpu& device) : model(device), fc(parameters(), 8, 8) {
+        commit(*this);
         support::random data{1};
         for (int i = 0; i < 64; ++i) fc.weight.master().data()[i] = static_cast<float>(data.below(5) - 2);
         for (int i = 0; i < 8; ++i) fc.bias.master()(i) = static_cast<float>(data.below(5) - 2);
-        store.refresh();
+        parameters().refresh();
     }
-    ht::store& parameters() { return store; }
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.fc); }
 };
 

@@ -36,8 +36,8 @@ TEST_CASE("fast math: overflows are found and their steps skipped, on each instr
         std::string trace;
         for (const std::uint32_t bits : patterns) {
             tape.gradients = [](std::size_t, std::size_t) { return 0x1p-10f; };
-            tape.backward(scaler.scale(small::loss{}), acc, model.store);
-            const ht::gradient_slabs::place place = acc.find(model.store)->claim(2);
+            tape.backward(scaler.scale(small::loss{}), acc, model.parameters());
+            const ht::gradient_slabs::place place = acc.find(model.parameters())->claim(2);
             const float value = hidden(bits);
             std::memcpy(place.data + 37 * sizeof(float), &value, sizeof value);
             const float before = model.fc1.weight.master()(0);

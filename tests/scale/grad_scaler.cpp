@@ -34,7 +34,7 @@ struct trained {
         tape.gradients = [letter](std::size_t entry, std::size_t i) {
             return entry != 2 || i != 4 || letter == '.' ? 1.0f : letter == 'i' ? -infinity : nan;
         };
-        tape.backward(scaler.scale(small::loss{}), acc, model.store);
+        tape.backward(scaler.scale(small::loss{}), acc, model.parameters());
     }
     auto unscale(ht::grad_scaler<ht::cpu>& scaler, char letter) {
         backward(scaler, letter);
@@ -105,9 +105,9 @@ TEST_CASE("grad_scaler: one accumulator over two models; each optimizer looks at
     ht::accumulator acc{a, b};
     small::tape tape;
     tape.gradients = [](std::size_t, std::size_t) { return infinity; };
-    tape.backward(scaler.scale(small::loss{}), acc, b.store);
+    tape.backward(scaler.scale(small::loss{}), acc, b.parameters());
     tape.gradients = [](std::size_t, std::size_t) { return 0.5f; };
-    tape.backward(scaler.scale(small::loss{}), acc, a.store);
+    tape.backward(scaler.scale(small::loss{}), acc, a.parameters());
     const float before = a.fc1.weight.master()(0);
     auto grads = scaler.unscale(acc.take());
     CHECK(grads.micro_batches() == 2);
@@ -179,8 +179,8 @@ TEST_CASE("grad_scaler: what becomes infinite after unscale is not looked for") 
     ht::grad_scaler scaler{device};
     trained t{device};
     auto grads = t.unscale(scaler, '.');
-    const std::size_t group = t.model.store.entries()[0].group;
-    grads.slabs(t.model.store).group<ht::storage_signature<ht::amp_fp16, ht::op::linear>>(group)(1) = infinity;
+    const std::size_t group = t.model.parameters().entries()[0].group;
+    grads.slabs(t.model.parameters()).group<ht::storage_signature<ht::amp_fp16, ht::op::linear>>(group)(1) = infinity;
     CHECK_FALSE(t.optimizer.step(grads).skipped());
 }
 
@@ -195,7 +195,7 @@ TEST_CASE("grad_scaler: fp16 products overflow where the scale is too large, and
         t.tape.gradients = [seed](std::size_t, std::size_t) {
             return static_cast<float>(ht::float16(0.25f * seed)) / seed;
         };
-        t.tape.backward(scaler.scale(small::loss{}), t.acc, t.model.store);
+        t.tape.backward(scaler.scale(small::loss{}), t.acc, t.model.parameters());
         auto grads = scaler.unscale(t.acc.take());
         trace += t.optimizer.step(grads).skipped() ? 's' : '.';
         scaler.update();

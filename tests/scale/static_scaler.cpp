@@ -22,7 +22,7 @@ float train(ht::cpu& device, Scaler& scaler, float worst = 1.0f) {
     small::tape tape;
     for (int step = 0; step < 3; ++step) {
         tape.gradients = [=](std::size_t, std::size_t i) { return step == 1 && i == 2 ? worst : 0.125f; };
-        for (int micro = 0; micro < 2; ++micro) tape.backward(scaler.scale(small::loss{} / 2), acc, model.store);
+        for (int micro = 0; micro < 2; ++micro) tape.backward(scaler.scale(small::loss{} / 2), acc, model.parameters());
         auto grads = scaler.unscale(acc.take());
         ht::clip_grad_norm(grads, 1.0f);
         optimizer.step(grads);
@@ -61,11 +61,11 @@ TEST_CASE("no_scaling: gradients are read before the step only where a norm is w
     ht::no_scaling scaler{device};
     small::tape tape;
     tape.gradients = [](std::size_t, std::size_t) { return std::numeric_limits<float>::infinity(); };
-    tape.backward(scaler.scale(small::loss{}), acc, model.store);
+    tape.backward(scaler.scale(small::loss{}), acc, model.parameters());
     auto measured = scaler.unscale(acc.take());
     ht::clip_grad_norm(measured, 1.0f);
     CHECK(optimizer.step(measured).skipped());
-    tape.backward(scaler.scale(small::loss{}), acc, model.store);
+    tape.backward(scaler.scale(small::loss{}), acc, model.parameters());
     auto unread = scaler.unscale(acc.take());
     CHECK_FALSE(optimizer.step(unread).skipped());
 }

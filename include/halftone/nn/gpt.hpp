@@ -17,6 +17,7 @@
 #include <halftone/nn/attention.hpp>
 #include <halftone/nn/embedding.hpp>
 #include <halftone/nn/mlp.hpp>
+#include <halftone/nn/model.hpp>
 #include <halftone/nn/norm.hpp>
 #include <halftone/nn/stack.hpp>
 
@@ -64,7 +65,7 @@ struct tied_head {
 };
 
 template <class P>
-class gpt {
+class gpt : public model {
   public:
     using policy = P;
 
@@ -72,19 +73,14 @@ class gpt {
     /// makes no model.
     template <class Device>
     gpt(Device& device, const gpt_config& c, std::uint64_t seed = 0)
-        : config_(checked(c)), parameters_(device.memory()), embed_(parameters_, c.vocabulary, c.context, c.width), h_(parameters_, c.layers, c),
-          norm_(parameters_, c.width) {
-        static_assert(check_recipe<P, gpt>());
+        : model(device), config_(checked(c)), embed_(parameters(), c.vocabulary, c.context, c.width), h_(parameters(), c.layers, c),
+          norm_(parameters(), c.width) {
         using read_by_head = compute_type<policy_within<typename head::policy, as_given>, op::linear>;
-        if (!contains<typename decltype(embed_.tokens)::compute, read_by_head>) parameters_.keep_master(embed_.tokens.entry());
-        parameters_.commit(seed);
+        if (!contains<typename decltype(embed_.tokens)::compute, read_by_head>) parameters().keep_master(embed_.tokens.entry());
+        commit(*this, seed);
     }
-    gpt(const gpt&) = delete;
-    gpt& operator=(const gpt&) = delete;
 
     const gpt_config& config() const { return config_; }
-    store& parameters() { return parameters_; }
-    const store& parameters() const { return parameters_; }
 
     /// The mean cross-entropy, in nats, of the batch's targets. The batch's memory must stay until the backward pass is
     /// through. Throws shape_error, and argument_error for a token outside the vocabulary.
@@ -126,7 +122,6 @@ class gpt {
     }
 
     gpt_config config_;
-    store parameters_;
     embedding<at<P, "embed">> embed_;
     stack<transformer_block, P, "h"> h_;
     layer_norm<at<P, "norm">> norm_;

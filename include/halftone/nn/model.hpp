@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What every model is built on: it owns the store where the parameters of its layers live.
+///
+///     template <class P>
+///     struct network : ht::nn::model {
+///         using policy = P;
+///         ht::nn::linear<ht::at<P, "up">> up;
+///         ht::nn::linear<ht::at<P, "down">> down;
+///
+///         network(ht::cpu& device, ht::extent width)
+///             : model{device}, up{parameters(), width, 4 * width}, down{parameters(), 4 * width, width} {
+///             commit(*this, 7);                              // last: memory, and initial values from seed 7
+///         }
+///         auto operator()(auto&& ctx, const auto& x) const { return down(ctx, ht::gelu(ctx, up(ctx, x))); }
+///         static decltype(auto) visit(auto&& self, auto&& f) { return f(self.up, self.down); }
+///     };
+///
+/// `visit` shows the layers inside (policy/model.hpp); their names come from at<>. Optimizers, accumulators and tables
+/// take any class that has `parameters()` and `visit`: this base is a shorter way to write one.
+#pragma once
+
+#include <halftone/memory/store.hpp>
+#include <halftone/policy/check.hpp>
+
+namespace halftone::inline HALFTONE_ABI::nn {
+
+class model {
+  public:
+    model(const model&) = delete;
+    model& operator=(const model&) = delete;
+
+    store& parameters() { return parameters_; }
+    const store& parameters() const { return parameters_; }
+
+  protected:
+    /// The store takes its memory from this device.
+    template <class Device>
+    explicit model(Device& device) : parameters_(device.memory()) {}
+    ~model() = default;
+
+    /// Ends the constructor of `self`, once all layers are made: takes the memory and fills it with initial values that
+    /// follow from the seed. Does not compile where a rule of the recipe that `self` names as its `policy` names no layer.
+    /// Throws out_of_memory, and state_error when called twice.
+    template <class Self>
+    void commit(const Self& self, std::uint64_t seed = 0) {
+        static_assert(std::is_base_of_v<model, Self> && !std::is_same_v<model, Self>, "halftone: a model ends its own constructor: commit(*this)");
+        static_cast<void>(self);
+        if constexpr (layer<Self>) static_assert(check_recipe<typename Self::policy, Self>());
+        parameters_.commit(seed);
+    }
+
+  private:
+    store parameters_;
+};
+
+}  // namespace halftone::inline HALFTONE_ABI::nn
