@@ -54,6 +54,7 @@ need pkg-config pkg-config
 need_header doctest/doctest.h doctest-dev
 need_header CLI/CLI.hpp libcli11-dev
 need_header nlohmann/json.hpp nlohmann-json3-dev
+need_header boost/context/fiber.hpp libboost-context-dev
 selection=()
 if [[ $full == yes ]]; then
     selection=(-C Full)

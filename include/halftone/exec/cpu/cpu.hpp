@@ -17,7 +17,7 @@
 
 #include <halftone/exec/cpu/executor.hpp>
 #include <halftone/exec/cpu/isa.hpp>
-#include <halftone/exec/cpu/workspace.hpp>
+#include <halftone/exec/workspace.hpp>
 #include <halftone/tensor/shape.hpp>
 
 #if defined(__linux__)

@@ -14,7 +14,7 @@
 
 #include <algorithm>
 
-#include <halftone/exec/cpu/workspace.hpp>
+#include <halftone/exec/workspace.hpp>
 #include <halftone/kernel/cross_entropy/cross_entropy.hpp>
 #include <halftone/kernel/matmul/matmul.hpp>
 #include <halftone/kernel/write_mode.hpp>

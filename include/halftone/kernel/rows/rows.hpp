@@ -1,53 +1,15 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What row-wise CPU kernels share: how rows are cut into pieces, and (rows.inc) how a row is walked and summed.
-///
-///     const kernel::row_pieces cut = kernel::cut_rows(rows, width);
-///     device.parallel_for(cut.count, [&](extent piece) { body(cut.begin(piece), cut.rows_of(piece)); });
-///
-/// Numeric contract: a cut follows from the shape alone, so that no sum over pieces depends on the number of threads. A
-/// term of a row's sum passes through at most `sum_depth(width)` additions in float.
+/// What row-wise CPU kernels share: how rows are cut into pieces (cut.hpp), how a row is walked and summed (rows.inc), and
+/// sums over pieces.
 #pragma once
 
 #include <halftone/exec/cpu/cpu.hpp>
 #include <halftone/exec/cpu/simd.hpp>
+#include <halftone/kernel/rows/cut.hpp>
 #include <halftone/kernel/write_mode.hpp>
 
 namespace halftone::inline HALFTONE_ABI::kernel {
-
-/// `rows` in pieces of `each`, the last one perhaps smaller.
-struct row_pieces {
-    extent rows, each, count;
-
-    constexpr extent begin(extent piece) const { return piece * each; }
-    constexpr extent rows_of(extent piece) const { return each < rows - begin(piece) ? each : rows - begin(piece); }
-};
-
-/// Elements in a piece: some microseconds of work, many times what handing out a piece costs.
-inline constexpr extent piece_elements = 16384;
-
-constexpr row_pieces cut_rows(extent rows, extent width, extent elements = piece_elements) {
-    const extent fitting = elements / (width < 1 ? 1 : width);
-    const extent each = fitting < 1 ? 1 : fitting;
-    return {rows, each, (rows + each - 1) / each};
-}
-
-/// The cut for sums over rows, which keep one partial sum a piece: few pieces, and none of so few rows that writing its
-/// partial sum weighs against reading them.
-constexpr row_pieces cut_rows_for_sums(extent rows, extent width) {
-    constexpr extent most_pieces = 64, least_rows = 16;
-    extent each = cut_rows(rows, width).each;
-    if (each < least_rows) each = least_rows;
-    if (each < (rows + most_pieces - 1) / most_pieces) each = (rows + most_pieces - 1) / most_pieces;
-    return {rows, each, (rows + each - 1) / each};
-}
-
-/// Additions that one term of a sum over `width` elements passes through, at most: a chain in each lane of four
-/// vectors, the rest of the row, the four vectors, the lanes.
-constexpr extent sum_depth(extent width) { return width / 16 + 9; }
-
-/// Floats from one partial sum to the next: whole cache lines, so that no two threads write to one.
-constexpr extent partial_stride(extent width) { return (width + 15) / 16 * 16; }
 
 namespace detail {
 inline constexpr float lane_numbers[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};

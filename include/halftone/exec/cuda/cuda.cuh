@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// An NVIDIA GPU as a device: one stream of it, and the memory that its work needs.
+///
+///     ht::cuda device;                                  // the present GPU, a stream of its own
+///     ht::cuda gpu{stream};                             // yours, which it borrows
+///     ht::cuda other{{.device = 1, .memory_limit = std::size_t{8} << 30}};
+///
+/// A context serves one stream and one thread at a time; several contexts live side by side, and nothing is static. No call
+/// waits for the GPU but those that say so: memory().read and write, synchronize.
+#pragma once
+
+#include <string>
+#include <unordered_set>
+#include <utility>
+
+#include <halftone/exec/cuda/memory.cuh>
+#include <halftone/exec/cuda/thread.cuh>
+#include <halftone/exec/workspace.hpp>
+
+namespace halftone::inline HALFTONE_ABI {
+
+struct cuda_options {
+    int device = -1;                                          ///< -1: the present one (cudaGetDevice)
+    cudaStream_t stream = nullptr;                            ///< none: a stream of its own
+    std::size_t memory_limit = static_cast<std::size_t>(-1);  ///< bytes that this context may hold
+};
+
+namespace detail {
+
+/// A stream, owned or borrowed.
+class cuda_stream {
+  public:
+    explicit cuda_stream(const cuda_options& o) : device_(o.device), stream_(o.stream) {
+        int count = 0;
+        cuda_check(cudaGetDeviceCount(&count), "cudaGetDeviceCount");
+        if (device_ < 0) cuda_check(cudaGetDevice(&device_), "cudaGetDevice");
+        if (device_ >= count) fail<argument_error>("cuda: device ", device_, "; there are ", count);
+        cuda_check(cudaGetDeviceProperties(&properties_, device_), "cudaGetDeviceProperties");
+        if (properties_.major < 8) fail<argument_error>("cuda: ", properties_.name, " is of architecture ", properties_.major, ".", properties_.minor, "; halftone's kernels need 8.0 or newer");
+        cuda_check(cudaSetDevice(device_), "cudaSetDevice");
+        if (stream_ == nullptr) {
+            cuda_check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+            is_owned_ = true;
+        }
+    }
+    cuda_stream(const cuda_stream&) = delete;
+    cuda_stream& operator=(const cuda_stream&) = delete;
+    ~cuda_stream() {
+        if (is_owned_) cudaStreamDestroy(stream_);
+    }
+
+    int device() const { return device_; }
+    cudaStream_t get() const { return stream_; }
+    const cudaDeviceProp& properties() const { return properties_; }
+
+  private:
+    int device_;
+    cudaStream_t stream_;
+    cudaDeviceProp properties_{};
+    bool is_owned_ = false;
+};
+
+}  // namespace detail
+
+class cuda {
+  public:
+    static constexpr bool runs_simt_kernels = true;
+
+    /// Throws cuda_error where there is no usable GPU, argument_error for a device that is not there or too old.
+    explicit cuda(const cuda_options& options = {}) : stream_(options), memory_(stream_.get(), options.memory_limit), workspace_(memory_) {}
+    explicit cuda(cudaStream_t stream) : cuda(cuda_options{.stream = stream}) {}
+    cuda(const cuda&) = delete;
+    cuda& operator=(const cuda&) = delete;
+
+    cudaStream_t stream() const { return stream_.get(); }
+    const cudaDeviceProp& properties() const { return stream_.properties(); }
+    /// For people: "cuda, NVIDIA H200".
+    std::string description() const { return detail::sentence("cuda, ", properties().name); }
+
+    cuda_memory& memory() { return memory_; }
+    workspace& scratch() { return workspace_; }
+
+    /// Runs a kernel of exec/simt/simt.hpp's kind.
+    template <class Kernel>
+    void launch(const Kernel& kernel) {
+        static_assert(Kernel::threads % 32 == 0 && Kernel::threads <= 1024);
+        static_assert(sizeof(Kernel) <= 4096, "halftone: the arguments of a kernel exceed CUDA's 4096 bytes");
+        const simt::grid_shape g = kernel.grid();
+        if (g.x <= 0 || g.y <= 0 || g.z <= 0) return;  // an empty grid is an error to CUDA, and nothing to do for us
+        const auto entry = &detail::kernel_entry<Kernel>;
+        if constexpr (Kernel::shared_bytes > 48 * 1024) {
+            if (prepared_.insert(reinterpret_cast<const void*>(entry)).second) {
+                detail::cuda_check(cudaFuncSetAttribute(entry, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(Kernel::shared_bytes)), "cudaFuncSetAttribute");
+            }
+        }
+        entry<<<dim3(static_cast<unsigned>(g.x), static_cast<unsigned>(g.y), static_cast<unsigned>(g.z)), Kernel::threads, Kernel::shared_bytes, stream()>>>(kernel);
+        detail::cuda_check(cudaGetLastError(), "a kernel's launch");
+    }
+
+    /// Calls f, a HALFTONE_HD function object over pointers of the device's, in order with the device's other work.
+    template <class Function>
+    void run(const Function& f) {
+        detail::function_entry<<<1, 1, 0, stream()>>>(f);
+        detail::cuda_check(cudaGetLastError(), "a function's launch");
+    }
+    /// n elements of one value.
+    template <class T>
+    void fill(T* to, extent n, T value) {
+        if (n <= 0) return;
+        const extent blocks = (n + 255) / 256;
+        detail::fill_entry<<<static_cast<unsigned>(blocks < 4096 ? blocks : 4096), 256, 0, stream()>>>(to, n, value);
+        detail::cuda_check(cudaGetLastError(), "a fill's launch");
+    }
+    void copy(void* to, const void* from, std::size_t bytes) {
+        if (bytes != 0) detail::cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream()), "cudaMemcpyAsync");
+    }
+    /// Whether kernels can reach what the pointer names.
+    bool owns(const void* p) const {
+        cudaPointerAttributes a{};
+        if (cudaPointerGetAttributes(&a, p) != cudaSuccess) {
+            cudaGetLastError();
+            return false;
+        }
+        return a.type == cudaMemoryTypeDevice || a.type == cudaMemoryTypeManaged;
+    }
+    /// Waits for all work of the stream.
+    void synchronize() { detail::cuda_check(cudaStreamSynchronize(stream()), "cudaStreamSynchronize"); }
+
+  private:
+    detail::cuda_stream stream_;
+    cuda_memory memory_;
+    workspace workspace_;
+    std::unordered_set<const void*> prepared_;
+};
+
+}  // namespace halftone::inline HALFTONE_ABI

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// A GPU's memory, as a resource of stores, arenas and tensors; its transfers are in order with one stream.
+#pragma once
+
+#include <halftone/exec/cuda/error.cuh>
+#include <halftone/memory/resource.hpp>
+
+namespace halftone::inline HALFTONE_ABI {
+
+class cuda_memory final : public memory_resource {
+  public:
+    /// `limit` bytes at most are out at a time, so that a budget can be tried. The stream must outlive the resource.
+    explicit cuda_memory(cudaStream_t stream, std::size_t limit = static_cast<std::size_t>(-1)) : stream_(stream), limit_(limit) {}
+
+    void write(void* to, const void* from, std::size_t bytes) override {
+        if (bytes == 0) return;
+        // From pageable memory this returns once the bytes are staged; from pinned memory it would return at once.
+        detail::cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_), "cudaMemcpyAsync");
+        detail::cuda_check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+    }
+    void read(void* to, const void* from, std::size_t bytes) override { write(to, from, bytes); }
+    void clear(void* to, std::size_t bytes) override {
+        if (bytes != 0) detail::cuda_check(cudaMemsetAsync(to, 0, bytes, stream_), "cudaMemsetAsync");
+    }
+
+  private:
+    std::byte* obtain(std::size_t bytes) override {
+        if (bytes > limit_ - usage().held()) return nullptr;
+        void* block = nullptr;
+        const cudaError_t code = cudaMallocAsync(&block, bytes, stream_);
+        if (code == cudaErrorMemoryAllocation) {
+            cudaGetLastError();  // the next call must not find it
+            return nullptr;
+        }
+        detail::cuda_check(code, "cudaMallocAsync");
+        return static_cast<std::byte*>(block);
+    }
+    // In order with the stream: kernels that were launched before may still use the block.
+    void release(std::byte* block, std::size_t) noexcept override { cudaFreeAsync(block, stream_); }
+
+    cudaStream_t stream_;
+    std::size_t limit_;
+};
+
+}  // namespace halftone::inline HALFTONE_ABI

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The words of exec/simt/simt.hpp on a GPU (sm_80 and later). Each word is one instruction; nothing is stored.
+#pragma once
+
+#include <halftone/exec/simt/simt.hpp>
+
+namespace halftone::inline HALFTONE_ABI::detail {
+
+/// One name and type for the dynamic shared memory of all kernels, or nvcc objects.
+extern __shared__ __align__(1024) unsigned char halftone_shared_memory[];
+
+class cuda_thread {
+    template <class T>
+    using global_span = simt::global_span<T>;
+    template <class T>
+    using shared_span = simt::shared_span<T>;
+    template <class T>
+    using chunk = simt::chunk<T>;
+    using word = simt::word;
+
+  public:
+    __device__ static int thread() { return static_cast<int>(threadIdx.x); }
+    __device__ static int warp() { return static_cast<int>(threadIdx.x) / 32; }
+    __device__ static int lane() { return static_cast<int>(threadIdx.x) % 32; }
+    __device__ static simt::grid_shape block() {
+        return {static_cast<int>(blockIdx.x), static_cast<int>(blockIdx.y), static_cast<int>(blockIdx.z)};
+    }
+
+    template <class T>
+    __device__ static std::remove_const_t<T> load(global_span<T> s, extent i) {
+        return s.data[i];
+    }
+    template <class T>
+    __device__ static T load(shared_span<T> s, extent i) {
+        return pointer(s)[i];
+    }
+    template <class T>
+    __device__ static void store(global_span<T> s, extent i, std::type_identity_t<T> value) {
+        s.data[i] = value;
+    }
+    template <class T>
+    __device__ static void store(shared_span<T> s, extent i, std::type_identity_t<T> value) {
+        pointer(s)[i] = value;
+    }
+
+    __device__ static void barrier() { __syncthreads(); }
+    __device__ static void warp_barrier() { __syncwarp(); }
+    template <class T>
+    __device__ static T shuffle_xor(T value, int mask) {
+        return __shfl_xor_sync(~0u, value, mask);
+    }
+    template <class T>
+    __device__ static T shuffle(T value, int lane) {
+        return __shfl_sync(~0u, value, lane);
+    }
+
+    // "memory" keeps ordinary loads and stores on their side; volatile keeps these in order among themselves.
+    template <class T>
+    __device__ static void async_copy16(shared_span<chunk<T>> to, global_span<const T> from, int valid) {
+        asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(address(to)), "l"(from.data),
+                     "r"(valid * static_cast<int>(sizeof(T)))
+                     : "memory");
+    }
+    __device__ static void async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+    template <int N>
+    __device__ static void async_wait(simt::constant<N>) {
+        asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
+    }
+
+    template <class T>
+    __device__ static simt::vec<word, 4> ldmatrix_x4(shared_span<chunk<T>> row) {
+        simt::vec<word, 4> r;
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                     : "r"(address(row))
+                     : "memory");
+        return r;
+    }
+    template <class T>
+    __device__ static simt::vec<word, 4> ldmatrix_x4_trans(shared_span<chunk<T>> row) {
+        simt::vec<word, 4> r;
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                     : "r"(address(row))
+                     : "memory");
+        return r;
+    }
+
+    // Neither volatile nor "memory": these touch registers only, and the assembler should be free to move them.
+    __device__ static void mma_16816(simt::element<bfloat16>, simt::vec<float, 4>& d, simt::vec<word, 4> a, simt::vec<word, 2> b) {
+        asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+            : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    }
+    __device__ static void mma_16816(simt::element<float16>, simt::vec<float, 4>& d, simt::vec<word, 4> a, simt::vec<word, 2> b) {
+        asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+            : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    }
+    __device__ static void mma_1688(simt::element<simt::tf32>, simt::vec<float, 4>& d, simt::vec<word, 4> a, simt::vec<word, 2> b) {
+        asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+            : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    }
+
+  private:
+    template <class T>
+    __device__ static T* pointer(shared_span<T> s) {
+        return reinterpret_cast<T*>(halftone_shared_memory + s.offset);
+    }
+    template <class T>
+    __device__ static word address(shared_span<T> s) {
+        return static_cast<word>(__cvta_generic_to_shared(halftone_shared_memory)) + s.offset;
+    }
+};
+static_assert(simt::thread_handle<cuda_thread>);
+
+template <class Kernel>
+__global__ void __launch_bounds__(Kernel::threads) kernel_entry(const __grid_constant__ Kernel kernel) {
+    kernel(cuda_thread{});
+}
+
+/// One thread: a small function in order with the stream's other work.
+template <class Function>
+__global__ void function_entry(const __grid_constant__ Function function) {
+    function();
+}
+
+template <class T>
+__global__ void fill_entry(T* to, extent n, T value) {
+    for (extent i = static_cast<extent>(blockIdx.x) * blockDim.x + threadIdx.x; i < n; i += static_cast<extent>(gridDim.x) * blockDim.x) to[i] = value;
+}
+
+}  // namespace halftone::inline HALFTONE_ABI::detail

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The words a GPU kernel is written in, once: for a GPU, where each is an instruction, and for tests on a host, where each
+/// is checked.
+///
+/// A kernel is a small struct that carries its arguments and whose call operator is a template over the thread handle:
+///
+///     struct scale_kernel {
+///         static constexpr int threads = 128;                     // of a block; a multiple of 32
+///         static constexpr simt::word shared_bytes = 0;           // of a block
+///         simt::global_span<float> x;
+///
+///         simt::grid_shape grid() const { return simt::blocks_for(x.count, threads); }
+///
+///         HALFTONE_KERNEL template <class Simt>
+///         HALFTONE_HD void operator()(Simt simt) const {
+///             const extent i = static_cast<extent>(simt.block().x) * threads + simt.thread();
+///             if (i < x.count) simt.store(x, i, 2 * simt.load(x, i));
+///         }
+///     };
+///     device.launch(scale_kernel{simt::span_of(x)});
+///
+/// A device that launches kernels has `launch`; the operations of kernel/*/device.hpp are for all such devices
+/// (simt_device). The words:
+///
+///     thread() warp() lane() block()         where am I; threads and warps within the block
+///     load(span, i)  store(span, i, value)   global or shared memory; a span of vectors gives vector accesses
+///     barrier()                              all threads of the block; orders shared memory. The ONLY order between warps
+///     warp_barrier()                         the 32 lanes; orders shared memory among them
+///     shuffle_xor(value, mask)               all 32 lanes exchange; shuffle(value, lane) reads one lane's
+///     async_copy16(to, from, valid)          global to shared, one chunk; elements from `valid` on become zero
+///     async_commit() async_wait(constant<N>) close a group; wait until at most N of MY groups are in flight. What others
+///                                            copied is mine to read only after their wait AND a barrier
+///     ldmatrix_x4(row) ldmatrix_x4_trans(row)   four 8x8 matrices of 16-bit elements; lane i names row i % 8 of matrix i / 8
+///     mma_16816(element<T>, d, a, b)         d += a b on one warp, 16x16 by 16x8, T float16 or bfloat16, sums in float; lane
+///                                            layouts as PTX has them for m16n8k16
+///     mma_1688(element<tf32>, d, a, b)       the same, 16x8 by 8x8, operands floats whose low 13 bits are ignored
+///
+/// Types are deduced, so a kernel never has to write `simt.template word<...>()`. Return types of members are written out:
+/// nvcc's host pass drops device bodies, and a deduced type would become void there.
+#pragma once
+
+#include <halftone/exec/simt/memory.hpp>
+#include <halftone/number/bfloat16.hpp>
+#include <halftone/number/float16.hpp>
+
+namespace halftone::inline HALFTONE_ABI {
+
+/// A device that runs kernels written in these words. The CPU is none: its kernels are written on vectors.
+template <class Device>
+concept simt_device = Device::runs_simt_kernels;
+
+namespace simt {
+
+struct grid_shape {
+    int x = 1, y = 1, z = 1;
+};
+
+/// Enough blocks of `each` for `count`, along x.
+inline grid_shape blocks_for(extent count, extent each) { return {static_cast<int>((count + each - 1) / each), 1, 1}; }
+
+/// Names an element type to a word.
+template <class T>
+struct element {};
+struct tf32;
+
+template <class S>
+concept thread_handle = requires(S simt, shared_span<float> shared, shared_span<chunk<bfloat16>> row,
+                                 global_span<float> out, global_span<const bfloat16> in, vec<float, 4>& d,
+                                 vec<word, 4> a, vec<word, 2> b) {
+    { simt.thread() + simt.warp() + simt.lane() + simt.block().x } -> std::same_as<int>;
+    { simt.load(shared, 0) } -> std::same_as<float>;
+    { simt.load(in, 0) } -> std::same_as<bfloat16>;
+    { simt.shuffle_xor(1.0f, 16) } -> std::same_as<float>;
+    { simt.shuffle(1.0f, 0) } -> std::same_as<float>;
+    { simt.ldmatrix_x4(row) } -> std::same_as<vec<word, 4>>;
+    { simt.ldmatrix_x4_trans(row) } -> std::same_as<vec<word, 4>>;
+    simt.store(shared, 0, 1.0f), simt.store(out, 0, 1.0f), simt.barrier(), simt.warp_barrier();
+    simt.mma_16816(element<bfloat16>{}, d, a, b), simt.mma_16816(element<float16>{}, d, a, b);
+    simt.mma_1688(element<tf32>{}, d, a, b);
+    simt.async_copy16(row, in, 8), simt.async_commit(), simt.async_wait(constant<1>{});
+};
+
+}  // namespace simt
+
+}  // namespace halftone::inline HALFTONE_ABI

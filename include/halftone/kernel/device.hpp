@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Every operation of halftone/kernel.hpp for devices that run GPU kernels. Which device that is, the program says:
+/// <halftone/cuda.cuh> brings a GPU.
+#pragma once
+
+#include <halftone/kernel/layer_norm/device.hpp>

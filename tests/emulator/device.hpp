@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The emulated machine as a device: what runs on ht::cuda runs on it, kernel by kernel, without a GPU.
+///
+///     emulator::device device{{.seed = 3}};
+///     ht::nn::gpt<ht::amp_bf16> model{device, config};
+///
+/// Its memory is closed to the host except where a GPU's would be open: inside launches, copies and fills. Host code that
+/// follows a pointer of the device's faults, as it would with a GPU.
+#pragma once
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include <halftone/exec/workspace.hpp>
+
+#include <emulator/thread.hpp>
+
+namespace halftone::emulator {
+
+/// Pages that are there, but can be touched only while the memory is open.
+class closed_memory final : public memory_resource {
+  public:
+    explicit closed_memory(std::size_t limit = static_cast<std::size_t>(-1)) : limit_(limit) {}
+
+    /// The memory is open while one of these lives.
+    class opening {
+      public:
+        explicit opening(closed_memory& m) : memory_(m) {
+            if (memory_.openings_++ == 0) memory_.protect(PROT_READ | PROT_WRITE);
+        }
+        opening(const opening&) = delete;
+        opening& operator=(const opening&) = delete;
+        ~opening() {
+            if (--memory_.openings_ == 0) memory_.protect(PROT_NONE);
+        }
+
+      private:
+        closed_memory& memory_;
+    };
+
+    bool owns(const void* p) const {
+        const auto* at = static_cast<const std::byte*>(p);
+        return std::any_of(blocks_.begin(), blocks_.end(), [at](const block& b) { return at >= b.data && at < b.data + b.bytes; });
+    }
+
+    void write(void* to, const void* from, std::size_t bytes) override { copy(to, from, bytes); }
+    void read(void* to, const void* from, std::size_t bytes) override { copy(to, from, bytes); }
+    void clear(void* to, std::size_t bytes) override {
+        const opening here(*this);
+        if (bytes != 0) std::memset(to, 0, bytes);
+    }
+    void copy(void* to, const void* from, std::size_t bytes) {
+        const opening here(*this);
+        if (bytes != 0) std::memcpy(to, from, bytes);
+    }
+
+  private:
+    struct block {
+        std::byte* data;
+        std::size_t bytes;
+    };
+
+    void protect(int access) const {
+        for (const block& b : blocks_) mprotect(b.data, b.bytes, access);
+    }
+    static std::size_t pages(std::size_t bytes) {
+        const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+        return round_up(std::max<std::size_t>(bytes, 1), page);
+    }
+    std::byte* obtain(std::size_t bytes) override {
+        if (bytes > limit_ - usage().held()) return nullptr;
+        void* data = mmap(nullptr, pages(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (data == MAP_FAILED) return nullptr;
+        std::memset(data, 0xff, pages(bytes));  // a NaN in every floating-point format
+        if (openings_ == 0) mprotect(data, pages(bytes), PROT_NONE);
+        blocks_.push_back({static_cast<std::byte*>(data), pages(bytes)});
+        return static_cast<std::byte*>(data);
+    }
+    void release(std::byte* data, std::size_t bytes) noexcept override {
+        std::erase_if(blocks_, [data](const block& b) { return b.data == data; });
+        munmap(data, pages(bytes));
+    }
+
+    std::size_t limit_;
+    std::vector<block> blocks_;
+    int openings_ = 0;
+};
+
+class device {
+  public:
+    static constexpr bool runs_simt_kernels = true;
+
+    explicit device(const options& option = {}) : option_(option), workspace_(memory_) {}
+    device(const device&) = delete;
+    device& operator=(const device&) = delete;
+
+    closed_memory& memory() { return memory_; }
+    workspace& scratch() { return workspace_; }
+    std::string description() const { return "emulated GPU"; }
+
+    /// How the launches from now on are run.
+    options& how() { return option_; }
+    /// Of all launches so far; `sites` of the last one.
+    const statistics& count() const { return count_; }
+    long launches() const { return launches_; }
+
+    template <class Kernel>
+    void launch(const Kernel& kernel) {
+        const simt::grid_shape g = kernel.grid();
+        if (g.x <= 0 || g.y <= 0 || g.z <= 0) return;
+        const closed_memory::opening here(memory_);
+        const statistics s = emulator::launch(machine_, kernel, option_);
+        ++launches_;
+        ++option_.seed;
+        count_.blocks += s.blocks;
+        count_.switches += s.switches;
+        count_.bank_conflicts += s.bank_conflicts;
+        std::copy(std::begin(s.sites), std::end(s.sites), std::begin(count_.sites));
+    }
+
+    /// Calls f over pointers of the device's, in order with the device's other work.
+    template <class Function>
+    void run(const Function& f) {
+        const closed_memory::opening here(memory_);
+        f();
+    }
+    template <class T>
+    void fill(T* to, extent n, T value) {
+        const closed_memory::opening here(memory_);
+        std::fill_n(to, n, value);
+    }
+    void copy(void* to, const void* from, std::size_t bytes) { memory_.copy(to, from, bytes); }
+    /// Whether kernels can reach what the pointer names.
+    bool owns(const void* p) const { return memory_.owns(p); }
+    void synchronize() {}
+
+  private:
+    options option_;
+    closed_memory memory_;
+    workspace workspace_;
+    machine machine_;
+    statistics count_{};
+    long launches_ = 0;
+};
+
+}  // namespace halftone::emulator

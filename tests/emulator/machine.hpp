@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// A machine that runs GPU kernels on the host, for tests. One fiber for each CUDA thread, several blocks resident at once,
+/// everything that a GPU leaves open decided by a seed:
+///   - which thread runs next, and how far one warp may run ahead of the others;
+///   - when an asynchronous copy lands: anywhere between its issue and its wait.
+/// Whatever a GPU leaves undefined is a failure, thrown as one sentence: an access out of bounds or misaligned; a read of
+/// shared memory that nobody wrote; two threads touching one byte of it, one of them writing, with no barrier between; any
+/// touch of a byte under an asynchronous copy before its wait; threads that part at a barrier or inside a warp-wide word.
+///
+/// It cannot show weak memory order, races on global memory, occupancy, or the rounding inside a tensor core.
+///
+///     emulator::machine m;
+///     m.run({.grid = {2, 1, 1}, .threads = 64}, {.seed = 7}, call);      // call(thread) is one thread's whole life
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <stdexcept>
+
+#include <halftone/exec/simt/simt.hpp>
+
+namespace halftone::emulator {
+
+using simt::grid_shape, simt::vec, simt::word;
+
+struct failure : std::runtime_error {
+    using runtime_error::runtime_error;
+};
+
+enum class checking { values_only, races_too };
+
+/// A damage to a kernel that a test does without touching it, at the n-th place of its source where it can be done. A
+/// damage that no test notices means a missing test or a needless barrier.
+enum class damage { none, barrier_removed, wait_weakened, shuffle_misdirected };
+inline constexpr int damages = 4;
+
+struct options {
+    std::uint64_t seed = 1;
+    checking check = checking::races_too;
+    damage harm = damage::none;
+    int harmed_site = 0;
+    int resident_blocks = 3;
+};
+
+struct statistics {
+    long blocks = 0, switches = 0, bank_conflicts = 0;
+    int sites[damages] = {};  ///< for each damage, the places in the kernel's source where it can be done
+};
+
+struct launch_shape {
+    grid_shape grid{};
+    int threads = 32;
+    std::size_t shared_bytes = 0;
+};
+
+/// Of a word in the kernel's source; a default argument fills it in, so kernels do not know of it.
+struct location {
+    const char* file;
+    int line;
+    HALFTONE_HD static constexpr location here(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+        return {file, line};
+    }
+};
+
+enum class operation : std::uint8_t { load, store, async_copy16, async_wait, ldmatrix_x4, ldmatrix_x4_trans, shuffle, mma, barrier, warp_barrier };
+
+struct thread_state;
+struct machine_state;
+
+/// What the words of a thread call. Everything about element types is settled before.
+class thread_access {
+  public:
+    thread_access(machine_state& m, thread_state& t) : machine_(&m), thread_(&t) {}
+
+    int index() const;
+    grid_shape block() const;
+
+    /// A place in global memory, to read or write n elements of `size` bytes from number i of a span on.
+    void* global(const void* data, extent count, std::size_t size, std::size_t alignment, extent i, int n, operation what, location at) const;
+    /// A place in the block's shared memory.
+    void* shared(word offset, word count, std::size_t size, extent i, operation what, location at) const;
+
+    void barrier(location at) const;
+    void warp_barrier(location at) const;
+    /// result = the value of lane (mine ^ mask), or of lane `lane` where mask is -1.
+    void shuffle(const void* value, void* result, std::size_t bytes, int mask, int lane, location at) const;
+    void copy16(word to, word to_count, const void* from, extent from_count, std::size_t size, int valid, location at) const;
+    void commit() const;
+    void wait(int allowed, location at) const;
+    vec<word, 4> ldmatrix(word row, operation what, location at) const;
+
+    /// Fragments of one lane; the machine gathers them into matrices. `unpack` gives the elements of a word, one or two.
+    using unpack = void (*)(word packed, float* elements);
+    void mma(vec<float, 4>& d, const word* a, const word* b, int depth, int elements_in_word, unpack elements, location at) const;
+
+  private:
+    machine_state* machine_;
+    thread_state* thread_;
+};
+
+/// Runs one launch after another; keeps the stacks of its fibers.
+class machine {
+  public:
+    machine();
+    ~machine();
+    machine(const machine&) = delete;
+    machine& operator=(const machine&) = delete;
+
+    /// call(argument, thread) for each thread. Throws failure, and what a kernel throws.
+    statistics run(const launch_shape& shape, const options& option, void (*call)(const void* argument, thread_access thread), const void* argument);
+
+  private:
+    struct stacks;
+    std::unique_ptr<stacks> stacks_;
+};
+
+}  // namespace halftone::emulator

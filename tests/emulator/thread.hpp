@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The words of exec/simt/simt.hpp on the emulated machine.
+#pragma once
+
+#include <cstring>
+
+#include <emulator/machine.hpp>
+
+namespace halftone::emulator {
+
+class thread_handle {
+  public:
+    explicit thread_handle(thread_access access) : access_(access) {}
+
+    int thread() const { return access_.index(); }
+    int warp() const { return thread() / 32; }
+    int lane() const { return thread() % 32; }
+    grid_shape block() const { return access_.block(); }
+
+    template <class T>
+    std::remove_const_t<T> load(simt::global_span<T> s, extent i, location at = location::here()) const {
+        std::remove_const_t<T> value;
+        std::memcpy(static_cast<void*>(&value), place(s, i, operation::load, at), sizeof(T));
+        return value;
+    }
+    template <class T>
+    T load(simt::shared_span<T> s, extent i, location at = location::here()) const {
+        T value;
+        std::memcpy(static_cast<void*>(&value), access_.shared(s.offset, s.count, sizeof(T), i, operation::load, at), sizeof(T));
+        return value;
+    }
+    template <class T>
+    void store(simt::global_span<T> s, extent i, std::type_identity_t<T> value, location at = location::here()) const {
+        std::memcpy(place(s, i, operation::store, at), static_cast<const void*>(&value), sizeof(T));
+    }
+    template <class T>
+    void store(simt::shared_span<T> s, extent i, std::type_identity_t<T> value, location at = location::here()) const {
+        std::memcpy(access_.shared(s.offset, s.count, sizeof(T), i, operation::store, at), static_cast<const void*>(&value), sizeof(T));
+    }
+
+    void barrier(location at = location::here()) const { access_.barrier(at); }
+    void warp_barrier(location at = location::here()) const { access_.warp_barrier(at); }
+
+    template <class T>
+    T shuffle_xor(T value, int mask, location at = location::here()) const {
+        T result;
+        access_.shuffle(&value, &result, sizeof(T), mask, 0, at);
+        return result;
+    }
+    template <class T>
+    T shuffle(T value, int lane, location at = location::here()) const {
+        T result;
+        access_.shuffle(&value, &result, sizeof(T), -1, lane, at);
+        return result;
+    }
+
+    template <class T>
+    void async_copy16(simt::shared_span<simt::chunk<T>> to, simt::global_span<const T> from, int valid, location at = location::here()) const {
+        access_.copy16(to.offset, to.count, from.data, from.count, sizeof(T), valid, at);
+    }
+    void async_commit() const { access_.commit(); }
+    template <int N>
+    void async_wait(simt::constant<N>, location at = location::here()) const {
+        access_.wait(N, at);
+    }
+
+    template <class T>
+    vec<word, 4> ldmatrix_x4(simt::shared_span<simt::chunk<T>> row, location at = location::here()) const {
+        return access_.ldmatrix(row.offset, operation::ldmatrix_x4, at);
+    }
+    template <class T>
+    vec<word, 4> ldmatrix_x4_trans(simt::shared_span<simt::chunk<T>> row, location at = location::here()) const {
+        return access_.ldmatrix(row.offset, operation::ldmatrix_x4_trans, at);
+    }
+
+    template <class T>
+    void mma_16816(simt::element<T>, vec<float, 4>& d, vec<word, 4> a, vec<word, 2> b, location at = location::here()) const {
+        access_.mma(d, a.value, b.value, 16, 2, [](word packed, float* e) {
+            e[0] = static_cast<float>(T::from_bits(static_cast<std::uint16_t>(packed)));
+            e[1] = static_cast<float>(T::from_bits(static_cast<std::uint16_t>(packed >> 16)));
+        }, at);
+    }
+    void mma_1688(simt::element<simt::tf32>, vec<float, 4>& d, vec<word, 4> a, vec<word, 2> b, location at = location::here()) const {
+        access_.mma(d, a.value, b.value, 8, 1, [](word packed, float* e) { e[0] = detail::bit_cast<float>(packed & 0xffffe000u); }, at);
+    }
+
+  private:
+    template <class T>
+    void* place(const simt::global_span<T>& s, extent i, operation what, location at) const {
+        return access_.global(s.data, s.count, sizeof(T), alignof(T), i, 1, what, at);
+    }
+
+    thread_access access_;
+};
+static_assert(simt::thread_handle<thread_handle>);
+
+/// Runs a kernel on the machine.
+template <class Kernel>
+statistics launch(machine& m, const Kernel& kernel, const options& option = {}) {
+    static_assert(Kernel::threads % 32 == 0 && Kernel::threads <= 1024);
+    return m.run({kernel.grid(), Kernel::threads, Kernel::shared_bytes}, option,
+                 [](const void* k, thread_access access) { (*static_cast<const Kernel*>(k))(thread_handle(access)); }, &kernel);
+}
+
+}  // namespace halftone::emulator
