@@ -48,21 +48,21 @@ static_assert(std::is_same_v<wide_output::output, ht::with_output<ht::amp_bf16, 
 
 // A default, then rules by path. '*' stands for any run of characters, a rule covers everything below what it names,
 // and of several rules that name a layer the last one wins.
-using fp32_inside = ht::with_output<ht::full_fp32, ht::bfloat16>;  // what it gives is added to bf16
-using recipe = ht::recipe<ht::amp_bf16,                            // everything, unless a rule says
-                          ht::rule<"h.last.mlp", fp32_inside>,     // the last block's perceptron
-                          ht::rule<"*.norm", ht::full_fp32>,       // every norm, the one at the top too
+using recipe = ht::recipe<ht::amp_bf16,                           // everything, unless a rule says
+                          ht::rule<"h.last.mlp", ht::full_fp32>,  // the last block's perceptron
+                          ht::rule<"*.norm", ht::full_fp32>,      // every norm, the one at the top too
                           ht::rule<"head", ht::with_output<ht::amp_bf16, float>>>;  // bf16 products, fp32 logits
 using model = ht::nn::gpt<recipe>;
 
 void resolved() {
-    // What each operation reads, sums in and gives. "h.*" are the blocks that no rule names by number.
+    // What each operation reads, sums in and gives. "h.*" are the blocks that no rule names by number. What attention and
+    // perceptron add to the residual stream is rounded to its type, which is what "embed" gives, bfloat16 here.
     ht::print_policies<model>(std::cout);
     // Prints: path              op                    in        accumulate  out
     // Prints: h.*.attn.norm     layer_norm            float     float       float
     // Prints: h.*.attn.qkv      linear                bfloat16  float       bfloat16
     // Prints: h.*.mlp.up        linear                bfloat16  float       bfloat16
-    // Prints: h.last.mlp.up     linear                float     float       bfloat16
+    // Prints: h.last.mlp.up     linear                float     float       float
     // Prints: head              linear_cross_entropy  bfloat16  float       float
 }
 

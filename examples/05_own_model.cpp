@@ -62,8 +62,8 @@ struct reader : ht::nn::model {
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.embed, self.h, self.norm, self.head); }
 };
 
-// The last block's fc computes in fp32; what it gives is added to bf16. The head inherits: it computes as the region
-// says that logits() calls it in.
+// The last block's fc computes in fp32 and gives bf16: ht::add gives the wider type of the two, and a block must return
+// the type that it takes. The head inherits: it computes as the region says that logits() calls it in.
 using fp32_inside = ht::with_output<ht::full_fp32, ht::bfloat16>;
 using recipe = ht::recipe<ht::amp_bf16, ht::rule<"*.norm", ht::full_fp32>, ht::rule<"h.last.fc", fp32_inside>,
                           ht::rule<"head", ht::inherit>>;

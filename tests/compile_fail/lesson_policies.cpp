@@ -18,7 +18,7 @@ using parameters = ht::with_param<ht::amp_bf16, ht::bfloat16>;
 using norms = ht::rule<"*.nrom", ht::full_fp32>;
 #endif
 using recipe = ht::recipe<ht::amp_bf16, ht::rule<"head", sums>, ht::rule<"embed", parameters>,
-                          ht::rule<"h.last.mlp", ht::with_output<ht::full_fp32, ht::bfloat16>>, norms>;
+                          ht::rule<"h.last.mlp", ht::full_fp32>, norms>;
 
 int main() {
     ht::cpu device;

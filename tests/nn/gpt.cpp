@@ -72,6 +72,53 @@ TEST_CASE("gpt: what adds to the residual stream begins smaller, gains begin at 
     }
 }
 
+// A plain policy on any part of a bf16 model: the residual stream keeps its type, which is what "embed" gives.
+// Whether the rule changes the loss's bits.
+template <class Rule>
+bool rule_matters() {
+    using recipe = ht::recipe<ht::amp_bf16, Rule>;
+    ht::cpu device{{.threads = 1}};
+    ht::nn::gpt<recipe> model{device, config, 7};
+    ht::nn::gpt<ht::full_fp32> fp32{device, config, 7};
+    ht::nn::gpt<ht::amp_bf16> bf16{device, config, 7};
+    nn_test::randomize(model, 3), nn_test::randomize(fp32, 3), nn_test::randomize(bf16, 3);
+    const batch b = batch::random(3, 8, 19, 4);
+    ht::tape tape{device};
+    support::gradient_sink sink(model.parameters());
+    const auto loss = model.loss(tape, b);
+    const auto of = [&](const auto& m) {
+        ht::inference eval{device};
+        return m.loss(eval, b).item();
+    };
+    CHECK(loss.item() == of(model));
+    CHECK(loss.item() != of(fp32));  // the rule is not for everything
+    const bool matters = loss.item() != of(bf16);
+    tape.backward(loss, sink);
+    const ht::store& s = model.parameters();
+    for (std::size_t i = 0; i < s.entries().size(); ++i) {
+        CAPTURE(s.entries()[i].path);
+        bool any = false;
+        for (const float g : sink.entry(i)) {
+            REQUIRE(std::isfinite(g));
+            any = any || g != 0;
+        }
+        CHECK(any);
+    }
+    return matters;
+}
+
+TEST_CASE("gpt: a rule may give any part a plain policy") {
+    // What a norm gives is rounded to bf16 all the same, by the product that reads it.
+    SUBCASE("*.norm") { CHECK_FALSE(rule_matters<ht::rule<"*.norm", ht::full_fp32>>()); }
+    SUBCASE("h.0.attn") { CHECK(rule_matters<ht::rule<"h.0.attn", ht::full_fp32>>()); }
+    SUBCASE("h.0.attn.proj") { CHECK(rule_matters<ht::rule<"h.0.attn.proj", ht::full_fp32>>()); }
+    SUBCASE("h.last.mlp") { CHECK(rule_matters<ht::rule<"h.last.mlp", ht::full_fp32>>()); }
+    SUBCASE("h.0") { CHECK(rule_matters<ht::rule<"h.0", ht::full_fp32>>()); }
+    SUBCASE("h") { CHECK(rule_matters<ht::rule<"h", ht::full_fp32>>()); }
+    SUBCASE("embed, and with it the residual stream") { CHECK(rule_matters<ht::rule<"embed", ht::full_fp32>>()); }
+    SUBCASE("head") { CHECK(rule_matters<ht::rule<"head", ht::full_fp32>>()); }
+}
+
 template <class P>
 void evaluation_agrees() {
     ht::cpu device{{.threads = 2}};

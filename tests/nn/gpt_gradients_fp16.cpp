@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A model under fp16, with a loss scale, and under a recipe: loss and every gradient within what rounding does.
+/// A model under fp16, with a loss scale, and under recipes: loss and every gradient within what rounding does.
 #include "nn/gpt_gradients.hpp"
 
 namespace {
@@ -14,6 +14,13 @@ TEST_CASE("gpt: loss and every gradient within what rounding does, further polic
         using recipe = ht::recipe<ht::amp_bf16, ht::rule<"*.norm", ht::full_fp32>, ht::rule<"head", ht::with_output<ht::amp_bf16, float>>,
                                   ht::rule<"h.*.mlp.up", ht::amp_fp16>, ht::rule<"h.last.attn.qkv", ht::full_fp32>>;
         within_what_rounding_does<recipe, ht::bfloat16>(1);
+    }
+    SUBCASE("a recipe: whole blocks and branches in fp32, on a bf16 stream") {
+        using recipe = ht::recipe<ht::amp_bf16, ht::rule<"h.0.attn", ht::full_fp32>, ht::rule<"h.last", ht::full_fp32>>;
+        within_what_rounding_does<recipe, ht::bfloat16>(1);
+    }
+    SUBCASE("a recipe: bf16 branches on an fp32 stream") {
+        within_what_rounding_does<ht::recipe<ht::amp_bf16, ht::rule<"embed", ht::with_output<ht::amp_bf16, float>>>, ht::bfloat16>(1);
     }
 }
 

@@ -74,4 +74,34 @@ TEST_CASE("nn::linear: with a residual") {
     for (int i = 0; i < 15; ++i) CHECK(added.view().data()[i] == plain.view().data()[i] + x.values[static_cast<std::size_t>(i)]);
 }
 
+template <class P, class Residual>
+void residual_keeps_its_type() {
+    alone<ht::nn::linear<P>> f(5, 5);
+    // The same layer, whose float sums come out as they are.
+    const alone<ht::nn::linear<ht::with_output<P, float>>> sums(5, 5);
+    const input<float, 2> x(ht::shape<2>{3, 5});
+    const input<Residual, 2> r(ht::shape<2>{3, 5}, 2);
+    ht::cpu device{{.threads = 1}};
+    ht::tape tape{device};
+    const auto v = tape.leaf(x.view);
+    const auto stream = tape.leaf(r.view);
+    const auto y = f.layer(tape, v, stream);
+    static_assert(std::is_same_v<decltype(y), const ht::variable<Residual, 2>>);
+    const auto sum = sums.layer(tape, v);
+    for (int i = 0; i < 15; ++i) {
+        const float exact = sum.view().data()[i] + static_cast<float>(r.values[static_cast<std::size_t>(i)]);
+        CHECK(static_cast<float>(y.view().data()[i]) == static_cast<float>(Residual(exact)));
+    }
+    support::gradient_sink sink(f.parameters);
+    tape.backward(ht::sum(tape, y), sink);
+    for (int i = 0; i < 15; ++i) CHECK(static_cast<float>(tape.gradient(stream).data()[i]) == 1.0f);
+    CHECK(sink.of(f.layer.bias) == std::vector<double>(5, 3.0));
+}
+
+TEST_CASE("nn::linear: what adds to a residual stream gives the stream's type, rounded once") {
+    SUBCASE("an fp32 layer on a bf16 stream") { residual_keeps_its_type<ht::full_fp32, ht::bfloat16>(); }
+    SUBCASE("a bf16 layer on an fp32 stream") { residual_keeps_its_type<ht::amp_bf16, float>(); }
+    SUBCASE("a bf16 layer on an fp16 stream") { residual_keeps_its_type<ht::amp_bf16, ht::float16>(); }
+}
+
 }  // namespace

@@ -52,6 +52,52 @@ TEST_CASE("nn::mlp: in fp32, one operation and two give the same values, and gra
     }
 }
 
+/// The same layer on two streams, of T and of float, with the same numbers in both: it gives the streams' types, and the
+/// one rounded is the other.
+template <class P, class T>
+void streams_keep_their_types(const std::string& operations) {
+    alone<ht::nn::mlp<ht::at<P, "mlp">>> f(7, 19, ht::initial{.deviation = 0.4f}, ht::initial{.deviation = 0.3f});
+    const input<float, 2> x(ht::shape<2>{5, 7});
+    const input<T, 2> narrow(ht::shape<2>{5, 7}, 2);
+    const std::vector<float> wide(narrow.values.begin(), narrow.values.end());
+    struct listener : ht::range_listener {
+        std::string text;
+        void begin(const char* operation, ht::pass) override { text += std::string(operation) + " "; }
+        void end() override {}
+    } heard;
+    ht::tape tape{f.device};
+    tape.listen(&heard);
+    const auto v = tape.leaf(x.view);
+    const auto a = tape.leaf(narrow.view);
+    const auto b = tape.leaf(ht::const_view<float, 2>(wide.data(), {5, 7}));
+    const auto of_a = f.layer(tape, v, a);
+    const auto of_b = f.layer(tape, v, b);
+    static_assert(std::is_same_v<decltype(of_a), const ht::variable<T, 2>>);
+    static_assert(std::is_same_v<decltype(of_b), const ht::variable<float, 2>>);
+    CHECK(heard.text == operations + operations);
+    for (int i = 0; i < 35; ++i) CHECK(of_a.view().data()[i].bits() == T(of_b.view().data()[i]).bits());
+
+    // A gradient of ones is exact in both, and so both backward passes give the same.
+    const auto gradients = [&](const auto& y, const auto& stream) {
+        support::gradient_sink sink(f.parameters);
+        tape.backward(ht::sum(tape, y), sink);
+        CHECK(support::doubles(tape.gradient(stream)) == std::vector<double>(35, 1.0));
+        return std::vector<std::vector<double>>{sink.of(f.layer.up.weight), sink.of(f.layer.up.bias), sink.of(f.layer.down.weight), sink.of(f.layer.down.bias)};
+    };
+    const auto first = gradients(of_a, a);
+    CHECK(first[3] == std::vector<double>(7, 5.0));
+    CHECK(first == gradients(f.layer(tape, v, b), b));
+}
+
+TEST_CASE("nn::mlp: gives the type of the residual stream that it adds to") {
+    SUBCASE("amp_bf16") { streams_keep_their_types<ht::amp_bf16, ht::bfloat16>("mlp "); }
+    SUBCASE("fp32 beside bf16") { streams_keep_their_types<ht::full_fp32, ht::bfloat16>("mlp "); }
+    SUBCASE("fp16 beside bf16") { streams_keep_their_types<ht::amp_fp16, ht::bfloat16>("mlp "); }
+    SUBCASE("two operations") {
+        streams_keep_their_types<ht::recipe<ht::amp_bf16, ht::rule<"mlp.up", ht::full_fp32>>, ht::bfloat16>("linear gelu linear ");
+    }
+}
+
 TEST_CASE("nn::mlp: precision of single products") {
     using recipe = ht::recipe<ht::amp_bf16, ht::rule<"mlp.up", ht::full_fp32>>;
     const alone<ht::nn::mlp<ht::at<recipe, "mlp">>> f(7, 19);

@@ -4,6 +4,7 @@
 /// activation is computed where the first product's sums lie and whose gradient is computed where the second's do.
 ///
 ///     auto y = ht::linear<roles>(ctx, x, weight, bias);              // x: (…, in), weight: (out, in), y: (…, out)
+///     auto y = ht::linear<roles>(ctx, x, weight, bias, residual);    // of the residual's type
 ///
 /// Numeric contract: products as kernel::matmul; forward in the roles' `compute`, backward products in the wider of
 /// `compute` and `grad`, with the weights as the forward pass read them. Gradients of parameters are added into the accumulator from float sums: they are rounded to
@@ -65,13 +66,12 @@ struct linear_record {
 
 }  // namespace detail
 
-/// y = x weightᵀ + bias + residual. x: (…, in), weight: (out, in), bias: (out) or `absent`, residual and y: (…, out).
-/// Throws shape_error.
+/// y = x weightᵀ + bias + residual. x: (…, in), weight: (out, in), bias: (out) or `absent`, residual and y: (…, out), of
+/// one type; without a residual y is of the role `output`. Throws shape_error.
 template <class Roles, class Context, class X, int Rank, class Weight, class Bias, class Residual = absent>
 auto linear(Context&& context, const variable<X, Rank>& x, const Weight& weight, const Bias& bias, const Residual& residual = {}) {
     using compute = typename Roles::compute;
-    using Y = typename Roles::output;
-    if constexpr (!is_absent<Residual>) static_assert(detail::check_residual<Residual, Y>());
+    using Y = detail::sum_type<Residual, typename Roles::output>;
     auto& root = context.root();
     const auto range = root.range(op::linear::name);
     const shape<Rank> y_shape = detail::with_last(x.shape(), weight.shape()[0]);
@@ -109,7 +109,7 @@ struct mlp_record {
     using compute = backward_compute<Roles>;
     using H = typename Roles::compute;
     variable<X, Rank> x;  // x and hidden are kept unless their weight is frozen, pre where the gradient goes further back
-    variable<Y, Rank> pre;
+    variable<typename Roles::output, Rank> pre;
     variable<H, Rank> hidden;
     gradient_of<X, Rank> dx;
     gradient_of<Y, Rank> dy;
@@ -140,12 +140,12 @@ struct mlp_record {
 }  // namespace detail
 
 /// y = gelu(x upᵀ + up_bias) downᵀ + down_bias + residual, with GPT-2's gelu. x, residual and y: (…, width), up: (hidden,
-/// width), down: (width, hidden). The hidden activations are kept in `compute`, their input in `output`. Throws shape_error.
+/// width), down: (width, hidden). The hidden activations are kept in `compute`, their input in `output`; y has the
+/// residual's type. Throws shape_error.
 template <class Roles, class Context, class X, class Y, int Rank, class Weight, class Bias>
 auto mlp(Context&& context, const variable<X, Rank>& x, const Weight& up, const Bias& up_bias, const Weight& down, const Bias& down_bias,
          const variable<Y, Rank>& residual) {
     using compute = typename Roles::compute;
-    static_assert(detail::check_residual<variable<Y, Rank>, typename Roles::output>());
     auto& root = context.root();
     const auto range = root.range(op::mlp::name);
     const bool reaches_pre = detail::wants_gradient(x, up, up_bias);
@@ -157,9 +157,9 @@ auto mlp(Context&& context, const variable<X, Rank>& x, const Weight& up, const 
     const auto h = as_rows(hidden.view());
     const auto up_values = transpose(detail::values_for<compute>(up)), down_values = transpose(detail::values_for<compute>(down));
     const bias_residual finish{down_bias.values(), as_rows(residual.view())};
-    variable<Y, Rank> pre;
+    variable<typename Roles::output, Rank> pre;
     if constexpr (std::remove_cvref_t<Context>::records) {
-        if (reaches_pre) pre = root.template make<Y>(hidden_shape, false);
+        if (reaches_pre) pre = root.template make<typename Roles::output>(hidden_shape, false);
     }
     if (pre.is_empty()) {
         detail::product<compute>(root.device(), rows, up_values, h, bias_gelu{up_bias.values()});

@@ -81,13 +81,19 @@ auto values_for(const parameter<Storage, Rank>& p) {
     }
 }
 
-/// True, or a compile-time error where what is added to an output has another type.
 template <class Residual, class Output>
-consteval bool check_residual() {
-    static_assert(std::is_same_v<typename Residual::value_type, Output>,
-                  "halftone: a residual is added to an output of another type; give both the same `output` in the recipe");
-    return true;
-}
+struct sum_with {
+    using type = typename Residual::value_type;
+};
+template <class Output>
+struct sum_with<absent, Output> {
+    using type = Output;
+};
+
+/// What an operation gives that adds to a residual: a residual stream keeps its type, as what `x += f(x)` adds to does,
+/// and the sum, which is a float, is rounded to it once. Without a residual, the policy's `output`.
+template <class Residual, class Output>
+using sum_type = typename sum_with<Residual, Output>::type;
 
 /// to += from, elementwise.
 template <class Tape, class T, int Rank>

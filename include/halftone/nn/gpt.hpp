@@ -10,7 +10,9 @@
 /// "head"; a rule for "*.norm" takes all norms, one for "h.0" or "h.last" a single block. The head's weight is the token
 /// table (tied weights), which is stored as "embed" says; "head" says in what type the logits are computed and given.
 ///
-/// Attention and perceptron add to the residual stream, so "embed", "h.*.attn.proj" and "h.*.mlp.down" need one `output`.
+/// The residual stream has the type that "embed" gives, its `output`, and keeps it: what attention and perceptron add is
+/// rounded to it with the sum, once, whatever their own policies. ht::rule<"embed", ht::with_output<ht::amp_bf16, float>>
+/// makes it fp32, as PyTorch's autocast has it.
 #pragma once
 
 #include <halftone/autodiff/loss.hpp>

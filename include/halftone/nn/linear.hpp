@@ -7,7 +7,8 @@
 ///     auto y = fc(ctx, x, residual);                         // + residual, in the same pass
 ///     ht::nn::linear<ht::at<P, "out">> out{store, in, out, {.bound = 0.01f}};   // how the weights begin: memory/store.hpp
 ///
-/// Numeric contract: products in the policy's `compute`, sums in float, the result rounded once to `output`.
+/// Numeric contract: products in the policy's `compute`, sums in float, the result rounded once, to `output` or, where a
+/// residual is added, to the residual's type.
 #pragma once
 
 #include <halftone/autodiff/linear.hpp>

@@ -9,7 +9,8 @@
 ///     h.*.fc      linear      bfloat16  float       bfloat16
 ///     h.0.norm    layer_norm  float     float       float
 ///
-/// The layers at "h.*" are those that no rule names by index.
+/// The layers at "h.*" are those that no rule names by index. A layer that is called with a residual gives the residual's
+/// type in place of `out`.
 #pragma once
 
 #include <array>
