@@ -51,7 +51,7 @@ void descend(const Parameter& parameter, const Gradient& gradient, float rate) {
     for (ht::extent i = 0; i < master.size(); ++i) master(i) -= rate * slope(i);
 }
 
-int main() {
+int main() try {
     ht::cpu device;
     line model{device};
 
@@ -120,4 +120,7 @@ int main() {
     // Prints: step 16: loss 0
     // Prints: fitted: master 1.99805 -0.99902, products read 2 -1
     // Prints: bias: master 0.4990, products read 0.5
+} catch (const ht::error& e) {  // an instruction set that is not there, say
+    std::fprintf(stderr, "%s\n", e.what());
+    return 2;
 }

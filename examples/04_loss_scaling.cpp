@@ -88,7 +88,7 @@ void train(const char* name, const ht::grad_scaler_options& options, int steps, 
                 static_cast<double>(last_loss));
 }
 
-int main() {
+int main() try {
     // What should happen: bf16 would do as well, for it has float's range.
     train<ht::full_fp32>("fp32", {.enabled = false}, 100);
     // Prints: fp32: 0 of 2048 gradients of down.weight are zero
@@ -113,4 +113,7 @@ int main() {
     // Prints: too large: step 3 is skipped
     // Prints: too large: from step 4 on the scale is 2^42
     // Prints: too large: loss 7.2e-09, after 10 steps 1.3e-09
+} catch (const ht::error& e) {  // an instruction set that is not there, say
+    std::fprintf(stderr, "%s\n", e.what());
+    return 2;
 }

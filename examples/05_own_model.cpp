@@ -80,7 +80,7 @@ void print_groups(const ht::store& parameters) {
     }
 }
 
-int main() {
+int main() try {
     ht::cpu device;
     const config c;
     reader<recipe> model{device, c};
@@ -129,4 +129,7 @@ int main() {
     }
     std::printf("it says: %s\n", std::string(said.begin(), said.end()).c_str());
     // Prints: it says: to be, or not to be, that is the question.
+} catch (const ht::error& e) {  // an instruction set that is not there, say
+    std::fprintf(stderr, "%s\n", e.what());
+    return 2;
 }
