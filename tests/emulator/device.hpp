@@ -136,8 +136,10 @@ class device {
         std::fill_n(to, n, value);
     }
     void copy(void* to, const void* from, std::size_t bytes) { memory_.copy(to, from, bytes); }
-    /// Whether kernels can reach what the pointer names.
-    bool owns(const void* p) const { return memory_.owns(p); }
+    /// Whether kernels can read what the pointer names.
+    bool reaches(const void* p) const { return memory_.owns(p); }
+    /// Host memory to where kernels can read it.
+    void upload(void* to, const void* from, std::size_t bytes) { memory_.copy(to, from, bytes); }
     void synchronize() {}
 
   private:

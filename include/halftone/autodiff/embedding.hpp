@@ -15,7 +15,7 @@ namespace detail {
 template <class Y, class Table, class Positions>
 struct embedding_record {
     using operation = op::embedding;
-    const_view<std::int32_t, 2> tokens;
+    variable<std::int32_t, 2> tokens;
     gradient_of<Y, 3> dy;
     Table table;
     Positions positions;
@@ -26,13 +26,13 @@ struct embedding_record {
         using arguments = kernel::embedding_backward<Y, accumulate>;
         using kernel_type = kernel::embedding<typename Tape::device_type>;
         if (!dy.is_there()) return;
-        const auto all = flatten(tokens);
+        const auto all = as_const(flatten(tokens.view()));
         if (const auto to = tape.gradient_target(table)) {
             kernel_type::backward(tape.device(), arguments{.tokens = all, .dy = as_rows(dy.view()), .dtable = view(to.data, table.shape()), .mode = to.mode});
         }
         if constexpr (!is_absent<Positions>) {
             if (const auto to = tape.gradient_target(positions)) {
-                const extent time = tokens.extent_of(1), width = positions.shape()[1];
+                const extent time = tokens.shape()[1], width = positions.shape()[1];
                 kernel_type::backward(tape.device(), arguments{.tokens = all, .dy = as_rows(dy.view()),
                                                                .dpositions = view(to.data, shape<2>{time, width}), .mode = to.mode});
                 // Positions beyond this batch's length have no gradient.
@@ -46,8 +46,9 @@ struct embedding_record {
 }  // namespace detail
 
 /// x[b, t] = table[tokens[b, t]] + positions[t]. table: (vocabulary, width), positions: (context, width) or `absent`.
-/// The tokens' memory must stay until the backward pass is through. Throws shape_error where time exceeds the context,
-/// argument_error for a token outside the vocabulary.
+/// The tokens may lie in host memory; what the device can reach must stay until the backward pass is through. Throws
+/// shape_error where time exceeds the context, argument_error for a token outside the vocabulary, unless only the GPU sees
+/// it: then its row is NaN.
 template <class Roles, class Context, class Table, class Positions>
 auto embedding(Context&& context, const const_view<std::int32_t, 2>& tokens, const Table& table, const Positions& positions) {
     using Y = typename Roles::output;
@@ -56,6 +57,7 @@ auto embedding(Context&& context, const const_view<std::int32_t, 2>& tokens, con
     const auto range = root.range(op::embedding::name);
     const extent time = tokens.extent_of(1), width = table.shape()[1];
     const bool wanted = detail::wants_gradient(table, positions);
+    const auto ids = detail::bring_ids(root, "embedding", "token", tokens, table.shape()[0]);
     auto y = root.template make<Y>(shape<3>{tokens.extent_of(0), time, width}, wanted);
     const_view<value, 2> rows{};
     if constexpr (!is_absent<Positions>) {
@@ -64,9 +66,9 @@ auto embedding(Context&& context, const const_view<std::int32_t, 2>& tokens, con
     }
     kernel::embedding<typename std::remove_cvref_t<Context>::device_type>::forward(
         root.device(),
-        kernel::embedding_forward<value, Y>{.tokens = flatten(tokens), .table = table.values(), .positions = rows, .out = as_rows(y.view())});
+        kernel::embedding_forward<value, Y>{.tokens = flatten(ids.view()), .table = table.values(), .positions = rows, .out = as_rows(y.view())});
     if constexpr (std::remove_cvref_t<Context>::records) {
-        if (wanted) root.record(detail::embedding_record<Y, Table, Positions>{tokens, gradient_of(y), table, positions});
+        if (wanted) root.record(detail::embedding_record<Y, Table, Positions>{ids, gradient_of(y), table, positions});
     }
     return y;
 }

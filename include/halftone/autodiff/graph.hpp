@@ -47,7 +47,7 @@ class graph {
     using index = std::int32_t;
     static constexpr index none = -1;
 
-    explicit graph(memory_resource& memory) : arena_(memory, memory_kind::activation) {}
+    explicit graph(memory_resource& memory) : resource_(&memory), arena_(memory, memory_kind::activation) {}
     graph(const graph&) = delete;
     graph& operator=(const graph&) = delete;
 
@@ -196,6 +196,7 @@ class graph {
     }
     std::size_t records() const { return records_.size(); }
     halftone::arena& arena() { return arena_; }
+    memory_resource& memory() const { return *resource_; }
 
     /// Told of every operation, where it is set.
     range_listener* listener = nullptr;
@@ -237,6 +238,7 @@ class graph {
         return id;
     }
 
+    memory_resource* resource_;
     halftone::arena arena_;
     std::vector<block> blocks_;
     std::vector<slot> slots_;

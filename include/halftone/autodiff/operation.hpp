@@ -95,6 +95,23 @@ struct sum_with<absent, Output> {
 template <class Residual, class Output>
 using sum_type = typename sum_with<Residual, Output>::type;
 
+/// Ids that a device's kernels can read, an id outside [0, count) and unlike `ignored` refused. Where they come from host
+/// memory they are checked here; where a GPU alone can read them, its kernels tell by NaN.
+template <class Root, int Rank>
+variable<std::int32_t, Rank> bring_ids(Root& root, const char* operation, const char* what, const view<const std::int32_t, Rank>& ids, extent count,
+                                       const std::int32_t* ignored = nullptr) {
+    if (!root.device().reaches(ids.data())) {
+        const auto all = flatten(ids);
+        for (extent r = 0; r < all.size(); ++r) {
+            const std::int32_t id = all(r);
+            if ((id >= 0 && id < count) || (ignored != nullptr && id == *ignored)) continue;
+            if (ignored == nullptr) fail<argument_error>(operation, ": the ", what, " of row ", r, " is ", id, "; expected 0 to ", count - 1);
+            fail<argument_error>(operation, ": the ", what, " of row ", r, " is ", id, "; expected 0 to ", count - 1, ", or ", *ignored, " to ignore the row");
+        }
+    }
+    return root.bring(ids);
+}
+
 /// to += from, elementwise.
 template <class Tape, class T, int Rank>
 void add_into(Tape& tape, const view<T, Rank>& from, const view<T, Rank>& to) {

@@ -70,6 +70,16 @@ class basic_context {
     variable<std::remove_const_t<T>, Rank> leaf(const view<T, Rank>& values) {
         return over(values, true);
     }
+    /// A constant whose values may lie in host memory: on a GPU a copy is brought over then, in order with its other work, and
+    /// the host memory is the caller's again on return. Values that the device can reach are used where they are.
+    template <class T, int Rank>
+    variable<std::remove_const_t<T>, Rank> bring(const view<T, Rank>& values) {
+        if (device_->reaches(values.data())) return constant(values);
+        check_contiguous(values);
+        auto copy = make<std::remove_const_t<T>>(values.shape(), false);
+        device_->upload(copy.view().data(), values.data(), static_cast<std::size_t>(values.size()) * sizeof(T));
+        return copy;
+    }
     /// The same value, but no gradient flows through it: also what carries a value on to a later step. Throws
     /// argument_error for a variable of another context.
     template <class T, int Rank>
@@ -82,8 +92,12 @@ class basic_context {
 
   private:
     template <class T, int Rank>
-    variable<std::remove_const_t<T>, Rank> over(const view<T, Rank>& values, bool wants_gradient) {
+    static void check_contiguous(const view<T, Rank>& values) {
         if (!values.is_contiguous()) fail<shape_error>("tape: an input of shape ", values.shape(), " is not contiguous");
+    }
+    template <class T, int Rank>
+    variable<std::remove_const_t<T>, Rank> over(const view<T, Rank>& values, bool wants_gradient) {
+        check_contiguous(values);
         const auto block = graph_->make_block_over(values.data(), static_cast<std::size_t>(values.size()) * sizeof(T));
         return {*graph_, graph_->make_leaf(block, records && wants_gradient), values.shape()};
     }

@@ -78,11 +78,13 @@ class variable {
     /// Made by the default constructor, or moved from.
     bool is_empty() const { return handle_.is_empty(); }
     bool wants_gradient() const { return handle_.graph().wants_gradient(handle_.slot()); }
-    /// The value of a scalar that lies in host memory.
+    /// The value of a scalar. On a GPU it waits for the device.
     T item() const
         requires(Rank == 0)
     {
-        return *view().data();
+        T value;
+        handle_.graph().memory().read(&value, view().data(), sizeof(T));
+        return value;
     }
     detail::graph& graph() const { return handle_.graph(); }
     detail::graph::index slot() const { return handle_.slot(); }

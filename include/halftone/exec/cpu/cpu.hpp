@@ -87,6 +87,10 @@ class cpu {
         std::fill_n(to, n, value);
     }
     void copy(void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); }
+    /// Whether kernels can read what the pointer names, as they can everywhere on the host.
+    bool reaches(const void*) const { return true; }
+    /// Host memory to where kernels can read it.
+    void upload(void* to, const void* from, std::size_t bytes) { copy(to, from, bytes); }
     /// Calls f, a function without arguments over pointers of the device's, in order with the device's other work.
     template <class Function>
     void run(const Function& f) {

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include <halftone/exec/cuda/memory.cuh>
+#include <halftone/exec/cuda/staging.cuh>
 #include <halftone/exec/cuda/thread.cuh>
 #include <halftone/exec/workspace.hpp>
 
@@ -115,8 +116,11 @@ class cuda {
     void copy(void* to, const void* from, std::size_t bytes) {
         if (bytes != 0) detail::cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream()), "cudaMemcpyAsync");
     }
-    /// Whether kernels can reach what the pointer names.
-    bool owns(const void* p) const {
+    /// Host memory to the device's: the host memory is free again on return, and nothing waits for the GPU but for one of the
+    /// last few uploads, where they are all under way still.
+    void upload(void* to, const void* from, std::size_t bytes) { staging_.send(to, from, bytes, stream()); }
+    /// Whether kernels can read what the pointer names.
+    bool reaches(const void* p) const {
         cudaPointerAttributes a{};
         if (cudaPointerGetAttributes(&a, p) != cudaSuccess) {
             cudaGetLastError();
@@ -131,6 +135,7 @@ class cuda {
     detail::cuda_stream stream_;
     cuda_memory memory_;
     workspace workspace_;
+    pinned_staging staging_;
     std::unordered_set<const void*> prepared_;
 };
 
