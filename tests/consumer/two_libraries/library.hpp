@@ -7,16 +7,24 @@
 #include <cstdint>
 #include <string>
 
-namespace plain {
-bool is_finite(float x);
-std::uint16_t to_bfloat16(float x);
-std::uint16_t to_float16(float x);
-std::string complaint();
-}  // namespace plain
+/// A line after some steps of training.
+struct fitted {
+    float first, second, bias;
+    int skipped;
+    float scale;
+};
 
+#define LIBRARY_FUNCTIONS                                                                                  \
+    bool is_finite(float x);                                                                               \
+    std::uint16_t to_bfloat16(float x);                                                                    \
+    std::uint16_t to_float16(float x);                                                                     \
+    std::string complaint();                                                                               \
+    void product(const float* a, const float* b, float* c, int rows, int inner, int columns); /* c = ab */ \
+    fitted fit(const float* x, const float* targets, int points, int steps);
+
+namespace plain {
+LIBRARY_FUNCTIONS
+}
 namespace fast {
-bool is_finite(float x);
-std::uint16_t to_bfloat16(float x);
-std::uint16_t to_float16(float x);
-std::string complaint();
-}  // namespace fast
+LIBRARY_FUNCTIONS
+}
