@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Views: indexing, strides, and the ways to look at the same memory otherwise.
+#include <cstdint>
 #include <numeric>
 #include <span>
 #include <type_traits>
@@ -8,11 +9,27 @@
 
 #include <doctest/doctest.h>
 
+#include <halftone/number/bfloat16.hpp>
+#include <halftone/number/float16.hpp>
 #include <halftone/tensor/view.hpp>
 
 namespace {
 
 namespace ht = halftone;
+
+/// A 16-bit number of somebody else's, as __half is.
+struct foreign {
+    std::uint16_t bits;
+};
+
+}  // namespace
+
+template <>
+struct halftone::stands_for<foreign> {
+    using type = halftone::float16;
+};
+
+namespace {
 
 std::vector<int> counted(int n) {
     std::vector<int> values(static_cast<std::size_t>(n));
@@ -107,6 +124,36 @@ TEST_CASE("as_view: of a view, of a span") {
     const auto c = ht::as_view(std::span<const int, 6>(values));
     static_assert(std::is_same_v<decltype(c), const ht::const_view<int, 1>>);
     CHECK(c(5) == 5);
+}
+
+TEST_CASE("view: of a span that has as many elements as the shape says") {
+    auto values = counted(6);
+    const ht::view v(std::span<int>(values), ht::shape<2>{2, 3});
+    static_assert(std::is_same_v<decltype(v), const ht::view<int, 2>>);
+    CHECK(v(1, 2) == 5);
+    const ht::const_view<int, 2> c(std::span<int>(values), {3, 2});
+    CHECK(c(2, 0) == 4);
+    static_assert(!std::is_constructible_v<ht::view<int, 1>, std::span<const int>, ht::shape<1>>);
+    CHECK_THROWS_WITH_AS(ht::view(std::span<int>(values), ht::shape<2>{2, 4}), "view: a span of 6 elements as (2, 4)", ht::shape_error);
+}
+
+TEST_CASE("view: of a type that stands for a number of ours") {
+    std::vector<foreign> values{{0x3c00}, {0xc000}, {0x3800}, {0x7bff}};
+    const ht::view v(values.data(), ht::shape<2>{2, 2});
+    static_assert(std::is_same_v<decltype(v), const ht::view<ht::float16, 2>>);
+    CHECK(static_cast<float>(v(0, 1)) == -2.0f);
+    v(1, 0) = ht::float16(3.0f);
+    CHECK(values[2].bits == 0x4200);
+
+    const std::vector<foreign>& constants = values;
+    const ht::view c(constants.data(), ht::shape<1>{4});
+    static_assert(std::is_same_v<decltype(c), const ht::const_view<ht::float16, 1>>);
+    CHECK(static_cast<float>(c(3)) == 65504.0f);
+    CHECK(static_cast<float>(ht::const_view<ht::float16, 1>(values.data(), {4})(0)) == 1.0f);
+    CHECK(static_cast<float>(ht::as_view(std::span<const foreign>(constants))(0)) == 1.0f);
+    CHECK(static_cast<float>(ht::view(std::span<foreign>(values), ht::shape<2>{4, 1})(1, 0)) == -2.0f);
+    static_assert(!std::is_constructible_v<ht::view<ht::float16, 1>, const foreign*, ht::shape<1>>);
+    static_assert(!std::is_constructible_v<ht::view<ht::bfloat16, 1>, foreign*, ht::shape<1>>);
 }
 
 }  // namespace

@@ -14,6 +14,19 @@
 
 namespace halftone::inline HALFTONE_ABI {
 
+/// Says of a foreign type which number type it holds bit for bit, so that views take pointers to it: <halftone/kernel.cuh>
+/// says it of `__half` and `__nv_bfloat16`. Specialise it for your own.
+template <class T>
+struct stands_for {
+    using type = T;
+};
+template <class T>
+struct stands_for<const T> {
+    using type = const typename stands_for<T>::type;
+};
+template <class T>
+using stands_for_t = typename stands_for<T>::type;
+
 template <class T, int Rank>
 class view {
   public:
@@ -32,6 +45,18 @@ class view {
     /// A view with strides, in elements.
     HALFTONE_HD constexpr view(T* data, const halftone::shape<Rank>& shape, const halftone::shape<Rank>& strides)
         : data_(data), shape_(shape), strides_(strides) {}
+    /// A contiguous view of memory that a foreign type names.
+    template <class U>
+        requires(!std::is_same_v<const U, const T> && std::is_same_v<const stands_for_t<U>, const T> && (std::is_const_v<T> || !std::is_const_v<U>))
+    view(U* data, const halftone::shape<Rank>& shape) : view(reinterpret_cast<T*>(data), shape) {
+        static_assert(sizeof(U) == sizeof(T) && alignof(U) >= alignof(T), "halftone: stands_for names a type of another size or alignment");
+    }
+    /// A contiguous view of a span's elements. Throws shape_error where their number is another.
+    template <class U, std::size_t Extent>
+        requires(std::is_constructible_v<view, U*, const halftone::shape<Rank>&>)
+    view(const std::span<U, Extent>& elements, const halftone::shape<Rank>& shape) : view(elements.data(), shape) {
+        if (size() != static_cast<extent>(elements.size())) fail<shape_error>("view: a span of ", elements.size(), " elements as ", shape);
+    }
     /// A view of constants out of a view of variables.
     template <class U>
         requires(std::is_same_v<const U, T>)
@@ -71,7 +96,9 @@ class view {
 };
 
 template <class T, int Rank>
-view(T*, shape<Rank>) -> view<T, Rank>;
+view(T*, shape<Rank>) -> view<stands_for_t<T>, Rank>;
+template <class T, std::size_t Extent, int Rank>
+view(std::span<T, Extent>, shape<Rank>) -> view<stands_for_t<T>, Rank>;
 
 /// A view of constants: what kernels read.
 template <class T, int Rank>
@@ -83,7 +110,7 @@ HALFTONE_HD constexpr view<T, Rank> as_view(const view<T, Rank>& v) {
     return v;
 }
 template <class T, std::size_t Extent>
-constexpr view<T, 1> as_view(const std::span<T, Extent>& s) {
+constexpr view<stands_for_t<T>, 1> as_view(const std::span<T, Extent>& s) {
     return {s.data(), {static_cast<extent>(s.size())}};
 }
 

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// CUDA's own 16-bit numbers under halftone's views. They hold the same bits, so that nothing is converted or copied:
+///
+///     __half* weights = ...;                                              // yours, on the GPU
+///     const ht::view w(weights, ht::shape<2>{rows, columns});             // ht::view<ht::float16, 2>
+///     const ht::view x(std::span<const __nv_bfloat16>(...), ht::shape<2>{rows, columns});
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <halftone/number/bfloat16.hpp>
+#include <halftone/number/float16.hpp>
+#include <halftone/tensor/view.hpp>
+
+namespace halftone::inline HALFTONE_ABI {
+
+template <>
+struct stands_for<__half> {
+    using type = float16;
+};
+template <>
+struct stands_for<__nv_bfloat16> {
+    using type = bfloat16;
+};
+
+static_assert(sizeof(__half) == sizeof(float16) && alignof(__half) == alignof(float16));
+static_assert(sizeof(__nv_bfloat16) == sizeof(bfloat16) && alignof(__nv_bfloat16) == alignof(bfloat16));
+
+}  // namespace halftone::inline HALFTONE_ABI

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Rung 2 on a GPU: every kernel, over views of your own memory, in order with your own stream. What halftone/kernel.hpp is
+/// for the CPU; a program may include both.
+///
+///     ht::cuda gpu{stream};
+///     ht::matmul<ht::amp_bf16>(gpu, a, b, c, ht::bias_gelu{bias});       // views of your pointers, __half* and
+///     ht::map(gpu, [k](auto x, auto y) { return x * y + k * ht::tanh(x); }, x, y, out);      // __nv_bfloat16* too
+#pragma once
+
+#include <halftone/cuda.cuh>
+#include <halftone/number.hpp>
+#include <halftone/policy.hpp>
