@@ -108,15 +108,21 @@ class device {
     options& how() { return option_; }
     /// Of all launches so far; `sites` of the last one.
     const statistics& count() const { return count_; }
-    long launches() const { return launches_; }
+    long launches() const { return static_cast<long>(each_.size()); }
+    /// Of each launch so far that came to its end.
+    const std::vector<statistics>& each_launch() const { return each_; }
+    /// The number of the only launch that how().harm is done to; -1: to all.
+    long& harmed_launch() { return harmed_launch_; }
 
     template <class Kernel>
     void launch(const Kernel& kernel) {
         const simt::grid_shape g = kernel.grid();
         if (g.x <= 0 || g.y <= 0 || g.z <= 0) return;
         const closed_memory::opening here(memory_);
-        const statistics s = emulator::launch(machine_, kernel, option_);
-        ++launches_;
+        options now = option_;
+        if (harmed_launch_ >= 0 && harmed_launch_ != launches()) now.harm = damage::none;
+        const statistics s = emulator::launch(machine_, kernel, now);
+        each_.push_back(s);
         ++option_.seed;
         count_.blocks += s.blocks;
         count_.switches += s.switches;
@@ -148,7 +154,8 @@ class device {
     workspace workspace_;
     machine machine_;
     statistics count_{};
-    long launches_ = 0;
+    std::vector<statistics> each_;
+    long harmed_launch_ = -1;
 };
 
 }  // namespace halftone::emulator

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What every kernel's test does on the emulated machine: the kernel is right whatever the schedule, and a kernel that
+/// lacks a barrier, waits too little or shuffles astray is found out. A damage that nothing notices means a missing test
+/// or a needless barrier.
+///
+///     emulator::check_kernels([&](emulator::device& device) {
+///         kernel::softmax<emulator::device>::forward(device, {...});
+///         return y.same_bits(expected);                     // whether all values are right; no CHECK in here
+///     });
+///
+/// The callable is run some hundred times: small shapes, several warps to a block, and values that differ from lane to
+/// lane, or a wrong shuffle would not show. Inputs that it changes it must set anew.
+#pragma once
+
+#include <string>
+
+#include <doctest/doctest.h>
+
+#include <halftone/error.hpp>
+
+#include <emulator/device.hpp>
+
+namespace halftone::emulator {
+
+inline constexpr int seeds = 20;
+
+constexpr const char* name(damage d) {
+    constexpr const char* names[damages] = {"no damage", "a barrier removed", "a wait weakened", "a shuffle misdirected"};
+    return names[static_cast<int>(d)];
+}
+
+/// The sentence of what goes wrong in a run; empty: nothing.
+template <class Test>
+std::string problem_of(device& d, const Test& test, const options& how, long harmed_launch = -1) {
+    d.how() = how;
+    d.harmed_launch() = harmed_launch < 0 ? -1 : d.launches() + harmed_launch;
+    try {
+        return test(d) ? "" : "wrong values";
+    } catch (const failure& f) {
+        return f.what();
+    }
+}
+
+/// test(device) gives true, and the machine finds nothing to say, in 20 schedules.
+template <class Test>
+void check_schedules(const Test& test) {
+    device d;
+    for (int seed = 1; seed <= seeds; ++seed) {
+        // Seeds are far apart: a device goes on to the next one with each launch.
+        const std::string problem = problem_of(d, test, {.seed = static_cast<std::uint64_t>(1000 * seed)});
+        CHECK_MESSAGE(problem.empty(), "seed ", 1000 * seed, ": ", problem);
+    }
+}
+
+/// Every damage that can be done to any of the test's launches is noticed in one of some schedules, at least. Gives their
+/// number.
+template <class Test>
+int check_damages(const Test& test, int schedules = 5) {
+    device d;
+    REQUIRE(problem_of(d, test, {}) == "");
+    const std::vector<statistics> launches = d.each_launch();
+    REQUIRE_MESSAGE(!launches.empty(), "nothing was launched");
+    int done = 0;
+    for (std::size_t launch = 0; launch < launches.size(); ++launch) {
+        for (int kind = 1; kind < damages; ++kind) {
+            for (int site = 0; site < launches[launch].sites[kind]; ++site, ++done) {
+                const auto harm = static_cast<damage>(kind);
+                bool is_noticed = false;
+                for (int seed = 1; seed <= schedules && !is_noticed; ++seed) {
+                    const options how{.seed = static_cast<std::uint64_t>(1000 * seed), .harm = harm, .harmed_site = site};
+                    is_noticed = !problem_of(d, test, how, static_cast<long>(launch)).empty();
+                }
+                CHECK_MESSAGE(is_noticed, "nobody notices ", name(harm), ", site ", site, " of launch ", launch, " of ", launches.size());
+            }
+        }
+    }
+    return done;
+}
+
+template <class Test>
+void check_kernels(const Test& test) {
+    check_schedules(test);
+    check_damages(test);
+}
+
+}  // namespace halftone::emulator
