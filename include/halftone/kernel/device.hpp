@@ -5,3 +5,4 @@
 #pragma once
 
 #include <halftone/kernel/layer_norm/device.hpp>
+#include <halftone/kernel/map/device.hpp>

@@ -1,0 +1,464 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Pointwise operations on devices that run GPU kernels; map.hpp has the rules, the contract and an example.
+///
+///     ht::map(device, [](auto x, auto b) { return ht::gelu(x + b); }, x, bias, y);       // one kernel
+///
+/// The expression's type is the kernel: every thread loads 16 bytes of neighbours, evaluates element by element in float
+/// (scalar.hpp, which states the errors), and rounds once.
+///
+/// Backward, one kernel gives the gradients of all inputs. Where one of them is summed, because its input was broadcast, a
+/// thread keeps its columns over a piece of rows and leaves one partial sum a piece (columns) or a block (single values);
+/// a second kernel adds these up in their order. Pieces follow from the shape alone.
+#pragma once
+
+#include <utility>
+
+#include <halftone/exec/simt/reduce.hpp>
+#include <halftone/exec/workspace.hpp>
+#include <halftone/kernel/map/map.hpp>
+#include <halftone/kernel/map/scalar.hpp>
+#include <halftone/kernel/rows/device.hpp>
+
+namespace halftone::inline HALFTONE_ABI::kernel {
+
+namespace on_device {
+
+/// i / n, by a 32-bit division wherever that gives the same: a GPU's 64-bit one is a long subroutine.
+HALFTONE_HD HALFTONE_INLINE extent quotient(extent i, extent n) {
+    return (i | n) >> 32 == 0 ? static_cast<extent>(static_cast<word>(i) / static_cast<word>(n)) : i / n;
+}
+
+/// Elements of type T as a map's rows and columns lay them out.
+template <class T, map_access Access>
+struct map_place {
+    static constexpr bool is_column = Access == map_access::column;
+    static constexpr std::size_t bytes = Access == map_access::scalar ? 1 : sizeof(T);
+
+    global_span<T> values;
+    extent row_stride;
+
+    map_place(const map_operand& o, const map_shape& s) : values{reinterpret_cast<T*>(o.data), count_of(o, s)}, row_stride(o.row_stride) {}
+
+    bool is_flat(const map_shape& s) const {
+        if (!values.is_there() || Access == map_access::scalar) return true;
+        return Access == map_access::each && (s.rows <= 1 || row_stride == s.columns);
+    }
+    /// Whether it can be accessed N elements at a time.
+    bool fits(int n, const map_shape& s) const {
+        if (!values.is_there() || Access == map_access::scalar) return true;
+        return (Access == map_access::column || s.rows <= 1 || row_stride % n == 0) &&
+               simt::is_aligned(values.data, static_cast<std::size_t>(n) * sizeof(T));
+    }
+    HALFTONE_HD HALFTONE_INLINE global_span<T> in_row(extent row) const {
+        return Access == map_access::each ? values.from(row * row_stride) : values;
+    }
+
+  private:
+    static extent count_of(const map_operand& o, const map_shape& s) {
+        if (Access == map_access::scalar) return 1;
+        if (Access == map_access::column || s.rows == 0) return s.columns;
+        return (s.rows - 1) * o.row_stride + s.columns;
+    }
+};
+
+/// What is not there has no say in how the rest is accessed.
+struct map_nowhere {
+    static constexpr bool is_column = false;
+    static constexpr std::size_t bytes = 1;
+    bool is_flat(const map_shape&) const { return true; }
+    bool fits(int, const map_shape&) const { return true; }
+};
+
+template <class T, map_access Access>
+struct map_input : map_place<const T, Access> {
+    using map_place<const T, Access>::map_place;
+
+    HALFTONE_KERNEL template <int N, class Simt>
+    HALFTONE_HD HALFTONE_INLINE vec<float, N> load(Simt simt, extent row, extent i) const {
+        if constexpr (Access == map_access::scalar) {
+            const float value = static_cast<float>(simt.load(this->values, 0));
+            vec<float, N> all;
+            HALFTONE_UNROLL for (int e = 0; e < N; ++e) all[e] = value;
+            return all;
+        } else {
+            return load_floats<N>(simt, this->in_row(row), i);
+        }
+    }
+};
+struct map_unread_input : map_nowhere {
+    HALFTONE_KERNEL template <int N, class Simt>
+    HALFTONE_HD HALFTONE_INLINE vec<float, N> load(Simt, extent, extent) const {
+        return {};
+    }
+};
+
+/// A result of the outputs' shape. Without memory it is dropped.
+template <class T>
+struct map_output : map_place<T, map_access::each> {
+    static constexpr bool is_summed = false;
+    write_mode mode;
+
+    map_output(const map_operand& o, const map_shape& s, write_mode m) : map_place<T, map_access::each>(o, s), mode(m) {}
+
+    HALFTONE_KERNEL template <int N, class Simt>
+    HALFTONE_HD HALFTONE_INLINE void store(Simt simt, extent row, extent i, vec<float, N> v) const {
+        if (!this->values.is_there()) return;
+        const global_span<T> to = this->in_row(row);
+        if (mode == write_mode::add) {
+            const vec<float, N> old = load_floats<N>(simt, to, i);
+            HALFTONE_UNROLL for (int e = 0; e < N; ++e) v[e] = old[e] + v[e];
+        }
+        store_rounded<N>(simt, to, i, v);
+    }
+};
+struct map_no_output : map_nowhere {
+    static constexpr bool is_summed = false;
+    HALFTONE_KERNEL template <int N, class Simt>
+    HALFTONE_HD HALFTONE_INLINE void store(Simt, extent, extent, const vec<float, N>&) const {}
+};
+
+/// Partial sums of a broadcast input's gradient: (pieces, columns) floats, or one for each block. Without memory they are
+/// dropped.
+template <map_access Access>
+struct map_sums : map_nowhere {
+    static constexpr bool is_summed = true, is_column = Access == map_access::column;
+    global_span<float> partials;
+};
+
+/// The values of all expressions for vector number i of a row, in y[0], y[1], ...
+HALFTONE_KERNEL template <int N, class Simt, class... E, class... Input, std::size_t... K, std::size_t... I>
+HALFTONE_HD HALFTONE_INLINE void map_values(Simt simt, const pack<E...>& expressions, const pack<Input...>& inputs, extent row, extent i,
+                                            vec<float, N>* y, std::index_sequence<K...>, std::index_sequence<I...>) {
+    const vec<float, N> x[] = {inputs.template at<I>().template load<N>(simt, row, i)..., vec<float, N>{}};
+    HALFTONE_UNROLL for (int e = 0; e < N; ++e) {
+        const float arguments[] = {x[I][e]..., x[sizeof...(I)][e]};
+        ((y[K][e] = scalar::evaluate(expressions.template at<K>(), arguments)), ...);
+    }
+}
+
+/// One vector a thread.
+template <int N, class Expressions, class Outputs, class Inputs>
+struct map_kernel {
+    static constexpr int threads = 256;
+    static constexpr word shared_bytes = 0;
+
+    Expressions expressions;
+    Outputs outputs;
+    Inputs inputs;
+    map_shape shape;
+
+    grid_shape grid() const { return simt::blocks_for(shape.rows * (shape.columns / N), threads); }
+
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD void operator()(Simt simt) const {
+        const extent i = static_cast<extent>(simt.block().x) * threads + simt.thread(), across = shape.columns / N;
+        if (i >= shape.rows * across) return;
+        const extent row = shape.rows == 1 ? 0 : quotient(i, across);
+        run(simt, row, i - row * across, std::make_index_sequence<Outputs::count>{});
+    }
+
+  private:
+    HALFTONE_KERNEL template <class Simt, std::size_t... K>
+    HALFTONE_HD HALFTONE_INLINE void run(Simt simt, extent row, extent i, std::index_sequence<K...> results) const {
+        vec<float, N> y[sizeof...(K)];
+        map_values<N>(simt, expressions, inputs, row, i, y, results, std::make_index_sequence<Inputs::count>{});
+        (outputs.template at<K>().template store<N>(simt, row, i, y[K]), ...);
+    }
+};
+
+/// How the threads of a block share the columns: `across` of them side by side, the others on further pieces of rows.
+struct map_cut {
+    row_pieces rows;
+    int across = 1, blocks_across = 1;
+};
+
+/// Several vectors a thread, all of the same columns unless no column is summed; sums of what is broadcast.
+template <int N, class Expressions, class Outputs, class Inputs>
+struct map_sums_kernel {
+    static constexpr int threads = 128;
+    static constexpr word shared_bytes = threads / 32 * sizeof(float);
+
+    Expressions expressions;
+    Outputs outputs;
+    Inputs inputs;
+    map_shape shape;
+    map_cut cut;
+
+    grid_shape grid() const {
+        const extent pieces_in_block = threads / cut.across;
+        return {cut.blocks_across, static_cast<int>((cut.rows.count + pieces_in_block - 1) / pieces_in_block), 1};
+    }
+    extent blocks() const { return static_cast<extent>(grid().x) * grid().y; }
+
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD void operator()(Simt simt) const {
+        run(simt, std::make_index_sequence<Outputs::count>{});
+    }
+
+  private:
+    HALFTONE_KERNEL template <class Simt, std::size_t... K>
+    HALFTONE_HD HALFTONE_INLINE void run(Simt simt, std::index_sequence<K...> results) const {
+        const extent vectors = shape.columns / N, step = static_cast<extent>(cut.blocks_across) * cut.across;
+        const extent first = static_cast<extent>(simt.block().x) * cut.across + simt.thread() % cut.across;
+        const extent piece = static_cast<extent>(simt.block().y) * (threads / cut.across) + simt.thread() / cut.across;
+        vec<float, N> sums[sizeof...(K)]{};
+        if (piece < cut.rows.count) {
+            const extent begin = cut.rows.begin(piece), end = begin + cut.rows.rows_of(piece);
+            for (extent row = begin; row < end; ++row) {
+                for (extent i = first; i < vectors; i += step) {
+                    vec<float, N> y[sizeof...(K)];
+                    map_values<N>(simt, expressions, inputs, row, i, y, results, std::make_index_sequence<Inputs::count>{});
+                    (take(simt, outputs.template at<K>(), row, i, y[K], sums[K]), ...);
+                }
+            }
+        }
+        (finish(simt, outputs.template at<K>(), piece, first, vectors, sums[K]), ...);
+    }
+
+    HALFTONE_KERNEL template <class Simt, class Output>
+    HALFTONE_HD HALFTONE_INLINE void take(Simt simt, const Output& to, extent row, extent i, const vec<float, N>& y, vec<float, N>& sum) const {
+        if constexpr (Output::is_summed) {
+            HALFTONE_UNROLL for (int e = 0; e < N; ++e) sum[e] += y[e];
+        } else {
+            to.template store<N>(simt, row, i, y);
+        }
+    }
+    HALFTONE_KERNEL template <class Simt, class Output>
+    HALFTONE_HD HALFTONE_INLINE void finish(Simt simt, const Output& to, extent piece, extent first, extent vectors, const vec<float, N>& sum) const {
+        if constexpr (Output::is_summed) {
+            if (!to.partials.is_there()) return;
+            if constexpr (Output::is_column) {
+                if (piece >= cut.rows.count || first >= vectors) return;
+                HALFTONE_UNROLL for (int e = 0; e < N; ++e) simt.store(to.partials, piece * shape.columns + first * N + e, sum[e]);
+            } else {
+                float mine = 0;
+                HALFTONE_UNROLL for (int e = 0; e < N; ++e) mine += sum[e];
+                const float total = simt::block_sum<threads>(simt, mine, shared_span<float>{0, threads / 32});
+                const extent block = static_cast<extent>(simt.block().y) * cut.blocks_across + simt.block().x;
+                if (simt.thread() == 0) simt.store(to.partials, block, total);
+            }
+        }
+    }
+};
+
+/// out = (or +=) the sum of all partials, by one block.
+template <class G>
+struct map_total_kernel {
+    static constexpr int threads = 256;
+    static constexpr word shared_bytes = threads / 32 * sizeof(float);
+
+    global_span<const float> partials;
+    global_span<G> out;
+    write_mode mode;
+
+    grid_shape grid() const { return {}; }
+
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD void operator()(Simt simt) const {
+        float mine = 0;
+        for (extent i = simt.thread(); i < partials.count; i += threads) mine += simt.load(partials, i);
+        const float total = simt::block_sum<threads>(simt, mine, shared_span<float>{0, threads / 32});
+        if (simt.thread() != 0) return;
+        simt.store(out, 0, G(mode == write_mode::add ? static_cast<float>(simt.load(out, 0)) + total : total));
+    }
+};
+
+}  // namespace on_device
+
+template <simt_device Device>
+struct map<Device> {
+    template <class... E, class... Outputs, class... Inputs>
+    static void run(Device& device, const pack<E...>& expressions, const pack<Outputs...>& outputs, const pack<Inputs...>& inputs) {
+        static_assert(sizeof...(E) == sizeof...(Outputs) && sizeof...(E) > 0, "halftone: map: as many expressions as outputs");
+        run_each(device, expressions, outputs, inputs, std::index_sequence_for<Outputs...>{}, std::index_sequence_for<Inputs...>{});
+    }
+
+    template <class... E, class... OutputGradients, class... Inputs, class... Gradients>
+    static void backward(Device& device, const pack<E...>& expressions, const pack<OutputGradients...>& output_gradients,
+                         const pack<Inputs...>& inputs, const pack<Gradients...>& gradients) {
+        static_assert(sizeof...(E) == sizeof...(OutputGradients), "halftone: map: as many gradients of outputs as expressions");
+        static_assert(sizeof...(Inputs) == sizeof...(Gradients),
+                      "halftone: map: one gradient for each input; kernel::no_gradient{} where none is wanted");
+        backward_each(device, expressions, output_gradients, inputs, gradients, std::index_sequence_for<OutputGradients...>{},
+                      std::index_sequence_for<Inputs...>{});
+    }
+
+  private:
+    template <int Rank, int TargetRank>
+    static constexpr map_access access = Rank == TargetRank ? map_access::each : Rank == 0 ? map_access::scalar : map_access::column;
+
+    template <class E, std::size_t Index, class T, int Rank, int TargetRank>
+    static auto input(const char* role, std::size_t number, const view<T, Rank>& v, const shape<TargetRank>& target) {
+        const map_operand operand = map_operand_of(role, static_cast<int>(number), v, target);
+        if constexpr (reads<static_cast<int>(Index), E>) {
+            return on_device::map_input<std::remove_const_t<T>, access<Rank, TargetRank>>(operand, map_shape_of(target));
+        } else {
+            return on_device::map_unread_input{};
+        }
+    }
+
+    template <class... E, class Outputs, class Inputs, std::size_t... K, std::size_t... I>
+    static void run_each(Device& device, const pack<E...>& expressions, const Outputs& outputs, const Inputs& inputs, std::index_sequence<K...>,
+                         std::index_sequence<I...>) {
+        const auto& target = outputs.first.shape();
+        static_assert(((decltype(outputs.first)::rank == std::remove_cvref_t<decltype(outputs.template at<K>())>::rank) && ...),
+                      "halftone: map: all outputs have one rank");
+        static_assert((!std::is_const_v<std::remove_pointer_t<decltype(outputs.template at<K>().data())>> && ...),
+                      "halftone: map: the last view is the output, and it is a view of constants");
+        launch(device, expressions, make_pack(output(map_operand_of("output", K, outputs.template at<K>(), target), outputs.template at<K>(), target)...),
+               make_pack(input<pack<E...>, I>("input", I, inputs.template at<I>(), target)...), map_shape_of(target));
+    }
+    template <class T, int Rank>
+    static on_device::map_output<T> output(const map_operand& operand, const view<T, Rank>&, const shape<Rank>& target,
+                                           write_mode mode = write_mode::overwrite) {
+        return {operand, map_shape_of(target), mode};
+    }
+
+    template <class Outputs, class Inputs>
+    static constexpr int vector_size() {
+        return []<class... O, class... I>(pack<O...>*, pack<I...>*) {
+            constexpr int n = 16 / static_cast<int>(std::max({O::bytes..., I::bytes...}));
+            return n < 8 ? n : 8;  // more floats than that would crowd the registers
+        }(static_cast<Outputs*>(nullptr), static_cast<Inputs*>(nullptr));
+    }
+    /// Whether a test holds for all operands.
+    template <class... O, class... I, class Test>
+    static bool all(const pack<O...>& outputs, const pack<I...>& inputs, const Test& test) {
+        return [&]<std::size_t... Output, std::size_t... Input>(std::index_sequence<Output...>, std::index_sequence<Input...>) {
+            return (test(outputs.template at<Output>()) && ...) && (test(inputs.template at<Input>()) && ...);
+        }(std::index_sequence_for<O...>{}, std::index_sequence_for<I...>{});
+    }
+    /// Rows that follow each other without gaps are one, unless an operand counts columns.
+    template <class Outputs, class Inputs>
+    static map_shape flattened(const Outputs& outputs, const Inputs& inputs, const map_shape& shape) {
+        const bool flat = all(outputs, inputs, [&](const auto& operand) { return operand.is_flat(shape) && !operand.is_column; });
+        if (!flat) return shape;
+        return {shape.rows * shape.columns == 0 ? 0 : 1, shape.rows * shape.columns};
+    }
+    /// Calls f(constant<N>) for the elements that a thread takes at a time.
+    template <class Outputs, class Inputs, class F>
+    static void with_vectors(const Outputs& outputs, const Inputs& inputs, const map_shape& shape, const F& f) {
+        constexpr int n = vector_size<Outputs, Inputs>();
+        if (shape.columns % n == 0 && all(outputs, inputs, [&](const auto& operand) { return operand.fits(n, shape); })) {
+            f(simt::constant<n>{});
+        } else {
+            f(simt::constant<1>{});
+        }
+    }
+
+    template <class Expressions, class Outputs, class Inputs>
+    static void launch(Device& device, const Expressions& expressions, const Outputs& outputs, const Inputs& inputs, const map_shape& given) {
+        const map_shape shape = flattened(outputs, inputs, given);
+        with_vectors(outputs, inputs, shape, [&]<int N>(simt::constant<N>) {
+            device.launch(on_device::map_kernel<N, Expressions, Outputs, Inputs>{expressions, outputs, inputs, shape});
+        });
+    }
+
+    template <int Index, int Inputs, class E>
+    static auto gradient_of(const E&, const no_gradient&) {
+        return symbolic::zero{};
+    }
+    template <int Index, int Inputs, class E, class T, int Rank>
+    static auto gradient_of(const E& expressions, const gradient<T, Rank>&) {
+        return gradient_expression<Index, Inputs>(expressions);
+    }
+
+    template <class V, int TargetRank>
+    static on_device::map_no_output gradient_output(std::size_t, const V&, const no_gradient&, const shape<TargetRank>&) {
+        return {};
+    }
+    template <class V, class T, int Rank, int TargetRank>
+    static auto gradient_output(std::size_t number, const V&, const gradient<T, Rank>& g, const shape<TargetRank>& target) {
+        static_assert(V::rank == Rank && !std::is_const_v<T>, "halftone: map: a gradient has its input's rank, and is no view of constants");
+        const map_operand operand = map_operand_of("gradient of input", static_cast<int>(number), g.to, target);
+        if constexpr (Rank == TargetRank) {
+            return on_device::map_output<T>(operand, map_shape_of(target), g.mode);
+        } else {
+            return on_device::map_sums<access<Rank, TargetRank>>{};
+        }
+    }
+
+    template <class... E, class OutputGradients, class Inputs, class Gradients, std::size_t... K, std::size_t... I>
+    static void backward_each(Device& device, const pack<E...>& expressions, const OutputGradients& output_gradients, const Inputs& inputs,
+                              const Gradients& gradients, std::index_sequence<K...>, std::index_sequence<I...>) {
+        constexpr int count = sizeof...(I);
+        const auto& target = output_gradients.first.shape();
+        constexpr int rank = std::remove_cvref_t<decltype(output_gradients.first)>::rank;
+        static_assert(((rank == std::remove_cvref_t<decltype(output_gradients.template at<K>())>::rank) && ...),
+                      "halftone: map: all outputs have one rank");
+        const auto wanted = make_pack(gradient_of<static_cast<int>(I), count>(expressions, gradients.template at<I>())...);
+        using expression_pack = std::remove_const_t<decltype(wanted)>;
+        const auto results = make_pack(gradient_output(I, inputs.template at<I>(), gradients.template at<I>(), target)...);
+        const auto arguments = make_pack(input<expression_pack, I>("input", I, inputs.template at<I>(), target)...,
+                                         input<expression_pack, count + K>("gradient of output", K, output_gradients.template at<K>(), target)...);
+        if constexpr ((std::remove_cvref_t<decltype(results.template at<I>())>::is_summed || ...)) {
+            launch_sums(device, wanted, results, arguments, map_shape_of(target), gradients, std::index_sequence<I...>{});
+        } else {
+            launch(device, wanted, results, arguments, map_shape_of(target));
+        }
+    }
+
+    template <class Expressions, class Outputs, class Inputs, class Gradients, std::size_t... I>
+    static void launch_sums(Device& device, const Expressions& expressions, const Outputs& outputs, const Inputs& inputs, const map_shape& given,
+                            const Gradients& gradients, std::index_sequence<I...>) {
+        constexpr bool by_column = (std::remove_cvref_t<decltype(outputs.template at<I>())>::is_column || ...);
+        const map_shape shape = flattened(outputs, inputs, given);
+        with_vectors(outputs, inputs, shape, [&]<int N>(simt::constant<N>) {
+            using kernel = on_device::map_sums_kernel<N, Expressions, Outputs, Inputs>;
+            kernel job{expressions, outputs, inputs, shape, cut(shape.rows, shape.columns / N, kernel::threads, by_column)};
+            const extent floats[] = {partial_floats(outputs.template at<I>(), gradients.template at<I>(), job)...};
+            extent begins[] = {0, floats[I]...};
+            for (std::size_t i = 1; i <= sizeof...(I); ++i) begins[i] += begins[i - 1];
+            const workspace::lease lease(device.scratch(), static_cast<std::size_t>(begins[sizeof...(I)]) * sizeof(float));
+            job.outputs = make_pack(placed(outputs.template at<I>(), floats[I], lease.as<float>() + begins[I])...);
+            device.launch(job);
+            (finish(device, job, job.outputs.template at<I>(), gradients.template at<I>()), ...);
+        });
+    }
+
+    static on_device::map_cut cut(extent rows, extent vectors, int threads, bool by_column) {
+        constexpr extent most_blocks = 1024, least_rows = 16;
+        on_device::map_cut c{};
+        while (c.across < threads && c.across < vectors) c.across *= 2;
+        extent blocks = (vectors + c.across - 1) / c.across;
+        if (!by_column && blocks > most_blocks) blocks = most_blocks;
+        c.blocks_across = static_cast<int>(blocks);
+        // The partial sums of a column are added up by one thread, so that there should not be many.
+        const extent most_pieces = c.across == threads ? 256 : 1024;
+        extent each = (rows + most_pieces - 1) / most_pieces;
+        if (each < least_rows) each = least_rows;
+        c.rows = {rows, each, (rows + each - 1) / each};
+        return c;
+    }
+
+    template <class Output, class Gradient, class Job>
+    static extent partial_floats(const Output&, const Gradient& g, const Job& job) {
+        if constexpr (!Output::is_summed) {
+            return 0;
+        } else {
+            if (g.to.data() == nullptr) return 0;
+            return Output::is_column ? job.cut.rows.count * job.shape.columns : job.blocks();
+        }
+    }
+    /// The same output, with memory for its partial sums.
+    template <class Output>
+    static Output placed(Output output, [[maybe_unused]] extent floats, [[maybe_unused]] float* partials) {
+        if constexpr (Output::is_summed) output.partials = {floats == 0 ? nullptr : partials, floats};
+        return output;
+    }
+    template <class Output, class Gradient, class Job>
+    static void finish(Device& device, const Job& job, const Output& output, const Gradient& g) {
+        if constexpr (Output::is_summed) {
+            if (g.to.data() == nullptr) return;
+            if constexpr (Output::is_column) {
+                on_device::add_partials(device, job.cut.rows.count, output.partials.data, job.shape.columns, job.shape.columns, g.to.data(), g.mode);
+            } else {
+                using G = std::remove_pointer_t<decltype(g.to.data())>;
+                device.launch(on_device::map_total_kernel<G>{{output.partials.data, output.partials.count}, {g.to.data(), 1}, g.mode});
+            }
+        }
+    }
+};
+
+}  // namespace halftone::inline HALFTONE_ABI::kernel
