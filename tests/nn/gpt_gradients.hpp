@@ -43,15 +43,52 @@ struct expected {
     }
 };
 
+/// The model's loss and gradients on a device against what they should be.
+template <class P, class T, class Device>
+void check_on(Device& device, const expected<T>& want, const batch& b, float seed) {
+    ht::nn::gpt<P> model{device, small_config};
+    randomize(model, 3);
+    ht::tape tape{device};
+    support::gradient_sink sink(model.parameters());
+    const auto loss = model.loss(tape, b);
+    support::comparison of_loss;
+    of_loss.expect(static_cast<double>(loss.item()), want.exact.loss, want.of_loss.bound(0));
+    CHECK_WITHIN(of_loss);
+    tape.backward(loss * seed, sink);
+    CHECK(tape.memory().live() == ht::block_alignment);  // the loss
+    const ht::store& s = model.parameters();
+    for (std::size_t i = 0; i < s.entries().size(); ++i) {
+        const std::string& path = s.entries()[i].path;
+        CAPTURE(path);
+        const auto got = sink.entry(i);
+        const auto& exact = want.exact.gradients.at(path).values;
+        REQUIRE(got.size() == exact.size());
+        support::comparison all;
+        for (std::size_t j = 0; j < got.size(); ++j) all.expect(static_cast<double>(got[j]), exact[j], want.spreads.at(path).bound(j));
+        CHECK_MESSAGE(all.within(), all);
+        if (path != "embed.positions") CHECK_MESSAGE(all.telling(), all);
+    }
+}
+
+inline batch batch_to_check() {
+    const batch any = batch::random(3, 5, 11, 4);
+    std::vector<std::int32_t> targets = any.target_ids;
+    targets[7] = -100;
+    return {3, 5, any.token_ids, targets};
+}
 /// P's results are stored as T or in something wider.
 template <class P, class T>
-void within_what_rounding_does(float seed) {
-    batch b = batch::random(3, 5, 11, 4);
-    b.target_ids[7] = -100;
-    ht::cpu first{{.threads = 1}};
-    ht::nn::gpt<P> sample{first, small_config};
+expected<T> expected_of(const batch& b, float seed) {
+    ht::cpu device{{.threads = 1}};
+    ht::nn::gpt<P> sample{device, small_config};
     randomize(sample, 3);
-    const expected<T> want(sample, b, static_cast<double>(seed));
+    return expected<T>(sample, b, static_cast<double>(seed));
+}
+
+template <class P, class T>
+void within_what_rounding_does(float seed) {
+    const batch b = batch_to_check();
+    const expected<T> want = expected_of<P, T>(b, seed);
     for (const ht::isa set : ht::every_isa) {
         const std::string instruction_set = ht::name(set);
         CAPTURE(instruction_set);
@@ -60,28 +97,7 @@ void within_what_rounding_does(float seed) {
             continue;
         }
         ht::cpu device{{.threads = 2, .instruction_set = set}};
-        ht::nn::gpt<P> model{device, small_config};
-        randomize(model, 3);
-        ht::tape tape{device};
-        support::gradient_sink sink(model.parameters());
-        const auto loss = model.loss(tape, b);
-        support::comparison of_loss;
-        of_loss.expect(static_cast<double>(loss.item()), want.exact.loss, want.of_loss.bound(0));
-        CHECK_WITHIN(of_loss);
-        tape.backward(loss * seed, sink);
-        CHECK(tape.memory().live() == ht::block_alignment);  // the loss
-        const ht::store& s = model.parameters();
-        for (std::size_t i = 0; i < s.entries().size(); ++i) {
-            const std::string& path = s.entries()[i].path;
-            CAPTURE(path);
-            const auto got = sink.entry(i);
-            const auto& exact = want.exact.gradients.at(path).values;
-            REQUIRE(got.size() == exact.size());
-            support::comparison all;
-            for (std::size_t j = 0; j < got.size(); ++j) all.expect(static_cast<double>(got[j]), exact[j], want.spreads.at(path).bound(j));
-            CHECK_MESSAGE(all.within(), all);
-            if (path != "embed.positions") CHECK_MESSAGE(all.telling(), all);
-        }
+        check_on<P>(device, want, b, seed);
     }
 }
 

@@ -45,7 +45,7 @@ named<Number> parameters_of(Model& model) {
     for (std::size_t i = 0; i < s.entries().size(); ++i) {
         const ht::store::entry& e = s.entries()[i];
         const int width = columns(e.path, e.count);
-        all.emplace(e.path, matrix<Number>(static_cast<int>(e.count) / width, width, support::masters(s, i)));
+        all.emplace(e.path, matrix<Number>(static_cast<int>(e.count) / width, width, support::read_masters(s, i).data()));
     }
     return all;
 }
@@ -275,7 +275,9 @@ void randomize(Model& model, std::uint64_t seed) {
         const ht::store::entry& e = s.entries()[i];
         const bool is_gain = e.path.ends_with("gain");
         const double deviation = e.path.starts_with("embed") ? 1 : 0.1;
-        for (std::size_t j = 0; j < e.count; ++j) support::masters(s, i)[j] = static_cast<float>((is_gain ? 1 : 0) + deviation * data.normal());
+        std::vector<float> values(e.count);
+        for (float& v : values) v = static_cast<float>((is_gain ? 1 : 0) + deviation * data.normal());
+        support::write_masters(s, i, values);
     }
     s.refresh();
 }

@@ -28,17 +28,12 @@ class gradient_sink {
 
     template <class Storage, int Rank>
     std::vector<double> of(const halftone::parameter<Storage, Rank>& p) const {
-        const halftone::store::entry& e = slabs_.owner().entries()[p.entry()];
-        const auto all = slabs_.group<Storage>(e.group);
-        std::vector<double> values;
-        for (std::size_t i = 0; i < e.count; ++i) values.push_back(static_cast<double>(all.data()[e.gradient + i]));
-        return values;
+        const auto all = read<Storage>(p.entry());
+        return {all.begin(), all.end()};
     }
     /// The gradient of entry i, which has to be accumulated in float.
     std::vector<float> entry(std::size_t i) const {
-        const halftone::store::entry& e = slabs_.owner().entries()[i];
-        const float* all = slabs_.group<in_float>(e.group).data() + e.gradient;
-        return {all, all + e.count};
+        return read<in_float>(i);
     }
 
     int received = 0;
@@ -47,10 +42,29 @@ class gradient_sink {
     struct in_float {
         using accumulate = float;
     };
+    /// Copied out of the device's memory.
+    template <class Storage>
+    std::vector<typename Storage::accumulate> read(std::size_t i) const {
+        const halftone::store::entry& e = slabs_.owner().entries()[i];
+        std::vector<typename Storage::accumulate> values(e.count);
+        slabs_.owner().memory().read(values.data(), slabs_.group<Storage>(e.group).data() + e.gradient, e.count * sizeof values[0]);
+        return values;
+    }
     halftone::gradient_slabs slabs_;
 };
 
-/// The masters of entry i, which have to be floats.
+/// The masters of entry i, which have to be floats, out of the device's memory and into it.
+inline std::vector<float> read_masters(const halftone::store& s, std::size_t i) {
+    const halftone::store::entry& e = s.entries()[i];
+    std::vector<float> values(e.count);
+    s.memory().read(values.data(), s.groups()[e.group].master.data() + e.master * sizeof(float), e.count * sizeof(float));
+    return values;
+}
+inline void write_masters(halftone::store& s, std::size_t i, const std::vector<float>& values) {
+    const halftone::store::entry& e = s.entries()[i];
+    s.memory().write(s.groups()[e.group].master.data() + e.master * sizeof(float), values.data(), e.count * sizeof(float));
+}
+/// The same where they lie, on the CPU.
 inline float* masters(halftone::store& s, std::size_t i) {
     const halftone::store::entry& e = s.entries()[i];
     return reinterpret_cast<float*>(s.groups()[e.group].master.data()) + e.master;
