@@ -4,13 +4,14 @@ set -euo pipefail
 
 help() {
     cat <<'TEXT'
-tests/clean_root.sh [--suite NAME] [--keep] [COMMAND [ARGUMENT...]]
+tests/clean_root.sh [--suite NAME] [--cuda FOLDER] [--keep] [COMMAND [ARGUMENT...]]
 
 Proves the README's two commands on a fresh Debian: makes a root that holds Debian's minimum and git, clones into it what
 is committed here, and runs the command there, by default examples/train.sh and then tests/run.sh. Packages come from
 where this machine's apt gets them. Needs root and debootstrap.
 
     --suite NAME   the Debian release, bookworm by default
+    --cuda FOLDER  a CUDA toolkit, which the root sees, read-only, as /usr/local/cuda with its bin on PATH
     --keep         leave the root in place, and say where it is
     --help         this text
 TEXT
@@ -28,7 +29,14 @@ if [[ ${1:-} == --inside ]]; then
     mount -t proc proc "$where/proc"
     mount --rbind /dev "$where/dev"
     mount -t tmpfs tmpfs "$where/tmp"
-    environment=(HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin TERM=dumb)
+    path=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+    if [[ -n ${CLEAN_ROOT_CUDA:-} ]]; then
+        mkdir -p "$where/usr/local/cuda"
+        mount --bind "$CLEAN_ROOT_CUDA" "$where/usr/local/cuda"
+        mount -o remount,bind,ro "$where/usr/local/cuda"
+        path=/usr/local/cuda/bin:$path
+    fi
+    environment=(HOME=/root PATH="$path" TERM=dumb)
     for name in http_proxy https_proxy no_proxy; do
         if [[ -n ${!name:-} ]]; then environment+=("$name=${!name}"); fi
     done
@@ -43,6 +51,13 @@ while (($#)); do
         --suite)
             (($# > 1)) || die "--suite needs a name"
             suite=$2
+            shift
+            ;;
+        --cuda)
+            (($# > 1)) || die "--cuda needs a folder"
+            [[ -x $2/bin/nvcc ]] || die "$2 holds no bin/nvcc"
+            CLEAN_ROOT_CUDA=$(realpath "$2")
+            export CLEAN_ROOT_CUDA
             shift
             ;;
         --keep) keep=yes ;;
