@@ -4,5 +4,7 @@
 /// <halftone/cuda.cuh> brings a GPU.
 #pragma once
 
+#include <halftone/kernel/attention/device.hpp>
 #include <halftone/kernel/layer_norm/device.hpp>
 #include <halftone/kernel/map/device.hpp>
+#include <halftone/kernel/matmul/device.hpp>

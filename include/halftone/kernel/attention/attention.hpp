@@ -14,6 +14,8 @@
 /// results are rounded once. Deterministic: no sum's order depends on the number of threads.
 #pragma once
 
+#include <cmath>
+
 #include <halftone/kernel/expect.hpp>
 #include <halftone/policy/check.hpp>
 #include <halftone/policy/recipe.hpp>
@@ -61,6 +63,15 @@ namespace detail {
 
 /// The largest head_size: what one packed block of an operand holds.
 inline constexpr extent most_head_size = 256;
+
+/// The score of a key that a query does not see. Finite, so that -ffast-math may assume that all are.
+inline constexpr float attention_hidden = -3.0e38f;
+
+inline constexpr float log2_of_e = 1.44269504088896341f;
+
+inline float attention_scale(const attention_options& options, extent head_size) {
+    return options.scale == 0 ? static_cast<float>(1 / std::sqrt(static_cast<double>(head_size))) : options.scale;
+}
 
 /// The extents that attention kernels work with.
 struct attention_extents {

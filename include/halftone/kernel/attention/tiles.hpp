@@ -6,7 +6,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 
 #include <halftone/kernel/attention/attention.hpp>
 #include <halftone/kernel/product/product.hpp>
@@ -20,9 +19,6 @@ inline constexpr extent attention_query_rows = 64, attention_key_columns = 256;
 inline constexpr extent attention_slope_keys = 128, attention_slope_queries = 128;
 static_assert(attention_key_columns <= panel_depth && attention_slope_keys <= panel_depth &&
               attention_slope_queries <= panel_depth);
-
-/// The score of a key that a query does not see. Finite, so that -ffast-math may assume that all are.
-inline constexpr float attention_hidden = -3.0e38f;
 
 inline constexpr float attention_lanes[32] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15,
                                               16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31};
@@ -175,11 +171,6 @@ struct attention_layout {
         return std::min(pieces_of(enough_tasks, heads), pieces_of(blocks, least));
     }
 };
-
-inline float attention_scale(const attention_options& options, extent head_size) {
-    return options.scale == 0 ? static_cast<float>(1 / std::sqrt(static_cast<double>(head_size))) : options.scale;
-}
-inline constexpr float log2_of_e = 1.44269504088896341f;
 
 /// One head's vector at one time.
 template <class T>

@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Attention on a GPU without matrix instructions: for every element type, head size and alignment.
+///
+/// A block of four warps keeps some rows of one head and walks the other side's, 32 at a time, both staged in shared
+/// memory as floats that are rounded to Compute. Each warp owns a few of the kept rows. For the scores its lanes stand
+/// for the 32 streamed rows, for the sums over these they stand for the columns of the head.
+///
+/// Numeric contract: attention.hpp's. Each output is written by one block, its sum taken in the order of the streamed
+/// rows.
+#pragma once
+
+#include <halftone/kernel/attention/device_tiles.hpp>
+
+namespace halftone::inline HALFTONE_ABI::kernel::on_device {
+
+/// The tiles of one block in shared memory. Parts: head_size is at most 32 Parts. Kept: kept rows of a warp.
+template <class Compute, int Parts, int Kept>
+struct plain_tiles {
+    static constexpr int warps = 4, threads = 32 * warps, streamed_rows = 32, kept_rows = warps * Kept;
+    static constexpr int columns = 32 * Parts;
+    static constexpr int stride = columns + 4;  // so that lanes read four neighbours each of 32 rows without conflicts
+
+    static constexpr word streamed_bytes = streamed_rows * stride * sizeof(float);
+    static constexpr word kept_bytes = kept_rows * columns * sizeof(float);
+    static constexpr word weight_bytes = kept_rows * streamed_rows * sizeof(float);
+
+    using fours = vec<float, 4>;
+
+    /// `count` rows from `first` on, those at or beyond `end` as zeros.
+    HALFTONE_KERNEL template <int Count, int Stride, class Simt, class T>
+    HALFTONE_HD HALFTONE_INLINE static void stage(Simt simt, word to, const global_span<const T>& head,
+                                                  extent time_stride, extent first, extent end, int width) {
+        const shared_span<float> tile{to, Count * Stride};
+        for (int i = simt.thread(); i < Count * columns; i += threads) {
+            const int row = i / columns, d = i % columns;
+            float x = 0;
+            if (first + row < end && d < width) {
+                x = operand_of<Compute>(static_cast<float>(simt.load(head, (first + row) * time_stride + d)));
+            }
+            simt.store(tile, row * Stride + d, x);
+        }
+    }
+
+    /// For each of the warp's kept rows: its product with the lane's streamed row.
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE static void multiply_rows(Simt simt, word kept, word streamed, int width,
+                                                          vec<float, Kept>& products) {
+        const shared_span<fours> a{kept + simt.warp() * Kept * columns * static_cast<word>(sizeof(float)), Kept * columns / 4};
+        const shared_span<fours> b{streamed + simt.lane() * stride * static_cast<word>(sizeof(float)), stride / 4};
+        HALFTONE_UNROLL for (int r = 0; r < Kept; ++r) products[r] = 0;
+        for (int d = 0; d < (width + 3) / 4; ++d) {
+            const fours y = simt.load(b, d);
+            HALFTONE_UNROLL for (int r = 0; r < Kept; ++r) {
+                const fours x = simt.load(a, r * (columns / 4) + d);
+                HALFTONE_UNROLL for (int e = 0; e < 4; ++e) products[r] = std::fma(x[e], y[e], products[r]);
+            }
+        }
+    }
+
+    using sums = vec<vec<float, Parts>, Kept>;  ///< of a lane: columns lane, lane + 32, ... of the warp's kept rows
+
+    /// One weight of each kept row and the lane's streamed row, to where the whole warp reads them.
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE static void put_weight(Simt simt, word weights, int r, float weight) {
+        const shared_span<float> tile{weights, kept_rows * streamed_rows};
+        simt.store(tile, (simt.warp() * Kept + r) * streamed_rows + simt.lane(), operand_of<Compute>(weight));
+    }
+    /// sums += weights x streamed rows
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE static void add_products(Simt simt, word weights, word streamed, sums& to) {
+        const shared_span<fours> w{weights + simt.warp() * Kept * streamed_rows * static_cast<word>(sizeof(float)),
+                                   Kept * streamed_rows / 4};
+        const shared_span<float> rows{streamed, streamed_rows * stride};
+        for (int j = 0; j < streamed_rows; j += 4) {
+            vec<fours, Kept> weight;
+            HALFTONE_UNROLL for (int r = 0; r < Kept; ++r) weight[r] = simt.load(w, (r * streamed_rows + j) / 4);
+            HALFTONE_UNROLL for (int e = 0; e < 4; ++e) {
+                HALFTONE_UNROLL for (int i = 0; i < Parts; ++i) {
+                    const float x = simt.load(rows, (j + e) * stride + 32 * i + simt.lane());
+                    HALFTONE_UNROLL for (int r = 0; r < Kept; ++r) to[r][i] = std::fma(weight[r][e], x, to[r][i]);
+                }
+            }
+        }
+    }
+    /// factor times the sums of kept row r, to memory.
+    HALFTONE_KERNEL template <class Simt, class T>
+    HALFTONE_HD HALFTONE_INLINE static void write(Simt simt, const global_span<T>& to, int width,
+                                                  const vec<float, Parts>& sums_of_row, float factor) {
+        HALFTONE_UNROLL for (int i = 0; i < Parts; ++i) {
+            const int d = 32 * i + simt.lane();
+            if (d < width) simt.store(to, d, T(sums_of_row[i] * factor));
+        }
+    }
+};
+
+/// o and logsumexp of some queries, with a running softmax (Milakov and Gimelshein 2018).
+template <class Compute, class T, int Parts>
+struct plain_attention_kernel {
+    static constexpr int kept = Parts > 4 ? 4 : 8;
+    using tiles = plain_tiles<Compute, Parts, kept>;
+    static constexpr int threads = tiles::threads;
+    static constexpr word keys_at = 0, values_at = tiles::streamed_bytes, queries_at = values_at + tiles::streamed_bytes,
+                          weights_at = queries_at + tiles::kept_bytes, shared_bytes = weights_at + tiles::weight_bytes;
+
+    head_vectors<const T> q, k, v;
+    head_vectors<T> o;
+    global_span<float> logsumexp;  // (batch, heads, queries), or none
+    attention_problem problem;
+
+    HALFTONE_HD attention_grid parts() const { return {problem.batch, problem.heads, problem.queries, tiles::kept_rows}; }
+    grid_shape grid() const { return parts().shape(); }
+
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD void operator()(Simt simt) const {
+        const attention_part part = parts().part_from_last(simt.block().x);
+        const extent group = part.head / problem.members;
+        const auto keys = k.from(part.batch, 0, group), values = v.from(part.batch, 0, group);
+        const float scale = problem.scale * detail::log2_of_e;
+        tiles::template stage<tiles::kept_rows, tiles::columns>(simt, queries_at, q.from(part.batch, 0, part.head), q.time_stride,
+                                                                part.first, problem.queries, problem.head_size);
+        const extent mine = part.first + simt.warp() * kept;  // the warp's first query
+
+        vec<float, kept> highest, total;
+        typename tiles::sums sums;
+        HALFTONE_UNROLL for (int r = 0; r < kept; ++r) {
+            highest[r] = detail::attention_hidden;
+            total[r] = 0;
+            HALFTONE_UNROLL for (int i = 0; i < Parts; ++i) sums[r][i] = 0;
+        }
+        const extent end = problem.keys_seen(part.first + tiles::kept_rows);
+        for (extent j = 0; j < end; j += tiles::streamed_rows) {
+            simt.barrier();  // all warps are done with the previous tile
+            tiles::template stage<tiles::streamed_rows, tiles::stride>(simt, keys_at, keys, k.time_stride, j, problem.keys,
+                                                                       problem.head_size);
+            tiles::template stage<tiles::streamed_rows, tiles::stride>(simt, values_at, values, v.time_stride, j, problem.keys,
+                                                                       problem.head_size);
+            simt.barrier();
+            vec<float, kept> scores;
+            tiles::multiply_rows(simt, queries_at, keys_at, problem.head_size, scores);
+            HALFTONE_UNROLL for (int r = 0; r < kept; ++r) {
+                const float score = problem.sees(mine + r, j + simt.lane()) ? scores[r] : detail::attention_hidden;
+                const float next = simt::maximum{}(highest[r], simt::warp_max(simt, score));
+                const float factor = power_of_two((highest[r] - next) * scale), weight = power_of_two((score - next) * scale);
+                highest[r] = next;
+                total[r] = std::fma(total[r], factor, weight);
+                HALFTONE_UNROLL for (int i = 0; i < Parts; ++i) sums[r][i] *= factor;
+                tiles::put_weight(simt, weights_at, r, weight);
+            }
+            simt.warp_barrier();
+            tiles::add_products(simt, weights_at, values_at, sums);
+        }
+        HALFTONE_UNROLL for (int r = 0; r < kept; ++r) {
+            const float all = simt::warp_sum(simt, total[r]);
+            if (mine + r >= problem.queries) continue;
+            tiles::write(simt, o.from(part.batch, mine + r, part.head), problem.head_size, sums[r], 1 / all);
+            if (simt.lane() == 0 && logsumexp.is_there()) {
+                simt.store(logsumexp, (part.batch * problem.heads + part.head) * problem.queries + mine + r,
+                           std::fma(highest[r], problem.scale, std::log(all)));
+            }
+        }
+    }
+};
+
+/// The product of o and its gradient for each query, which all gradients of its scores contain: (batch, heads, queries).
+template <class T>
+struct attention_dots_kernel {
+    static constexpr int threads = 128, rows_in_block = 4;
+    static constexpr word shared_bytes = 0;
+
+    head_vectors<const T> o, d_o;
+    global_span<float> dots;
+    attention_problem problem;
+
+    grid_shape grid() const { return simt::blocks_for(dots.count, rows_in_block); }
+
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD void operator()(Simt simt) const {
+        const extent row = static_cast<extent>(simt.block().x) * rows_in_block + simt.warp();
+        if (row >= dots.count) return;
+        const extent head = row / problem.queries, query = row % problem.queries;
+        const auto x = o.from(head / problem.heads, query, head % problem.heads);
+        const auto y = d_o.from(head / problem.heads, query, head % problem.heads);
+        float sum = 0;
+        for (int d = simt.lane(); d < problem.head_size; d += 32) {
+            sum = std::fma(static_cast<float>(simt.load(x, d)), static_cast<float>(simt.load(y, d)), sum);
+        }
+        sum = simt::warp_sum(simt, sum);
+        if (simt.lane() == 0) simt.store(dots, row, sum);
+    }
+};
+
+/// Whose gradients a kernel computes: it keeps these and streams the others.
+enum class attention_side { queries, keys };
+
+/// dq of some queries, or dk and dv of some keys. With the weights p and the slopes ds = p (d_o v^T - dots), computed
+/// anew: dq = scale ds k, dk = scale ds^T q, dv = p^T d_o.
+template <class Compute, class T, int Parts, attention_side Side>
+struct plain_attention_slopes_kernel {
+    static constexpr int kept = 16 / Parts;
+    static constexpr bool keeps_keys = Side == attention_side::keys;
+    using tiles = plain_tiles<Compute, Parts, kept>;
+    static constexpr int threads = tiles::threads;
+    // Of each side two tiles: q or k, which the scores are products of, then d_o or v.
+    static constexpr word streamed_at = 0, kept_at = 2 * tiles::streamed_bytes, slopes_at = kept_at + 2 * tiles::kept_bytes,
+                          weights_at = slopes_at + tiles::weight_bytes,
+                          shared_bytes = keeps_keys ? weights_at + tiles::weight_bytes : weights_at;
+
+    head_vectors<const T> q, d_o, k, v;
+    global_span<const float> logsumexp, dots;  // (batch, heads, queries)
+    head_vectors<T> dq;                        // or none
+    head_vectors<T> dk, dv;                    // or none
+    attention_problem problem;
+
+    HALFTONE_HD attention_grid parts() const {
+        return keeps_keys ? attention_grid{problem.batch, problem.groups, problem.keys, tiles::kept_rows}
+                          : attention_grid{problem.batch, problem.heads, problem.queries, tiles::kept_rows};
+    }
+    grid_shape grid() const { return parts().shape(); }
+
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD void operator()(Simt simt) const {
+        const attention_part part = keeps_keys ? parts().part(simt.block().x) : parts().part_from_last(simt.block().x);
+        const extent mine = part.first + simt.warp() * kept;  // the warp's first kept row
+        typename tiles::sums slope_sums, weight_sums;
+        HALFTONE_UNROLL for (int r = 0; r < kept; ++r) {
+            HALFTONE_UNROLL for (int i = 0; i < Parts; ++i) slope_sums[r][i] = weight_sums[r][i] = 0;
+        }
+        if constexpr (keeps_keys) {
+            stage<tiles::kept_rows, tiles::columns>(simt, kept_at, tiles::kept_bytes, k, v, part.batch, part.head, part.first, problem.keys);
+            const extent begin = problem.first_query(part.first) / tiles::streamed_rows * tiles::streamed_rows;
+            for (extent head = part.head * problem.members; head < (part.head + 1) * problem.members; ++head) {
+                for (extent i = begin; i < problem.queries; i += tiles::streamed_rows) {
+                    add_tile(simt, part.batch, head, i, mine, slope_sums, weight_sums);
+                }
+            }
+        } else {
+            stage<tiles::kept_rows, tiles::columns>(simt, kept_at, tiles::kept_bytes, q, d_o, part.batch, part.head, part.first, problem.queries);
+            const extent end = problem.keys_seen(part.first + tiles::kept_rows);
+            for (extent j = 0; j < end; j += tiles::streamed_rows) {
+                add_tile(simt, part.batch, part.head, j, mine, slope_sums, weight_sums);
+            }
+        }
+        HALFTONE_UNROLL for (int r = 0; r < kept; ++r) {
+            if (mine + r >= (keeps_keys ? problem.keys : problem.queries)) continue;
+            if constexpr (keeps_keys) {
+                tiles::write(simt, dk.from(part.batch, mine + r, part.head), problem.head_size, slope_sums[r], problem.scale);
+                tiles::write(simt, dv.from(part.batch, mine + r, part.head), problem.head_size, weight_sums[r], 1.0f);
+            } else {
+                tiles::write(simt, dq.from(part.batch, mine + r, part.head), problem.head_size, slope_sums[r], problem.scale);
+            }
+        }
+    }
+
+  private:
+    /// Rows of two operands of one side, the second `next` bytes behind the first.
+    HALFTONE_KERNEL template <int Count, int Stride, class Simt>
+    HALFTONE_HD HALFTONE_INLINE void stage(Simt simt, word to, word next, const head_vectors<const T>& x, const head_vectors<const T>& y,
+                                           extent batch, extent head, extent first, extent end) const {
+        tiles::template stage<Count, Stride>(simt, to, x.from(batch, 0, head), x.time_stride, first, end, problem.head_size);
+        tiles::template stage<Count, Stride>(simt, to + next, y.from(batch, 0, head), y.time_stride, first, end, problem.head_size);
+    }
+
+    /// The streamed rows from `first` on, of query head `head` or of the key head that it reads.
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE void add_tile(Simt simt, extent batch, extent head, extent first, extent mine,
+                                              typename tiles::sums& slope_sums, typename tiles::sums& weight_sums) const {
+        simt.barrier();  // all warps are done with the previous tile
+        if constexpr (keeps_keys) {
+            stage<tiles::streamed_rows, tiles::stride>(simt, streamed_at, tiles::streamed_bytes, q, d_o, batch, head, first, problem.queries);
+        } else {
+            stage<tiles::streamed_rows, tiles::stride>(simt, streamed_at, tiles::streamed_bytes, k, v, batch, head / problem.members, first, problem.keys);
+        }
+        simt.barrier();
+        vec<float, kept> scores, products;
+        tiles::multiply_rows(simt, kept_at, streamed_at, problem.head_size, scores);
+        tiles::multiply_rows(simt, kept_at + tiles::kept_bytes, streamed_at + tiles::streamed_bytes, problem.head_size, products);
+        const extent row = (batch * problem.heads + head) * problem.queries, streamed = first + simt.lane();
+        HALFTONE_UNROLL for (int r = 0; r < kept; ++r) {
+            const extent query = keeps_keys ? streamed : mine + r, key = keeps_keys ? mine + r : streamed;
+            float weight = 0, slope = 0;
+            if (query < problem.queries && problem.sees(query, key)) {
+                const float base = simt.load(logsumexp, row + query) * detail::log2_of_e;
+                weight = power_of_two(std::fma(scores[r], problem.scale * detail::log2_of_e, -base));
+                slope = weight * (products[r] - simt.load(dots, row + query));
+            }
+            tiles::put_weight(simt, slopes_at, r, slope);
+            if constexpr (keeps_keys) tiles::put_weight(simt, weights_at, r, weight);
+        }
+        simt.warp_barrier();
+        tiles::add_products(simt, slopes_at, streamed_at, slope_sums);
+        if constexpr (keeps_keys) tiles::add_products(simt, weights_at, streamed_at + tiles::streamed_bytes, weight_sums);
+    }
+};
+
+}  // namespace halftone::inline HALFTONE_ABI::kernel::on_device

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Attention's problems and what is asked of any device's results. A device that takes the host's memory is enough.
+///
+///     support::check_attention<bfloat16, bfloat16>(sizes, support::layout::fused, support::bounds::telling, run);
+#pragma once
+
+#include <memory>
+#include <type_traits>
+
+#include <doctest/doctest.h>
+
+#include <halftone/kernel/attention/attention.hpp>
+#include <halftone/number/classify.hpp>
+
+#include "kernel/attention/oracle.hpp"
+
+namespace support {
+
+using ht::bfloat16;
+using ht::float16;
+
+/// How q, k, v and the gradients lie in memory.
+enum class layout {
+    contiguous,          ///< each a tensor of its own
+    fused,               ///< q, k and v slices of one (batch, time, 3, heads, head_size) buffer
+    heads_first,         ///< (batch, heads, time, head_size) with gaps between the times
+    fused_chunks,        ///< as `fused`, and vectors of heads begin on multiples of 16 bytes if head_size allows it
+    heads_first_chunks,  ///< as `heads_first`, likewise
+};
+inline bool is_fused(layout way) { return way == layout::fused || way == layout::fused_chunks; }
+
+/// A tensor with its memory, NaN wherever nothing was written.
+template <class T>
+struct operand {
+    std::shared_ptr<guarded<T>> memory;
+    ht::view<T, 4> view;
+
+    bool same_bits(const operand& other) const { return memory->same_bits(*other.memory); }
+};
+
+template <class T>
+operand<T> make_operand(layout way, extent batch, extent time, extent heads, extent width) {
+    if (way == layout::heads_first || way == layout::heads_first_chunks) {
+        const bool chunks = way == layout::heads_first_chunks;
+        const extent row = width + (chunks ? 8 : 3);
+        auto memory = std::make_shared<guarded<T>>(batch * heads * time * row, chunks ? 0 : 5);
+        return {memory, {memory->data(), {batch, time, heads, width}, {heads * time * row, row, time * row, 1}}};
+    }
+    auto memory = std::make_shared<guarded<T>>(batch * time * heads * width, is_fused(way) ? 0 : 1);
+    return {memory, {memory->data(), {batch, time, heads, width}}};
+}
+
+/// q, k and v, or their gradients.
+template <class T>
+struct operands {
+    operand<T> q, k, v;
+
+    operands(layout way, const attention_sizes& s)
+        : q(make_operand<T>(way, s.batch, s.queries, s.heads, s.head_size)),
+          k(make_operand<T>(way, s.batch, s.keys, s.groups, s.head_size)),
+          v(make_operand<T>(way, s.batch, s.keys, s.groups, s.head_size)) {
+        if (!is_fused(way)) return;
+        const extent row = s.heads * s.head_size;
+        auto memory = std::make_shared<guarded<T>>(s.batch * s.queries * 3 * row, way == layout::fused ? 3 : 0);
+        const auto slice = [&](extent which) {
+            return operand<T>{memory,
+                              {memory->data() + which * row,
+                               {s.batch, s.queries, s.heads, s.head_size},
+                               {s.queries * 3 * row, 3 * row, s.head_size, 1}}};
+        };
+        q = slice(0), k = slice(1), v = slice(2);
+    }
+    bool intact() const { return q.memory->intact() && k.memory->intact() && v.memory->intact(); }
+    bool same_bits(const operands& other) const {
+        return q.same_bits(other.q) && k.same_bits(other.k) && v.same_bits(other.v);
+    }
+};
+
+template <class T>
+void fill(const ht::view<T, 4>& v, random& data, double deviation) {
+    for (extent b = 0; b < v.extent_of(0); ++b) {
+        for (extent t = 0; t < v.extent_of(1); ++t) {
+            for (extent h = 0; h < v.extent_of(2); ++h) {
+                for (extent d = 0; d < v.extent_of(3); ++d)
+                    v(b, t, h, d) =
+                        static_cast<T>(static_cast<float>(bfloat16(static_cast<float>(deviation * data.normal()))));
+            }
+        }
+    }
+}
+
+/// One problem in one type.
+template <class T>
+struct problem {
+    attention_sizes sizes;
+    layout way;
+    ht::attention_options options;
+    operands<T> x;
+    operand<T> d_o;
+
+    problem(const attention_sizes& s, layout w, double deviation = 1, float scale = 0)
+        : sizes(s),
+          way(w),
+          options{.mask = s.mask, .scale = scale},
+          x(w, s),
+          d_o(make_operand<T>(w, s.batch, s.queries, s.heads, s.head_size)) {
+        random data(static_cast<std::uint64_t>(s.queries * 1000 + s.keys * 100 + s.head_size));
+        fill(x.q.view, data, deviation);
+        fill(x.k.view, data, 1);
+        fill(x.v.view, data, 1);
+        fill(d_o.view, data, 1);
+    }
+
+    attention_inputs inputs() const {
+        return {sizes,
+                options,
+                exact(x.q.view),
+                exact(x.k.view),
+                exact(x.v.view),
+                exact(d_o.view)};
+    }
+};
+
+/// What a kernel makes of a problem: run(forward, backward) is told its arguments.
+template <class T>
+struct outcome {
+    operand<T> o;
+    operands<T> d;
+    guarded<float> logsumexp;
+
+    template <class Run>
+    outcome(const problem<T>& p, const Run& run)
+        : o(make_operand<T>(p.way, p.sizes.batch, p.sizes.queries, p.sizes.heads, p.sizes.head_size)),
+          d(p.way, p.sizes),
+          logsumexp(p.sizes.batch * p.sizes.heads * p.sizes.queries, 1) {
+        const attention_sizes& s = p.sizes;
+        const ht::view<float, 3> sums(logsumexp.data(), {s.batch, s.heads, s.queries});
+        run(ht::kernel::attention_forward<T>{p.x.q.view, p.x.k.view, p.x.v.view, o.view, sums, p.options},
+            ht::kernel::attention_backward<T>{p.x.q.view, p.x.k.view, p.x.v.view, o.view,   sums,
+                                              p.d_o.view, d.q.view,   d.k.view,   d.v.view, p.options});
+    }
+    bool intact() const { return o.memory->intact() && d.intact() && logsumexp.intact(); }
+    bool same_bits(const outcome& other) const {
+        return o.same_bits(other.o) && d.same_bits(other.d) && logsumexp.same_bits(other.logsumexp);
+    }
+};
+
+/// By the device's own kernels.
+template <class Compute, class T, class Device>
+outcome<T> outcome_of(const problem<T>& p, Device& device) {
+    return outcome<T>(p, [&](const auto& forward, const auto& backward) {
+        ht::kernel::attention<Device>::template forward<Compute>(device, forward);
+        ht::kernel::attention<Device>::template backward<Compute>(device, backward);
+    });
+}
+
+inline void compare(comparison& c, const doubles4& got, const doubles4& want,
+             const doubles4& bound) {
+    for (std::size_t i = 0; i < got.values.size(); ++i) c.expect(got.values[i], want.values[i], bound.values[i]);
+}
+
+template <class T>
+bool is_finite(const ht::view<T, 4>& v) {
+    bool finite = true;
+    for (extent b = 0; b < v.extent_of(0); ++b) {
+        for (extent t = 0; t < v.extent_of(1); ++t) {
+            for (extent h = 0; h < v.extent_of(2); ++h) {
+                for (extent d = 0; d < v.extent_of(3); ++d) finite = finite && ht::is_finite(v(b, t, h, d));
+            }
+        }
+    }
+    return finite;
+}
+
+inline double distance(const doubles4& a, const doubles4& b) {
+    double most = 0;
+    for (std::size_t i = 0; i < a.values.size(); ++i) {
+        const double error = std::fabs(a.values[i] - b.values[i]);
+        if (!(error <= most)) most = error;
+    }
+    return most;
+}
+
+enum class bounds {
+    telling,   ///< at least half of the values exceed theirs
+    may_hide,  ///< gradients that are nearly or exactly zero, huge scores
+};
+
+template <class T>
+void check_within(const outcome<T>& got, const attention_results& want, const attention_results& bound, bounds kind) {
+    CHECK(got.intact());
+    CHECK((is_finite(got.o.view) && is_finite(got.d.q.view) && is_finite(got.d.k.view) && is_finite(got.d.v.view)));
+    comparison o, dq, dk, dv, logsumexp;
+    compare(o, exact(got.o.view), want.o, bound.o);
+    compare(dq, exact(got.d.q.view), want.dq, bound.dq);
+    compare(dk, exact(got.d.k.view), want.dk, bound.dk);
+    compare(dv, exact(got.d.v.view), want.dv, bound.dv);
+    for (extent i = 0; i < got.logsumexp.size(); ++i) {
+        logsumexp.expect(static_cast<double>(got.logsumexp[i]), want.logsumexp[static_cast<std::size_t>(i)],
+                         bound.logsumexp[static_cast<std::size_t>(i)]);
+    }
+    CHECK_MESSAGE(o.within(), "o: ", o);
+    CHECK_MESSAGE(dq.within(), "dq: ", dq);
+    CHECK_MESSAGE(dk.within(), "dk: ", dk);
+    CHECK_MESSAGE(dv.within(), "dv: ", dv);
+    CHECK_MESSAGE(logsumexp.within(), "logsumexp: ", logsumexp);
+    if (kind == bounds::may_hide) return;
+    CHECK_MESSAGE(o.telling(), "o: ", o);
+    CHECK_MESSAGE(dv.telling(), "dv: ", dv);
+    CHECK_MESSAGE(dq.telling(), "dq: ", dq);
+    CHECK_MESSAGE(dk.telling(), "dk: ", dk);
+}
+
+/// Never worse than twice the obvious implementation (FlashAttention's rule), beyond what float sums may cost.
+template <class T>
+void check_against_operations(const outcome<T>& got, const attention_results& want, const attention_results& naive,
+                              const attention_results& slack) {
+    CHECK(distance(exact(got.o.view), want.o) <= 2 * distance(naive.o, want.o) + slack.o.largest());
+    CHECK(distance(exact(got.d.q.view), want.dq) <= 2 * distance(naive.dq, want.dq) + slack.dq.largest());
+    CHECK(distance(exact(got.d.k.view), want.dk) <= 2 * distance(naive.dk, want.dk) + slack.dk.largest());
+    CHECK(distance(exact(got.d.v.view), want.dv) <= 2 * distance(naive.dv, want.dv) + slack.dv.largest());
+}
+
+/// Has `test(check)` run the problem on some devices; check(outcome) compares one result with the definition.
+template <class Compute, class T, class Test>
+void check_problem(const attention_sizes& sizes, layout way, bounds kind, double deviation, const Test& test) {
+    CAPTURE(sizes);
+    const problem<T> p(sizes, way, deviation);
+    const attention_inputs inputs = p.inputs();
+    const attention_results want = attention_by_definition(inputs);
+    const attention_results bound = attention_bounds(inputs, want, roundings_of<Compute, T>());
+    // Of few values, either implementation may be the luckier one; beyond float16's range the obvious one has none.
+    const bool rule = !std::is_same_v<Compute, float> && sizes.keys >= 63 && sizes.queries >= 63 && deviation == 1;
+    const attention_results naive = rule ? attention_by_operations<Compute>(inputs) : attention_results(sizes);
+    const attention_results slack =
+        rule ? attention_bounds(inputs, want, roundings_of<float, float>()) : attention_results(sizes);
+    test(p, [&](const outcome<T>& got) {
+        check_within(got, want, bound, kind);
+        if (rule) check_against_operations(got, want, naive, slack);
+    });
+}
+
+}  // namespace support
