@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The operands of a product as GPU kernels take them: a and b alike, so that one piece of code fetches both.
+///
+///     const auto a = on_device::make_operand(view);                   // (rows, depth)
+///     const auto b = on_device::make_operand(ht::transpose(view));    // (columns, depth)
+#pragma once
+
+#include <limits>
+
+#include <halftone/kernel/rows/device.hpp>
+
+namespace halftone::inline HALFTONE_ABI::kernel::on_device {
+
+/// How rows of a matrix may be read and written: in chunks of 16 bytes, or one element after the other.
+enum class row_access { chunks, elements };
+
+/// Whether every line of a matrix begins on a multiple of 16 bytes, so that chunks lie at every 16 bytes of it.
+template <class T>
+row_access access_to(const T* data, extent lines, extent leading) {
+    const bool apart = lines <= 1 || leading * static_cast<extent>(sizeof(T)) % 16 == 0;
+    return apart && simt::is_aligned(data, 16) ? row_access::chunks : row_access::elements;
+}
+constexpr row_access operator&(row_access a, row_access b) { return a == b ? a : row_access::elements; }
+
+/// The axis whose neighbours lie side by side: depth, which is summed over, or the outer one, the rows of a or the columns
+/// of b.
+enum class along { depth, outer };
+
+template <class T>
+struct product_operand {
+    global_span<const T> elements;
+    extent leading;  // elements from one line to the next
+    int outer, depth;
+    along axis;
+    row_access access;
+
+    /// What is left of a line from the given place on; nothing outside the matrix.
+    HALFTONE_HD HALFTONE_INLINE global_span<const T> rest(int at_outer, int at_depth) const {
+        const bool by_depth = axis == along::depth;
+        const int line = by_depth ? at_outer : at_depth, first = by_depth ? at_depth : at_outer;
+        const int lines = by_depth ? outer : depth, length = by_depth ? depth : outer;
+        if (line >= lines || first >= length) return {elements.data, 0};
+        return elements.part(line * leading + first, length - first);
+    }
+};
+
+/// Of a view (outer, depth) of which one axis, at least, is contiguous.
+template <class T>
+product_operand<std::remove_const_t<T>> make_operand(const view<T, 2>& v) {
+    const extent outer = v.extent_of(0), depth = v.extent_of(1);
+    constexpr extent most = std::numeric_limits<int>::max() / 2;  // kernels count past the end by a tile
+    if (outer > most || depth > most) fail<argument_error>("matmul: an operand of ", v.shape(), " has an extent above ", most);
+    const along axis = v.stride_of(0) == 1 && (v.stride_of(1) != 1 || depth == 1) ? along::outer : along::depth;
+    const extent lines = axis == along::depth ? outer : depth, leading = v.stride_of(axis == along::depth ? 0 : 1);
+    return {{v.data(), simt::hull_of(v).count}, leading, static_cast<int>(outer), static_cast<int>(depth), axis, access_to(v.data(), lines, leading)};
+}
+
+/// The next N elements as floats, 0 beyond the span's end.
+HALFTONE_KERNEL template <int N, class Simt, class T>
+HALFTONE_HD HALFTONE_INLINE vec<float, N> load_some(Simt simt, const global_span<const T>& from, row_access access) {
+    constexpr int n = N * sizeof(T) <= 16 ? N : 16 / static_cast<int>(sizeof(T));
+    vec<float, N> values{};
+    if (access == row_access::chunks && from.count >= N) {
+        HALFTONE_UNROLL for (int i = 0; i < N / n; ++i) {
+            const vec<float, n> part = load_floats<n>(simt, from, i);
+            HALFTONE_UNROLL for (int e = 0; e < n; ++e) values[n * i + e] = part[e];
+        }
+    } else {
+        HALFTONE_UNROLL for (int e = 0; e < N; ++e) {
+            if (e < from.count) values[e] = static_cast<float>(simt.load(from, e));
+        }
+    }
+    return values;
+}
+
+/// Rounds to T and stores what fits into the span.
+HALFTONE_KERNEL template <int N, class Simt, class T>
+HALFTONE_HD HALFTONE_INLINE void store_some(Simt simt, const global_span<T>& to, row_access access, const vec<float, N>& values) {
+    constexpr int n = N * sizeof(T) <= 16 ? N : 16 / static_cast<int>(sizeof(T));
+    if (access == row_access::chunks && to.count >= N) {
+        HALFTONE_UNROLL for (int i = 0; i < N / n; ++i) {
+            vec<float, n> part;
+            HALFTONE_UNROLL for (int e = 0; e < n; ++e) part[e] = values[n * i + e];
+            store_rounded<n>(simt, to, i, part);
+        }
+    } else {
+        HALFTONE_UNROLL for (int e = 0; e < N; ++e) {
+            if (e < to.count) simt.store(to, e, T(values[e]));
+        }
+    }
+}
+
+}  // namespace halftone::inline HALFTONE_ABI::kernel::on_device
