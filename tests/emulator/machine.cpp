@@ -17,6 +17,7 @@
 #endif
 #endif
 #if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
 
@@ -67,9 +68,12 @@ void begin_switch(void** fake, const stack_range& to) { __sanitizer_start_switch
 void end_switch(void* fake, stack_range* from) {
     __sanitizer_finish_switch_fiber(fake, from == nullptr ? nullptr : &from->bottom, from == nullptr ? nullptr : &from->bytes);
 }
+/// What frames that an exception left have marked must not meet the memory's next owner.
+void forget_frames(const boost::context::stack_context& s) { __asan_unpoison_memory_region(static_cast<char*>(s.sp) - s.size, s.size); }
 #else
 void begin_switch(void**, const stack_range&) {}
 void end_switch(void*, stack_range*) {}
+void forget_frames(const boost::context::stack_context&) {}
 #endif
 
 /// A stack that is given back to the pool: made once, used by many launches.
@@ -93,7 +97,10 @@ struct stack_pool {
 struct pooled_stack {
     stack_pool* pool;
     boost::context::stack_context allocate() { return pool->take(); }
-    void deallocate(boost::context::stack_context& s) { pool->unused.push_back(s); }
+    void deallocate(boost::context::stack_context& s) {
+        forget_frames(s);
+        pool->unused.push_back(s);
+    }
 };
 
 }  // namespace
@@ -387,6 +394,7 @@ struct machine_state {
                 [this, &t](boost::context::fiber&& from) {
                     const life mine(*this);
                     scheduler = std::move(from);
+                    leave_to_scheduler();  // one that never began would be unwound without a word to the address sanitizer
                     while (!error) {
                         try {
                             call(argument, thread_access(*this, t));
@@ -421,6 +429,7 @@ struct machine_state {
                 t.index = i;
                 t.rank = static_cast<std::size_t>(&b - resident.data()) * warps + static_cast<std::size_t>(i / 32);
                 t.fiber = make_fiber(t);
+                resume(t);
             }
             start(b, order[next++]);
         }
