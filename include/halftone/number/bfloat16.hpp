@@ -5,9 +5,9 @@
 ///
 /// Conversion from any arithmetic type rounds once, to nearest even: beyond the range to infinity, subnormal numbers
 /// kept (the instruction VCVTNEPS2BF16 flushes them, and agrees in all else), a NaN quietened with the top bits of its
-/// payload. Conversion to float is exact and keeps every bit. Arithmetic is float's; writing back a sum, difference,
-/// product or quotient of two bfloat16 gives the correctly rounded result wherever it is normal, since a float has more
-/// than 2 * 8 + 2 bits (Figueroa, "When is double rounding innocuous?", 1995).
+/// payload (in code for a GPU: any NaN). Conversion to float is exact and keeps every bit. Arithmetic is float's;
+/// writing back a sum, difference, product or quotient of two bfloat16 gives the correctly rounded result wherever it is
+/// normal, since a float has more than 2 * 8 + 2 bits (Figueroa, "When is double rounding innocuous?", 1995).
 ///
 ///     static_assert(ht::bfloat16(1.0f / 3).bits() == 0x3eab);
 ///     ht::bfloat16 sum{256};
@@ -27,11 +27,30 @@ namespace halftone::inline HALFTONE_ABI {
 
 namespace detail {
 
-/// float to bfloat16, on bits.
+/// float to bfloat16, on bits; by one instruction in code for a GPU.
 HALFTONE_HD constexpr std::uint16_t bfloat16_from_float(std::uint32_t bits) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    if (!__builtin_is_constant_evaluated()) {
+        std::uint16_t result = 0;
+        asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(result) : "f"(bit_cast<float>(bits)));
+        return result;
+    }
+#endif
     const bool nan = (bits & 0x7fffffff) > 0x7f800000;
     const std::uint32_t rounded = bits + 0x7fff + ((bits >> 16) & 1);
     return static_cast<std::uint16_t>((nan ? bits | 0x400000 : rounded) >> 16);
+}
+
+/// bfloat16 to float, on bits. In code for a GPU the two halves are named, since a shift would cost an instruction more.
+HALFTONE_HD constexpr std::uint32_t float_from_bfloat16(std::uint16_t bits) {
+#if defined(__CUDA_ARCH__)
+    if (!__builtin_is_constant_evaluated()) {
+        std::uint32_t result = 0;
+        asm("mov.b32 %0, {0, %1};" : "=r"(result) : "h"(bits));
+        return result;
+    }
+#endif
+    return static_cast<std::uint32_t>(bits) << 16;
 }
 
 }  // namespace detail
@@ -53,9 +72,7 @@ class bfloat16 : detail::narrow_arithmetic<bfloat16> {
     HALFTONE_INLINE constexpr explicit bfloat16(LongDouble x)
         : bits_{detail::bfloat16_from_float(detail::float_bits_odd(x))} {}
 
-    HALFTONE_HD constexpr operator float() const {
-        return detail::bit_cast<float>(static_cast<std::uint32_t>(bits_) << 16);
-    }
+    HALFTONE_HD constexpr operator float() const { return detail::bit_cast<float>(detail::float_from_bfloat16(bits_)); }
 
     HALFTONE_HD constexpr std::uint16_t bits() const { return bits_; }
 

@@ -4,9 +4,10 @@
 /// (6e-8 to 65504): its gradients need a loss scale.
 ///
 /// Conversion from any arithmetic type rounds once, to nearest even, bit by bit as the instruction VCVTPS2PH: beyond
-/// the range to infinity, subnormal numbers kept, a NaN quietened with the top bits of its payload. Conversion to float
-/// is exact. Arithmetic is float's; writing back a sum, difference, product or quotient of two float16 gives the
-/// correctly rounded result, since a float has 2 * 11 + 2 bits (Figueroa, "When is double rounding innocuous?", 1995).
+/// the range to infinity, subnormal numbers kept, a NaN quietened with the top bits of its payload (in code for a GPU:
+/// any NaN). Conversion to float is exact. Arithmetic is float's; writing back a sum, difference, product or quotient of
+/// two float16 gives the correctly rounded result, since a float has 2 * 11 + 2 bits (Figueroa, "When is double rounding
+/// innocuous?", 1995).
 ///
 ///     ht::float16 a{0.1};             // 0.0999755859375
 ///     float b = a * a;                // exact in float
@@ -26,8 +27,15 @@ namespace halftone::inline HALFTONE_ABI {
 
 namespace detail {
 
-/// float to float16, on bits.
+/// float to float16, on bits; by one instruction in code for a GPU.
 HALFTONE_HD constexpr std::uint16_t float16_from_float(std::uint32_t bits) {
+#if defined(__CUDA_ARCH__)
+    if (!__builtin_is_constant_evaluated()) {
+        std::uint16_t result = 0;
+        asm("cvt.rn.f16.f32 %0, %1;" : "=h"(result) : "f"(bit_cast<float>(bits)));
+        return result;
+    }
+#endif
     const std::uint32_t sign = (bits >> 16) & 0x8000;
     const std::uint32_t magnitude = bits & 0x7fffffff;
     const std::uint32_t exponent = magnitude >> 23;
@@ -46,8 +54,16 @@ HALFTONE_HD constexpr std::uint16_t float16_from_float(std::uint32_t bits) {
     return static_cast<std::uint16_t>(sign | result);
 }
 
-/// float16 to float, on bits. No float operation here has a subnormal operand or result.
+/// float16 to float, on bits; by one instruction in code for a GPU. No float operation here has a subnormal operand or
+/// result.
 HALFTONE_HD constexpr std::uint32_t float_from_float16(std::uint16_t bits) {
+#if defined(__CUDA_ARCH__)
+    if (!__builtin_is_constant_evaluated()) {
+        float result = 0;
+        asm("cvt.f32.f16 %0, %1;" : "=f"(result) : "h"(bits));
+        return bit_cast<std::uint32_t>(result);
+    }
+#endif
     const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000) << 16;
     const std::uint32_t magnitude = bits & 0x7fff;
     std::uint32_t result = 0;
