@@ -21,13 +21,18 @@ function(halftone_find_header target header debian_package option)
     endif()
 endfunction()
 
-# add_executable with the house's warnings and no flag that a user would not have.
+# add_executable with the house's warnings and no flag that a user would not have. Sources in CUDA are linked with
+# halftone::cuda by whoever adds them.
 function(halftone_add_executable name)
     add_executable(${name} ${ARGN})
     target_link_libraries(${name} PRIVATE halftone::halftone)
     if(MSVC)
         target_compile_options(${name} PRIVATE /W4 /permissive- /utf-8 /bigobj $<$<BOOL:${HALFTONE_WERROR}>:/WX>)
     else()
-        target_compile_options(${name} PRIVATE -Wall -Wextra -Wpedantic $<$<BOOL:${HALFTONE_WERROR}>:-Werror>)
+        set(as_errors "$<BOOL:${HALFTONE_WERROR}>")
+        target_compile_options(${name} PRIVATE
+            "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;$<${as_errors}:-Werror>>"
+            # Not -Wpedantic, which nvcc's own output is not.
+            "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra;$<${as_errors}:SHELL:-Werror all-warnings -Xcompiler=-Werror>>")
     endif()
 endfunction()

@@ -14,6 +14,8 @@ if(NOT TARGET halftone::cuda)
         else()
             add_library(halftone::cuda INTERFACE IMPORTED GLOBAL)
             target_link_libraries(halftone::cuda INTERFACE halftone::halftone CUDA::cudart)
+            # By the flag itself: CMake 3.25 does not know yet which nvcc knows C++20.
+            target_compile_options(halftone::cuda INTERFACE "$<$<COMPILE_LANG_AND_ID:CUDA,NVIDIA>:-std=c++20>")
         endif()
     endif()
 endif()

@@ -116,6 +116,9 @@ class cuda_thread {
 };
 static_assert(simt::thread_handle<cuda_thread>);
 
+// Hidden from other libraries: where several in one program use halftone, each launches what it registered.
+#pragma GCC visibility push(hidden)
+
 template <class Kernel>
 __global__ void __launch_bounds__(Kernel::threads) kernel_entry(const __grid_constant__ Kernel kernel) {
     kernel(cuda_thread{});
@@ -131,5 +134,7 @@ template <class T>
 __global__ void fill_entry(T* to, extent n, T value) {
     for (extent i = static_cast<extent>(blockIdx.x) * blockDim.x + threadIdx.x; i < n; i += static_cast<extent>(gridDim.x) * blockDim.x) to[i] = value;
 }
+
+#pragma GCC visibility pop
 
 }  // namespace halftone::inline HALFTONE_ABI::detail

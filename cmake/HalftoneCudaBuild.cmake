@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: MIT
+# Whether halftone's own tests, programs and benchmarks are built for a GPU too, and for which architectures.
+#
+#     -DHALFTONE_BUILD_CUDA=ON             by default where halftone is the top level and both nvcc and a GPU are there
+#     -DCMAKE_CUDA_ARCHITECTURES="80;90"   by default the present GPU's; without one 80 and 90
+#     -DCMAKE_CUDA_COMPILER=.../nvcc       where nvcc is not in PATH, CUDACXX or /usr/local/cuda
+
+set(halftone_nvcc "${CMAKE_CUDA_COMPILER}")
+if(NOT halftone_nvcc)
+    find_program(HALFTONE_NVCC NAMES "$ENV{CUDACXX}" nvcc HINTS /usr/local/cuda/bin)
+    mark_as_advanced(HALFTONE_NVCC)
+    set(halftone_nvcc "${HALFTONE_NVCC}")
+endif()
+set(halftone_cuda_version "")
+if(halftone_nvcc)
+    execute_process(COMMAND "${halftone_nvcc}" --version OUTPUT_VARIABLE halftone_nvcc_says ERROR_QUIET)
+    if(halftone_nvcc_says MATCHES "release ([0-9]+\\.[0-9]+)")
+        set(halftone_cuda_version "${CMAKE_MATCH_1}")
+    endif()
+endif()
+
+# Compute capabilities of the GPUs that are there, as CMake writes architectures: 9.0 is 90.
+set(halftone_gpus "")
+find_program(HALFTONE_NVIDIA_SMI nvidia-smi HINTS /usr/local/nvidia/bin)
+mark_as_advanced(HALFTONE_NVIDIA_SMI)
+if(HALFTONE_NVIDIA_SMI)
+    execute_process(COMMAND "${HALFTONE_NVIDIA_SMI}" --query-gpu=compute_cap --format=csv,noheader
+                    OUTPUT_VARIABLE halftone_gpus ERROR_QUIET OUTPUT_STRIP_TRAILING_WHITESPACE)
+    string(REGEX MATCHALL "[0-9]+\\.[0-9]+" halftone_gpus "${halftone_gpus}")
+    string(REPLACE "." "" halftone_gpus "${halftone_gpus}")
+    list(REMOVE_DUPLICATES halftone_gpus)
+endif()
+
+set(halftone_build_cuda OFF)
+if(PROJECT_IS_TOP_LEVEL AND halftone_gpus AND halftone_cuda_version VERSION_GREATER_EQUAL 12.4)
+    set(halftone_build_cuda ON)
+endif()
+option(HALFTONE_BUILD_CUDA "Build halftone's tests, programs and benchmarks for a GPU too" ${halftone_build_cuda})
+
+if(HALFTONE_BUILD_CUDA)
+    if(NOT halftone_cuda_version)
+        message(FATAL_ERROR "halftone: HALFTONE_BUILD_CUDA needs nvcc, which was not found; name it by -DCMAKE_CUDA_COMPILER=")
+    elseif(halftone_cuda_version VERSION_LESS 12.4)
+        message(FATAL_ERROR "halftone: ${halftone_nvcc} is of CUDA ${halftone_cuda_version}; needs 12.4 or newer")
+    endif()
+    if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+        set(CMAKE_CUDA_ARCHITECTURES 80 90)
+        if(halftone_gpus)
+            set(CMAKE_CUDA_ARCHITECTURES ${halftone_gpus})
+        endif()
+    endif()
+    set(CMAKE_CUDA_COMPILER "${halftone_nvcc}" CACHE FILEPATH "nvcc")
+    # nvcc's own choice is the first g++ in PATH, which need not be the compiler of the rest.
+    if(NOT CMAKE_CUDA_HOST_COMPILER AND NOT DEFINED ENV{CUDAHOSTCXX} AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+        set(CMAKE_CUDA_HOST_COMPILER "${CMAKE_CXX_COMPILER}")
+    endif()
+    enable_language(CUDA)
+    set(CMAKE_CUDA_EXTENSIONS OFF)
+    set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)
+    message(STATUS "halftone: CUDA ${halftone_cuda_version} for architectures ${CMAKE_CUDA_ARCHITECTURES}")
+elseif(PROJECT_IS_TOP_LEVEL)
+    set(halftone_why "HALFTONE_BUILD_CUDA is off")
+    if(NOT halftone_cuda_version)
+        set(halftone_why "there is no nvcc")
+    elseif(halftone_cuda_version VERSION_LESS 12.4)
+        set(halftone_why "CUDA ${halftone_cuda_version} is older than 12.4")
+    elseif(NOT halftone_gpus)
+        set(halftone_why "there is no GPU; -DHALFTONE_BUILD_CUDA=ON compiles for sm_80 and sm_90")
+    endif()
+    message(STATUS "halftone: built for the CPU alone, as ${halftone_why}")
+endif()

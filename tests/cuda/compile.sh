@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# Compiles all CUDA code that the repository has, for each architecture, without a GPU: no warning, no spilled register and
+# no local memory in any kernel, and no more kernels than a program may have.
+#
+#     tests/cuda/compile.sh [--full] [FILE...]      sm_80 and sm_90; --full: also sm_100 and sm_120
+#
+# CUDACXX names the compiler, CXX the one behind it. Prints for each file how long it took, how many kernels it has, and the
+# most registers that one of them uses.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+nvcc=${CUDACXX:-nvcc}
+if ! command -v "$nvcc" >/dev/null 2>&1; then nvcc=/usr/local/cuda/bin/nvcc; fi
+command -v "$nvcc" >/dev/null 2>&1 || { echo "skipped: there is no nvcc"; exit 77; }
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$root"
+
+architectures=(80 90)
+if [[ ${1:-} == --full ]]; then
+    architectures+=(100 120)
+    shift
+fi
+
+# Each file with the most kernels that it may have on one architecture: what users wait for when they compile.
+if (($#)); then
+    printf '%s 100000\n' "$@" >"$work/files"
+else
+    cat >"$work/files" <<'FILES'
+tests/cuda/exec.cu 10
+FILES
+fi
+
+flags=(-std=c++20 -Xptxas -v -Werror all-warnings -Xcompiler -Wall,-Wextra,-Werror -Iinclude -Itests)
+if [[ ${CXX:-} == *g++* && ${CXX:-} != *clang* ]]; then flags+=(-ccbin "$CXX"); fi
+for a in "${architectures[@]}"; do flags+=(-gencode "arch=compute_$a,code=sm_$a"); done
+export work nvcc
+
+compile_one() {
+    local file=$1 name=${1//\//_} TIMEFORMAT=%R
+    shift
+    { time "$nvcc" -x cu "$@" -c "$file" -o "$work/$name.o" >"$work/$name.log" 2>&1; } 2>"$work/$name.seconds" || touch "$work/$name.failed"
+}
+export -f compile_one
+awk '{ print $1 }' "$work/files" | xargs -P "$(nproc)" -I{} bash -c 'compile_one "$@"' _ {} "${flags[@]}"
+
+status=0
+while read -r file cap; do
+    name=${file//\//_}
+    if [[ -e $work/$name.failed ]]; then
+        echo "$file does not compile:"
+        grep -v '^ptxas info' "$work/$name.log" | head -n 60
+        status=1
+        continue
+    fi
+    printf '%s: %s s' "$file" "$(cat "$work/$name.seconds")"
+    awk -v cap="$cap" '
+        / Compiling entry function / { split($0, part, "\x27"); kernel = part[2]; architecture = part[4]; count[architecture]++ }
+        / bytes stack frame, / {
+            if ($1 + $5 + $9 != 0) bad[kernel " on " architecture] = $0
+        }
+        / Used [0-9]+ registers/ { for (i = 1; i < NF; i++) if ($i == "Used" && $(i + 1) + 0 > most) { most = $(i + 1) + 0; widest = kernel } }
+        END {
+            for (a in count) if (count[a] > kernels) kernels = count[a]
+            printf ", %d kernels, at most %d registers\n", kernels, most
+            if (kernels > cap) { printf "  more kernels than the %d allowed\n", cap; failed = 1 }
+            for (b in bad) { print "  " b ": " bad[b]; failed = 1 }
+            exit failed
+        }' "$work/$name.log" >"$work/$name.report" || status=1
+    if command -v c++filt >/dev/null 2>&1; then c++filt <"$work/$name.report"; else cat "$work/$name.report"; fi
+done <"$work/files"
+exit "$status"

@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# A CUDA older than 12.4 is refused with a sentence, by the headers and by the build; so is a build for CUDA without nvcc.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+status=0
+
+# expect WHAT SENTENCE FILE: the file has the sentence, wherever its lines are broken.
+expect() {
+    if tr -s ' \n' ' ' <"$3" | grep -qF "$2"; then return; fi
+    echo "$1 does not say '$2' but:"
+    cat "$3"
+    status=1
+}
+
+mkdir "$work/include"
+echo '#define CUDART_VERSION 12030' >"$work/include/cuda_runtime_api.h"
+echo '#include <halftone/exec/cuda/error.cuh>' >"$work/old.cpp"
+if "${CXX:-c++}" -std=c++20 -fsyntax-only -I"$work/include" -I"$root/include" "$work/old.cpp" >"$work/log" 2>&1; then
+    echo "the headers are content with CUDA 12.3"
+    status=1
+fi
+expect "a header" "halftone: needs CUDA 12.4 or newer" "$work/log"
+
+refuse() {
+    local sentence=$1
+    shift
+    if "${CMAKE:-cmake}" -S "$root" -B "$work/build" -DCMAKE_CXX_COMPILER="${CXX:-c++}" -DHALFTONE_BUILD_CUDA=ON "$@" >"$work/log" 2>&1; then
+        echo "the build accepts $*"
+        status=1
+    fi
+    expect "the build" "$sentence" "$work/log"
+    rm -rf "$work/build"
+}
+printf '#!/bin/sh\necho "Cuda compilation tools, release 12.3, V12.3.107"\n' >"$work/nvcc"
+chmod +x "$work/nvcc"
+refuse "is of CUDA 12.3; needs 12.4 or newer" -DCMAKE_CUDA_COMPILER="$work/nvcc"
+refuse "needs nvcc, which was not found" -DCMAKE_CUDA_COMPILER="$work/missing"
+exit "$status"
