@@ -35,9 +35,10 @@ struct product_operand {
     along axis;
     row_access access;
 
-    /// What is left of a line from the given place on; nothing outside the matrix.
-    HALFTONE_HD HALFTONE_INLINE global_span<const T> rest(int at_outer, int at_depth) const {
-        const bool by_depth = axis == along::depth;
+    /// What is left of a line from the given place on; nothing outside the matrix. `lies` is the axis, where a kernel knows
+    /// it at compile time.
+    HALFTONE_HD HALFTONE_INLINE global_span<const T> rest(along lies, int at_outer, int at_depth) const {
+        const bool by_depth = lies == along::depth;
         const int line = by_depth ? at_outer : at_depth, first = by_depth ? at_depth : at_outer;
         const int lines = by_depth ? outer : depth, length = by_depth ? depth : outer;
         if (line >= lines || first >= length) return {elements.data, 0};

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// A product on a GPU's matrix units: operands of 16 bits, sums in float.
+///
+/// A block computes a tile of c. Its loop over the depth is a ring of slots in shared memory:
+///
+///     wait      until my copies of this panel have landed
+///     barrier   now everyone's have; and everyone is done with the panel before, so its slot is free
+///     fetch     the panel `ahead` further on, into that free slot
+///     multiply  this panel: ldmatrix brings swizzled rows into registers, mma multiplies 16x16 by 16x8
+///
+/// At the end a warp passes its sums through shared memory, so that the epilogue gets eight neighbours of a row at a time.
+///
+/// Numeric contract: panels are padded with zeros and added in the order of k, sixteen at a time. A matrix unit may truncate
+/// where it adds: u is 2^-23 in the bound of matmul.hpp. The tiling does not change bits.
+#pragma once
+
+#include <halftone/kernel/matmul/finish.hpp>
+#include <halftone/kernel/matmul/panel.hpp>
+
+namespace halftone::inline HALFTONE_ABI::kernel::on_device {
+
+/// How a block's tile is cut between its warps, and how long its ring is.
+template <int TileM, int TileN, int Depth, int WarpsM, int WarpsN, int Stages>
+struct matrix_unit_tiling {
+    static constexpr int tile_m = TileM, tile_n = TileN, depth = Depth;
+    static constexpr int warps_n = WarpsN, threads = 32 * WarpsM * WarpsN;
+    static constexpr int warp_m = TileM / WarpsM, warp_n = TileN / WarpsN;
+    static constexpr int stages = Stages, ahead = Stages - 1;
+    template <class T, int Outer, along Axis>
+    using panel = matrix_panel<T, Outer, Depth, Axis>;
+    static_assert(warp_m % 16 == 0 && warp_n % 16 == 0 && Depth % 16 == 0 && Stages >= 2);
+};
+
+template <class Compute, class Tiling, passage Passage, class A, class B, class Operands, class Results>
+struct matrix_unit_kernel {
+    using tiling = Tiling;
+    static constexpr int threads = tiling::threads;
+    static constexpr int blocks_m = tiling::warp_m / 16, blocks_n = tiling::warp_n / 8;  // mma's blocks in a warp's part
+    static constexpr word a_bytes = tiling::tile_m * tiling::depth * 2, slot_bytes = a_bytes + tiling::tile_n * tiling::depth * 2;
+    // Eight floats more than a row: the pairs that a warp stores at once fall on different banks.
+    static constexpr int staged_row = tiling::warp_n + 8;
+    static constexpr word staged_floats = 16 * staged_row, staged_bytes = threads / 32 * staged_floats * sizeof(float);
+    static constexpr word shared_bytes = tiling::stages * slot_bytes > staged_bytes ? tiling::stages * slot_bytes : staged_bytes;
+
+    product_operand<A> a;
+    product_operand<B> b;
+    matmul_epilogue<Operands, Results> epilogue;
+    row_access access;
+
+    grid_shape grid() const { return {tiles_m() * tiles_n(), 1, 1}; }
+
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD void operator()(Simt simt) const {
+        const place first = first_of(simt.block().x);
+        accumulators sums = {};
+        // A loop for each pair of layouts: the kernel stays one, and its loops know theirs.
+        if (a.axis == along::depth) {
+            if (b.axis == along::depth) {
+                add_up<along::depth, along::depth>(simt, first, sums);
+            } else {
+                add_up<along::depth, along::outer>(simt, first, sums);
+            }
+        } else if (b.axis == along::depth) {
+            add_up<along::outer, along::depth>(simt, first, sums);
+        } else {
+            add_up<along::outer, along::outer>(simt, first, sums);
+        }
+        finish(simt, first, sums);
+    }
+
+  private:
+    using accumulators = vec<float, 4>[blocks_m][blocks_n];
+
+    struct place {
+        int row, column;
+    };
+    HALFTONE_HD HALFTONE_INLINE int tiles_m() const { return (a.outer + tiling::tile_m - 1) / tiling::tile_m; }
+    HALFTONE_HD HALFTONE_INLINE int tiles_n() const { return (b.outer + tiling::tile_n - 1) / tiling::tile_n; }
+
+    /// Where the tile of a block begins. Blocks that run at the same time lie close together, eight rows of tiles by some
+    /// columns, so that they find each other's operands in the cache.
+    HALFTONE_HD HALFTONE_INLINE place first_of(int block) const {
+        constexpr int rows_together = 8;
+        const int in_group = rows_together * tiles_n(), group = block / in_group, number = block % in_group;
+        const int left = tiles_m() - group * rows_together, rows = left < rows_together ? left : rows_together;
+        return {(group * rows_together + number % rows) * tiling::tile_m, number / rows * tiling::tile_n};
+    }
+    /// Where a warp's part of the tile begins.
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE static place first_of_warp(Simt simt) {
+        return {simt.warp() / tiling::warps_n * tiling::warp_m, simt.warp() % tiling::warps_n * tiling::warp_n};
+    }
+
+    template <along AxisA, along AxisB>
+    struct ring {
+        using a_panel = typename tiling::template panel<Compute, tiling::tile_m, AxisA>;
+        using b_panel = typename tiling::template panel<Compute, tiling::tile_n, AxisB>;
+
+        HALFTONE_HD HALFTONE_INLINE static a_panel a_slot(int i) { return {{static_cast<word>(i % tiling::stages) * slot_bytes}}; }
+        HALFTONE_HD HALFTONE_INLINE static b_panel b_slot(int i) { return {{static_cast<word>(i % tiling::stages) * slot_bytes + a_bytes}}; }
+    };
+
+    HALFTONE_KERNEL template <along AxisA, along AxisB, class Simt>
+    HALFTONE_HD HALFTONE_INLINE void add_up(Simt simt, place first, accumulators& sums) const {
+        using ring = ring<AxisA, AxisB>;
+        const int panels = (a.depth + tiling::depth - 1) / tiling::depth;
+        panel_fetch<typename ring::a_panel, threads, Passage> my_a;
+        panel_fetch<typename ring::b_panel, threads, Passage> my_b;
+        for (int i = 0; i < tiling::ahead; ++i) {
+            begin_fetch<ring>(simt, i, panels, first, my_a, my_b);
+            end_fetch<ring>(simt, i, panels, my_a, my_b);
+        }
+        for (int i = 0; i < panels; ++i) {
+            if constexpr (Passage == passage::direct) simt.async_wait(constant<tiling::ahead - 1>{});
+            simt.barrier();
+            begin_fetch<ring>(simt, i + tiling::ahead, panels, first, my_a, my_b);
+            multiply(simt, ring::a_slot(i), ring::b_slot(i), sums);
+            end_fetch<ring>(simt, i + tiling::ahead, panels, my_a, my_b);
+        }
+    }
+
+    HALFTONE_KERNEL template <class Ring, class Simt, class FetchA, class FetchB>
+    HALFTONE_HD HALFTONE_INLINE void begin_fetch(Simt simt, int i, int panels, place first, FetchA& my_a, FetchB& my_b) const {
+        if (i < panels) {
+            my_a.begin(simt, a, first.row, i * tiling::depth, Ring::a_slot(i));
+            my_b.begin(simt, b, first.column, i * tiling::depth, Ring::b_slot(i));
+        }
+        // Past the end too: a wait counts groups, empty ones as well.
+        if constexpr (Passage == passage::direct) simt.async_commit();
+    }
+    HALFTONE_KERNEL template <class Ring, class Simt, class FetchA, class FetchB>
+    HALFTONE_HD HALFTONE_INLINE static void end_fetch(Simt simt, int i, int panels, const FetchA& my_a, const FetchB& my_b) {
+        if (i >= panels) return;
+        my_a.end(simt, Ring::a_slot(i));
+        my_b.end(simt, Ring::b_slot(i));
+    }
+
+    HALFTONE_KERNEL template <class Simt, class PanelA, class PanelB>
+    HALFTONE_HD HALFTONE_INLINE static void multiply(Simt simt, const PanelA& from_a, const PanelB& from_b, accumulators& sums) {
+        const place mine = first_of_warp(simt);
+        HALFTONE_UNROLL for (int k = 0; k < tiling::depth; k += 16) {
+            vec<word, 4> x[blocks_m], y[blocks_n / 2];
+            HALFTONE_UNROLL for (int i = 0; i < blocks_m; ++i) x[i] = from_a.fragment(simt, mine.row + 16 * i, k);
+            HALFTONE_UNROLL for (int j = 0; j < blocks_n / 2; ++j) y[j] = from_b.fragment(simt, mine.column + 16 * j, k);
+            HALFTONE_UNROLL for (int i = 0; i < blocks_m; ++i) {
+                HALFTONE_UNROLL for (int j = 0; j < blocks_n; ++j) {
+                    simt.mma_16816(simt::element<Compute>{}, sums[i][j], x[i], vec<word, 2>{y[j / 2][j % 2], y[j / 2][j % 2 + 2]});
+                }
+            }
+        }
+    }
+
+    /// Sixteen rows of the warp's part at a time. A lane has pairs of them, in row lane / 4 and eight below.
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE void finish(Simt simt, place first, const accumulators& sums) const {
+        constexpr int lanes_in_row = tiling::warp_n / 8, rows_at_once = 32 / lanes_in_row;
+        const place mine = first_of_warp(simt);
+        const word staged = static_cast<word>(simt.warp()) * staged_floats * static_cast<word>(sizeof(float));
+        const shared_span<vec<float, 2>> pairs{staged, staged_floats / 2};
+        const shared_span<vec<float, 4>> fours{staged, staged_floats / 4};
+        const int my_column = simt.lane() % lanes_in_row * 8, column = first.column + mine.column + my_column;
+        simt.barrier();  // the slots are free
+        HALFTONE_UNROLL for (int i = 0; i < blocks_m; ++i) {
+            simt.warp_barrier();
+            HALFTONE_UNROLL for (int j = 0; j < blocks_n; ++j) {
+                const int pair = (simt.lane() / 4 * staged_row + 8 * j) / 2 + simt.lane() % 4;
+                simt.store(pairs, pair, {sums[i][j][0], sums[i][j][1]});
+                simt.store(pairs, pair + 8 * staged_row / 2, {sums[i][j][2], sums[i][j][3]});
+            }
+            simt.warp_barrier();
+            const int first_row = first.row + mine.row + 16 * i, left = a.outer - first_row, rows = left < 16 ? left : 16;
+            for (int row = simt.lane() / lanes_in_row; row < rows && column < b.outer; row += rows_at_once) {
+                const vec<float, 4> low = simt.load(fours, (row * staged_row + my_column) / 4), high = simt.load(fours, (row * staged_row + my_column) / 4 + 1);
+                finish_row(simt, epilogue, access, first_row + row, column, b.outer, vec<float, 8>{low[0], low[1], low[2], low[3], high[0], high[1], high[2], high[3]});
+            }
+        }
+    }
+};
+
+}  // namespace halftone::inline HALFTONE_ABI::kernel::on_device
