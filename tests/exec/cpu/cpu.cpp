@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <numeric>
 #include <set>
@@ -16,11 +17,42 @@
 #include <halftone/exec/cpu/cpu.hpp>
 
 #include "support/each_set.hpp"
+#include "support/sanitizer.hpp"
+
+#if defined(__linux__)
+#include <sys/resource.h>
+#include <unistd.h>
+#endif
 
 namespace {
 
 namespace ht = halftone;
 using ht::extent;
+
+#if defined(__linux__)
+TEST_CASE("thread_pool: more threads than the system starts are an error, and those that run are sent home") {
+    if (support::has_sanitizer) return;
+    long pages = 0;
+    std::FILE* sizes = std::fopen("/proc/self/statm", "r");
+    REQUIRE(sizes != nullptr);
+    REQUIRE(std::fscanf(sizes, "%ld", &pages) == 1);
+    std::fclose(sizes);
+    rlimit before{};
+    REQUIRE(getrlimit(RLIMIT_AS, &before) == 0);
+    rlimit tight = before;
+    tight.rlim_cur = static_cast<rlim_t>(pages) * static_cast<rlim_t>(sysconf(_SC_PAGESIZE)) + (64 << 20);  // room for some stacks
+    REQUIRE(setrlimit(RLIMIT_AS, &tight) == 0);
+    std::string said;
+    try {
+        ht::cpu device{{.threads = 4096}};
+    } catch (const ht::argument_error& e) {
+        said = e.what();
+    }
+    REQUIRE(setrlimit(RLIMIT_AS, &before) == 0);
+    CHECK(said.starts_with("cpu: 4096 threads; this process can start no more than "));
+    CHECK(ht::cpu{{.threads = 3}}.threads() == 3);
+}
+#endif
 
 TEST_CASE("thread_pool: every worker once a run, and the caller is worker 0") {
     for (const int threads : {1, 2, 5}) {

@@ -35,7 +35,8 @@ struct cpu_options {
 
 class cpu {
   public:
-    /// Throws argument_error for a negative or absurd number of threads and for an instruction set that is not there.
+    /// Throws argument_error for a number of threads that is negative, absurd or more than the system starts, and for an
+    /// instruction set that is not there.
     explicit cpu(const cpu_options& options = {})
         : memory_(options.memory_limit), workspace_(memory_), set_(options.instruction_set ? *options.instruction_set : default_isa()) {
         if (!supports(set_)) fail<argument_error>("cpu: this processor lacks ", name(set_));

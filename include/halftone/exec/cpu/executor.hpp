@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include <halftone/config.hpp>
+#include <halftone/error.hpp>
 
 namespace halftone::inline HALFTONE_ABI {
 
@@ -37,17 +37,19 @@ class executor {
 /// many short regions of a training step start at once and an idle program costs nothing.
 class thread_pool final : public executor {
   public:
+    /// Throws argument_error where the system starts fewer.
     explicit thread_pool(int threads) : threads_(threads < 1 ? 1 : threads) {
         helpers_.reserve(static_cast<std::size_t>(threads_ - 1));
-        for (int worker = 1; worker < threads_; ++worker) {
-            helpers_.emplace_back([this, worker] { serve(worker); });
+        try {
+            for (int worker = 1; worker < threads_; ++worker) {
+                helpers_.emplace_back([this, worker] { serve(worker); });
+            }
+        } catch (const std::exception&) {  // system_error, or bad_alloc
+            dismiss();
+            fail<argument_error>("cpu: ", threads_, " threads; this process can start no more than ", 1 + helpers_.size());
         }
     }
-    ~thread_pool() override {
-        function_ = nullptr;
-        announce();
-        for (std::thread& helper : helpers_) helper.join();
-    }
+    ~thread_pool() override { dismiss(); }
 
     int concurrency() const override { return threads_; }
 
@@ -72,6 +74,12 @@ class thread_pool final : public executor {
         } else {
             std::this_thread::yield();
         }
+    }
+
+    void dismiss() {
+        function_ = nullptr;
+        announce();
+        for (std::thread& helper : helpers_) helper.join();
     }
 
     void announce() {
