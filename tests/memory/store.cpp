@@ -12,6 +12,8 @@
 #include <halftone/memory/store.hpp>
 #include <halftone/policy.hpp>
 
+#include "support/sanitizer.hpp"
+
 namespace {
 
 namespace ht = halftone;
@@ -133,6 +135,28 @@ TEST_CASE("store: initial values that are none") {
     CHECK_THROWS_WITH_AS(add({.deviation = 1, .bound = 1}), "store: w begins with both a deviation (normally distributed) and a bound (evenly); one of them",
                          ht::argument_error);
     CHECK(s.entries().empty());
+}
+
+TEST_CASE("store: parameters that fit one by one and not together") {
+    ht::host_memory memory;
+    store s{memory};
+    const auto add = [&](ht::extent n) { s.add<ht::amp_bf16, ht::op::linear>("w", ht::shape<1>{n}, {}); };
+    constexpr ht::extent half = INT64_MAX / 32;
+    add(half - 64);
+    add(half - 64);
+    CHECK_THROWS_WITH_AS(add(256), "store: w (256) after 576460752303423360 numbers of other parameters: more than memory can hold", ht::out_of_memory);
+    CHECK(s.entries().size() == 2);
+    add(1);
+    CHECK(s.bytes() > static_cast<std::size_t>(half) * 2 * 5);  // no wrap
+    if (!support::has_sanitizer) CHECK_THROWS_AS(s.commit(), ht::out_of_memory);
+    CHECK(memory.usage().live() == 0);
+}
+
+TEST_CASE("store: a great many parameters, one after the other") {
+    ht::host_memory memory;
+    store s{memory};
+    for (int i = 0; i < 200000; ++i) s.add<ht::full_fp32, ht::op::linear>("w", ht::shape<1>{1}, {});
+    CHECK(s.entries().back().master == 199999 * 64);
 }
 
 TEST_CASE("store: refresh rounds masters that were changed by hand, also when some are frozen") {

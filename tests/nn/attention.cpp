@@ -41,6 +41,16 @@ TEST_CASE("nn::attention: no look ahead, unless the mask is full") {
     CHECK(first_rows(full.layer) != before_full);
 }
 
+TEST_CASE("nn::attention: widths that cannot be") {
+    ht::host_memory memory;
+    ht::store s(memory);
+    using layer = ht::nn::attention<ht::full_fp32>;
+    CHECK_THROWS_WITH_AS(layer(s, -8, 2), "attention: shape (3, -8) has a negative extent", ht::shape_error);
+    CHECK_THROWS_WITH_AS(layer(s, ht::extent{1} << 62, ht::extent{1} << 56), "attention: shape (3, 4611686018427387904) has more elements than fit in memory",
+                         ht::shape_error);
+    CHECK(s.entries().empty());
+}
+
 TEST_CASE("nn::attention: heads that cannot be") {
     ht::host_memory memory;
     ht::store s(memory);

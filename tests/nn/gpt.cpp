@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// A GPT as its user sees it: sizes, paths, the same beginning under every policy, evaluation, freezing, bad input.
+#include <climits>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -215,13 +216,17 @@ TEST_CASE("gpt: configurations that make no model") {
     const auto make = [&](const ht::nn::gpt_config& c) { ht::nn::gpt<ht::full_fp32> model{device, c}; };
     CHECK_THROWS_WITH_AS(make({.vocabulary = 0}), "gpt: vocabulary is 0; expected 1 to 2147483648", ht::argument_error);
     CHECK_THROWS_WITH_AS(make({.context = -1}), "gpt: context is -1; expected 1 to 2147483648", ht::argument_error);
-    CHECK_THROWS_WITH_AS(make({.layers = 0}), "gpt: layers is 0; expected 1 to 2147483648", ht::argument_error);
+    CHECK_THROWS_WITH_AS(make({.layers = 0}), "gpt: layers is 0; expected 1 to 65536", ht::argument_error);
+    CHECK_THROWS_WITH_AS(make({.layers = INT_MAX}), "gpt: layers is 2147483647; expected 1 to 65536", ht::argument_error);
     CHECK_THROWS_WITH_AS(make({.heads = 0}), "gpt: heads is 0; expected 1 to 2147483648", ht::argument_error);
     CHECK_THROWS_WITH_AS(make({.width = ht::extent{1} << 40}), "gpt: width is 1099511627776; expected 1 to 2147483648", ht::argument_error);
     CHECK_THROWS_WITH_AS(make({.heads = 3, .width = 64}), "gpt: 3 heads do not divide a width of 64", ht::argument_error);
     CHECK_THROWS_AS(make({.heads = 1, .width = 512}), ht::argument_error);
     ht::cpu small{{.threads = 1, .memory_limit = 1 << 16}};
     CHECK_THROWS_AS((ht::nn::gpt<ht::full_fp32>{small, {}}), ht::out_of_memory);
+    // Sizes that are possible one by one and not together.
+    CHECK_THROWS_AS(make({.vocabulary = ht::extent{1} << 31, .heads = 1 << 25, .width = ht::extent{1} << 31}), ht::shape_error);
+    CHECK_THROWS_AS(make({.layers = 128, .heads = 1 << 22, .width = 1 << 28}), ht::out_of_memory);
     CHECK(small.memory().usage().live() == 0);
 }
 

@@ -103,21 +103,27 @@ class store {
     store(const store&) = delete;
     store& operator=(const store&) = delete;
 
-    /// A further parameter, for a layer with policy P and operation Op. Throws state_error after commit, shape_error, and
-    /// argument_error for initial values that are none.
+    /// A further parameter, for a layer with policy P and operation Op. Throws state_error after commit, shape_error,
+    /// argument_error for initial values that are none, and out_of_memory where no machine could hold the parameters.
     template <class P, class Op, int Rank>
     parameter<storage_signature<P, Op>, Rank> add(const char* leaf, const shape<Rank>& shape, const initial& values) {
         using types = storage_signature<P, Op>;
         if (committed_) fail<state_error>("store: ", leaf, " added after commit");
         check_shape("store", shape);
         check_initial(leaf, values);
+        const auto room = round_up(static_cast<std::size_t>(shape.size()), granule);
+        if (room > most_elements - elements_) {
+            fail<out_of_memory>("store: ", leaf, " ", shape, " after ", elements_, " numbers of other parameters: more than memory can hold");
+        }
+        elements_ += room;
         entry e;
         e.path = run_time_path(path_of<P>.text().data, leaf);
         e.group = group_of<types>();
         e.count = static_cast<std::size_t>(shape.size());
         e.values = values;
+        place(e);
         entries_.push_back(std::move(e));
-        lay_out();
+        ++layout_;
         return {*this, entries_.size() - 1, shape};
     }
 
@@ -313,16 +319,18 @@ class store {
         return text + leaf;
     }
 
+    /// Gives a parameter its places, after all that have theirs.
+    void place(entry& e) {
+        group& g = groups_[e.group];
+        const std::size_t room = round_up(e.count, granule);
+        const auto take = [room](std::size_t& end) { return std::exchange(end, end + room); };
+        e.copy = g.copy_bytes == 0 ? nowhere : take(g.copies);
+        e.master = e.frozen && g.copy_bytes != 0 && !e.keeps_master ? nowhere : take(g.masters);
+        e.gradient = e.frozen ? nowhere : take(g.gradients);
+    }
     void lay_out() {
         for (group& g : groups_) g.masters = g.copies = g.gradients = 0;
-        for (entry& e : entries_) {
-            group& g = groups_[e.group];
-            const std::size_t room = round_up(e.count, granule);
-            const auto take = [room](std::size_t& end) { return std::exchange(end, end + room); };
-            e.copy = g.copy_bytes == 0 ? nowhere : take(g.copies);
-            e.master = e.frozen && g.copy_bytes != 0 && !e.keeps_master ? nowhere : take(g.masters);
-            e.gradient = e.frozen ? nowhere : take(g.gradients);
-        }
+        for (entry& e : entries_) place(e);
         ++layout_;
     }
 
@@ -355,6 +363,9 @@ class store {
         int position, index;
     };
     std::vector<list_index> indices_;
+    // Bytes of it, of sixteen a number at most, fit into what counts bytes.
+    static constexpr std::size_t most_elements = INT64_MAX / 16;
+    std::size_t elements_ = 0;
     unsigned layout_ = 0;
     bool committed_ = false;
 };

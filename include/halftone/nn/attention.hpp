@@ -37,6 +37,7 @@ struct attention {
 
   private:
     static extent checked(extent width, extent heads) {
+        check_shape("attention", shape<2>{3, width});
         if (heads < 1 || width % heads != 0) fail<argument_error>("attention: ", heads, " heads do not divide a width of ", width);
         if (width / heads > halftone::detail::most_head_size) {
             fail<argument_error>("attention: ", heads, " heads of a width of ", width, " have ", width / heads, " numbers each; expected at most ",

@@ -110,15 +110,15 @@ class gpt : public model {
     }
 
     static const gpt_config& checked(const gpt_config& c) {
-        const auto at_least_one = [](const char* what, extent value) {
-            constexpr extent most = extent{1} << 31;
+        const auto check_range = [](const char* what, extent value, extent most) {
             if (value < 1 || value > most) fail<argument_error>("gpt: ", what, " is ", value, "; expected 1 to ", most);
         };
-        at_least_one("vocabulary", c.vocabulary);
-        at_least_one("context", c.context);
-        at_least_one("layers", c.layers);
-        at_least_one("heads", c.heads);
-        at_least_one("width", c.width);
+        constexpr extent most = extent{1} << 31;
+        check_range("vocabulary", c.vocabulary, most);
+        check_range("context", c.context, most);
+        check_range("layers", c.layers, 1 << 16);
+        check_range("heads", c.heads, most);
+        check_range("width", c.width, most);
         if (c.width % c.heads != 0) fail<argument_error>("gpt: ", c.heads, " heads do not divide a width of ", c.width);
         return c;  // the attention layers check the heads' size
     }
