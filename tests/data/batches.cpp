@@ -10,6 +10,8 @@
 
 #include <halftone/data/batches.hpp>
 
+#include "support/sanitizer.hpp"
+
 namespace ht = halftone;
 
 namespace {
@@ -166,8 +168,16 @@ TEST_CASE("what is too short or outside the vocabulary is refused when the data 
     CHECK(message(view_of(ids), {.context = 10, .vocabulary = 100}) == "data: the held-out part has 10 tokens; a context of 10 needs 11 or more");
     CHECK(message(view_of(ids), {.context = 99, .vocabulary = 100, .held_out = 0}) == "no error");
     CHECK(message(view_of(ids), {.context = 4, .vocabulary = 99}) == "tokens: number 99 is 99; the vocabulary has 0 to 98");
+    CHECK(message(view_of(ids), {.context = INT64_MAX, .vocabulary = 100}) ==
+          "data: the text has 100 tokens; a context of 9223372036854775807 needs 9223372036854775808 or more");
     CHECK_THROWS_AS(ht::language_data(view_of(ids), {.context = 0, .vocabulary = 100}), ht::argument_error);
+    CHECK_THROWS_WITH_AS(ht::language_data(view_of(ids), {.context = 4, .vocabulary = 0}), "data: a vocabulary of 0; expected 1 id or more", ht::argument_error);
     ht::language_data good{view_of(ids), {.context = 4, .vocabulary = 100}};
     CHECK_THROWS_AS(good.sample(0, 0), ht::argument_error);
     CHECK_THROWS_AS(good.sample(0, -1), ht::argument_error);
+    CHECK_THROWS_AS(good.sample(0, INT64_MAX), ht::shape_error);
+    if (!support::has_sanitizer) {
+        CHECK_THROWS_WITH_AS(good.sample(0, INT64_MAX / 64), "data: no memory for a batch of 144115188075855871 rows of 4 tokens", ht::out_of_memory);
+    }
+    CHECK(good.sample(0, 3).size() == 12);
 }

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+#include <limits>
+
 #include <doctest/doctest.h>
 
 #include <halftone/optim/adamw.hpp>
@@ -104,7 +106,10 @@ TEST_CASE("groups: a pattern that names nothing, and options that contradict eac
                          "sgd: the group 'fc3' names no parameter; the first of them is fc1.weight",
                          ht::argument_error);
     CHECK_THROWS_AS((optimizer{device, model, {}, {{"fc1", {.lr = 1, .lr_scale = 1}}}}), ht::argument_error);
-    CHECK_THROWS_AS((optimizer{device, model, {}, {{"fc1", {.weight_decay = -1}}}}), ht::argument_error);
+    CHECK_THROWS_WITH_AS((optimizer{device, model, {}, {{"fc1", {.weight_decay = -1}}}}),
+                         "sgd: the group 'fc1' has an lr, lr_scale or weight_decay of -1; expected 0 or more", ht::argument_error);
+    CHECK_THROWS_AS((optimizer{device, model, {}, {{"fc1", {.lr = std::numeric_limits<double>::quiet_NaN()}}}}), ht::argument_error);
+    CHECK_THROWS_AS((optimizer{device, model, {}, {{"fc1", {.lr_scale = std::numeric_limits<double>::infinity()}}}}), ht::argument_error);
     CHECK_FALSE(model.fc1.weight.is_frozen());
 }
 

@@ -91,6 +91,7 @@ class language_data {
     /// outside the vocabulary; argument_error for options outside their range.
     language_data(const token_view& tokens, const language_options& options) : options_(options), parts_(halftone::split(tokens, options.held_out)) {
         if (options.context < 1) fail<argument_error>("data: a context of ", options.context, "; expected 1 token or more");
+        if (options.vocabulary < 1) fail<argument_error>("data: a vocabulary of ", options.vocabulary, "; expected 1 id or more");
         if (options.most_windows < 0) fail<argument_error>("data: ", options.most_windows, " windows at most; expected 0 (all of them) or more");
         check_length("text", tokens);
         check_length("training part", parts_.training);
@@ -102,7 +103,8 @@ class language_data {
     const token_view& training() const { return parts_.training; }
     const token_view& validation() const { return parts_.validation; }
 
-    /// The batch of a step: `rows` windows of the training part, each place as likely as any other.
+    /// The batch of a step: `rows` windows of the training part, each place as likely as any other. Throws argument_error
+    /// for no rows, shape_error and out_of_memory for too many.
     language_batch sample(std::uint32_t step, extent rows) {
         const auto places = static_cast<std::uint64_t>(parts_.training.size() - options_.context);
         prepare(rows);
@@ -138,13 +140,20 @@ class language_data {
 
     void check_length(const char* what, const token_view& tokens) const {
         if (tokens.size() > options_.context) return;
-        fail<data_error>("data: the ", what, " has ", tokens.size(), " tokens; a context of ", options_.context, " needs ", options_.context + 1, " or more");
+        fail<data_error>("data: the ", what, " has ", tokens.size(), " tokens; a context of ", options_.context, " needs ", static_cast<std::uint64_t>(options_.context) + 1,
+                         " or more");
     }
 
     void prepare(extent rows) {
         if (rows < 1) fail<argument_error>("data: a batch of ", rows, " rows; expected 1 or more");
+        check_shape("data", shape<2>{rows, options_.context});
         const auto size = static_cast<std::size_t>(rows * options_.context);
-        if (tokens_.size() < size) tokens_.resize(size), targets_.resize(size);
+        if (tokens_.size() >= size) return;
+        try {
+            targets_.resize(size), tokens_.resize(size);
+        } catch (const std::exception&) {  // bad_alloc or length_error
+            fail<out_of_memory>("data: no memory for a batch of ", rows, " rows of ", options_.context, " tokens");
+        }
     }
     void fill(const token_view& from, extent first, extent row) {
         from.copy(first, options_.context, tokens_.data() + row * options_.context);

@@ -50,6 +50,9 @@ inline void check(const training_arguments& a) {
     const auto at_least = [](const char* field, std::int64_t value, std::int64_t least) {
         if (value < least) fail<argument_error>("training_arguments: ", field, " is ", value, "; expected ", least, " or more");
     };
+    const auto at_most = [](const char* field, std::int64_t value, std::int64_t most) {
+        if (value > most) fail<argument_error>("training_arguments: ", field, " is ", value, "; expected ", most, " at most");
+    };
     const auto number = [](const char* field, double value, double least) {
         if (!(value >= least && is_finite(value))) fail<argument_error>("training_arguments: ", field, " is ", value, "; expected ", least, " or more");
     };
@@ -60,7 +63,10 @@ inline void check(const training_arguments& a) {
     at_least("per_device_eval_batch_size", a.per_device_eval_batch_size, 1);
     at_least("gradient_accumulation_steps", a.gradient_accumulation_steps, 1);
     at_least("max_steps", a.max_steps, 1);
-    if (a.max_steps > INT32_MAX) fail<argument_error>("training_arguments: max_steps is ", a.max_steps, "; expected ", INT32_MAX, " at most");
+    at_most("per_device_train_batch_size", a.per_device_train_batch_size, INT32_MAX);
+    at_most("per_device_eval_batch_size", a.per_device_eval_batch_size, INT32_MAX);
+    at_most("gradient_accumulation_steps", a.gradient_accumulation_steps, INT32_MAX);
+    at_most("max_steps", a.max_steps, INT32_MAX);
     number("learning_rate", a.learning_rate, 0);
     number("weight_decay", a.weight_decay, 0);
     below_one("adam_beta1", a.adam_beta1);
