@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # Builds and runs a small project that uses halftone in one of the ways a project can.
 #
-#     tests/consumer/run.sh package|subdirectory|fetch|pkgconfig|two_libraries
+#     tests/consumer/run.sh package|subdirectory|fetch|pkgconfig|two_libraries|own_project|two_cuda_libraries
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
@@ -31,6 +31,17 @@ build_consumer() {
     for program in "$work"/build/consumer*; do
         if [[ -f $program && -x $program ]]; then "$program"; fi
     done
+}
+
+# The last two need nvcc; a program of theirs that finds no GPU ends with 3.
+need_nvcc() {
+    nvcc=${CUDACXX:-nvcc}
+    if ! command -v "$nvcc" >/dev/null 2>&1; then nvcc=/usr/local/cuda/bin/nvcc; fi
+    command -v "$nvcc" >/dev/null 2>&1 || { echo "skipped: there is no nvcc"; exit 77; }
+    host=()
+    if [[ $cxx == *g++* && $cxx != *clang* ]]; then host=(-ccbin "$cxx"); fi
+    architecture=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1 | tr -cd 0-9) || true
+    architecture=${architecture:-90}
 }
 
 case ${1:-} in
@@ -67,8 +78,45 @@ case ${1:-} in
         "$work/plain_first"
         "$work/fast_first"
         ;;
+    own_project)
+        need_nvcc
+        cuda=(-DCMAKE_CUDA_COMPILER="$nvcc" -DCMAKE_CUDA_ARCHITECTURES="$architecture")
+        if ((${#host[@]})); then cuda+=(-DCMAKE_CUDA_HOST_COMPILER="$cxx"); fi
+        install_into "$work/prefix"
+        # A project that lies elsewhere, and so can have halftone only from where it is installed.
+        cp -r "$root/examples/own_project" "$work/project"
+        configure -S "$work/project" -B "$work/build" "${cuda[@]}" -DCMAKE_PREFIX_PATH="$work/prefix"
+        "$cmake" --build "$work/build"
+        code=0
+        "$work/build/own_project" || code=$?
+        if nvidia-smi -L 2>/dev/null | grep -q GPU; then ((code == 0)); else ((code == 3)); fi
+        # In its own place it takes halftone from beside it.
+        configure -S "$root/examples/own_project" -B "$work/beside" "${cuda[@]}"
+        ;;
+    two_cuda_libraries)
+        need_nvcc
+        cd "$here/two_cuda_libraries"
+        flags=("${host[@]}" -std=c++20 -shared -Xcompiler -fPIC "-I$root/include")
+        "$nvcc" "${flags[@]}" -arch=sm_80 -DLIBRARY=one library.cu -o "$work/libone.so"
+        # As compilers before CUDA 13 do it, which leave the entries of kernels as visible as any template.
+        if "$nvcc" --help | grep -q device-entity-has-hidden-visibility; then
+            flags+=(-static-global-template-stub=false -device-entity-has-hidden-visibility=false)
+        fi
+        "$nvcc" "${flags[@]}" -arch="sm_$architecture" -use_fast_math -DLIBRARY=two library.cu -o "$work/libtwo.so"
+        for library in one two; do
+            if nm -D --defined-only "$work/lib$library.so" | grep kernel_entry; then
+                echo "lib$library.so shows its kernels to other libraries"
+                exit 1
+            fi
+        done
+        "$cxx" -std=c++20 main.cpp -o "$work/one_first" -L"$work" -lone -ltwo -Wl,-rpath,"$work"
+        "$cxx" -std=c++20 main.cpp -o "$work/two_first" -L"$work" -ltwo -lone -Wl,-rpath,"$work"
+        "$work/one_first"
+        "$work/two_first"
+        ;;
     *)
-        echo "consumer/run.sh: expected package, subdirectory, fetch, pkgconfig or two_libraries, got '${1:-}'" >&2
+        echo "consumer/run.sh: expected package, subdirectory, fetch, pkgconfig, two_libraries, own_project or" \
+            "two_cuda_libraries, got '${1:-}'" >&2
         exit 2
         ;;
 esac

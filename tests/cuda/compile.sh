@@ -27,6 +27,8 @@ if (($#)); then
     printf '%s 100000\n' "$@" >"$work/files"
 else
     cat >"$work/files" <<'FILES'
+examples/own_project/main.cu 20
+examples/own_project/one_file.cu 20
 tests/cuda/exec.cu 10
 FILES
 fi

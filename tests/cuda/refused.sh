@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# A CUDA older than 12.4 is refused with a sentence, by the headers and by the build; so is a build for CUDA without nvcc.
+# A CUDA older than 12.4 is refused with a sentence, by the headers and by the build; so are a build for CUDA without nvcc
+# and, where there is an nvcc, an architecture older than sm_80.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 work=$(mktemp -d)
@@ -38,4 +39,15 @@ printf '#!/bin/sh\necho "Cuda compilation tools, release 12.3, V12.3.107"\n' >"$
 chmod +x "$work/nvcc"
 refuse "is of CUDA 12.3; needs 12.4 or newer" -DCMAKE_CUDA_COMPILER="$work/nvcc"
 refuse "needs nvcc, which was not found" -DCMAKE_CUDA_COMPILER="$work/missing"
+
+nvcc=${CUDACXX:-nvcc}
+if ! command -v "$nvcc" >/dev/null 2>&1; then nvcc=/usr/local/cuda/bin/nvcc; fi
+if command -v "$nvcc" >/dev/null 2>&1; then
+    echo '#include <halftone/exec/cuda/cuda.cuh>' >"$work/old.cu"
+    if "$nvcc" -std=c++20 -arch=sm_75 -I"$root/include" -c "$work/old.cu" -o "$work/old.o" >"$work/log" 2>&1; then
+        echo "the headers are content with sm_75"
+        status=1
+    fi
+    expect "a header" "halftone: kernels need an sm_80" "$work/log"
+fi
 exit "$status"

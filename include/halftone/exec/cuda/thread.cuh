@@ -5,6 +5,10 @@
 
 #include <halftone/exec/simt/simt.hpp>
 
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+#error "halftone: kernels need an sm_80; compile with -arch=sm_80 or newer, or -arch=native"
+#endif
+
 namespace halftone::inline HALFTONE_ABI::detail {
 
 /// One name and type for the dynamic shared memory of all kernels, or nvcc objects.
