@@ -2,9 +2,9 @@
 /// \file
 /// Layer normalisation on a GPU; layer_norm.hpp has its arguments, its contract and an example.
 ///
-/// A row of up to 32 * held * vector elements is held in registers by a warp and read once; a wider one is walked by a
-/// block, whose second and third reading come from the cache. The backward pass takes two kernels: one over rows for dx,
-/// one over columns for the partial sums of dgain and dbias, which are then added in the order of the pieces.
+/// A row is read once and held in registers, by a warp or by a block; a row too wide for that is walked by a block, whose
+/// second and third reading come from the cache. The backward pass takes two kernels: one over rows for dx, one over columns
+/// for the partial sums of dgain and dbias, which are then added up.
 #pragma once
 
 #include <cmath>
@@ -36,42 +36,49 @@ struct layer_norm_kernel {
     HALFTONE_HD void operator()(Simt simt) const {
         const extent row = team::row(simt);
         if (row >= rows) return;  // the whole team goes, so that no word of a warp or block misses a thread
-        const extent vectors = width / N;
         const auto from = x.part(row * width, width);
         const auto to = y.part(row * width, width);
         const int me = team::member(simt);
-
-        vec<float, N> held[Held > 0 ? Held : 1];
-        float sum = 0;
-        if constexpr (Held > 0) {
-            HALFTONE_UNROLL for (int i = 0; i < Held; ++i) {
-                held[i] = me + i * Threads < vectors ? load_floats<N>(simt, from, me + i * Threads) : vec<float, N>{};
-                HALFTONE_UNROLL for (int e = 0; e < N; ++e) sum += held[i][e];
-            }
-        } else {
-            for (extent i = me; i < vectors; i += Threads) {
-                const vec<float, N> v = load_floats<N>(simt, from, i);
-                HALFTONE_UNROLL for (int e = 0; e < N; ++e) sum += v[e];
-            }
-        }
-        const float average = team::sum(simt, sum) / static_cast<float>(width);
-
-        float squares = 0;
-        if constexpr (Held > 0) {
-            HALFTONE_UNROLL for (int i = 0; i < Held; ++i) {
-                if (me + i * Threads < vectors) squares += squares_around(average, held[i]);
-            }
-        } else {
-            for (extent i = me; i < vectors; i += Threads) squares += squares_around(average, load_floats<N>(simt, from, i));
-        }
-        const float scale = 1 / std::sqrt(team::sum(simt, squares) / static_cast<float>(width) + epsilon);
+        float average, scale;
 
         if constexpr (Held > 0) {
+            const extent vectors = width / N;
+            vec<X, N> held[Held];
+            float sum = 0;
             HALFTONE_UNROLL for (int i = 0; i < Held; ++i) {
-                if (me + i * Threads < vectors) write(simt, to, me + i * Threads, held[i], average, scale);
+                held[i] = me + i * Threads < vectors ? load_elements<N>(simt, from, me + i * Threads) : vec<X, N>{};
+                sum += plain_sum(to_float(held[i]));
+            }
+            average = team::sum(simt, sum, constant<0>{}) / static_cast<float>(width);
+            float squares = 0;
+            HALFTONE_UNROLL for (int i = 0; i < Held; ++i) {
+                if (me + i * Threads < vectors) squares += squares_around(average, to_float(held[i]));
+            }
+            scale = scale_of(team::sum(simt, squares, constant<1>{}));
+            HALFTONE_UNROLL for (int i = 0; i < Held; ++i) {
+                if (me + i * Threads < vectors) write(simt, to, gain, bias, me + i * Threads, to_float(held[i]), average, scale);
             }
         } else {
-            for (extent i = me; i < vectors; i += Threads) write(simt, to, i, load_floats<N>(simt, from, i), average, scale);
+            const auto walk = row_walk<N>::over(width, to.data, from.data, gain.data, bias.data);
+            const auto inner = from.from(walk.head);
+            float sum = 0, squares = 0;
+            for (extent k = me; k < walk.items(); k += Threads) {
+                sum += k < walk.vectors ? plain_sum(load_floats<N>(simt, inner, k)) : plain_sum(load_floats<1>(simt, from, walk.edge(k)));
+            }
+            average = team::sum(simt, sum, constant<0>{}) / static_cast<float>(width);
+            for (extent k = me; k < walk.items(); k += Threads) {
+                squares += k < walk.vectors ? squares_around(average, load_floats<N>(simt, inner, k))
+                                            : squares_around(average, load_floats<1>(simt, from, walk.edge(k)));
+            }
+            scale = scale_of(team::sum(simt, squares, constant<1>{}));
+            const auto inner_bias = bias.is_there() ? bias.from(walk.head) : bias;
+            for (extent k = me; k < walk.items(); k += Threads) {
+                if (k < walk.vectors) {
+                    write(simt, to.from(walk.head), gain.from(walk.head), inner_bias, k, load_floats<N>(simt, inner, k), average, scale);
+                } else {
+                    write(simt, to, gain, bias, walk.edge(k), load_floats<1>(simt, from, walk.edge(k)), average, scale);
+                }
+            }
         }
         if (me == 0) {
             if (mean.is_there()) simt.store(mean, row, average);
@@ -80,23 +87,34 @@ struct layer_norm_kernel {
     }
 
   private:
-    HALFTONE_HD HALFTONE_INLINE static float squares_around(float average, const vec<float, N>& v) {
+    template <int M>
+    HALFTONE_HD HALFTONE_INLINE static float plain_sum(const vec<float, M>& v) {
+        float sum = 0;
+        HALFTONE_UNROLL for (int e = 0; e < M; ++e) sum += v[e];
+        return sum;
+    }
+    template <int M>
+    HALFTONE_HD HALFTONE_INLINE static float squares_around(float average, const vec<float, M>& v) {
         float squares = 0;
-        HALFTONE_UNROLL for (int e = 0; e < N; ++e) squares += (v[e] - average) * (v[e] - average);
+        HALFTONE_UNROLL for (int e = 0; e < M; ++e) squares += (v[e] - average) * (v[e] - average);
         return squares;
     }
-    HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD HALFTONE_INLINE void write(Simt simt, const global_span<Y>& to, extent i, const vec<float, N>& v, float average, float scale) const {
-        const vec<float, N> g = load_floats<N>(simt, gain, i);
-        const vec<float, N> b = bias.is_there() ? load_floats<N>(simt, bias, i) : vec<float, N>{};
-        vec<float, N> out;
-        HALFTONE_UNROLL for (int e = 0; e < N; ++e) out[e] = (v[e] - average) * scale * g[e] + b[e];
-        store_rounded<N>(simt, to, i, out);
+    HALFTONE_HD HALFTONE_INLINE float scale_of(float squares) const {
+        return 1 / std::sqrt(squares / static_cast<float>(width) + epsilon);
+    }
+    HALFTONE_KERNEL template <class Simt, int M>
+    HALFTONE_HD HALFTONE_INLINE static void write(Simt simt, const global_span<Y>& to, const global_span<const W>& gain, const global_span<const W>& bias,
+                                                  extent i, const vec<float, M>& v, float average, float scale) {
+        const vec<float, M> g = load_floats<M>(simt, gain, i);
+        const vec<float, M> b = bias.is_there() ? load_floats<M>(simt, bias, i) : vec<float, M>{};
+        vec<float, M> out;
+        HALFTONE_UNROLL for (int e = 0; e < M; ++e) out[e] = (v[e] - average) * scale * g[e] + b[e];
+        store_rounded<M>(simt, to, i, out);
     }
 };
 
 /// dx = rstd (dy gain - mean(dy gain) - xhat mean(dy gain xhat)), row by row.
-template <class X, class W, class Y, int N, int Threads>
+template <class X, class W, class Y, int N, int Threads, int Held>
 struct layer_norm_dx_kernel {
     using team = row_team<Threads>;
     static constexpr int threads = team::block_threads;
@@ -116,39 +134,90 @@ struct layer_norm_dx_kernel {
     HALFTONE_HD void operator()(Simt simt) const {
         const extent row = team::row(simt);
         if (row >= rows) return;
-        const extent vectors = width / N;
         const auto values = x.part(row * width, width);
         const auto incoming = dy.part(row * width, width);
         const auto to = dx.part(row * width, width);
-        const float average = simt.load(mean, row), scale = simt.load(rstd, row);
         const int me = team::member(simt);
+        const float average = simt.load(mean, row), scale = simt.load(rstd, row);
+        row_terms r{average, scale, 0, 0};
 
-        float sum = 0, along = 0;
-        for (extent i = me; i < vectors; i += Threads) {
-            const vec<float, N> v = load_floats<N>(simt, values, i), d = load_floats<N>(simt, incoming, i), g = load_floats<N>(simt, gain, i);
-            HALFTONE_UNROLL for (int e = 0; e < N; ++e) {
-                const float weighted = d[e] * g[e];
-                sum += weighted;
-                along += weighted * ((v[e] - average) * scale);
+        if constexpr (Held > 0) {
+            const extent vectors = width / N;
+            vec<X, N> v[Held];
+            vec<Y, N> d[Held];
+            HALFTONE_UNROLL for (int i = 0; i < Held; ++i) {
+                if (const int k = me + i * Threads; k < vectors) {
+                    v[i] = load_elements<N>(simt, values, k);
+                    d[i] = load_elements<N>(simt, incoming, k);
+                    r.add(to_float(v[i]), to_float(d[i]), load_floats<N>(simt, gain, k));
+                }
+            }
+            finish(simt, r);
+            HALFTONE_UNROLL for (int i = 0; i < Held; ++i) {
+                if (const int k = me + i * Threads; k < vectors) write(simt, to, k, r, to_float(v[i]), to_float(d[i]), load_floats<N>(simt, gain, k));
+            }
+        } else {
+            const auto walk = row_walk<N>::over(width, to.data, values.data, incoming.data, gain.data);
+            const auto inner = values.from(walk.head);
+            const auto inner_incoming = incoming.from(walk.head);
+            const auto inner_gain = gain.from(walk.head);
+            for (extent k = me; k < walk.items(); k += Threads) {
+                if (k < walk.vectors) {
+                    r.add(load_floats<N>(simt, inner, k), load_floats<N>(simt, inner_incoming, k), load_floats<N>(simt, inner_gain, k));
+                } else {
+                    const extent j = walk.edge(k);
+                    r.add(load_floats<1>(simt, values, j), load_floats<1>(simt, incoming, j), load_floats<1>(simt, gain, j));
+                }
+            }
+            finish(simt, r);
+            for (extent k = me; k < walk.items(); k += Threads) {
+                if (k < walk.vectors) {
+                    write(simt, to.from(walk.head), k, r, load_floats<N>(simt, inner, k), load_floats<N>(simt, inner_incoming, k), load_floats<N>(simt, inner_gain, k));
+                } else {
+                    const extent j = walk.edge(k);
+                    write(simt, to, j, r, load_floats<1>(simt, values, j), load_floats<1>(simt, incoming, j), load_floats<1>(simt, gain, j));
+                }
             }
         }
-        sum = team::sum(simt, sum) / static_cast<float>(width);
-        along = team::sum(simt, along) / static_cast<float>(width);
+    }
 
-        for (extent i = me; i < vectors; i += Threads) {
-            const vec<float, N> v = load_floats<N>(simt, values, i), d = load_floats<N>(simt, incoming, i), g = load_floats<N>(simt, gain, i);
-            vec<float, N> out = mode == write_mode::add ? load_floats<N>(simt, global_span<const X>{to.data, to.count}, i) : vec<float, N>{};
-            HALFTONE_UNROLL for (int e = 0; e < N; ++e) out[e] += (d[e] * g[e] - sum - (v[e] - average) * scale * along) * scale;
-            store_rounded<N>(simt, to, i, out);
+  private:
+    struct row_terms {
+        float average, scale;
+        float sum, along;  // of dy gain, and of dy gain xhat; then their means
+
+        template <int M>
+        HALFTONE_HD HALFTONE_INLINE void add(const vec<float, M>& v, const vec<float, M>& d, const vec<float, M>& g) {
+            float some = 0, some_along = 0;
+            HALFTONE_UNROLL for (int e = 0; e < M; ++e) {
+                const float weighted = d[e] * g[e];
+                some += weighted;
+                some_along += weighted * ((v[e] - average) * scale);
+            }
+            sum += some;
+            along += some_along;
         }
+    };
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE void finish(Simt simt, row_terms& r) const {
+        r.sum = team::sum(simt, r.sum, constant<0>{}) / static_cast<float>(width);
+        r.along = team::sum(simt, r.along, constant<1>{}) / static_cast<float>(width);
+    }
+    HALFTONE_KERNEL template <class Simt, int M>
+    HALFTONE_HD HALFTONE_INLINE void write(Simt simt, const global_span<X>& to, extent i, const row_terms& r, const vec<float, M>& v, const vec<float, M>& d,
+                                           const vec<float, M>& g) const {
+        vec<float, M> out = mode == write_mode::add ? load_floats<M>(simt, to, i) : vec<float, M>{};
+        HALFTONE_UNROLL for (int e = 0; e < M; ++e) out[e] += (d[e] * g[e] - r.sum - (v[e] - r.average) * r.scale * r.along) * r.scale;
+        store_rounded<M>(simt, to, i, out);
     }
 };
 
 /// For each piece of rows and each column: the sums of dy xhat and of dy.
-template <class X, class Y>
+template <class X, class Y, int N>
 struct layer_norm_sums_kernel {
-    static constexpr int threads = 128;
-    static constexpr word shared_bytes = 0;
+    using team = column_team<N, 2>;
+    static constexpr int threads = team::block_threads;
+    static constexpr word shared_bytes = team::shared_bytes;
 
     global_span<const X> x;
     global_span<const Y> dy;
@@ -157,22 +226,27 @@ struct layer_norm_sums_kernel {
     row_pieces cut;
     extent width;
 
-    grid_shape grid() const { return {simt::blocks_for(width, threads).x, static_cast<int>(cut.count), 1}; }
+    grid_shape grid() const { return team::grid(width, cut.count); }
 
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD void operator()(Simt simt) const {
-        const extent j = static_cast<extent>(simt.block().x) * threads + simt.thread();
-        if (j >= width) return;
-        const extent piece = simt.block().y, first = cut.begin(piece), end = first + cut.rows_of(piece);
-        float gain_sum = 0, bias_sum = 0;
-        for (extent row = first; row < end; ++row) {
-            const float d = static_cast<float>(simt.load(dy, row * width + j));
-            const float v = static_cast<float>(simt.load(x, row * width + j));
-            gain_sum += d * ((v - simt.load(mean, row)) * simt.load(rstd, row));
-            bias_sum += d;
+        const extent j = team::column(simt), first = cut.begin(simt.block().y), end = first + cut.rows_of(simt.block().y);
+        vec<float, N> gain_sums{}, bias_sums{};
+        if (j < width) {
+            for (extent row = first + simt.warp(); row < end; row += team::warps) {
+                const vec<float, N> d = load_floats<N>(simt, dy.from(row * width + j), 0), v = load_floats<N>(simt, x.from(row * width + j), 0);
+                const float average = simt.load(mean, row), scale = simt.load(rstd, row);
+                HALFTONE_UNROLL for (int e = 0; e < N; ++e) {
+                    gain_sums[e] += d[e] * ((v[e] - average) * scale);
+                    bias_sums[e] += d[e];
+                }
+            }
         }
-        if (dgain.is_there()) simt.store(dgain, piece * width + j, gain_sum);
-        if (dbias.is_there()) simt.store(dbias, piece * width + j, bias_sum);
+        team::leave(simt, 0, gain_sums);
+        team::leave(simt, 1, bias_sums);
+        simt.barrier();
+        team::write(simt, 0, dgain, width);
+        team::write(simt, 1, dbias, width);
     }
 };
 
@@ -184,27 +258,18 @@ struct layer_norm<Device> {
     static void forward(Device& device, const layer_norm_forward<X, W, Y>& a) {
         check(a);
         using namespace on_device;
-        constexpr int n = widest<X, W, Y>, held = 4;
-        const extent width = a.x.extent_of(1);
+        const extent rows = a.x.extent_of(0), width = a.x.extent_of(1);
         const auto launch = [&]<int N, int Threads, int Held>(constant<N>, constant<Threads>, constant<Held>) {
-            device.launch(layer_norm_kernel<X, W, Y, N, Threads, Held>{
-                simt::span_of(a.x), simt::span_of(a.gain), {a.bias.data(), width}, simt::span_of(a.y), {a.mean.data(), a.x.extent_of(0)},
-                {a.rstd.data(), a.x.extent_of(0)}, a.x.extent_of(0), width, a.epsilon});
+            device.launch(layer_norm_kernel<X, W, Y, N, Threads, Held>{simt::span_of(a.x), simt::span_of(a.gain), {a.bias.data(), width}, simt::span_of(a.y),
+                                                                       {a.mean.data(), rows}, {a.rstd.data(), rows}, rows, width, a.epsilon});
         };
-        if (!can_use_vectors(n, width, a.x.data(), a.gain.data(), a.bias.data(), a.y.data())) {
-            launch(constant<1>{}, constant<256>{}, constant<0>{});
-        } else if (width <= 32 * n * held) {
-            launch(constant<n>{}, constant<32>{}, constant<held>{});
-        } else {
-            launch(constant<n>{}, constant<256>{}, constant<0>{});
-        }
+        choose_team<X, W, Y>(width, launch, a.x.data(), a.gain.data(), a.bias.data(), a.y.data());
     }
 
     template <class X, class W, class Y, class G>
     static void backward(Device& device, const layer_norm_backward<X, W, Y, G>& a) {
         check(a);
         using namespace on_device;
-        constexpr int n = widest<X, W, Y>;
         const extent rows = a.x.extent_of(0), width = a.x.extent_of(1);
         const row_pieces cut = on_device::cut_rows_for_sums(rows);
         const bool gain_wanted = a.dgain.data() != nullptr, bias_wanted = a.dbias.data() != nullptr;
@@ -214,20 +279,18 @@ struct layer_norm<Device> {
         float* const dbias = bias_wanted ? partials.as<float>() + (gain_wanted ? floats : 0) : nullptr;
         // Before dx, which may lie where dy does.
         if (gain_wanted || bias_wanted) {
-            device.launch(layer_norm_sums_kernel<X, Y>{simt::span_of(a.x), simt::span_of(a.dy), simt::span_of(a.mean), simt::span_of(a.rstd),
-                                                       {dgain, floats}, {dbias, floats}, cut, width});
+            const auto sum = [&]<int N>(constant<N>) {
+                device.launch(layer_norm_sums_kernel<X, Y, N>{simt::span_of(a.x), simt::span_of(a.dy), simt::span_of(a.mean), simt::span_of(a.rstd),
+                                                              {dgain, floats}, {dbias, floats}, cut, width});
+            };
+            constexpr int n = longest<X, Y>;
+            can_use_vectors(n, width, a.x.data(), a.dy.data()) ? sum(constant<n>{}) : sum(constant<1>{});
         }
-        const auto launch = [&]<int N, int Threads>(constant<N>, constant<Threads>) {
-            device.launch(layer_norm_dx_kernel<X, W, Y, N, Threads>{simt::span_of(a.x), simt::span_of(a.gain), simt::span_of(a.dy), simt::span_of(a.mean),
-                                                                    simt::span_of(a.rstd), simt::span_of(a.dx), rows, width, a.dx_mode});
+        const auto launch = [&]<int N, int Threads, int Held>(constant<N>, constant<Threads>, constant<Held>) {
+            device.launch(layer_norm_dx_kernel<X, W, Y, N, Threads, Held>{simt::span_of(a.x), simt::span_of(a.gain), simt::span_of(a.dy), simt::span_of(a.mean),
+                                                                          simt::span_of(a.rstd), simt::span_of(a.dx), rows, width, a.dx_mode});
         };
-        if (!can_use_vectors(n, width, a.x.data(), a.gain.data(), a.dy.data(), a.dx.data())) {
-            launch(constant<1>{}, constant<256>{});
-        } else if (width <= 32 * n * 8) {
-            launch(constant<n>{}, constant<32>{});
-        } else {
-            launch(constant<n>{}, constant<256>{});
-        }
+        choose_team<X, W, Y>(width, launch, a.x.data(), a.gain.data(), a.dy.data(), a.dx.data());
         if (gain_wanted) add_partials(device, cut.count, dgain, width, width, a.dgain.data(), a.parameter_mode);
         if (bias_wanted) add_partials(device, cut.count, dbias, width, width, a.dbias.data(), a.parameter_mode);
     }

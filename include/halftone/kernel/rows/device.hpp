@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What row-wise kernels on a GPU share: how a group of threads walks a row in vectors, and sums over rows by way of
-/// partial sums.
+/// What row-wise kernels on a GPU share: vectors of 16 bytes, how a team of threads walks a row and adds up what it found,
+/// and sums over rows by way of partial sums.
 ///
-///     rows_device<Threads>::for_row(simt, width, [&](extent j, auto n) { ... });
+///     using team = on_device::row_team<32>;                                 // a warp takes a row
+///     const auto walk = on_device::row_walk<n>::over(width, from.data, to.data);
+///     for (extent k = team::member(simt); k < walk.items(); k += 32) {
+///         if (k < walk.vectors) sum += of(load_floats<n>(simt, from.from(walk.head), k));
+///         else                  sum += of(load_floats<1>(simt, from, walk.edge(k)));
+///     }
+///     sum = team::sum(simt, sum, constant<0>{});
 ///
 /// Numeric contract: as rows.hpp has it for the CPU. A cut follows from the shape alone; a term of a row's sum passes
-/// through at most sum_depth(width) additions in float.
+/// through at most sum_depth(width) additions in float that do more than add zero.
 #pragma once
 
 #include <algorithm>
@@ -24,10 +30,21 @@ using simt::constant, simt::global_span, simt::grid_shape, simt::shared_span, si
 template <class... Ts>
 inline constexpr int widest = 16 / static_cast<int>(std::max({sizeof(Ts)...}));
 
+/// Elements in 16 bytes of the smallest of these types; of the others they are several vectors.
+template <class... Ts>
+inline constexpr int longest = 16 / static_cast<int>(std::min({sizeof(Ts)...}));
+
+/// Where n elements of T can be loaded at once, or in several vectors of 16 bytes.
+template <class T>
+HALFTONE_HD bool starts_vector(const T* p, int n) {
+    const std::size_t bytes = static_cast<std::size_t>(n) * sizeof(T);
+    return reinterpret_cast<std::uintptr_t>(p) % (bytes < 16 ? bytes : 16) == 0;
+}
+
 /// Whether rows of this width can be walked in vectors of n elements at all these pointers. Null pointers are.
 template <class... Ts>
 bool can_use_vectors(int n, extent width, const Ts*... pointers) {
-    return width % n == 0 && (simt::is_aligned(pointers, static_cast<std::size_t>(n) * sizeof(Ts)) && ...);
+    return width % n == 0 && (starts_vector(pointers, n) && ...);
 }
 
 template <class T, int N>
@@ -42,22 +59,72 @@ HALFTONE_HD HALFTONE_INLINE vec<T, N> round_to(const vec<float, N>& f) {
     HALFTONE_UNROLL for (int e = 0; e < N; ++e) v[e] = T(f[e]);
     return v;
 }
-/// N elements as floats, from vector number i of a row on.
+/// Elements of T in one access, out of N.
+template <class T, int N>
+inline constexpr int at_once = N * sizeof(T) <= 16 ? N : 16 / static_cast<int>(sizeof(T));
+
+/// N elements, from vector number i of a row on.
+HALFTONE_KERNEL template <int N, class Simt, class T>
+HALFTONE_HD HALFTONE_INLINE vec<std::remove_const_t<T>, N> load_elements(Simt simt, const global_span<T>& row, extent i) {
+    constexpr int some = at_once<T, N>, parts = N / some;
+    vec<std::remove_const_t<T>, N> v;
+    HALFTONE_UNROLL for (int p = 0; p < parts; ++p) {
+        const vec<std::remove_const_t<T>, some> part = simt.load(simt::as_vectors<some>(row), i * parts + p);
+        HALFTONE_UNROLL for (int e = 0; e < some; ++e) v[p * some + e] = part[e];
+    }
+    return v;
+}
+/// The same as floats.
 HALFTONE_KERNEL template <int N, class Simt, class T>
 HALFTONE_HD HALFTONE_INLINE vec<float, N> load_floats(Simt simt, const global_span<T>& row, extent i) {
-    return to_float(simt.load(simt::as_vectors<N>(row), i));
+    return to_float(load_elements<N>(simt, row, i));
 }
 HALFTONE_KERNEL template <int N, class Simt, class T>
 HALFTONE_HD HALFTONE_INLINE void store_rounded(Simt simt, const global_span<T>& row, extent i, const vec<float, N>& v) {
-    simt.store(simt::as_vectors<N>(row), i, round_to<T>(v));
+    constexpr int some = at_once<T, N>, parts = N / some;
+    HALFTONE_UNROLL for (int p = 0; p < parts; ++p) {
+        vec<T, some> part;
+        HALFTONE_UNROLL for (int e = 0; e < some; ++e) part[e] = T(v[p * some + e]);
+        simt.store(simt::as_vectors<some>(row), i * parts + p, part);
+    }
 }
 
-/// `Threads` threads together take a row: a warp of a block of four rows, or a whole block. Threads is 32 or a multiple.
-template <int Threads>
+/// A row in vectors of N and, before and behind them, elements one by one, so that vectors begin where they can be loaded.
+/// Items 0 to vectors - 1 are vectors of row.from(head), the others elements of the row.
+template <int N>
+struct row_walk {
+    extent head, vectors, width;
+
+    /// One for several rows of the same width. Where they have no such beginning in common, there are no vectors.
+    template <class First, class... Others>
+    HALFTONE_HD HALFTONE_INLINE static row_walk over(extent width, const First* first, const Others*... others) {
+        extent head = 0;
+        while (head < N && !starts_vector(first + head, N)) ++head;
+        const bool together = head < N && head + N <= width && (others_start(others, head) && ...);
+        return {together ? head : 0, together ? (width - head) / N : 0, width};
+    }
+    HALFTONE_HD extent items() const { return width - vectors * (N - 1); }
+    HALFTONE_HD extent edge(extent item) const {
+        const extent k = item - vectors;
+        return k < head ? k : k + vectors * N;
+    }
+
+  private:
+    template <class T>
+    HALFTONE_HD HALFTONE_INLINE static bool others_start(const T* row, extent head) {
+        return row == nullptr || starts_vector(row + head, N);
+    }
+};
+
+/// `Threads` threads together take a row: a warp of a block of four rows, or a whole block. Threads is 32 or a multiple of
+/// 128. `Slots` reductions, each with its own constant, one barrier each.
+template <int Threads, int Slots = 2>
 struct row_team {
     static constexpr int rows_in_block = Threads == 32 ? 4 : 1;
     static constexpr int block_threads = Threads * rows_in_block;
-    static constexpr word shared_bytes = Threads == 32 ? 0 : Threads / 32 * sizeof(float);
+    static constexpr word slot_bytes = Threads / 32 * sizeof(float);
+    static constexpr word shared_bytes = Threads == 32 ? 0 : Slots * slot_bytes;
+    static_assert(Threads == 32 || Threads % 128 == 0);
 
     static grid_shape grid(extent rows) { return simt::blocks_for(rows, rows_in_block); }
 
@@ -70,45 +137,126 @@ struct row_team {
         return Threads == 32 ? simt.lane() : simt.thread();
     }
     /// The same bits in every member.
-    HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD HALFTONE_INLINE static float sum(Simt simt, float mine) {
+    HALFTONE_KERNEL template <int Slot, class Simt, class Combine>
+    HALFTONE_HD HALFTONE_INLINE static float reduce(Simt simt, float mine, constant<Slot>, Combine combine) {
+        static_assert(Slot < Slots);
+        mine = simt::warp_reduce(simt, mine, combine);
         if constexpr (Threads == 32) {
-            return simt::warp_sum(simt, mine);
+            return mine;
         } else {
-            return simt::block_sum<Threads>(simt, mine, shared_span<float>{0, Threads / 32});
+            constexpr word fours = Threads / 128;
+            if (simt.lane() == 0) simt.store(shared_span<float>{Slot * slot_bytes, Threads / 32}, simt.warp(), mine);
+            simt.barrier();
+            float all = 0;
+            HALFTONE_UNROLL for (word i = 0; i < fours; ++i) {
+                const vec<float, 4> four = simt.load(shared_span<vec<float, 4>>{Slot * slot_bytes, fours}, i);
+                const float some = combine(combine(four[0], four[1]), combine(four[2], four[3]));
+                all = i == 0 ? some : combine(all, some);
+            }
+            return all;
+        }
+    }
+    HALFTONE_KERNEL template <int Slot, class Simt>
+    HALFTONE_HD HALFTONE_INLINE static float sum(Simt simt, float mine, constant<Slot> slot) {
+        return reduce(simt, mine, slot, simt::plus{});
+    }
+    HALFTONE_KERNEL template <int Slot, class Simt>
+    HALFTONE_HD HALFTONE_INLINE static float max(Simt simt, float mine, constant<Slot> slot) {
+        return reduce(simt, mine, slot, simt::maximum{});
+    }
+};
+
+/// Whether a team holds rows in registers: vectors of N elements, as many a thread as make 32 elements.
+template <int N>
+inline constexpr int held_vectors = 32 / N;
+inline constexpr extent held_by_warp = 1024, held_by_block = 4096;  // elements, by 32 and 128 threads
+
+/// Calls launch(N, Threads, Held) as constants for rows of this width, of these types, at these pointers: a row in a warp's registers, in
+/// those of a block of 128, or (Held = 0) walked by 256 threads.
+template <class... Ts, class Launch, class... Pointers>
+void choose_team(extent width, const Launch& launch, const Pointers*... pointers) {
+    constexpr int n = longest<Ts...>;
+    const bool vectors = can_use_vectors(n, width, pointers...);
+    if (vectors && width <= held_by_warp) {
+        launch(constant<n>{}, constant<32>{}, constant<held_vectors<n>>{});
+    } else if (vectors && width <= held_by_block) {
+        launch(constant<n>{}, constant<128>{}, constant<held_vectors<n>>{});
+    } else {
+        launch(constant<n>{}, constant<256>{}, constant<0>{});
+    }
+}
+
+/// A block of eight warps over 32 * N columns: each warp takes every eighth row, each lane N neighbouring columns, of which
+/// it keeps `Sums` sums.
+template <int N, int Sums>
+struct column_team {
+    static constexpr int warps = 8, block_threads = 32 * warps, columns = 32 * N;
+    static constexpr word shared_bytes = Sums * warps * columns * sizeof(float);
+
+    /// (width, pieces of rows) in blocks.
+    static grid_shape grid(extent width, extent pieces) { return {simt::blocks_for(width, columns).x, static_cast<int>(pieces), 1}; }
+
+    /// The lane's first column.
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE static extent column(Simt simt) {
+        return static_cast<extent>(simt.block().x) * columns + simt.lane() * N;
+    }
+    /// All sums of all lanes into shared memory; `total` then adds those of the warps, in their order.
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE static void leave(Simt simt, int which, const vec<float, N>& sums) {
+        constexpr int some = N < 4 ? N : 4;
+        HALFTONE_UNROLL for (int p = 0; p < N / some; ++p) {
+            vec<float, some> part;
+            HALFTONE_UNROLL for (int e = 0; e < some; ++e) part[e] = sums[p * some + e];
+            simt.store(shared_span<vec<float, some>>{0, shared_bytes / sizeof(part)}, ((which * warps + simt.warp()) * columns + simt.lane() * N) / some + p, part);
         }
     }
     HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD HALFTONE_INLINE static float max(Simt simt, float mine) {
-        if constexpr (Threads == 32) {
-            return simt::warp_max(simt, mine);
-        } else {
-            return simt::block_max<Threads>(simt, mine, shared_span<float>{0, Threads / 32});
+    HALFTONE_HD HALFTONE_INLINE static float total(Simt simt, int which, int c) {
+        float sum = 0;
+        HALFTONE_UNROLL for (int w = 0; w < warps; ++w) {
+            sum += simt.load(shared_span<float>{0, shared_bytes / sizeof(float)}, (which * warps + w) * columns + c);
+        }
+        return sum;
+    }
+    /// After a barrier: the block's sums into row `piece` of a matrix of partial sums, where that is wanted.
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE static void write(Simt simt, int which, const global_span<float>& partials, extent width) {
+        if (!partials.is_there()) return;
+        const extent first = static_cast<extent>(simt.block().x) * columns;
+        for (int c = simt.thread(); c < columns; c += block_threads) {
+            if (first + c < width) simt.store(partials, simt.block().y * width + first + c, total(simt, which, c));
         }
     }
 };
 
-/// out[j] = (or +=) the sum over pieces of partials[piece * stride + j], in the order of the pieces.
+/// out[j] = (or +=) the sum over pieces of partials[piece * stride + j]: eight sums of every eighth piece, then those.
 template <class G>
 struct add_partials_kernel {
-    static constexpr int threads = 128;
-    static constexpr word shared_bytes = 0;
+    using team = column_team<1, 1>;
+    static constexpr int threads = team::block_threads;
+    static constexpr word shared_bytes = team::shared_bytes;
 
     global_span<const float> partials;
     extent pieces, stride;
     global_span<G> out;
     write_mode mode;
 
-    grid_shape grid() const { return simt::blocks_for(out.count, threads); }
+    grid_shape grid() const { return team::grid(out.count, 1); }
 
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD void operator()(Simt simt) const {
-        const extent j = static_cast<extent>(simt.block().x) * threads + simt.thread();
-        if (j >= out.count) return;
-        float sum = 0;
-        for (extent piece = 0; piece < pieces; ++piece) sum += simt.load(partials, piece * stride + j);
-        if (mode == write_mode::add) sum += static_cast<float>(simt.load(out, j));
-        simt.store(out, j, G(sum));
+        const extent j = team::column(simt);
+        vec<float, 1> sum{};
+        if (j < out.count) {
+            for (extent piece = simt.warp(); piece < pieces; piece += team::warps) sum[0] += simt.load(partials, piece * stride + j);
+        }
+        team::leave(simt, 0, sum);
+        simt.barrier();
+        if (simt.warp() != 0 || j >= out.count) return;
+        float all = team::total(simt, 0, simt.lane());
+        if (mode == write_mode::add) all += static_cast<float>(simt.load(out, j));
+        simt.store(out, j, G(all));
     }
 };
 
