@@ -5,6 +5,8 @@
 #pragma once
 
 #include <halftone/kernel/attention/device.hpp>
+#include <halftone/kernel/convert/device.hpp>
+#include <halftone/kernel/embedding/device.hpp>
 #include <halftone/kernel/layer_norm/device.hpp>
 #include <halftone/kernel/map/device.hpp>
 #include <halftone/kernel/matmul/device.hpp>

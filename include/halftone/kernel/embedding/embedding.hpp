@@ -9,7 +9,8 @@
 ///         device, {.tokens = t, .dy = dx, .dtable = dwte, .dpositions = dwpe, .mode = ht::write_mode::add});
 ///
 /// Numeric contract: the sum of both rows in float, rounded once. A row of a gradient is the sum of its rows of dy in
-/// their order, in float, rounded once: the same bits at any number of threads, without atomic additions.
+/// float, in an order that follows from the tokens (on the CPU: that of the rows), rounded once: the same bits at any
+/// number of threads, without atomic additions.
 #pragma once
 
 #include <cstdint>
@@ -37,8 +38,9 @@ struct embedding_backward {
     write_mode mode = write_mode::add;
 };
 
-/// check_tokens(vocabulary, tokens), forward, backward; both check the tokens. Throw shape_error, and argument_error
-/// for a token outside the vocabulary.
+/// forward, backward. Both throw shape_error, and on the CPU argument_error for a token outside the vocabulary, where
+/// check_tokens(vocabulary, tokens) is a member too. Devices whose memory the host does not read make a row of NaN of it,
+/// and drop its gradient.
 template <class Device>
 struct embedding;
 

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Embedding on devices that run GPU kernels; embedding.hpp has its arguments, its contract and an example.
+///
+/// The gradient of the table takes no atomic additions: order.hpp sorts the rows by token, and then every token is a run of
+/// places. Runs are summed a piece of places at a time; of one that crosses pieces, the pieces' sums are added in their
+/// order. The time is linear in the rows, and hardly depends on how often a token occurs.
+#pragma once
+
+#include <halftone/exec/workspace.hpp>
+#include <halftone/kernel/embedding/embedding.hpp>
+#include <halftone/kernel/embedding/order.hpp>
+#include <halftone/kernel/rows/device.hpp>
+
+namespace halftone::inline HALFTONE_ABI::kernel {
+
+namespace on_device {
+
+/// Which row and which vector of it a thread has: `across` threads side by side, rows under each other.
+struct embedding_threads {
+    static constexpr int threads = 128;
+    extent rows, vectors;
+    int across = 1;
+
+    embedding_threads(extent r, extent v) : rows(r), vectors(v) {
+        while (across < threads && across < vectors) across *= 2;
+    }
+    grid_shape grid() const {
+        return {simt::blocks_for(rows, threads / across).x, simt::blocks_for(vectors, across).x, 1};
+    }
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE extent row(Simt simt) const {
+        return static_cast<extent>(simt.block().x) * (threads / across) + simt.thread() / across;
+    }
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE extent vector(Simt simt) const {
+        return static_cast<extent>(simt.block().y) * across + simt.thread() % across;
+    }
+};
+
+/// A vector of a row of `width` elements.
+HALFTONE_KERNEL template <int N, class Simt, class T>
+HALFTONE_HD HALFTONE_INLINE vec<float, N> load_from_row(Simt simt, const global_span<T>& all, extent width, extent row, extent i) {
+    return load_floats<N>(simt, all.part(row * width, width), i);
+}
+HALFTONE_KERNEL template <int N, class Simt, class G>
+HALFTONE_HD HALFTONE_INLINE void store_gradient(Simt simt, const global_span<G>& all, extent width, extent row, extent i, vec<float, N> sum,
+                                                write_mode mode) {
+    if (mode == write_mode::add) {
+        const vec<float, N> old = load_from_row<N>(simt, all, width, row, i);
+        HALFTONE_UNROLL for (int e = 0; e < N; ++e) sum[e] = old[e] + sum[e];
+    }
+    store_rounded<N>(simt, all.part(row * width, width), i, sum);
+}
+template <int N>
+HALFTONE_HD HALFTONE_INLINE void add_to(vec<float, N>& sum, const vec<float, N>& v) {
+    HALFTONE_UNROLL for (int e = 0; e < N; ++e) sum[e] += v[e];
+}
+
+template <class T, class Y, int N>
+struct embedding_kernel {
+    static constexpr int threads = embedding_threads::threads;
+    static constexpr word shared_bytes = 0;
+
+    global_span<const std::int32_t> tokens;
+    global_span<const T> table, positions;
+    global_span<Y> out;
+    extent vocabulary, period, width;
+    embedding_threads place;
+
+    grid_shape grid() const { return place.grid(); }
+
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD void operator()(Simt simt) const {
+        const extent row = place.row(simt), i = place.vector(simt);
+        if (row >= place.rows || i >= place.vectors) return;
+        const std::int32_t token = simt.load(tokens, row);
+        vec<float, N> v;
+        if (token < 0 || token >= vocabulary) {
+            HALFTONE_UNROLL for (int e = 0; e < N; ++e) v[e] = detail::bit_cast<float>(word{0x7fc00000});
+        } else {
+            v = load_from_row<N>(simt, table, width, token, i);
+            if (positions.is_there()) add_to(v, load_from_row<N>(simt, positions, width, row % period, i));
+        }
+        store_rounded<N>(simt, out.part(row * width, width), i, v);
+    }
+};
+
+/// What the two kernels share that sum runs of places. `begun` takes the sum of a piece's last run where it goes on in the
+/// next piece, `continued` that of its first where it comes from the piece before.
+template <class Y, class G, int N>
+struct embedding_runs {
+    static constexpr extent places = 16;  // of a piece
+
+    global_span<const std::int32_t> order, sorted;  // (rows)
+    global_span<const Y> dy;                        // (rows, width)
+    global_span<G> dtable;                          // (vocabulary, width)
+    global_span<float> begun, continued;            // (pieces, width)
+    extent rows, width, vocabulary;
+    write_mode mode;
+
+    static constexpr extent pieces_of(extent rows) { return (rows + places - 1) / places; }
+    HALFTONE_HD extent end_of(extent piece) const { return (piece + 1) * places < rows ? (piece + 1) * places : rows; }
+
+    /// Whether the token of this place is also that of the one before it, and of the one after it.
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE bool comes_from_before(Simt simt, extent place) const {
+        return place > 0 && simt.load(sorted, place - 1) == simt.load(sorted, place);
+    }
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE bool goes_on(Simt simt, extent place) const {
+        return place + 1 < rows && simt.load(sorted, place + 1) == simt.load(sorted, place);
+    }
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE void finish(Simt simt, std::int32_t token, extent i, const vec<float, N>& sum) const {
+        if (token < vocabulary) store_gradient<N>(simt, dtable, width, token, i, sum, mode);
+    }
+};
+
+template <class Y, class G, int N>
+struct embedding_sums_kernel {
+    static constexpr int threads = embedding_threads::threads;
+    static constexpr word shared_bytes = 0;
+
+    embedding_runs<Y, G, N> runs;
+    embedding_threads place;  // rows are pieces
+
+    grid_shape grid() const { return place.grid(); }
+
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD void operator()(Simt simt) const {
+        const extent piece = place.row(simt), i = place.vector(simt);
+        if (piece >= place.rows || i >= place.vectors) return;
+        const extent begin = piece * runs.places, end = runs.end_of(piece);
+        std::int32_t token = simt.load(runs.sorted, begin);
+        bool from_before = runs.comes_from_before(simt, begin);
+        vec<float, N> sum{};
+        for (extent at = begin; at < end; ++at) {
+            const std::int32_t next = simt.load(runs.sorted, at);
+            if (next != token) {
+                if (from_before) {
+                    store_rounded<N>(simt, runs.continued.part(piece * runs.width, runs.width), i, sum);
+                } else {
+                    runs.finish(simt, token, i, sum);
+                }
+                token = next, from_before = false, sum = {};
+            }
+            add_to(sum, load_from_row<N>(simt, runs.dy, runs.width, simt.load(runs.order, at), i));
+        }
+        if (from_before) {
+            store_rounded<N>(simt, runs.continued.part(piece * runs.width, runs.width), i, sum);
+        } else if (runs.goes_on(simt, end - 1)) {
+            store_rounded<N>(simt, runs.begun.part(piece * runs.width, runs.width), i, sum);
+        } else {
+            runs.finish(simt, token, i, sum);
+        }
+    }
+};
+
+/// The runs that cross pieces, each by the threads of the piece that it begins in.
+template <class Y, class G, int N>
+struct embedding_joins_kernel {
+    static constexpr int threads = embedding_threads::threads;
+    static constexpr word shared_bytes = 0;
+
+    embedding_runs<Y, G, N> runs;
+    embedding_threads place;
+
+    grid_shape grid() const { return place.grid(); }
+
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD void operator()(Simt simt) const {
+        const extent piece = place.row(simt), i = place.vector(simt);
+        if (piece >= place.rows || i >= place.vectors) return;
+        const extent begin = piece * runs.places, end = runs.end_of(piece);
+        const std::int32_t token = simt.load(runs.sorted, end - 1);
+        const bool begins_here = simt.load(runs.sorted, begin) != token || !runs.comes_from_before(simt, begin);
+        if (!begins_here || !runs.goes_on(simt, end - 1)) return;
+        vec<float, N> sum = load_from_row<N>(simt, runs.begun, runs.width, piece, i);
+        for (extent later = piece + 1;; ++later) {
+            add_to(sum, load_from_row<N>(simt, runs.continued, runs.width, later, i));
+            const extent last = runs.end_of(later) - 1;
+            if (simt.load(runs.sorted, last) != token || !runs.goes_on(simt, last)) break;
+        }
+        runs.finish(simt, token, i, sum);
+    }
+};
+
+/// dpositions[p] = (or +=) the sum of the rows p, p + period, p + 2 period, ...
+template <class Y, class G, int N>
+struct embedding_positions_kernel {
+    static constexpr int threads = embedding_threads::threads;
+    static constexpr word shared_bytes = 0;
+
+    global_span<const Y> dy;
+    global_span<G> dpositions;
+    extent rows, width;
+    write_mode mode;
+    embedding_threads place;  // rows are positions
+
+    grid_shape grid() const { return place.grid(); }
+
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD void operator()(Simt simt) const {
+        const extent position = place.row(simt), i = place.vector(simt), period = place.rows;
+        if (position >= period || i >= place.vectors) return;
+        vec<float, N> sum{};
+        for (extent row = position; row < rows; row += period) add_to(sum, load_from_row<N>(simt, dy, width, row, i));
+        store_gradient<N>(simt, dpositions, width, position, i, sum, mode);
+    }
+};
+
+}  // namespace on_device
+
+/// The host does not see the tokens, so that none throws: a token outside the vocabulary gives a row of NaN forward, and
+/// backward its gradient is dropped.
+template <simt_device Device>
+struct embedding<Device> {
+    template <class T, class Y>
+    static void forward(Device& device, const embedding_forward<T, Y>& a) {
+        check(a);
+        const extent rows = a.tokens.extent_of(0), width = a.table.extent_of(1);
+        with_vectors<T, Y>(width, a.table.data(), a.positions.data(), a.out.data(), [&]<int N>(simt::constant<N>) {
+            device.launch(on_device::embedding_kernel<T, Y, N>{simt::span_of(a.tokens), simt::span_of(a.table), simt::span_of(a.positions),
+                                                               simt::span_of(a.out), a.table.extent_of(0), a.positions.extent_of(0), width,
+                                                               on_device::embedding_threads(rows, width / N)});
+        });
+    }
+
+    template <class Y, class G>
+    static void backward(Device& device, const embedding_backward<Y, G>& a) {
+        check(a);
+        if (a.dtable.data() != nullptr) backward_tokens(device, a);
+        if (a.dpositions.data() != nullptr) backward_positions(device, a);
+    }
+
+  private:
+    template <class... T, class A, class B, class C, class F>
+    static void with_vectors(extent width, const A* a, const B* b, const C* c, const F& f) {
+        constexpr int n = on_device::widest<T...>;
+        if (on_device::can_use_vectors(n, width, a, b, c)) {
+            f(simt::constant<n>{});
+        } else {
+            f(simt::constant<1>{});
+        }
+    }
+
+    template <class Y, class G>
+    static void backward_tokens(Device& device, const embedding_backward<Y, G>& a) {
+        const extent rows = a.tokens.extent_of(0), vocabulary = a.dtable.extent_of(0), width = a.dy.extent_of(1);
+        if (a.mode == write_mode::overwrite) device.fill(a.dtable.data(), a.dtable.size(), G(0.0f));
+        if (a.dy.size() == 0) return;
+        const on_device::token_order<Device> order(device, a.tokens, vocabulary);
+        const extent pieces = on_device::embedding_runs<Y, G, 1>::pieces_of(rows);
+        const workspace::lease partials(device.scratch(), static_cast<std::size_t>(2 * pieces * width) * sizeof(float));
+        float* const sums = partials.as<float>();
+        with_vectors<Y, G, float>(width, a.dy.data(), a.dtable.data(), sums + pieces * width, [&]<int N>(simt::constant<N>) {
+            const on_device::embedding_runs<Y, G, N> runs{order.order(), order.sorted(), simt::span_of(a.dy), simt::span_of(a.dtable),
+                                                          {sums, pieces * width}, {sums + pieces * width, pieces * width}, rows, width, vocabulary, a.mode};
+            const on_device::embedding_threads place(pieces, width / N);
+            device.launch(on_device::embedding_sums_kernel<Y, G, N>{runs, place});
+            device.launch(on_device::embedding_joins_kernel<Y, G, N>{runs, place});
+        });
+    }
+
+    template <class Y, class G>
+    static void backward_positions(Device& device, const embedding_backward<Y, G>& a) {
+        const extent width = a.dy.extent_of(1), period = a.dpositions.extent_of(0);
+        const G* const none = nullptr;
+        with_vectors<Y, G>(width, a.dy.data(), a.dpositions.data(), none, [&]<int N>(simt::constant<N>) {
+            device.launch(on_device::embedding_positions_kernel<Y, G, N>{simt::span_of(a.dy), simt::span_of(a.dpositions), a.tokens.extent_of(0), width, a.mode,
+                                                                         on_device::embedding_threads(period, width / N)});
+        });
+    }
+};
+
+}  // namespace halftone::inline HALFTONE_ABI::kernel
