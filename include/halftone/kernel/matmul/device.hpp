@@ -34,7 +34,7 @@ struct matmul<Device> {
         if (m == 0 || n == 0) return;
         const product_operand<a_type> x = make_operand(a);
         const product_operand<b_type> y = make_operand(transpose(b));
-        const row_access access = access_to(epilogue, m);
+        const row_access access = access_to(epilogue);
         if constexpr (has_matrix_unit<Compute>) {
             const auto launch = [&]<class Tiling, passage Passage>(Tiling, std::integral_constant<passage, Passage>) {
                 device.launch(matrix_unit_kernel<Compute, Tiling, Passage, a_type, b_type, Operands, Results>{x, y, epilogue, access});

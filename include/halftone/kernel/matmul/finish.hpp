@@ -60,29 +60,29 @@ HALFTONE_HD HALFTONE_INLINE void finish_row(Simt simt, const matmul_epilogue<Ope
 }
 
 template <class T>
-row_access access_to(const column_operand<T>& o, extent) {
-    return access_to(o.data, 1, 0);
+row_access access_to(const column_operand<T>& o) {
+    return access_to(o.data, 0);
 }
 template <class T>
-row_access access_to(const matrix_operand<T>& o, extent rows) {
-    return access_to(o.data, rows, o.stride);
+row_access access_to(const matrix_operand<T>& o) {
+    return access_to(o.data, o.stride);
 }
 template <class E, class T>
-row_access access_to(const matmul_result<E, T>& r, extent rows) {
-    return access_to(r.data, rows, r.stride);
+row_access access_to(const matmul_result<E, T>& r) {
+    return access_to(r.data, r.stride);
 }
 template <class... T>
-row_access access_to(const pack<T...>& all, extent rows) {
+row_access access_to(const pack<T...>& all) {
     if constexpr (sizeof...(T) == 0) {
         return row_access::chunks;
     } else {
-        return access_to(all.first, rows) & access_to(all.rest, rows);
+        return access_to(all.first) & access_to(all.rest);
     }
 }
 /// How all rows that an epilogue touches may be touched.
 template <class Operands, class Results>
-row_access access_to(const matmul_epilogue<Operands, Results>& epilogue, extent rows) {
-    return access_to(epilogue.operands, rows) & access_to(epilogue.results, rows);
+row_access access_to(const matmul_epilogue<Operands, Results>& epilogue) {
+    return access_to(epilogue.operands) & access_to(epilogue.results);
 }
 
 }  // namespace halftone::inline HALFTONE_ABI::kernel::on_device

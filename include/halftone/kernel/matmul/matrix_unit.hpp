@@ -2,12 +2,13 @@
 /// \file
 /// A product on a GPU's matrix units: operands of 16 bits, sums in float.
 ///
-/// A block computes a tile of c. Its loop over the depth is a ring of slots in shared memory:
+/// A block computes a tile of c. Its loop over the depth is a ring of slots in shared memory, one panel of a and one of b in
+/// each. A warp reads its fragments, 16 deep, into registers one step before it multiplies them; with the last step of a
+/// panel the ring turns:
 ///
-///     wait      until my copies of this panel have landed
-///     barrier   now everyone's have; and everyone is done with the panel before, so its slot is free
-///     fetch     the panel `ahead` further on, into that free slot
-///     multiply  this panel: ldmatrix brings swizzled rows into registers, mma multiplies 16x16 by 16x8
+///     wait      until my copies of the next panel have landed
+///     barrier   now everyone's have; and everyone has read the present panel, so its slot is free
+///     fetch     the panel `ahead` further on, into that slot
 ///
 /// At the end a warp passes its sums through shared memory, so that the epilogue gets eight neighbours of a row at a time.
 ///
@@ -26,10 +27,11 @@ struct matrix_unit_tiling {
     static constexpr int tile_m = TileM, tile_n = TileN, depth = Depth;
     static constexpr int warps_n = WarpsN, threads = 32 * WarpsM * WarpsN;
     static constexpr int warp_m = TileM / WarpsM, warp_n = TileN / WarpsN;
-    static constexpr int stages = Stages, ahead = Stages - 1;
+    static constexpr int stages = Stages, ahead = Stages;
     template <class T, int Outer, along Axis>
     using panel = matrix_panel<T, Outer, Depth, Axis>;
-    static_assert(warp_m % 16 == 0 && warp_n % 16 == 0 && Depth % 16 == 0 && Stages >= 2);
+    static_assert(warp_m % 16 == 0 && (warp_m & (warp_m - 1)) == 0 && warp_n % 16 == 0 && (warp_n & (warp_n - 1)) == 0, "see fragment");
+    static_assert(Depth % 32 == 0 && Stages >= 2);
 };
 
 template <class Compute, class Tiling, passage Passage, class A, class B, class Operands, class Results>
@@ -37,6 +39,7 @@ struct matrix_unit_kernel {
     using tiling = Tiling;
     static constexpr int threads = tiling::threads;
     static constexpr int blocks_m = tiling::warp_m / 16, blocks_n = tiling::warp_n / 8;  // mma's blocks in a warp's part
+    static constexpr int steps = tiling::depth / 16;
     static constexpr word a_bytes = tiling::tile_m * tiling::depth * 2, slot_bytes = a_bytes + tiling::tile_n * tiling::depth * 2;
     // Eight floats more than a row: the pairs that a warp stores at once fall on different banks.
     static constexpr int staged_row = tiling::warp_n + 8;
@@ -92,61 +95,82 @@ struct matrix_unit_kernel {
         return {simt.warp() / tiling::warps_n * tiling::warp_m, simt.warp() % tiling::warps_n * tiling::warp_n};
     }
 
-    template <along AxisA, along AxisB>
-    struct ring {
-        using a_panel = typename tiling::template panel<Compute, tiling::tile_m, AxisA>;
-        using b_panel = typename tiling::template panel<Compute, tiling::tile_n, AxisB>;
-
-        HALFTONE_HD HALFTONE_INLINE static a_panel a_slot(int i) { return {{static_cast<word>(i % tiling::stages) * slot_bytes}}; }
-        HALFTONE_HD HALFTONE_INLINE static b_panel b_slot(int i) { return {{static_cast<word>(i % tiling::stages) * slot_bytes + a_bytes}}; }
+    /// What a warp multiplies in one step.
+    struct fragments {
+        vec<word, 4> a[blocks_m], b[blocks_n / 2];
     };
 
     HALFTONE_KERNEL template <along AxisA, along AxisB, class Simt>
     HALFTONE_HD HALFTONE_INLINE void add_up(Simt simt, place first, accumulators& sums) const {
-        using ring = ring<AxisA, AxisB>;
-        const int panels = (a.depth + tiling::depth - 1) / tiling::depth;
-        panel_fetch<typename ring::a_panel, threads, Passage> my_a;
-        panel_fetch<typename ring::b_panel, threads, Passage> my_b;
-        for (int i = 0; i < tiling::ahead; ++i) {
-            begin_fetch<ring>(simt, i, panels, first, my_a, my_b);
-            end_fetch<ring>(simt, i, panels, my_a, my_b);
-        }
-        for (int i = 0; i < panels; ++i) {
-            if constexpr (Passage == passage::direct) simt.async_wait(constant<tiling::ahead - 1>{});
-            simt.barrier();
-            begin_fetch<ring>(simt, i + tiling::ahead, panels, first, my_a, my_b);
-            multiply(simt, ring::a_slot(i), ring::b_slot(i), sums);
-            end_fetch<ring>(simt, i + tiling::ahead, panels, my_a, my_b);
-        }
-    }
-
-    HALFTONE_KERNEL template <class Ring, class Simt, class FetchA, class FetchB>
-    HALFTONE_HD HALFTONE_INLINE void begin_fetch(Simt simt, int i, int panels, place first, FetchA& my_a, FetchB& my_b) const {
-        if (i < panels) {
-            my_a.begin(simt, a, first.row, i * tiling::depth, Ring::a_slot(i));
-            my_b.begin(simt, b, first.column, i * tiling::depth, Ring::b_slot(i));
-        }
-        // Past the end too: a wait counts groups, empty ones as well.
-        if constexpr (Passage == passage::direct) simt.async_commit();
-    }
-    HALFTONE_KERNEL template <class Ring, class Simt, class FetchA, class FetchB>
-    HALFTONE_HD HALFTONE_INLINE static void end_fetch(Simt simt, int i, int panels, const FetchA& my_a, const FetchB& my_b) {
-        if (i >= panels) return;
-        my_a.end(simt, Ring::a_slot(i));
-        my_b.end(simt, Ring::b_slot(i));
-    }
-
-    HALFTONE_KERNEL template <class Simt, class PanelA, class PanelB>
-    HALFTONE_HD HALFTONE_INLINE static void multiply(Simt simt, const PanelA& from_a, const PanelB& from_b, accumulators& sums) {
+        using a_panel = typename tiling::template panel<Compute, tiling::tile_m, AxisA>;
+        using b_panel = typename tiling::template panel<Compute, tiling::tile_n, AxisB>;
+        panel_fetch<a_panel, threads, Passage, A> fetch_a(simt, a, first.row);
+        panel_fetch<b_panel, threads, Passage, B> fetch_b(simt, b, first.column);
         const place mine = first_of_warp(simt);
-        HALFTONE_UNROLL for (int k = 0; k < tiling::depth; k += 16) {
-            vec<word, 4> x[blocks_m], y[blocks_n / 2];
-            HALFTONE_UNROLL for (int i = 0; i < blocks_m; ++i) x[i] = from_a.fragment(simt, mine.row + 16 * i, k);
-            HALFTONE_UNROLL for (int j = 0; j < blocks_n / 2; ++j) y[j] = from_b.fragment(simt, mine.column + 16 * j, k);
-            HALFTONE_UNROLL for (int i = 0; i < blocks_m; ++i) {
-                HALFTONE_UNROLL for (int j = 0; j < blocks_n; ++j) {
-                    simt.mma_16816(simt::element<Compute>{}, sums[i][j], x[i], vec<word, 2>{y[j / 2][j % 2], y[j / 2][j % 2 + 2]});
+        const word my_a = a_panel::template place_of_lane<operand_of_mma::a>(simt, mine.row);
+        const word my_b = b_panel::template place_of_lane<operand_of_mma::b>(simt, mine.column);
+
+        const int panels = (a.depth + tiling::depth - 1) / tiling::depth;
+        if (panels == 0) return;
+        for (int i = 0; i < tiling::ahead; ++i) {
+            const word slot = static_cast<word>(i % tiling::stages) * slot_bytes;
+            begin_fetch(simt, i < panels, slot, fetch_a, fetch_b);
+            end_fetch(simt, i < panels, slot, fetch_a, fetch_b);
+        }
+        wait<tiling::ahead - 1>(simt);
+        simt.barrier();
+
+        fragments held[2];
+        read<a_panel, b_panel>(simt, 0, my_a, my_b, 0, held[0]);
+        word slot = 0;
+        for (int i = 0; i < panels; ++i) {
+            const word next = slot + slot_bytes < tiling::stages * slot_bytes ? slot + slot_bytes : 0;
+            const bool comes = i + tiling::ahead < panels;
+            HALFTONE_UNROLL for (int step = 0; step < steps; ++step) {
+                if (step + 1 < steps) {
+                    read<a_panel, b_panel>(simt, slot, my_a, my_b, 16 * (step + 1), held[(step + 1) % 2]);
+                } else if (i + 1 < panels) {
+                    wait<tiling::ahead - 2>(simt);
+                    simt.barrier();
+                    begin_fetch(simt, comes, slot, fetch_a, fetch_b);
+                    read<a_panel, b_panel>(simt, next, my_a, my_b, 0, held[0]);
                 }
+                multiply(simt, held[step % 2], sums);
+            }
+            end_fetch(simt, comes, slot, fetch_a, fetch_b);
+            slot = next;
+        }
+    }
+
+    template <int Pending, class Simt>
+    HALFTONE_HD HALFTONE_INLINE static void wait(Simt simt) {
+        if constexpr (Passage == passage::direct) simt.async_wait(constant<Pending>{});
+    }
+    HALFTONE_KERNEL template <class Simt, class FetchA, class FetchB>
+    HALFTONE_HD HALFTONE_INLINE static void begin_fetch(Simt simt, bool comes, word slot, FetchA& fetch_a, FetchB& fetch_b) {
+        if (comes) {
+            fetch_a.begin(simt, slot);
+            fetch_b.begin(simt, slot + a_bytes);
+        }
+        if constexpr (Passage == passage::direct) simt.async_commit();  // past the end too: a wait counts empty groups as well
+    }
+    HALFTONE_KERNEL template <class Simt, class FetchA, class FetchB>
+    HALFTONE_HD HALFTONE_INLINE static void end_fetch(Simt simt, bool comes, word slot, const FetchA& fetch_a, const FetchB& fetch_b) {
+        if (!comes) return;
+        fetch_a.end(simt, slot);
+        fetch_b.end(simt, slot + a_bytes);
+    }
+
+    HALFTONE_KERNEL template <class PanelA, class PanelB, class Simt>
+    HALFTONE_HD HALFTONE_INLINE static void read(Simt simt, word slot, word my_a, word my_b, int depth, fragments& to) {
+        HALFTONE_UNROLL for (int i = 0; i < blocks_m; ++i) to.a[i] = PanelA::fragment(simt, slot, my_a, 16 * i, depth);
+        HALFTONE_UNROLL for (int j = 0; j < blocks_n / 2; ++j) to.b[j] = PanelB::fragment(simt, slot + a_bytes, my_b, 16 * j, depth);
+    }
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE static void multiply(Simt simt, const fragments& x, accumulators& sums) {
+        HALFTONE_UNROLL for (int i = 0; i < blocks_m; ++i) {
+            HALFTONE_UNROLL for (int j = 0; j < blocks_n; ++j) {
+                simt.mma_16816(simt::element<Compute>{}, sums[i][j], x.a[i], vec<word, 2>{x.b[j / 2][j % 2 * 2], x.b[j / 2][j % 2 * 2 + 1]});
             }
         }
     }

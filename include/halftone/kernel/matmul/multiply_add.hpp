@@ -104,7 +104,7 @@ struct multiply_add_kernel {
     HALFTONE_HD HALFTONE_INLINE static void fetch(Simt simt, const product_operand<T>& from, int first_outer, int first_depth, vec<float, 4> (&to)[fours<Outer>]) {
         HALFTONE_UNROLL for (int i = 0; i < fours<Outer>; ++i) {
             const place p = place_of<Outer>(simt.thread() + i * threads, from.axis);
-            to[i] = load_some<4>(simt, from.rest(from.axis, first_outer + p.outer, first_depth + p.depth), from.access);
+            to[i] = load_some<4>(simt, from.rest(first_outer + p.outer, first_depth + p.depth), from.access);
             if constexpr (!std::is_same_v<T, Compute>) to[i] = to_float(round_to<Compute>(to[i]));
         }
     }

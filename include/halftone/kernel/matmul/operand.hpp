@@ -17,9 +17,9 @@ enum class row_access { chunks, elements };
 
 /// Whether every line of a matrix begins on a multiple of 16 bytes, so that chunks lie at every 16 bytes of it.
 template <class T>
-row_access access_to(const T* data, extent lines, extent leading) {
-    const bool apart = lines <= 1 || leading * static_cast<extent>(sizeof(T)) % 16 == 0;
-    return apart && simt::is_aligned(data, 16) ? row_access::chunks : row_access::elements;
+row_access access_to(const T* data, extent leading) {
+    const bool is_whole = leading * static_cast<extent>(sizeof(T)) % 16 == 0;
+    return is_whole && simt::is_aligned(data, 16) ? row_access::chunks : row_access::elements;
 }
 constexpr row_access operator&(row_access a, row_access b) { return a == b ? a : row_access::elements; }
 
@@ -35,10 +35,9 @@ struct product_operand {
     along axis;
     row_access access;
 
-    /// What is left of a line from the given place on; nothing outside the matrix. `lies` is the axis, where a kernel knows
-    /// it at compile time.
-    HALFTONE_HD HALFTONE_INLINE global_span<const T> rest(along lies, int at_outer, int at_depth) const {
-        const bool by_depth = lies == along::depth;
+    /// What is left of a line from the given place on; nothing outside the matrix.
+    HALFTONE_HD HALFTONE_INLINE global_span<const T> rest(int at_outer, int at_depth) const {
+        const bool by_depth = axis == along::depth;
         const int line = by_depth ? at_outer : at_depth, first = by_depth ? at_depth : at_outer;
         const int lines = by_depth ? outer : depth, length = by_depth ? depth : outer;
         if (line >= lines || first >= length) return {elements.data, 0};
@@ -53,8 +52,9 @@ product_operand<std::remove_const_t<T>> make_operand(const view<T, 2>& v) {
     constexpr extent most = std::numeric_limits<int>::max() / 2;  // kernels count past the end by a tile
     if (outer > most || depth > most) fail<argument_error>("matmul: an operand of ", v.shape(), " has an extent above ", most);
     const along axis = v.stride_of(0) == 1 && (v.stride_of(1) != 1 || depth == 1) ? along::outer : along::depth;
-    const extent lines = axis == along::depth ? outer : depth, leading = v.stride_of(axis == along::depth ? 0 : 1);
-    return {{v.data(), simt::hull_of(v).count}, leading, static_cast<int>(outer), static_cast<int>(depth), axis, access_to(v.data(), lines, leading)};
+    const extent lines = axis == along::depth ? outer : depth;
+    const extent leading = lines <= 1 ? 0 : v.stride_of(axis == along::depth ? 0 : 1);  // lines that are not there lie aligned, too
+    return {{v.data(), simt::hull_of(v).count}, leading, static_cast<int>(outer), static_cast<int>(depth), axis, access_to(v.data(), leading)};
 }
 
 /// The next N elements as floats, 0 beyond the span's end.

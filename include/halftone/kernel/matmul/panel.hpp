@@ -2,10 +2,11 @@
 /// \file
 /// A panel of one operand in shared memory, for matrix units: how it comes there and how fragments of it come out.
 ///
-///     panel_fetch<panel, threads, passage::direct> fetch;
-///     fetch.begin(simt, operand, first_outer, first_depth, to);       // … other work …
-///     fetch.end(simt, to);
-///     simt::vec<word, 4> x = to.fragment(simt, outer, depth);         // after a wait and a barrier
+///     panel_fetch<panel, threads, passage::direct, T> fetch(simt, operand, first_outer);
+///     fetch.begin(simt, slot);                                         // the next panel; … other work …
+///     fetch.end(simt, slot);
+///     const word mine = panel::place_of_lane<operand_of_mma::a>(simt, first);
+///     vec<word, 4> x = panel::fragment(simt, slot + mine, 16, 0);      // after a wait and a barrier
 ///
 /// A panel lies as its operand does in global memory, whichever axis is contiguous; ldmatrix transposes where that is the
 /// outer one. Its swizzle keeps both ways free of bank conflicts.
@@ -15,24 +16,40 @@
 
 namespace halftone::inline HALFTONE_ABI::kernel::on_device {
 
-/// Outer x Depth elements of a 16-bit type, contiguous along Axis.
+/// A fragment is 16 of the outer axis by 16 of the depth, four 8x8 matrices. An a has the outer half change first, as mma
+/// takes it; a b has the depth change first: its words 0 and 1 are one b of mma, words 2 and 3 the next.
+enum class operand_of_mma { a, b };
+
+/// Outer x Depth elements of a 16-bit type, contiguous along Axis. Places are bytes from the panel's first on.
 template <class T, int Outer, int Depth, along Axis, simt::swizzle Mode = simt::swizzle_for((Axis == along::depth ? Depth : Outer) * 2)>
 struct matrix_panel {
     using element = T;
     static constexpr along axis = Axis;
+    static constexpr int outer = Outer, depth = Depth;
     static constexpr int lines = Axis == along::depth ? Outer : Depth, length = Axis == along::depth ? Depth : Outer;
-    static constexpr word bytes = Outer * Depth * 2;
+    using tile = simt::shared_tile<T, lines, length, Mode>;
 
-    simt::shared_tile<T, lines, length, Mode> tile;
+    HALFTONE_HD HALFTONE_INLINE static word place(int line, int column) { return tile{0}.at(static_cast<word>(line), static_cast<word>(column)).offset; }
 
-    /// 16 of the outer axis by 16 of the depth, as mma takes an a; of b it is two blocks, words 0 and 2, and words 1 and 3.
+    /// What a lane names of the fragment at (first, 0).
+    HALFTONE_KERNEL template <operand_of_mma Side, class Simt>
+    HALFTONE_HD HALFTONE_INLINE static word place_of_lane(Simt simt, int first) {
+        const int row = simt.lane() % 8, fast = simt.lane() / 8 % 2 * 8, slow = simt.lane() / 16 * 8;
+        const int at_outer = Side == operand_of_mma::a ? fast : slow, at_depth = Side == operand_of_mma::a ? slow : fast;
+        return Axis == along::depth ? place(first + at_outer + row, at_depth) : place(at_depth + row, first + at_outer);
+    }
+    /// The fragment that lies (outer, depth) behind the one at `mine`, multiples of 16. Either the swizzle does not change
+    /// over that distance, or the bits of the distance are zeros in `mine`: so most of the address is known when compiled.
     HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD HALFTONE_INLINE vec<word, 4> fragment(Simt simt, int outer, int depth) const {
-        const int row = simt.lane() % 8, second = simt.lane() / 8 % 2 * 8, fourth = simt.lane() / 16 * 8;
+    HALFTONE_HD HALFTONE_INLINE static vec<word, 4> fragment(Simt simt, word slot, word mine, int outer, int depth) {
+        const int line = Axis == along::depth ? outer : depth, byte = (Axis == along::depth ? depth : outer) * 2;
+        const int row_bytes = tile::row_bytes, panels = byte / row_bytes;
+        const word far = static_cast<word>((panels * lines + line) * row_bytes), near = static_cast<word>(byte % row_bytes);
+        const shared_span<simt::chunk<T>> row{slot + (mine ^ near) + far, 1};
         if constexpr (Axis == along::depth) {
-            return simt.ldmatrix_x4(tile.at(static_cast<word>(outer + second + row), static_cast<word>(depth + fourth)));
+            return simt.ldmatrix_x4(row);
         } else {
-            return simt.ldmatrix_x4_trans(tile.at(static_cast<word>(depth + fourth + row), static_cast<word>(outer + second)));
+            return simt.ldmatrix_x4_trans(row);
         }
     }
 };
@@ -41,46 +58,58 @@ struct matrix_panel {
 /// any type and alignment.
 enum class passage { direct, through_registers };
 
-/// A thread's share of bringing panels: some chunks under each other.
-template <class Panel, int Threads, passage Passage>
+/// A thread's share of bringing one panel after another: some chunks under each other. Zeros where the operand ends.
+template <class Panel, int Threads, passage Passage, class T>
 class panel_fetch {
     using element = typename Panel::element;
+    static constexpr bool by_depth = Panel::axis == along::depth;
     static constexpr int chunks_in_line = Panel::length / 8, lines_apart = Threads / chunks_in_line, count = Panel::lines / lines_apart;
+    static constexpr word bytes_apart = lines_apart * Panel::tile::row_bytes;
     static_assert(Threads % chunks_in_line == 0 && Panel::lines % lines_apart == 0);
+    static_assert(count == 1 || bytes_apart % 1024 == 0, "chunks under each other lie alike in the swizzle's period");
+    static_assert(Passage == passage::through_registers || std::is_same_v<T, element>);
 
   public:
-    /// The panel whose first element is (first_outer, first_depth) of the operand; zeros where that ends.
-    HALFTONE_KERNEL template <class Simt, class T>
-    HALFTONE_HD HALFTONE_INLINE void begin(Simt simt, const product_operand<T>& from, int first_outer, int first_depth, const Panel& to) {
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE panel_fetch(Simt simt, const product_operand<T>& from, int first_outer) : leading_(from.leading), access_(from.access) {
+        const int line = simt.thread() / chunks_in_line, column = simt.thread() % chunks_in_line * 8;
+        const int at_outer = first_outer + (by_depth ? line : column), at_depth = by_depth ? column : line;
+        next_ = from.elements.data + (by_depth ? at_outer * leading_ + at_depth : at_depth * leading_ + at_outer);
+        lines_left_ = by_depth ? from.outer - at_outer : from.depth - at_depth;
+        elements_left_ = by_depth ? from.depth - at_depth : from.outer - at_outer;
+        place_ = Panel::place(line, column);
+    }
+
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE void begin(Simt simt, word slot) {
+        const int valid_in_line = elements_left_ < 0 ? 0 : elements_left_ < 8 ? elements_left_ : 8;
         HALFTONE_UNROLL for (int i = 0; i < count; ++i) {
-            const int line = line_of(simt, i), column = column_of(simt);
-            const global_span<const T> rest = Panel::axis == along::depth ? from.rest(Panel::axis, first_outer + line, first_depth + column)
-                                                                          : from.rest(Panel::axis, first_outer + column, first_depth + line);
+            const int valid = i * lines_apart < lines_left_ ? valid_in_line : 0;
+            const global_span<const T> from{next_ + i * lines_apart * leading_, valid};
             if constexpr (Passage == passage::direct) {
-                static_assert(std::is_same_v<T, element>);
-                simt.async_copy16(to.tile.at(static_cast<word>(line), static_cast<word>(column)), rest, rest.count < 8 ? static_cast<int>(rest.count) : 8);
+                simt.async_copy16(target(slot, i), from, valid);
             } else {
-                held_[i] = round_to<element>(load_some<8>(simt, rest, from.access));
+                held_[i] = round_to<element>(load_some<8>(simt, from, access_));
             }
         }
+        next_ += Panel::depth * (by_depth ? 1 : leading_);
+        (by_depth ? elements_left_ : lines_left_) -= Panel::depth;
     }
     HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD HALFTONE_INLINE void end(Simt simt, const Panel& to) const {
+    HALFTONE_HD HALFTONE_INLINE void end(Simt simt, word slot) const {
         if constexpr (Passage == passage::through_registers) {
-            HALFTONE_UNROLL for (int i = 0; i < count; ++i) simt.store(to.tile.at(static_cast<word>(line_of(simt, i)), static_cast<word>(column_of(simt))), 0, held_[i]);
+            HALFTONE_UNROLL for (int i = 0; i < count; ++i) simt.store(target(slot, i), 0, held_[i]);
         }
     }
 
   private:
-    HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD HALFTONE_INLINE static int line_of(Simt simt, int i) {
-        return simt.thread() / chunks_in_line + i * lines_apart;
-    }
-    HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD HALFTONE_INLINE static int column_of(Simt simt) {
-        return simt.thread() % chunks_in_line * 8;
-    }
+    HALFTONE_HD HALFTONE_INLINE shared_span<simt::chunk<element>> target(word slot, int i) const { return {slot + place_ + static_cast<word>(i) * bytes_apart, 1}; }
 
+    const T* next_;
+    extent leading_;
+    int lines_left_, elements_left_;  // from my first line and chunk on
+    word place_;
+    row_access access_;
     simt::chunk<element> held_[Passage == passage::direct ? 1 : count];
 };
 
