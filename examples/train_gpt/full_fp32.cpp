@@ -1,4 +1,4 @@
 // SPDX-License-Identifier: MIT
 #include "run_policy.hpp"
 
-template run_result run<ht::full_fp32>(const options&, const ht::token_view&, const surroundings&);
+template run_result run<ht::full_fp32>(ht::cpu&, const options&, const ht::token_view&, const surroundings&);

@@ -13,13 +13,14 @@
 #include <halftone/observe/output_file.hpp>
 #include <halftone/policy/presets.hpp>
 
+#include "gpu.hpp"
 #include "report.hpp"
 
 namespace ht = halftone;
 
-extern template run_result run<ht::full_fp32>(const options&, const ht::token_view&, const surroundings&);
-extern template run_result run<ht::amp_fp16>(const options&, const ht::token_view&, const surroundings&);
-extern template run_result run<ht::amp_bf16>(const options&, const ht::token_view&, const surroundings&);
+extern template run_result run<ht::full_fp32>(ht::cpu&, const options&, const ht::token_view&, const surroundings&);
+extern template run_result run<ht::amp_fp16>(ht::cpu&, const options&, const ht::token_view&, const surroundings&);
+extern template run_result run<ht::amp_bf16>(ht::cpu&, const options&, const ht::token_view&, const surroundings&);
 
 namespace {
 
@@ -31,16 +32,25 @@ extern "C" void note_signal(int signal) {
 }
 bool is_interrupted() { return received_signal != 0; }
 
-run_result run_named(const std::string& policy, const options& o, const ht::token_view& corpus, const surroundings& around) {
-    const auto which = policy == "full_fp32" ? &run<ht::full_fp32> : policy == "amp_fp16" ? &run<ht::amp_fp16> : &run<ht::amp_bf16>;
-    run_result result = which(o, corpus, around);
-    result.policy = policy;
-    return result;
+ht::cpu_options cpu_options_of(const options& o) {
+    return {.threads = o.threads, .instruction_set = o.isa.empty() ? std::nullopt : std::optional(ht::parse_isa(o.isa.c_str()))};
 }
 
 machine describe(const options& o) {
-    const ht::cpu device{{.threads = o.threads, .instruction_set = o.isa.empty() ? std::nullopt : std::optional(ht::parse_isa(o.isa.c_str()))}};
-    return {device.description(), ht::name(device.instruction_set()), device.threads()};
+    const ht::cpu device{cpu_options_of(o)};
+    machine where{device.description(), ht::name(device.instruction_set()), device.threads(), ""};
+    if (o.device == "cuda") {
+        const gpu_names names = describe_gpu();
+        where.device = names.device;
+        where.gpu = names.gpu;
+    }
+    return where;
+}
+
+run_result run_policy(const std::string& policy, const options& o, const ht::token_view& corpus, const surroundings& around) {
+    if (o.device == "cuda") return run_on_gpu(policy, o, corpus, around);
+    ht::cpu device{cpu_options_of(o)};
+    return run_named(policy, device, o, corpus, around);
 }
 
 /// What the bf16 model wrote; where it was not among them, the last one.
@@ -67,7 +77,7 @@ int train(const options& o) {
         ht::profiler profile;
         {
             const auto observer = report.observe(policy);
-            runs.push_back(run_named(policy, o, ht::token_view{corpus}, {*observer, o.profile ? &profile : nullptr, &is_interrupted}));
+            runs.push_back(run_policy(policy, o, ht::token_view{corpus}, {*observer, o.profile ? &profile : nullptr, &is_interrupted}));
         }
         if (o.profile) {
             std::cout << '\n' << policy << ", ";

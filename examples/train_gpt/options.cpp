@@ -46,8 +46,7 @@ void check(options& o) {
             refuse("--policy names ", policy, " twice");
         }
     }
-    if (o.device == "cuda") throw exit_with(3, "--device cuda: this program was built without CUDA");
-    if (o.device != "cpu") refuse("--device: there is no '", o.device, "'; known: cpu, cuda");
+    if (o.device != "cpu" && o.device != "cuda") refuse("--device: there is no '", o.device, "'; known: cpu, cuda");
     check_range("--layers", o.layers, 1, 1000);
     check_range("--width", o.width, 1, 1 << 16);
     check_range("--heads", o.heads, 1, o.width);
@@ -69,7 +68,7 @@ void check(options& o) {
         }
     }
     const double memory = static_cast<double>(ht::physical_memory());
-    if (memory != 0 && least_memory(o) > memory) {
+    if (o.device == "cpu" && memory != 0 && least_memory(o) > memory) {
         refuse("these sizes need ", static_cast<std::int64_t>(least_memory(o) / (1 << 30)), " GiB of memory or more; this machine has ",
                static_cast<std::int64_t>(memory / (1 << 30)));
     }
@@ -86,7 +85,7 @@ std::optional<options> parse_options(int argc, char** argv) {
     app.add_option("--policy", o.policies, "full_fp32, amp_fp16, amp_bf16: which, in which order")->delimiter(',');
     app.add_option("--text", o.text, "files and folders to read; without it this repository's own headers and documents");
     app.add_option("--out", o.out, "folder for metrics.jsonl and summary.json");
-    app.add_option("--device", o.device, "cpu");
+    app.add_option("--device", o.device, "cpu or cuda");
     app.add_option("--isa", o.isa, "portable, avx2, avx512, avx512_bf16 or amx in place of the fastest here");
     app.add_option("--threads", o.threads, "0: all cores");
     app.add_option("--layers", o.layers, "transformer blocks");

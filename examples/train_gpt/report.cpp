@@ -79,7 +79,8 @@ void reporter::commit(const std::vector<run_result>& runs) {
     const options& o = state_->o;
     json summary{{"program", "train_gpt"},
                  {"commit", HALFTONE_COMMIT},
-                 {"machine", {{"cpu", ht::cpu_model()}, {"isa", state_->where.isa}, {"threads", state_->where.threads}, {"gpu", nullptr}}},
+                 {"machine", {{"cpu", ht::cpu_model()}, {"isa", state_->where.isa}, {"threads", state_->where.threads},
+                   {"gpu", state_->where.gpu.empty() ? json(nullptr) : json(state_->where.gpu)}}},
                  {"arguments",
                   {{"layers", o.layers}, {"heads", o.heads}, {"width", o.width}, {"context", o.context}, {"batch", o.batch},
                    {"accumulation", o.accumulation}, {"steps", o.steps}, {"lr", o.learning_rate}, {"seed", o.seed}}},

@@ -14,6 +14,7 @@
 struct machine {
     std::string device, isa;
     int threads = 0;
+    std::string gpu;  ///< empty: none is used
 };
 
 /// The progress of runs, and their metrics.jsonl.

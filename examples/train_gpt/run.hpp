@@ -8,6 +8,7 @@
 
 #include <halftone/data/tokens.hpp>
 #include <halftone/observe/profile.hpp>
+#include <halftone/policy/presets.hpp>
 #include <halftone/train/callback.hpp>
 
 #include "options.hpp"
@@ -27,6 +28,16 @@ struct run_result {
     std::string text;                                       ///< what the model wrote
 };
 
-/// Defined for each policy in a file of its own, so that none takes long to compile.
-template <class Policy>
-run_result run(const options& o, const halftone::token_view& corpus, const surroundings& around);
+/// Defined for each policy and device in a file of its own, so that none takes long to compile.
+template <class Policy, class Device>
+run_result run(Device& device, const options& o, const halftone::token_view& corpus, const surroundings& around);
+
+template <class Device>
+run_result run_named(const std::string& policy, Device& device, const options& o, const halftone::token_view& corpus, const surroundings& around) {
+    const auto which = policy == "full_fp32"  ? &run<halftone::full_fp32, Device>
+                       : policy == "amp_fp16" ? &run<halftone::amp_fp16, Device>
+                                              : &run<halftone::amp_bf16, Device>;
+    run_result result = which(device, o, corpus, around);
+    result.policy = policy;
+    return result;
+}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The definition of run(); each policy's file includes it and instantiates it.
+/// The definition of run(); each policy's and device's file includes it and instantiates it.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,6 @@
 
 #include <halftone/amp.hpp>
 #include <halftone/data/batches.hpp>
-#include <halftone/exec/cpu/cpu.hpp>
 #include <halftone/train/trainer.hpp>
 
 #include "run.hpp"
@@ -20,17 +19,18 @@ namespace {
 
 /// A byte drawn from softmax(logits / temperature). A temperature below 1 prefers the likely ones.
 template <class Logit>
-std::int32_t draw(const Logit* logits, ht::extent count, double temperature, double uniform) {
-    double largest = static_cast<double>(static_cast<float>(logits[0])), sum = 0;
-    for (ht::extent i = 1; i < count; ++i) largest = std::max(largest, static_cast<double>(static_cast<float>(logits[i])));
-    const auto weight = [&](ht::extent i) { return std::exp((static_cast<double>(static_cast<float>(logits[i])) - largest) / temperature); };
-    for (ht::extent i = 0; i < count; ++i) sum += weight(i);
+std::int32_t draw(const std::vector<Logit>& logits, double temperature, double uniform) {
+    const auto value = [&](std::size_t i) { return static_cast<double>(static_cast<float>(logits[i])); };
+    double largest = value(0), sum = 0;
+    for (std::size_t i = 1; i < logits.size(); ++i) largest = std::max(largest, value(i));
+    const auto weight = [&](std::size_t i) { return std::exp((value(i) - largest) / temperature); };
+    for (std::size_t i = 0; i < logits.size(); ++i) sum += weight(i);
     double left = uniform * sum;
-    for (ht::extent i = 0; i < count; ++i) {
+    for (std::size_t i = 0; i < logits.size(); ++i) {
         left -= weight(i);
         if (left < 0) return static_cast<std::int32_t>(i);
     }
-    return static_cast<std::int32_t>(count - 1);
+    return static_cast<std::int32_t>(logits.size() - 1);
 }
 
 /// `count` bytes that follow `prompt`, each drawn from what the model expects after the window before it. The same for
@@ -49,7 +49,9 @@ std::string write_text(Device& device, const Model& model, const std::string& pr
         const auto logits = model.logits(eval, window);  // (1, length, vocabulary)
         const auto random = ht::random_bits(seed, static_cast<std::uint32_t>(text.size()), stream, 0);
         const auto all = logits.view();
-        tokens.push_back(draw(&all(0, length - 1, 0), all.extent_of(2), temperature, static_cast<double>(ht::uniform(random))));
+        std::vector<typename decltype(all)::value_type> last(static_cast<std::size_t>(all.extent_of(2)));
+        device.memory().read(last.data(), &all(0, length - 1, 0), last.size() * sizeof last[0]);
+        tokens.push_back(draw(last, temperature, static_cast<double>(ht::uniform(random))));
         text += static_cast<char>(tokens.back());
     }
     return text;
@@ -57,9 +59,8 @@ std::string write_text(Device& device, const Model& model, const std::string& pr
 
 }  // namespace
 
-template <class Policy>
-run_result run(const options& o, const ht::token_view& corpus, const surroundings& around) {
-    ht::cpu device{{.threads = o.threads, .instruction_set = o.isa.empty() ? std::nullopt : std::optional(ht::parse_isa(o.isa.c_str()))}};
+template <class Policy, class Device>
+run_result run(Device& device, const options& o, const ht::token_view& corpus, const surroundings& around) {
     ht::language_data data{corpus, {.context = o.context, .most_windows = o.eval_windows, .seed = o.seed}};
     ht::nn::gpt<Policy> model{device,
                               {.vocabulary = 256, .context = o.context, .layers = static_cast<int>(o.layers), .heads = o.heads, .width = o.width},

@@ -129,9 +129,17 @@ mkdir -p taken/summary.json
 refuse_out 'is a folder' taken --text text
 [[ $(find taken) == $'taken\ntaken/summary.json' ]] || fail "a refused run leaves $(find taken)"
 
-"$program" --text text --device cuda --out refused >out 2>err
+# Without a GPU, or built without CUDA: one line, 3, nothing left behind. With one: the same files, and its name in them.
+"$program" "${small[@]}" --steps 6 --text text --device cuda --out gpu >out 2>err
 code=$?
-((code == 3 && $(wc -l <err) == 1)) && [[ ! -e refused ]] || fail "--device cuda ends with $code: $(cat err)"
+if ((code == 0)); then
+    head -n 1 out | grep -q '^cuda, ' || fail "--device cuda names another device"
+    grep -Eq '"gpu": "[^"]+"' gpu/summary.json || fail "summary.json does not name the GPU"
+    paste <(losses a) <(losses gpu) | awk '{ split($2, a, ","); split($4, b, ","); d = a[1] - b[1]; if (d < 0) d = -d; if (!(d <= 0.02)) exit 1 }' ||
+        fail "the GPU's losses are not the CPU's: $(losses gpu)"
+else
+    ((code == 3 && $(wc -l <err) == 1)) && grep -q '^train_gpt: --device cuda: ' err && [[ ! -e gpu ]] || fail "--device cuda ends with $code: $(cat err)"
+fi
 
 cp -r a kept
 "$program" "${small[@]}" --steps 6 --text empty --out kept >out 2>err
