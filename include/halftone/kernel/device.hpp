@@ -4,9 +4,13 @@
 /// <halftone/cuda.cuh> brings a GPU.
 #pragma once
 
+#include <halftone/kernel/adamw/device.hpp>
 #include <halftone/kernel/attention/device.hpp>
 #include <halftone/kernel/convert/device.hpp>
 #include <halftone/kernel/embedding/device.hpp>
+#include <halftone/kernel/gradient_norm/device.hpp>
 #include <halftone/kernel/layer_norm/device.hpp>
 #include <halftone/kernel/map/device.hpp>
 #include <halftone/kernel/matmul/device.hpp>
+#include <halftone/kernel/sgd/device.hpp>
+#include <halftone/kernel/softmax/device.hpp>

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Softmax and its logarithm, of any device, against their definitions.
+///
+///     softmax_checks::forward_within_bounds<softmax_checks::mixed>(device, rows, width, scale, deviation);
+#pragma once
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <halftone/kernel/rows/cut.hpp>
+#include <halftone/kernel/softmax/reference.hpp>
+#include <halftone/kernel/softmax/softmax.hpp>
+#include <halftone/number/bfloat16.hpp>
+#include <halftone/number/classify.hpp>
+#include <halftone/number/float16.hpp>
+
+#include "support/bounds.hpp"
+#include "support/guarded.hpp"
+#include "support/random.hpp"
+
+namespace softmax_checks {
+
+namespace ht = halftone;
+using ht::bfloat16;
+using ht::extent;
+using ht::float16;
+using ht::write_mode;
+using support::guarded;
+using support::u;
+using doubles = std::vector<double>;
+
+constexpr float infinity = std::numeric_limits<float>::infinity();
+constexpr double exp_error = 6 * u, log_error = 6 * u;  // three units in the last place: what simd/math.inc promises
+
+template <class X_, class Y_>
+struct types {
+    using X = X_;
+    using Y = Y_;
+};
+using all_float = types<float, float>;
+using mixed = types<bfloat16, bfloat16>;
+using widening = types<float16, float>;
+
+/// The error of one row: relative of y, absolute of log y. Of exp's argument s x - max: two products rounded, one
+/// difference; the sum of exponentials adds its depth.
+struct row_errors {
+    double largest = -HUGE_VAL, sum_relative = 0, log_sum = 0;
+    double scale;
+    bool scaled;
+
+    template <class X>
+    row_errors(const X* x, extent width, double s) : scale(s), scaled(s != 1) {
+        for (extent j = 0; j < width; ++j) largest = std::fmax(largest, scale * static_cast<double>(x[j]));
+        double sum = 0, wrong = 0;
+        for (extent j = 0; j < width; ++j) {
+            const double e = std::exp(scale * static_cast<double>(x[j]) - largest);
+            sum += e;
+            wrong += e * exponential(static_cast<double>(x[j]));
+        }
+        const double depth = support::gamma(static_cast<double>(ht::kernel::sum_depth(width)));
+        sum_relative = wrong / sum * (1 + depth) + depth;
+        log_sum = std::fabs(std::log(sum));
+    }
+    double argument(double x) const {
+        const double value = scale * x, difference = std::fabs(value - largest);
+        if (difference == HUGE_VAL) return 0;
+        const double products = scaled ? u * (std::fabs(value) + std::fabs(largest)) : 0;
+        return products + u * (difference + products);
+    }
+    double exponential(double x) const { return std::expm1(argument(x)) * (1 + exp_error) + exp_error; }
+    double of_softmax(double x) const { return exponential(x) + sum_relative / (1 - sum_relative) + support::gamma(3); }
+    double of_log_softmax(double x, double y) const {
+        return argument(x) + sum_relative / (1 - sum_relative) + log_error * log_sum + u * std::fabs(y) * (1 + 8 * u);
+    }
+};
+
+/// apart: by how many elements the arrays begin away from a boundary of vectors; 0: all on it.
+template <class M, class Device>
+void forward_within_bounds(Device& device, extent rows, extent width, float scale, double deviation, extent apart = 1) {
+    CAPTURE(width);
+    using X = typename M::X;
+    using Y = typename M::Y;
+    support::random data(static_cast<std::uint64_t>(width));
+    const ht::shape<2> shape{rows, width};
+    const guarded<X> x(data.normals<X>(rows * width, deviation), apart);
+    const guarded<Y> y(rows * width, 3 * apart), log_y(rows * width, 5 * apart);
+    ht::kernel::softmax<Device>::template forward<X, Y>(device, {.x = x.const_view(shape), .y = y.view(shape), .scale = scale});
+    ht::kernel::log_softmax<Device>::template forward<X, Y>(device, {.x = x.const_view(shape), .y = log_y.view(shape), .scale = scale});
+
+    doubles want(static_cast<std::size_t>(rows * width)), want_log(want.size());
+    ht::reference::softmax(x.const_view(shape), static_cast<double>(scale), ht::view<double, 2>(want.data(), shape));
+    ht::reference::log_softmax(x.const_view(shape), static_cast<double>(scale),
+                               ht::view<double, 2>(want_log.data(), shape));
+
+    // Exponentials below float's normal numbers lose digits, at most one of the least subnormal's.
+    constexpr double tiny = 2 * ht::number_traits<float>::min_subnormal;
+    support::comparison plain, logarithm;
+    for (extent i = 0; i < rows; ++i) {
+        const row_errors errors(x.data() + i * width, width, static_cast<double>(scale));
+        for (extent j = 0; j < width; ++j) {
+            const extent k = i * width + j;
+            const double at = static_cast<double>(x[k]), p = want[static_cast<std::size_t>(k)],
+                         l = want_log[static_cast<std::size_t>(k)];
+            plain.expect(static_cast<double>(y[k]), p, support::rounded<Y>(p, p * errors.of_softmax(at) + tiny));
+            logarithm.expect(static_cast<double>(log_y[k]), l, support::rounded<Y>(l, errors.of_log_softmax(at, l)));
+        }
+    }
+    CHECK_WITHIN(plain);
+    CHECK_MESSAGE(logarithm.within(), logarithm);
+    if (width > 1) CHECK_MESSAGE(logarithm.telling(), logarithm);
+    CHECK(y.intact());
+    CHECK(log_y.intact());
+}
+
+template <class M, class Device>
+void backward_within_bounds(Device& device, extent rows, extent width, write_mode mode, extent apart = 1) {
+    using X = typename M::X;
+    using Y = typename M::Y;
+    CAPTURE(width);
+    constexpr float scale = 0.7f;
+    const ht::shape<2> shape{rows, width};
+    support::random data(static_cast<std::uint64_t>(width));
+    const guarded<Y> y(rows * width, apart), log_y(rows * width, 2 * apart), dy(data.normals<Y>(rows * width), 3 * apart);
+    for (extent k = 0; k < rows * width; ++k)
+        y[k] = Y(static_cast<float>(data.uniform(0.1, 1))),
+        log_y[k] = Y(static_cast<float>(data.uniform(-2, 0)));
+    const auto old = data.normals<X>(rows * width);
+    const guarded<X> dx(old, 5 * apart), log_dx(old, 7 * apart);
+    ht::kernel::softmax<Device>::template backward<X, Y>(device, {.y = y.const_view(shape),
+                                     .dy = dy.const_view(shape),
+                                     .dx = dx.view(shape),
+                                     .scale = scale,
+                                     .mode = mode});
+    ht::kernel::log_softmax<Device>::template backward<X, Y>(device, {.y = log_y.const_view(shape),
+                                         .dy = dy.const_view(shape),
+                                         .dx = log_dx.view(shape),
+                                         .scale = scale,
+                                         .mode = mode});
+
+    doubles want(static_cast<std::size_t>(rows * width)), want_log(want.size());
+    ht::reference::softmax_backward(y.const_view(shape), dy.const_view(shape), static_cast<double>(scale),
+                                    ht::view<double, 2>(want.data(), shape));
+    ht::reference::log_softmax_backward(log_y.const_view(shape), dy.const_view(shape),
+                                        static_cast<double>(scale),
+                                        ht::view<double, 2>(want_log.data(), shape));
+    const double depth = static_cast<double>(ht::kernel::sum_depth(width)), s = static_cast<double>(scale);
+    support::comparison plain, logarithm;
+    for (extent i = 0; i < rows; ++i) {
+        double dots = 0, sums = 0;
+        for (extent j = i * width; j < (i + 1) * width; ++j) {
+            dots += std::fabs(static_cast<double>(dy[j]) * static_cast<double>(y[j]));
+            sums += std::fabs(static_cast<double>(dy[j]));
+        }
+        for (extent k = i * width; k < (i + 1) * width; ++k) {
+            const double d = std::fabs(static_cast<double>(dy[k])),
+                         p = std::fabs(static_cast<double>(y[k])) * s;
+            const double before =
+                mode == write_mode::add ? static_cast<double>(old[static_cast<std::size_t>(k)]) : 0;
+            const double added = mode == write_mode::add ? u : 0;
+            // The product of the dot, its sum; then a difference and two products.
+            const double error = p * (support::gamma(depth + 1) * dots + support::gamma(3) * (d + dots));
+            const double wanted = want[static_cast<std::size_t>(k)] + before;
+            plain.expect(static_cast<double>(dx[k]), wanted,
+                         support::rounded<X>(wanted, error + added * (std::fabs(wanted) + error)));
+
+            const double e = std::exp(static_cast<double>(log_y[k]));
+            const double log_error =
+                s * (e * sums * (support::gamma(depth) + exp_error + support::gamma(4)) +
+                     support::gamma(2) * d);
+            const double log_wanted = want_log[static_cast<std::size_t>(k)] + before;
+            logarithm.expect(
+                static_cast<double>(log_dx[k]), log_wanted,
+                support::rounded<X>(log_wanted, log_error + added * (std::fabs(log_wanted) + log_error)));
+        }
+    }
+    CHECK_WITHIN(plain);
+    CHECK_WITHIN(logarithm);
+    CHECK(dx.intact());
+    CHECK(log_dx.intact());
+}
+
+template <class Device>
+void what_is_exact(Device& device, extent width) {
+    CAPTURE(width);
+    const ht::shape<2> shape{1, width};
+    const guarded<float> x(width), y(width), log_y(width);
+    const auto run = [&] {
+        ht::kernel::softmax<Device>::template forward<float, float>(device, {.x = x.const_view(shape), .y = y.view(shape)});
+        ht::kernel::log_softmax<Device>::template forward<float, float>(device, {.x = x.const_view(shape), .y = log_y.view(shape)});
+    };
+    const auto fill = [&](float value) {
+        for (extent j = 0; j < width; ++j) x[j] = value;
+    };
+
+    for (const float value : {0.0f, 1e4f, -1e4f, 3e38f}) {  // equal: one part in `width` each
+        fill(value);
+        run();
+        for (extent j = 0; j < width; ++j) CHECK(y[j] == 1.0f / static_cast<float>(width));
+    }
+    for (const float value : {0.0f, -1e4f, -infinity}) {  // one alone
+        fill(value);
+        x[width - 1] = 1e4f;
+        run();
+        for (extent j = 0; j < width; ++j) CHECK(y[j] == (j == width - 1 ? 1.0f : 0.0f));
+        CHECK(log_y[width - 1] == 0.0f);
+        CHECK(log_y[0] == value - 1e4f);
+    }
+    fill(-infinity);  // two that are not masked
+    x[0] = x[width / 2] = -3;
+    run();
+    for (extent j = 0; j < width; ++j) CHECK(y[j] == (j == 0 || j == width / 2 ? 0.5f : 0.0f));
+
+    // Masked throughout, or poisoned: NaN in every place, as PyTorch has it.
+    for (const float value : {-infinity, infinity, std::numeric_limits<float>::quiet_NaN()}) {
+        fill(value == -infinity ? value : 1);
+        x[width - 1] = value;
+        run();
+        for (extent j = 0; j < width; ++j) {
+            CHECK(ht::is_nan(y[j]));
+            CHECK(ht::is_nan(log_y[j]));
+        }
+    }
+}
+
+}  // namespace softmax_checks
