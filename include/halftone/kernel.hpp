@@ -7,16 +7,19 @@
 ///     ht::map(device, [k](auto x, auto y) { return x * y + k * ht::tanh(x); }, x, y, out);
 #pragma once
 
+#include <halftone/kernel/adamw/cpu.hpp>
 #include <halftone/kernel/attention/cpu.hpp>
 #include <halftone/kernel/column_sum/cpu.hpp>
 #include <halftone/kernel/convert/cpu.hpp>
 #include <halftone/kernel/cross_entropy/cpu.hpp>
 #include <halftone/kernel/embedding/cpu.hpp>
+#include <halftone/kernel/gradient_norm/cpu.hpp>
 #include <halftone/kernel/layer_norm/cpu.hpp>
 #include <halftone/kernel/linear_cross_entropy/linear_cross_entropy.hpp>
 #include <halftone/kernel/map/cpu.hpp>
 #include <halftone/kernel/matmul/cpu.hpp>
 #include <halftone/kernel/rms_norm/cpu.hpp>
+#include <halftone/kernel/sgd/cpu.hpp>
 #include <halftone/kernel/softmax/cpu.hpp>
 #include <halftone/kernel/sum/cpu.hpp>
 #include <halftone/number.hpp>

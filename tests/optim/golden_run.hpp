@@ -64,9 +64,9 @@ struct clipped_gradients {
 template <class Model>
 void set_parameters(Model& model) {
     const auto set = [](const auto& parameter) {
-        for (int i = 0; i < parameter.shape()[0]; ++i) {
-            parameter.master()(i) = static_cast<float>(initial_parameter(first_of(parameter.entry()) + i));
-        }
+        std::vector<float> values;
+        for (int i = 0; i < parameter.shape()[0]; ++i) values.push_back(static_cast<float>(initial_parameter(first_of(parameter.entry()) + i)));
+        parameter.owner().memory().write(parameter.master().data(), values.data(), values.size() * sizeof(float));
     };
     set(model.fc1.weight), set(model.norm.weight), set(model.fc2.weight), set(model.head.weight);
     model.parameters().refresh();
@@ -75,15 +75,15 @@ template <class Model>
 std::vector<float> get_parameters(Model& model) {
     std::vector<float> all;
     const auto get = [&](const auto& parameter) {
-        for (int i = 0; i < parameter.shape()[0]; ++i) all.push_back(static_cast<float>(parameter.master()(i)));
+        for (const float w : small::master_of(parameter)) all.push_back(w);
     };
     get(model.fc1.weight), get(model.norm.weight), get(model.fc2.weight), get(model.head.weight);
     return all;
 }
 
 /// Trains for `steps` with the gradients of the cases, in two micro-batches each; calls after(t).
-template <class Model, class Optimizer, class After>
-void train(ht::cpu& device, Model& model, Optimizer& optimizer, const clipping& c, int steps, const After& after) {
+template <class Device, class Model, class Optimizer, class After>
+void train(Device& device, Model& model, Optimizer& optimizer, const clipping& c, int steps, const After& after) {
     ht::grad_scaler scaler{device};
     ht::accumulator acc{model};
     small::tape tape;

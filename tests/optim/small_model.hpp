@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// A model of a few parameters and a tape that gives it gradients by hand: what scalers, accumulators and optimizers
-/// are tried on, without a forward pass.
+/// are tried on, without a forward pass, on any device.
 ///
 ///     small::model<ht::amp_fp16> model{device};
 ///     small::tape tape;
@@ -10,7 +10,11 @@
 #pragma once
 
 #include <functional>
+#include <vector>
 
+#include <halftone/kernel/adamw/cpu.hpp>
+#include <halftone/kernel/gradient_norm/cpu.hpp>
+#include <halftone/kernel/sgd/cpu.hpp>
 #include <halftone/memory/gradient_slabs.hpp>
 #include <halftone/nn/model.hpp>
 #include <halftone/policy.hpp>
@@ -65,14 +69,31 @@ struct tape {
         ht::gradient_slabs* slabs = acc.find(parameters);
         for (std::size_t entry = 0; entry < parameters.entries().size(); ++entry) {
             const ht::gradient_slabs::place place = slabs->claim(entry);
-            auto* to = reinterpret_cast<float*>(place.data);
-            if (to == nullptr) continue;
-            for (std::size_t i = 0; i < parameters.entries()[entry].count; ++i) {
+            if (place.data == nullptr) continue;
+            std::vector<float> to(parameters.entries()[entry].count);
+            const std::size_t bytes = to.size() * sizeof(float);
+            if (!place.is_first) parameters.memory().read(to.data(), place.data, bytes);
+            for (std::size_t i = 0; i < to.size(); ++i) {
                 const float g = gradients(entry, i) * loss_seed(l);
                 to[i] = place.is_first ? g : to[i] + g;
             }
+            parameters.memory().write(place.data, to.data(), bytes);
         }
     }
 };
+
+/// The bytes of a piece of a device's memory.
+inline std::vector<std::byte> bytes_at(ht::store& parameters, const std::byte* data, std::size_t count) {
+    std::vector<std::byte> bytes(count);
+    parameters.memory().read(bytes.data(), data, count);
+    return bytes;
+}
+/// The master of a parameter, read from the device's memory.
+template <class Storage, int Rank>
+std::vector<typename Storage::param> master_of(const ht::parameter<Storage, Rank>& p) {
+    std::vector<typename Storage::param> values(static_cast<std::size_t>(p.shape().size()));
+    p.owner().memory().read(values.data(), p.master().data(), values.size() * sizeof values[0]);
+    return values;
+}
 
 }  // namespace small

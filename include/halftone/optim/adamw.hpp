@@ -6,10 +6,13 @@
 ///                         {{"*.norm", {.weight_decay = 0}}, {"h.0", ht::frozen}}};
 ///     optimizer.step(grads);               // one read-write pass, 30 bytes a parameter in fp32 with a 16-bit copy
 ///
+/// The device may be any whose kernels the program includes: <halftone/kernel.hpp> has those of ht::cpu,
+/// <halftone/cuda.cuh> those of ht::cuda.
+///
 /// Numeric contract: kernel/adamw/adamw.hpp has it. A step whose gradients are not finite changes nothing.
 #pragma once
 
-#include <halftone/kernel/adamw/cpu.hpp>
+#include <halftone/kernel/adamw/adamw.hpp>
 #include <halftone/optim/optimizer.hpp>
 
 namespace halftone::inline HALFTONE_ABI {

@@ -5,6 +5,9 @@
 ///     auto outcome = optimizer.step(grads);        // changes nothing where a gradient is not finite
 ///     if (outcome.skipped()) ...                   // asks the device
 ///     optimizer.set_lr(1e-4);
+///
+/// Headers of scale/ and optim/ name no device: gradients, records, moments and parameters are wherever the device has its
+/// memory, and the host reads there only what it is asked for. A program includes the kernels of its device beside them.
 #pragma once
 
 #include <initializer_list>

@@ -5,10 +5,13 @@
 ///     ht::sgd optimizer{device, model, {.lr = 0.1f, .momentum = 0.9f, .kind = ht::nesterov}};
 ///     optimizer.step(grads);
 ///
+/// The device may be any whose kernels the program includes: <halftone/kernel.hpp> has those of ht::cpu,
+/// <halftone/cuda.cuh> those of ht::cuda.
+///
 /// Numeric contract: kernel/sgd/sgd.hpp has it. A step whose gradients are not finite changes nothing.
 #pragma once
 
-#include <halftone/kernel/sgd/cpu.hpp>
+#include <halftone/kernel/sgd/sgd.hpp>
 #include <halftone/optim/optimizer.hpp>
 
 namespace halftone::inline HALFTONE_ABI {

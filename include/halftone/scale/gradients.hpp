@@ -9,12 +9,15 @@
 ///     ht::gradients<cpu, ...> grads = scaler.unscale(acc.take());
 ///     ht::clip_grad_norm(grads, 1.0f);
 ///     optimizer.step(grads);
+///
+/// What reads them are kernels of the device: <halftone/kernel.hpp> has those of ht::cpu, <halftone/cuda.cuh> those of
+/// ht::cuda.
 #pragma once
 
 #include <utility>
 #include <vector>
 
-#include <halftone/kernel/gradient_norm/cpu.hpp>
+#include <halftone/kernel/gradient_norm/gradient_norm.hpp>
 #include <halftone/memory/gradient_slabs.hpp>
 #include <halftone/scale/resident.hpp>
 #include <halftone/scale/scaled.hpp>

@@ -1,264 +1,53 @@
 // SPDX-License-Identifier: MIT
-#include <cmath>
-#include <limits>
-#include <memory>
-#include <vector>
-
-#include <doctest/doctest.h>
-
+/// \file
+/// A step of AdamW on every instruction set; checks.hpp has what it has to do.
 #include <halftone/kernel/adamw/cpu.hpp>
-#include <halftone/kernel/adamw/reference.hpp>
 
-#include "support/bounds.hpp"
+#include "kernel/adamw/checks.hpp"
 #include "support/each_set.hpp"
-#include "support/guarded.hpp"
-#include "support/random.hpp"
 
 namespace {
 
-namespace ht = halftone;
-namespace kernel = ht::kernel;
-using support::guarded;
+using namespace adamw_checks;
 
-constexpr ht::extent sizes[] = {1, 3, 5, 15, 17, 67, 1009, 16384 + 33};
-
-/// Everything that a step reads and writes.
-template <class Param, class Copy, class Accumulate, class State>
-struct slabs {
-    guarded<Param> master;
-    guarded<Copy> copy;
-    guarded<Accumulate> gradient;
-    guarded<State> first, second;
-
-    slabs(support::random& data, ht::extent n, ht::extent offset)
-        : master(data.normals<Param>(n), offset),
-          copy(n, offset + 1),
-          gradient(data.normals<Accumulate>(n, 100), offset),
-          first(data.normals<State>(n, 0.1), offset),
-          second(data.normals<State>(n, 0.01), offset) {
-        for (ht::extent i = 0; i < n; ++i) second[i] = static_cast<State>(std::fabs(static_cast<float>(second[i])));
-    }
-    kernel::adamw_arguments<Param, Copy, Accumulate, State> arguments(const kernel::gradient_factors& f,
-                                                                      const kernel::step_record& s) const {
-        return {.master = master.view(),
-                .copy = copy.view(),
-                .gradient = gradient.const_view(),
-                .first = first.view(),
-                .second = second.view(),
-                .decays = {0.9, 0.99, 1e-6},
-                .rates = {.weight_decay = 0.1},
-                .factors = &f,
-                .step = &s,
-                .key = {.seed = 5, .tensor = 8, .first = 64}};
-    }
-    bool intact() const {
-        return master.intact() && copy.intact() && gradient.intact() && first.intact() && second.intact();
-    }
-    bool same_bits(const slabs& o) const {
-        return master.same_bits(o.master) && copy.same_bits(o.copy) && first.same_bits(o.first) &&
-               second.same_bits(o.second);
-    }
-};
-
-const kernel::gradient_factors factors{1.0f / 128, 0.75f, 1.5f};
-const kernel::step_record third{.steps = 3, .lr = 0.01};
-
-template <class T>
-std::vector<double> doubles(const guarded<T>& g) {
-    std::vector<double> d;
-    for (ht::extent i = 0; i < g.size(); ++i) d.push_back(static_cast<double>(g[i]));
-    return d;
-}
-ht::view<double, 1> view_of(std::vector<double>& d) { return {d.data(), {static_cast<ht::extent>(d.size())}}; }
-
-/// One unit in the last place for a number that may be rounded either way.
-template <class T>
-double either_way(double x) {
-    return 2 * support::rounding<T>(x);
+/// On each set: check(device).
+template <class Check>
+void on_each_set(const Check& check) {
+    support::for_each_set([&](ht::isa set) {
+        ht::cpu device{{.threads = 2, .instruction_set = set}};
+        check(device);
+    });
 }
 
 TEST_CASE_TEMPLATE("adamw: equals its definition", S, slabs<float, ht::bfloat16, float, float>,
                    slabs<float, ht::float16, float, float>, slabs<float, float, ht::bfloat16, float>,
                    slabs<float, ht::bfloat16, float, ht::bfloat16>) {
-    support::for_each_set([](ht::isa set) {
-        ht::cpu device{{.threads = 2, .instruction_set = set}};
-        support::random data{1};
-        support::comparison masters, firsts, seconds;
-        for (const ht::extent n : sizes) {
-            const S s(data, n, n % 5);
-            std::vector<double> w = doubles(s.master), g = doubles(s.gradient), m = doubles(s.first),
-                                v = doubles(s.second);
-            const std::vector<double> m0 = m, w0 = w, v0 = v;
-            ht::reference::adamw(view_of(w), view_of(g), view_of(m), view_of(v), {0.9, 0.99, 1e-6}, 0.01, 0.1, 3,
-                                 factors);
-            kernel::adamw<ht::cpu>::run<ht::rounding::nearest_even>(device, s.arguments(factors, third));
-            for (ht::extent i = 0; i < n; ++i) {
-                const auto k = static_cast<std::size_t>(i);
-                using state = std::remove_reference_t<decltype(s.first[0])>;
-                const double read = std::fabs(ht::reference::read_gradient(g[k], factors));
-                // Sums of magnitudes: two factors of the gradient, four and five roundings of their own.
-                const double error_m = support::gamma(6) * (0.9 * std::fabs(m0[k]) + 0.1 * (read + std::fabs(m0[k])));
-                const double error_v = support::gamma(9) * v[k];
-                const bool rounds = sizeof(state) < 4;
-                firsts.expect(static_cast<double>(s.first[i]), m[k],
-                              error_m + (rounds ? either_way<state>(std::fabs(m[k]) + error_m) : 0));
-                seconds.expect(static_cast<double>(s.second[i]), v[k],
-                               error_v + (rounds ? either_way<state>(v[k] + error_v) : 0));
-                const double update = std::fabs(w[k] - w0[k] * (1 - 0.01 * 0.1)), size = 0.01 / (1 - 0.729);
-                const double denominator = std::sqrt(v[k] / (1 - 0.970299)) + 1e-6;
-                masters.expect(static_cast<double>(s.master[i]), w[k],
-                               support::gamma(3) * std::fabs(w0[k]) + update * support::gamma(12) +
-                                   size * error_m / denominator + support::u * std::fabs(w[k]));
-                using copy = std::remove_reference_t<decltype(s.copy[0])>;
-                CHECK(static_cast<float>(s.copy[i]) == static_cast<float>(copy(static_cast<float>(s.master[i]))));
-            }
-            CHECK(s.intact());
-        }
-        CHECK_WITHIN(masters);
-        CHECK_WITHIN(firsts);
-        CHECK_WITHIN(seconds);
-    });
+    on_each_set([](ht::cpu& device) { equals_definition<S>(device); });
 }
 
 TEST_CASE("adamw: parameters without a master are rounded to one of their two neighbours, by numbers of their own") {
-    support::for_each_set([](ht::isa set) {
-        ht::cpu device{{.threads = 2, .instruction_set = set}};
-        using pure = slabs<ht::bfloat16, float, float, ht::bfloat16>;
-        const auto step = [&](ht::extent n, const kernel::rounding_key& key, std::int64_t steps) {
-            support::random data{2};
-            auto s = std::make_unique<pure>(data, n, 1);
-            auto a = s->arguments(factors, third);
-            const kernel::step_record record{.steps = steps, .lr = 0.01};
-            a.step = &record;
-            a.key = key;
-            kernel::adamw<ht::cpu>::run<ht::rounding::stochastic>(device, a);
-            return s;
-        };
-        support::random data{2};
-        const pure start(data, 5003, 1);
-        std::vector<double> w = doubles(start.master), g = doubles(start.gradient), m = doubles(start.first),
-                            v = doubles(start.second);
-        ht::reference::adamw(view_of(w), view_of(g), view_of(m), view_of(v), {0.9, 0.99, 1e-6}, 0.01, 0.1, 3, factors);
-        const auto s = step(5003, {1, 4, 0}, 3);
-        support::comparison c;
-        double up = 0;
-        for (ht::extent i = 0; i < 5003; ++i) {
-            const double exact = w[static_cast<std::size_t>(i)], got = static_cast<double>(s->master[i]);
-            // A stochastic rounding is off by less than a step, twice what rounding to nearest is off by.
-            c.expect(got, exact, either_way<ht::bfloat16>(exact) + 1e-5 * (std::fabs(exact) + 0.1));
-            up += got > exact ? 1 : 0;
-            CHECK(s->copy[i] == static_cast<float>(s->master[i]));
-        }
-        CHECK_WITHIN(c);
-        CHECK(std::fabs(up / 5003 - 0.5) < 0.05);
-
-        CHECK(s->same_bits(*step(5003, {1, 4, 0}, 3)));
-        CHECK_FALSE(s->master.same_bits(step(5003, {2, 4, 0}, 3)->master));
-        CHECK_FALSE(s->master.same_bits(step(5003, {1, 8, 0}, 3)->master));
-        CHECK_FALSE(s->master.same_bits(step(5003, {1, 4, 4}, 3)->master));
-    });
+    on_each_set([](ht::cpu& device) { rounds_to_neighbours(device); });
 }
 
 TEST_CASE("adamw: the random numbers of an element are those of its index, however the run is cut") {
-    support::for_each_set([](ht::isa set) {
-        ht::cpu device{{.threads = 1, .instruction_set = set}};
-        using pure = slabs<ht::bfloat16, ht::bfloat16, float, ht::bfloat16>;
-        support::random one{3}, two{3};
-        const pure whole(one, 1000, 0), parts(two, 1000, 0);
-        kernel::adamw<ht::cpu>::run<ht::rounding::stochastic>(device, whole.arguments(factors, third));
-        const auto all = parts.arguments(factors, third);
-        for (const auto& [begin, end] : {std::pair<ht::extent, ht::extent>{0, 64}, {64, 500}, {500, 1000}}) {
-            const ht::extent first = begin, count = end - begin;  // a lambda captures no bindings
-            auto a = all;
-            const auto cut = [&](auto v) { return decltype(v)(v.data() + first, {count}); };
-            a.master = cut(all.master), a.copy = cut(all.copy), a.gradient = cut(all.gradient),
-            a.first = cut(all.first), a.second = cut(all.second);
-            a.key.first = all.key.first + static_cast<std::uint64_t>(first);
-            kernel::adamw<ht::cpu>::run<ht::rounding::stochastic>(device, a);
-        }
-        CHECK(whole.same_bits(parts));
-    });
+    on_each_set([](ht::cpu& device) { cuts_alike(device); });
 }
 
 TEST_CASE("adamw: a moment in bf16 is rounded by the random bits of its place and of no other") {
-    support::for_each_set([](ht::isa set) {
-        ht::cpu device{{.threads = 2, .instruction_set = set}};
-        const ht::extent n = 16384 + 77;
-        support::random data{7};
-        slabs<float, float, float, ht::bfloat16> s(data, n, 3);
-        for (ht::extent i = 0; i < n; ++i) s.first[i] = ht::bfloat16(0.0f);
-        s.gradient[5] = std::numeric_limits<float>::quiet_NaN();
-        s.gradient[6] = -0x1.fffffep127f;
-        s.gradient[7] = 0x1p-140f;
-        for (const std::uint64_t seed : {std::uint64_t{0}, std::uint64_t{0x123456789abcdef0}}) {
-            const kernel::gradient_factors plain;
-            const kernel::step_record record{.steps = 4000000000, .lr = 0.1};
-            auto a = s.arguments(plain, record);
-            a.decays.beta1 = 0;  // the first moment is the gradient
-            a.key = {.seed = seed, .tensor = 40, .first = (std::uint64_t{1} << 34) - 128};
-            for (ht::extent i = 0; i < n; ++i) s.first[i] = ht::bfloat16(0.0f);
-            kernel::adamw<ht::cpu>::run<ht::rounding::nearest_even>(device, a);
-            for (ht::extent i = 0; i < n; ++i) {
-                if (i == 5) continue;
-                const std::uint32_t bits =
-                    ht::random_bits(seed, 4000000000u, 41, a.key.first + static_cast<std::uint64_t>(i));
-                CHECK(s.first[i].bits() == ht::round_stochastic<ht::bfloat16>(s.gradient[i], bits).bits());
-            }
-        }
-    });
+    on_each_set([](ht::cpu& device) { rounds_by_place(device); });
 }
 
 TEST_CASE("adamw: a second moment in bf16 shrinks on average, where rounding to nearest would keep it") {
-    support::for_each_set([](ht::isa set) {
-        ht::cpu device{{.threads = 1, .instruction_set = set}};
-        const ht::extent n = 4096;
-        support::random data{4};
-        slabs<float, float, float, ht::bfloat16> s(data, n, 0);
-        for (ht::extent i = 0; i < n; ++i) s.gradient[i] = 0, s.second[i] = ht::bfloat16(1.0f);
-        auto a = s.arguments(factors, third);
-        a.decays.beta2 = 0.999;
-        kernel::step_record record{.steps = 0, .lr = 0};
-        a.step = &record;
-        for (record.steps = 1; record.steps <= 20; ++record.steps)
-            kernel::adamw<ht::cpu>::run<ht::rounding::nearest_even>(device, a);
-        double mean = 0;
-        for (ht::extent i = 0; i < n; ++i) mean += static_cast<double>(s.second[i]) / static_cast<double>(n);
-        // A rounding below 1 is off by at most 2^-8, twenty of them by sqrt(20) 2^-9 in standard deviation.
-        CHECK(std::fabs(mean - std::pow(0.999, 20)) < 5 * std::sqrt(20.0 / static_cast<double>(n)) * 0x1p-9);
-    });
+    on_each_set([](ht::cpu& device) { moment_shrinks(device); });
 }
 
 TEST_CASE("adamw: a skipped step changes nothing, and a missing copy is no matter") {
-    support::for_each_set([](ht::isa set) {
-        ht::cpu device{{.threads = 1, .instruction_set = set}};
-        support::random one{5}, two{5};
-        using mixed = slabs<float, ht::bfloat16, float, float>;
-        const mixed s(one, 100, 1), untouched(two, 100, 1);
-        const kernel::step_record skipping{.steps = 3, .lr = 0.01, .skips = 1};
-        kernel::adamw<ht::cpu>::run<ht::rounding::nearest_even>(device, s.arguments(factors, skipping));
-        CHECK(s.same_bits(untouched));
-        auto a = s.arguments(factors, third);
-        a.copy = {};
-        kernel::adamw<ht::cpu>::run<ht::rounding::nearest_even>(device, a);
-        CHECK(s.copy.same_bits(untouched.copy));
-        CHECK_FALSE(s.master.same_bits(untouched.master));
-    });
+    on_each_set([](ht::cpu& device) { skips(device); });
 }
 
 TEST_CASE("adamw: arguments that do not fit together are refused") {
     ht::cpu device{{.threads = 1}};
-    support::random data{6};
-    const slabs<float, ht::bfloat16, float, float> s(data, 10, 1);
-    auto a = s.arguments(factors, third);
-    a.gradient = {s.gradient.data(), {9}};
-    CHECK_THROWS_WITH_AS(kernel::adamw<ht::cpu>::run<ht::rounding::nearest_even>(device, a),
-                         "adamw: gradient is (9); expected (10)", ht::shape_error);
-    a = s.arguments(factors, third);
-    a.second = {s.second.data(), {5}, {2}};
-    CHECK_THROWS_AS(kernel::adamw<ht::cpu>::run<ht::rounding::nearest_even>(device, a), ht::shape_error);
-    a = s.arguments(factors, third);
-    a.key.first = 3;
-    CHECK_THROWS_AS(kernel::adamw<ht::cpu>::run<ht::rounding::nearest_even>(device, a), ht::argument_error);
+    refuses(device);
 }
 
 }  // namespace

@@ -6,24 +6,22 @@
 #include <halftone/kernel/gradient_norm/gradient_norm.hpp>
 #include <halftone/kernel/update/cpu.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel::detail {
+namespace halftone::inline HALFTONE_ABI::detail {
 
 struct chunk_squares {
     float squares, largest;  // the largest magnitude tells whether a square could have left float's range
     std::int32_t found_inf;
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel::detail
+}  // namespace halftone::inline HALFTONE_ABI::detail
 
 #define HALFTONE_BODY <halftone/kernel/gradient_norm/cpu.inc>
 #include <halftone/exec/cpu/each_set.inc>
 
-namespace halftone::inline HALFTONE_ABI::kernel {
-
-namespace detail {
+namespace halftone::inline HALFTONE_ABI::detail {
 
 template <class G>
-double squares_in_double(extent count, const G* g, const gradient_factors& f) {
+double squares_in_double(extent count, const G* g, const kernel::gradient_factors& f) {
     double squares = 0;
     for (extent i = 0; i < count; ++i) {
         const double v = static_cast<double>(static_cast<float>(g[i])) * static_cast<double>(f.inv_scale) *
@@ -43,11 +41,15 @@ inline double tree_sum(double* terms, extent count) {
     return count == 0 ? 0.0 : terms[0];
 }
 
-}  // namespace detail
+}  // namespace halftone::inline HALFTONE_ABI::detail
+
+namespace halftone::inline HALFTONE_ABI::kernel {
 
 template <>
 struct gradient_norm<cpu> {
     static constexpr extent chunk = 16384;
+    /// Additions that a square passes through within a chunk, at most.
+    static constexpr extent depth = sum_depth(chunk);
 
     template <class G>
     static void add(cpu& device, const const_view<G, 1>& gradients, gradient_record* record, std::int32_t* found_inf) {

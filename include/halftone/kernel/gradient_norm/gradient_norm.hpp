@@ -22,6 +22,10 @@ namespace halftone::inline HALFTONE_ABI::kernel {
 /// *found_inf where a gradient is not finite, and leaves them else. Both lie in the device's memory. Throws shape_error
 /// for gradients in pieces.
 template <class Device>
-struct gradient_norm;
+struct gradient_norm {
+    static_assert(sizeof(Device) == 0,
+                  "halftone: gradient_norm: the kernels of this device are not included: include <halftone/kernel.hpp> for ht::cpu, "
+                  "<halftone/cuda.cuh> for ht::cuda");
+};
 
 }  // namespace halftone::inline HALFTONE_ABI::kernel

@@ -9,13 +9,12 @@
 #include <halftone/kernel/rows/cut.hpp>
 #include <halftone/kernel/write_mode.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel {
+// Not kernel::detail: in kernels `detail` is halftone's, and must not become another namespace by an include.
+namespace halftone::inline HALFTONE_ABI::detail {
 
-namespace detail {
 inline constexpr float lane_numbers[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-}
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel
+}  // namespace halftone::inline HALFTONE_ABI::detail
 
 #define HALFTONE_BODY <halftone/kernel/rows/rows.inc>
 #include <halftone/exec/cpu/each_set.inc>

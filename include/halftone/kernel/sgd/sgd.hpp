@@ -44,7 +44,11 @@ struct sgd_arguments {
 /// run<Rounding>(device, arguments): Rounding is how the parameter is rounded to its type. Changes nothing where
 /// step->skips. Throws shape_error, and argument_error for a random index that is no multiple of 4.
 template <class Device>
-struct sgd;
+struct sgd {
+    static_assert(sizeof(Device) == 0,
+                  "halftone: sgd: the kernels of this device are not included: include <halftone/kernel.hpp> for ht::cpu, "
+                  "<halftone/cuda.cuh> for ht::cuda");
+};
 
 /// The scalars of a step, as the elements need them.
 struct sgd_scalars {

@@ -34,12 +34,6 @@ struct gradient_record {
     std::int32_t found_inf = 0;  ///< 1 where a gradient, as it lies in memory, is not finite
 };
 
-namespace detail {
-
-HALFTONE_HD inline float infinity() { return halftone::detail::bit_cast<float>(std::uint32_t{0x7f800000}); }
-
-}  // namespace detail
-
 /// Begins a read pass.
 HALFTONE_HD inline void begin_pass(gradient_record& r) {
     r.squares = 0;
@@ -48,7 +42,8 @@ HALFTONE_HD inline void begin_pass(gradient_record& r) {
 
 /// Ends a read pass. The norm is an infinity by its bits, since arithmetic may not give one under -ffast-math.
 HALFTONE_HD inline void end_pass(gradient_record& r) {
-    r.norm = r.found_inf != 0 ? detail::infinity() : static_cast<float>(std::sqrt(r.squares));
+    constexpr std::uint32_t infinity = 0x7f800000;
+    r.norm = r.found_inf != 0 ? detail::bit_cast<float>(infinity) : static_cast<float>(std::sqrt(r.squares));
 }
 
 /// Makes the norm at most max_norm, by PyTorch's formula: a coefficient of max_norm / (norm + 1e-6), never above 1.

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// A step of AdamW on a GPU; adamw.hpp has its arguments, its contract and an example.
+///
+/// Where multiplication and addition are one operation on the CPU too (AVX2 and later), the bits are the CPU's, random
+/// roundings included.
+#pragma once
+
+#include <cmath>
+
+#include <halftone/kernel/adamw/adamw.hpp>
+#include <halftone/kernel/update/device.hpp>
+
+namespace halftone::inline HALFTONE_ABI::kernel {
+
+namespace on_device {
+
+template <rounding Rounding, class Param, class Copy, class Accumulate, class State, run_access Access>
+struct adamw_kernel {
+    static constexpr int threads = 256;
+    static constexpr int n = widest<Param, Copy, Accumulate, State>;
+    using present = present_step<adamw_scalars>;
+    static constexpr word shared_bytes = sizeof(present);
+
+    global_span<Param> master;
+    global_span<Copy> copy;
+    global_span<const Accumulate> gradient;
+    global_span<State> first, second;
+    adamw_decays decays;
+    group_rates rates;
+    global_span<const gradient_factors> factors;
+    global_span<const step_record> step;
+    rounding_key key;
+    int blocks;
+
+    grid_shape grid() const { return {blocks, 1, 1}; }
+
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD void operator()(Simt simt) const {
+        const shared_span<present> shared{0, 1};
+        if (simt.thread() == 0) {
+            const step_record record = simt.load(step, 0);
+            present p{};
+            p.skips = record.skips;
+            p.step = static_cast<word>(record.steps);
+            p.factors = simt.load(factors, 0);
+            if (p.skips == 0) p.scalars = scalars_of(decays, rates, record);
+            simt.store(shared, 0, p);
+        }
+        simt.barrier();
+        const present p = simt.load(shared, 0);
+        if (p.skips != 0) return;
+        const extent runs = (master.count + n - 1) / n;
+        const extent first_run = static_cast<extent>(simt.block().x) * threads + simt.thread();
+        for (extent i = first_run; i < runs; i += static_cast<extent>(blocks) * threads) update(simt, p, i);
+    }
+
+  private:
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE void update(Simt simt, const present& p, extent i) const {
+        const adamw_scalars& s = p.scalars;
+        const int here = master.count - i * n < n ? static_cast<int>(master.count - i * n) : n;
+        const vec<float, n> g = load_run<n, Access>(simt, gradient, i, here);
+        vec<float, n> m = load_run<n, Access>(simt, first, i, here), v = load_run<n, Access>(simt, second, i, here);
+        vec<float, n> w = load_run<n, Access>(simt, master, i, here);
+        HALFTONE_UNROLL for (int e = 0; e < n; ++e) {
+            const float read = read_gradient(g[e], p.factors);
+            m[e] = std::fma(read - m[e], s.first_weight, m[e]);
+            v[e] = std::fma(read * s.second_weight, read, v[e] * s.second_decay);
+            const float denominator = std::fma(std::sqrt(v[e]), s.root_scale, s.epsilon);
+            w[e] = std::fma(w[e], s.decay, m[e] * -s.step_size / denominator);
+        }
+        store_run<Access>(simt, first, i, here, round_run<State, rounding::stochastic>(m, key, 1, p.step, i));
+        store_run<Access>(simt, second, i, here, round_run<State, rounding::stochastic>(v, key, 2, p.step, i));
+        const vec<Param, n> rounded = round_run<Param, Rounding>(w, key, 0, p.step, i);
+        store_run<Access>(simt, master, i, here, rounded);
+        if (copy.is_there()) store_run<Access>(simt, copy, i, here, round_to<Copy>(to_float(rounded)));
+    }
+};
+
+}  // namespace on_device
+
+template <simt_device Device>
+struct adamw<Device> {
+    template <rounding Rounding, class Param, class Copy, class Accumulate, class State>
+    static void run(Device& device, const adamw_arguments<Param, Copy, Accumulate, State>& a) {
+        check(a);
+        using namespace on_device;
+        using kernel = adamw_kernel<Rounding, Param, Copy, Accumulate, State, run_access::elements>;
+        const int blocks = update_blocks<kernel::threads, kernel::n>(a.master.size());
+        const auto launch = [&]<run_access Access>(std::integral_constant<run_access, Access>) {
+            device.launch(adamw_kernel<Rounding, Param, Copy, Accumulate, State, Access>{
+                simt::span_of(a.master), simt::span_of(a.copy), simt::span_of(a.gradient), simt::span_of(a.first),
+                simt::span_of(a.second), a.decays, a.rates, {a.factors, 1}, {a.step, 1}, a.key, blocks});
+        };
+        launch_with_access<kernel::n>(launch, a.master.data(), a.copy.data(), a.gradient.data(), a.first.data(), a.second.data());
+    }
+};
+
+}  // namespace halftone::inline HALFTONE_ABI::kernel

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The read pass over gradients on a GPU; gradient_norm.hpp has its contract and an example.
+///
+/// A block takes a chunk and leaves its sum of squares and whether all is finite; one more block adds the chunks up, in
+/// double, and changes the record.
+#pragma once
+
+#include <cmath>
+
+#include <halftone/kernel/gradient_norm/gradient_norm.hpp>
+#include <halftone/kernel/update/device.hpp>
+#include <halftone/number/classify.hpp>
+
+namespace halftone::inline HALFTONE_ABI::kernel {
+
+namespace on_device {
+
+/// What a chunk amounts to.
+struct chunk_result {
+    double squares;
+    word is_odd;  // 1 where a gradient is not finite
+};
+
+template <class G, run_access Access>
+struct chunk_squares_kernel {
+    static constexpr int threads = 256;
+    static constexpr int n = widest<G>;
+    static constexpr extent chunk = 16384;
+    static constexpr word shared_bytes = threads / 32 * sizeof(double);
+
+    global_span<const G> gradients;
+    global_span<const gradient_factors> factors;
+    global_span<chunk_result> results;  // of each chunk
+
+    grid_shape grid() const { return {static_cast<int>(results.count), 1, 1}; }
+
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD void operator()(Simt simt) const {
+        const gradient_factors f = simt.load(factors, 0);
+        const extent index = simt.block().x, first = index * chunk;
+        const extent count = gradients.count - first < chunk ? gradients.count - first : chunk;
+        const auto here = gradients.part(first, count);
+
+        // Magnitudes in the order of their bits; what is not finite counts for more than any of them.
+        float squares = 0;
+        word largest = 0;
+        for (extent i = simt.thread(); i * n < count; i += threads) {
+            const vec<float, n> g = load_run<n, Access>(simt, here, i, elements_of(i, count));
+            HALFTONE_UNROLL for (int e = 0; e < n; ++e) {
+                const float v = read_gradient(g[e], f);
+                const word magnitude = is_finite(g[e]) ? detail::bit_cast<word>(v) & 0x7fffffffu : odd;
+                largest = magnitude < largest ? largest : magnitude;
+                squares = std::fma(v, v, squares);
+            }
+        }
+        squares = simt::block_sum<threads>(simt, squares, shared_span<float>{0, threads / 32});
+        largest = simt::block_max<threads>(simt, largest, shared_span<word>{0, threads / 32});
+
+        double sum = static_cast<double>(squares);
+        if (largest == odd || largest == 0) {
+            sum = 0;
+        } else if (largest < least_in_range || largest > most_in_range) {
+            sum = 0;
+            for (extent i = simt.thread(); i * n < count; i += threads) {
+                const vec<float, n> g = load_run<n, Access>(simt, here, i, elements_of(i, count));
+                HALFTONE_UNROLL for (int e = 0; e < n; ++e) {
+                    const double v = read_gradient_in_double(g[e], f);
+                    sum += v * v;
+                }
+            }
+            sum = simt::block_sum<threads>(simt, sum, shared_span<double>{0, threads / 32});
+        }
+        if (simt.thread() == 0) simt.store(results, index, chunk_result{sum, largest == odd ? 1u : 0u});
+    }
+
+  private:
+    static constexpr word odd = 0xffffffffu;
+    // The bits of 2^-40 and of 2^55. Between them no square overflows, and what vanishes is in all below 2^-32 of the
+    // largest one.
+    static constexpr word least_in_range = word{127 - 40} << 23, most_in_range = word{127 + 55} << 23;
+
+    HALFTONE_HD HALFTONE_INLINE static int elements_of(extent i, extent count) {
+        return count - i * n < n ? static_cast<int>(count - i * n) : n;
+    }
+};
+
+/// One block: each thread adds every so manieth chunk, then a tree adds the threads.
+struct add_chunks_kernel {
+    static constexpr int threads = 256;
+    static constexpr word shared_bytes = threads / 32 * sizeof(double);
+
+    global_span<const chunk_result> results;
+    global_span<gradient_record> record;
+    global_span<std::int32_t> found_inf;
+
+    grid_shape grid() const { return {}; }
+
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD void operator()(Simt simt) const {
+        double squares = 0;
+        word is_odd = 0;
+        for (extent i = simt.thread(); i < results.count; i += threads) {
+            const chunk_result r = simt.load(results, i);
+            squares += r.squares;
+            is_odd |= r.is_odd;
+        }
+        squares = simt::block_sum<threads>(simt, squares, shared_span<double>{0, threads / 32});
+        is_odd = simt::block_max<threads>(simt, is_odd, shared_span<word>{0, threads / 32});
+        if (simt.thread() != 0) return;
+        gradient_record r = simt.load(record, 0);
+        r.squares += squares;
+        if (is_odd != 0) {
+            r.found_inf = 1;
+            simt.store(found_inf, 0, 1);
+        }
+        simt.store(record, 0, r);
+    }
+};
+
+}  // namespace on_device
+
+template <simt_device Device>
+struct gradient_norm<Device> {
+    static constexpr extent chunk = 16384;
+    /// Additions that a square passes through within a chunk, at most: in a thread, in a warp, over the warps.
+    static constexpr extent depth = chunk / 256 + 5 + 8;
+
+    template <class G>
+    static void add(Device& device, const const_view<G, 1>& gradients, gradient_record* record, std::int32_t* found_inf) {
+        expect("gradient_norm", "gradients", gradients, gradients.shape());
+        using namespace on_device;
+        const extent chunks = (gradients.size() + chunk - 1) / chunk;
+        if (chunks == 0) return;
+        const workspace::lease memory(device.scratch(), static_cast<std::size_t>(chunks) * sizeof(chunk_result));
+        const global_span<chunk_result> results{memory.as<chunk_result>(), chunks};
+        const auto launch = [&]<run_access Access>(std::integral_constant<run_access, Access>) {
+            device.launch(chunk_squares_kernel<G, Access>{simt::span_of(gradients), {&record->factors, 1}, results});
+        };
+        launch_with_access<widest<G>>(launch, gradients.data());
+        device.launch(add_chunks_kernel{{results.data, chunks}, {record, 1}, {found_inf, 1}});
+    }
+};
+
+}  // namespace halftone::inline HALFTONE_ABI::kernel

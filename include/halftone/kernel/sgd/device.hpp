@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// A step of stochastic gradient descent on a GPU; sgd.hpp has its arguments, its contract and an example. Its bits are
+/// the CPU's where adamw/device.hpp's are.
+#pragma once
+
+#include <cmath>
+
+#include <halftone/kernel/sgd/sgd.hpp>
+#include <halftone/kernel/update/device.hpp>
+
+namespace halftone::inline HALFTONE_ABI::kernel {
+
+namespace on_device {
+
+template <rounding Rounding, class Param, class Copy, class Accumulate, class State, run_access Access>
+struct sgd_kernel {
+    static constexpr int threads = 256;
+    static constexpr int n = widest<Param, Copy, Accumulate, State>;
+    using present = present_step<sgd_scalars>;
+    static constexpr word shared_bytes = sizeof(present);
+
+    global_span<Param> master;
+    global_span<Copy> copy;
+    global_span<const Accumulate> gradient;
+    global_span<State> momentum;  // or none
+    sgd_coefficients coefficients;
+    float nesterov;  // the coefficient of Nesterov's momentum, or 0
+    group_rates rates;
+    global_span<const gradient_factors> factors;
+    global_span<const step_record> step;
+    rounding_key key;
+    int blocks;
+
+    grid_shape grid() const { return {blocks, 1, 1}; }
+
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD void operator()(Simt simt) const {
+        const shared_span<present> shared{0, 1};
+        if (simt.thread() == 0) {
+            const step_record record = simt.load(step, 0);
+            simt.store(shared, 0, present{scalars_of(coefficients, rates, record), simt.load(factors, 0),
+                                          static_cast<word>(record.steps), record.skips});
+        }
+        simt.barrier();
+        const present p = simt.load(shared, 0);
+        if (p.skips != 0) return;
+        const extent runs = (master.count + n - 1) / n;
+        const extent first_run = static_cast<extent>(simt.block().x) * threads + simt.thread();
+        for (extent i = first_run; i < runs; i += static_cast<extent>(blocks) * threads) update(simt, p, i);
+    }
+
+  private:
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE void update(Simt simt, const present& p, extent i) const {
+        const sgd_scalars& s = p.scalars;
+        const int here = master.count - i * n < n ? static_cast<int>(master.count - i * n) : n;
+        const vec<float, n> g = load_run<n, Access>(simt, gradient, i, here);
+        vec<float, n> w = load_run<n, Access>(simt, master, i, here), d;
+        HALFTONE_UNROLL for (int e = 0; e < n; ++e) d[e] = std::fma(w[e], s.decay, read_gradient(g[e], p.factors));
+        if (momentum.is_there()) {
+            // In the first step the old momentum is multiplied by zero: it was set to zero when it was made.
+            vec<float, n> m = load_run<n, Access>(simt, momentum, i, here);
+            HALFTONE_UNROLL for (int e = 0; e < n; ++e) {
+                m[e] = std::fma(m[e], s.momentum, d[e] * s.gradient_weight);
+                d[e] = nesterov != 0.0f ? std::fma(m[e], nesterov, d[e]) : m[e];
+            }
+            store_run<Access>(simt, momentum, i, here, round_run<State, rounding::stochastic>(m, key, 1, p.step, i));
+        }
+        HALFTONE_UNROLL for (int e = 0; e < n; ++e) w[e] = std::fma(d[e], -s.lr, w[e]);
+        const vec<Param, n> rounded = round_run<Param, Rounding>(w, key, 0, p.step, i);
+        store_run<Access>(simt, master, i, here, rounded);
+        if (copy.is_there()) store_run<Access>(simt, copy, i, here, round_to<Copy>(to_float(rounded)));
+    }
+};
+
+}  // namespace on_device
+
+template <simt_device Device>
+struct sgd<Device> {
+    template <rounding Rounding, class Param, class Copy, class Accumulate, class State>
+    static void run(Device& device, const sgd_arguments<Param, Copy, Accumulate, State>& a) {
+        check(a);
+        using namespace on_device;
+        using kernel = sgd_kernel<Rounding, Param, Copy, Accumulate, State, run_access::elements>;
+        const int blocks = update_blocks<kernel::threads, kernel::n>(a.master.size());
+        const float nesterov = a.coefficients.kind == momentum_kind::nesterov ? static_cast<float>(a.coefficients.momentum) : 0.0f;
+        const global_span<State> momentum = a.coefficients.momentum == 0 ? global_span<State>{} : simt::span_of(a.momentum);
+        const auto launch = [&]<run_access Access>(std::integral_constant<run_access, Access>) {
+            device.launch(sgd_kernel<Rounding, Param, Copy, Accumulate, State, Access>{
+                simt::span_of(a.master), simt::span_of(a.copy), simt::span_of(a.gradient), momentum, a.coefficients, nesterov,
+                a.rates, {a.factors, 1}, {a.step, 1}, a.key, blocks});
+        };
+        launch_with_access<kernel::n>(launch, a.master.data(), a.copy.data(), a.gradient.data(), momentum.data);
+    }
+};
+
+}  // namespace halftone::inline HALFTONE_ABI::kernel

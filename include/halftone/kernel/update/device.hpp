@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What the GPU kernels of an optimizer's step share: a thread's run of elements, the factors of a gradient, rounding by
+/// the random numbers of a place, and the scalars of a step, which the device works out by itself.
+///
+/// A run is what a thread takes at a time: at most 16 bytes of each array, a multiple of four elements, since random
+/// numbers come in fours. Where a pointer is not aligned, and at the end of an array, it goes element by element.
+#pragma once
+
+#include <type_traits>
+
+#include <halftone/kernel/rows/device.hpp>
+#include <halftone/kernel/update/records.hpp>
+#include <halftone/number/philox.hpp>
+#include <halftone/number/round_to.hpp>
+
+namespace halftone::inline HALFTONE_ABI::kernel::on_device {
+
+enum class run_access { vectors, elements };
+
+/// Calls launch(std::integral_constant<run_access, ...>{}) with what these pointers allow. Null pointers allow everything.
+template <int N, class Launch, class... Ts>
+void launch_with_access(const Launch& launch, const Ts*... pointers) {
+    if ((simt::is_aligned(pointers, N * sizeof(Ts)) && ...)) {
+        launch(std::integral_constant<run_access, run_access::vectors>{});
+    } else {
+        launch(std::integral_constant<run_access, run_access::elements>{});
+    }
+}
+
+/// Elements i * N and the following, `n` of them; the rest is zero.
+HALFTONE_KERNEL template <int N, run_access Access, class Simt, class T>
+HALFTONE_HD HALFTONE_INLINE vec<float, N> load_run(Simt simt, const global_span<T>& s, extent i, int n) {
+    if constexpr (Access == run_access::vectors) {
+        if (n == N) return load_floats<N>(simt, s, i);
+    }
+    vec<float, N> v;
+    HALFTONE_UNROLL for (int e = 0; e < N; ++e) v[e] = e < n ? static_cast<float>(simt.load(s, i * N + e)) : 0.0f;
+    return v;
+}
+HALFTONE_KERNEL template <run_access Access, class Simt, class T, int N>
+HALFTONE_HD HALFTONE_INLINE void store_run(Simt simt, const global_span<T>& s, extent i, int n, const vec<T, N>& v) {
+    if constexpr (Access == run_access::vectors) {
+        if (n == N) {
+            simt.store(simt::as_vectors<N>(s), i, v);
+            return;
+        }
+    }
+    HALFTONE_UNROLL for (int e = 0; e < N; ++e) {
+        if (e < n) simt.store(s, i * N + e, v[e]);
+    }
+}
+
+/// A gradient as its readers see it; a NaN stays one.
+HALFTONE_HD HALFTONE_INLINE float read_gradient(float g, const gradient_factors& f) {
+    const float v = g * f.inv_scale * f.clip;
+    return v > f.limit ? f.limit : v < -f.limit ? -f.limit : v;
+}
+/// The same in double, where a float overflows or vanishes.
+HALFTONE_HD HALFTONE_INLINE double read_gradient_in_double(float g, const gradient_factors& f) {
+    const double v = static_cast<double>(g) * static_cast<double>(f.inv_scale) * static_cast<double>(f.clip);
+    const double limit = static_cast<double>(f.limit);
+    return v > limit ? limit : v < -limit ? -limit : v;
+}
+
+/// random_bits(key.seed, step, key.tensor + stream, index) for the elements of a run.
+template <int N>
+HALFTONE_HD HALFTONE_INLINE vec<word, N> random_run(const rounding_key& key, word stream, word step, extent i) {
+    static_assert(N % 4 == 0);
+    const std::uint64_t block = key.first / 4 + static_cast<std::uint64_t>(i) * (N / 4);
+    vec<word, N> random;
+    HALFTONE_UNROLL for (int b = 0; b < N / 4; ++b) {
+        const philox::block four = random_block(key.seed, step, key.tensor + stream, block + static_cast<std::uint64_t>(b));
+        HALFTONE_UNROLL for (int e = 0; e < 4; ++e) random[4 * b + e] = four.word[e];
+    }
+    return random;
+}
+
+/// In T, to nearest or by random numbers. A float is left as it is.
+template <class T, rounding Rounding, int N>
+HALFTONE_HD HALFTONE_INLINE vec<T, N> round_run(const vec<float, N>& v, const rounding_key& key, word stream, word step, extent i) {
+    if constexpr (std::is_same_v<T, float>) {
+        return v;
+    } else if constexpr (Rounding == rounding::stochastic) {
+        const vec<word, N> random = random_run<N>(key, stream, step, i);
+        vec<T, N> rounded;
+        HALFTONE_UNROLL for (int e = 0; e < N; ++e) rounded[e] = round_stochastic<T>(v[e], random[e]);
+        return rounded;
+    } else {
+        return round_to<T>(v);
+    }
+}
+
+/// What every thread of a step needs to know; one thread of a block reads and computes it.
+template <class Scalars>
+struct present_step {
+    Scalars scalars;
+    gradient_factors factors;
+    word step;  // its number, as random numbers are keyed by it
+    std::int32_t skips;
+};
+
+/// Blocks of so many threads for runs of N elements, which the threads take one after another: enough to fill any GPU a
+/// few times over, and no more, since each block works out the scalars of the step.
+template <int Threads, int N>
+int update_blocks(extent count) {
+    constexpr extent each = extent{Threads} * N, most = 2048;
+    const extent blocks = (count + each - 1) / each;
+    return static_cast<int>(blocks < most ? blocks : most);
+}
+
+}  // namespace halftone::inline HALFTONE_ABI::kernel::on_device

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// A step of AdamW as a GPU runs it.
+#include <halftone/kernel/adamw/cpu.hpp>
+#include <halftone/kernel/adamw/device.hpp>
+
+#include <emulator/damage.hpp>
+
+#include "kernel/adamw/checks.hpp"
+
+namespace {
+
+using namespace adamw_checks;
+namespace emulator = ht::emulator;
+
+TEST_CASE_TEMPLATE("adamw on a GPU: equals its definition", S, slabs<float, ht::bfloat16, float, float>,
+                   slabs<float, float, ht::bfloat16, float>, slabs<float, ht::float16, float, ht::bfloat16>) {
+    emulator::device device;
+    equals_definition<S>(device);
+}
+
+TEST_CASE("adamw on a GPU: random roundings, skipped steps, refusals") {
+    emulator::device device;
+    rounds_to_neighbours(device);
+    cuts_alike(device);
+    rounds_by_place(device);
+    moment_shrinks(device);
+    skips(device);
+    refuses(device);
+}
+
+/// The same step on the CPU and on the device, from the same start.
+template <ht::rounding Rounding, class Param, class Copy, class Accumulate, class State>
+struct both_devices {
+    using arrays = slabs<Param, Copy, Accumulate, State>;
+
+    static bool agree(ht::cpu& cpu, emulator::device& device, ht::extent n, placement where, std::uint64_t seed = 1) {
+        support::random one{seed}, two{seed};
+        const arrays there(one, n, where), here(two, n, where);
+        run<Rounding>(device, there.arguments(factors, third));
+        run<Rounding>(cpu, here.arguments(factors, third));
+        return there.same_bits(here) && there.intact();
+    }
+};
+using rounding = ht::rounding;
+using mixed = both_devices<rounding::nearest_even, float, ht::bfloat16, float, float>;
+
+TEST_CASE_TEMPLATE("adamw on a GPU: the bits are the CPU's", T, mixed, both_devices<rounding::nearest_even, float, ht::float16, float, float>,
+                   both_devices<rounding::nearest_even, float, float, ht::bfloat16, ht::bfloat16>,
+                   both_devices<rounding::stochastic, ht::bfloat16, ht::bfloat16, float, float>,
+                   both_devices<rounding::stochastic, ht::float16, ht::float16, float, float>,
+                   both_devices<rounding::stochastic, ht::bfloat16, ht::bfloat16, ht::bfloat16, ht::bfloat16>) {
+    // Portable code has no multiply-add of one rounding.
+    if (!ht::supports(ht::isa::avx2)) {
+        MESSAGE("not tested here: this processor lacks avx2");
+        return;
+    }
+    ht::cpu cpu{{.threads = 1, .instruction_set = ht::isa::avx2}};
+    emulator::device device;
+    for (const ht::extent n : sizes) {
+        CAPTURE(n);
+        CHECK(T::agree(cpu, device, n, placement::aligned));
+        CHECK(T::agree(cpu, device, n, placement::unaligned));
+    }
+}
+
+TEST_CASE("adamw on a GPU: a thread goes on to further runs where there are fewer blocks than would take all") {
+    using pure = slabs<ht::bfloat16, float, float, ht::bfloat16>;
+    using ht::simt::span_of;
+    support::random one{1}, two{1};
+    const pure all(one, 9001, placement::aligned), few(two, 9001, placement::aligned);
+    emulator::device device;
+    run<rounding::stochastic>(device, all.arguments(factors, third));
+    CHECK(device.count().blocks == 9);
+    const auto a = few.arguments(factors, third);
+    device.launch(kernel::on_device::adamw_kernel<rounding::stochastic, ht::bfloat16, float, float, ht::bfloat16, kernel::on_device::run_access::vectors>{
+        span_of(a.master), span_of(a.copy), span_of(a.gradient), span_of(a.first), span_of(a.second), a.decays, a.rates, {a.factors, 1}, {a.step, 1},
+        a.key, 2});
+    CHECK(few.same_bits(all));
+    CHECK(kernel::on_device::update_blocks<256, 4>(ht::extent{1} << 40) == 2048);
+}
+
+TEST_CASE("adamw on a GPU: any schedule gives the same bits, and every damage shows") {
+    using pure = slabs<ht::bfloat16, float, float, ht::bfloat16>;
+    support::random data{9};
+    const pure want(data, 2077);
+    emulator::device plain;
+    run<rounding::stochastic>(plain, want.arguments(factors, third));
+    emulator::check_kernels([&](emulator::device& device) {
+        support::random again{9};
+        const pure got(again, 2077);
+        run<rounding::stochastic>(device, got.arguments(factors, third));
+        return got.same_bits(want);
+    });
+}
+
+}  // namespace
