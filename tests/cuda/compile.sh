@@ -30,6 +30,8 @@ else
 examples/own_project/main.cu 20
 examples/own_project/one_file.cu 20
 tests/cuda/exec.cu 10
+tests/cuda/rows.cu 200
+tests/cuda/updates.cu 60
 FILES
 fi
 

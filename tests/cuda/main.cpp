@@ -2,14 +2,21 @@
 /// \file
 /// The main of test_cuda: skipped, with 77, where there is no GPU.
 ///
-/// The checks that it runs are those of the CPU and of the emulated machine, over host buffers. So that kernels reach them,
-/// all memory that the program takes from operator new is pinned, which on a GPU of today is one address space with its own.
+/// The checks that it runs are those of the CPU and of the emulated machine, over host memory. So that kernels reach all of
+/// it, what the program takes from operator new is pinned memory, and so are its stack and its static data; pinned memory
+/// and a GPU's own are one address space.
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 
 #include <cuda_runtime_api.h>
 
+#include <link.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <atomic>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
@@ -115,12 +122,66 @@ void operator delete(void* p, std::size_t) noexcept { operator delete(p); }
 void operator delete(void* p, std::align_val_t) noexcept { operator delete(p); }
 void operator delete(void* p, std::size_t, std::align_val_t) noexcept { operator delete(p); }
 
+namespace {
+
+/// Pins the static data of the program itself, constants too: their pages become its own before.
+int pin_segments(dl_phdr_info* info, std::size_t, void*) {
+    const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+    for (int i = 0; i < info->dlpi_phnum; ++i) {
+        const auto& segment = info->dlpi_phdr[i];
+        if (segment.p_type != PT_LOAD || (segment.p_flags & PF_X) != 0) continue;
+        const std::uintptr_t begin = (info->dlpi_addr + segment.p_vaddr) & ~(page - 1);
+        const std::uintptr_t end = (info->dlpi_addr + segment.p_vaddr + segment.p_memsz + page - 1) & ~(page - 1);
+        auto* const memory = reinterpret_cast<volatile char*>(begin);
+        if (mprotect(reinterpret_cast<void*>(begin), end - begin, PROT_READ | PROT_WRITE) != 0) continue;
+        for (std::uintptr_t at = 0; at < end - begin; at += page) memory[at] = memory[at];
+        if (cudaHostRegister(reinterpret_cast<void*>(begin), end - begin, cudaHostRegisterPortable) != cudaSuccess) {
+            std::printf("static data at %p is not pinned: %s\n", reinterpret_cast<void*>(begin), cudaGetErrorName(cudaGetLastError()));
+        }
+    }
+    return 1;  // the program comes first, and is all that is wanted
+}
+
+struct arguments {
+    int argc;
+    char** argv;
+    int result = 1;
+};
+void* run_tests(void* p) {
+    auto* const a = static_cast<arguments*>(p);
+    a->result = doctest::Context(a->argc, a->argv).run();
+    return nullptr;
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
     int count = 0;
     if (const cudaError_t code = cudaGetDeviceCount(&count); code != cudaSuccess || count == 0) {
         std::printf("skipped: no usable GPU (%s)\n", code != cudaSuccess ? cudaGetErrorName(code) : "none is visible");
         return 77;
     }
+    arguments a{argc, argv};
+    int reaches_all = 0;
+    cudaDeviceGetAttribute(&reaches_all, cudaDevAttrPageableMemoryAccess, 0);
+    if (reaches_all != 0) {  // all memory of the host is the GPU's, too
+        run_tests(&a);
+        return a.result;
+    }
+    dl_iterate_phdr(pin_segments, nullptr);
+    constexpr std::size_t stack_bytes = std::size_t{64} << 20;
+    void* stack = nullptr;
+    pthread_attr_t how;
+    pthread_t thread;
+    if (cudaHostAlloc(&stack, stack_bytes, cudaHostAllocPortable) != cudaSuccess || pthread_attr_init(&how) != 0 ||
+        pthread_attr_setstack(&how, stack, stack_bytes) != 0) {
+        std::puts("no pinned memory for a stack");
+        return 1;
+    }
     blocks().begin();
-    return doctest::Context(argc, argv).run();
+    if (pthread_create(&thread, &how, run_tests, &a) != 0 || pthread_join(thread, nullptr) != 0) {
+        std::puts("no thread for the tests");
+        return 1;
+    }
+    return a.result;
 }
