@@ -30,7 +30,7 @@ struct plain_tiles {
     /// `count` rows from `first` on, those at or beyond `end` as zeros.
     HALFTONE_KERNEL template <int Count, int Stride, class Simt, class T>
     HALFTONE_HD HALFTONE_INLINE static void stage(Simt simt, word to, const global_span<const T>& head,
-                                                  extent time_stride, extent first, extent end, int width) {
+                                                  extent time_stride, int first, int end, int width) {
         const shared_span<float> tile{to, Count * Stride};
         for (int i = simt.thread(); i < Count * columns; i += threads) {
             const int row = i / columns, d = i % columns;
@@ -114,12 +114,12 @@ struct plain_attention_kernel {
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD void operator()(Simt simt) const {
         const attention_part part = parts().part_from_last(simt.block().x);
-        const extent group = part.head / problem.members;
+        const int group = part.head / problem.members;
         const auto keys = k.from(part.batch, 0, group), values = v.from(part.batch, 0, group);
         const float scale = problem.scale * detail::log2_of_e;
         tiles::template stage<tiles::kept_rows, tiles::columns>(simt, queries_at, q.from(part.batch, 0, part.head), q.time_stride,
                                                                 part.first, problem.queries, problem.head_size);
-        const extent mine = part.first + simt.warp() * kept;  // the warp's first query
+        const int mine = part.first + simt.warp() * kept;  // the warp's first query
 
         vec<float, kept> highest, total;
         typename tiles::sums sums;
@@ -128,8 +128,8 @@ struct plain_attention_kernel {
             total[r] = 0;
             HALFTONE_UNROLL for (int i = 0; i < Parts; ++i) sums[r][i] = 0;
         }
-        const extent end = problem.keys_seen(part.first + tiles::kept_rows);
-        for (extent j = 0; j < end; j += tiles::streamed_rows) {
+        const int end = problem.keys_seen(part.first + tiles::kept_rows);
+        for (int j = 0; j < end; j += tiles::streamed_rows) {
             simt.barrier();  // all warps are done with the previous tile
             tiles::template stage<tiles::streamed_rows, tiles::stride>(simt, keys_at, keys, k.time_stride, j, problem.keys,
                                                                        problem.head_size);
@@ -155,46 +155,15 @@ struct plain_attention_kernel {
             if (mine + r >= problem.queries) continue;
             tiles::write(simt, o.from(part.batch, mine + r, part.head), problem.head_size, sums[r], 1 / all);
             if (simt.lane() == 0 && logsumexp.is_there()) {
-                simt.store(logsumexp, (part.batch * problem.heads + part.head) * problem.queries + mine + r,
+                simt.store(logsumexp, static_cast<extent>(part.batch * problem.heads + part.head) * problem.queries + mine + r,
                            std::fma(highest[r], problem.scale, std::log(all)));
             }
         }
     }
 };
 
-/// The product of o and its gradient for each query, which all gradients of its scores contain: (batch, heads, queries).
-template <class T>
-struct attention_dots_kernel {
-    static constexpr int threads = 128, rows_in_block = 4;
-    static constexpr word shared_bytes = 0;
-
-    head_vectors<const T> o, d_o;
-    global_span<float> dots;
-    attention_problem problem;
-
-    grid_shape grid() const { return simt::blocks_for(dots.count, rows_in_block); }
-
-    HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD void operator()(Simt simt) const {
-        const extent row = static_cast<extent>(simt.block().x) * rows_in_block + simt.warp();
-        if (row >= dots.count) return;
-        const extent head = row / problem.queries, query = row % problem.queries;
-        const auto x = o.from(head / problem.heads, query, head % problem.heads);
-        const auto y = d_o.from(head / problem.heads, query, head % problem.heads);
-        float sum = 0;
-        for (int d = simt.lane(); d < problem.head_size; d += 32) {
-            sum = std::fma(static_cast<float>(simt.load(x, d)), static_cast<float>(simt.load(y, d)), sum);
-        }
-        sum = simt::warp_sum(simt, sum);
-        if (simt.lane() == 0) simt.store(dots, row, sum);
-    }
-};
-
-/// Whose gradients a kernel computes: it keeps these and streams the others.
-enum class attention_side { queries, keys };
-
-/// dq of some queries, or dk and dv of some keys. With the weights p and the slopes ds = p (d_o v^T - dots), computed
-/// anew: dq = scale ds k, dk = scale ds^T q, dv = p^T d_o.
+/// dq of some queries, or dk and dv of some keys. With the weights p and the slopes ds = p (d_o v^T - o d_o^T),
+/// computed anew: dq = scale ds k, dk = scale ds^T q, dv = p^T d_o.
 template <class Compute, class T, int Parts, attention_side Side>
 struct plain_attention_slopes_kernel {
     static constexpr int kept = 16 / Parts;
@@ -207,9 +176,8 @@ struct plain_attention_slopes_kernel {
                           shared_bytes = keeps_keys ? weights_at + tiles::weight_bytes : weights_at;
 
     head_vectors<const T> q, d_o, k, v;
-    global_span<const float> logsumexp, dots;  // (batch, heads, queries)
-    head_vectors<T> dq;                        // or none
-    head_vectors<T> dk, dv;                    // or none
+    global_span<const query_term> terms;
+    head_vectors<T> dq, dk, dv;
     attention_problem problem;
 
     HALFTONE_HD attention_grid parts() const {
@@ -221,23 +189,23 @@ struct plain_attention_slopes_kernel {
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD void operator()(Simt simt) const {
         const attention_part part = keeps_keys ? parts().part(simt.block().x) : parts().part_from_last(simt.block().x);
-        const extent mine = part.first + simt.warp() * kept;  // the warp's first kept row
+        const int mine = part.first + simt.warp() * kept;  // the warp's first kept row
         typename tiles::sums slope_sums, weight_sums;
         HALFTONE_UNROLL for (int r = 0; r < kept; ++r) {
             HALFTONE_UNROLL for (int i = 0; i < Parts; ++i) slope_sums[r][i] = weight_sums[r][i] = 0;
         }
         if constexpr (keeps_keys) {
             stage<tiles::kept_rows, tiles::columns>(simt, kept_at, tiles::kept_bytes, k, v, part.batch, part.head, part.first, problem.keys);
-            const extent begin = problem.first_query(part.first) / tiles::streamed_rows * tiles::streamed_rows;
-            for (extent head = part.head * problem.members; head < (part.head + 1) * problem.members; ++head) {
-                for (extent i = begin; i < problem.queries; i += tiles::streamed_rows) {
+            const int begin = problem.first_query(part.first) / tiles::streamed_rows * tiles::streamed_rows;
+            for (int head = part.head * problem.members; head < (part.head + 1) * problem.members; ++head) {
+                for (int i = begin; i < problem.queries; i += tiles::streamed_rows) {
                     add_tile(simt, part.batch, head, i, mine, slope_sums, weight_sums);
                 }
             }
         } else {
             stage<tiles::kept_rows, tiles::columns>(simt, kept_at, tiles::kept_bytes, q, d_o, part.batch, part.head, part.first, problem.queries);
-            const extent end = problem.keys_seen(part.first + tiles::kept_rows);
-            for (extent j = 0; j < end; j += tiles::streamed_rows) {
+            const int end = problem.keys_seen(part.first + tiles::kept_rows);
+            for (int j = 0; j < end; j += tiles::streamed_rows) {
                 add_tile(simt, part.batch, part.head, j, mine, slope_sums, weight_sums);
             }
         }
@@ -256,14 +224,14 @@ struct plain_attention_slopes_kernel {
     /// Rows of two operands of one side, the second `next` bytes behind the first.
     HALFTONE_KERNEL template <int Count, int Stride, class Simt>
     HALFTONE_HD HALFTONE_INLINE void stage(Simt simt, word to, word next, const head_vectors<const T>& x, const head_vectors<const T>& y,
-                                           extent batch, extent head, extent first, extent end) const {
+                                           int batch, int head, int first, int end) const {
         tiles::template stage<Count, Stride>(simt, to, x.from(batch, 0, head), x.time_stride, first, end, problem.head_size);
         tiles::template stage<Count, Stride>(simt, to + next, y.from(batch, 0, head), y.time_stride, first, end, problem.head_size);
     }
 
     /// The streamed rows from `first` on, of query head `head` or of the key head that it reads.
     HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD HALFTONE_INLINE void add_tile(Simt simt, extent batch, extent head, extent first, extent mine,
+    HALFTONE_HD HALFTONE_INLINE void add_tile(Simt simt, int batch, int head, int first, int mine,
                                               typename tiles::sums& slope_sums, typename tiles::sums& weight_sums) const {
         simt.barrier();  // all warps are done with the previous tile
         if constexpr (keeps_keys) {
@@ -275,14 +243,15 @@ struct plain_attention_slopes_kernel {
         vec<float, kept> scores, products;
         tiles::multiply_rows(simt, kept_at, streamed_at, problem.head_size, scores);
         tiles::multiply_rows(simt, kept_at + tiles::kept_bytes, streamed_at + tiles::streamed_bytes, problem.head_size, products);
-        const extent row = (batch * problem.heads + head) * problem.queries, streamed = first + simt.lane();
+        const extent row = (batch * problem.heads + head) * padded_queries(problem.queries);
+        const int streamed = first + simt.lane();
         HALFTONE_UNROLL for (int r = 0; r < kept; ++r) {
-            const extent query = keeps_keys ? streamed : mine + r, key = keeps_keys ? mine + r : streamed;
+            const int query = keeps_keys ? streamed : mine + r, key = keeps_keys ? mine + r : streamed;
             float weight = 0, slope = 0;
             if (query < problem.queries && problem.sees(query, key)) {
-                const float base = simt.load(logsumexp, row + query) * detail::log2_of_e;
-                weight = power_of_two(std::fma(scores[r], problem.scale * detail::log2_of_e, -base));
-                slope = weight * (products[r] - simt.load(dots, row + query));
+                const query_term term = simt.load(terms, row + query);
+                weight = power_of_two(std::fma(scores[r], problem.scale * detail::log2_of_e, -term[0]));
+                slope = weight * (products[r] - term[1]);
             }
             tiles::put_weight(simt, slopes_at, r, slope);
             if constexpr (keeps_keys) tiles::put_weight(simt, weights_at, r, weight);

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// How one warp multiplies tiles of 16-bit heads by matrix instructions: 16 x 16 blocks out of swizzled shared memory,
+/// sums in registers, results back through shared memory so that they leave in whole chunks.
+///
+/// Numeric contract: products are exact, sums are the instruction's, in float.
+#pragma once
+
+#include <halftone/kernel/attention/device_tiles.hpp>
+
+namespace halftone::inline HALFTONE_ABI::kernel::on_device {
+
+/// Two numbers rounded to T, the first in the low half.
+template <class T>
+HALFTONE_HD HALFTONE_INLINE word packed(float low, float high) {
+#if defined(__CUDA_ARCH__)
+    word both;
+    if constexpr (std::is_same_v<T, bfloat16>) {
+        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+    } else {
+        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+    }
+    return both;
+#else
+    return T(low).bits() | static_cast<word>(T(high).bits()) << 16;
+#endif
+}
+
+/// The sums of a 16 x 8 block: a lane has columns 2 (lane % 4) and the next, of row lane / 4, then of row lane / 4 + 8.
+using block_sums = vec<float, 4>;
+
+/// Two neighbouring blocks of sums, rounded, as the 16 x 16 left operand of the next product.
+template <class T>
+HALFTONE_HD HALFTONE_INLINE vec<word, 4> as_left(const block_sums& x, const block_sums& y) {
+    return {packed<T>(x[0], x[1]), packed<T>(x[2], x[3]), packed<T>(y[0], y[1]), packed<T>(y[2], y[3])};
+}
+
+/// A tile as ldmatrix reads it: the lane's chunk of any 16 x 16 block. What depends on the lane is computed once: blocks
+/// lie whole periods of the swizzle apart down a tile, and across it only in bits that the swizzle leaves in place.
+template <class Tile>
+struct lane_chunks {
+    word base, lane;
+
+    /// The block's corner at (row, column), both multiples of 16.
+    HALFTONE_HD HALFTONE_INLINE typename Tile::chunk_span at(int row, int column) const {
+        const word byte = static_cast<word>(column) * 2, down = byte / Tile::row_bytes * Tile::rows + static_cast<word>(row);
+        return {base + (lane ^ byte % Tile::row_bytes) + down * Tile::row_bytes, 1};
+    }
+};
+
+/// A tile of heads of Head elements in shared memory; Rows x whole panels.
+template <class T, int Rows, int Head>
+struct head_tile : simt::shared_tile<T, Rows, (Head > 64 ? 128 : Head)> {
+    using base_tile = simt::shared_tile<T, Rows, (Head > 64 ? 128 : Head)>;
+    using chunk_span = shared_span<simt::chunk<T>>;
+    static constexpr word rows = Rows;
+    static constexpr int columns = Head > 64 ? 128 : Head, head_size = Head;
+
+    /// Blocks as left operands; or, transposed on the way, as right ones whose k runs down the tile.
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE lane_chunks<head_tile> blocks(Simt simt) const {
+        return chunks(static_cast<word>(simt.lane()) % 16, static_cast<word>(simt.lane()) / 16 * 8);
+    }
+    /// Blocks as right operands whose k runs along the heads: two of 8 rows each.
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE lane_chunks<head_tile> rows_as_columns(Simt simt) const {
+        const word lane = static_cast<word>(simt.lane());
+        return chunks(lane % 8 + lane / 16 * 8, lane / 8 % 2 * 8);
+    }
+
+    /// Sums of 16 x RowBlocks rows of a warp, from the tile's row `row` on, rounded, to memory; `width` is a multiple of 8.
+    /// No other warp may be using these rows of the tile.
+    HALFTONE_KERNEL template <int RowBlocks, class Simt>
+    HALFTONE_HD HALFTONE_INLINE void write(Simt simt, int row, const block_sums (&sums)[RowBlocks][Head / 8], const global_span<T>& head,
+                                           extent time_stride, int first, int end, int width) const {
+        simt.warp_barrier();
+        HALFTONE_UNROLL for (int m = 0; m < RowBlocks; ++m) {
+            HALFTONE_UNROLL for (int half = 0; half < 2; ++half) {
+                HALFTONE_UNROLL for (int n = 0; n < Head / 8; ++n) {
+                    const auto chunk = this->at(static_cast<word>(row + 16 * m + 8 * half + simt.lane() / 4), static_cast<word>(8 * n));
+                    simt.store(shared_span<word>{chunk.offset, 4}, simt.lane() % 4, packed<T>(sums[m][n][2 * half], sums[m][n][2 * half + 1]));
+                }
+            }
+        }
+        simt.warp_barrier();
+        for (int i = simt.lane(); i < 16 * RowBlocks * (Head / 8); i += 32) {
+            const int r = i / (Head / 8), column = i % (Head / 8) * 8;
+            if (first + r >= end || column >= width) continue;
+            const simt::chunk<T> values = simt.load(this->at(static_cast<word>(row + r), static_cast<word>(column)), 0);
+            simt.store(simt::as_vectors<8>(head.from((first + r) * time_stride + column)), 0, values);
+        }
+    }
+
+  private:
+    HALFTONE_HD HALFTONE_INLINE lane_chunks<head_tile> chunks(word row, word column) const {
+        return {this->base, this->at(row, column).offset - this->base};
+    }
+};
+
+/// Where a thread finds its chunks of a head's vectors, tile by tile: one column of chunks and every `at_once`-th row, so
+/// that little is left to compute for each.
+template <class T, class Tile, int Threads>
+struct tile_source {
+    static constexpr int across = Tile::columns / 8, at_once = Threads / across;
+    static_assert(Threads % across == 0 && Tile::rows % at_once == 0);
+    static_assert(at_once * Tile::row_bytes % 1024 == 0, "the thread's chunks lie whole periods of the swizzle apart");
+
+    global_span<const T> chunk;
+    extent stride;  ///< from one time to the next
+    word place;     ///< in a tile
+    int left;       ///< times from the thread's first to the end; none where the head is narrower
+
+    /// The vectors from `first` to `end`. Those that are not there become zeros, as do elements beyond `width`, a multiple
+    /// of 8.
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE static tile_source of(Simt simt, const global_span<const T>& head, extent time_stride, int first, int end,
+                                                      int width) {
+        const int row = simt.thread() / across, column = simt.thread() % across * 8;
+        return {head.from(static_cast<extent>(first + row) * time_stride + column), time_stride,
+                Tile{{0}}.at(static_cast<word>(row), static_cast<word>(column)).offset, column < width ? end - first - row : 0};
+    }
+    /// Starts to copy a tile. A chunk that is not there may have any address, as none of it is read.
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE void fetch(Simt simt, const Tile& to) const {
+        if (simt.thread() % across * 8 >= Tile::head_size) return;
+        HALFTONE_UNROLL for (int r = 0; r < static_cast<int>(Tile::rows); r += at_once) {
+            simt.async_copy16(typename Tile::chunk_span{to.base + place + static_cast<word>(r) * Tile::row_bytes, 1}, chunk.from(r * stride),
+                              r < left ? 8 : 0);
+        }
+    }
+    HALFTONE_HD HALFTONE_INLINE void next_tile() {
+        chunk = chunk.from(static_cast<int>(Tile::rows) * stride);
+        left -= static_cast<int>(Tile::rows);
+    }
+};
+
+/// Right operands out of a block: its first and its last 8 columns.
+HALFTONE_HD HALFTONE_INLINE vec<word, 2> first_half(const vec<word, 4>& b) { return {b[0], b[1]}; }
+HALFTONE_HD HALFTONE_INLINE vec<word, 2> second_half(const vec<word, 4>& b) { return {b[2], b[3]}; }
+
+}  // namespace halftone::inline HALFTONE_ABI::kernel::on_device
