@@ -7,6 +7,7 @@
 #include <halftone/kernel/adamw/device.hpp>
 #include <halftone/kernel/attention/device.hpp>
 #include <halftone/kernel/convert/device.hpp>
+#include <halftone/kernel/cross_entropy/device.hpp>
 #include <halftone/kernel/embedding/device.hpp>
 #include <halftone/kernel/gradient_norm/device.hpp>
 #include <halftone/kernel/layer_norm/device.hpp>

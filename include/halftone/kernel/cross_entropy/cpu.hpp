@@ -25,13 +25,6 @@ struct cross_entropy<cpu> {
         }
     }
 
-    /// The number of rows that count.
-    static extent counted_rows(const const_view<std::int32_t, 1>& targets, std::int32_t ignore_index = -100) {
-        extent count = 0;
-        for (extent i = 0; i < targets.extent_of(0); ++i) count += targets(i) != ignore_index ? 1 : 0;
-        return count;
-    }
-
     /// losses and logsumexp of every row; does not look at `loss` and `count`, and trusts the targets.
     template <class X>
     static void forward_rows(cpu& device, const cross_entropy_forward<X>& a) {
@@ -47,9 +40,14 @@ struct cross_entropy<cpu> {
         });
     }
 
-    /// loss = the mean of the losses of `counted` rows, those of ignored rows being 0.
-    static float mean(const const_view<float, 1>& losses, extent counted) {
-        return static_cast<float>(sum(losses.data(), losses.extent_of(0)) / static_cast<double>(counted));
+    /// The mean loss of the rows that count, and their number; either may be left out.
+    static void mean(cpu&, const const_view<float, 1>& losses, const const_view<std::int32_t, 1>& targets,
+                     const view<float, 1>& loss, const view<float, 1>& count, std::int32_t ignore_index = -100) {
+        extent counted = 0;
+        for (extent i = 0; i < targets.extent_of(0); ++i) counted += targets(i) != ignore_index ? 1 : 0;
+        if (count.data() != nullptr) count(0) = static_cast<float>(counted);
+        if (loss.data() != nullptr)
+            loss(0) = static_cast<float>(sum(losses.data(), losses.extent_of(0)) / static_cast<double>(counted));
     }
 
     template <class X>
@@ -57,9 +55,8 @@ struct cross_entropy<cpu> {
         check(a);
         check_targets(a.logits.extent_of(1), a.targets, a.ignore_index);
         forward_rows(device, a);
-        const extent counted = counted_rows(a.targets, a.ignore_index);
-        if (a.count.data() != nullptr) a.count(0) = static_cast<float>(counted);
-        if (a.loss.data() != nullptr) a.loss(0) = mean(a.losses, counted);
+        if (a.loss.data() != nullptr || a.count.data() != nullptr)
+            mean(device, a.losses, a.targets, a.loss, a.count, a.ignore_index);
     }
 
     template <class X, class D>

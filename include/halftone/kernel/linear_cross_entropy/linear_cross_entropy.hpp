@@ -3,7 +3,7 @@
 /// The end of a language model: logits = x wᵀ, then the cross-entropy against the targets, without ever holding the
 /// logits of all rows.
 ///
-/// Rows are taken in chunks whose logits fit into `chunk_bytes` of workspace. The backward pass computes the logits of a
+/// Rows are taken in chunks whose logits fit into chunk_bytes of workspace. The backward pass computes the logits of a
 /// chunk again, turns them in place into their gradients and sends those through two products; that is one product more
 /// than keeping them, and for 50,257 classes some hundred times less memory (as Liger-Kernel does it for GPUs).
 ///
@@ -14,6 +14,7 @@
 
 #include <algorithm>
 
+#include <halftone/exec/simt/simt.hpp>
 #include <halftone/exec/workspace.hpp>
 #include <halftone/kernel/cross_entropy/cross_entropy.hpp>
 #include <halftone/kernel/matmul/matmul.hpp>
@@ -38,9 +39,13 @@ struct gradient_result {
     write_mode mode = write_mode::overwrite;
 };
 
+/// A CPU's chunk stays in its cache; a GPU's has rows enough to keep it busy.
 template <class Device>
+inline constexpr std::size_t logit_chunk_bytes = std::size_t{simt_device<Device> ? 128 : 8} << 20;
+
+template <class Device, std::size_t ChunkBytes = logit_chunk_bytes<Device>>
 struct linear_cross_entropy {
-    static constexpr std::size_t chunk_bytes = std::size_t{8} << 20;
+    static constexpr std::size_t chunk_bytes = ChunkBytes;
 
     /// Rows in a chunk: a function of the shape alone.
     template <class Logit>
@@ -68,9 +73,7 @@ struct linear_cross_entropy {
                                                                                     .logsumexp = part(a.logsumexp, first, count),
                                                                                     .ignore_index = a.ignore_index});
         });
-        const extent counted = cross_entropy<Device>::counted_rows(a.targets, a.ignore_index);
-        a.count(0) = static_cast<float>(counted);
-        a.loss(0) = cross_entropy<Device>::mean(a.losses, counted);
+        cross_entropy<Device>::mean(device, a.losses, a.targets, a.loss, a.count, a.ignore_index);
     }
 
     /// dx and dw out of `gradient`, that of the mean loss (1); `a` as the forward pass left it. Compute is the type that

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Cross-entropy on a GPU; cross_entropy.hpp has its arguments, its contract and an example.
+///
+/// Forward reads a row once: a warp holds a short one in registers, a block walks a long one, wherever in memory it begins.
+/// Backward is one pass. The mean is taken by one block.
+#pragma once
+
+#include <cmath>
+#include <limits>
+
+#include <halftone/kernel/cross_entropy/cross_entropy.hpp>
+#include <halftone/kernel/rows/device.hpp>
+#include <halftone/kernel/softmax/online.hpp>
+
+namespace halftone::inline HALFTONE_ABI::kernel {
+
+namespace on_device {
+
+inline constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
+
+/// One row by `Threads` threads in vectors of N; `Held` vectors a thread stay in registers, 0: none.
+template <class X, int N, int Threads, int Held>
+struct cross_entropy_kernel {
+    using team = row_team<Threads>;
+    static constexpr int threads = team::block_threads;
+    static constexpr word shared_bytes = team::shared_bytes;
+
+    global_span<const X> logits;
+    global_span<const std::int32_t> targets;
+    global_span<float> losses, logsumexp;
+    extent rows, classes, stride;
+    std::int32_t ignored;
+
+    grid_shape grid() const { return team::grid(rows); }
+
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD void operator()(Simt simt) const {
+        const extent row = team::row(simt);
+        if (row >= rows) return;
+        const int me = team::member(simt);
+        const std::int32_t target = simt.load(targets, row);
+        if (target == ignored) {
+            if (me == 0) leave(simt, row, 0, 0);
+            return;
+        }
+        const auto x = logits.part(row * stride, classes);
+        exponential_sum mine;
+        if constexpr (Held > 0) {
+            const int vectors = static_cast<int>(classes / N) - me;  // from mine on
+            const auto first = x.from(me * N);
+            vec<X, N> held[Held];
+            HALFTONE_UNROLL for (int i = 0; i < Held; ++i) {
+                if (i * Threads < vectors) {
+                    held[i] = load_elements<N>(simt, first, i * Threads);
+                    mine.largest = largest_of(mine.largest, to_float(held[i]));
+                }
+            }
+            const float below = mine.largest == minus_infinity ? 0.0f : mine.largest;
+            HALFTONE_UNROLL for (int i = 0; i < Held; ++i) {
+                if (i * Threads < vectors) {
+                    const vec<float, N> v = to_float(held[i]);
+                    HALFTONE_UNROLL for (int e = 0; e < N; ++e) mine.sum += std::exp(v[e] - below);
+                }
+            }
+        } else {
+            const auto walk = row_walk<N>::over(classes, x.data);
+            const auto inner = x.from(walk.head);
+            for (extent k = me; k < walk.items(); k += Threads) {
+                if (k < walk.vectors) {
+                    mine.add(load_floats<N>(simt, inner, k));
+                } else {
+                    mine.add(load_floats<1>(simt, x, walk.edge(k)));
+                }
+            }
+        }
+        const exponential_sum whole = mine.template over<team>(simt);
+        if (me != 0) return;
+        const float excess = std::log(whole.sum);
+        float loss = not_a_number;
+        // The target is taken from the maximum before the logarithm is added: exact where it is the maximum.
+        if (target >= 0 && target < classes) loss = excess + (whole.largest - static_cast<float>(simt.load(x, target)));
+        leave(simt, row, loss, whole.largest + excess);
+    }
+
+  private:
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE void leave(Simt simt, extent row, float loss, float normaliser) const {
+        simt.store(losses, row, loss);
+        simt.store(logsumexp, row, normaliser);
+    }
+};
+
+/// dlogits = (softmax(x) - onehot(target)) gradient / count, a gradient every `step` floats.
+template <class X, class D, int N, int Threads>
+struct cross_entropy_backward_kernel {
+    using team = row_team<Threads>;
+    static constexpr int threads = team::block_threads;
+    static constexpr word shared_bytes = 0;
+
+    global_span<const X> logits;
+    global_span<const std::int32_t> targets;
+    global_span<const float> logsumexp, gradient, count;
+    global_span<D> dlogits;
+    extent rows, classes, stride, step, dstride;
+    std::int32_t ignored;
+
+    grid_shape grid() const { return team::grid(rows); }
+
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD void operator()(Simt simt) const {
+        const extent row = team::row(simt);
+        if (row >= rows) return;
+        const auto x = logits.part(row * stride, classes);
+        const auto to = dlogits.part(row * dstride, classes);
+        const std::int32_t target = simt.load(targets, row);
+        const bool counts = target != ignored;
+        const float normaliser = simt.load(logsumexp, row), slope = simt.load(gradient, row * step);
+        float factor = count.is_there() ? slope / simt.load(count, 0) : slope;
+        if (target < 0 || target >= classes) factor = not_a_number;
+
+        const auto walk = row_walk<N>::over(classes, to.data, x.data);
+        for (extent k = team::member(simt); k < walk.items(); k += Threads) {
+            if (k < walk.vectors) {
+                write<N>(simt, to.from(walk.head), x.from(walk.head), k, target - walk.head - k * N, counts, normaliser, factor);
+            } else {
+                const extent j = walk.edge(k);
+                write<1>(simt, to, x, j, target - j, counts, normaliser, factor);
+            }
+        }
+    }
+
+  private:
+    /// Vector number i, whose element number `target` is the target, if it has such an element.
+    HALFTONE_KERNEL template <int M, class Simt>
+    HALFTONE_HD HALFTONE_INLINE static void write(Simt simt, const global_span<D>& to, const global_span<const X>& from, extent i, extent target, bool counts,
+                                                  float normaliser, float factor) {
+        vec<float, M> v{};
+        if (counts) {
+            v = load_floats<M>(simt, from, i);
+            HALFTONE_UNROLL for (int e = 0; e < M; ++e) {
+                const float probability = std::exp(v[e] - normaliser);
+                v[e] = (e == target ? probability - 1.0f : probability) * factor;
+            }
+        }
+        store_rounded<M>(simt, to, i, v);
+    }
+};
+
+/// The mean of the losses of rows that count, and the number of these.
+struct mean_loss_kernel {
+    static constexpr int threads = 256;
+    static constexpr word shared_bytes = threads / 32 * sizeof(double);
+
+    global_span<const float> losses;
+    global_span<const std::int32_t> targets;
+    global_span<float> loss, count;  // or none
+    std::int32_t ignored;
+
+    grid_shape grid() const { return {1, 1, 1}; }
+
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD void operator()(Simt simt) const {
+        const shared_span<double> scratch{0, threads / 32};
+        double sum = 0, counted = 0;
+        for (extent i = simt.thread(); i < losses.count; i += threads) {
+            sum += static_cast<double>(simt.load(losses, i));
+            counted += simt.load(targets, i) == ignored ? 0 : 1;
+        }
+        sum = simt::block_sum<threads>(simt, sum, scratch);
+        counted = simt::block_sum<threads>(simt, counted, scratch);
+        if (simt.thread() != 0) return;
+        if (loss.is_there()) simt.store(loss, 0, static_cast<float>(sum / counted));
+        if (count.is_there()) simt.store(count, 0, static_cast<float>(counted));
+    }
+};
+
+}  // namespace on_device
+
+template <simt_device Device>
+struct cross_entropy<Device> {
+    /// Nothing: the targets lie where the host cannot read them. A row whose target is neither a class nor ignore_index gets
+    /// NaN for its loss and its gradient, which any check of a step finds.
+    static void check_targets(extent, const const_view<std::int32_t, 1>&, std::int32_t = -100) {}
+
+    template <class X>
+    static void forward_rows(Device& device, const cross_entropy_forward<X>& a) {
+        check(a);
+        using namespace on_device;
+        constexpr int n = longest<X>;
+        const extent rows = a.logits.extent_of(0), classes = a.logits.extent_of(1), stride = a.logits.stride_of(0);
+        const auto launch = [&]<int Threads, int Held>(constant<Threads>, constant<Held>) {
+            device.launch(cross_entropy_kernel<X, n, Threads, Held>{simt::hull_of(a.logits), simt::span_of(a.targets), simt::span_of(a.losses),
+                                                                    simt::span_of(a.logsumexp), rows, classes, stride, a.ignore_index});
+        };
+        if (classes <= held_by_warp && stride % n == 0 && can_use_vectors(n, classes, a.logits.data())) {
+            launch(constant<32>{}, constant<held_vectors<n>>{});
+        } else {
+            launch(constant<256>{}, constant<0>{});
+        }
+    }
+
+    static void mean(Device& device, const const_view<float, 1>& losses, const const_view<std::int32_t, 1>& targets, const view<float, 1>& loss,
+                     const view<float, 1>& count, std::int32_t ignore_index = -100) {
+        device.launch(on_device::mean_loss_kernel{simt::span_of(losses), simt::span_of(targets), {loss.data(), 1}, {count.data(), 1}, ignore_index});
+    }
+
+    template <class X>
+    static void forward(Device& device, const cross_entropy_forward<X>& a) {
+        forward_rows(device, a);
+        if (a.loss.data() != nullptr || a.count.data() != nullptr) mean(device, a.losses, a.targets, a.loss, a.count, a.ignore_index);
+    }
+
+    template <class X, class D>
+    static void backward(Device& device, const cross_entropy_backward<X, D>& a) {
+        check(a);
+        using namespace on_device;
+        const extent rows = a.logits.extent_of(0), classes = a.logits.extent_of(1);
+        const auto launch = [&]<int Threads>(constant<Threads>) {
+            device.launch(cross_entropy_backward_kernel<X, D, longest<X, D>, Threads>{
+                simt::hull_of(a.logits), simt::span_of(a.targets), simt::span_of(a.logsumexp), simt::span_of(a.gradient), {a.count.data(), 1},
+                simt::hull_of(a.dlogits), rows, classes, a.logits.stride_of(0), a.gradient.extent_of(0) == 1 ? 0 : 1, a.dlogits.stride_of(0), a.ignore_index});
+        };
+        classes <= held_by_warp ? launch(constant<32>{}) : launch(constant<256>{});
+    }
+};
+
+}  // namespace halftone::inline HALFTONE_ABI::kernel

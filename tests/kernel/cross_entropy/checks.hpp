@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Cross-entropy of any device against its definition.
+///
+///     cross_entropy_checks::within_bounds<cross_entropy_checks::mixed>(device, rows, classes, padding, deviation);
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <halftone/kernel/cross_entropy/cross_entropy.hpp>
+#include <halftone/kernel/cross_entropy/reference.hpp>
+#include <halftone/kernel/rows/cut.hpp>
+#include <halftone/number/bfloat16.hpp>
+#include <halftone/number/classify.hpp>
+#include <halftone/number/float16.hpp>
+
+#include "support/bounds.hpp"
+#include "support/guarded.hpp"
+#include "support/random.hpp"
+
+namespace cross_entropy_checks {
+
+namespace ht = halftone;
+using ht::bfloat16;
+using ht::extent;
+using ht::float16;
+using support::guarded;
+using support::u;
+using doubles = std::vector<double>;
+
+constexpr float infinity = std::numeric_limits<float>::infinity();
+constexpr double exp_error = 6 * u, log_error = 6 * u;  // three units in the last place: what simd/math.inc promises
+constexpr std::int32_t ignored = -100;
+
+template <class X_, class D_>
+struct types {
+    using X = X_;
+    using D = D_;
+};
+using all_float = types<float, float>;
+using mixed = types<bfloat16, bfloat16>;
+using widening = types<float16, float>;
+
+/// apart: by how many elements the arrays begin away from a boundary of vectors; 0: all on it.
+template <class M, class Device>
+void within_bounds(Device& device, extent rows, extent classes, extent padding, double deviation, extent apart = 1) {
+    CAPTURE(classes);
+    using support::gamma;
+    using X = typename M::X;
+    using D = typename M::D;
+    support::random data(static_cast<std::uint64_t>(classes));
+    const extent stride = classes + padding;
+    const guarded<X> x(data.normals<X>(rows * stride, deviation), apart);
+    const ht::const_view<X, 2> logits(x.data(), {rows, classes}, {stride, 1});
+    const guarded<std::int32_t> targets(data.indices(rows, static_cast<int>(classes)));
+    if (rows > 2) targets[1] = ignored;
+    const guarded<float> losses(rows), logsumexp(rows), loss(1), count(1);
+    ht::kernel::cross_entropy<Device>::template forward<X>(device, {.logits = logits,
+                                       .targets = targets.const_view(),
+                                       .losses = losses.view(),
+                                       .logsumexp = logsumexp.view(),
+                                       .loss = loss.view(),
+                                       .count = count.view()});
+
+    const extent counted = ht::reference::counted_rows(targets.const_view(), ignored);
+    CHECK(count[0] == static_cast<float>(counted));
+    doubles want(static_cast<std::size_t>(rows));
+    const double mean =
+        ht::reference::cross_entropy(logits, targets.const_view(), ignored, ht::view<double, 1>(want.data(), {rows}));
+
+    support::comparison loss_comparison, normaliser_comparison;
+    doubles normaliser_errors(static_cast<std::size_t>(rows));
+    double mean_error = 0;
+    for (extent i = 0; i < rows; ++i) {
+        if (targets[i] == ignored) {
+            CHECK(losses[i] == 0.0f);
+            continue;
+        }
+        double largest = -HUGE_VAL, sum = 0, wrong = 0;
+        for (extent j = 0; j < classes; ++j) largest = std::fmax(largest, static_cast<double>(logits(i, j)));
+        for (extent j = 0; j < classes; ++j) {
+            const double difference = largest - static_cast<double>(logits(i, j)), e = std::exp(-difference);
+            sum += e;
+            wrong += e * (std::expm1(u * difference) * (1 + exp_error) + exp_error);
+        }
+        const double depth = gamma(static_cast<double>(ht::kernel::sum_depth(classes)));
+        const double relative = wrong / sum * (1 + depth) + depth;
+        const double excess_error = relative / (1 - relative) + log_error * std::fabs(std::log(sum));
+        const double below = largest - static_cast<double>(logits(i, targets[i]));
+        const double wanted = want[static_cast<std::size_t>(i)], normaliser = largest + std::log(sum);
+        const double loss_error = (excess_error + u * below) * (1 + u) + u * std::fabs(wanted);
+        normaliser_errors[static_cast<std::size_t>(i)] = excess_error * (1 + u) + u * std::fabs(normaliser);
+        loss_comparison.expect(static_cast<double>(losses[i]), wanted, loss_error);
+        normaliser_comparison.expect(static_cast<double>(logsumexp[i]), normaliser,
+                                     normaliser_errors[static_cast<std::size_t>(i)]);
+        mean_error += loss_error / static_cast<double>(counted);
+    }
+    CHECK_MESSAGE(loss_comparison.within(), loss_comparison);
+    if (classes > 1) CHECK_MESSAGE(loss_comparison.telling(), loss_comparison);
+    CHECK_WITHIN(normaliser_comparison);
+    CHECK(std::fabs(static_cast<double>(loss[0]) - mean) <= support::rounded<float>(mean, mean_error));
+
+    // The gradient of 3 times the mean.
+    const guarded<float> slope(std::vector<float>{3.0f});
+    const guarded<D> dx(rows * stride, 3 * apart);
+    const ht::view<D, 2> dlogits(dx.data(), {rows, classes}, {stride, 1});
+    ht::kernel::cross_entropy<Device>::template backward<X, D>(device, {.logits = logits,
+                                           .targets = targets.const_view(),
+                                           .logsumexp = logsumexp.const_view(),
+                                           .gradient = slope.const_view(),
+                                           .count = count.const_view(),
+                                           .dlogits = dlogits});
+    doubles want_dx(static_cast<std::size_t>(rows * classes));
+    const ht::view<double, 2> wanted(want_dx.data(), {rows, classes});
+    const doubles slopes(static_cast<std::size_t>(rows), 3.0 / static_cast<double>(counted));
+    ht::reference::cross_entropy_backward(logits, targets.const_view(), ignored,
+                                          ht::const_view<double, 1>(slopes.data(), {rows}), wanted);
+    support::comparison dxs;
+    for (extent i = 0; i < rows; ++i) {
+        const double factor = slopes[0];
+        for (extent j = 0; j < classes; ++j) {
+            if (targets[i] == ignored) {
+                CHECK(dlogits(i, j) == D(0.0f));
+                continue;
+            }
+            const double target = j == targets[i] ? 1 : 0, p = wanted(i, j) / factor + target;
+            const double wrong = normaliser_errors[static_cast<std::size_t>(i)];
+            const double argument = wrong + u * (std::fabs(std::log(p)) + wrong);
+            const double probability_error =
+                p * (std::expm1(argument) * (1 + exp_error) + exp_error) + ht::number_traits<float>::min_subnormal;
+            // The difference from 1, the factor's own division, the product.
+            const double error = factor * (probability_error * (1 + gamma(3)) + gamma(3) * std::fabs(p - target));
+            dxs.expect(static_cast<double>(dlogits(i, j)), wanted(i, j), support::rounded<D>(wanted(i, j), error));
+        }
+        for (extent j = 0; j < padding && i + 1 < rows; ++j)
+            CHECK(ht::is_nan(dx[i * stride + classes + j]));  // not ours
+    }
+    CHECK_MESSAGE(dxs.within(), dxs);
+    if (classes > 1) CHECK_MESSAGE(dxs.telling(), dxs);
+    CHECK(dx.intact());
+    CHECK(losses.intact());
+    CHECK(logsumexp.intact());
+}
+
+template <class Device>
+void what_is_exact(Device& device, extent classes) {
+    CAPTURE(classes);
+    const ht::shape<2> shape{1, classes};
+    const guarded<float> x(classes), losses(1), logsumexp(1), dx(classes), gradient(std::vector<float>{0.25f});
+    const guarded<std::int32_t> target(std::vector<std::int32_t>{1});
+    const auto run = [&] {
+        ht::kernel::cross_entropy<Device>::template forward<float>(device, {.logits = x.const_view(shape),
+                                               .targets = target.const_view(),
+                                               .losses = losses.view(),
+                                               .logsumexp = logsumexp.view()});
+        ht::kernel::cross_entropy<Device>::template backward<float, float>(device, {.logits = x.const_view(shape),
+                                                       .targets = target.const_view(),
+                                                       .logsumexp = logsumexp.const_view(),
+                                                       .gradient = gradient.const_view(),
+                                                       .dlogits = dx.view(shape)});
+    };
+    // Certain and right: no loss, no gradient. Certain and wrong: the difference, and the whole gradient.
+    for (const float low : {-1e4f, -infinity}) {
+        for (extent j = 0; j < classes; ++j) x[j] = low;
+        x[1] = 1e4f;
+        run();
+        CHECK(losses[0] == 0.0f);
+        CHECK(logsumexp[0] == 1e4f);
+        for (extent j = 0; j < classes; ++j) CHECK(dx[j] == 0.0f);
+        std::swap(x[0], x[1]);
+        run();
+        CHECK(losses[0] == 1e4f - low);
+        CHECK(dx[0] == 0.25f);
+        CHECK(dx[1] == -0.25f);
+    }
+    for (extent j = 0; j < classes; ++j) x[j] = -infinity;
+    run();
+    CHECK(ht::is_nan(losses[0]));
+    CHECK(ht::is_nan(dx[0]));
+}
+
+template <class Device>
+void ignored_rows(Device& device) {
+    const ht::shape<2> shape{2, 3};
+    const guarded<float> x(std::vector<float>{1, 2, 3, infinity, infinity, infinity}), losses(2), logsumexp(2), loss(1),
+        count(1), dx(6);
+    const guarded<float> gradient(std::vector<float>{1.0f});
+    const guarded<std::int32_t> targets(std::vector<std::int32_t>{2, 7});
+    const auto run = [&] {
+        ht::kernel::cross_entropy<Device>::template forward<float>(device, {.logits = x.const_view(shape),
+                                               .targets = targets.const_view(),
+                                               .losses = losses.view(),
+                                               .logsumexp = logsumexp.view(),
+                                               .loss = loss.view(),
+                                               .count = count.view(),
+                                               .ignore_index = 7});
+        ht::kernel::cross_entropy<Device>::template backward<float, float>(device, {.logits = x.const_view(shape),
+                                                       .targets = targets.const_view(),
+                                                       .logsumexp = logsumexp.const_view(),
+                                                       .gradient = gradient.const_view(),
+                                                       .count = count.const_view(),
+                                                       .dlogits = dx.view(shape),
+                                                       .ignore_index = 7});
+    };
+    run();  // what an ignored row holds does not matter
+    CHECK(count[0] == 1.0f);
+    CHECK(loss[0] == losses[0]);
+    CHECK(losses[1] == 0.0f);
+    for (extent j = 3; j < 6; ++j) CHECK(dx[j] == 0.0f);
+    targets[0] = 7;
+    run();
+    CHECK(count[0] == 0.0f);
+    CHECK(ht::is_nan(loss[0]));
+    for (extent j = 0; j < 6; ++j) CHECK(dx[j] == 0.0f);
+}
+
+template <class Device>
+void gradient_of_each_loss(Device& device, extent rows, extent classes) {
+    const ht::shape<2> shape{rows, classes};
+    support::random data(3);
+    const guarded<float> x(data.normals<float>(rows * classes)), losses(rows), logsumexp(rows),
+        one(std::vector<float>{1});
+    const guarded<float> powers(rows), dx(rows * classes), scaled_dx(rows * classes);
+    for (extent i = 0; i < rows; ++i) powers[i] = std::ldexp(i % 2 == 0 ? 1.0f : -1.0f, static_cast<int>(i % 7));
+    const guarded<std::int32_t> targets(data.indices(rows, static_cast<int>(classes)));
+    ht::kernel::cross_entropy<Device>::template forward<float>(device, {.logits = x.const_view(shape),
+                                           .targets = targets.const_view(),
+                                           .losses = losses.view(),
+                                           .logsumexp = logsumexp.view()});
+    const auto backward = [&](ht::const_view<float, 1> gradient, ht::view<float, 2> to) {
+        ht::kernel::cross_entropy<Device>::template backward<float, float>(device, {.logits = x.const_view(shape),
+                                                       .targets = targets.const_view(),
+                                                       .logsumexp = logsumexp.const_view(),
+                                                       .gradient = gradient,
+                                                       .dlogits = to});
+    };
+    backward(one.const_view(), dx.view(shape));
+    backward(powers.const_view(), scaled_dx.view(shape));
+    extent wrong = 0;
+    for (extent k = 0; k < rows * classes; ++k) wrong += scaled_dx[k] == dx[k] * powers[k / classes] ? 0 : 1;
+    CHECK(wrong == 0);
+}
+
+}  // namespace cross_entropy_checks
