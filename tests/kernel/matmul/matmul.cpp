@@ -2,12 +2,12 @@
 /// \file
 /// Products of small integers: every sum is exact in any order, so the comparison is equality. All layouts, odd sizes,
 /// unaligned and strided views, all instruction sets.
-#include <cstring>
 #include <vector>
 
 #include <doctest/doctest.h>
 
-#include "kernel/matmul/operands.hpp"
+#include "kernel/matmul/checks.hpp"
+#include "kernel/matmul/each_set.hpp"
 
 namespace {
 
@@ -16,57 +16,22 @@ using ht::bfloat16;
 using ht::extent;
 using ht::float16;
 using matmul_test::layouts;
-using matmul_test::number;
-using matmul_test::operand;
-
-struct sizes {
-    extent rows, depth, columns;
-};
-
-std::vector<double> exact_product(const sizes& s) {
-    const matmul_test::small_integers a{1}, b{2};
-    std::vector<double> c(static_cast<std::size_t>(s.rows * s.columns));
-    for (extent i = 0; i < s.rows; ++i) {
-        for (extent p = 0; p < s.depth; ++p) {
-            for (extent j = 0; j < s.columns; ++j) c[static_cast<std::size_t>(i * s.columns + j)] += number(a(i, p)) * number(b(p, j));
-        }
-    }
-    return c;
-}
-
-template <class P, class A, class B, class C>
-void multiply_exactly(ht::cpu& device, const sizes& s, const std::vector<double>& want, std::size_t a_layout, std::size_t b_layout) {
-    CAPTURE(s.rows);
-    CAPTURE(s.depth);
-    CAPTURE(s.columns);
-    CAPTURE(a_layout);
-    CAPTURE(b_layout);
-    const operand<A> a(s.rows, s.depth, layouts[a_layout], matmul_test::small_integers{1});
-    const operand<B> b(s.depth, s.columns, layouts[b_layout], matmul_test::small_integers{2});
-    const operand<C> c(s.rows, s.columns, layouts[a_layout < 2 ? 0 : 2]);
-    ht::matmul<P>(device, a.view, b.view, c.view);
-    CHECK(c.intact());
-    for (extent i = 0; i < s.rows; ++i) {
-        for (extent j = 0; j < s.columns; ++j) {
-            // The sum is exact; what c holds is that, rounded once.
-            const double sum = want[static_cast<std::size_t>(i * s.columns + j)];
-            if (number(c.view(i, j)) != number(C(static_cast<float>(sum)))) FAIL("element ", i, ", ", j, ": got ", number(c.view(i, j)), ", expected ", sum);
-        }
-    }
-}
+using matmul_test::sizes;
 
 template <class P, class A, class B, class C>
 void multiply_all() {
     // Around the tiles of every unit, the blocks of columns, and the panels' depth of 256.
     const sizes all[] = {{1, 1, 1}, {1, 7, 67}, {2, 3, 5}, {7, 13, 17}, {12, 32, 33}, {31, 64, 15}, {33, 65, 31}, {97, 100, 129}, {5, 257, 70}, {13, 600, 64}, {65, 256, 513}};
     for (const sizes& s : all) {
-        const std::vector<double> want = exact_product(s);
+        const std::vector<double> want = matmul_test::exact_product(s);
         matmul_test::on_every_set(s.rows % 2 == 0 ? 1 : 2, [&](ht::cpu& device) {
             // All pairs of layouts where they are cheap, each layout once where they are not.
             const bool is_large = s.rows * s.depth + s.depth * s.columns > 20000;
             for (std::size_t a = 0; a < 4; ++a) {
                 for (std::size_t b = 0; b < 4; ++b) {
-                    if (!is_large || (a + b) % 4 == 1) multiply_exactly<P, A, B, C>(device, s, want, a, b);
+                    CAPTURE(a);
+                    CAPTURE(b);
+                    if (!is_large || (a + b) % 4 == 1) matmul_test::multiply_exactly<P, A, B, C>(device, s, want, layouts[a], layouts[b], layouts[a < 2 ? 0 : 2]);
                 }
             }
         });
@@ -81,21 +46,7 @@ TEST_CASE("matmul: exact on small integers") {
 }
 
 TEST_CASE("matmul: a sum over nothing is zero, a product without elements touches nothing") {
-    matmul_test::on_every_set(2, [](ht::cpu& device) {
-        const operand<float> a(3, 0, layouts[0]), b(0, 5, layouts[0]);
-        const operand<float> c(3, 5, layouts[2], matmul_test::small_integers{1});
-        ht::matmul<ht::full_fp32>(device, a.view, b.view, c.view);
-        for (extent i = 0; i < 3; ++i) {
-            for (extent j = 0; j < 5; ++j) CHECK(c.view(i, j) == 0.0f);
-        }
-        CHECK(c.intact());
-
-        const operand<bfloat16> x(0, 4, layouts[0]), y(4, 5, layouts[0], matmul_test::small_integers{1}), none(0, 5, layouts[0]);
-        ht::matmul<ht::amp_bf16>(device, x.view, y.view, none.view);
-        CHECK(none.intact());
-        const operand<bfloat16> z(4, 0, layouts[0]), empty(4, 0, layouts[0]);
-        ht::matmul<ht::amp_bf16>(device, ht::transpose(y.view), z.view, ht::view<bfloat16, 2>(nullptr, {5, 0}));
-    });
+    matmul_test::on_every_set(2, [](ht::cpu& device) { matmul_test::nothing_to_sum(device); });
 }
 
 TEST_CASE("matmul: b that does not fit into one packed slice") {
@@ -115,26 +66,7 @@ TEST_CASE("matmul: b that does not fit into one packed slice") {
 }
 
 TEST_CASE("batched_matmul: each matrix of the batch") {
-    matmul_test::on_every_set(1, [](ht::cpu& device) {
-        constexpr extent count = 3, rows = 5, depth = 7, columns = 9;
-        support::random data(1);
-        std::vector<bfloat16> a = data.integers<bfloat16>(count * rows * depth, 4), b = data.integers<bfloat16>(count * depth * columns, 4);
-        std::vector<float> c(count * rows * columns);
-        const ht::view<bfloat16, 3> x(a.data(), {count, rows, depth}), y(b.data(), {count, columns, depth});
-        const ht::view<float, 3> z(c.data(), {count, rows, columns});
-        ht::batched_matmul<ht::amp_bf16>(device, x, ht::transpose(y), z);
-        for (extent n = 0; n < count; ++n) {
-            for (extent i = 0; i < rows; ++i) {
-                for (extent j = 0; j < columns; ++j) {
-                    double sum = 0;
-                    for (extent p = 0; p < depth; ++p) sum += number(x(n, i, p)) * number(y(n, j, p));
-                    if (number(z(n, i, j)) != sum) FAIL("matrix ", n, ", element ", i, ", ", j, ": got ", z(n, i, j), ", expected ", sum);
-                }
-            }
-        }
-        ht::batched_matmul<ht::amp_bf16>(device, ht::view<bfloat16, 3>(a.data(), {0, rows, depth}), ht::view<bfloat16, 3>(b.data(), {0, depth, columns}),
-                                         ht::view<float, 3>(c.data(), {0, rows, columns}));
-    });
+    matmul_test::on_every_set(1, [](ht::cpu& device) { matmul_test::each_matrix_of_a_batch(device); });
 }
 
 TEST_CASE("matmul: tensors and 16-bit results beside views") {

@@ -7,13 +7,11 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 
 #include <doctest/doctest.h>
 
-#include <halftone/kernel/matmul/cpu.hpp>
+#include <halftone/kernel/matmul/matmul.hpp>
 
-#include "support/each_set.hpp"
 #include "support/guarded.hpp"
 #include "support/random.hpp"
 
@@ -85,21 +83,6 @@ struct operand {
         : memory(rows == 0 || columns == 0 ? 0 : (rows - 1) * row_stride + (columns - 1) * column_stride + 1, offset),
           view(memory.data(), {rows, columns}, {row_stride, column_stride}) {}
 };
-
-/// Runs test(device) on every instruction set that is there.
-template <class Test>
-void on_every_set(int threads, const Test& test) {
-    for (const ht::isa set : ht::every_isa) {
-        const std::string instruction_set = ht::name(set);
-        CAPTURE(instruction_set);
-        if (!support::is_tested(set)) {
-            MESSAGE("not tested here: ", instruction_set);
-            continue;
-        }
-        ht::cpu device{{.threads = threads, .instruction_set = set}};
-        test(device);
-    }
-}
 
 template <class T>
 double number(T x) {

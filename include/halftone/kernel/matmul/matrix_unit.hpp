@@ -132,8 +132,8 @@ struct matrix_unit_kernel {
                 } else if (i + 1 < panels) {
                     wait<tiling::ahead - 2>(simt);
                     simt.barrier();
-                    begin_fetch(simt, comes, slot, fetch_a, fetch_b);
                     read<a_panel, b_panel>(simt, next, my_a, my_b, 0, held[0]);
+                    begin_fetch(simt, comes, slot, fetch_a, fetch_b);
                 }
                 multiply(simt, held[step % 2], sums);
             }

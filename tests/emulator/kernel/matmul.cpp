@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The matrix product's GPU kernels on the emulated machine.
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <halftone/kernel/matmul/device.hpp>
+
+#include "emulator/damage.hpp"
+#include "kernel/matmul/checks.hpp"
+
+namespace {
+
+using namespace matmul_test;
+namespace emulator = ht::emulator;
+namespace simt = ht::simt;
+using namespace ht::kernel::on_device;
+
+/// A layout's rows or columns begin on multiples of 16 bytes, whatever their length.
+layout aligned(const layout& l, extent rows, extent columns) {
+    const extent length = l.contiguous == order::rows ? columns : rows;
+    return {l.contiguous, (8 - length % 8) % 8 + 8 * (l.gap > 0 ? 1 : 0), l.offset > 0 ? 8 : 0};
+}
+
+template <class P, class A, class B, class C>
+void multiply_all() {
+    emulator::device device;
+    for (const sizes& s : {sizes{1, 1, 1}, sizes{33, 65, 37}, sizes{100, 72, 200}, sizes{130, 129, 97}, sizes{64, 256, 64}}) {
+        const std::vector<double> want = exact_product(s);
+        const bool is_large = s.rows * s.columns * s.depth > 100000;
+        for (std::size_t a = 0; a < 4; ++a) {
+            for (std::size_t b = 0; b < 4; ++b) {
+                CAPTURE(a);
+                CAPTURE(b);
+                if (is_large && (a + b) % 4 != 1) continue;
+                const layout of_a = aligned(layouts[a], s.rows, s.depth), of_b = aligned(layouts[b], s.depth, s.columns);
+                multiply_exactly<P, A, B, C>(device, s, want, layouts[a], layouts[b], layouts[a < 2 ? 0 : 2]);
+                multiply_exactly<P, A, B, C>(device, s, want, of_a, of_b, aligned(layouts[a < 2 ? 0 : 2], s.rows, s.columns));
+                if (!is_large) multiply_exactly<P, A, B, C>(device, s, want, of_a, layouts[b], layouts[0]);
+            }
+        }
+    }
+    CHECK(device.count().bank_conflicts == 0);
+}
+
+TEST_CASE("matmul on a GPU: exact on small integers") {
+    SUBCASE("fp32") { multiply_all<ht::full_fp32, float, float, float>(); }
+    SUBCASE("bf16") { multiply_all<ht::amp_bf16, bfloat16, bfloat16, bfloat16>(); }
+    SUBCASE("fp16, into fp32") { multiply_all<ht::amp_fp16, float16, float16, float>(); }
+    SUBCASE("bf16 and fp32 operands") { multiply_all<ht::amp_bf16, bfloat16, float, float>(); }
+}
+
+TEST_CASE("matmul on a GPU: large tiles where there are enough of them") {
+    CHECK(prefers_large_tiles(128 * 12, 128 * 8));
+    CHECK(!prefers_large_tiles(128 * 12, 128 * 7));
+    const sizes s{12200, 9, 97};
+    const std::vector<double> want = exact_product(s);
+    emulator::device device{{.check = emulator::checking::values_only}};
+    multiply_exactly<ht::amp_bf16, bfloat16, bfloat16, bfloat16>(device, s, want, aligned(layouts[1], s.rows, s.depth), aligned(layouts[0], s.depth, s.columns), layouts[0]);
+    multiply_exactly<ht::full_fp32, float, float, float>(device, s, want, layouts[0], layouts[0], layouts[0]);
+}
+
+TEST_CASE("matmul on a GPU: nothing to sum, nothing at all, a batch") {
+    emulator::device device;
+    nothing_to_sum(device);
+    each_matrix_of_a_batch(device);
+    infinities_and_nans(device);
+    CHECK_THROWS_WITH_AS(ht::matmul<ht::full_fp32>(device, ht::view<float, 2>(nullptr, {0x7fffffff, 0}), ht::view<float, 2>(nullptr, {0, 1}), ht::view<float, 2>(nullptr, {0x7fffffff, 1})),
+                         "matmul: an operand of (2147483647, 0) has an extent above 1073741823", ht::argument_error);
+}
+
+TEST_CASE("matmul on a GPU: memory that the host cannot read") {
+    emulator::device device;
+    const sizes s{20, 48, 24};
+    const std::vector<double> want = exact_product(s);
+    std::vector<bfloat16> a, b, c(static_cast<std::size_t>(s.rows * s.columns));
+    for (extent i = 0; i < s.rows * s.depth; ++i) a.emplace_back(small_integers{1}(i / s.depth, i % s.depth));
+    for (extent i = 0; i < s.depth * s.columns; ++i) b.emplace_back(small_integers{2}(i / s.columns, i % s.columns));
+    const ht::tensor<bfloat16, 2> x(device.memory(), {s.rows, s.depth}), y(device.memory(), {s.depth, s.columns});
+    const ht::tensor<bfloat16, 2> z(device.memory(), {s.rows, s.columns});
+    device.memory().write(x.data(), a.data(), a.size() * 2);
+    device.memory().write(y.data(), b.data(), b.size() * 2);
+    ht::matmul<ht::amp_bf16>(device, x, y, z);
+    device.memory().read(c.data(), z.data(), c.size() * 2);
+    for (std::size_t i = 0; i < c.size(); ++i) CHECK(number(c[i]) == number(bfloat16(static_cast<float>(want[i]))));
+}
+
+template <class P, class A, class B, class C>
+void random_within_bounds(const sizes& s) {
+    emulator::device device;
+    const auto run = [&](const auto& test) { test(device); };
+    within_bounds<P, A, B, C>(s, layouts[2], layouts[3], run);
+    within_bounds<P, A, B, C>(s, aligned(layouts[1], s.rows, s.depth), aligned(layouts[0], s.depth, s.columns), run);
+}
+
+TEST_CASE("matmul on a GPU: random products within k u of their magnitudes") {
+    SUBCASE("fp32") { random_within_bounds<ht::full_fp32, float, float, float>({31, 700, 65}); }
+    SUBCASE("bf16") { random_within_bounds<ht::amp_bf16, bfloat16, bfloat16, bfloat16>({31, 700, 65}); }
+    SUBCASE("bf16 into fp32") { random_within_bounds<ht::amp_bf16, bfloat16, bfloat16, float>({17, 300, 33}); }
+    SUBCASE("fp32 operands rounded to fp16") { random_within_bounds<ht::amp_fp16, float, float, float16>({17, 300, 33}); }
+    SUBCASE("fp16 operands rounded to bf16") { random_within_bounds<ht::amp_bf16, float16, bfloat16, float>({17, 300, 33}); }
+}
+
+/// One kernel on small integers, for machines that do what a GPU may.
+template <class Kernel, class A, class B>
+bool multiplies(emulator::device& device, const sizes& s, const layout& a_layout, const layout& b_layout) {
+    const std::vector<double> want = exact_product(s);
+    const operand<A> a(s.rows, s.depth, aligned(a_layout, s.rows, s.depth), small_integers{1});
+    const operand<B> b(s.depth, s.columns, aligned(b_layout, s.depth, s.columns), small_integers{2});
+    const operand<float> c(s.rows, s.columns, layouts[0]);
+    const auto epilogue = ht::epilogue_of(ht::plain{}, c.view);
+    device.launch(Kernel{make_operand(a.view), make_operand(ht::transpose(b.view)), epilogue, access_to(epilogue)});
+    return holds(c, s, want);
+}
+
+using no_operands = ht::pack<>;
+using float_result = ht::pack<ht::matmul_result<ht::symbolic::argument<0>, float>>;
+template <class Tiling, passage Passage = passage::direct, class A = bfloat16, class B = A>
+using bf16_kernel = matrix_unit_kernel<bfloat16, Tiling, Passage, A, B, no_operands, float_result>;
+using small_tiling = matrix_unit_tiling<64, 64, 32, 2, 2, 4>;
+using large_tiling = matrix_unit_tiling<128, 128, 32, 2, 2, 3>;
+using converting_tiling = matrix_unit_tiling<64, 64, 32, 2, 2, 2>;
+
+// The depths let the last panel lie in the first slot, where the epilogue's staging begins.
+TEST_CASE("matmul on a GPU: small tiles, damaged") {
+    emulator::check_kernels([](emulator::device& d) { return multiplies<bf16_kernel<small_tiling>, bfloat16, bfloat16>(d, {70, 5 * 32, 40}, layouts[0], layouts[0]); });
+}
+TEST_CASE("matmul on a GPU: large tiles, damaged") {
+    emulator::check_kernels([](emulator::device& d) { return multiplies<bf16_kernel<large_tiling>, bfloat16, bfloat16>(d, {90, 4 * 32, 128}, layouts[1], layouts[1]); });
+}
+TEST_CASE("matmul on a GPU: operands by way of registers, damaged") {
+    using kernel = bf16_kernel<converting_tiling, passage::through_registers, bfloat16, float>;
+    emulator::check_kernels([](emulator::device& d) { return multiplies<kernel, bfloat16, float>(d, {40, 5 * 32, 70}, layouts[3], layouts[2]); });
+}
+TEST_CASE("matmul on a GPU: multiply-adds, damaged") {
+    using kernel = multiply_add_kernel<float, multiply_add_tiling<64, 64>, float, float, no_operands, float_result>;
+    emulator::check_kernels([](emulator::device& d) { return multiplies<kernel, float, float>(d, {50, 70, 40}, layouts[0], layouts[1]); });
+}
+
+TEST_CASE("matmul on a GPU: every tiling, every pair of layouts") {
+    emulator::device device;
+    for (std::size_t a = 0; a < 2; ++a) {
+        for (std::size_t b = 0; b < 2; ++b) {
+            CAPTURE(a);
+            CAPTURE(b);
+            CHECK(multiplies<bf16_kernel<large_tiling>, bfloat16, bfloat16>(device, {200, 70, 130}, layouts[a], layouts[b]));
+            CHECK(multiplies<multiply_add_kernel<float, multiply_add_tiling<128, 128>, float, float, no_operands, float_result>, float, float>(device, {140, 30, 130}, layouts[a], layouts[b]));
+            CHECK(multiplies<bf16_kernel<matrix_unit_tiling<128, 64, 64, 4, 1, 2>>, bfloat16, bfloat16>(device, {70, 200, 70}, layouts[a], layouts[b]));
+        }
+    }
+    CHECK(device.count().bank_conflicts == 0);
+}
+
+// Bugs such as are made, planted: the tests above would find each of them.
+
+/// Rows of a column of chunks lie in the same banks.
+struct without_swizzle : small_tiling {
+    template <class T, int Outer, along Axis>
+    using panel = matrix_panel<T, Outer, depth, Axis, simt::swizzle::none>;
+};
+/// A panel is fetched into the slot that is read next.
+struct too_far_ahead : small_tiling {
+    static constexpr int ahead = stages + 1;
+};
+/// Written by one swizzle, read by another.
+struct of_two_minds : small_tiling {
+    template <class T, int Outer, along Axis>
+    struct panel : matrix_panel<T, Outer, depth, Axis> {
+        HALFTONE_HD static word place(int line, int column) { return matrix_panel<T, Outer, depth, Axis, simt::swizzle::b32>::place(line, column); }
+    };
+};
+
+TEST_CASE("matmul on a GPU: planted bugs are found") {
+    const sizes s{70, 7 * 32, 40};
+    for (const layout& l : {layouts[0], layouts[1]}) {
+        emulator::device device;
+        CHECK(multiplies<bf16_kernel<without_swizzle>, bfloat16, bfloat16>(device, s, l, l));
+        CHECK(device.count().bank_conflicts > 0);
+        const auto is_found = [&](auto kernel) {
+            try {
+                return !multiplies<decltype(kernel), bfloat16, bfloat16>(device, s, l, l);
+            } catch (const emulator::failure&) {
+                return true;
+            }
+        };
+        CHECK(is_found(bf16_kernel<too_far_ahead>{}));
+        CHECK(is_found(bf16_kernel<of_two_minds>{}));
+        device.how().check = emulator::checking::values_only;
+        CHECK(is_found(bf16_kernel<of_two_minds>{}));
+    }
+}
+
+}  // namespace

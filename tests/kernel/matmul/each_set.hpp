@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The CPU's instruction sets for tests of products.
+#pragma once
+
+#include <string>
+
+#include <doctest/doctest.h>
+
+#include <halftone/kernel/matmul/cpu.hpp>
+
+#include "support/each_set.hpp"
+
+namespace matmul_test {
+
+namespace ht = halftone;
+
+/// Runs test(device) on every instruction set that is there.
+template <class Test>
+void on_every_set(int threads, const Test& test) {
+    for (const ht::isa set : ht::every_isa) {
+        const std::string instruction_set = ht::name(set);
+        CAPTURE(instruction_set);
+        if (!support::is_tested(set)) {
+            MESSAGE("not tested here: ", instruction_set);
+            continue;
+        }
+        ht::cpu device{{.threads = threads, .instruction_set = set}};
+        test(device);
+    }
+}
+
+}  // namespace matmul_test
