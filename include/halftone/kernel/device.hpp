@@ -6,6 +6,7 @@
 
 #include <halftone/kernel/adamw/device.hpp>
 #include <halftone/kernel/attention/device.hpp>
+#include <halftone/kernel/column_sum/device.hpp>
 #include <halftone/kernel/convert/device.hpp>
 #include <halftone/kernel/cross_entropy/device.hpp>
 #include <halftone/kernel/embedding/device.hpp>
@@ -15,3 +16,4 @@
 #include <halftone/kernel/matmul/device.hpp>
 #include <halftone/kernel/sgd/device.hpp>
 #include <halftone/kernel/softmax/device.hpp>
+#include <halftone/kernel/sum/device.hpp>
