@@ -56,7 +56,7 @@ struct loss {
 };
 inline loss operator/(const loss& l, float divisor) { return {l.factor / divisor}; }
 inline const loss& loss_variable(const loss& l) { return l; }
-inline float loss_seed(const loss& l) { return l.factor; }
+inline ht::gradient_seed loss_seed(const loss& l) { return {l.factor}; }
 
 struct tape {
     /// The gradient of the loss by element `i` of entry `entry`, times nothing.
@@ -66,6 +66,10 @@ struct tape {
     void backward(const Loss& l, Accumulator& acc, ht::store& parameters) {
         acc.receive(l);
         (void)loss_variable(l);
+        const ht::gradient_seed begin = loss_seed(l);
+        float scale = 1;
+        if (begin.scale != nullptr) parameters.memory().read(&scale, begin.scale, sizeof scale);
+        const float seed = begin.factor * scale;
         ht::gradient_slabs* slabs = acc.find(parameters);
         for (std::size_t entry = 0; entry < parameters.entries().size(); ++entry) {
             const ht::gradient_slabs::place place = slabs->claim(entry);
@@ -74,7 +78,7 @@ struct tape {
             const std::size_t bytes = to.size() * sizeof(float);
             if (!place.is_first) parameters.memory().read(to.data(), place.data, bytes);
             for (std::size_t i = 0; i < to.size(); ++i) {
-                const float g = gradients(entry, i) * loss_seed(l);
+                const float g = gradients(entry, i) * seed;
                 to[i] = place.is_first ? g : to[i] + g;
             }
             parameters.memory().write(place.data, to.data(), bytes);

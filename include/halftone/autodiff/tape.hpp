@@ -115,6 +115,17 @@ class inference : public basic_context<Device, recording::off> {
 template <class Device>
 inference(Device&) -> inference<Device>;
 
+namespace detail {
+
+template <class T>
+struct begin_gradient {
+    T* to;
+    gradient_seed seed;
+    HALFTONE_HD void operator()() const { *to = T(seed.value()); }
+};
+
+}  // namespace detail
+
 template <class Device>
 class tape : public basic_context<Device, recording::on> {
   public:
@@ -223,7 +234,7 @@ class tape : public basic_context<Device, recording::on> {
         const auto& scalar = loss_variable(loss);
         using T = typename std::remove_cvref_t<decltype(scalar)>::value_type;
         detail::graph& g = this->graph();
-        this->device().fill(reinterpret_cast<T*>(g.make_gradient(scalar.slot(), sizeof(T))), 1, T(loss_seed(loss)));
+        this->device().run(detail::begin_gradient<T>{reinterpret_cast<T*>(g.make_gradient(scalar.slot(), sizeof(T))), loss_seed(loss)});
         sink_ = &find;
         find_ = [](const void* f, const store& owner) { return (*static_cast<const Find*>(f))(owner); };
         g.run_backward(this);

@@ -146,22 +146,32 @@ weighted<Variable> operator/(const weighted<Variable>& loss, float divisor) {
     return {loss.loss, loss.factor / divisor};
 }
 
+/// The gradient that a backward pass begins with: a factor, times the loss scale that lies in the device's memory when the
+/// pass runs, where there is one. So the host need not know it.
+struct gradient_seed {
+    float factor = 1;
+    const float* scale = nullptr;
+
+    /// For those who can read that memory.
+    HALFTONE_HD float value() const { return scale == nullptr ? factor : factor * *scale; }
+};
+
 /// What a backward pass starts from: the variable, and the gradient it begins with.
 template <class T>
 const variable<T, 0>& loss_variable(const variable<T, 0>& loss) {
     return loss;
 }
 template <class T>
-float loss_seed(const variable<T, 0>&) {
-    return 1.0f;
+gradient_seed loss_seed(const variable<T, 0>&) {
+    return {};
 }
 template <class Variable>
 const Variable& loss_variable(const weighted<Variable>& loss) {
     return loss.loss;
 }
 template <class Variable>
-float loss_seed(const weighted<Variable>& loss) {
-    return loss.factor;
+gradient_seed loss_seed(const weighted<Variable>& loss) {
+    return {loss.factor};
 }
 
 }  // namespace halftone::inline HALFTONE_ABI

@@ -38,7 +38,7 @@ struct window {
     std::vector<part> parts;
     buffer record_memory;  ///< a gradient_record, then found_inf of each part
     scale_stamp stamp{};
-    float scale = 1;           ///< of the losses, as the host knew it
+    const float* scale = nullptr;  ///< of the losses; in the device's memory
     std::uint64_t serial = 0;  ///< of the window that is, or was last, open
     int received = 0;          ///< micro-batches in it
     bool is_open = false;

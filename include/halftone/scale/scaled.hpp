@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <utility>
 
-#include <halftone/config.hpp>
+#include <halftone/autodiff/variable.hpp>
 
 namespace halftone::inline HALFTONE_ABI {
 
@@ -31,17 +31,17 @@ class scaled {
   public:
     using value_type = T;
 
-    scaled(T value, float scale, const scale_stamp& stamp) : value_(std::move(value)), scale_(scale), stamp_(stamp) {}
+    scaled(T value, const float* scale, const scale_stamp& stamp) : value_(std::move(value)), scale_(scale), stamp_(stamp) {}
 
     const T& value() const& { return value_; }
     T&& value() && { return std::move(value_); }
-    /// The factor, as the host knew it when this was made.
-    float scale() const { return scale_; }
+    /// Where the factor lies, in the device's memory.
+    const float* scale() const { return scale_; }
     const scale_stamp& stamp() const { return stamp_; }
 
   private:
     T value_;
-    float scale_;
+    const float* scale_;
     scale_stamp stamp_;
 };
 
@@ -51,14 +51,14 @@ template <class T>
 inline constexpr bool is_scaled<scaled<T>> = true;
 
 /// What a backward pass starts from: the loss inside, and its seed times the scale. Any loss type with these two
-/// functions can be scaled.
+/// functions can be scaled, once.
 template <class T>
 decltype(auto) loss_variable(const scaled<T>& loss) {
     return loss_variable(loss.value());
 }
 template <class T>
-float loss_seed(const scaled<T>& loss) {
-    return loss_seed(loss.value()) * loss.scale();
+gradient_seed loss_seed(const scaled<T>& loss) {
+    return {loss_seed(loss.value()).factor, loss.scale()};
 }
 
 }  // namespace halftone::inline HALFTONE_ABI

@@ -51,7 +51,7 @@ class scaler {
     template <class T>
     scaled<std::remove_cvref_t<T>> scale(T&& loss) const {
         static_assert(!is_scaled<std::remove_cvref_t<T>>, "halftone: scale: this loss is scaled already");
-        return {std::forward<T>(loss), get_scale(), scale_stamp{&clock_, clock_}};
+        return {std::forward<T>(loss), &record_.data()->scale, scale_stamp{&clock_, clock_}};
     }
 
     /// Gradients whose values are to be read times 1 / scale. Reads them once: finds whether one is not finite, and
