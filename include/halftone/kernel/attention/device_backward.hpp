@@ -82,7 +82,6 @@ struct flash_attention_slopes_kernel {
             add_tile(simt, slot, first, mine);
             slot = 1 - slot;
         }
-        simt.async_wait(constant<0>{});
 
         if constexpr (keeps_keys) {
             write(simt, kept_a, mine.slope_sums, problem.scale, dk, part, mine.first, problem.keys);
