@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Array conversions as a GPU runs them.
-#include <halftone/kernel/convert/device.hpp>
-
 #include <emulator/damage.hpp>
+
+#include <halftone/kernel/convert/device.hpp>
 
 #include "kernel/convert/checks.hpp"
 
@@ -12,8 +12,8 @@ namespace {
 using namespace convert_checks;
 namespace emulator = ht::emulator;
 
-TEST_CASE_TEMPLATE("convert on a GPU: every element as its own conversion", M, down_bf16, down_f16, up_bf16, up_f16, across,
-                   back, copy) {
+TEST_CASE_TEMPLATE("convert on a GPU: every element as its own conversion", M, down_bf16, down_f16, up_bf16, up_f16,
+                   across, back, copy) {
     using X = typename M::X;
     using Y = typename M::Y;
     emulator::device device;

@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <numeric>
 
+#include <emulator/damage.hpp>
+
 #include <halftone/kernel/embedding/device.hpp>
 #include <halftone/number/classify.hpp>
-
-#include <emulator/damage.hpp>
 
 #include "kernel/embedding/checks.hpp"
 
@@ -19,7 +19,8 @@ namespace on_device = ht::kernel::on_device;
 using embedding = ht::kernel::embedding<emulator::device>;
 using token_order = on_device::token_order<emulator::device>;
 
-TEST_CASE_TEMPLATE("embedding on a GPU: forward is the rounded sum of its two rows", M, all_float, rounding_down, narrow, widening) {
+TEST_CASE_TEMPLATE("embedding on a GPU: forward is the rounded sum of its two rows", M, all_float, rounding_down,
+                   narrow, widening) {
     emulator::device device;
     for (const extent width : {1, 3, 4, 7, 8, 64, 257, 1024}) {
         forward_within_bounds<M>(device, width);
@@ -27,15 +28,17 @@ TEST_CASE_TEMPLATE("embedding on a GPU: forward is the rounded sum of its two ro
     }
 }
 
-TEST_CASE_TEMPLATE("embedding on a GPU: backward within its bound of the definition", M, accumulated, accumulated_narrow, accumulated_float) {
+TEST_CASE_TEMPLATE("embedding on a GPU: backward within its bound of the definition", M, accumulated,
+                   accumulated_narrow, accumulated_float) {
     emulator::device device;
     for (const write_mode mode : {write_mode::overwrite, write_mode::add}) {
         for (const extent width : {1, 3, 8, 67, 1024}) {
             backward_within_bounds<M>(device, 11, 4, 14, width, mode);
             backward_within_bounds<M>(device, 11, 4, 40, width, mode, alignment::vectors);
         }
-        backward_within_bounds<M>(device, 7, 100, 1000, 33, mode);                      // runs over many pieces of places
-        backward_within_bounds<M>(device, 3000, 50, 20, 32, mode, alignment::vectors);  // two passes, most tokens absent, positions beyond the rows
+        backward_within_bounds<M>(device, 7, 100, 1000, 33, mode);  // runs over many pieces of places
+        backward_within_bounds<M>(device, 3000, 50, 20, 32, mode,
+                                  alignment::vectors);  // two passes, most tokens absent, positions beyond the rows
     }
 }
 
@@ -54,7 +57,9 @@ bool sorts(emulator::device& device, const guarded<std::int32_t>& tokens, std::i
         device.memory().read(order.data(), found.order().data, rows * sizeof(std::int32_t));
         device.memory().read(sorted.data(), found.sorted().data, rows * sizeof(std::int32_t));
     }
-    const auto key = [&](std::int32_t row) { return tokens[row] < 0 || tokens[row] >= vocabulary ? vocabulary : tokens[row]; };
+    const auto key = [&](std::int32_t row) {
+        return tokens[row] < 0 || tokens[row] >= vocabulary ? vocabulary : tokens[row];
+    };
     std::iota(want.begin(), want.end(), 0);
     std::stable_sort(want.begin(), want.end(), [&](std::int32_t a, std::int32_t b) { return key(a) < key(b); });
     bool right = order == want;
@@ -84,11 +89,17 @@ TEST_CASE("embedding on a GPU: a token outside the vocabulary gives NaN, and no 
     support::random data(5);
     const guarded<float> table(data.integers<float>(vocabulary * width, 9)), dtable(vocabulary * width);
     const guarded<std::int32_t> tokens(data.indices(rows, vocabulary));
-    for (extent r = 0; r < rows; r += 3) tokens[r] = r % 2 == 0 ? -1 - static_cast<std::int32_t>(r) : vocabulary + static_cast<std::int32_t>(r) * 1000;
+    for (extent r = 0; r < rows; r += 3)
+        tokens[r] = r % 2 == 0 ? -1 - static_cast<std::int32_t>(r) : vocabulary + static_cast<std::int32_t>(r) * 1000;
     const guarded<float16> out(rows * width);
     const guarded<float> dy(data.integers<float>(rows * width, 9));
-    embedding::forward<float, float16>(device, {.tokens = tokens.const_view(), .table = table.const_view(ht::shape<2>{vocabulary, width}), .out = out.view(ht::shape<2>{rows, width})});
-    embedding::backward<float, float>(device, {.tokens = tokens.const_view(), .dy = dy.const_view(ht::shape<2>{rows, width}), .dtable = dtable.view(ht::shape<2>{vocabulary, width}), .mode = write_mode::overwrite});
+    embedding::forward<float, float16>(device, {.tokens = tokens.const_view(),
+                                                .table = table.const_view(ht::shape<2>{vocabulary, width}),
+                                                .out = out.view(ht::shape<2>{rows, width})});
+    embedding::backward<float, float>(device, {.tokens = tokens.const_view(),
+                                               .dy = dy.const_view(ht::shape<2>{rows, width}),
+                                               .dtable = dtable.view(ht::shape<2>{vocabulary, width}),
+                                               .mode = write_mode::overwrite});
     std::vector<float> want(vocabulary * width);
     extent wrong = 0;
     for (extent k = 0; k < rows * width; ++k) {
@@ -122,10 +133,14 @@ TEST_CASE("embedding on a GPU: any schedule gives the same bits, and every damag
     const guarded<std::int32_t> tokens(data.indices(rows, vocabulary));
     const guarded<bfloat16> dy(data.integers<bfloat16>(rows * width, 50), 0);
     std::vector<float> want(vocabulary * width);
-    for (extent k = 0; k < rows * width; ++k) want[static_cast<std::size_t>(tokens[k / width] * width + k % width)] += static_cast<float>(dy[k]);
+    for (extent k = 0; k < rows * width; ++k)
+        want[static_cast<std::size_t>(tokens[k / width] * width + k % width)] += static_cast<float>(dy[k]);
     emulator::check_kernels([&](emulator::device& device) {
         const guarded<float> dtable(vocabulary * width, 0);
-        embedding::backward<bfloat16, float>(device, {.tokens = tokens.const_view(), .dy = dy.const_view(ht::shape<2>{rows, width}), .dtable = dtable.view(ht::shape<2>{vocabulary, width}), .mode = write_mode::overwrite});
+        embedding::backward<bfloat16, float>(device, {.tokens = tokens.const_view(),
+                                                      .dy = dy.const_view(ht::shape<2>{rows, width}),
+                                                      .dtable = dtable.view(ht::shape<2>{vocabulary, width}),
+                                                      .mode = write_mode::overwrite});
         return std::equal(want.begin(), want.end(), dtable.data()) && dtable.intact();
     });
 }

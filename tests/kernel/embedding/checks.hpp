@@ -54,16 +54,17 @@ void forward_within_bounds(Device& device, extent width, alignment where = align
     const extent off = where == alignment::vectors ? 0 : 1;
     const ht::shape<2> shape{rows, width};
     support::random data(static_cast<std::uint64_t>(width));
-    const guarded<T> table(data.normals<T>(vocabulary * width), off), positions(data.normals<T>(period * width), 3 * off);
+    const guarded<T> table(data.normals<T>(vocabulary * width), off),
+        positions(data.normals<T>(period * width), 3 * off);
     const guarded<std::int32_t> tokens(data.indices(rows, vocabulary));
     const guarded<Y> out(rows * width, 5 * off), bare(rows * width, 7 * off);
     embedding::template forward<T, Y>(device, {.tokens = tokens.const_view(),
-                                      .table = table.const_view(ht::shape<2>{vocabulary, width}),
-                                      .positions = positions.const_view(ht::shape<2>{period, width}),
-                                      .out = out.view(shape)});
+                                               .table = table.const_view(ht::shape<2>{vocabulary, width}),
+                                               .positions = positions.const_view(ht::shape<2>{period, width}),
+                                               .out = out.view(shape)});
     embedding::template forward<T, Y>(device, {.tokens = tokens.const_view(),
-                                      .table = table.const_view(ht::shape<2>{vocabulary, width}),
-                                      .out = bare.view(shape)});
+                                               .table = table.const_view(ht::shape<2>{vocabulary, width}),
+                                               .out = bare.view(shape)});
     doubles want(static_cast<std::size_t>(rows * width));
     ht::reference::embedding(tokens.const_view(), table.const_view(ht::shape<2>{vocabulary, width}),
                              positions.const_view(ht::shape<2>{period, width}),
@@ -96,7 +97,8 @@ using accumulated_float = gradient_types<float, float>;
 
 /// Gradients of both tables, one token frequent and one absent.
 template <class M, class Device>
-void backward_within_bounds(Device& device, extent vocabulary, extent period, extent rows, extent width, write_mode mode, alignment where = alignment::none) {
+void backward_within_bounds(Device& device, extent vocabulary, extent period, extent rows, extent width,
+                            write_mode mode, alignment where = alignment::none) {
     CAPTURE(rows);
     CAPTURE(width);
     using Y = typename M::Y;
@@ -109,11 +111,12 @@ void backward_within_bounds(Device& device, extent vocabulary, extent period, ex
         tokens[r] = r % 3 == 0 ? 1 : tokens[r] == 2 ? 3 : tokens[r];  // a frequent one, an absent one
     const auto old_table = data.normals<G>(vocabulary * width), old_positions = data.normals<G>(period * width);
     const guarded<G> dtable(old_table, 3 * off), dpositions(old_positions, 5 * off);
-    ht::kernel::embedding<Device>::template backward<Y, G>(device, {.tokens = tokens.const_view(),
-                                       .dy = dy.const_view(ht::shape<2>{rows, width}),
-                                       .dtable = dtable.view(ht::shape<2>{vocabulary, width}),
-                                       .dpositions = dpositions.view(ht::shape<2>{period, width}),
-                                       .mode = mode});
+    ht::kernel::embedding<Device>::template backward<Y, G>(device,
+                                                           {.tokens = tokens.const_view(),
+                                                            .dy = dy.const_view(ht::shape<2>{rows, width}),
+                                                            .dtable = dtable.view(ht::shape<2>{vocabulary, width}),
+                                                            .dpositions = dpositions.view(ht::shape<2>{period, width}),
+                                                            .mode = mode});
 
     const double before = mode == write_mode::add ? 1 : 0;
     doubles want(static_cast<std::size_t>(vocabulary * width)),
@@ -175,18 +178,21 @@ struct exact_sums {
         support::random data(7);
         const guarded<bfloat16> dy(data.integers<bfloat16>(rows * width, 100));
         const guarded<std::int32_t> tokens(data.indices(rows, vocabulary));
-        ht::kernel::embedding<Device>::template backward<bfloat16, float>(device, {.tokens = tokens.const_view(),
-                                                                                   .dy = dy.const_view(ht::shape<2>{rows, width}),
-                                                                                   .dtable = table.view(ht::shape<2>{vocabulary, width}),
-                                                                                   .dpositions = positions.view(ht::shape<2>{period, width}),
-                                                                                   .mode = write_mode::overwrite});
+        ht::kernel::embedding<Device>::template backward<bfloat16, float>(
+            device, {.tokens = tokens.const_view(),
+                     .dy = dy.const_view(ht::shape<2>{rows, width}),
+                     .dtable = table.view(ht::shape<2>{vocabulary, width}),
+                     .dpositions = positions.view(ht::shape<2>{period, width}),
+                     .mode = write_mode::overwrite});
         doubles want(vocabulary * width), want_positions(period * width);
         ht::reference::embedding_backward(tokens.const_view(), dy.const_view(ht::shape<2>{rows, width}),
                                           ht::view<double, 2>(want.data(), {vocabulary, width}),
                                           ht::view<double, 2>(want_positions.data(), {period, width}));
         extent wrong = 0;
-        for (extent k = 0; k < vocabulary * width; ++k) wrong += static_cast<double>(table[k]) == want[static_cast<std::size_t>(k)] ? 0 : 1;
-        for (extent k = 0; k < period * width; ++k) wrong += static_cast<double>(positions[k]) == want_positions[static_cast<std::size_t>(k)] ? 0 : 1;
+        for (extent k = 0; k < vocabulary * width; ++k)
+            wrong += static_cast<double>(table[k]) == want[static_cast<std::size_t>(k)] ? 0 : 1;
+        for (extent k = 0; k < period * width; ++k)
+            wrong += static_cast<double>(positions[k]) == want_positions[static_cast<std::size_t>(k)] ? 0 : 1;
         CHECK(wrong == 0);
     }
     bool same_bits(const exact_sums& o) const { return table.same_bits(o.table) && positions.same_bits(o.positions); }
@@ -213,8 +219,11 @@ void refuses(Device& device) {
     embedding::template forward<float, float>(
         device, {.tokens = {nullptr, {0}}, .table = table.const_view(ht::shape<2>{3, 4}), .out = {nullptr, {0, 4}}});
     // Without rows, gradients are zero.
-    embedding::template backward<float, float>(
-        device, {.tokens = {nullptr, {0}}, .dy = {nullptr, {0, 4}}, .dtable = table.view(ht::shape<2>{3, 4}), .dpositions = out.view(ht::shape<2>{2, 4}), .mode = write_mode::overwrite});
+    embedding::template backward<float, float>(device, {.tokens = {nullptr, {0}},
+                                                        .dy = {nullptr, {0, 4}},
+                                                        .dtable = table.view(ht::shape<2>{3, 4}),
+                                                        .dpositions = out.view(ht::shape<2>{2, 4}),
+                                                        .mode = write_mode::overwrite});
     for (extent k = 0; k < 12; ++k) CHECK(table[k] == 0);
     for (extent k = 0; k < 8; ++k) CHECK(out[k] == 0);
 }

@@ -92,5 +92,4 @@ TEST_CASE("embedding: tokens outside the vocabulary, wrong shapes, no rows") {
     refuses(device);
 }
 
-
 }  // namespace

@@ -1,130 +1,40 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Maps and their gradients on every instruction set, against the definition, within computed bounds.
-#include <cmath>
-#include <limits>
-#include <string>
 #include <vector>
 
 #include <doctest/doctest.h>
 
 #include <halftone/kernel/map/cpu.hpp>
-#include <halftone/kernel/map/reference.hpp>
 
-#include "kernel/map/bounded.hpp"
-#include "support/bounds.hpp"
+#include "kernel/map/checks.hpp"
 #include "support/each_set.hpp"
-#include "support/guarded.hpp"
-#include "support/random.hpp"
-
-namespace ht = halftone;
-namespace sym = ht::symbolic;
 
 namespace {
 
-using ht::extent;
-using ht::write_mode;
-using support::bounded;
-using support::guarded;
+using namespace map_checks;
 
-const float infinity = std::numeric_limits<float>::infinity();
-const float nan_value = std::numeric_limits<float>::quiet_NaN();
-
-template <class T>
-double wide(T value) {
-    return static_cast<double>(static_cast<float>(value));
+/// test(device of one thread, device of two) on every instruction set.
+template <class Test>
+void on_every_set(const Test& test) {
+    support::for_each_set([&](ht::isa set) {
+        ht::cpu single{{.threads = 1, .instruction_set = set}}, both{{.threads = 2, .instruction_set = set}};
+        test(single, both);
+    });
 }
 
 /// Sizes around vectors, primes, and more than one piece.
 const extent sizes[] = {1, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 1009, 70001};
 
-/// One expression of one input, over numbers of the given range.
-template <class F>
-void check_function(const std::string& name, const F& f, double low, double high) {
-    CAPTURE(name);
-    support::random data{1};
-    std::vector<float> values(1009);
-    for (float& value : values) value = static_cast<float>(data.uniform(low, high));
-    const guarded<float> x(values, 1);
-    const auto e = ht::trace<1>(f);
-    support::for_each_set([&](ht::isa set) {
-        ht::cpu device{{.threads = 1, .instruction_set = set}};
-        const guarded<float> y(x.size(), 3);
-        ht::map(device, f, x.view(), y.view());
-        support::comparison c;
-        for (extent i = 0; i < x.size(); ++i) {
-            const bounded exact[] = {wide(x[i])};
-            const bounded want = ht::scalar::evaluate(e, exact);
-            c.expect(wide(y[i]), want.value, want.error);
-        }
-        CHECK_WITHIN(c);
-        CHECK(y.intact());
+template <class X, class Y, class T>
+void check_types() {
+    on_every_set([](ht::cpu& single, ht::cpu& both) {
+        for (const extent size : sizes) types_within_bounds<X, Y, T>(single, both, size, size, 1);
     });
 }
 
-struct mixture {
-    float k;
-    constexpr auto operator()(auto x, auto y) const { return x * y + k * ht::tanh(x); }
-};
-
-template <class X, class Y, class T>
-void check_types() {
-    support::random data{2};
-    const mixture f{-1.5f};
-    for (const extent size : sizes) {
-        CAPTURE(size);
-        const guarded<X> x(data.normals<X>(size), size);
-        const guarded<Y> y(data.normals<Y>(size), 1);
-        support::for_each_set([&](ht::isa set) {
-            const guarded<T> one(size, 2), two(size, 3);
-            ht::cpu single{{.threads = 1, .instruction_set = set}}, both{{.threads = 2, .instruction_set = set}};
-            ht::map(single, f, x.const_view(), y.view(), one.view());
-            ht::map(both, f, x.view(), y.const_view(), two.view());
-            CHECK(one.same_bits(two));
-            CHECK(one.intact());
-            support::comparison c;
-            const auto e = ht::trace<2>(f);
-            for (extent i = 0; i < size; ++i) {
-                const bounded exact[] = {wide(x[i]), wide(y[i])};
-                const bounded want = ht::scalar::evaluate(e, exact);
-                c.expect(wide(one[i]), want.value, support::rounded<T>(want.value, want.error));
-            }
-            CHECK_WITHIN(c);
-        });
-    }
-}
-
-}  // namespace
-
 TEST_CASE("map: functions") {
-    check_function(
-        "arithmetic", [](auto x) { return (2 * x - 1) / (x * x + 0.5f) - -x; }, -3, 3);
-    check_function(
-        "exp", [](auto x) { return ht::exp(x); }, -20, 20);
-    check_function(
-        "log", [](auto x) { return ht::log(x); }, 0.01, 1000);
-    check_function(
-        "sqrt", [](auto x) { return ht::sqrt(x) + ht::rsqrt(x); }, 0.01, 1000);
-    check_function(
-        "tanh", [](auto x) { return ht::tanh(x); }, -5, 5);
-    check_function(
-        "sigmoid", [](auto x) { return ht::sigmoid(x); }, -30, 30);
-    check_function(
-        "silu", [](auto x) { return ht::silu(x); }, -20, 10);
-    check_function(
-        "gelu", [](auto x) { return ht::gelu(x); }, -9, 6);
-    check_function(
-        "pieces", [](auto x) { return ht::square(ht::abs(x)) + ht::relu(x) * ht::sign(x); }, -3, 3);
-    check_function(
-        "choices", [](auto x) { return ht::where((x < 0.5 && x > -1) || x >= 2, x, ht::max(2, ht::min(x, 1.5) * x)); },
-        -3, 3);
-    check_function(
-        "slopes",
-        [](auto x) {
-            const auto e = ht::tanh(x) + ht::sigmoid(x) + ht::silu(x) + ht::gelu(x);
-            return ht::derivative<0>(e);
-        },
-        -4, 4);
+    on_every_set([](ht::cpu& device, ht::cpu&) { functions_within_bounds(device); });
 }
 
 TEST_CASE("map: types, sizes, tails, threads") {
@@ -135,253 +45,30 @@ TEST_CASE("map: types, sizes, tails, threads") {
 }
 
 TEST_CASE("map: comparisons, min, max and relu treat NaN and zeros as the definition does") {
-    const std::vector<float> values = {0.0f, -0.0f, 1.0f, -1.0f, infinity, -infinity, nan_value, 0x1p-149f};
-    std::vector<float> a, b;
-    for (const float x : values) {
-        for (const float y : values) a.push_back(x), b.push_back(y);
-    }
-    const guarded<float> x(a), y(b);
-    const auto f = [](auto p, auto q) {
-        return ht::results(ht::min(p, q), ht::max(p, q), ht::relu(p),
-                           ht::where(p < q, 1, 0) + ht::where(p <= q, 2, 0) + ht::where(p == q, 4, 0),
-                           ht::where(p != q, 1, 0) + ht::where(!(p > q), 2, 0) + ht::where(p >= q || q < 0, 4, 0));
-    };
-    const auto e = ht::trace<2>(f);
-    support::for_each_set([&](ht::isa set) {
-        ht::cpu device{{.threads = 1, .instruction_set = set}};
-        const guarded<float> out0(x.size()), out1(x.size()), out2(x.size()), out3(x.size()), out4(x.size());
-        ht::map(device, f, x.view(), y.view(), out0.view(), out1.view(), out2.view(), out3.view(), out4.view());
-        for (extent i = 0; i < x.size(); ++i) {
-            const float at[] = {x[i], y[i]};
-            const auto agrees = [&](const auto& expression, float got) {
-                const float want = ht::scalar::evaluate(expression, at);
-                return got == want || (std::isnan(got) && std::isnan(want));
-            };
-            CHECK(agrees(e.at<0>(), out0[i]));
-            CHECK(agrees(e.at<1>(), out1[i]));
-            CHECK(agrees(e.at<2>(), out2[i]));
-            CHECK(agrees(e.at<3>(), out3[i]));
-            CHECK(agrees(e.at<4>(), out4[i]));
-        }
-    });
+    on_every_set([](ht::cpu& device, ht::cpu&) { nan_and_zeros(device); });
 }
 
 TEST_CASE("map: rows apart, columns, scalars") {
-    const extent rows = 37, columns = 53, pitch = 60;
-    support::random data{3};
-    // Integers: exact in any order, and compared for equality.
-    const guarded<float> x(data.integers<float>(rows * pitch, 100)), column(data.integers<float>(columns, 100)),
-        one(data.integers<float>(1, 100));
-    const auto f = [](auto a, auto b, auto c) { return a * b + c; };
-    support::for_each_set([&](ht::isa set) {
-        ht::cpu device{{.threads = 2, .instruction_set = set}};
-        const guarded<float> out(rows * pitch);
-        ht::map(device, f, ht::view<float, 2>(x.data(), {rows, columns}, {pitch, 1}), column.view(),
-                one.view(ht::shape<0>{}), ht::view<float, 2>(out.data(), {rows, columns}, {pitch, 1}));
-        std::int64_t wrong = 0;
-        for (extent i = 0; i < rows; ++i) {
-            for (extent j = 0; j < pitch; ++j) {
-                const float got = out[i * pitch + j];
-                wrong += j < columns ? got != x[i * pitch + j] * column[j] + one[0] : !std::isnan(got);
-            }
-        }
-        CHECK(wrong == 0);
-
-        // Only the rows lie apart.
-        const guarded<float> dense(rows * columns);
-        ht::map(
-            device, [](auto a) { return a + 1; }, ht::view<float, 2>(x.data(), {rows, columns}, {pitch, 1}),
-            dense.view(ht::shape<2>{rows, columns}));
-        for (extent i = 0; i < dense.size(); ++i) wrong += dense[i] != x[i / columns * pitch + i % columns] + 1;
-        CHECK(wrong == 0);
-
-        // Leading axes together, in place.
-        const ht::view<float, 3> whole(out.data(), {2, 3, columns});
-        for (extent i = 0; i < whole.size(); ++i) whole.data()[i] = x[i];
-        ht::map(
-            device, [](auto a, auto b) { return a - b; }, whole, column.view(), whole);
-        for (extent i = 0; i < whole.size(); ++i) wrong += out[i] != x[i] - column[i % columns];
-        CHECK(wrong == 0);
+    on_every_set([](ht::cpu&, ht::cpu& device) {
+        rows_columns_scalars(device);
+        long_rows(device);  // are cut too
     });
 }
-
-TEST_CASE("map: long rows are cut too") {
-    const extent rows = 2, columns = 50021;
-    support::random data{4};
-    const guarded<float> x(data.integers<float>(rows * columns, 100)), column(data.integers<float>(columns, 100));
-    support::for_each_set([&](ht::isa set) {
-        ht::cpu device{{.threads = 2, .instruction_set = set}};
-        const guarded<float> out(rows * columns);
-        const ht::shape<2> shape{rows, columns};
-        ht::map(
-            device, [](auto a, auto b) { return a - b; }, x.view(shape), column.view(), out.view(shape));
-        std::int64_t wrong = 0;
-        for (extent i = 0; i < x.size(); ++i) wrong += out[i] != x[i] - column[i % columns];
-        CHECK(wrong == 0);
-        CHECK(out.intact());
-    });
-}
-
-namespace {
-
-struct saturate {
-    float limit;
-    HALFTONE_HD float operator()(float x, float scale) const { return x * scale > limit ? limit : x * scale; }
-};
-
-}  // namespace
 
 TEST_CASE("map: opaque functors, constants, tensors, several results") {
-    support::random data{5};
-    const guarded<ht::bfloat16> x(data.integers<ht::bfloat16>(101, 20));
-    support::for_each_set([&](ht::isa set) {
-        ht::cpu device{{.threads = 1, .instruction_set = set}};
-        const guarded<ht::bfloat16> scaled(101);
-        const guarded<float> shifted(101);
-        const saturate f{7};
-        ht::map(device, ht::opaque(f), x.view(), x.view(), scaled.view());
-        for (extent i = 0; i < 101; ++i)
-            CHECK(wide(scaled[i]) == wide(f(static_cast<float>(x[i]), static_cast<float>(x[i]))));
-        ht::map(
-            device, [f](auto a) { return ht::results(ht::opaque(f)(a + 1, 2), a - 1); }, x.view(), scaled.view(),
-            shifted.view());
-        for (extent i = 0; i < 101; ++i) {
-            CHECK(wide(scaled[i]) == wide(f(static_cast<float>(x[i]) + 1, 2)));
-            CHECK(shifted[i] == static_cast<float>(x[i]) - 1);
-        }
-        ht::tensor<float, 2> t{device.memory(), {3, 5}};
-        ht::map(
-            device, [] { return 2.5f; }, t);
-        ht::map(
-            device, [](auto a) { return a + 1; }, t, t);
-        for (extent i = 0; i < 15; ++i) CHECK(t.data()[i] == 3.5f);
-        ht::map(
-            device, [](auto a) { return a; }, ht::view<float, 2>(nullptr, {0, 5}), ht::view<float, 2>(nullptr, {0, 5}));
-    });
+    on_every_set([](ht::cpu& device, ht::cpu&) { functors_constants_tensors(device); });
 }
 
 TEST_CASE("map: shapes that do not fit") {
     ht::cpu device{{.threads = 1}};
-    std::vector<float> memory(100);
-    const auto view = [&](auto... extents) { return ht::view<float, sizeof...(extents)>(memory.data(), {extents...}); };
-    const auto add = [](auto a, auto b) { return a + b; };
-    CHECK_THROWS_WITH_AS(ht::map(device, add, view(3, 4), view(4, 3), view(3, 4)),
-                         "map: input 1 is (4, 3), the output (3, 4)", ht::shape_error);
-    CHECK_THROWS_WITH_AS(ht::map(device, add, view(3, 4), view(3), view(3, 4)),
-                         "map: input 1 has 3 values, the output (3, 4) has 4 columns", ht::shape_error);
-    CHECK_THROWS_WITH_AS(ht::map(device, add, view(4), ht::view<float, 1>(memory.data(), {4}, {2}), view(4)),
-                         "map: input 1 (4) does not lie in contiguous rows at one distance; its strides are (2)",
-                         ht::shape_error);
-    CHECK_THROWS_AS(ht::map(device, add, ht::transpose(view(3, 4)), view(4, 3), view(4, 3)), ht::shape_error);
-    CHECK_THROWS_AS(ht::map(
-                        device, [](auto a) { return ht::results(a, a); }, view(4), view(4), view(5)),
-                    ht::shape_error);
+    refuses(device);
 }
-
-namespace {
-
-/// gelu(x s + b) y, x and y by element, b by column, s alone: every kind of gradient at once.
-struct gated {
-    constexpr auto operator()(auto x, auto y, auto b, auto s) const { return ht::gelu(x * s + b) * y; }
-};
-
-struct gradients {
-    guarded<ht::bfloat16> x;
-    guarded<float> y;
-    guarded<float> b;
-    guarded<ht::float16> s;
-    gradients(extent size, extent columns) : x(size), y(size), b(columns), s(1) {
-        for (extent i = 0; i < size; ++i) x[i] = ht::bfloat16(1.0f), y[i] = 1;
-        for (extent i = 0; i < columns; ++i) b[i] = 1;
-        s[0] = ht::float16(1.0f);
-    }
-    bool intact() const { return x.intact() && y.intact() && b.intact() && s.intact(); }
-    bool same_bits(const gradients& other) const {
-        return x.same_bits(other.x) && y.same_bits(other.y) && b.same_bits(other.b) && s.same_bits(other.s);
-    }
-};
-
-/// A sum of terms with errors, through at most `depth` additions.
-struct bounded_sum {
-    double value = 0, error = 0, magnitude = 0;
-    void add(const bounded& term) {
-        value += term.value;
-        error += term.error;
-        magnitude += std::fabs(term.value) + term.error;
-    }
-    double bound(extent depth) const { return error + support::gamma(static_cast<double>(depth)) * magnitude; }
-};
-
-template <class T>
-void expect_sum(support::comparison& c, T got, const bounded_sum& sum, double before, extent depth) {
-    const double error = sum.bound(depth), total = sum.value + before;
-    c.expect(wide(got), total, support::rounded<T>(total, error + support::u * (std::fabs(total) + error)));
-}
-
-}  // namespace
 
 TEST_CASE("map: gradients of elements, columns and scalars in one pass") {
-    const auto expressions = ht::make_pack(ht::trace<4>(gated{}));
-    for (const ht::shape<2>& shape : {ht::shape<2>{1, 1}, {5, 17}, {113, 31}, {700, 67}, {3, 40009}}) {
-        const extent rows = shape[0], columns = shape[1];
-        CAPTURE(rows);
-        CAPTURE(columns);
-        support::random data{6};
-        const extent size = rows * columns;
-        const guarded<ht::bfloat16> x(data.normals<ht::bfloat16>(size)), dz(data.normals<ht::bfloat16>(size, 1, 0.5));
-        const guarded<float> y(data.normals<float>(size, 1, 1)), b(data.normals<float>(columns));
-        const guarded<ht::float16> s(data.normals<ht::float16>(1, 0.1, 1.5));
-        const auto inputs =
-            ht::make_pack(x.const_view(shape), y.const_view(shape), b.const_view(), s.const_view(ht::shape<0>{}));
-        const auto outputs = ht::make_pack(dz.const_view(shape));
-
-        std::vector<bounded_sum> by_column(static_cast<std::size_t>(columns));
-        bounded_sum all;
-        std::vector<bounded> by_x, by_y;
-        for (extent i = 0; i < size; ++i) {
-            const extent j = i % columns;
-            const bounded at[] = {wide(x[i]), wide(y[i]), wide(b[j]), wide(s[0]), wide(dz[i])};
-            by_x.push_back(ht::scalar::evaluate(ht::gradient_expression<0, 4>(expressions), at));
-            by_y.push_back(ht::scalar::evaluate(ht::gradient_expression<1, 4>(expressions), at));
-            by_column[static_cast<std::size_t>(j)].add(
-                ht::scalar::evaluate(ht::gradient_expression<2, 4>(expressions), at));
-            all.add(ht::scalar::evaluate(ht::gradient_expression<3, 4>(expressions), at));
-        }
-
-        support::for_each_set([&](ht::isa set) {
-            for (const write_mode mode : {write_mode::overwrite, write_mode::add}) {
-                const double before = mode == write_mode::add ? 1 : 0;
-                const gradients one(size, columns), two(size, columns);
-                for (const gradients* g : {&one, &two}) {
-                    ht::cpu device{{.threads = g == &one ? 1 : 2, .instruction_set = set}};
-                    ht::kernel::map<ht::cpu>::backward(
-                        device, expressions, outputs, inputs,
-                        ht::make_pack(ht::kernel::gradient{g->x.view(shape), mode},
-                                      ht::kernel::gradient{g->y.view(shape), mode},
-                                      ht::kernel::gradient{g->b.view(), mode},
-                                      ht::kernel::gradient{g->s.view(ht::shape<0>{}), mode}));
-                    CHECK(g->intact());
-                }
-                CHECK(one.same_bits(two));
-
-                support::comparison elements, columns_, scalar;
-                for (extent i = 0; i < size; ++i) {
-                    bounded_sum of_x, of_y;
-                    of_x.add(by_x[static_cast<std::size_t>(i)]);
-                    of_y.add(by_y[static_cast<std::size_t>(i)]);
-                    expect_sum(elements, one.x[i], of_x, before, 0);
-                    expect_sum(elements, one.y[i], of_y, before, 0);
-                }
-                // At most every row and every piece of rows; at most every vector, and the total's rounding.
-                for (extent j = 0; j < columns; ++j)
-                    expect_sum(columns_, one.b[j], by_column[static_cast<std::size_t>(j)], before, 2 * rows);
-                expect_sum(scalar, one.s[0], all, before, rows * ((columns + 3) / 4) + 1);
-                CHECK_WITHIN(elements);
-                CHECK_WITHIN(columns_);
-                CHECK_WITHIN(scalar);
-            }
-        });
-    }
+    on_every_set([](ht::cpu& single, ht::cpu& both) {
+        for (const ht::shape<2>& shape : {ht::shape<2>{1, 1}, {5, 17}, {113, 31}, {700, 67}, {3, 40009}})
+            gradients_within_bounds(single, both, shape);
+    });
 }
 
 TEST_CASE("map: the definition's gradient is the derivative of its sum") {
@@ -419,59 +106,12 @@ TEST_CASE("map: the definition's gradient is the derivative of its sum") {
 }
 
 TEST_CASE("map: gradients that are absent or dropped, inputs that are not read, several results") {
-    const extent size = 77;
-    support::random data{8};
-    const guarded<float> x(data.integers<float>(size, 50)), p(data.integers<float>(size, 50)),
-        q(data.integers<float>(size, 50));
-    // x y and x + y: the gradient of y is p x + q, that of x reads y.
-    const auto e = ht::trace<3>([](auto a, auto b, auto c) { return ht::results(a * b, a + b + c); });
-    const ht::view<const float, 1> unread(nullptr, {size});
-    support::for_each_set([&](ht::isa set) {
-        ht::cpu device{{.threads = 1, .instruction_set = set}};
-        const guarded<float> dy(size), dc(1);
-        ht::kernel::map<ht::cpu>::backward(
-            device, e, ht::make_pack(p.const_view(), q.const_view()),
-            ht::make_pack(x.const_view(), unread, ht::view<const float, 0>(nullptr, {})),
-            ht::make_pack(ht::kernel::no_gradient{}, ht::kernel::gradient{dy.view(), write_mode::overwrite},
-                          ht::kernel::gradient{dc.view(ht::shape<0>{}), write_mode::overwrite}));
-        float total = 0;
-        for (extent i = 0; i < size; ++i) {
-            CHECK(dy[i] == p[i] * x[i] + q[i]);
-            total += q[i];
-        }
-        CHECK(dc[0] == total);
-        // Dropped at run time: the same kernel, no memory for the results.
-        const guarded<float> again(size);
-        ht::kernel::map<ht::cpu>::backward(
-            device, e, ht::make_pack(p.const_view(), q.const_view()),
-            ht::make_pack(x.const_view(), unread, ht::view<const float, 0>(nullptr, {})),
-            ht::make_pack(ht::kernel::no_gradient{}, ht::kernel::gradient{again.view(), write_mode::overwrite},
-                          ht::kernel::gradient{ht::view<float, 0>(nullptr, {}), write_mode::add}));
-        CHECK(again.same_bits(dy));
-        CHECK(dy.intact());
-    });
+    on_every_set([](ht::cpu& device, ht::cpu&) { absent_gradients(device); });
 }
 
 TEST_CASE("map: a steady program allocates nothing") {
     ht::cpu device{{.threads = 2}};
-    const extent rows = 64, columns = 300;
-    ht::tensor<float, 2> x{device.memory(), {rows, columns}}, dx{device.memory(), {rows, columns}};
-    ht::tensor<float, 1> b{device.memory(), {columns}}, db{device.memory(), {columns}};
-    ht::map(
-        device, [] { return 1; }, x);
-    ht::map(
-        device, [] { return 2; }, b);
-    const auto step = [&] {
-        const auto e = ht::make_pack(ht::trace<2>([](auto p, auto q) { return p * q; }));
-        ht::kernel::map<ht::cpu>::backward(device, e, ht::make_pack(x.const_view()),
-                                           ht::make_pack(x.const_view(), b.const_view()),
-                                           ht::make_pack(ht::kernel::gradient{dx.view(), write_mode::overwrite},
-                                                         ht::kernel::gradient{db.view(), write_mode::overwrite}));
-    };
-    step();
-    const auto before = device.memory().usage().allocations();
-    step();
-    CHECK(device.memory().usage().allocations() == before);
-    CHECK(dx(3, 4) == 2);
-    CHECK(db(7) == static_cast<float>(rows));
+    steady_step_allocates_nothing(device);
 }
+
+}  // namespace

@@ -12,7 +12,8 @@ template <simt_device Device>
 struct convert<Device> {
     template <class From, class Y, int Rank>
     static void run(Device& device, const view<From, Rank>& from, const view<Y, Rank>& to, float factor = 1) {
-        if (!(to.shape() == from.shape())) fail<shape_error>("convert: to is ", to.shape(), "; expected ", from.shape());
+        if (!(to.shape() == from.shape()))
+            fail<shape_error>("convert: to is ", to.shape(), "; expected ", from.shape());
         if (from.is_contiguous() && to.is_contiguous()) {
             convert_rows(device, flatten(from), flatten(to), factor);
         } else if constexpr (Rank == 2) {

@@ -40,12 +40,13 @@ struct embedding_threads {
 
 /// A vector of a row of `width` elements.
 HALFTONE_KERNEL template <int N, class Simt, class T>
-HALFTONE_HD HALFTONE_INLINE vec<float, N> load_from_row(Simt simt, const global_span<T>& all, extent width, extent row, extent i) {
+HALFTONE_HD HALFTONE_INLINE vec<float, N> load_from_row(Simt simt, const global_span<T>& all, extent width, extent row,
+                                                        extent i) {
     return load_floats<N>(simt, all.part(row * width, width), i);
 }
 HALFTONE_KERNEL template <int N, class Simt, class G>
-HALFTONE_HD HALFTONE_INLINE void store_gradient(Simt simt, const global_span<G>& all, extent width, extent row, extent i, vec<float, N> sum,
-                                                write_mode mode) {
+HALFTONE_HD HALFTONE_INLINE void store_gradient(Simt simt, const global_span<G>& all, extent width, extent row,
+                                                extent i, vec<float, N> sum, write_mode mode) {
     if (mode == write_mode::add) {
         const vec<float, N> old = load_from_row<N>(simt, all, width, row, i);
         HALFTONE_UNROLL for (int e = 0; e < N; ++e) sum[e] = old[e] + sum[e];
@@ -221,9 +222,9 @@ struct embedding<Device> {
         check(a);
         const extent rows = a.tokens.extent_of(0), width = a.table.extent_of(1);
         with_vectors<T, Y>(width, a.table.data(), a.positions.data(), a.out.data(), [&]<int N>(simt::constant<N>) {
-            device.launch(on_device::embedding_kernel<T, Y, N>{simt::span_of(a.tokens), simt::span_of(a.table), simt::span_of(a.positions),
-                                                               simt::span_of(a.out), a.table.extent_of(0), a.positions.extent_of(0), width,
-                                                               on_device::embedding_threads(rows, width / N)});
+            device.launch(on_device::embedding_kernel<T, Y, N>{
+                simt::span_of(a.tokens), simt::span_of(a.table), simt::span_of(a.positions), simt::span_of(a.out),
+                a.table.extent_of(0), a.positions.extent_of(0), width, on_device::embedding_threads(rows, width / N)});
         });
     }
 
@@ -237,7 +238,7 @@ struct embedding<Device> {
   private:
     template <class... T, class A, class B, class C, class F>
     static void with_vectors(extent width, const A* a, const B* b, const C* c, const F& f) {
-        constexpr int n = on_device::widest<T...>;
+        constexpr int n = on_device::longest<T...>;
         if (on_device::can_use_vectors(n, width, a, b, c)) {
             f(simt::constant<n>{});
         } else {
@@ -254,13 +255,22 @@ struct embedding<Device> {
         const extent pieces = on_device::embedding_runs<Y, G, 1>::pieces_of(rows);
         const workspace::lease partials(device.scratch(), static_cast<std::size_t>(2 * pieces * width) * sizeof(float));
         float* const sums = partials.as<float>();
-        with_vectors<Y, G, float>(width, a.dy.data(), a.dtable.data(), sums + pieces * width, [&]<int N>(simt::constant<N>) {
-            const on_device::embedding_runs<Y, G, N> runs{order.order(), order.sorted(), simt::span_of(a.dy), simt::span_of(a.dtable),
-                                                          {sums, pieces * width}, {sums + pieces * width, pieces * width}, rows, width, vocabulary, a.mode};
-            const on_device::embedding_threads place(pieces, width / N);
-            device.launch(on_device::embedding_sums_kernel<Y, G, N>{runs, place});
-            device.launch(on_device::embedding_joins_kernel<Y, G, N>{runs, place});
-        });
+        with_vectors<Y, G, float>(
+            width, a.dy.data(), a.dtable.data(), sums + pieces * width, [&]<int N>(simt::constant<N>) {
+                const on_device::embedding_runs<Y, G, N> runs{order.order(),
+                                                              order.sorted(),
+                                                              simt::span_of(a.dy),
+                                                              simt::span_of(a.dtable),
+                                                              {sums, pieces * width},
+                                                              {sums + pieces * width, pieces * width},
+                                                              rows,
+                                                              width,
+                                                              vocabulary,
+                                                              a.mode};
+                const on_device::embedding_threads place(pieces, width / N);
+                device.launch(on_device::embedding_sums_kernel<Y, G, N>{runs, place});
+                device.launch(on_device::embedding_joins_kernel<Y, G, N>{runs, place});
+            });
     }
 
     template <class Y, class G>
@@ -268,8 +278,9 @@ struct embedding<Device> {
         const extent width = a.dy.extent_of(1), period = a.dpositions.extent_of(0);
         const G* const none = nullptr;
         with_vectors<Y, G>(width, a.dy.data(), a.dpositions.data(), none, [&]<int N>(simt::constant<N>) {
-            device.launch(on_device::embedding_positions_kernel<Y, G, N>{simt::span_of(a.dy), simt::span_of(a.dpositions), a.tokens.extent_of(0), width, a.mode,
-                                                                         on_device::embedding_threads(period, width / N)});
+            device.launch(on_device::embedding_positions_kernel<Y, G, N>{
+                simt::span_of(a.dy), simt::span_of(a.dpositions), a.tokens.extent_of(0), width, a.mode,
+                on_device::embedding_threads(period, width / N)});
         });
     }
 };

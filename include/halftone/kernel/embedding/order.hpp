@@ -49,7 +49,8 @@ struct token_pass {
     /// A thread's own counter of a digit; all threads of a warp reach different banks.
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE static simt::shared_span<std::int32_t> counter(Simt simt, int digit) {
-        return simt::shared_span<std::int32_t>{0, digits * threads}.part(static_cast<simt::word>(digit * threads + simt.thread()), 1);
+        return simt::shared_span<std::int32_t>{0, digits * threads}.part(
+            static_cast<simt::word>(digit * threads + simt.thread()), 1);
     }
     HALFTONE_HD int digit(std::int32_t token) const { return token >> shift & (digits - 1); }
 };
@@ -71,7 +72,8 @@ struct count_tokens_kernel {
             const auto counter = pass.counter(simt, pass.digit(pass.token(simt, pass.row(simt, i))));
             simt.store(counter, 0, simt.load(counter, 0) + 1);
         }
-        for (int d = 0; d < pass.digits; ++d) simt.store(pass.counts, d * all_threads + me, simt.load(pass.counter(simt, d), 0));
+        for (int d = 0; d < pass.digits; ++d)
+            simt.store(pass.counts, d * all_threads + me, simt.load(pass.counter(simt, d), 0));
     }
 };
 
@@ -89,7 +91,8 @@ struct place_tokens_kernel {
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD void operator()(Simt simt) const {
         const extent me = pass.thread(simt);
-        for (int d = 0; d < pass.digits; ++d) simt.store(pass.counter(simt, d), 0, simt.load(pass.counts, d * all_threads + me));
+        for (int d = 0; d < pass.digits; ++d)
+            simt.store(pass.counter(simt, d), 0, simt.load(pass.counts, d * all_threads + me));
         for (extent i = pass.begin(me); i < pass.begin(me + 1); ++i) {
             const std::int32_t row = pass.row(simt, i), token = pass.token(simt, row);
             const auto counter = pass.counter(simt, pass.digit(token));
@@ -149,15 +152,23 @@ class token_order {
   public:
     /// tokens: (rows), at least one; those outside 0 to vocabulary - 1 come last, as `vocabulary`.
     token_order(Device& device, const const_view<std::int32_t, 1>& tokens, extent vocabulary)
-        : rows_(tokens.extent_of(0)), memory_(device.scratch(), static_cast<std::size_t>(3 * rows_ + counts()) * sizeof(std::int32_t)) {
+        : rows_(tokens.extent_of(0)),
+          memory_(device.scratch(), static_cast<std::size_t>(3 * rows_ + counts()) * sizeof(std::int32_t)) {
         std::int32_t *const all = memory_.template as<std::int32_t>(), *const counted = all + 3 * rows_;
         std::int32_t *from = nullptr, *to = all;
         for (int shift = 0;; shift += token_pass::digit_bits) {
             const bool is_last = vocabulary >> shift >> token_pass::digit_bits == 0;
-            token_pass pass{simt::span_of(tokens), {from, rows_}, {counted, counts()}, rows_, stretch(), static_cast<std::int32_t>(vocabulary), shift};
+            token_pass pass{simt::span_of(tokens),
+                            {from, rows_},
+                            {counted, counts()},
+                            rows_,
+                            stretch(),
+                            static_cast<std::int32_t>(vocabulary),
+                            shift};
             device.launch(count_tokens_kernel{pass, pass.all_threads()});
             device.launch(running_sum_kernel{pass.counts});
-            device.launch(place_tokens_kernel{pass, pass.all_threads(), {to, rows_}, {is_last ? all + 2 * rows_ : nullptr, rows_}});
+            device.launch(place_tokens_kernel{
+                pass, pass.all_threads(), {to, rows_}, {is_last ? all + 2 * rows_ : nullptr, rows_}});
             order_ = to;
             if (is_last) break;
             from = to, to = to == all ? all + rows_ : all;
@@ -165,14 +176,14 @@ class token_order {
     }
 
     simt::global_span<const std::int32_t> order() const { return {order_, rows_}; }
-    simt::global_span<const std::int32_t> sorted() const { return {memory_.template as<std::int32_t>() + 2 * rows_, rows_}; }
+    simt::global_span<const std::int32_t> sorted() const {
+        return {memory_.template as<std::int32_t>() + 2 * rows_, rows_};
+    }
 
   private:
     /// Few rows a thread while there are few; at most 8192 threads, whose counts one block adds up.
     extent stretch() const { return rows_ <= 32 * 8192 ? 32 : (rows_ + 8191) / 8192; }
-    extent counts() const {
-        return token_pass::digits * token_pass{{}, {}, {}, rows_, stretch(), 0, 0}.all_threads();
-    }
+    extent counts() const { return token_pass::digits * token_pass{{}, {}, {}, rows_, stretch(), 0, 0}.all_threads(); }
 
     extent rows_;
     workspace::lease memory_;

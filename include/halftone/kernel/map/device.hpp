@@ -23,44 +23,55 @@ namespace halftone::inline HALFTONE_ABI::kernel {
 template <simt_device Device>
 struct map<Device> {
     template <class... E, class... Outputs, class... Inputs>
-    static void run(Device& device, const pack<E...>& expressions, const pack<Outputs...>& outputs, const pack<Inputs...>& inputs) {
-        static_assert(sizeof...(E) == sizeof...(Outputs) && sizeof...(E) > 0, "halftone: map: as many expressions as outputs");
-        run_each(device, expressions, outputs, inputs, std::index_sequence_for<Outputs...>{}, std::index_sequence_for<Inputs...>{});
+    static void run(Device& device, const pack<E...>& expressions, const pack<Outputs...>& outputs,
+                    const pack<Inputs...>& inputs) {
+        static_assert(sizeof...(E) == sizeof...(Outputs) && sizeof...(E) > 0,
+                      "halftone: map: as many expressions as outputs");
+        run_each(device, expressions, outputs, inputs, std::index_sequence_for<Outputs...>{},
+                 std::index_sequence_for<Inputs...>{});
     }
 
     template <class... E, class... OutputGradients, class... Inputs, class... Gradients>
-    static void backward(Device& device, const pack<E...>& expressions, const pack<OutputGradients...>& output_gradients,
-                         const pack<Inputs...>& inputs, const pack<Gradients...>& gradients) {
-        static_assert(sizeof...(E) == sizeof...(OutputGradients), "halftone: map: as many gradients of outputs as expressions");
+    static void backward(Device& device, const pack<E...>& expressions,
+                         const pack<OutputGradients...>& output_gradients, const pack<Inputs...>& inputs,
+                         const pack<Gradients...>& gradients) {
+        static_assert(sizeof...(E) == sizeof...(OutputGradients),
+                      "halftone: map: as many gradients of outputs as expressions");
         static_assert(sizeof...(Inputs) == sizeof...(Gradients),
                       "halftone: map: one gradient for each input; kernel::no_gradient{} where none is wanted");
-        backward_each(device, expressions, output_gradients, inputs, gradients, std::index_sequence_for<OutputGradients...>{},
-                      std::index_sequence_for<Inputs...>{});
+        backward_each(device, expressions, output_gradients, inputs, gradients,
+                      std::index_sequence_for<OutputGradients...>{}, std::index_sequence_for<Inputs...>{});
     }
 
   private:
     template <int Rank, int TargetRank>
-    static constexpr map_access access = Rank == TargetRank ? map_access::each : Rank == 0 ? map_access::scalar : map_access::column;
+    static constexpr map_access access = Rank == TargetRank ? map_access::each
+                                         : Rank == 0        ? map_access::scalar
+                                                            : map_access::column;
 
     template <class E, std::size_t Index, class T, int Rank, int TargetRank>
     static auto input(const char* role, std::size_t number, const view<T, Rank>& v, const shape<TargetRank>& target) {
         const map_operand operand = map_operand_of(role, static_cast<int>(number), v, target);
         if constexpr (reads<static_cast<int>(Index), E>) {
-            return on_device::map_input<std::remove_const_t<T>, access<Rank, TargetRank>>(operand, map_shape_of(target));
+            return on_device::map_input<std::remove_const_t<T>, access<Rank, TargetRank>>(operand,
+                                                                                          map_shape_of(target));
         } else {
             return on_device::map_unread_input{};
         }
     }
 
     template <class... E, class Outputs, class Inputs, std::size_t... K, std::size_t... I>
-    static void run_each(Device& device, const pack<E...>& expressions, const Outputs& outputs, const Inputs& inputs, std::index_sequence<K...>,
-                         std::index_sequence<I...>) {
+    static void run_each(Device& device, const pack<E...>& expressions, const Outputs& outputs, const Inputs& inputs,
+                         std::index_sequence<K...>, std::index_sequence<I...>) {
         const auto& target = outputs.first.shape();
-        static_assert(((decltype(outputs.first)::rank == std::remove_cvref_t<decltype(outputs.template at<K>())>::rank) && ...),
-                      "halftone: map: all outputs have one rank");
+        static_assert(
+            ((decltype(outputs.first)::rank == std::remove_cvref_t<decltype(outputs.template at<K>())>::rank) && ...),
+            "halftone: map: all outputs have one rank");
         static_assert((!std::is_const_v<std::remove_pointer_t<decltype(outputs.template at<K>().data())>> && ...),
                       "halftone: map: the last view is the output, and it is a view of constants");
-        launch(device, expressions, make_pack(output(map_operand_of("output", K, outputs.template at<K>(), target), outputs.template at<K>(), target)...),
+        launch(device, expressions,
+               make_pack(output(map_operand_of("output", K, outputs.template at<K>(), target), outputs.template at<K>(),
+                                target)...),
                make_pack(input<pack<E...>, I>("input", I, inputs.template at<I>(), target)...), map_shape_of(target));
     }
     template <class T, int Rank>
@@ -72,31 +83,34 @@ struct map<Device> {
     template <class Outputs, class Inputs>
     static constexpr int vector_size() {
         return []<class... O, class... I>(pack<O...>*, pack<I...>*) {
-            constexpr int n = 16 / static_cast<int>(std::max({O::bytes..., I::bytes...}));
-            return n < 8 ? n : 8;  // more floats than that would crowd the registers
+            return std::min(std::max({O::vector..., I::vector...}), 8);  // more floats would crowd the registers
         }(static_cast<Outputs*>(nullptr), static_cast<Inputs*>(nullptr));
     }
     /// Whether a test holds for all operands.
-    template <class... O, class... I, class Test>
-    static bool all(const pack<O...>& outputs, const pack<I...>& inputs, const Test& test) {
-        return [&]<std::size_t... Output, std::size_t... Input>(std::index_sequence<Output...>, std::index_sequence<Input...>) {
-            return (test(outputs.template at<Output>()) && ...) && (test(inputs.template at<Input>()) && ...);
-        }(std::index_sequence_for<O...>{}, std::index_sequence_for<I...>{});
+    template <class Test>
+    static bool all(const pack<>&, const Test&) {
+        return true;
+    }
+    template <class First, class... Rest, class Test>
+    static bool all(const pack<First, Rest...>& operands, const Test& test) {
+        return test(operands.first) && all(operands.rest, test);
     }
     /// Rows that follow each other without gaps are one, unless an operand counts columns.
     template <class Outputs, class Inputs>
     static map_shape flattened(const Outputs& outputs, const Inputs& inputs, const map_shape& shape) {
-        const bool flat = all(outputs, inputs, [&](const auto& operand) { return operand.is_flat(shape) && !operand.is_column; });
-        if (!flat) return shape;
+        const auto flat = [&](const auto& operand) { return operand.is_flat(shape) && !operand.is_column; };
+        if (!all(outputs, flat) || !all(inputs, flat)) return shape;
         return {shape.rows * shape.columns == 0 ? 0 : 1, shape.rows * shape.columns};
     }
     /// Calls f(constant<N>) for the elements that a thread takes at a time: those of a row are a multiple of them, unless
     /// a single row may have a rest.
     template <class Outputs, class Inputs, class F>
-    static void with_vectors(const Outputs& outputs, const Inputs& inputs, const map_shape& shape, bool may_have_rest, const F& f) {
+    static void with_vectors(const Outputs& outputs, const Inputs& inputs, const map_shape& shape, bool may_have_rest,
+                             const F& f) {
         constexpr int n = vector_size<Outputs, Inputs>();
         const bool whole = shape.columns % n == 0 || (shape.rows == 1 && may_have_rest);
-        if (whole && all(outputs, inputs, [&](const auto& operand) { return operand.fits(n, shape); })) {
+        const auto fits = [&](const auto& operand) { return operand.fits(n, shape); };
+        if (whole && all(outputs, fits) && all(inputs, fits)) {
             f(simt::constant<n>{});
         } else {
             f(simt::constant<1>{});
@@ -104,7 +118,8 @@ struct map<Device> {
     }
 
     template <class Expressions, class Outputs, class Inputs>
-    static void launch(Device& device, const Expressions& expressions, const Outputs& outputs, const Inputs& inputs, const map_shape& given) {
+    static void launch(Device& device, const Expressions& expressions, const Outputs& outputs, const Inputs& inputs,
+                       const map_shape& given) {
         const map_shape shape = flattened(outputs, inputs, given);
         with_vectors(outputs, inputs, shape, true, [&]<int N>(simt::constant<N>) {
             device.launch(on_device::map_kernel<N, Expressions, Outputs, Inputs>{expressions, outputs, inputs, shape});
@@ -121,12 +136,15 @@ struct map<Device> {
     }
 
     template <class V, int TargetRank>
-    static on_device::map_no_output gradient_output(std::size_t, const V&, const no_gradient&, const shape<TargetRank>&) {
+    static on_device::map_no_output gradient_output(std::size_t, const V&, const no_gradient&,
+                                                    const shape<TargetRank>&) {
         return {};
     }
     template <class V, class T, int Rank, int TargetRank>
-    static auto gradient_output(std::size_t number, const V&, const gradient<T, Rank>& g, const shape<TargetRank>& target) {
-        static_assert(V::rank == Rank && !std::is_const_v<T>, "halftone: map: a gradient has its input's rank, and is no view of constants");
+    static auto gradient_output(std::size_t number, const V&, const gradient<T, Rank>& g,
+                                const shape<TargetRank>& target) {
+        static_assert(V::rank == Rank && !std::is_const_v<T>,
+                      "halftone: map: a gradient has its input's rank, and is no view of constants");
         const map_operand operand = map_operand_of("gradient of input", static_cast<int>(number), g.to, target);
         if constexpr (Rank == TargetRank) {
             return on_device::map_output<T>(operand, map_shape_of(target), g.mode);
@@ -136,37 +154,45 @@ struct map<Device> {
     }
 
     template <class... E, class OutputGradients, class Inputs, class Gradients, std::size_t... K, std::size_t... I>
-    static void backward_each(Device& device, const pack<E...>& expressions, const OutputGradients& output_gradients, const Inputs& inputs,
-                              const Gradients& gradients, std::index_sequence<K...>, std::index_sequence<I...>) {
+    static void backward_each(Device& device, const pack<E...>& expressions, const OutputGradients& output_gradients,
+                              const Inputs& inputs, const Gradients& gradients, std::index_sequence<K...>,
+                              std::index_sequence<I...>) {
         constexpr int count = sizeof...(I);
         const auto& target = output_gradients.first.shape();
         constexpr int rank = std::remove_cvref_t<decltype(output_gradients.first)>::rank;
         static_assert(((rank == std::remove_cvref_t<decltype(output_gradients.template at<K>())>::rank) && ...),
                       "halftone: map: all outputs have one rank");
-        const auto wanted = make_pack(gradient_of<static_cast<int>(I), count>(expressions, gradients.template at<I>())...);
+        const auto wanted =
+            make_pack(gradient_of<static_cast<int>(I), count>(expressions, gradients.template at<I>())...);
         using expression_pack = std::remove_const_t<decltype(wanted)>;
-        const auto results = make_pack(gradient_output(I, inputs.template at<I>(), gradients.template at<I>(), target)...);
-        const auto arguments = make_pack(input<expression_pack, I>("input", I, inputs.template at<I>(), target)...,
-                                         input<expression_pack, count + K>("gradient of output", K, output_gradients.template at<K>(), target)...);
+        const auto results =
+            make_pack(gradient_output(I, inputs.template at<I>(), gradients.template at<I>(), target)...);
+        const auto arguments = make_pack(
+            input<expression_pack, I>("input", I, inputs.template at<I>(), target)...,
+            input<expression_pack, count + K>("gradient of output", K, output_gradients.template at<K>(), target)...);
         if constexpr ((std::remove_cvref_t<decltype(results.template at<I>())>::is_summed || ...)) {
-            launch_sums(device, wanted, results, arguments, map_shape_of(target), gradients, std::index_sequence<I...>{});
+            launch_sums(device, wanted, results, arguments, map_shape_of(target), gradients,
+                        std::index_sequence<I...>{});
         } else {
             launch(device, wanted, results, arguments, map_shape_of(target));
         }
     }
 
     template <class Expressions, class Outputs, class Inputs, class Gradients, std::size_t... I>
-    static void launch_sums(Device& device, const Expressions& expressions, const Outputs& outputs, const Inputs& inputs, const map_shape& given,
-                            const Gradients& gradients, std::index_sequence<I...>) {
+    static void launch_sums(Device& device, const Expressions& expressions, const Outputs& outputs,
+                            const Inputs& inputs, const map_shape& given, const Gradients& gradients,
+                            std::index_sequence<I...>) {
         constexpr bool by_column = (std::remove_cvref_t<decltype(outputs.template at<I>())>::is_column || ...);
         const map_shape shape = flattened(outputs, inputs, given);
         with_vectors(outputs, inputs, shape, false, [&]<int N>(simt::constant<N>) {
             using kernel = on_device::map_sums_kernel<N, Expressions, Outputs, Inputs>;
-            kernel job{expressions, outputs, inputs, shape, cut(shape.rows, shape.columns / N, kernel::threads, by_column)};
+            kernel job{expressions, outputs, inputs, shape,
+                       cut(shape.rows, shape.columns / N, kernel::threads, by_column)};
             const extent floats[] = {partial_floats(outputs.template at<I>(), gradients.template at<I>(), job)...};
             extent begins[] = {0, floats[I]...};
             for (std::size_t i = 1; i <= sizeof...(I); ++i) begins[i] += begins[i - 1];
-            const workspace::lease lease(device.scratch(), static_cast<std::size_t>(begins[sizeof...(I)]) * sizeof(float));
+            const workspace::lease lease(device.scratch(),
+                                         static_cast<std::size_t>(begins[sizeof...(I)]) * sizeof(float));
             job.outputs = make_pack(placed(outputs.template at<I>(), floats[I], lease.as<float>() + begins[I])...);
             device.launch(job);
             (finish(device, job, job.outputs.template at<I>(), gradients.template at<I>()), ...);
@@ -208,10 +234,12 @@ struct map<Device> {
         if constexpr (Output::is_summed) {
             if (g.to.data() == nullptr) return;
             if constexpr (Output::is_column) {
-                on_device::add_partials(device, job.cut.rows.count, output.partials.data, job.shape.columns, job.shape.columns, g.to.data(), g.mode);
+                on_device::add_partials(device, job.cut.rows.count, output.partials.data, job.shape.columns,
+                                        job.shape.columns, g.to.data(), g.mode);
             } else {
                 using G = std::remove_pointer_t<decltype(g.to.data())>;
-                device.launch(on_device::map_total_kernel<G>{{output.partials.data, output.partials.count}, {g.to.data(), 1}, g.mode});
+                device.launch(on_device::map_total_kernel<G>{
+                    {output.partials.data, output.partials.count}, {g.to.data(), 1}, g.mode});
             }
         }
     }

@@ -6,7 +6,6 @@
 
 #include <utility>
 
-#include <halftone/exec/simt/reduce.hpp>
 #include <halftone/kernel/map/map.hpp>
 #include <halftone/kernel/map/scalar.hpp>
 #include <halftone/kernel/rows/device.hpp>
@@ -18,16 +17,17 @@ HALFTONE_HD HALFTONE_INLINE extent quotient(extent i, extent n) {
     return (i | n) >> 32 == 0 ? static_cast<extent>(static_cast<word>(i) / static_cast<word>(n)) : i / n;
 }
 
-/// Elements of type T as a map's rows and columns lay them out.
+/// Elements of type T as a map's rows and columns lay them out; `vector` of them are 16 bytes.
 template <class T, map_access Access>
 struct map_place {
     static constexpr bool is_column = Access == map_access::column;
-    static constexpr std::size_t bytes = Access == map_access::scalar ? 1 : sizeof(T);
+    static constexpr int vector = Access == map_access::scalar ? 1 : 16 / static_cast<int>(sizeof(T));
 
     global_span<T> values;
     extent row_stride;
 
-    map_place(const map_operand& o, const map_shape& s) : values{reinterpret_cast<T*>(o.data), count_of(o, s)}, row_stride(o.row_stride) {}
+    map_place(const map_operand& o, const map_shape& s)
+        : values{reinterpret_cast<T*>(o.data), count_of(o, s)}, row_stride(o.row_stride) {}
 
     bool is_flat(const map_shape& s) const {
         if (!values.is_there() || Access == map_access::scalar) return true;
@@ -36,8 +36,7 @@ struct map_place {
     /// Whether it can be accessed N elements at a time.
     bool fits(int n, const map_shape& s) const {
         if (!values.is_there() || Access == map_access::scalar) return true;
-        return (Access == map_access::column || s.rows <= 1 || row_stride % n == 0) &&
-               simt::is_aligned(values.data, static_cast<std::size_t>(n) * sizeof(T));
+        return (Access == map_access::column || s.rows <= 1 || row_stride % n == 0) && starts_vector(values.data, n);
     }
     HALFTONE_HD HALFTONE_INLINE global_span<T> in_row(extent row) const {
         return Access == map_access::each ? values.from(row * row_stride) : values;
@@ -54,7 +53,7 @@ struct map_place {
 /// What is not there has no say in how the rest is accessed.
 struct map_nowhere {
     static constexpr bool is_column = false;
-    static constexpr std::size_t bytes = 1;
+    static constexpr int vector = 1;
     bool is_flat(const map_shape&) const { return true; }
     bool fits(int, const map_shape&) const { return true; }
 };
@@ -88,7 +87,8 @@ struct map_output : map_place<T, map_access::each> {
     static constexpr bool is_summed = false;
     write_mode mode;
 
-    map_output(const map_operand& o, const map_shape& s, write_mode m) : map_place<T, map_access::each>(o, s), mode(m) {}
+    map_output(const map_operand& o, const map_shape& s, write_mode m)
+        : map_place<T, map_access::each>(o, s), mode(m) {}
 
     HALFTONE_KERNEL template <int N, class Simt>
     HALFTONE_HD HALFTONE_INLINE void store(Simt simt, extent row, extent i, vec<float, N> v) const {
@@ -117,8 +117,10 @@ struct map_sums : map_nowhere {
 
 /// The values of all expressions for vector number i of a row, in y[0], y[1], ...
 HALFTONE_KERNEL template <int N, class Simt, class... E, class... Input, std::size_t... K, std::size_t... I>
-HALFTONE_HD HALFTONE_INLINE void map_values(Simt simt, const pack<E...>& expressions, const pack<Input...>& inputs, extent row, extent i,
-                                            vec<float, N>* y, std::index_sequence<K...>, std::index_sequence<I...>) {
+HALFTONE_HD HALFTONE_INLINE void map_values([[maybe_unused]] Simt simt, const pack<E...>& expressions,
+                                            const pack<Input...>& inputs, [[maybe_unused]] extent row,
+                                            [[maybe_unused]] extent i, vec<float, N>* y, std::index_sequence<K...>,
+                                            std::index_sequence<I...>) {
     const vec<float, N> x[] = {inputs.template at<I>().template load<N>(simt, row, i)..., vec<float, N>{}};
     HALFTONE_UNROLL for (int e = 0; e < N; ++e) {
         const float arguments[] = {x[I][e]..., x[sizeof...(I)][e]};
@@ -147,7 +149,8 @@ struct map_kernel {
             const extent row = shape.rows == 1 ? 0 : quotient(i, across);
             run<N>(simt, row, i - row * across, std::make_index_sequence<Outputs::count>{});
         } else if (i < vectors + shape.columns % N) {
-            if constexpr (N > 1) run<1>(simt, 0, across * N + (i - vectors), std::make_index_sequence<Outputs::count>{});
+            if constexpr (N > 1)
+                run<1>(simt, 0, across * N + (i - vectors), std::make_index_sequence<Outputs::count>{});
         }
     }
 
@@ -170,7 +173,8 @@ struct map_cut {
 template <int N, class Expressions, class Outputs, class Inputs>
 struct map_sums_kernel {
     static constexpr int threads = 128;
-    static constexpr word shared_bytes = threads / 32 * sizeof(float);
+    using team = row_team<threads, Outputs::count>;
+    static constexpr word shared_bytes = team::shared_bytes;
 
     Expressions expressions;
     Outputs outputs;
@@ -201,33 +205,37 @@ struct map_sums_kernel {
             for (extent row = begin; row < end; ++row) {
                 for (extent i = first; i < vectors; i += step) {
                     vec<float, N> y[sizeof...(K)];
-                    map_values<N>(simt, expressions, inputs, row, i, y, results, std::make_index_sequence<Inputs::count>{});
+                    map_values<N>(simt, expressions, inputs, row, i, y, results,
+                                  std::make_index_sequence<Inputs::count>{});
                     (take(simt, outputs.template at<K>(), row, i, y[K], sums[K]), ...);
                 }
             }
         }
-        (finish(simt, outputs.template at<K>(), piece, first, vectors, sums[K]), ...);
+        (finish(simt, outputs.template at<K>(), piece, first, vectors, sums[K], constant<static_cast<int>(K)>{}), ...);
     }
 
     HALFTONE_KERNEL template <class Simt, class Output>
-    HALFTONE_HD HALFTONE_INLINE void take(Simt simt, const Output& to, extent row, extent i, const vec<float, N>& y, vec<float, N>& sum) const {
+    HALFTONE_HD HALFTONE_INLINE void take(Simt simt, const Output& to, extent row, extent i, const vec<float, N>& y,
+                                          vec<float, N>& sum) const {
         if constexpr (Output::is_summed) {
             HALFTONE_UNROLL for (int e = 0; e < N; ++e) sum[e] += y[e];
         } else {
             to.template store<N>(simt, row, i, y);
         }
     }
-    HALFTONE_KERNEL template <class Simt, class Output>
-    HALFTONE_HD HALFTONE_INLINE void finish(Simt simt, const Output& to, extent piece, extent first, extent vectors, const vec<float, N>& sum) const {
+    HALFTONE_KERNEL template <class Simt, class Output, int K>
+    HALFTONE_HD HALFTONE_INLINE void finish(Simt simt, const Output& to, extent piece, extent first, extent vectors,
+                                            const vec<float, N>& sum, constant<K> slot) const {
         if constexpr (Output::is_summed) {
             if (!to.partials.is_there()) return;
             if constexpr (Output::is_column) {
                 if (piece >= cut.rows.count || first >= vectors) return;
-                HALFTONE_UNROLL for (int e = 0; e < N; ++e) simt.store(to.partials, piece * shape.columns + first * N + e, sum[e]);
+                HALFTONE_UNROLL for (int e = 0; e < N; ++e)
+                    simt.store(to.partials, piece * shape.columns + first * N + e, sum[e]);
             } else {
                 float mine = 0;
                 HALFTONE_UNROLL for (int e = 0; e < N; ++e) mine += sum[e];
-                const float total = simt::block_sum<threads>(simt, mine, shared_span<float>{0, threads / 32});
+                const float total = team::sum(simt, mine, slot);
                 const extent block = static_cast<extent>(simt.block().y) * cut.blocks_across + simt.block().x;
                 if (simt.thread() == 0) simt.store(to.partials, block, total);
             }
@@ -239,7 +247,8 @@ struct map_sums_kernel {
 template <class G>
 struct map_total_kernel {
     static constexpr int threads = 256;
-    static constexpr word shared_bytes = threads / 32 * sizeof(float);
+    using team = row_team<threads, 1>;
+    static constexpr word shared_bytes = team::shared_bytes;
 
     global_span<const float> partials;
     global_span<G> out;
@@ -251,7 +260,7 @@ struct map_total_kernel {
     HALFTONE_HD void operator()(Simt simt) const {
         float mine = 0;
         for (extent i = simt.thread(); i < partials.count; i += threads) mine += simt.load(partials, i);
-        const float total = simt::block_sum<threads>(simt, mine, shared_span<float>{0, threads / 32});
+        const float total = team::sum(simt, mine, constant<0>{});
         if (simt.thread() != 0) return;
         simt.store(out, 0, G(mode == write_mode::add ? static_cast<float>(simt.load(out, 0)) + total : total));
     }
