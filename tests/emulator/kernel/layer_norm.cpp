@@ -47,6 +47,7 @@ TEST_CASE("layer_norm on a GPU: what is exact, and no rows") {
 
 /// Rows of mean r % 8 whose deviations cancel in pairs, all small integers: the same bits in every schedule, and right.
 bool forward_and_backward(emulator::device& device, extent rows, extent width, extent apart) {
+    using support::gamma;
     const ht::shape<2> shape{rows, width};
     support::random data(5);
     const guarded<bfloat16> x(rows * width, apart), dy(data.integers<bfloat16>(rows * width, 4), apart), y(rows * width, apart), dx(rows * width, apart);
@@ -75,13 +76,17 @@ bool forward_and_backward(emulator::device& device, extent rows, extent width, e
             along += weighted(j) * normalised(j) / static_cast<double>(width);
         }
         const double scale = 1 / std::sqrt(squares / static_cast<double>(width) + 1e-5);
-        const double of_scale = was[static_cast<std::size_t>(i)] / scale - 1;
-        right = right && mean[i] == static_cast<float>(i % 8) && std::fabs(of_scale) < 8 * support::u;
+        // A division, epsilon's addition, a root, a reciprocal; the sums are exact.
+        const double of_scale = static_cast<double>(was[static_cast<std::size_t>(i)]) / scale - 1;
+        right = right && mean[i] == static_cast<float>(i % 8) && std::fabs(of_scale) < gamma(4);
         for (extent j = 0; j < width; ++j) {
-            const double want = 2 * normalised(j) * scale * static_cast<double>(gain[j]) + static_cast<double>(bias[j]);
-            right = right && std::fabs(static_cast<double>(y[i * width + j]) - want) <= support::rounded<bfloat16>(want, 64 * support::u * (std::fabs(want) + 10));
-            const double slope = (weighted(j) - sum - normalised(j) * along) / 2;
-            right = right && std::fabs(static_cast<double>(dx[i * width + j]) - slope) <= support::rounded<bfloat16>(slope, 64 * support::u * (std::fabs(slope) + 20));
+            const double scaled = 2 * normalised(j) * scale * static_cast<double>(gain[j]), want = scaled + static_cast<double>(bias[j]);
+            const double error = gamma(7) * (std::fabs(scaled) + std::fabs(want));
+            right = right && std::fabs(static_cast<double>(y[i * width + j]) - want) <= support::rounded<bfloat16>(want, error);
+            // The means' divisions, a product, two differences.
+            const double correction = normalised(j) * along, slope = (weighted(j) - sum - correction) / 2;
+            const double slope_error = gamma(4) * (std::fabs(weighted(j)) + std::fabs(sum) + std::fabs(correction));
+            right = right && std::fabs(static_cast<double>(dx[i * width + j]) - slope) <= support::rounded<bfloat16>(slope, slope_error);
         }
     }
     for (extent j = 0; j < width; ++j) {  // multiples of a half, exact in any order

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Root mean square normalisation on a GPU; rms_norm.hpp has its arguments, its contract and an example.
+///
+/// A row is read once and held in registers, by a warp or by a block; a row too wide for that is walked by a block, whose
+/// second reading comes from the cache. The backward pass takes two kernels: one over rows for dx, one over columns for the
+/// partial sums of dgain, which are then added up.
+#pragma once
+
+#include <cmath>
+
+#include <halftone/kernel/rms_norm/rms_norm.hpp>
+#include <halftone/kernel/rows/device.hpp>
+
+namespace halftone::inline HALFTONE_ABI::kernel {
+
+namespace on_device {
+
+/// One row by `Threads` threads in vectors of N; `Held` vectors a thread stay in registers, 0: none.
+template <class X, class W, class Y, int N, int Threads, int Held>
+struct rms_norm_kernel {
+    using team = row_team<Threads, 1>;
+    static constexpr int threads = team::block_threads;
+    static constexpr word shared_bytes = team::shared_bytes;
+
+    global_span<const X> x;
+    global_span<const W> gain;
+    global_span<Y> y;
+    global_span<float> rstd;
+    extent rows, width;
+    float epsilon;
+
+    grid_shape grid() const { return team::grid(rows); }
+
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD void operator()(Simt simt) const {
+        const extent row = team::row(simt);
+        if (row >= rows) return;
+        const auto from = x.part(row * width, width);
+        const auto to = y.part(row * width, width);
+        const int me = team::member(simt);
+        float mine = 0, scale;
+
+        if constexpr (Held > 0) {
+            const extent vectors = width / N;
+            vec<X, N> held[Held];
+            HALFTONE_UNROLL for (int i = 0; i < Held; ++i) {
+                held[i] = me + i * Threads < vectors ? load_elements<N>(simt, from, me + i * Threads) : vec<X, N>{};
+                mine += squares_of(to_float(held[i]));
+            }
+            scale = scale_of(simt, mine);
+            HALFTONE_UNROLL for (int i = 0; i < Held; ++i) {
+                if (me + i * Threads < vectors) write(simt, to, gain, me + i * Threads, to_float(held[i]), scale);
+            }
+        } else {
+            const auto walk = row_walk<N>::over(width, to.data, from.data, gain.data);
+            const auto inner = from.from(walk.head);
+            for (extent k = me; k < walk.items(); k += Threads) {
+                mine += k < walk.vectors ? squares_of(load_floats<N>(simt, inner, k)) : squares_of(load_floats<1>(simt, from, walk.edge(k)));
+            }
+            scale = scale_of(simt, mine);
+            for (extent k = me; k < walk.items(); k += Threads) {
+                if (k < walk.vectors) {
+                    write(simt, to.from(walk.head), gain.from(walk.head), k, load_floats<N>(simt, inner, k), scale);
+                } else {
+                    write(simt, to, gain, walk.edge(k), load_floats<1>(simt, from, walk.edge(k)), scale);
+                }
+            }
+        }
+        if (me == 0 && rstd.is_there()) simt.store(rstd, row, scale);
+    }
+
+  private:
+    template <int M>
+    HALFTONE_HD HALFTONE_INLINE static float squares_of(const vec<float, M>& v) {
+        float squares = 0;
+        HALFTONE_UNROLL for (int e = 0; e < M; ++e) squares += v[e] * v[e];
+        return squares;
+    }
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE float scale_of(Simt simt, float squares) const {
+        return 1 / std::sqrt(team::sum(simt, squares, constant<0>{}) / static_cast<float>(width) + epsilon);
+    }
+    HALFTONE_KERNEL template <class Simt, int M>
+    HALFTONE_HD HALFTONE_INLINE static void write(Simt simt, const global_span<Y>& to, const global_span<const W>& gain, extent i, const vec<float, M>& v, float scale) {
+        const vec<float, M> g = load_floats<M>(simt, gain, i);
+        vec<float, M> out;
+        HALFTONE_UNROLL for (int e = 0; e < M; ++e) out[e] = v[e] * scale * g[e];
+        store_rounded<M>(simt, to, i, out);
+    }
+};
+
+/// dx = rstd (dy gain - xhat mean(dy gain xhat)), row by row.
+template <class X, class W, class Y, int N, int Threads, int Held>
+struct rms_norm_dx_kernel {
+    using team = row_team<Threads, 1>;
+    static constexpr int threads = team::block_threads;
+    static constexpr word shared_bytes = team::shared_bytes;
+
+    global_span<const X> x;
+    global_span<const W> gain;
+    global_span<const Y> dy;
+    global_span<const float> rstd;
+    global_span<X> dx;
+    extent rows, width;
+    write_mode mode;
+
+    grid_shape grid() const { return team::grid(rows); }
+
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD void operator()(Simt simt) const {
+        const extent row = team::row(simt);
+        if (row >= rows) return;
+        const auto values = x.part(row * width, width);
+        const auto incoming = dy.part(row * width, width);
+        const auto to = dx.part(row * width, width);
+        const int me = team::member(simt);
+        const float scale = simt.load(rstd, row);
+        float mine = 0;
+
+        if constexpr (Held > 0) {
+            const extent vectors = width / N;
+            vec<X, N> v[Held];
+            vec<Y, N> d[Held];
+            HALFTONE_UNROLL for (int i = 0; i < Held; ++i) {
+                if (const int k = me + i * Threads; k < vectors) {
+                    v[i] = load_elements<N>(simt, values, k);
+                    d[i] = load_elements<N>(simt, incoming, k);
+                    mine += terms(to_float(v[i]), to_float(d[i]), load_floats<N>(simt, gain, k), scale);
+                }
+            }
+            const float along = mean(simt, mine);
+            HALFTONE_UNROLL for (int i = 0; i < Held; ++i) {
+                if (const int k = me + i * Threads; k < vectors) write(simt, to, k, to_float(v[i]), to_float(d[i]), load_floats<N>(simt, gain, k), scale, along);
+            }
+        } else {
+            const auto walk = row_walk<N>::over(width, to.data, values.data, incoming.data, gain.data);
+            const auto inner = values.from(walk.head);
+            const auto inner_incoming = incoming.from(walk.head);
+            const auto inner_gain = gain.from(walk.head);
+            for (extent k = me; k < walk.items(); k += Threads) {
+                if (k < walk.vectors) {
+                    mine += terms(load_floats<N>(simt, inner, k), load_floats<N>(simt, inner_incoming, k), load_floats<N>(simt, inner_gain, k), scale);
+                } else {
+                    const extent j = walk.edge(k);
+                    mine += terms(load_floats<1>(simt, values, j), load_floats<1>(simt, incoming, j), load_floats<1>(simt, gain, j), scale);
+                }
+            }
+            const float along = mean(simt, mine);
+            for (extent k = me; k < walk.items(); k += Threads) {
+                if (k < walk.vectors) {
+                    write(simt, to.from(walk.head), k, load_floats<N>(simt, inner, k), load_floats<N>(simt, inner_incoming, k), load_floats<N>(simt, inner_gain, k),
+                          scale, along);
+                } else {
+                    const extent j = walk.edge(k);
+                    write(simt, to, j, load_floats<1>(simt, values, j), load_floats<1>(simt, incoming, j), load_floats<1>(simt, gain, j), scale, along);
+                }
+            }
+        }
+    }
+
+  private:
+    template <int M>
+    HALFTONE_HD HALFTONE_INLINE static float terms(const vec<float, M>& v, const vec<float, M>& d, const vec<float, M>& g, float scale) {
+        float sum = 0;
+        HALFTONE_UNROLL for (int e = 0; e < M; ++e) sum += d[e] * g[e] * (v[e] * scale);
+        return sum;
+    }
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE float mean(Simt simt, float mine) const {
+        return team::sum(simt, mine, constant<0>{}) / static_cast<float>(width);
+    }
+    HALFTONE_KERNEL template <class Simt, int M>
+    HALFTONE_HD HALFTONE_INLINE void write(Simt simt, const global_span<X>& to, extent i, const vec<float, M>& v, const vec<float, M>& d, const vec<float, M>& g,
+                                           float scale, float along) const {
+        vec<float, M> out = mode == write_mode::add ? load_floats<M>(simt, to, i) : vec<float, M>{};
+        HALFTONE_UNROLL for (int e = 0; e < M; ++e) out[e] += (d[e] * g[e] - v[e] * scale * along) * scale;
+        store_rounded<M>(simt, to, i, out);
+    }
+};
+
+/// For each piece of rows and each column: the sum of dy xhat.
+template <class X, class Y, int N>
+struct rms_norm_sums_kernel {
+    using team = column_team<N, 1>;
+    static constexpr int threads = team::block_threads;
+    static constexpr word shared_bytes = team::shared_bytes;
+
+    global_span<const X> x;
+    global_span<const Y> dy;
+    global_span<const float> rstd;
+    global_span<float> dgain;  // (pieces, width)
+    row_pieces cut;
+    extent width;
+
+    grid_shape grid() const { return team::grid(width, cut.count); }
+
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD void operator()(Simt simt) const {
+        const extent j = team::column(simt), first = cut.begin(simt.block().y), end = first + cut.rows_of(simt.block().y);
+        vec<float, N> sums{};
+        if (j < width) {
+            for (extent row = first + simt.warp(); row < end; row += team::warps) {
+                const vec<float, N> d = load_floats<N>(simt, dy.from(row * width + j), 0), v = load_floats<N>(simt, x.from(row * width + j), 0);
+                const float scale = simt.load(rstd, row);
+                HALFTONE_UNROLL for (int e = 0; e < N; ++e) sums[e] += d[e] * (v[e] * scale);
+            }
+        }
+        team::leave(simt, 0, sums);
+        simt.barrier();
+        team::write(simt, 0, dgain, width);
+    }
+};
+
+}  // namespace on_device
+
+template <simt_device Device>
+struct rms_norm<Device> {
+    template <class X, class W, class Y>
+    static void forward(Device& device, const rms_norm_forward<X, W, Y>& a) {
+        check(a);
+        using namespace on_device;
+        const extent rows = a.x.extent_of(0), width = a.x.extent_of(1);
+        const auto launch = [&]<int N, int Threads, int Held>(constant<N>, constant<Threads>, constant<Held>) {
+            device.launch(rms_norm_kernel<X, W, Y, N, Threads, Held>{simt::span_of(a.x), simt::span_of(a.gain), simt::span_of(a.y), {a.rstd.data(), rows}, rows,
+                                                                     width, a.epsilon});
+        };
+        choose_team<X, W, Y>(width, launch, a.x.data(), a.gain.data(), a.y.data());
+    }
+
+    template <class X, class W, class Y, class G>
+    static void backward(Device& device, const rms_norm_backward<X, W, Y, G>& a) {
+        check(a);
+        using namespace on_device;
+        const extent rows = a.x.extent_of(0), width = a.x.extent_of(1);
+        const row_pieces cut = on_device::cut_rows_for_sums(rows);
+        const bool wanted = a.dgain.data() != nullptr;
+        const workspace::lease partials(device.scratch(), static_cast<std::size_t>(wanted ? cut.count * width : 0) * sizeof(float));
+        float* const dgain = partials.as<float>();
+        if (wanted) {  // before dx, which may lie where dy does
+            const auto sum = [&]<int N>(constant<N>) {
+                device.launch(rms_norm_sums_kernel<X, Y, N>{simt::span_of(a.x), simt::span_of(a.dy), simt::span_of(a.rstd), {dgain, cut.count * width}, cut, width});
+            };
+            constexpr int n = longest<X, Y>;
+            can_use_vectors(n, width, a.x.data(), a.dy.data()) ? sum(constant<n>{}) : sum(constant<1>{});
+        }
+        const auto launch = [&]<int N, int Threads, int Held>(constant<N>, constant<Threads>, constant<Held>) {
+            device.launch(rms_norm_dx_kernel<X, W, Y, N, Threads, Held>{simt::span_of(a.x), simt::span_of(a.gain), simt::span_of(a.dy), simt::span_of(a.rstd),
+                                                                        simt::span_of(a.dx), rows, width, a.dx_mode});
+        };
+        choose_team<X, W, Y>(width, launch, a.x.data(), a.gain.data(), a.dy.data(), a.dx.data());
+        if (wanted) add_partials(device, cut.count, dgain, width, width, a.dgain.data(), a.parameter_mode);
+    }
+};
+
+}  // namespace halftone::inline HALFTONE_ABI::kernel
