@@ -27,15 +27,24 @@ if (($#)); then
     printf '%s 100000\n' "$@" >"$work/files"
 else
     cat >"$work/files" <<'FILES'
+bench/cuda/attention.cu 60
+bench/cuda/matmul.cu 40
+bench/cuda/rows.cu 60
 examples/own_project/main.cu 20
 examples/own_project/one_file.cu 20
+examples/train_gpt/amp_bf16.cu 130
+examples/train_gpt/amp_fp16.cu 130
+examples/train_gpt/full_fp32.cu 130
+examples/train_gpt/gpu.cu 10
+tests/cuda/attention.cu 100
 tests/cuda/exec.cu 10
+tests/cuda/pointwise.cu 150
 tests/cuda/rows.cu 200
 tests/cuda/updates.cu 60
 FILES
 fi
 
-flags=(-std=c++20 -Xptxas -v -Werror all-warnings -Xcompiler -Wall,-Wextra,-Werror -Iinclude -Itests)
+flags=(-std=c++20 -DBENCH_CUBLASLT -Xptxas -v -Werror all-warnings -Xcompiler -Wall,-Wextra,-Werror -Iinclude -Itests)
 if [[ ${CXX:-} == *g++* && ${CXX:-} != *clang* ]]; then flags+=(-ccbin "$CXX"); fi
 for a in "${architectures[@]}"; do flags+=(-gencode "arch=compute_$a,code=sm_$a"); done
 export work nvcc
@@ -61,6 +70,8 @@ while read -r file cap; do
     awk -v cap="$cap" '
         / Compiling entry function / { split($0, part, "\x27"); kernel = part[2]; architecture = part[4]; count[architecture]++ }
         / bytes stack frame, / {
+            # What one thread does once a step may hold the arguments of a cosine in memory.
+            if (kernel ~ /function_entry/) $1 = 0
             if ($1 + $5 + $9 != 0) bad[kernel " on " architecture] = $0
         }
         / Used [0-9]+ registers/ { for (i = 1; i < NF; i++) if ($i == "Used" && $(i + 1) + 0 > most) { most = $(i + 1) + 0; widest = kernel } }

@@ -7,11 +7,16 @@
 ///
 /// Any type with the operators of a number takes part whose namespace has exp, log, sqrt and tanh, or functions
 /// `apply` for the operations that need them.
+///
+/// Errors in float on a GPU: those that exec/cpu/simd/math.inc states for the CPU, the CUDA Programming Guide giving
+/// expf and logf 1 ulp, tanhf 2, square roots and divisions half of one. With nvcc's -use_fast_math: what that leaves of
+/// them.
 #pragma once
 
 #include <cmath>
 #include <utility>
 
+#include <halftone/exec/simt/memory.hpp>
 #include <halftone/kernel/map/expression.hpp>
 
 namespace halftone::inline HALFTONE_ABI::scalar {
@@ -19,144 +24,145 @@ namespace halftone::inline HALFTONE_ABI::scalar {
 namespace op = symbolic::op;
 
 /// 1 / (1 + e^-x) and its derivative; e^-|x| does not overflow.
-template <class V>
+HALFTONE_KERNEL template <class V>
 HALFTONE_HD inline V sigmoid(const V& x) {
     using std::exp;
     const V e = exp(x < V(0) ? x : -x);
     return (x < V(0) ? e : V(1)) / (V(1) + e);
 }
-template <class V>
+HALFTONE_KERNEL template <class V>
 HALFTONE_HD inline V sigmoid_slope(const V& x) {
     using std::exp;
     const V e = exp(x < V(0) ? x : -x);
     return e / ((V(1) + e) * (V(1) + e));
 }
 /// The derivative of x sigmoid(t), t being a function of x with the given slope.
-template <class V>
+HALFTONE_KERNEL template <class V>
 HALFTONE_HD inline V gated_slope(const V& x, const V& t, const V& t_slope) {
     return sigmoid(t) + x * t_slope * sigmoid_slope(t);
 }
 /// x in [-limit, limit], where beyond them a slope is 0 or 1.
-template <class V>
+HALFTONE_KERNEL template <class V>
 HALFTONE_HD inline V within(const V& x, const V& limit) {
     return x < -limit ? -limit : limit < x ? limit : x;
 }
 
 // The definitions.
-template <class V>
+HALFTONE_KERNEL template <class V>
 HALFTONE_HD inline V apply(op::negate, const V& a) {
     return -a;
 }
-template <class V>
+HALFTONE_KERNEL template <class V>
 HALFTONE_HD inline V apply(op::abs, const V& a) {
     return a < V(0) ? -a : a;
 }
-template <class V>
+HALFTONE_KERNEL template <class V>
 HALFTONE_HD inline V apply(op::sign, const V& a) {
     return a < V(0) ? V(-1) : V(0) < a ? V(1) : a;
 }
-template <class V>
+HALFTONE_KERNEL template <class V>
 HALFTONE_HD inline V apply(op::square, const V& a) {
     return a * a;
 }
-template <class V>
+HALFTONE_KERNEL template <class V>
 HALFTONE_HD inline V apply(op::sqrt, const V& a) {
     using std::sqrt;
     return sqrt(a);
 }
-template <class V>
+HALFTONE_KERNEL template <class V>
 HALFTONE_HD inline V apply(op::rsqrt, const V& a) {
     using std::sqrt;
     return V(1) / sqrt(a);
 }
-template <class V>
+HALFTONE_KERNEL template <class V>
 HALFTONE_HD inline V apply(op::exp, const V& a) {
     using std::exp;
     return exp(a);
 }
-template <class V>
+HALFTONE_KERNEL template <class V>
 HALFTONE_HD inline V apply(op::log, const V& a) {
     using std::log;
     return log(a);
 }
-template <class V>
+HALFTONE_KERNEL template <class V>
 HALFTONE_HD inline V apply(op::tanh, const V& a) {
     using std::tanh;
     return tanh(a);
 }
-template <class V>
+HALFTONE_KERNEL template <class V>
 HALFTONE_HD inline V apply(op::tanh_slope, const V& a) {
     return V(4) * sigmoid_slope(V(2) * a);  // 1 - tanh^2, without the difference
 }
-template <class V>
+HALFTONE_KERNEL template <class V>
 HALFTONE_HD inline V apply(op::sigmoid, const V& a) {
     return sigmoid(a);
 }
-template <class V>
+HALFTONE_KERNEL template <class V>
 HALFTONE_HD inline V apply(op::sigmoid_slope, const V& a) {
     return sigmoid_slope(a);
 }
-template <class V>
+HALFTONE_KERNEL template <class V>
 HALFTONE_HD inline V apply(op::relu, const V& a) {
     return a < V(0) ? V(0) : a;
 }
-template <class V>
+HALFTONE_KERNEL template <class V>
 HALFTONE_HD inline V apply(op::silu, const V& a) {
     return a * sigmoid(a);
 }
-template <class V>
+HALFTONE_KERNEL template <class V>
 HALFTONE_HD inline V apply(op::silu_slope, const V& a) {
     const V x = within(a, V(800));
     return gated_slope(x, x, V(1));
 }
-/// Twice the argument of gelu's tanh, since (1 + tanh(u)) / 2 is sigmoid(2 u) without the sum that cancels.
-template <class V>
+/// Twice the argument of gelu's tanh, since (1 + tanh(u)) / 2 is sigmoid(2 u) without the sum that cancels: sqrt(8/pi)
+/// (x + 0.044715 x^3), in the form of fewest roundings.
+HALFTONE_KERNEL template <class V>
 HALFTONE_HD inline V gelu_argument(const V& x) {
-    return V(1.5957691216057308) * x * (V(1) + V(0.044715) * x * x);
+    return x * (V(1.5957691216057308) + V(0.071354816272600248) * x * x);
 }
-template <class V>
+HALFTONE_KERNEL template <class V>
 HALFTONE_HD inline V apply(op::gelu, const V& a) {
     return a * sigmoid(gelu_argument(a));
 }
-template <class V>
+HALFTONE_KERNEL template <class V>
 HALFTONE_HD inline V apply(op::gelu_slope, const V& a) {
     const V x = within(a, V(32));
-    return gated_slope(x, gelu_argument(x), V(1.5957691216057308) * (V(1) + V(3 * 0.044715) * x * x));
+    return gated_slope(x, gelu_argument(x), V(1.5957691216057308) + V(3 * 0.071354816272600248) * x * x);
 }
 
-template <class V>
+HALFTONE_KERNEL template <class V>
 HALFTONE_HD inline V apply(op::add, const V& a, const V& b) {
     return a + b;
 }
-template <class V>
+HALFTONE_KERNEL template <class V>
 HALFTONE_HD inline V apply(op::subtract, const V& a, const V& b) {
     return a - b;
 }
-template <class V>
+HALFTONE_KERNEL template <class V>
 HALFTONE_HD inline V apply(op::multiply, const V& a, const V& b) {
     return a * b;
 }
-template <class V>
+HALFTONE_KERNEL template <class V>
 HALFTONE_HD inline V apply(op::divide, const V& a, const V& b) {
     return a / b;
 }
-template <class V>
+HALFTONE_KERNEL template <class V>
 HALFTONE_HD inline V apply(op::minimum, const V& a, const V& b) {
     return a < b || !(a == a) ? a : b;
 }
-template <class V>
+HALFTONE_KERNEL template <class V>
 HALFTONE_HD inline V apply(op::maximum, const V& a, const V& b) {
     return b < a || !(a == a) ? a : b;
 }
-template <class V>
+HALFTONE_KERNEL template <class V>
 HALFTONE_HD inline bool apply(op::less, const V& a, const V& b) {
     return a < b;
 }
-template <class V>
+HALFTONE_KERNEL template <class V>
 HALFTONE_HD inline bool apply(op::less_equal, const V& a, const V& b) {
     return a <= b;
 }
-template <class V>
+HALFTONE_KERNEL template <class V>
 HALFTONE_HD inline bool apply(op::equal, const V& a, const V& b) {
     return a == b;
 }
@@ -167,43 +173,43 @@ namespace detail {
 
 // The nodes, told apart by overloads; `to` finds the ones that are declared later by its namespace.
 struct walk {
-    template <int Index, class V>
+    HALFTONE_KERNEL template <int Index, class V>
     HALFTONE_HD static V to(const symbolic::argument<Index>&, const V* x) {
         return x[Index];
     }
-    template <class V>
+    HALFTONE_KERNEL template <class V>
     HALFTONE_HD static V to(const symbolic::constant& c, const V*) {
         return V(c.value);
     }
-    template <class V>
+    HALFTONE_KERNEL template <class V>
     HALFTONE_HD static V to(const symbolic::zero&, const V*) {
         return V(0);
     }
-    template <class V>
+    HALFTONE_KERNEL template <class V>
     HALFTONE_HD static V to(const symbolic::one&, const V*) {
         return V(1);
     }
-    template <class Op, class A, class V>
+    HALFTONE_KERNEL template <class Op, class A, class V>
     HALFTONE_HD static V to(const symbolic::unary<Op, A>& e, const V* x) {
         return apply(Op{}, to(e.operand, x));
     }
-    template <class Op, class A, class B, class V>
+    HALFTONE_KERNEL template <class Op, class A, class B, class V>
     HALFTONE_HD static V to(const symbolic::binary<Op, A, B>& e, const V* x) {
         return apply(Op{}, to(e.left, x), to(e.right, x));
     }
-    template <class Op, class A, class B, class V>
+    HALFTONE_KERNEL template <class Op, class A, class B, class V>
     HALFTONE_HD static bool to(const symbolic::comparison<Op, A, B>& e, const V* x) {
         return apply(Op{}, to(e.left, x), to(e.right, x));
     }
-    template <class Op, class A, class B, class V>
+    HALFTONE_KERNEL template <class Op, class A, class B, class V>
     HALFTONE_HD static bool to(const symbolic::junction<Op, A, B>& e, const V* x) {
         return apply(Op{}, to(e.left, x), to(e.right, x));
     }
-    template <class A, class V>
+    HALFTONE_KERNEL template <class A, class V>
     HALFTONE_HD static bool to(const symbolic::complement<A>& e, const V* x) {
         return !to(e.operand, x);
     }
-    template <class Condition, class A, class B, class V>
+    HALFTONE_KERNEL template <class Condition, class A, class B, class V>
     HALFTONE_HD static V to(const symbolic::choice<Condition, A, B>& e, const V* x) {
         return to(e.condition, x) ? to(e.yes, x) : to(e.no, x);
     }
@@ -220,7 +226,7 @@ struct walk {
 }  // namespace detail
 
 /// The value of e where argument i is arguments[i].
-template <expression E, class V>
+HALFTONE_KERNEL template <expression E, class V>
 HALFTONE_HD inline V evaluate(const E& e, const V* arguments) {
     return detail::walk::to(e, arguments);
 }

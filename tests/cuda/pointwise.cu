@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Maps, conversions and embeddings on a GPU: the checks of tests/kernel, and sizes that fill the machine.
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "cuda/device.cuh"
+#include "kernel/convert/checks.hpp"
+#include "kernel/embedding/checks.hpp"
+#include "kernel/map/checks.hpp"
+
+namespace {
+
+using device_type = support::waiting_cuda;
+
+namespace pointwise {
+using namespace map_checks;
+
+TEST_CASE("map on cuda: functions") {
+    device_type device;
+    functions_within_bounds(device);
+}
+
+TEST_CASE("map on cuda: types, sizes, rests") {
+    device_type device;
+    for (const extent size : {1, 3, 8, 1009, 70001}) {
+        types_within_bounds<float, float, float>(device, device, size, 0, 0);
+        types_within_bounds<ht::bfloat16, ht::bfloat16, ht::bfloat16>(device, device, size, 0, 0);
+        types_within_bounds<ht::float16, float, ht::float16>(device, device, size, 1, 0);
+    }
+}
+
+TEST_CASE("map on cuda: NaN and zeros, rows, columns, scalars, functors, refusals") {
+    device_type device;
+    nan_and_zeros(device);
+    rows_columns_scalars(device);
+    long_rows(device);
+    functors_constants_tensors(device);
+    refuses(device);
+}
+
+TEST_CASE("map on cuda: gradients") {
+    device_type device;
+    for (const ht::shape<2>& shape : {ht::shape<2>{1, 1}, {113, 31}, {5000, 8}, {700, 264}, {3, 40009}}) {
+        gradients_within_bounds(device, device, shape, 0);
+        gradients_within_bounds(device, device, shape, 1);
+    }
+    absent_gradients(device);
+    steady_step_allocates_nothing(device);
+}
+}  // namespace pointwise
+
+namespace conversion {
+using namespace convert_checks;
+
+TEST_CASE_TEMPLATE("convert on cuda: every element as its own conversion", M, down_bf16, down_f16, up_bf16, up_f16,
+                   across, back, copy) {
+    device_type device;
+    for (const extent count : {1, 7, 63, 1023}) converts_each<typename M::X, typename M::Y>(device, count);
+    converts_each<typename M::X, typename M::Y>(device, 399'999, 0, 0);
+}
+
+TEST_CASE("convert on cuda: in place with a factor, wrong arguments, and none") {
+    device_type device;
+    scales_in_place(device);
+    refuses(device);
+}
+}  // namespace conversion
+
+namespace embeddings {
+using namespace embedding_checks;
+
+TEST_CASE_TEMPLATE("embedding on cuda: forward is the rounded sum of its two rows", M, all_float, rounding_down,
+                   narrow) {
+    device_type device;
+    for (const extent width : {1, 7, 64, 257, 1024}) {
+        forward_within_bounds<M>(device, width);
+        forward_within_bounds<M>(device, width, alignment::vectors);
+    }
+}
+
+TEST_CASE_TEMPLATE("embedding on cuda: backward within its bound of the definition", M, accumulated,
+                   accumulated_narrow) {
+    device_type device;
+    for (const write_mode mode : {write_mode::overwrite, write_mode::add}) {
+        for (const extent width : {1, 67, 1024}) {
+            backward_within_bounds<M>(device, 11, 4, 40, width, mode);
+            backward_within_bounds<M>(device, 11, 4, 40, width, mode, alignment::vectors);
+        }
+        backward_within_bounds<M>(device, 7, 100, 1000, 33, mode);
+        backward_within_bounds<M>(device, 50257, 1024, 8192, 64, mode, alignment::vectors);
+    }
+}
+
+TEST_CASE("embedding on cuda: integers exactly, the same bits in every run; wrong shapes, no rows") {
+    device_type device;
+    const exact_sums one(device), two(device);
+    CHECK(one.same_bits(two));
+    refuses(device);
+}
+}  // namespace embeddings
+
+}  // namespace
