@@ -10,6 +10,7 @@
 /// waits for the GPU but those that say so: memory().read and write, synchronize.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <unordered_set>
 #include <utility>
@@ -17,14 +18,44 @@
 #include <halftone/exec/cuda/memory.cuh>
 #include <halftone/exec/cuda/staging.cuh>
 #include <halftone/exec/cuda/thread.cuh>
+#include <halftone/exec/matmul_engine.hpp>
 #include <halftone/exec/workspace.hpp>
 
 namespace halftone::inline HALFTONE_ABI {
+
+/// A value that starts an engine for a context's products: nothing, or a ht::cublaslt (exec/cuda/cublaslt.cuh).
+class any_matmul_engine {
+  public:
+    any_matmul_engine() = default;
+    template <class Engine>
+        requires requires(const Engine& e, const cudaDeviceProp& properties) { e.start(cudaStream_t{}, properties); }
+    any_matmul_engine(const Engine& engine) : how_(std::make_shared<const starter_of<Engine>>(engine)) {}  // NOLINT(google-explicit-constructor)
+
+    /// nullptr: none.
+    std::unique_ptr<matmul_engine> start(cudaStream_t stream, const cudaDeviceProp& properties) const {
+        return how_ == nullptr ? nullptr : how_->start(stream, properties);
+    }
+
+  private:
+    struct starter {
+        virtual ~starter() = default;
+        virtual std::unique_ptr<matmul_engine> start(cudaStream_t, const cudaDeviceProp&) const = 0;
+    };
+    template <class Engine>
+    struct starter_of final : starter {
+        explicit starter_of(const Engine& e) : engine(e) {}
+        std::unique_ptr<matmul_engine> start(cudaStream_t stream, const cudaDeviceProp& properties) const override { return engine.start(stream, properties); }
+        Engine engine;
+    };
+    std::shared_ptr<const starter> how_;
+};
 
 struct cuda_options {
     int device = -1;                                          ///< -1: the present one (cudaGetDevice)
     cudaStream_t stream = nullptr;                            ///< none: a stream of its own
     std::size_t memory_limit = static_cast<std::size_t>(-1);  ///< bytes that this context may hold
+    any_matmul_engine engine{};                               ///< multiplies beside halftone's kernels
+    engine_use engine_is_used = engine_use::by_table;         ///< HALFTONE_MATMUL in the environment goes before it
 };
 
 namespace detail {
@@ -69,7 +100,10 @@ class cuda {
     static constexpr bool runs_simt_kernels = true;
 
     /// Throws cuda_error where there is no usable GPU, argument_error for a device that is not there or too old.
-    explicit cuda(const cuda_options& options = {}) : stream_(options), memory_(stream_.get(), options.memory_limit), workspace_(memory_) {}
+    explicit cuda(const cuda_options& options = {})
+        : stream_(options), memory_(stream_.get(), options.memory_limit), workspace_(memory_), engines_(options.engine_is_used) {
+        use(options.engine);
+    }
     explicit cuda(cudaStream_t stream) : cuda(cuda_options{.stream = stream}) {}
     cuda(const cuda&) = delete;
     cuda& operator=(const cuda&) = delete;
@@ -81,6 +115,10 @@ class cuda {
 
     cuda_memory& memory() { return memory_; }
     workspace& scratch() { return workspace_; }
+
+    /// From now on products are the engine's, where it is the faster one; an empty engine: all are halftone's.
+    void use(const any_matmul_engine& engine) { engines_.hold(engine.start(stream(), properties())); }
+    matmul_engine* engine_for(const product_description& p) const { return engines_.engine_for(p); }
 
     /// Runs a kernel of exec/simt/simt.hpp's kind.
     template <class Kernel>
@@ -136,6 +174,7 @@ class cuda {
     cuda_memory memory_;
     workspace workspace_;
     pinned_staging staging_;
+    engine_slot engines_;
     std::unordered_set<const void*> prepared_;
 };
 

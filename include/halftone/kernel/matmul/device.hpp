@@ -3,9 +3,11 @@
 /// The matrix product on a GPU; matmul.hpp has its arguments, its contract and an example.
 ///
 /// bfloat16 and float16 go to the matrix units, operands of that type in aligned rows by asynchronous copies, others by way
-/// of registers. Any other compute type is multiplied in float, exactly as its contract says.
+/// of registers. Any other compute type is multiplied in float, exactly as its contract says. A device that holds an engine
+/// (exec/matmul_engine.hpp) gives it what it is better at.
 #pragma once
 
+#include <halftone/kernel/matmul/by_engine.hpp>
 #include <halftone/kernel/matmul/matmul.hpp>
 #include <halftone/kernel/matmul/matrix_unit.hpp>
 #include <halftone/kernel/matmul/multiply_add.hpp>
@@ -35,6 +37,9 @@ struct matmul<Device> {
         const product_operand<a_type> x = make_operand(a);
         const product_operand<b_type> y = make_operand(transpose(b));
         const row_access access = access_to(epilogue);
+        if constexpr (engine_holder<Device> && has_element_type<Compute> && std::is_same_v<a_type, Compute> && std::is_same_v<b_type, Compute>) {
+            if (multiply_by_engine(device, x, y, epilogue, access)) return;
+        }
         if constexpr (has_matrix_unit<Compute>) {
             const auto launch = [&]<class Tiling, passage Passage>(Tiling, std::integral_constant<passage, Passage>) {
                 device.launch(matrix_unit_kernel<Compute, Tiling, Passage, a_type, b_type, Operands, Results>{x, y, epilogue, access});

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What may multiply matrices in place of halftone's own kernels, such as a vendor's library, behind a small interface.
+///
+///     ht::cuda device;
+///     device.use(ht::cublaslt{});        // exec/cuda/cublaslt.cuh
+///
+/// A device that holds an engine asks it for products whose operands have the compute type already. A table of the engine's
+/// says where it is the faster one; engine_use, and before it the environment's HALFTONE_MATMUL (halftone, or the engine's
+/// name), can say always or never instead. The choice follows from shapes, types and the device's model alone.
+#pragma once
+
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <type_traits>
+#include <utility>
+
+#include <halftone/error.hpp>
+#include <halftone/exec/workspace.hpp>
+#include <halftone/number/bfloat16.hpp>
+#include <halftone/number/float16.hpp>
+#include <halftone/tensor/shape.hpp>
+
+namespace halftone::inline HALFTONE_ABI {
+
+/// The element types that engines know.
+enum class element_type { float32, bfloat16, float16 };
+
+template <class T>
+inline constexpr bool has_element_type = false;
+template <>
+inline constexpr bool has_element_type<float> = true;
+template <>
+inline constexpr bool has_element_type<bfloat16> = true;
+template <>
+inline constexpr bool has_element_type<float16> = true;
+
+template <class T>
+constexpr element_type element_type_of() {
+    static_assert(has_element_type<T>);
+    return std::is_same_v<T, float> ? element_type::float32 : std::is_same_v<T, bfloat16> ? element_type::bfloat16 : element_type::float16;
+}
+
+/// Which lines of a matrix are contiguous.
+enum class matrix_order { rows, columns };
+/// What becomes of an engine's sums: they are the result, or a kernel of halftone's reads them once more.
+enum class product_end { result, kernel };
+
+/// c = ab + beta c: a (m, k), b (k, n), c (m, n) with contiguous rows. Leading: elements from line to line.
+struct product_description {
+    extent m, n, k;
+    const void *a, *b;
+    extent a_leading, b_leading;
+    matrix_order a_order, b_order;
+    element_type operands;  // of a and b, and what is multiplied
+    void* c;
+    extent c_leading;
+    element_type result;
+    float beta;  // 0 or 1
+    product_end end;
+};
+
+class matmul_engine {
+  public:
+    matmul_engine() = default;
+    matmul_engine(const matmul_engine&) = delete;
+    matmul_engine& operator=(const matmul_engine&) = delete;
+    virtual ~matmul_engine() = default;
+
+    virtual const char* name() const = 0;
+    /// Whether it can, at all. Pointers count by their alignment.
+    virtual bool can(const product_description&) = 0;
+    /// Whether its table says that it is faster than halftone's kernels.
+    virtual bool prefers(const product_description&) const = 0;
+    /// One that it can: sums in float, rounded once, in order with the device's other work.
+    virtual void multiply(const product_description&, workspace&) = 0;
+};
+
+enum class engine_use { by_table, always, never };
+
+/// The engine that a device holds, and when it is asked.
+class engine_slot {
+  public:
+    explicit engine_slot(engine_use wish = engine_use::by_table) : use_(wish) {
+        if (const char* name = std::getenv("HALFTONE_MATMUL"); name != nullptr && *name != '\0') {
+            use_ = std::strcmp(name, "halftone") == 0 ? engine_use::never : engine_use::always;
+            if (use_ == engine_use::always) asked_for_ = name;
+        }
+    }
+
+    void hold(std::unique_ptr<matmul_engine> engine) { engine_ = std::move(engine); }
+
+    /// The engine, where it is to multiply this. Throws argument_error where the environment asks for another one.
+    matmul_engine* engine_for(const product_description& p) const {
+        if (asked_for_ != nullptr && (engine_ == nullptr || std::strcmp(asked_for_, engine_->name()) != 0)) {
+            fail<argument_error>("matmul: HALFTONE_MATMUL asks for ", asked_for_, "; this device has ", engine_ == nullptr ? "no engine" : engine_->name(), " beside halftone");
+        }
+        if (engine_ == nullptr || use_ == engine_use::never) return nullptr;
+        return (use_ == engine_use::always || engine_->prefers(p)) && engine_->can(p) ? engine_.get() : nullptr;
+    }
+
+  private:
+    engine_use use_;
+    const char* asked_for_ = nullptr;
+    std::unique_ptr<matmul_engine> engine_;
+};
+
+}  // namespace halftone::inline HALFTONE_ABI

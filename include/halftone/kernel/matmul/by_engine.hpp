@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Products on a device that holds an engine (exec/matmul_engine.hpp): what the engine can finish itself it does, for any
+/// other epilogue it leaves its sums in float, and a kernel finishes them.
+#pragma once
+
+#include <halftone/exec/matmul_engine.hpp>
+#include <halftone/kernel/matmul/finish.hpp>
+
+namespace halftone::inline HALFTONE_ABI::kernel::on_device {
+
+template <class Device>
+concept engine_holder = requires(Device& device, const product_description& p) {
+    { device.engine_for(p) } -> std::same_as<matmul_engine*>;
+};
+
+/// Sums that lie in memory go through an epilogue, eight neighbours a thread.
+template <class Operands, class Results>
+struct finish_kernel {
+    static constexpr int threads = 256;
+    static constexpr word shared_bytes = 0;
+
+    global_span<const float> sums;
+    extent leading;
+    matmul_epilogue<Operands, Results> epilogue;
+    row_access access;
+    int first_row, rows, columns;
+
+    grid_shape grid() const { return simt::blocks_for(static_cast<extent>(rows) * eights(), threads); }
+
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD void operator()(Simt simt) const {
+        const extent i = static_cast<extent>(simt.block().x) * threads + simt.thread();
+        if (i >= static_cast<extent>(rows) * eights()) return;
+        const int row = static_cast<int>(i / eights()), column = static_cast<int>(i % eights()) * 8;
+        const vec<float, 8> mine = load_some<8>(simt, sums.part(row * leading + column, columns - column), row_access::chunks);
+        finish_row(simt, epilogue, access, first_row + row, column, columns, mine);
+    }
+
+  private:
+    HALFTONE_HD HALFTONE_INLINE int eights() const { return (columns + 7) / 8; }
+};
+
+/// An epilogue that an engine can do: where c is and what is added. `c` is nullptr for every other one.
+struct engine_result {
+    void* c = nullptr;
+    extent leading = 0;
+    element_type type{};
+    float beta = 0;
+};
+template <class Operands, class Results>
+engine_result result_by_engine(const matmul_epilogue<Operands, Results>&) {
+    return {};
+}
+template <class T>
+    requires has_element_type<T>
+engine_result result_by_engine(const matmul_epilogue<pack<>, pack<matmul_result<symbolic::argument<0>, T>>>& e) {
+    return {e.results.first.data, e.results.first.stride, element_type_of<T>(), 0};
+}
+template <class T>
+    requires has_element_type<T>
+engine_result result_by_engine(const matmul_epilogue<pack<matrix_operand<T>>, pack<matmul_result<decltype(halftone::detail::product_sum + halftone::detail::first_operand), T>>>& e) {
+    const auto& c = e.results.first;
+    const bool is_same = e.operands.first.data == c.data && e.operands.first.stride == c.stride;
+    return is_same ? engine_result{c.data, c.stride, element_type_of<T>(), 1} : engine_result{};
+}
+
+/// True where the device's engine has multiplied. Sums on their way from it to the epilogue take so many bytes at a time;
+/// more come in pieces of rows.
+template <class Device, class T, class Operands, class Results>
+bool multiply_by_engine(Device& device, const product_operand<T>& a, const product_operand<T>& b, const matmul_epilogue<Operands, Results>& epilogue, row_access access,
+                        extent most_staged_bytes = extent{32} << 20) {
+    const auto lies_apart = [](const product_operand<T>& o) {
+        return o.leading >= (o.axis == along::depth ? o.depth : o.outer) || (o.axis == along::depth ? o.outer : o.depth) <= 1;
+    };
+    if (a.depth == 0 || !lies_apart(a) || !lies_apart(b)) return false;
+    const auto leading = [](const product_operand<T>& o) { return std::max<extent>(o.leading, o.axis == along::depth ? o.depth : o.outer); };
+    const extent m = a.outer, n = b.outer;
+    product_description p{.m = m, .n = n, .k = a.depth, .a = a.elements.data, .b = b.elements.data, .a_leading = leading(a), .b_leading = leading(b),
+                          .a_order = a.axis == along::depth ? matrix_order::rows : matrix_order::columns,
+                          .b_order = b.axis == along::depth ? matrix_order::columns : matrix_order::rows,
+                          .operands = element_type_of<T>(), .c = nullptr, .c_leading = 0, .result = element_type::float32, .beta = 0, .end = product_end::result};
+
+    if (const engine_result r = result_by_engine(epilogue); r.c != nullptr) {
+        p.c = r.c, p.c_leading = m <= 1 ? n : r.leading, p.result = r.type, p.beta = r.beta;
+        if (p.c_leading < n) return false;
+        matmul_engine* const engine = device.engine_for(p);
+        if (engine != nullptr) engine->multiply(p, device.scratch());
+        return engine != nullptr;
+    }
+
+    p.end = product_end::kernel;
+    p.c_leading = (n + 7) / 8 * 8;
+    const extent each = std::max<extent>(1, most_staged_bytes / (p.c_leading * 4) / 128) * 128;  // rows of a piece
+    const workspace::lease sums(device.scratch(), static_cast<std::size_t>(std::min(each, m) * p.c_leading) * sizeof(float));
+    p.c = sums.data();
+    const auto piece_from = [&](extent first) {
+        product_description piece = p;
+        piece.m = std::min(each, m - first);
+        piece.a = a.elements.data + first * (p.a_order == matrix_order::rows ? p.a_leading : 1);
+        return piece;
+    };
+    // All of them, before anything is stored: a result may be an operand, so that nothing can be done twice.
+    for (extent first = 0; first < m; first += each) {
+        if (device.engine_for(piece_from(first)) == nullptr) return false;
+    }
+    for (extent first = 0; first < m; first += each) {
+        const product_description piece = piece_from(first);
+        device.engine_for(piece)->multiply(piece, device.scratch());
+        device.launch(finish_kernel<Operands, Results>{{sums.as<float>(), piece.m * p.c_leading}, p.c_leading, epilogue, access,
+                                                       static_cast<int>(first), static_cast<int>(piece.m), static_cast<int>(n)});
+    }
+    return true;
+}
+
+}  // namespace halftone::inline HALFTONE_ABI::kernel::on_device

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Products on an emulated device that holds an engine: what the engine is told, and what becomes of its sums.
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <halftone/kernel/matmul/device.hpp>
+
+#include "emulator/damage.hpp"
+#include "kernel/matmul/epilogue_checks.hpp"
+
+namespace {
+
+using namespace matmul_test;
+namespace emulator = ht::emulator;
+namespace on_device = ht::kernel::on_device;
+
+double load(ht::element_type type, const void* from, extent i) {
+    if (type == ht::element_type::float32) return number(static_cast<const float*>(from)[i]);
+    if (type == ht::element_type::bfloat16) return number(static_cast<const bfloat16*>(from)[i]);
+    return number(static_cast<const float16*>(from)[i]);
+}
+void store(ht::element_type type, void* to, extent i, double value) {
+    const auto rounded = static_cast<float>(value);
+    if (type == ht::element_type::float32) static_cast<float*>(to)[i] = rounded;
+    if (type == ht::element_type::bfloat16) static_cast<bfloat16*>(to)[i] = bfloat16(rounded);
+    if (type == ht::element_type::float16) static_cast<float16*>(to)[i] = float16(rounded);
+}
+
+/// Multiplies by the definition what is described to it.
+struct definition_engine : ht::matmul_engine {
+    emulator::closed_memory& memory;
+    std::vector<ht::product_description> done{};
+    extent most_rows = 1 << 20;
+
+    explicit definition_engine(emulator::closed_memory& m) : memory(m) {}
+    const char* name() const override { return "definition"; }
+    bool can(const ht::product_description& p) override { return p.m <= most_rows; }
+    bool prefers(const ht::product_description&) const override { return true; }
+    void multiply(const ht::product_description& p, ht::workspace&) override {
+        const emulator::closed_memory::opening here(memory);
+        const auto place = [](ht::matrix_order order, extent leading, extent row, extent column) {
+            return order == ht::matrix_order::rows ? row * leading + column : column * leading + row;
+        };
+        for (extent i = 0; i < p.m; ++i) {
+            for (extent j = 0; j < p.n; ++j) {
+                double sum = p.beta == 0 ? 0 : static_cast<double>(p.beta) * load(p.result, p.c, i * p.c_leading + j);
+                for (extent q = 0; q < p.k; ++q) {
+                    sum += load(p.operands, p.a, place(p.a_order, p.a_leading, i, q)) * load(p.operands, p.b, place(p.b_order, p.b_leading, q, j));
+                }
+                store(p.result, p.c, i * p.c_leading + j, sum);
+            }
+        }
+        done.push_back(p);
+    }
+};
+
+struct engine_device : emulator::device {
+    ht::engine_slot slot{};
+    definition_engine* engine;
+
+    engine_device() {
+        auto e = std::make_unique<definition_engine>(memory());
+        engine = e.get();
+        slot.hold(std::move(e));
+    }
+    ht::matmul_engine* engine_for(const ht::product_description& p) const { return slot.engine_for(p); }
+};
+static_assert(on_device::engine_holder<engine_device> && !on_device::engine_holder<emulator::device>);
+
+template <class P, class T, class C>
+void multiply_all() {
+    engine_device device;
+    std::size_t products = 0;
+    for (const sizes& s : {sizes{1, 1, 1}, sizes{1, 5, 3}, sizes{5, 1, 1}, sizes{33, 17, 37}}) {
+        const std::vector<double> want = exact_product(s);
+        for (const layout& a : layouts) {
+            for (const layout& b : layouts) {
+                multiply_exactly<P, T, T, C>(device, s, want, a, b, layouts[2]);
+                ++products;
+            }
+        }
+    }
+    CHECK(device.engine->done.size() == products);
+    CHECK(device.launches() == 0);
+}
+
+TEST_CASE("matmul by an engine: exact on small integers, in all layouts") {
+    SUBCASE("fp32") { multiply_all<ht::full_fp32, float, float>(); }
+    SUBCASE("bf16") { multiply_all<ht::amp_bf16, bfloat16, bfloat16>(); }
+    SUBCASE("fp16, into fp32") { multiply_all<ht::amp_fp16, float16, float>(); }
+}
+
+TEST_CASE("matmul by an engine: epilogues within their bounds") {
+    engine_device device;
+    const auto run = [&](const auto& test) {
+        test(device);
+        CHECK(device.engine->done.size() == 1);
+        const ht::product_description& p = device.engine->done.front();
+        CHECK((p.end == ht::product_end::kernel) == (device.launches() == 1));
+        CHECK((p.end == ht::product_end::kernel ? p.beta == 0 && p.result == ht::element_type::float32 : p.result == ht::element_type::bfloat16));
+    };
+    every_epilogue<ht::amp_bf16, bfloat16, float, errors_in_float>({35, 40, 72}, layouts[0], run);
+}
+TEST_CASE("matmul by an engine: epilogues within their bounds, odd") {
+    engine_device device;
+    every_epilogue<ht::full_fp32, float, float, errors_in_float>({35, 37, 67}, layouts[2], [&](const auto& test) { test(device); });
+    CHECK(device.engine->done.size() == 1);
+}
+
+TEST_CASE("matmul by an engine: pieces of rows, the result an operand") {
+    const sizes s{300, 9, 40};
+    for (const layout& of_a : {layouts[2], layouts[3]}) {
+        engine_device device;
+        const operand<float> a(s.rows, s.depth, of_a, small_integers{1}), b(s.depth, s.columns, layouts[0], small_integers{2});
+        const operand<float> c(s.rows, s.columns, layouts[2], small_integers{3});
+        const auto epilogue = ht::epilogue_of(ht::then{[](auto sum, auto old) { return sum * 2.0f + old; }, c.view}, c.view);
+        CHECK(on_device::multiply_by_engine(device, on_device::make_operand(a.view), on_device::make_operand(ht::transpose(b.view)), epilogue, on_device::access_to(epilogue), 1000));
+        CHECK(device.engine->done.size() == 3);
+        const std::vector<double> want = exact_product(s);
+        bool right = c.intact();
+        for (extent i = 0; i < s.rows; ++i) {
+            for (extent j = 0; j < s.columns; ++j) right = right && number(c.view(i, j)) == 2 * want[static_cast<std::size_t>(i * s.columns + j)] + number(small_integers{3}(i, j));
+        }
+        CHECK(right);
+    }
+}
+
+TEST_CASE("matmul by an engine: what it cannot do is halftone's") {
+    engine_device device;
+    const sizes s{20, 24, 16};
+    const std::vector<double> want = exact_product(s);
+    multiply_exactly<ht::amp_bf16, bfloat16, float, float>(device, s, want, layouts[0], layouts[0], layouts[0]);  // types to be rounded
+    device.engine->most_rows = 10;
+    multiply_exactly<ht::amp_bf16, bfloat16, bfloat16, float>(device, s, want, layouts[0], layouts[0], layouts[0]);
+    CHECK(device.launches() == 2);
+    nothing_to_sum(device);
+    device.engine->most_rows = 1 << 20;
+
+    // One row, many times.
+    const operand<float> row(1, 24, layouts[0], small_integers{1}), b(24, 16, layouts[0], small_integers{2}), c(20, 16, layouts[0]);
+    ht::matmul<ht::full_fp32>(device, ht::view<float, 2>(row.view.data(), {20, 24}, {0, 1}), b.view, c.view);
+    for (extent i = 0; i < 20; ++i) {
+        for (extent j = 0; j < 16; ++j) CHECK(number(c.view(i, j)) == want[static_cast<std::size_t>(j)]);
+    }
+    CHECK(device.engine->done.empty());
+}
+
+}  // namespace
