@@ -48,13 +48,10 @@ struct cross_entropy_kernel {
         exponential_sum mine;
         if constexpr (Held > 0) {
             const int vectors = static_cast<int>(classes / N) - me;  // from mine on
-            const auto first = x.from(me * N);
             vec<X, N> held[Held];
+            hold<Threads>(simt, x.from(me * N), 0, vectors, held);
             HALFTONE_UNROLL for (int i = 0; i < Held; ++i) {
-                if (i * Threads < vectors) {
-                    held[i] = load_elements<N>(simt, first, i * Threads);
-                    mine.largest = largest_of(mine.largest, to_float(held[i]));
-                }
+                if (i * Threads < vectors) mine.largest = largest_of(mine.largest, to_float(held[i]));
             }
             const float below = mine.largest == minus_infinity ? 0.0f : mine.largest;
             HALFTONE_UNROLL for (int i = 0; i < Held; ++i) {

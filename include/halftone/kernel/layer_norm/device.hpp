@@ -44,11 +44,9 @@ struct layer_norm_kernel {
         if constexpr (Held > 0) {
             const extent vectors = width / N;
             vec<X, N> held[Held];
+            hold<Threads>(simt, from, me, vectors, held);
             float sum = 0;
-            HALFTONE_UNROLL for (int i = 0; i < Held; ++i) {
-                held[i] = me + i * Threads < vectors ? load_elements<N>(simt, from, me + i * Threads) : vec<X, N>{};
-                sum += plain_sum(to_float(held[i]));
-            }
+            HALFTONE_UNROLL for (int i = 0; i < Held; ++i) sum += plain_sum(to_float(held[i]));
             average = team::sum(simt, sum, constant<0>{}) / static_cast<float>(width);
             float squares = 0;
             HALFTONE_UNROLL for (int i = 0; i < Held; ++i) {
@@ -145,12 +143,11 @@ struct layer_norm_dx_kernel {
             const extent vectors = width / N;
             vec<X, N> v[Held];
             vec<Y, N> d[Held];
+            hold<Threads>(simt, values, me, vectors, v);
+            hold<Threads>(simt, incoming, me, vectors, d);
             HALFTONE_UNROLL for (int i = 0; i < Held; ++i) {
-                if (const int k = me + i * Threads; k < vectors) {
-                    v[i] = load_elements<N>(simt, values, k);
-                    d[i] = load_elements<N>(simt, incoming, k);
-                    r.add(to_float(v[i]), to_float(d[i]), load_floats<N>(simt, gain, k));
-                }
+                const int k = me + i * Threads;
+                r.add(to_float(v[i]), to_float(d[i]), k < vectors ? load_floats<N>(simt, gain, k) : vec<float, N>{});
             }
             finish(simt, r);
             HALFTONE_UNROLL for (int i = 0; i < Held; ++i) {

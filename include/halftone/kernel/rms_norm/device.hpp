@@ -44,10 +44,8 @@ struct rms_norm_kernel {
         if constexpr (Held > 0) {
             const extent vectors = width / N;
             vec<X, N> held[Held];
-            HALFTONE_UNROLL for (int i = 0; i < Held; ++i) {
-                held[i] = me + i * Threads < vectors ? load_elements<N>(simt, from, me + i * Threads) : vec<X, N>{};
-                mine += squares_of(to_float(held[i]));
-            }
+            hold<Threads>(simt, from, me, vectors, held);
+            HALFTONE_UNROLL for (int i = 0; i < Held; ++i) mine += squares_of(to_float(held[i]));
             scale = scale_of(simt, mine);
             HALFTONE_UNROLL for (int i = 0; i < Held; ++i) {
                 if (me + i * Threads < vectors) write(simt, to, gain, me + i * Threads, to_float(held[i]), scale);
@@ -122,12 +120,11 @@ struct rms_norm_dx_kernel {
             const extent vectors = width / N;
             vec<X, N> v[Held];
             vec<Y, N> d[Held];
+            hold<Threads>(simt, values, me, vectors, v);
+            hold<Threads>(simt, incoming, me, vectors, d);
             HALFTONE_UNROLL for (int i = 0; i < Held; ++i) {
-                if (const int k = me + i * Threads; k < vectors) {
-                    v[i] = load_elements<N>(simt, values, k);
-                    d[i] = load_elements<N>(simt, incoming, k);
-                    mine += terms(to_float(v[i]), to_float(d[i]), load_floats<N>(simt, gain, k), scale);
-                }
+                const int k = me + i * Threads;
+                mine += terms(to_float(v[i]), to_float(d[i]), k < vectors ? load_floats<N>(simt, gain, k) : vec<float, N>{}, scale);
             }
             const float along = mean(simt, mine);
             HALFTONE_UNROLL for (int i = 0; i < Held; ++i) {

@@ -74,6 +74,12 @@ HALFTONE_HD HALFTONE_INLINE vec<std::remove_const_t<T>, N> load_elements(Simt si
     }
     return v;
 }
+/// The vectors of a row that are one thread's, `me` and every Threads-th from there; beyond the row's, zeros. A loop of loads
+/// and nothing else: with their use amid them, each would be waited for before the next.
+HALFTONE_KERNEL template <int Threads, class Simt, class T, class Plain, int N, int Held>
+HALFTONE_HD HALFTONE_INLINE void hold(Simt simt, const global_span<T>& row, int me, extent vectors, vec<Plain, N> (&held)[Held]) {
+    HALFTONE_UNROLL for (int i = 0; i < Held; ++i) held[i] = me + i * Threads < vectors ? load_elements<N>(simt, row, me + i * Threads) : vec<Plain, N>{};
+}
 /// The same as floats.
 HALFTONE_KERNEL template <int N, class Simt, class T>
 HALFTONE_HD HALFTONE_INLINE vec<float, N> load_floats(Simt simt, const global_span<T>& row, extent i) {

@@ -42,15 +42,14 @@ struct softmax_kernel {
 
         if constexpr (Held > 0) {
             const int vectors = static_cast<int>(width / N) - me;  // from mine on
-            const auto first = from.from(me * N);
             const auto first_to = to.from(me * N);
+            vec<X, N> found[Held];
+            hold<Threads>(simt, from.from(me * N), 0, vectors, found);
             vec<float, N> held[Held];
             float mine = minus_infinity;
             HALFTONE_UNROLL for (int i = 0; i < Held; ++i) {
-                if (i * Threads < vectors) {
-                    held[i] = scaled(load_floats<N>(simt, first, i * Threads), scale);
-                    mine = largest_of(mine, held[i]);
-                }
+                held[i] = scaled(to_float(found[i]), scale);
+                if (i * Threads < vectors) mine = largest_of(mine, held[i]);
             }
             const float largest = team::max(simt, mine, constant<0>{});
             float sum = 0;
@@ -138,13 +137,9 @@ struct softmax_backward_kernel {
             const extent vectors = width / N;
             vec<Y, N> v[Held], d[Held];
             float mine = 0;
-            HALFTONE_UNROLL for (int i = 0; i < Held; ++i) {
-                if (const int k = me + i * Threads; k < vectors) {
-                    v[i] = load_elements<N>(simt, values, k);
-                    d[i] = load_elements<N>(simt, incoming, k);
-                    mine += term(to_float(v[i]), to_float(d[i]));
-                }
-            }
+            hold<Threads>(simt, values, me, vectors, v);
+            hold<Threads>(simt, incoming, me, vectors, d);
+            HALFTONE_UNROLL for (int i = 0; i < Held; ++i) mine += term(to_float(v[i]), to_float(d[i]));
             const float sum = team::sum(simt, mine, constant<0>{});
             HALFTONE_UNROLL for (int i = 0; i < Held; ++i) {
                 if (const int k = me + i * Threads; k < vectors) write(simt, to, k, to_float(v[i]), to_float(d[i]), sum);
