@@ -77,7 +77,7 @@ TEST_CASE("adamw on a GPU: a thread goes on to further runs where there are fewe
         span_of(a.master), span_of(a.copy), span_of(a.gradient), span_of(a.first), span_of(a.second), a.decays, a.rates, {a.factors, 1}, {a.step, 1},
         a.key, 2});
     CHECK(few.same_bits(all));
-    CHECK(kernel::on_device::update_blocks<256, 4>(ht::extent{1} << 40) == 2048);
+    CHECK(kernel::on_device::update_blocks(ht::extent{1} << 40, 256) == 2048);
 }
 
 TEST_CASE("adamw on a GPU: any schedule gives the same bits, and every damage shows") {

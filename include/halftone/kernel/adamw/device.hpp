@@ -18,7 +18,7 @@ namespace on_device {
 template <rounding Rounding, class Param, class Copy, class Accumulate, class State, run_access Access>
 struct adamw_kernel {
     static constexpr int threads = 256;
-    static constexpr int n = widest<Param, Copy, Accumulate, State>;
+    static constexpr int n = update_run;
     using present = present_step<adamw_scalars>;
     static constexpr word shared_bytes = sizeof(present);
 
@@ -87,13 +87,13 @@ struct adamw<Device> {
         check(a);
         using namespace on_device;
         using kernel = adamw_kernel<Rounding, Param, Copy, Accumulate, State, run_access::elements>;
-        const int blocks = update_blocks<kernel::threads, kernel::n>(a.master.size());
+        const int blocks = update_blocks(a.master.size(), kernel::threads);
         const auto launch = [&]<run_access Access>(std::integral_constant<run_access, Access>) {
             device.launch(adamw_kernel<Rounding, Param, Copy, Accumulate, State, Access>{
                 simt::span_of(a.master), simt::span_of(a.copy), simt::span_of(a.gradient), simt::span_of(a.first),
                 simt::span_of(a.second), a.decays, a.rates, {a.factors, 1}, {a.step, 1}, a.key, blocks});
         };
-        launch_with_access<kernel::n>(launch, a.master.data(), a.copy.data(), a.gradient.data(), a.first.data(), a.second.data());
+        launch_with_access<update_run>(launch, a.master.data(), a.copy.data(), a.gradient.data(), a.first.data(), a.second.data());
     }
 };
 

@@ -16,7 +16,7 @@ namespace on_device {
 template <rounding Rounding, class Param, class Copy, class Accumulate, class State, run_access Access>
 struct sgd_kernel {
     static constexpr int threads = 256;
-    static constexpr int n = widest<Param, Copy, Accumulate, State>;
+    static constexpr int n = update_run;
     using present = present_step<sgd_scalars>;
     static constexpr word shared_bytes = sizeof(present);
 
@@ -83,7 +83,7 @@ struct sgd<Device> {
         check(a);
         using namespace on_device;
         using kernel = sgd_kernel<Rounding, Param, Copy, Accumulate, State, run_access::elements>;
-        const int blocks = update_blocks<kernel::threads, kernel::n>(a.master.size());
+        const int blocks = update_blocks(a.master.size(), kernel::threads);
         const float nesterov = a.coefficients.kind == momentum_kind::nesterov ? static_cast<float>(a.coefficients.momentum) : 0.0f;
         const global_span<State> momentum = a.coefficients.momentum == 0 ? global_span<State>{} : simt::span_of(a.momentum);
         const auto launch = [&]<run_access Access>(std::integral_constant<run_access, Access>) {
@@ -91,7 +91,7 @@ struct sgd<Device> {
                 simt::span_of(a.master), simt::span_of(a.copy), simt::span_of(a.gradient), momentum, a.coefficients, nesterov,
                 a.rates, {a.factors, 1}, {a.step, 1}, a.key, blocks});
         };
-        launch_with_access<kernel::n>(launch, a.master.data(), a.copy.data(), a.gradient.data(), momentum.data);
+        launch_with_access<update_run>(launch, a.master.data(), a.copy.data(), a.gradient.data(), momentum.data);
     }
 };
 

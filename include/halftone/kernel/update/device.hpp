@@ -3,7 +3,7 @@
 /// What the GPU kernels of an optimizer's step share: a thread's run of elements, the factors of a gradient, rounding by
 /// the random numbers of a place, and the scalars of a step, which the device works out by itself.
 ///
-/// A run is what a thread takes at a time: at most 16 bytes of each array, a multiple of four elements, since random
+/// A run is what a thread takes at a time: some elements side by side, in an optimizer's step four of them, since random
 /// numbers come in fours. Where a pointer is not aligned, and at the end of an array, it goes element by element.
 #pragma once
 
@@ -17,6 +17,9 @@
 namespace halftone::inline HALFTONE_ABI::kernel::on_device {
 
 enum class run_access { vectors, elements };
+
+/// The elements of a run of an optimizer's step: 16 bytes of floats.
+inline constexpr int update_run = 4;
 
 /// Calls launch(std::integral_constant<run_access, ...>{}) with what these pointers allow. Null pointers allow everything.
 template <int N, class Launch, class... Ts>
@@ -63,28 +66,17 @@ HALFTONE_HD HALFTONE_INLINE double read_gradient_in_double(float g, const gradie
     return v > limit ? limit : v < -limit ? -limit : v;
 }
 
-/// random_bits(key.seed, step, key.tensor + stream, index) for the elements of a run.
-template <int N>
-HALFTONE_HD HALFTONE_INLINE vec<word, N> random_run(const rounding_key& key, word stream, word step, extent i) {
-    static_assert(N % 4 == 0);
-    const std::uint64_t block = key.first / 4 + static_cast<std::uint64_t>(i) * (N / 4);
-    vec<word, N> random;
-    HALFTONE_UNROLL for (int b = 0; b < N / 4; ++b) {
-        const philox::block four = random_block(key.seed, step, key.tensor + stream, block + static_cast<std::uint64_t>(b));
-        HALFTONE_UNROLL for (int e = 0; e < 4; ++e) random[4 * b + e] = four.word[e];
-    }
-    return random;
-}
-
-/// In T, to nearest or by random numbers. A float is left as it is.
-template <class T, rounding Rounding, int N>
-HALFTONE_HD HALFTONE_INLINE vec<T, N> round_run(const vec<float, N>& v, const rounding_key& key, word stream, word step, extent i) {
+/// Run number i of a step in T: rounded to nearest, or by random_bits(key.seed, step, key.tensor + stream, index). A float
+/// is left as it is.
+template <class T, rounding Rounding>
+HALFTONE_HD HALFTONE_INLINE vec<T, update_run> round_run(const vec<float, update_run>& v, const rounding_key& key, word stream, word step, extent i) {
     if constexpr (std::is_same_v<T, float>) {
         return v;
     } else if constexpr (Rounding == rounding::stochastic) {
-        const vec<word, N> random = random_run<N>(key, stream, step, i);
-        vec<T, N> rounded;
-        HALFTONE_UNROLL for (int e = 0; e < N; ++e) rounded[e] = round_stochastic<T>(v[e], random[e]);
+        static_assert(update_run == 4);
+        const philox::block random = random_block(key.seed, step, key.tensor + stream, key.first / 4 + static_cast<std::uint64_t>(i));
+        vec<T, update_run> rounded;
+        HALFTONE_UNROLL for (int e = 0; e < update_run; ++e) rounded[e] = round_stochastic<T>(v[e], random.word[e]);
         return rounded;
     } else {
         return round_to<T>(v);
@@ -100,12 +92,11 @@ struct present_step {
     std::int32_t skips;
 };
 
-/// Blocks of so many threads for runs of N elements, which the threads take one after another: enough to fill any GPU a
-/// few times over, and no more, since each block works out the scalars of the step.
-template <int Threads, int N>
-int update_blocks(extent count) {
-    constexpr extent each = extent{Threads} * N, most = 2048;
-    const extent blocks = (count + each - 1) / each;
+/// Blocks of so many threads for an array, whose runs the threads take one after another: enough to fill any GPU a few
+/// times over, and no more, since each block works out the scalars of the step.
+inline int update_blocks(extent count, int threads) {
+    constexpr extent most = 2048;
+    const extent each = extent{threads} * update_run, blocks = (count + each - 1) / each;
     return static_cast<int>(blocks < most ? blocks : most);
 }
 
