@@ -38,6 +38,8 @@ examples/train_gpt/full_fp32.cu 130
 examples/train_gpt/gpu.cu 10
 tests/cuda/attention.cu 100
 tests/cuda/exec.cu 10
+tests/cuda/losses.cu 120
+tests/cuda/products.cu 120
 tests/cuda/pointwise.cu 150
 tests/cuda/rows.cu 200
 tests/cuda/updates.cu 60

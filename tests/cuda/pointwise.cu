@@ -47,6 +47,7 @@ TEST_CASE("map on cuda: gradients") {
         gradients_within_bounds(device, device, shape, 1);
     }
     absent_gradients(device);
+    bias_gradient(device);
     steady_step_allocates_nothing(device);
 }
 }  // namespace pointwise

@@ -1,0 +1,180 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""PyTorch on the same GPU: products, attention by its backends, and the training of train_gpt's GPT, eager and compiled.
+
+    torch_gpu.py [--json FILE] [--seconds N] [--dry]
+
+Rows are as bench_cuda writes them. What does not fit into the seconds is left out and named. --dry needs no GPU and no
+PyTorch: it shows what would be run.
+"""
+import argparse
+import json
+import sys
+import time
+
+# (rows, columns, depth), as bench/cuda/matmul.cu has them: a linear layer's forward product.
+PRODUCTS = [(n, n, n) for n in (1024, 2048, 4096, 8192)] + [
+    (8192, 2304, 768), (8192, 768, 768), (8192, 3072, 768), (8192, 768, 3072), (8192, 50304, 768), (8192, 50257, 768),
+    (64, 4096, 4096), (4096, 4096, 512), (4096, 4096, 4095)]
+# (head size, length, causal): 16,384 tokens of 2,048 channels each.
+ATTENTIONS = [(d, t, c) for d in (64, 128) for c in (True, False) for t in (1024, 4096, 16384)]
+GPT = {"layers": 12, "heads": 12, "width": 768, "context": 1024, "batch": 8, "vocabulary": 256}
+
+
+def measure(torch, call, seconds=0.1):
+    """The median of many calls, each between two events, after a warm-up."""
+    for _ in range(3):
+        call()
+    torch.cuda.synchronize()
+    samples, spent = [], 0.0
+    while len(samples) < 10 or (spent < seconds and len(samples) < 200):
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        begin.record()
+        for _ in range(5):
+            call()
+        end.record()
+        end.synchronize()
+        samples.append(begin.elapsed_time(end) / 5000)
+        spent += 5 * samples[-1]
+    return sorted(samples)[len(samples) // 2]
+
+
+def products(torch, add):
+    for m, n, k in PRODUCTS:
+        x = torch.randn(m, k, device="cuda", dtype=torch.bfloat16)
+        w = torch.randn(n, k, device="cuda", dtype=torch.bfloat16)
+        seconds = measure(torch, lambda: torch.nn.functional.linear(x, w))
+        add("matmul", f"{m}x{n}x{k} nt", "bf16", "torch", seconds, 2 * m * n * k / seconds / 1e12, "TFLOP/s")
+
+
+def attention(torch, add):
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    for d, t, causal in ATTENTIONS:
+        batch, heads = 16384 // t, 2048 // d
+        shape = f"{batch} x {t}, {heads} heads of {d}, " + ("causal" if causal else "full")
+        q, k, v = (torch.randn(batch, heads, t, d, device="cuda", dtype=torch.bfloat16, requires_grad=True) for _ in range(3))
+        flops = 4 * batch * heads * t * t * d / (2 if causal else 1)
+        for name, backend in (("torch cudnn", SDPBackend.CUDNN_ATTENTION), ("torch flash", SDPBackend.FLASH_ATTENTION)):
+            try:
+                with sdpa_kernel(backend):
+                    forward = lambda: torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
+                    seconds = measure(torch, forward)
+                    add("attention forward", shape, "bf16", name, seconds, flops / seconds / 1e12, "TFLOP/s")
+                    out = forward()
+                    grad = torch.randn_like(out)
+                    seconds = measure(torch, lambda: torch.autograd.grad(out, (q, k, v), grad, retain_graph=True))
+                    add("attention backward", shape, "bf16", name, seconds, 2.5 * flops / seconds / 1e12, "TFLOP/s")
+            except RuntimeError as error:
+                print(f"{name}, {shape}: {str(error).splitlines()[0]}")
+
+
+def make_gpt(torch):
+    nn, f = torch.nn, torch.nn.functional
+
+    class Block(nn.Module):
+        def __init__(self, width, heads):
+            super().__init__()
+            self.heads = heads
+            self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+            self.qkv, self.proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
+            self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+        def forward(self, x):
+            b, t, c = x.shape
+            q, k, v = self.qkv(self.norm1(x)).view(b, t, 3, self.heads, c // self.heads).permute(2, 0, 3, 1, 4)
+            y = f.scaled_dot_product_attention(q, k, v, is_causal=True)
+            x = x + self.proj(y.transpose(1, 2).reshape(b, t, c))
+            return x + self.down(f.gelu(self.up(self.norm2(x)), approximate="tanh"))
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            w = GPT["width"]
+            self.tokens, self.positions = nn.Embedding(GPT["vocabulary"], w), nn.Embedding(GPT["context"], w)
+            self.blocks = nn.ModuleList(Block(w, GPT["heads"]) for _ in range(GPT["layers"]))
+            self.norm, self.head = nn.LayerNorm(w), nn.Linear(w, GPT["vocabulary"], bias=False)
+            self.head.weight = self.tokens.weight
+
+        def forward(self, tokens, targets):
+            x = self.tokens(tokens) + self.positions.weight[: tokens.shape[1]]
+            for block in self.blocks:
+                x = block(x)
+            return f.cross_entropy(self.head(self.norm(x)).flatten(0, 1).float(), targets.flatten())
+
+    return Model().cuda()
+
+
+def training(torch, add, compiled, left):
+    model = make_gpt(torch)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+    tokens = torch.randint(GPT["vocabulary"], (GPT["batch"], GPT["context"]), device="cuda")
+    targets = torch.randint(GPT["vocabulary"], (GPT["batch"], GPT["context"]), device="cuda")
+    run = torch.compile(model) if compiled else model
+
+    def step():
+        with torch.autocast("cuda", torch.bfloat16):
+            loss = run(tokens, targets)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+    for _ in range(3):
+        step()
+    samples = []
+    while len(samples) < 20 and left() > 2:
+        torch.cuda.synchronize()
+        began = time.perf_counter()
+        for _ in range(3):
+            step()
+        torch.cuda.synchronize()
+        samples.append((time.perf_counter() - began) / 3)
+    if not samples:
+        return
+    seconds = sorted(samples)[len(samples) // 2]
+    shape = "{layers} layers of {width}, batch {batch} x {context}, vocabulary {vocabulary}".format(**GPT)
+    add("train step", shape, "bf16 autocast", "torch compiled" if compiled else "torch eager", seconds,
+        GPT["batch"] * GPT["context"] / seconds, "tokens/s")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json")
+    parser.add_argument("--seconds", type=float, default=150)
+    parser.add_argument("--dry", action="store_true")
+    arguments = parser.parse_args()
+    if arguments.dry:
+        print(f"{len(PRODUCTS)} products, {len(ATTENTIONS)} attentions by two backends, training eager and compiled")
+        return 0
+    import torch
+
+    began = time.monotonic()
+    left = lambda: arguments.seconds - (time.monotonic() - began)
+    rows, left_out = [], []
+
+    def add(kernel, shape, policy, engine, seconds, rate, unit):
+        rows.append({"kernel": kernel, "shape": shape, "policy": policy, "engine": engine, "seconds": seconds, "rate": rate, "unit": unit})
+        print(f"{kernel:20} {shape:56} {engine:16} {seconds * 1e6:12.1f} us {rate:12.1f} {unit}", flush=True)
+
+    torch.backends.cuda.matmul.allow_tf32 = False
+    stages = [("train eager", 10, lambda: training(torch, add, False, left)), ("products", 10, lambda: products(torch, add)),
+              ("attention", 25, lambda: attention(torch, add)), ("train compiled", 60, lambda: training(torch, add, True, left))]
+    for name, least, stage in stages:
+        if left() < least:
+            left_out.append(name)
+            continue
+        try:
+            stage()
+        except Exception as error:  # one stage must not cost the others
+            left_out.append(f"{name}: {str(error).splitlines()[0] if str(error) else type(error).__name__}")
+    if left_out:
+        print("left out:", ", ".join(left_out))
+    if arguments.json:
+        with open(arguments.json, "w") as file:
+            json.dump({"program": "torch_gpu", "torch": torch.__version__, "gpu": torch.cuda.get_device_name(), "left_out": left_out, "rows": rows}, file, indent=1)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

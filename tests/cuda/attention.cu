@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Attention on a GPU: the checks of tests/kernel, in every layout and for every head size that a kernel is chosen by.
+#include <doctest/doctest.h>
+
+#include "cuda/device.cuh"
+#include "kernel/attention/checks.hpp"
+
+namespace {
+
+using namespace support;
+constexpr auto causal = ht::attention_mask::causal;
+constexpr auto full = ht::attention_mask::full;
+
+/// Within its bounds, and the same bits a second time.
+template <class Compute, class T>
+void check(const attention_sizes& sizes, layout way, bounds kind = bounds::telling, double deviation = 1) {
+    check_problem<Compute, T>(sizes, way, kind, deviation, [](const problem<T>& p, const auto& compare_with_definition) {
+        waiting_cuda device;
+        const outcome<T> got = outcome_of<Compute>(p, device);
+        compare_with_definition(got);
+        CHECK(got.same_bits(outcome_of<Compute>(p, device)));
+    });
+}
+
+template <class Compute, class T>
+void check_all() {
+    check<Compute, T>({2, 2, 2, 2, 2, 16, causal}, layout::contiguous, bounds::may_hide);
+    check<Compute, T>({1, 63, 63, 3, 3, 24, causal}, layout::fused);
+    check<Compute, T>({1, 64, 64, 2, 2, 64, causal}, layout::fused);
+    check<Compute, T>({2, 65, 65, 1, 1, 16, full}, layout::heads_first);
+    check<Compute, T>({1, 130, 130, 1, 1, 64, causal}, layout::fused);
+    check<Compute, T>({1, 130, 130, 1, 1, 64, causal}, layout::fused_chunks);
+    check<Compute, T>({1, 130, 130, 1, 1, 128, full}, layout::contiguous);
+    check<Compute, T>({1, 70, 600, 1, 1, 16, causal}, layout::contiguous);
+    check<Compute, T>({1, 7, 301, 2, 2, 24, full}, layout::heads_first);
+    check<Compute, T>({1, 512, 512, 2, 1, 64, causal}, layout::contiguous);
+}
+
+TEST_CASE("attention on cuda: it and its gradients are within bounds") {
+    SUBCASE("float") { check_all<float, float>(); }
+    SUBCASE("bfloat16") { check_all<bfloat16, bfloat16>(); }
+    SUBCASE("float16") { check_all<float16, float16>(); }
+}
+
+TEST_CASE("attention on cuda: any head size up to 256") {
+    for (const extent head_size : {1, 2, 3, 15, 17, 33, 64, 80, 96, 100, 128, 160, 256}) {
+        check<float, float>({1, 19, 37, 1, 1, head_size, causal}, layout::heads_first, bounds::may_hide);
+        check<bfloat16, bfloat16>({1, 37, 37, 1, 1, head_size, full}, layout::fused, bounds::may_hide);
+        check<bfloat16, bfloat16>({1, 150, 150, 1, 1, head_size, causal}, layout::contiguous, bounds::may_hide);
+    }
+}
+
+TEST_CASE("attention on cuda: query heads share key heads; huge scores") {
+    check<float, float>({1, 66, 66, 6, 2, 16, causal}, layout::contiguous);
+    check<bfloat16, bfloat16>({1, 130, 130, 4, 2, 32, causal}, layout::contiguous);
+    check<bfloat16, bfloat16>({2, 200, 200, 8, 2, 64, full}, layout::contiguous);
+    for (const double deviation : {300.0, 10000.0}) {
+        check<bfloat16, bfloat16>({1, 70, 70, 1, 1, 64, causal}, layout::contiguous, bounds::may_hide, deviation);
+        check<float16, float16>({1, 70, 70, 1, 1, 16, causal}, layout::contiguous, bounds::may_hide, deviation);
+    }
+}
+
+}  // namespace

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Matrix products and pointwise maps on a GPU: the checks of tests/kernel.
+#include <doctest/doctest.h>
+
+#include "cuda/device.cuh"
+#include "kernel/map/checks.hpp"
+#include "kernel/matmul/checks.hpp"
+
+namespace {
+
+using device_type = support::waiting_cuda;
+
+namespace matmul {
+using namespace matmul_test;
+
+/// A layout's rows or columns begin on multiples of 16 bytes, whatever their length.
+layout aligned(const layout& l, extent rows, extent columns) {
+    const extent length = l.contiguous == order::rows ? columns : rows;
+    return {l.contiguous, (8 - length % 8) % 8 + 8 * (l.gap > 0 ? 1 : 0), l.offset > 0 ? 8 : 0};
+}
+
+template <class P, class A, class B, class C>
+void multiply_all() {
+    device_type device;
+    for (const sizes& s : {sizes{1, 1, 1}, sizes{33, 65, 37}, sizes{100, 72, 200}, sizes{130, 129, 97}, sizes{64, 256, 64}, sizes{300, 333, 515}}) {
+        const std::vector<double> want = exact_product(s);
+        for (std::size_t a = 0; a < 4; ++a) {
+            for (std::size_t b = 0; b < 4; ++b) {
+                CAPTURE(a);
+                CAPTURE(b);
+                const layout of_a = aligned(layouts[a], s.rows, s.depth), of_b = aligned(layouts[b], s.depth, s.columns);
+                multiply_exactly<P, A, B, C>(device, s, want, layouts[a], layouts[b], layouts[a < 2 ? 0 : 2]);
+                multiply_exactly<P, A, B, C>(device, s, want, of_a, of_b, aligned(layouts[a < 2 ? 0 : 2], s.rows, s.columns));
+                multiply_exactly<P, A, B, C>(device, s, want, of_a, layouts[b], layouts[0]);
+            }
+        }
+    }
+    const sizes many{12200, 9, 97};
+    multiply_exactly<P, A, B, C>(device, many, exact_product(many), layouts[0], layouts[0], layouts[0]);
+}
+
+TEST_CASE("matmul on cuda: exact on small integers") {
+    SUBCASE("fp32") { multiply_all<ht::full_fp32, float, float, float>(); }
+    SUBCASE("bf16") { multiply_all<ht::amp_bf16, bfloat16, bfloat16, bfloat16>(); }
+    SUBCASE("fp16, into fp32") { multiply_all<ht::amp_fp16, float16, float16, float>(); }
+    SUBCASE("bf16 and fp32 operands") { multiply_all<ht::amp_bf16, bfloat16, float, float>(); }
+}
+
+TEST_CASE("matmul on cuda: nothing to sum, nothing at all, a batch") {
+    device_type device;
+    nothing_to_sum(device);
+    each_matrix_of_a_batch(device);
+    infinities_and_nans(device);
+}
+
+template <class P, class A, class B, class C>
+void random_within_bounds(const sizes& s) {
+    device_type device;
+    const auto run = [&](const auto& test) { test(device); };
+    within_bounds<P, A, B, C>(s, layouts[2], layouts[3], run);
+    within_bounds<P, A, B, C>(s, aligned(layouts[1], s.rows, s.depth), aligned(layouts[0], s.depth, s.columns), run);
+}
+
+TEST_CASE("matmul on cuda: random products within k u of their magnitudes") {
+    SUBCASE("fp32") { random_within_bounds<ht::full_fp32, float, float, float>({31, 700, 65}); }
+    SUBCASE("bf16") { random_within_bounds<ht::amp_bf16, bfloat16, bfloat16, bfloat16>({31, 700, 65}); }
+    SUBCASE("bf16 into fp32") { random_within_bounds<ht::amp_bf16, bfloat16, bfloat16, float>({170, 300, 330}); }
+    SUBCASE("fp32 operands rounded to fp16") { random_within_bounds<ht::amp_fp16, float, float, float16>({17, 300, 33}); }
+    SUBCASE("fp16 operands rounded to bf16") { random_within_bounds<ht::amp_bf16, float16, bfloat16, float>({17, 300, 33}); }
+}
+}  // namespace matmul
+
+namespace map {
+using namespace map_checks;
+
+TEST_CASE("map on cuda: functions") {
+    device_type device;
+    functions_within_bounds(device);
+}
+
+template <class X, class Y, class T>
+void check_types() {
+    device_type one, other;
+    for (const extent size : {1, 3, 4, 7, 8, 9, 31, 1009, 4096}) {
+        types_within_bounds<X, Y, T>(one, other, size, 0, 0);
+        types_within_bounds<X, Y, T>(one, other, size, 1, 0);
+        types_within_bounds<X, Y, T>(one, other, size, 3, 1);
+    }
+}
+
+TEST_CASE("map on cuda: types, sizes, rests") {
+    check_types<float, float, float>();
+    check_types<ht::bfloat16, ht::bfloat16, ht::bfloat16>();
+    check_types<ht::float16, float, ht::float16>();
+}
+
+TEST_CASE("map on cuda: NaN and zeros, rows, columns, scalars, refusals") {
+    device_type device;
+    nan_and_zeros(device);
+    rows_columns_scalars(device);
+    long_rows(device);
+    functors_constants_tensors(device);
+    refuses(device);
+}
+
+TEST_CASE("map on cuda: gradients") {
+    device_type one, other;
+    for (const ht::shape<2>& shape : {ht::shape<2>{1, 1}, ht::shape<2>{5, 67}, ht::shape<2>{37, 64}, ht::shape<2>{400, 48}}) gradients_within_bounds(one, other, shape);
+    absent_gradients(one);
+}
+}  // namespace map
+
+}  // namespace
