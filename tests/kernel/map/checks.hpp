@@ -388,6 +388,25 @@ void absent_gradients(Device& device) {
     CHECK(dy.intact());
 }
 
+/// The gradient of a bias, which it does not read: sums by column all the same.
+template <class Device>
+void bias_gradient(Device& device) {
+    const extent rows = 45, columns = 24;
+    support::random data{9};
+    const guarded<float> dy(data.integers<float>(rows * columns, 50), 0), db(columns);
+    const ht::view<const float, 2> x(nullptr, {rows, columns});
+    const ht::view<const float, 1> b(nullptr, {columns});
+    ht::kernel::map<Device>::backward(
+        device, ht::make_pack(ht::trace<2>([](auto p, auto q) { return p + q; })),
+        ht::make_pack(dy.const_view(x.shape())), ht::make_pack(x, b),
+        ht::make_pack(ht::kernel::no_gradient{}, ht::kernel::gradient{db.view(), write_mode::overwrite}));
+    for (extent j = 0; j < columns; ++j) {
+        float sum = 0;
+        for (extent i = 0; i < rows; ++i) sum += dy[i * columns + j];
+        CHECK(db[j] == sum);
+    }
+}
+
 template <class Device>
 void steady_step_allocates_nothing(Device& device) {
     const extent rows = 64, columns = 300;

@@ -106,7 +106,10 @@ TEST_CASE("map: the definition's gradient is the derivative of its sum") {
 }
 
 TEST_CASE("map: gradients that are absent or dropped, inputs that are not read, several results") {
-    on_every_set([](ht::cpu& device, ht::cpu&) { absent_gradients(device); });
+    on_every_set([](ht::cpu& device, ht::cpu&) {
+        absent_gradients(device);
+        bias_gradient(device);
+    });
 }
 
 TEST_CASE("map: a steady program allocates nothing") {

@@ -12,11 +12,6 @@
 
 namespace halftone::inline HALFTONE_ABI::kernel::on_device {
 
-/// i / n, by a 32-bit division wherever that gives the same: a GPU's 64-bit one is a long subroutine.
-HALFTONE_HD HALFTONE_INLINE extent quotient(extent i, extent n) {
-    return (i | n) >> 32 == 0 ? static_cast<extent>(static_cast<word>(i) / static_cast<word>(n)) : i / n;
-}
-
 /// Elements of type T as a map's rows and columns lay them out; `vector` of them are 16 bytes.
 template <class T, map_access Access>
 struct map_place {
@@ -146,7 +141,7 @@ struct map_kernel {
         const extent i = static_cast<extent>(simt.block().x) * threads + simt.thread(), across = shape.columns / N;
         const extent vectors = shape.rows * across;
         if (i < vectors) {
-            const extent row = shape.rows == 1 ? 0 : quotient(i, across);
+            const extent row = shape.rows == 1 ? 0 : i / across;
             run<N>(simt, row, i - row * across, std::make_index_sequence<Outputs::count>{});
         } else if (i < vectors + shape.columns % N) {
             if constexpr (N > 1)
