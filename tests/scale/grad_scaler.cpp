@@ -9,6 +9,7 @@
 #include <halftone/optim/clip.hpp>
 #include <halftone/optim/sgd.hpp>
 #include <halftone/scale/grad_scaler.hpp>
+#include <halftone/scale/static_scaler.hpp>
 
 #include "optim/golden.hpp"
 #include "optim/small_model.hpp"
@@ -257,6 +258,47 @@ TEST_CASE("grad_scaler: a shorter growth interval takes effect, below the tracke
     t.unscale(scaler, '.');
     scaler.update();
     CHECK(scaler.get_scale() == 4);
+}
+
+/// A device that counts how often the host looks into its memory, which on a GPU is to wait.
+struct watched_device {
+    class watched_memory final : public ht::memory_resource {
+      public:
+        void write(void* to, const void* from, std::size_t bytes) override { host_.write(to, from, bytes); }
+        void read(void* to, const void* from, std::size_t bytes) override {
+            ++reads;
+            host_.read(to, from, bytes);
+        }
+        void clear(void* to, std::size_t bytes) override { host_.clear(to, bytes); }
+        int reads = 0;
+
+      private:
+        std::byte* obtain(std::size_t bytes) override { return host_.reserve(bytes, ht::memory_kind::other); }
+        void release(std::byte* block, std::size_t bytes) noexcept override { host_.unreserve(block, bytes); }
+        ht::host_memory host_;
+    };
+    watched_memory& memory() { return memory_; }
+
+  private:
+    watched_memory memory_;
+};
+
+TEST_CASE("scalers: the scale is read from the device once, until it may have changed there") {
+    watched_device device;
+    const auto reads_of = [&device](const auto& scaler) {
+        const int before = device.memory().reads;
+        for (int i = 0; i < 3; ++i) scaler.scale(small::loss{});
+        return device.memory().reads - before;
+    };
+    const ht::static_scaler fixed{device};
+    CHECK(reads_of(fixed) == 1);
+    CHECK(reads_of(fixed) == 0);
+    ht::grad_scaler scaler{device};
+    CHECK(reads_of(scaler) == 1);
+    CHECK(reads_of(scaler) == 0);
+    scaler.update(8.0f);
+    CHECK(reads_of(scaler) == 1);
+    CHECK(scaler.get_scale() == 8);
 }
 
 TEST_CASE("grad_scaler: its state, saved and loaded") {
