@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# A .cu file may include everything and train on the CPU: nvcc compiles it without a warning, and the program runs.
+# A .cu file may include everything and train on the CPU: nvcc compiles it without a warning, and the program runs. The
+# ```cuda blocks of README.md compile as they stand there.
 #
 #     tests/headers/nvcc.sh            CUDACXX names the compiler; CXX the one behind it
 set -euo pipefail
@@ -41,9 +42,14 @@ int main() {
     return last < first / 2 ? 0 : 1;
 }
 PROGRAM
+awk -v folder="$work" '
+    /^```cuda$/ { file = sprintf("%s/snippet%02d.cu", folder, ++count); printf "#line %d \"%s\"\n", FNR + 1, FILENAME > file; next }
+    /^```$/ && file { close(file); file = ""; next }
+    file { print > file }' "$root/README.md"
 compiler=()
 if [[ ${CXX:-} == *g++* && ${CXX:-} != *clang* ]]; then compiler=(-ccbin "$CXX"); fi
-"$nvcc" "${compiler[@]}" -std=c++20 -arch=sm_90 -Werror all-warnings -Xcompiler -Wall,-Wextra,-Werror,-pthread \
-    -I"$root/include" "$work/step.cu" -o "$work/step"
+compile() { "$nvcc" "${compiler[@]}" -std=c++20 -arch=sm_90 -Werror all-warnings -Xcompiler -Wall,-Wextra,-Werror,-pthread -I"$root/include" "$@"; }
+for snippet in "$work"/snippet*.cu; do compile -c "$snippet" -o "$snippet.o"; done
+compile "$work/step.cu" -o "$work/step"
 "$work/step" || { echo "the model that nvcc compiled does not learn"; exit 1; }
 echo "nvcc compiles everything, without a warning"
