@@ -98,7 +98,6 @@ class grad_scaler : public detail::scaler<Device> {
         base::device().run(detail::update_scale{base::record().data(), options_.growth_factor, options_.backoff_factor,
                                                  options_.growth_interval, options_.min_scale, options_.max_scale,
                                                  options_.hysteresis});
-        base::forget_scale();
     }
     /// Sets the scale by hand, in place of update(). Throws argument_error unless it is positive and finite.
     void update(float new_scale) {
@@ -109,7 +108,6 @@ class grad_scaler : public detail::scaler<Device> {
         r.scale = new_scale;
         r.found_inf = 0;
         base::record().write(r);
-        base::forget_scale();
     }
 
     bool is_enabled() const { return base::is_checking(); }
@@ -141,7 +139,6 @@ class grad_scaler : public detail::scaler<Device> {
         options_ = options;
         base::begin_round();
         base::record().write({s.scale, s.growth_tracker, s.hysteresis, 0, s.overflows});
-        base::forget_scale();
     }
 
   private:

@@ -6,8 +6,6 @@
 /// A scaler is referred to by the losses and gradients that it made, and stays where it is.
 #pragma once
 
-#include <optional>
-
 #include <halftone/scale/gradients.hpp>
 
 namespace halftone::inline HALFTONE_ABI {
@@ -75,11 +73,8 @@ class scaler {
         }
     }
 
-    /// The present scale. On a GPU it waits for the device, once after each change that the device may have made.
-    float get_scale() const {
-        if (!scale_) scale_ = record_.read().scale;
-        return *scale_;
-    }
+    /// The present scale. On a GPU it waits for the device.
+    float get_scale() const { return record_.read().scale; }
     /// Updates that met a gradient that was not finite: the steps that at least one optimizer skipped.
     std::int64_t overflows() const { return record_.read().overflows; }
 
@@ -88,8 +83,6 @@ class scaler {
     resident<scale_record, Device>& record() { return record_; }
     const resident<scale_record, Device>& record() const { return record_; }
     bool is_checking() const { return checks_ == scaling_checks::on; }
-    /// The record may hold another scale from now on.
-    void forget_scale() { scale_.reset(); }
 
     /// Throws where no gradients were unscaled since the last round; then begins the next one.
     void end_round(const char* operation) {
@@ -138,7 +131,6 @@ class scaler {
     }
 
     resident<scale_record, Device> record_;
-    mutable std::optional<float> scale_{};  // what the host knows of the record's
     scaling_checks checks_;
     std::uint64_t clock_ = 0;
     std::vector<const store*> unscaled_;
