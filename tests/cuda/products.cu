@@ -58,8 +58,9 @@ template <class P, class A, class B, class C>
 void random_within_bounds(const sizes& s) {
     device_type device;
     const auto run = [&](const auto& test) { test(device); };
-    within_bounds<P, A, B, C>(s, layouts[2], layouts[3], run);
-    within_bounds<P, A, B, C>(s, aligned(layouts[1], s.rows, s.depth), aligned(layouts[0], s.depth, s.columns), run);
+    const double roundoff = std::is_same_v<typename P::compute, float> ? support::u : matrix_unit_roundoff;
+    within_bounds<P, A, B, C>(s, layouts[2], layouts[3], run, roundoff);
+    within_bounds<P, A, B, C>(s, aligned(layouts[1], s.rows, s.depth), aligned(layouts[0], s.depth, s.columns), run, roundoff);
 }
 
 TEST_CASE("matmul on cuda: random products within k u of their magnitudes") {

@@ -63,15 +63,17 @@ struct problem {
     operand<T> before;  // what c holds at first
     support::guarded<Bias> bias_memory;
     ht::view<Bias, 1> bias = bias_memory.view();
+    double roundoff;  // of the additions of a product
 
-    problem(const sizes& all, const layout& of_c)
+    problem(const sizes& all, const layout& of_c, double of_additions)
         : s(all),
           a(s.rows, s.depth, layouts[0], normals(1)),
           b(s.depth, s.columns, layouts[1], normals(2)),
           c(s.rows, s.columns, of_c, normals(3)),
           extra(s.rows, s.columns, of_c, normals(4)),
           before(s.rows, s.columns, of_c, normals(3)),
-          bias_memory(support::random(5).normals<Bias>(s.columns), 3 * of_c.offset) {}
+          bias_memory(support::random(5).normals<Bias>(s.columns), 3 * of_c.offset),
+          roundoff(of_additions) {}
 
     /// want(sum, i, j) gives what c should hold.
     template <class Want>
@@ -80,7 +82,7 @@ struct problem {
         ht::reference::matmul<typename P::compute>(a.view, b.view, [&](double sum, extent i, extent j) {
             double magnitude = 0;
             for (extent p = 0; p < s.depth; ++p) magnitude += std::fabs(number(a.view(i, p)) * number(b.view(p, j)));
-            const approximate w = want(approximate{sum, gamma(static_cast<double>(s.depth) + 1) * magnitude}, i, j);
+            const approximate w = want(approximate{sum, gamma(static_cast<double>(s.depth) + 1, roundoff) * magnitude}, i, j);
             all.expect(number(got(i, j)), w.value, support::rounded<T>(w.value, w.error));
         });
         CHECK_WITHIN(all);
@@ -91,11 +93,11 @@ struct problem {
 
 /// run(test) calls test(device) for each device to be tested.
 template <class P, class T, class Bias, class Errors, class Run>
-void every_epilogue(const sizes& s, const layout& of_c, const Run& run) {
+void every_epilogue(const sizes& s, const layout& of_c, const Run& run, double roundoff = support::u) {
     using problem = problem<P, T, Bias>;
     const auto with_problem = [&](const auto& test) {
         run([&](auto& device) {
-            problem p(s, of_c);
+            problem p(s, of_c, roundoff);
             test(device, p);
         });
     };
