@@ -37,7 +37,7 @@ struct expected {
         const oracle<noisy, support::noisily_stored_as<T>> sampled(small_config, parameters);
         for (int i = 0; i < support::spread::samples; ++i) {
             const auto r = sampled(b, seed);
-            of_loss.add({r.loss}, {exact.loss});
+            of_loss.add(std::vector<noisy>{r.loss}, std::vector<double>{exact.loss});  // nvcc takes plain braces for copies
             for (const auto& [path, values] : r.gradients) spreads.at(path).add(values.values, exact.gradients.at(path).values);
         }
     }
