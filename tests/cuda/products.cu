@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Matrix products and pointwise maps on a GPU: the checks of tests/kernel.
+/// Matrix products on a GPU: the checks of tests/kernel.
 #include <doctest/doctest.h>
 
 #include "cuda/device.cuh"
-#include "kernel/map/checks.hpp"
 #include "kernel/matmul/checks.hpp"
 
 namespace {
@@ -71,45 +70,5 @@ TEST_CASE("matmul on cuda: random products within k u of their magnitudes") {
     SUBCASE("fp16 operands rounded to bf16") { random_within_bounds<ht::amp_bf16, float16, bfloat16, float>({17, 300, 33}); }
 }
 }  // namespace matmul
-
-namespace map {
-using namespace map_checks;
-
-TEST_CASE("map on cuda: functions") {
-    device_type device;
-    functions_within_bounds(device);
-}
-
-template <class X, class Y, class T>
-void check_types() {
-    device_type one, other;
-    for (const extent size : {1, 3, 4, 7, 8, 9, 31, 1009, 4096}) {
-        types_within_bounds<X, Y, T>(one, other, size, 0, 0);
-        types_within_bounds<X, Y, T>(one, other, size, 1, 0);
-        types_within_bounds<X, Y, T>(one, other, size, 3, 1);
-    }
-}
-
-TEST_CASE("map on cuda: types, sizes, rests") {
-    check_types<float, float, float>();
-    check_types<ht::bfloat16, ht::bfloat16, ht::bfloat16>();
-    check_types<ht::float16, float, ht::float16>();
-}
-
-TEST_CASE("map on cuda: NaN and zeros, rows, columns, scalars, refusals") {
-    device_type device;
-    nan_and_zeros(device);
-    rows_columns_scalars(device);
-    long_rows(device);
-    functors_constants_tensors(device);
-    refuses(device);
-}
-
-TEST_CASE("map on cuda: gradients") {
-    device_type one, other;
-    for (const ht::shape<2>& shape : {ht::shape<2>{1, 1}, ht::shape<2>{5, 67}, ht::shape<2>{37, 64}, ht::shape<2>{400, 48}}) gradients_within_bounds(one, other, shape);
-    absent_gradients(one);
-}
-}  // namespace map
 
 }  // namespace
