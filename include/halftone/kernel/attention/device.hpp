@@ -53,10 +53,11 @@ struct attention<Device> {
                                  vectors_of(a.dk), vectors_of(a.dv), problem});
         };
         if constexpr (multiplies_matrices<Compute, T>) {
-            if (e.head_size <= 128 && e.head_size % 8 == 0 && are_chunks(a.q, a.k, a.v, a.d_o) && are_chunks(a.dq, a.dk, a.dv)) {
+            if (e.heads > 0 && e.head_size <= 128 && e.head_size % 8 == 0 && are_chunks(a.q, a.k, a.v, a.d_o) && are_chunks(a.dq, a.dk, a.dv)) {
                 return for_head_size(e.head_size, [&]<int Head>(constant<Head>) {
-                    launch(std::type_identity<flash_attention_slopes_kernel<T, Head, Head <= 64 ? 2 : 1, side::queries>>{});
-                    launch(std::type_identity<flash_attention_slopes_kernel<T, Head, 1, side::keys>>{});
+                    constexpr int row_blocks = Head <= 64 ? 2 : 1;
+                    launch(std::type_identity<flash_attention_slopes_kernel<T, Head, row_blocks, side::queries>>{});
+                    launch(std::type_identity<flash_attention_slopes_kernel<T, Head, row_blocks, side::keys>>{});
                 });
             }
         }

@@ -19,7 +19,8 @@ struct flash_attention_slopes_kernel {
     static constexpr bool keeps_keys = Side == attention_side::keys;
     static constexpr int warps = 4, threads = 32 * warps, warp_rows = 16 * RowBlocks, kept_rows = warps * warp_rows;
     static constexpr int streamed_rows = Head > 64 ? 32 : 64;
-    static constexpr bool holds_kept = Head * RowBlocks <= 128;  // in registers, else they are read again and again
+    // Of the kept rows so many columns stay in registers; the others are read again and again.
+    static constexpr int held = keeps_keys && Head * RowBlocks > 96 ? 96 / RowBlocks / 32 * 32 : Head;
     using kept_tile = head_tile<T, kept_rows, Head>;
     using streamed_tile = head_tile<T, streamed_rows, Head>;
     // Of each side two tiles: q or k, which the scores are products of, then d_o or v. And the terms of streamed queries.
@@ -42,15 +43,14 @@ struct flash_attention_slopes_kernel {
         const attention_part part = keeps_keys ? parts().part(simt.block().x) : parts().part_from_last(simt.block().x);
         const kept_tile kept_a{{0}}, kept_b{{kept_tile::bytes}};
         if constexpr (keeps_keys) {
-            source<kept_tile>(simt, k, part.batch, part.head, part.first, problem.keys).fetch(simt, kept_a);
-            source<kept_tile>(simt, v, part.batch, part.head, part.first, problem.keys).fetch(simt, kept_b);
+            fetch(simt, kept_a, k, part.batch, part.head, part.first, problem.keys);
+            fetch(simt, kept_b, v, part.batch, part.head, part.first, problem.keys);
         } else {
-            source<kept_tile>(simt, q, part.batch, part.head, part.first, problem.queries).fetch(simt, kept_a);
-            source<kept_tile>(simt, d_o, part.batch, part.head, part.first, problem.queries).fetch(simt, kept_b);
+            fetch(simt, kept_a, q, part.batch, part.head, part.first, problem.queries);
+            fetch(simt, kept_b, d_o, part.batch, part.head, part.first, problem.queries);
         }
         simt.async_commit();
         stream rows = stream_of(part);
-        rows.start(simt, *this, part.batch);
         int slot = 0;
         fetch(simt, part, rows, slot);
         simt.async_wait(constant<1>{});
@@ -58,14 +58,13 @@ struct flash_attention_slopes_kernel {
 
         lane_part mine;
         mine.first = part.first + simt.warp() * warp_rows;
-        mine.kept_a = kept_a.blocks(simt);
-        mine.kept_b = kept_b.blocks(simt);
+        mine.kept_a = kept_a.from_row(simt.warp() * warp_rows);
+        mine.kept_b = kept_b.from_row(simt.warp() * warp_rows);
+        mine.place = kept_tile::place_of(simt);
         HALFTONE_UNROLL for (int m = 0; m < RowBlocks; ++m) {
-            if constexpr (holds_kept) {
-                HALFTONE_UNROLL for (int d = 0; d < Head; d += 16) {
-                    mine.held_a[m][d / 16] = simt.ldmatrix_x4(mine.kept_a.at(simt.warp() * warp_rows + 16 * m, d));
-                    mine.held_b[m][d / 16] = simt.ldmatrix_x4(mine.kept_b.at(simt.warp() * warp_rows + 16 * m, d));
-                }
+            HALFTONE_UNROLL for (int d = 0; d < held; d += 16) {
+                mine.held_a[m][d / 16] = simt.ldmatrix_x4(mine.kept_a.block(mine.place, 16 * m, d));
+                mine.held_b[m][d / 16] = simt.ldmatrix_x4(mine.kept_b.block(mine.place, 16 * m, d));
             }
             HALFTONE_UNROLL for (int half = 0; half < 2; ++half) {
                 const int query = mine.first + 16 * m + 8 * half + simt.lane() / 4;
@@ -77,62 +76,40 @@ struct flash_attention_slopes_kernel {
             simt.async_wait(constant<0>{});
             simt.barrier();  // these rows are there, and all warps are done with the previous ones
             const int first = rows.first;
-            rows.next(simt, *this, part.batch);
+            rows.next();
             fetch(simt, part, rows, 1 - slot);
             add_tile(simt, slot, first, mine);
             slot = 1 - slot;
         }
 
         if constexpr (keeps_keys) {
-            write(simt, kept_a, mine.slope_sums, problem.scale, dk, part, mine.first, problem.keys);
-            write(simt, kept_b, mine.weight_sums, 1.0f, dv, part, mine.first, problem.keys);
+            const int group = rows.heads_end / problem.members - 1;  // part.head, for which the loop has no register
+            write(simt, kept_a, mine.slope_sums, problem.scale, dk, part.batch, group, mine.first, problem.keys);
+            write(simt, kept_b, mine.weight_sums, 1.0f, dv, part.batch, group, mine.first, problem.keys);
         } else {
-            write(simt, kept_a, mine.slope_sums, problem.scale, dq, part, mine.first, problem.queries);
+            write(simt, kept_a, mine.slope_sums, problem.scale, dq, part.batch, part.head, mine.first, problem.queries);
         }
     }
 
   private:
-    template <class Tile>
-    using source_of = tile_source<T, Tile, threads>;
-    HALFTONE_KERNEL template <class Tile, class Simt>
-    HALFTONE_HD HALFTONE_INLINE source_of<Tile> source(Simt simt, const head_vectors<const T>& x, int batch, int head, int first, int end) const {
-        return source_of<Tile>::of(simt, x.from(batch, 0, head), x.time_stride, first, end, problem.head_size);
-    }
-
     /// The streamed rows in their order: those from `begin` to `end` of one query head after the other.
     struct stream {
         int head, heads_end, first, begin, end;
-        source_of<streamed_tile> a, b;
 
         HALFTONE_HD HALFTONE_INLINE bool are_there() const { return head < heads_end && first < end; }
-        HALFTONE_KERNEL template <class Simt>
-        HALFTONE_HD HALFTONE_INLINE void start(Simt simt, const flash_attention_slopes_kernel& kernel, int batch) {
-            first = begin;
-            if constexpr (keeps_keys) {
-                a = kernel.template source<streamed_tile>(simt, kernel.q, batch, head, first, end);
-                b = kernel.template source<streamed_tile>(simt, kernel.d_o, batch, head, first, end);
-            } else {
-                a = kernel.template source<streamed_tile>(simt, kernel.k, batch, head / kernel.problem.members, first, kernel.problem.keys);
-                b = kernel.template source<streamed_tile>(simt, kernel.v, batch, head / kernel.problem.members, first, kernel.problem.keys);
-            }
-        }
-        HALFTONE_KERNEL template <class Simt>
-        HALFTONE_HD HALFTONE_INLINE void next(Simt simt, const flash_attention_slopes_kernel& kernel, int batch) {
+        HALFTONE_HD HALFTONE_INLINE void next() {
             first += streamed_rows;
-            a.next_tile();
-            b.next_tile();
-            if constexpr (keeps_keys) {
-                if (first < end || ++head == heads_end) return;
-                start(simt, kernel, batch);
-            }
+            if (first < end) return;
+            first = begin;
+            ++head;
         }
     };
     HALFTONE_HD HALFTONE_INLINE stream stream_of(const attention_part& part) const {
         if constexpr (keeps_keys) {
             const int begin = problem.first_query(part.first) / streamed_rows * streamed_rows;
-            return {part.head * problem.members, (part.head + 1) * problem.members, begin, begin, problem.queries, {}, {}};
+            return {part.head * problem.members, (part.head + 1) * problem.members, begin, begin, problem.queries};
         } else {
-            return {part.head, part.head + 1, 0, 0, problem.keys_seen(part.first + kept_rows), {}, {}};
+            return {part.head, part.head + 1, 0, 0, problem.keys_seen(part.first + kept_rows)};
         }
     }
     HALFTONE_HD HALFTONE_INLINE extent first_term(int batch, int head) const {
@@ -142,27 +119,36 @@ struct flash_attention_slopes_kernel {
     /// What a lane has of its warp's kept rows.
     struct lane_part {
         int first;  ///< of these rows
-        lane_chunks<kept_tile> kept_a, kept_b;
-        vec<word, 4> held_a[RowBlocks][holds_kept ? Head / 16 : 1], held_b[RowBlocks][holds_kept ? Head / 16 : 1];
+        kept_tile kept_a, kept_b;
+        word place;
+        vec<word, 4> held_a[RowBlocks][held > 0 ? held / 16 : 1], held_b[RowBlocks][held > 0 ? held / 16 : 1];
         query_term terms[RowBlocks][2] = {};
         block_sums slope_sums[RowBlocks][Head / 8] = {}, weight_sums[RowBlocks][keeps_keys ? Head / 8 : 1] = {};
     };
 
+    HALFTONE_KERNEL template <class Simt, class Tile>
+    HALFTONE_HD HALFTONE_INLINE void fetch(Simt simt, const Tile& to, const head_vectors<const T>& x, int batch, int head, int first,
+                                           int end) const {
+        tile_source<T, Tile, threads>::of(simt, x.from(batch, 0, head), x.time_stride, first, end, problem.head_size).fetch(simt, to);
+    }
     /// Starts to copy streamed rows into a slot, if there are any.
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE void fetch(Simt simt, const attention_part& part, const stream& rows, int slot) const {
         const word at = streamed_at + static_cast<word>(slot) * slot_bytes;
         const streamed_tile a{{at}}, b{{at + streamed_tile::bytes}};
         if (rows.are_there()) {
-            rows.a.fetch(simt, a);
-            rows.b.fetch(simt, b);
             if constexpr (keeps_keys) {
+                fetch(simt, a, q, part.batch, rows.head, rows.first, problem.queries);
+                fetch(simt, b, d_o, part.batch, rows.head, rows.first, problem.queries);
                 const int pair = simt.thread();  // of terms, which are padded to whole tiles
                 if (pair < streamed_rows / 2) {
                     const auto source = simt::as_vectors<2>(terms.from(first_term(part.batch, rows.head) + rows.first));
                     simt.async_copy16(shared_span<simt::chunk<float>>{terms_at + static_cast<word>(slot) * term_bytes + static_cast<word>(pair) * 16, 1},
                                       global_span<const float>{&source.data[pair].value[0].value[0], 4}, 4);
                 }
+            } else {
+                fetch(simt, a, k, part.batch, part.head / problem.members, rows.first, problem.keys);
+                fetch(simt, b, v, part.batch, part.head / problem.members, rows.first, problem.keys);
             }
         }
         simt.async_commit();
@@ -172,8 +158,6 @@ struct flash_attention_slopes_kernel {
     HALFTONE_HD HALFTONE_INLINE void add_tile(Simt simt, int slot, int first, lane_part& mine) const {
         const word at = streamed_at + static_cast<word>(slot) * slot_bytes;
         const streamed_tile a{{at}}, b{{at + streamed_tile::bytes}};
-        const auto a_columns = a.rows_as_columns(simt), b_columns = b.rows_as_columns(simt);
-        const auto a_blocks = a.blocks(simt), b_blocks = b.blocks(simt);
         HALFTONE_UNROLL for (int s = 0; s < streamed_rows; s += 16) {
             // Of the 16 rows some are seen by, or see, some of the warp's.
             const int row = first + s;
@@ -183,19 +167,19 @@ struct flash_attention_slopes_kernel {
             }
             block_sums scores[RowBlocks][2] = {}, products[RowBlocks][2] = {};
             HALFTONE_UNROLL for (int d = 0; d < Head; d += 16) {
-                const vec<word, 4> right_a = simt.ldmatrix_x4(a_columns.at(s, d)), right_b = simt.ldmatrix_x4(b_columns.at(s, d));
+                const vec<word, 4> right_a = simt.ldmatrix_x4(a.block(mine.place, s, d)), right_b = simt.ldmatrix_x4(b.block(mine.place, s, d));
                 HALFTONE_UNROLL for (int m = 0; m < RowBlocks; ++m) {
                     vec<word, 4> left_a, left_b;
-                    if constexpr (holds_kept) {
+                    if (d < held) {
                         left_a = mine.held_a[m][d / 16], left_b = mine.held_b[m][d / 16];
                     } else {
-                        left_a = simt.ldmatrix_x4(mine.kept_a.at(simt.warp() * warp_rows + 16 * m, d));
-                        left_b = simt.ldmatrix_x4(mine.kept_b.at(simt.warp() * warp_rows + 16 * m, d));
+                        left_a = simt.ldmatrix_x4(mine.kept_a.block(mine.place, 16 * m, d));
+                        left_b = simt.ldmatrix_x4(mine.kept_b.block(mine.place, 16 * m, d));
                     }
-                    simt.mma_16816(simt::element<T>{}, scores[m][0], left_a, first_half(right_a));
-                    simt.mma_16816(simt::element<T>{}, scores[m][1], left_a, second_half(right_a));
-                    simt.mma_16816(simt::element<T>{}, products[m][0], left_b, first_half(right_b));
-                    simt.mma_16816(simt::element<T>{}, products[m][1], left_b, second_half(right_b));
+                    simt.mma_16816(simt::element<T>{}, scores[m][0], left_a, rows_as_columns(right_a, 0));
+                    simt.mma_16816(simt::element<T>{}, scores[m][1], left_a, rows_as_columns(right_a, 1));
+                    simt.mma_16816(simt::element<T>{}, products[m][0], left_b, rows_as_columns(right_b, 0));
+                    simt.mma_16816(simt::element<T>{}, products[m][1], left_b, rows_as_columns(right_b, 1));
                 }
             }
             weigh(simt, slot, s, row, mine, scores, products);
@@ -205,16 +189,16 @@ struct flash_attention_slopes_kernel {
                 weights[m] = as_left<T>(scores[m][0], scores[m][1]);
             }
             HALFTONE_UNROLL for (int d = 0; d < Head; d += 16) {
-                const vec<word, 4> right_a = simt.ldmatrix_x4_trans(a_blocks.at(s, d));
+                const vec<word, 4> right_a = simt.ldmatrix_x4_trans(a.block(mine.place, s, d));
                 HALFTONE_UNROLL for (int m = 0; m < RowBlocks; ++m) {
-                    simt.mma_16816(simt::element<T>{}, mine.slope_sums[m][d / 8], slopes[m], first_half(right_a));
-                    simt.mma_16816(simt::element<T>{}, mine.slope_sums[m][d / 8 + 1], slopes[m], second_half(right_a));
+                    simt.mma_16816(simt::element<T>{}, mine.slope_sums[m][d / 8], slopes[m], columns(right_a, 0));
+                    simt.mma_16816(simt::element<T>{}, mine.slope_sums[m][d / 8 + 1], slopes[m], columns(right_a, 1));
                 }
                 if constexpr (keeps_keys) {
-                    const vec<word, 4> right_b = simt.ldmatrix_x4_trans(b_blocks.at(s, d));
+                    const vec<word, 4> right_b = simt.ldmatrix_x4_trans(b.block(mine.place, s, d));
                     HALFTONE_UNROLL for (int m = 0; m < RowBlocks; ++m) {
-                        simt.mma_16816(simt::element<T>{}, mine.weight_sums[m][d / 8], weights[m], first_half(right_b));
-                        simt.mma_16816(simt::element<T>{}, mine.weight_sums[m][d / 8 + 1], weights[m], second_half(right_b));
+                        simt.mma_16816(simt::element<T>{}, mine.weight_sums[m][d / 8], weights[m], columns(right_b, 0));
+                        simt.mma_16816(simt::element<T>{}, mine.weight_sums[m][d / 8 + 1], weights[m], columns(right_b, 1));
                     }
                 }
             }
@@ -258,13 +242,13 @@ struct flash_attention_slopes_kernel {
 
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE void write(Simt simt, const kept_tile& tile, block_sums (&sums)[RowBlocks][Head / 8], float factor,
-                                           const head_vectors<T>& to, const attention_part& part, int first, int end) const {
+                                           const head_vectors<T>& to, int batch, int head, int first, int end) const {
         HALFTONE_UNROLL for (int m = 0; m < RowBlocks; ++m) {
             HALFTONE_UNROLL for (int n = 0; n < Head / 8; ++n) {
                 HALFTONE_UNROLL for (int e = 0; e < 4; ++e) sums[m][n][e] *= factor;
             }
         }
-        tile.template write<RowBlocks>(simt, simt.warp() * warp_rows, sums, to.from(part.batch, 0, part.head), to.time_stride, first, end,
+        tile.template write<RowBlocks>(simt, simt.warp() * warp_rows, sums, to.from(batch, 0, head), to.time_stride, first, end,
                                        problem.head_size);
     }
 };

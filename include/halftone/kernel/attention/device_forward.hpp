@@ -15,8 +15,9 @@ namespace halftone::inline HALFTONE_ABI::kernel::on_device {
 template <class T, int Head, int RowBlocks>
 struct flash_attention_kernel {
     static constexpr int warps = 4, threads = 32 * warps, warp_rows = 16 * RowBlocks, query_rows = warps * warp_rows;
-    static constexpr int key_rows = Head * RowBlocks > 192 ? 48 : 64;  // as registers allow
-    static constexpr bool holds_queries = Head * RowBlocks <= 128;  // in registers, else they are read again for each tile
+    static constexpr int key_rows = Head * RowBlocks > 192 ? 32 : 64;  // as registers allow
+    // In registers, where there is room that nothing else would fill; elsewhere they are read again for each tile.
+    static constexpr bool holds_queries = Head * RowBlocks == 128;
     using query_tile = head_tile<T, query_rows, Head>;
     using key_tile = head_tile<T, key_rows, Head>;
     static constexpr word queries_at = 0, keys_at = query_tile::bytes, values_at = keys_at + 2 * key_tile::bytes,
@@ -35,9 +36,7 @@ struct flash_attention_kernel {
         const attention_part part = parts().part_from_last(simt.block().x);
         const int group = part.head / problem.members, mine = part.first + simt.warp() * warp_rows;
         const int end = problem.keys_seen(part.first + query_rows);
-        // Of these keys the warp's queries see some; none where there are no such queries.
-        const int seen = mine < problem.queries ? problem.keys_seen(mine + warp_rows) : 0;
-        const query_tile query{{queries_at}};
+        const query_tile query{{queries_at}}, my_query = query.from_row(simt.warp() * warp_rows);
         const key_tile value{{values_at}};
 
         tile_source<T, query_tile, threads>::of(simt, q.from(part.batch, 0, part.head), q.time_stride, part.first, problem.queries,
@@ -49,12 +48,12 @@ struct flash_attention_kernel {
         simt.async_commit();
         simt.async_wait(constant<0>{});
         simt.barrier();
-        const auto query_blocks = query.blocks(simt);
+        const word place = key_tile::place_of(simt);
         vec<word, 4> held[RowBlocks][holds_queries ? Head / 16 : 1];
         if constexpr (holds_queries) {
             HALFTONE_UNROLL for (int m = 0; m < RowBlocks; ++m) {
                 HALFTONE_UNROLL for (int d = 0; d < Head; d += 16) {
-                    held[m][d / 16] = simt.ldmatrix_x4(query_blocks.at(simt.warp() * warp_rows + 16 * m, d));
+                    held[m][d / 16] = simt.ldmatrix_x4(my_query.block(place, 16 * m, d));
                 }
             }
         }
@@ -70,43 +69,37 @@ struct flash_attention_kernel {
             if (j + key_rows < end) keys.fetch(simt, key_tile{{keys_next}});
             simt.async_commit();
             block_sums scores[RowBlocks][key_rows / 8] = {};
-            if (j < seen) {
-                const auto key_blocks = key_tile{{keys_now}}.rows_as_columns(simt);
-                HALFTONE_UNROLL for (int d = 0; d < Head; d += 16) {
-                    vec<word, 4> left[RowBlocks];
-                    HALFTONE_UNROLL for (int m = 0; m < RowBlocks; ++m) {
-                        if constexpr (holds_queries) {
-                            left[m] = held[m][d / 16];
-                        } else {
-                            left[m] = simt.ldmatrix_x4(query_blocks.at(simt.warp() * warp_rows + 16 * m, d));
-                        }
+            const key_tile key{{keys_now}};
+            HALFTONE_UNROLL for (int d = 0; d < Head; d += 16) {
+                vec<word, 4> left[RowBlocks];
+                HALFTONE_UNROLL for (int m = 0; m < RowBlocks; ++m) {
+                    if constexpr (holds_queries) {
+                        left[m] = held[m][d / 16];
+                    } else {
+                        left[m] = simt.ldmatrix_x4(my_query.block(place, 16 * m, d));
                     }
-                    HALFTONE_UNROLL for (int n = 0; n < key_rows; n += 16) {
-                        const vec<word, 4> right = simt.ldmatrix_x4(key_blocks.at(n, d));
-                        HALFTONE_UNROLL for (int m = 0; m < RowBlocks; ++m) {
-                            simt.mma_16816(simt::element<T>{}, scores[m][n / 8], left[m], first_half(right));
-                            simt.mma_16816(simt::element<T>{}, scores[m][n / 8 + 1], left[m], second_half(right));
-                        }
+                }
+                HALFTONE_UNROLL for (int n = 0; n < key_rows; n += 16) {
+                    const vec<word, 4> right = simt.ldmatrix_x4(key.block(place, n, d));
+                    HALFTONE_UNROLL for (int m = 0; m < RowBlocks; ++m) {
+                        simt.mma_16816(simt::element<T>{}, scores[m][n / 8], left[m], rows_as_columns(right, 0));
+                        simt.mma_16816(simt::element<T>{}, scores[m][n / 8 + 1], left[m], rows_as_columns(right, 1));
                     }
                 }
             }
+            if (j + key_rows > problem.keys_seen(part.first + 1)) hide(simt, mine, j, scores);
+            weigh(simt, scores, state, sums);
+
             simt.async_wait(constant<1>{});
             simt.barrier();  // the values are there
-            if (j < seen) {
-                if (j + key_rows > problem.keys_seen(mine + 1)) hide(simt, mine, j, scores);
-                HALFTONE_UNROLL for (int m = 0; m < RowBlocks; ++m) {
-                    HALFTONE_UNROLL for (int half = 0; half < 2; ++half) weigh(simt, half, scores[m], state[m][half], sums[m]);
-                }
-                const auto value_blocks = value.blocks(simt);
-                HALFTONE_UNROLL for (int n = 0; n < key_rows; n += 16) {
-                    vec<word, 4> left[RowBlocks];
-                    HALFTONE_UNROLL for (int m = 0; m < RowBlocks; ++m) left[m] = as_left<T>(scores[m][n / 8], scores[m][n / 8 + 1]);
-                    HALFTONE_UNROLL for (int d = 0; d < Head; d += 16) {
-                        const vec<word, 4> right = simt.ldmatrix_x4_trans(value_blocks.at(n, d));
-                        HALFTONE_UNROLL for (int m = 0; m < RowBlocks; ++m) {
-                            simt.mma_16816(simt::element<T>{}, sums[m][d / 8], left[m], first_half(right));
-                            simt.mma_16816(simt::element<T>{}, sums[m][d / 8 + 1], left[m], second_half(right));
-                        }
+            HALFTONE_UNROLL for (int n = 0; n < key_rows; n += 16) {
+                vec<word, 4> left[RowBlocks];
+                HALFTONE_UNROLL for (int m = 0; m < RowBlocks; ++m) left[m] = as_left<T>(scores[m][n / 8], scores[m][n / 8 + 1]);
+                HALFTONE_UNROLL for (int d = 0; d < Head; d += 16) {
+                    const vec<word, 4> right = simt.ldmatrix_x4_trans(value.block(place, n, d));
+                    HALFTONE_UNROLL for (int m = 0; m < RowBlocks; ++m) {
+                        simt.mma_16816(simt::element<T>{}, sums[m][d / 8], left[m], columns(right, 0));
+                        simt.mma_16816(simt::element<T>{}, sums[m][d / 8 + 1], left[m], columns(right, 1));
                     }
                 }
             }
@@ -139,28 +132,42 @@ struct flash_attention_kernel {
         }
     }
 
-    /// Takes a tile's scores of one row into its softmax: they become weights, the row's sums are brought to the new
-    /// maximum.
+    /// Takes a tile's scores into the softmax (Milakov and Gimelshein 2018): they become weights, and the sums are brought to
+    /// the new maxima. Step by step for all rows, so that one's latency passes behind the others.
     HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD HALFTONE_INLINE void weigh(Simt simt, int half, block_sums (&scores)[key_rows / 8], row_state& state,
-                                           block_sums (&sums)[Head / 8]) const {
+    HALFTONE_HD HALFTONE_INLINE void weigh(Simt simt, block_sums (&scores)[RowBlocks][key_rows / 8], row_state (&state)[RowBlocks][2],
+                                           block_sums (&sums)[RowBlocks][Head / 8]) const {
         const float scale = problem.scale * detail::log2_of_e;
-        float highest = state.highest;
-        HALFTONE_UNROLL for (int n = 0; n < key_rows / 8; ++n) {
-            HALFTONE_UNROLL for (int e = 2 * half; e < 2 * half + 2; ++e) highest = simt::maximum{}(highest, scores[n][e]);
+        float highest[RowBlocks][2];
+        HALFTONE_UNROLL for (int m = 0; m < RowBlocks; ++m) {
+            HALFTONE_UNROLL for (int half = 0; half < 2; ++half) {
+                float even = state[m][half].highest, odd = scores[m][0][2 * half + 1];
+                HALFTONE_UNROLL for (int n = 0; n < key_rows / 8; ++n) {
+                    even = std::fmax(even, scores[m][n][2 * half]);
+                    odd = std::fmax(odd, scores[m][n][2 * half + 1]);
+                }
+                highest[m][half] = std::fmax(even, odd);
+            }
         }
-        highest = simt::maximum{}(highest, simt.shuffle_xor(highest, 2));
-        highest = simt::maximum{}(highest, simt.shuffle_xor(highest, 1));
-        const float factor = power_of_two((state.highest - highest) * scale);
-        state.highest = highest;
-        state.total *= factor;
-        HALFTONE_UNROLL for (int n = 0; n < Head / 8; ++n) {
-            HALFTONE_UNROLL for (int e = 2 * half; e < 2 * half + 2; ++e) sums[n][e] *= factor;
+        HALFTONE_UNROLL for (int mask = 2; mask > 0; mask /= 2) {
+            HALFTONE_UNROLL for (int m = 0; m < RowBlocks; ++m) {
+                HALFTONE_UNROLL for (int half = 0; half < 2; ++half) {
+                    highest[m][half] = std::fmax(highest[m][half], simt.shuffle_xor(highest[m][half], mask));
+                }
+            }
         }
-        HALFTONE_UNROLL for (int n = 0; n < key_rows / 8; ++n) {
-            HALFTONE_UNROLL for (int e = 2 * half; e < 2 * half + 2; ++e) {
-                scores[n][e] = power_of_two((scores[n][e] - highest) * scale);
-                state.total += scores[n][e];
+        HALFTONE_UNROLL for (int m = 0; m < RowBlocks; ++m) {
+            HALFTONE_UNROLL for (int half = 0; half < 2; ++half) {
+                const float factor = power_of_two((state[m][half].highest - highest[m][half]) * scale);
+                float even = 0, odd = 0;
+                HALFTONE_UNROLL for (int n = 0; n < key_rows / 8; ++n) {
+                    float &x = scores[m][n][2 * half], &y = scores[m][n][2 * half + 1];
+                    x = power_of_two((x - highest[m][half]) * scale);
+                    y = power_of_two((y - highest[m][half]) * scale);
+                    even += x, odd += y;
+                }
+                state[m][half] = {highest[m][half], std::fma(state[m][half].total, factor, even + odd)};
+                HALFTONE_UNROLL for (int n = 0; n < Head / 8; ++n) sums[m][n][2 * half] *= factor, sums[m][n][2 * half + 1] *= factor;
             }
         }
     }

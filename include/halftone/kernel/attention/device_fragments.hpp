@@ -26,7 +26,7 @@ HALFTONE_HD HALFTONE_INLINE word packed(float low, float high) {
 #endif
 }
 
-/// The sums of a 16 x 8 block: a lane has columns 2 (lane % 4) and the next, of row lane / 4, then of row lane / 4 + 8.
+/// The sums of 16 rows and 8 columns: a lane has columns 2 (lane % 4) and the next, of row lane / 4, then of row lane / 4 + 8.
 using block_sums = vec<float, 4>;
 
 /// Two neighbouring blocks of sums, rounded, as the 16 x 16 left operand of the next product.
@@ -34,19 +34,6 @@ template <class T>
 HALFTONE_HD HALFTONE_INLINE vec<word, 4> as_left(const block_sums& x, const block_sums& y) {
     return {packed<T>(x[0], x[1]), packed<T>(x[2], x[3]), packed<T>(y[0], y[1]), packed<T>(y[2], y[3])};
 }
-
-/// A tile as ldmatrix reads it: the lane's chunk of any 16 x 16 block. What depends on the lane is computed once: blocks
-/// lie whole periods of the swizzle apart down a tile, and across it only in bits that the swizzle leaves in place.
-template <class Tile>
-struct lane_chunks {
-    word base, lane;
-
-    /// The block's corner at (row, column), both multiples of 16.
-    HALFTONE_HD HALFTONE_INLINE typename Tile::chunk_span at(int row, int column) const {
-        const word byte = static_cast<word>(column) * 2, down = byte / Tile::row_bytes * Tile::rows + static_cast<word>(row);
-        return {base + (lane ^ byte % Tile::row_bytes) + down * Tile::row_bytes, 1};
-    }
-};
 
 /// A tile of heads of Head elements in shared memory; Rows x whole panels.
 template <class T, int Rows, int Head>
@@ -56,17 +43,19 @@ struct head_tile : simt::shared_tile<T, Rows, (Head > 64 ? 128 : Head)> {
     static constexpr word rows = Rows;
     static constexpr int columns = Head > 64 ? 128 : Head, head_size = Head;
 
-    /// Blocks as left operands; or, transposed on the way, as right ones whose k runs down the tile.
+    /// The lane's place in any 16 x 16 block as ldmatrix reads it; the same in all tiles of one width.
     HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD HALFTONE_INLINE lane_chunks<head_tile> blocks(Simt simt) const {
-        return chunks(static_cast<word>(simt.lane()) % 16, static_cast<word>(simt.lane()) / 16 * 8);
+    HALFTONE_HD HALFTONE_INLINE static word place_of(Simt simt) {
+        return head_tile{{0}}.at(static_cast<word>(simt.lane()) % 16, static_cast<word>(simt.lane()) / 16 * 8).offset;
     }
-    /// Blocks as right operands whose k runs along the heads: two of 8 rows each.
-    HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD HALFTONE_INLINE lane_chunks<head_tile> rows_as_columns(Simt simt) const {
-        const word lane = static_cast<word>(simt.lane());
-        return chunks(lane % 8 + lane / 16 * 8, lane / 8 % 2 * 8);
+    /// The lane's chunk of the block whose corner is (row, column), both multiples of 16: whole periods of the swizzle down
+    /// the tile, and across it only in bits that the swizzle leaves in place.
+    HALFTONE_HD HALFTONE_INLINE chunk_span block(word place, int row, int column) const {
+        const word byte = static_cast<word>(column) * 2, down = byte / base_tile::row_bytes * Rows + static_cast<word>(row);
+        return {this->base + (place ^ byte % base_tile::row_bytes) + down * base_tile::row_bytes, 1};
     }
+    /// The same tile from a row on, a multiple of 16.
+    HALFTONE_HD HALFTONE_INLINE head_tile from_row(int row) const { return {{this->base + static_cast<word>(row) * base_tile::row_bytes}}; }
 
     /// Sums of 16 x RowBlocks rows of a warp, from the tile's row `row` on, rounded, to memory; `width` is a multiple of 8.
     /// No other warp may be using these rows of the tile.
@@ -89,11 +78,6 @@ struct head_tile : simt::shared_tile<T, Rows, (Head > 64 ? 128 : Head)> {
             const simt::chunk<T> values = simt.load(this->at(static_cast<word>(row + r), static_cast<word>(column)), 0);
             simt.store(simt::as_vectors<8>(head.from((first + r) * time_stride + column)), 0, values);
         }
-    }
-
-  private:
-    HALFTONE_HD HALFTONE_INLINE lane_chunks<head_tile> chunks(word row, word column) const {
-        return {this->base, this->at(row, column).offset - this->base};
     }
 };
 
@@ -134,8 +118,9 @@ struct tile_source {
     }
 };
 
-/// Right operands out of a block: its first and its last 8 columns.
-HALFTONE_HD HALFTONE_INLINE vec<word, 2> first_half(const vec<word, 4>& b) { return {b[0], b[1]}; }
-HALFTONE_HD HALFTONE_INLINE vec<word, 2> second_half(const vec<word, 4>& b) { return {b[2], b[3]}; }
+/// The right operands in a 16 x 16 block, of 8 columns each: where k runs along the tile's rows, so that these become
+/// columns, and where k runs down the tile and the block was transposed on its way.
+HALFTONE_HD HALFTONE_INLINE vec<word, 2> rows_as_columns(const vec<word, 4>& block, int which) { return {block[which], block[which + 2]}; }
+HALFTONE_HD HALFTONE_INLINE vec<word, 2> columns(const vec<word, 4>& block, int which) { return {block[2 * which], block[2 * which + 1]}; }
 
 }  // namespace halftone::inline HALFTONE_ABI::kernel::on_device

@@ -32,13 +32,14 @@ struct plain_tiles {
     HALFTONE_HD HALFTONE_INLINE static void stage(Simt simt, word to, const global_span<const T>& head,
                                                   extent time_stride, int first, int end, int width) {
         const shared_span<float> tile{to, Count * Stride};
-        for (int i = simt.thread(); i < Count * columns; i += threads) {
-            const int row = i / columns, d = i % columns;
-            float x = 0;
-            if (first + row < end && d < width) {
-                x = operand_of<Compute>(static_cast<float>(simt.load(head, (first + row) * time_stride + d)));
+        constexpr int across = columns < threads ? columns : threads, at_once = threads / across;
+        for (int row = simt.thread() / across; row < Count; row += at_once) {
+            const auto from = head.from((first + row) * time_stride);
+            for (int d = simt.thread() % across; d < columns; d += across) {
+                float x = 0;
+                if (first + row < end && d < width) x = operand_of<Compute>(static_cast<float>(simt.load(from, d)));
+                simt.store(tile, row * Stride + d, x);
             }
-            simt.store(tile, row * Stride + d, x);
         }
     }
 
@@ -168,12 +169,13 @@ template <class Compute, class T, int Parts, attention_side Side>
 struct plain_attention_slopes_kernel {
     static constexpr int kept = 16 / Parts;
     static constexpr bool keeps_keys = Side == attention_side::keys;
+    static constexpr bool shares_terms = !keeps_keys && kept > 4;  // of kept queries: too many for registers
     using tiles = plain_tiles<Compute, Parts, kept>;
     static constexpr int threads = tiles::threads;
     // Of each side two tiles: q or k, which the scores are products of, then d_o or v.
     static constexpr word streamed_at = 0, kept_at = 2 * tiles::streamed_bytes, slopes_at = kept_at + 2 * tiles::kept_bytes,
-                          weights_at = slopes_at + tiles::weight_bytes,
-                          shared_bytes = keeps_keys ? weights_at + tiles::weight_bytes : weights_at;
+                          weights_at = slopes_at + tiles::weight_bytes,  // of streamed queries, or the terms of kept ones
+                          shared_bytes = weights_at + (keeps_keys ? tiles::weight_bytes : tiles::kept_rows * sizeof(query_term));
 
     head_vectors<const T> q, d_o, k, v;
     global_span<const query_term> terms;
@@ -203,6 +205,9 @@ struct plain_attention_slopes_kernel {
                 }
             }
         } else {
+            if (shares_terms && simt.thread() < tiles::kept_rows && part.first + simt.thread() < problem.queries) {
+                simt.store(kept_terms(), simt.thread(), simt.load(terms, first_term(part.batch, part.head) + part.first + simt.thread()));
+            }
             stage<tiles::kept_rows, tiles::columns>(simt, kept_at, tiles::kept_bytes, q, d_o, part.batch, part.head, part.first, problem.queries);
             const int end = problem.keys_seen(part.first + tiles::kept_rows);
             for (int j = 0; j < end; j += tiles::streamed_rows) {
@@ -221,6 +226,10 @@ struct plain_attention_slopes_kernel {
     }
 
   private:
+    HALFTONE_HD HALFTONE_INLINE static shared_span<query_term> kept_terms() { return {weights_at, tiles::kept_rows}; }
+    HALFTONE_HD HALFTONE_INLINE extent first_term(int batch, int head) const {
+        return (batch * problem.heads + head) * padded_queries(problem.queries);
+    }
     /// Rows of two operands of one side, the second `next` bytes behind the first.
     HALFTONE_KERNEL template <int Count, int Stride, class Simt>
     HALFTONE_HD HALFTONE_INLINE void stage(Simt simt, word to, word next, const head_vectors<const T>& x, const head_vectors<const T>& y,
@@ -243,13 +252,13 @@ struct plain_attention_slopes_kernel {
         vec<float, kept> scores, products;
         tiles::multiply_rows(simt, kept_at, streamed_at, problem.head_size, scores);
         tiles::multiply_rows(simt, kept_at + tiles::kept_bytes, streamed_at + tiles::streamed_bytes, problem.head_size, products);
-        const extent row = (batch * problem.heads + head) * padded_queries(problem.queries);
         const int streamed = first + simt.lane();
         HALFTONE_UNROLL for (int r = 0; r < kept; ++r) {
             const int query = keeps_keys ? streamed : mine + r, key = keeps_keys ? mine + r : streamed;
             float weight = 0, slope = 0;
             if (query < problem.queries && problem.sees(query, key)) {
-                const query_term term = simt.load(terms, row + query);
+                const query_term term = shares_terms ? simt.load(kept_terms(), simt.warp() * kept + r)
+                                                     : simt.load(terms, first_term(batch, head) + query);
                 weight = power_of_two(std::fma(scores[r], problem.scale * detail::log2_of_e, -term[0]));
                 slope = weight * (products[r] - term[1]);
             }
