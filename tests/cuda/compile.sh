@@ -77,7 +77,7 @@ while read -r file cap; do
         / bytes stack frame, / {
             # What one thread does once a step may hold the arguments of a cosine in memory.
             if (kernel ~ /function_entry/) $1 = 0
-            # Attention's plain form is for the shapes that no fast kernel takes: a word or two may spill.
+            # The plain form of attention is for shapes that no fast kernel takes: a word or two may spill.
             if (kernel ~ /plain_attention/ && $1 <= 16 && $5 <= 16) $1 = $5 = $9 = 0
             if ($1 + $5 + $9 != 0) bad[kernel " on " architecture] = $0
         }
