@@ -29,11 +29,12 @@ constexpr auto causal = ht::attention_mask::causal;
 
 template <class Compute, class T>
 void check_problem(const attention_sizes& sizes, layout way, bounds kind = bounds::telling, double deviation = 1) {
-    support::check_problem<Compute, T>(sizes, way, kind, deviation, [](const support::problem<T>& p, const auto& check) {
-        emulator::device device;
-        check(support::outcome_of<Compute>(p, device));
-        CHECK(device.count().bank_conflicts == 0);
-    });
+    support::check_problem<Compute, T>(sizes, way, kind, deviation,
+                                       [](const support::problem<T>& p, const auto& check) {
+                                           emulator::device device;
+                                           check(support::outcome_of<Compute>(p, device));
+                                           CHECK(device.count().bank_conflicts == 0);
+                                       });
 }
 
 // Batch, queries, keys, query heads, key heads, head size.
@@ -72,14 +73,18 @@ TEST_CASE("attention on a GPU without its matrix units is within bounds") {
         check_problem<bfloat16, bfloat16>({1, 3, 5, 1, 1, 136, full}, layout::heads_first_chunks, bounds::may_hide);
     }
     SUBCASE("float16, unaligned") { check_problem<float16, float16>({1, 33, 33, 2, 2, 20, full}, layout::fused); }
-    SUBCASE("float, products of bfloat16") { check_problem<bfloat16, float>({1, 33, 70, 1, 1, 64, causal}, layout::contiguous); }
+    SUBCASE("float, products of bfloat16") {
+        check_problem<bfloat16, float>({1, 33, 70, 1, 1, 64, causal}, layout::contiguous);
+    }
 }
 
 TEST_CASE("attention on a GPU: scores of ten thousand and more") {
     for (const double deviation : {300.0, 10000.0}) {
         check_problem<float, float>({1, 9, 40, 1, 1, 16, full}, layout::contiguous, bounds::may_hide, deviation);
-        check_problem<bfloat16, bfloat16>({1, 70, 70, 1, 1, 64, causal}, layout::fused_chunks, bounds::may_hide, deviation);
-        check_problem<float16, float16>({1, 20, 70, 1, 1, 16, causal}, layout::heads_first_chunks, bounds::may_hide, deviation);
+        check_problem<bfloat16, bfloat16>({1, 70, 70, 1, 1, 64, causal}, layout::fused_chunks, bounds::may_hide,
+                                          deviation);
+        check_problem<float16, float16>({1, 20, 70, 1, 1, 16, causal}, layout::heads_first_chunks, bounds::may_hide,
+                                        deviation);
     }
 }
 
@@ -92,7 +97,8 @@ TEST_CASE("attention on a GPU: one key's value is passed on as it is") {
         for (extent b = 0; b < 2; ++b) {
             for (extent i = 0; i < 3; ++i) {
                 for (extent h = 0; h < 2; ++h) {
-                    for (extent d = 0; d < 40; ++d) same = same && got.o.view(b, i, h, d).bits() == p.x.v.view(b, 0, 0, d).bits();
+                    for (extent d = 0; d < 40; ++d)
+                        same = same && got.o.view(b, i, h, d).bits() == p.x.v.view(b, 0, 0, d).bits();
                 }
             }
         }
@@ -107,16 +113,25 @@ TEST_CASE("attention on a GPU: no queries, no heads, no logsumexp") {
         const guarded<bfloat16> k(keys * head_size, 0), dk(keys * head_size, 0), dv(keys * head_size, 0);
         const ht::shape<4> of_q{1, 0, 1, head_size}, of_k{1, keys, 1, head_size};
         std::fill_n(k.data(), k.size(), bfloat16(1.0f));
-        attention::forward<bfloat16>(device, ht::kernel::attention_forward<bfloat16>{k.const_view(of_q), k.const_view(of_k), k.const_view(of_k), dk.view(of_q)});
-        attention::backward<bfloat16>(device, ht::kernel::attention_backward<bfloat16>{
-            k.const_view(of_q), k.const_view(of_k), k.const_view(of_k), k.const_view(of_q), {nullptr, {1, 1, 0}}, k.const_view(of_q), dk.view(of_q),
-            dk.view(of_k), dv.view(of_k)});
+        attention::forward<bfloat16>(
+            device, ht::kernel::attention_forward<bfloat16>{k.const_view(of_q), k.const_view(of_k), k.const_view(of_k),
+                                                            dk.view(of_q)});
+        attention::backward<bfloat16>(device, ht::kernel::attention_backward<bfloat16>{k.const_view(of_q),
+                                                                                       k.const_view(of_k),
+                                                                                       k.const_view(of_k),
+                                                                                       k.const_view(of_q),
+                                                                                       {nullptr, {1, 1, 0}},
+                                                                                       k.const_view(of_q),
+                                                                                       dk.view(of_q),
+                                                                                       dk.view(of_k),
+                                                                                       dv.view(of_k)});
         CHECK(std::all_of(dk.data(), dk.data() + dk.size(), [](bfloat16 x) { return x.bits() == 0; }));
         CHECK(std::all_of(dv.data(), dv.data() + dv.size(), [](bfloat16 x) { return x.bits() == 0; }));
         CHECK((dk.intact() && dv.intact()));
     }
     const ht::view<float, 4> nothing(nullptr, {2, 3, 0, 8});
-    CHECK_NOTHROW(attention::forward<float>(device, ht::kernel::attention_forward<float>{nothing, nothing, nothing, nothing}));
+    CHECK_NOTHROW(
+        attention::forward<float>(device, ht::kernel::attention_forward<float>{nothing, nothing, nothing, nothing}));
 
     for (const layout way : {layout::fused, layout::fused_chunks}) {
         const support::problem<bfloat16> p({1, 20, 20, 1, 1, 16, causal}, way);
@@ -148,9 +163,11 @@ TEST_CASE("attention on a GPU: its scratch memory is as stated, and taken once")
 TEST_CASE("attention on a GPU refuses what its kernels cannot count") {
     emulator::device device;
     const ht::view<float, 4> x(nullptr, {1, extent{1} << 31, 1, 1});
-    CHECK_THROWS_AS(attention::forward<float>(device, ht::kernel::attention_forward<float>{x, x, x, x}), ht::shape_error);
+    CHECK_THROWS_AS(attention::forward<float>(device, ht::kernel::attention_forward<float>{x, x, x, x}),
+                    ht::shape_error);
     const ht::view<float, 4> other(nullptr, {1, 3, 1, 2});
-    CHECK_THROWS_AS(attention::forward<float>(device, ht::kernel::attention_forward<float>{x, other, other, x}), ht::shape_error);
+    CHECK_THROWS_AS(attention::forward<float>(device, ht::kernel::attention_forward<float>{x, other, other, x}),
+                    ht::shape_error);
 }
 
 /// Right, with the same bits in every schedule.

@@ -113,12 +113,7 @@ struct problem {
     }
 
     attention_inputs inputs() const {
-        return {sizes,
-                options,
-                exact(x.q.view),
-                exact(x.k.view),
-                exact(x.v.view),
-                exact(d_o.view)};
+        return {sizes, options, exact(x.q.view), exact(x.k.view), exact(x.v.view), exact(d_o.view)};
     }
 };
 
@@ -137,8 +132,8 @@ struct outcome {
         const attention_sizes& s = p.sizes;
         const ht::view<float, 3> sums(logsumexp.data(), {s.batch, s.heads, s.queries});
         run(ht::kernel::attention_forward<T>{p.x.q.view, p.x.k.view, p.x.v.view, o.view, sums, p.options},
-            ht::kernel::attention_backward<T>{p.x.q.view, p.x.k.view, p.x.v.view, o.view,   sums,
-                                              p.d_o.view, d.q.view,   d.k.view,   d.v.view, p.options});
+            ht::kernel::attention_backward<T>{p.x.q.view, p.x.k.view, p.x.v.view, o.view, sums, p.d_o.view, d.q.view,
+                                              d.k.view, d.v.view, p.options});
     }
     bool intact() const { return o.memory->intact() && d.intact() && logsumexp.intact(); }
     bool same_bits(const outcome& other) const {
@@ -155,8 +150,7 @@ outcome<T> outcome_of(const problem<T>& p, Device& device) {
     });
 }
 
-inline void compare(comparison& c, const doubles4& got, const doubles4& want,
-             const doubles4& bound) {
+inline void compare(comparison& c, const doubles4& got, const doubles4& want, const doubles4& bound) {
     for (std::size_t i = 0; i < got.values.size(); ++i) c.expect(got.values[i], want.values[i], bound.values[i]);
 }
 

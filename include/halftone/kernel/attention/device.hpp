@@ -3,8 +3,8 @@
 /// Attention on a GPU; attention.hpp has its arguments, its contract and an example.
 ///
 /// Matrix instructions multiply where T is Compute, of 16 bits, head_size is a multiple of 8, at most 128, and every
-/// head's vectors begin on multiples of 16 bytes; other problems take plain kernels. The backward pass is three kernels: what it needs of each
-/// query (8 bytes of scratch memory a query), dq by queries, dk and dv by keys.
+/// head's vectors begin on multiples of 16 bytes; other problems take plain kernels. The backward pass is three
+/// kernels: what it needs of each query (8 bytes of scratch memory a query), dq by queries, dk and dv by keys.
 #pragma once
 
 #include <halftone/kernel/attention/device_backward.hpp>
@@ -22,14 +22,19 @@ struct attention<Device> {
         if (e.batch * e.heads * e.queries == 0) return;
         const attention_problem problem = describe_attention(e, a.options);
         const auto launch = [&]<class Kernel>(std::type_identity<Kernel>) {
-            device.launch(Kernel{vectors_of(a.q), vectors_of(a.k), vectors_of(a.v), vectors_of(a.o), simt::span_of(a.logsumexp), problem});
+            device.launch(Kernel{vectors_of(a.q), vectors_of(a.k), vectors_of(a.v), vectors_of(a.o),
+                                 simt::span_of(a.logsumexp), problem});
         };
         if constexpr (multiplies_matrices<Compute, T>) {
             if (e.head_size <= 128 && e.head_size % 8 == 0 && are_chunks(a.q, a.k, a.v, a.o)) {
-                return for_head_size(e.head_size, [&]<int Head>(constant<Head>) { launch(std::type_identity<flash_attention_kernel<T, Head, 2>>{}); });
+                return for_head_size(e.head_size, [&]<int Head>(constant<Head>) {
+                    launch(std::type_identity<flash_attention_kernel<T, Head, 2>>{});
+                });
             }
         }
-        for_parts(e.head_size, [&]<int Parts>(constant<Parts>) { launch(std::type_identity<plain_attention_kernel<Compute, T, Parts>>{}); });
+        for_parts(e.head_size, [&]<int Parts>(constant<Parts>) {
+            launch(std::type_identity<plain_attention_kernel<Compute, T, Parts>>{});
+        });
     }
 
     template <class Compute, class T>
@@ -43,17 +48,27 @@ struct attention<Device> {
         const workspace::lease scratch(device.scratch(), workspace_bytes(a));
         const global_span<query_term> terms{scratch.as<query_term>(), rows};
         if (e.head_size % 8 == 0 && are_chunks(a.o, a.d_o)) {
-            device.launch(query_terms_kernel<T, 16 / sizeof(T)>{vectors_of(a.o), vectors_of(a.d_o), simt::span_of(a.logsumexp), terms, problem, padded});
+            device.launch(query_terms_kernel<T, 16 / sizeof(T)>{vectors_of(a.o), vectors_of(a.d_o),
+                                                                simt::span_of(a.logsumexp), terms, problem, padded});
         } else {
-            device.launch(query_terms_kernel<T, 1>{vectors_of(a.o), vectors_of(a.d_o), simt::span_of(a.logsumexp), terms, problem, padded});
+            device.launch(query_terms_kernel<T, 1>{vectors_of(a.o), vectors_of(a.d_o), simt::span_of(a.logsumexp),
+                                                   terms, problem, padded});
         }
 
         const auto launch = [&]<class Kernel>(std::type_identity<Kernel>) {
-            device.launch(Kernel{vectors_of(a.q), vectors_of(a.d_o), vectors_of(a.k), vectors_of(a.v), {terms.data, rows}, vectors_of(a.dq),
-                                 vectors_of(a.dk), vectors_of(a.dv), problem});
+            device.launch(Kernel{vectors_of(a.q),
+                                 vectors_of(a.d_o),
+                                 vectors_of(a.k),
+                                 vectors_of(a.v),
+                                 {terms.data, rows},
+                                 vectors_of(a.dq),
+                                 vectors_of(a.dk),
+                                 vectors_of(a.dv),
+                                 problem});
         };
         if constexpr (multiplies_matrices<Compute, T>) {
-            if (e.heads > 0 && e.head_size <= 128 && e.head_size % 8 == 0 && are_chunks(a.q, a.k, a.v, a.d_o) && are_chunks(a.dq, a.dk, a.dv)) {
+            if (e.heads > 0 && e.head_size <= 128 && e.head_size % 8 == 0 && are_chunks(a.q, a.k, a.v, a.d_o) &&
+                are_chunks(a.dq, a.dk, a.dv)) {
                 return for_head_size(e.head_size, [&]<int Head>(constant<Head>) {
                     constexpr int row_blocks = Head <= 64 ? 2 : 1;
                     launch(std::type_identity<flash_attention_slopes_kernel<T, Head, row_blocks, side::queries>>{});
@@ -71,12 +86,14 @@ struct attention<Device> {
     template <class T>
     static std::size_t workspace_bytes(const attention_backward<T>& a) {
         const detail::attention_extents e = detail::check_attention(a);
-        return static_cast<std::size_t>(e.batch * e.heads * on_device::padded_queries(e.queries)) * sizeof(on_device::query_term);
+        return static_cast<std::size_t>(e.batch * e.heads * on_device::padded_queries(e.queries)) *
+               sizeof(on_device::query_term);
     }
 
   private:
     template <class Compute, class T>
-    static constexpr bool multiplies_matrices = std::is_same_v<Compute, T> && (std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>);
+    static constexpr bool multiplies_matrices = std::is_same_v<Compute, T> &&
+                                                (std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>);
 
     /// Whether the vectors of all heads begin on multiples of 16 bytes.
     template <class... Ts>

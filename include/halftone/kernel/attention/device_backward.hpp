@@ -2,9 +2,10 @@
 /// \file
 /// The backward pass of attention on a GPU with matrix instructions, for 16-bit types.
 ///
-/// One kernel gives dq by queries, another dk and dv by keys, so that every sum has one owner and one order. A block keeps
-/// rows of its own side, 16 RowBlocks of them to a warp, and streams the other side's through two slots of shared memory.
-/// Nothing of the softmax depends on a whole row any more, so scores live for 16 streamed rows at a time, in registers.
+/// One kernel gives dq by queries, another dk and dv by keys, so that every sum has one owner and one order. A block
+/// keeps rows of its own side, 16 RowBlocks of them to a warp, and streams the other side's through two slots of shared
+/// memory. Nothing of the softmax depends on a whole row any more, so scores live for 16 streamed rows at a time, in
+/// registers.
 #pragma once
 
 #include <halftone/kernel/attention/device_fragments.hpp>
@@ -12,8 +13,8 @@
 namespace halftone::inline HALFTONE_ABI::kernel::on_device {
 
 /// dq of some queries, or dk and dv of some keys; head_size is at most Head. With the weights p and the slopes
-/// ds = p (d_o v^T - o d_o^T), computed anew: dq = scale ds k, dk = scale ds^T q, dv = p^T d_o. Chunks of all operands lie
-/// on multiples of 16 bytes.
+/// ds = p (d_o v^T - o d_o^T), computed anew: dq = scale ds k, dk = scale ds^T q, dv = p^T d_o. Chunks of all operands
+/// lie on multiples of 16 bytes.
 template <class T, int Head, int RowBlocks, attention_side Side>
 struct flash_attention_slopes_kernel {
     static constexpr bool keeps_keys = Side == attention_side::keys;
@@ -23,9 +24,12 @@ struct flash_attention_slopes_kernel {
     static constexpr int held = keeps_keys && Head * RowBlocks > 96 ? 96 / RowBlocks / 32 * 32 : Head;
     using kept_tile = head_tile<T, kept_rows, Head>;
     using streamed_tile = head_tile<T, streamed_rows, Head>;
-    // Of each side two tiles: q or k, which the scores are products of, then d_o or v. And the terms of streamed queries.
-    static constexpr word slot_bytes = 2 * streamed_tile::bytes, streamed_at = 2 * kept_tile::bytes, terms_at = streamed_at + 2 * slot_bytes,
-                          term_bytes = keeps_keys ? streamed_rows * sizeof(query_term) : 0, shared_bytes = terms_at + 2 * term_bytes;
+    // Of each side two tiles: q or k, which the scores are products of, then d_o or v. And the terms of streamed
+    // queries.
+    static constexpr word slot_bytes = 2 * streamed_tile::bytes, streamed_at = 2 * kept_tile::bytes,
+                          terms_at = streamed_at + 2 * slot_bytes,
+                          term_bytes = keeps_keys ? streamed_rows * sizeof(query_term) : 0,
+                          shared_bytes = terms_at + 2 * term_bytes;
 
     head_vectors<const T> q, d_o, k, v;
     global_span<const query_term> terms;
@@ -68,7 +72,8 @@ struct flash_attention_slopes_kernel {
             }
             HALFTONE_UNROLL for (int half = 0; half < 2; ++half) {
                 const int query = mine.first + 16 * m + 8 * half + simt.lane() / 4;
-                if (!keeps_keys && query < problem.queries) mine.terms[m][half] = simt.load(terms, first_term(part.batch, part.head) + query);
+                if (!keeps_keys && query < problem.queries)
+                    mine.terms[m][half] = simt.load(terms, first_term(part.batch, part.head) + query);
             }
         }
 
@@ -127,9 +132,10 @@ struct flash_attention_slopes_kernel {
     };
 
     HALFTONE_KERNEL template <class Simt, class Tile>
-    HALFTONE_HD HALFTONE_INLINE void fetch(Simt simt, const Tile& to, const head_vectors<const T>& x, int batch, int head, int first,
-                                           int end) const {
-        tile_source<T, Tile, threads>::of(simt, x.from(batch, 0, head), x.time_stride, first, end, problem.head_size).fetch(simt, to);
+    HALFTONE_HD HALFTONE_INLINE void fetch(Simt simt, const Tile& to, const head_vectors<const T>& x, int batch,
+                                           int head, int first, int end) const {
+        tile_source<T, Tile, threads>::of(simt, x.from(batch, 0, head), x.time_stride, first, end, problem.head_size)
+            .fetch(simt, to);
     }
     /// Starts to copy streamed rows into a slot, if there are any.
     HALFTONE_KERNEL template <class Simt>
@@ -143,8 +149,10 @@ struct flash_attention_slopes_kernel {
                 const int pair = simt.thread();  // of terms, which are padded to whole tiles
                 if (pair < streamed_rows / 2) {
                     const auto source = simt::as_vectors<2>(terms.from(first_term(part.batch, rows.head) + rows.first));
-                    simt.async_copy16(shared_span<simt::chunk<float>>{terms_at + static_cast<word>(slot) * term_bytes + static_cast<word>(pair) * 16, 1},
-                                      global_span<const float>{&source.data[pair].value[0].value[0], 4}, 4);
+                    simt.async_copy16(
+                        shared_span<simt::chunk<float>>{
+                            terms_at + static_cast<word>(slot) * term_bytes + static_cast<word>(pair) * 16, 1},
+                        global_span<const float>{&source.data[pair].value[0].value[0], 4}, 4);
                 }
             } else {
                 fetch(simt, a, k, part.batch, part.head / problem.members, rows.first, problem.keys);
@@ -167,7 +175,8 @@ struct flash_attention_slopes_kernel {
             }
             block_sums scores[RowBlocks][2] = {}, products[RowBlocks][2] = {};
             HALFTONE_UNROLL for (int d = 0; d < Head; d += 16) {
-                const vec<word, 4> right_a = simt.ldmatrix_x4(a.block(mine.place, s, d)), right_b = simt.ldmatrix_x4(b.block(mine.place, s, d));
+                const vec<word, 4> right_a = simt.ldmatrix_x4(a.block(mine.place, s, d)),
+                                   right_b = simt.ldmatrix_x4(b.block(mine.place, s, d));
                 HALFTONE_UNROLL for (int m = 0; m < RowBlocks; ++m) {
                     vec<word, 4> left_a, left_b;
                     if (d < held) {
@@ -198,7 +207,8 @@ struct flash_attention_slopes_kernel {
                     const vec<word, 4> right_b = simt.ldmatrix_x4_trans(b.block(mine.place, s, d));
                     HALFTONE_UNROLL for (int m = 0; m < RowBlocks; ++m) {
                         simt.mma_16816(simt::element<T>{}, mine.weight_sums[m][d / 8], weights[m], columns(right_b, 0));
-                        simt.mma_16816(simt::element<T>{}, mine.weight_sums[m][d / 8 + 1], weights[m], columns(right_b, 1));
+                        simt.mma_16816(simt::element<T>{}, mine.weight_sums[m][d / 8 + 1], weights[m],
+                                       columns(right_b, 1));
                     }
                 }
             }
@@ -207,7 +217,8 @@ struct flash_attention_slopes_kernel {
 
     /// Scores become weights, the products of d_o and v slopes.
     HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD HALFTONE_INLINE void weigh(Simt simt, int slot, int s, int row, const lane_part& mine, block_sums (&scores)[RowBlocks][2],
+    HALFTONE_HD HALFTONE_INLINE void weigh(Simt simt, int slot, int s, int row, const lane_part& mine,
+                                           block_sums (&scores)[RowBlocks][2],
                                            block_sums (&products)[RowBlocks][2]) const {
         const float scale = problem.scale * detail::log2_of_e;
         const shared_span<vec<query_term, 2>> pairs{terms_at + static_cast<word>(slot) * term_bytes, streamed_rows / 2};
@@ -223,8 +234,9 @@ struct flash_attention_slopes_kernel {
                 }
             }
         }
-        const bool all_see = keeps_keys ? row + problem.offset >= mine.first + warp_rows - 1 && row + 16 <= problem.queries
-                                        : row + 15 <= mine.first + problem.offset && row + 16 <= problem.keys;
+        const bool all_see = keeps_keys
+                                 ? row + problem.offset >= mine.first + warp_rows - 1 && row + 16 <= problem.queries
+                                 : row + 15 <= mine.first + problem.offset && row + 16 <= problem.keys;
         if (all_see) return;
         // Relative to the lane's first streamed row, and for its first kept one.
         const int streamed = row + simt.lane() % 4 * 2, left = (keeps_keys ? problem.queries : problem.keys) - streamed;
@@ -241,15 +253,16 @@ struct flash_attention_slopes_kernel {
     }
 
     HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD HALFTONE_INLINE void write(Simt simt, const kept_tile& tile, block_sums (&sums)[RowBlocks][Head / 8], float factor,
-                                           const head_vectors<T>& to, int batch, int head, int first, int end) const {
+    HALFTONE_HD HALFTONE_INLINE void write(Simt simt, const kept_tile& tile, block_sums (&sums)[RowBlocks][Head / 8],
+                                           float factor, const head_vectors<T>& to, int batch, int head, int first,
+                                           int end) const {
         HALFTONE_UNROLL for (int m = 0; m < RowBlocks; ++m) {
             HALFTONE_UNROLL for (int n = 0; n < Head / 8; ++n) {
                 HALFTONE_UNROLL for (int e = 0; e < 4; ++e) sums[m][n][e] *= factor;
             }
         }
-        tile.template write<RowBlocks>(simt, simt.warp() * warp_rows, sums, to.from(batch, 0, head), to.time_stride, first, end,
-                                       problem.head_size);
+        tile.template write<RowBlocks>(simt, simt.warp() * warp_rows, sums, to.from(batch, 0, head), to.time_stride,
+                                       first, end, problem.head_size);
     }
 };
 

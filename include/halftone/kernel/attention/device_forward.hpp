@@ -2,9 +2,10 @@
 /// \file
 /// The forward pass of attention on a GPU with matrix instructions, for 16-bit types (Dao 2023, "FlashAttention-2").
 ///
-/// A block keeps some queries, 16 RowBlocks of them to a warp, and walks the keys and values that they see, tile by tile.
-/// Scores, weights and the sums of o stay in registers: the scores' blocks are, rounded, the left operand of the product
-/// with the values. While a tile's scores are computed its values are copied, and the next tile's keys meanwhile and on.
+/// A block keeps some queries, 16 RowBlocks of them to a warp, and walks the keys and values that they see, tile by
+/// tile. Scores, weights and the sums of o stay in registers: the scores' blocks are, rounded, the left operand of the
+/// product with the values. While a tile's scores are computed its values are copied, and the next tile's keys
+/// meanwhile and on.
 #pragma once
 
 #include <halftone/kernel/attention/device_fragments.hpp>
@@ -39,11 +40,13 @@ struct flash_attention_kernel {
         const query_tile query{{queries_at}}, my_query = query.from_row(simt.warp() * warp_rows);
         const key_tile value{{values_at}};
 
-        tile_source<T, query_tile, threads>::of(simt, q.from(part.batch, 0, part.head), q.time_stride, part.first, problem.queries,
-                                                problem.head_size).fetch(simt, query);
+        tile_source<T, query_tile, threads>::of(simt, q.from(part.batch, 0, part.head), q.time_stride, part.first,
+                                                problem.queries, problem.head_size)
+            .fetch(simt, query);
         using source = tile_source<T, key_tile, threads>;
         source keys = source::of(simt, k.from(part.batch, 0, group), k.time_stride, 0, problem.keys, problem.head_size);
-        source values = source::of(simt, v.from(part.batch, 0, group), v.time_stride, 0, problem.keys, problem.head_size);
+        source values =
+            source::of(simt, v.from(part.batch, 0, group), v.time_stride, 0, problem.keys, problem.head_size);
         keys.fetch(simt, key_tile{{keys_at}});
         simt.async_commit();
         simt.async_wait(constant<0>{});
@@ -94,7 +97,9 @@ struct flash_attention_kernel {
             simt.barrier();  // the values are there
             HALFTONE_UNROLL for (int n = 0; n < key_rows; n += 16) {
                 vec<word, 4> left[RowBlocks];
-                HALFTONE_UNROLL for (int m = 0; m < RowBlocks; ++m) left[m] = as_left<T>(scores[m][n / 8], scores[m][n / 8 + 1]);
+                HALFTONE_UNROLL for (int m = 0; m < RowBlocks; ++m) {
+                    left[m] = as_left<T>(scores[m][n / 8], scores[m][n / 8 + 1]);
+                }
                 HALFTONE_UNROLL for (int d = 0; d < Head; d += 16) {
                     const vec<word, 4> right = simt.ldmatrix_x4_trans(value.block(place, n, d));
                     HALFTONE_UNROLL for (int m = 0; m < RowBlocks; ++m) {
@@ -119,9 +124,11 @@ struct flash_attention_kernel {
 
     /// Hides the keys that a query does not see.
     HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD HALFTONE_INLINE void hide(Simt simt, int mine, int first, block_sums (&scores)[RowBlocks][key_rows / 8]) const {
+    HALFTONE_HD HALFTONE_INLINE void hide(Simt simt, int mine, int first,
+                                          block_sums (&scores)[RowBlocks][key_rows / 8]) const {
         // Relative to the lane's first key, and for its first query.
-        const int key = first + simt.lane() % 4 * 2, left = problem.keys - key, visible = mine + simt.lane() / 4 + problem.offset - key;
+        const int key = first + simt.lane() % 4 * 2, left = problem.keys - key,
+                  visible = mine + simt.lane() / 4 + problem.offset - key;
         HALFTONE_UNROLL for (int m = 0; m < RowBlocks; ++m) {
             HALFTONE_UNROLL for (int n = 0; n < key_rows / 8; ++n) {
                 HALFTONE_UNROLL for (int e = 0; e < 4; ++e) {
@@ -132,10 +139,11 @@ struct flash_attention_kernel {
         }
     }
 
-    /// Takes a tile's scores into the softmax (Milakov and Gimelshein 2018): they become weights, and the sums are brought to
-    /// the new maxima. Step by step for all rows, so that one's latency passes behind the others.
+    /// Takes a tile's scores into the softmax (Milakov and Gimelshein 2018): they become weights, and the sums are
+    /// brought to the new maxima. Step by step for all rows, so that one's latency passes behind the others.
     HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD HALFTONE_INLINE void weigh(Simt simt, block_sums (&scores)[RowBlocks][key_rows / 8], row_state (&state)[RowBlocks][2],
+    HALFTONE_HD HALFTONE_INLINE void weigh(Simt simt, block_sums (&scores)[RowBlocks][key_rows / 8],
+                                           row_state (&state)[RowBlocks][2],
                                            block_sums (&sums)[RowBlocks][Head / 8]) const {
         const float scale = problem.scale * detail::log2_of_e;
         float highest[RowBlocks][2];
@@ -167,13 +175,16 @@ struct flash_attention_kernel {
                     even += x, odd += y;
                 }
                 state[m][half] = {highest[m][half], std::fma(state[m][half].total, factor, even + odd)};
-                HALFTONE_UNROLL for (int n = 0; n < Head / 8; ++n) sums[m][n][2 * half] *= factor, sums[m][n][2 * half + 1] *= factor;
+                HALFTONE_UNROLL for (int n = 0; n < Head / 8; ++n) {
+                    HALFTONE_UNROLL for (int e = 2 * half; e < 2 * half + 2; ++e) sums[m][n][e] *= factor;
+                }
             }
         }
     }
 
     HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD HALFTONE_INLINE void finish(Simt simt, const attention_part& part, int mine, const row_state (&state)[RowBlocks][2],
+    HALFTONE_HD HALFTONE_INLINE void finish(Simt simt, const attention_part& part, int mine,
+                                            const row_state (&state)[RowBlocks][2],
                                             block_sums (&sums)[RowBlocks][Head / 8], const query_tile& tile) const {
         HALFTONE_UNROLL for (int m = 0; m < RowBlocks; ++m) {
             HALFTONE_UNROLL for (int half = 0; half < 2; ++half) {
@@ -186,13 +197,14 @@ struct flash_attention_kernel {
                 }
                 const int query = mine + 16 * m + 8 * half + simt.lane() / 4;
                 if (logsumexp.is_there() && query < problem.queries && simt.lane() % 4 == 0) {
-                    simt.store(logsumexp, static_cast<extent>(part.batch * problem.heads + part.head) * problem.queries + query,
+                    simt.store(logsumexp,
+                               static_cast<extent>(part.batch * problem.heads + part.head) * problem.queries + query,
                                std::fma(state[m][half].highest, problem.scale, std::log(total)));
                 }
             }
         }
-        tile.template write<RowBlocks>(simt, simt.warp() * warp_rows, sums, o.from(part.batch, 0, part.head), o.time_stride, mine,
-                                       problem.queries, problem.head_size);
+        tile.template write<RowBlocks>(simt, simt.warp() * warp_rows, sums, o.from(part.batch, 0, part.head),
+                                       o.time_stride, mine, problem.queries, problem.head_size);
     }
 };
 

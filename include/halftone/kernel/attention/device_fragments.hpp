@@ -26,7 +26,8 @@ HALFTONE_HD HALFTONE_INLINE word packed(float low, float high) {
 #endif
 }
 
-/// The sums of 16 rows and 8 columns: a lane has columns 2 (lane % 4) and the next, of row lane / 4, then of row lane / 4 + 8.
+/// The sums of 16 rows and 8 columns: a lane has columns 2 (lane % 4) and the next, of row lane / 4, then of row lane /
+/// 4 + 8.
 using block_sums = vec<float, 4>;
 
 /// Two neighbouring blocks of sums, rounded, as the 16 x 16 left operand of the next product.
@@ -48,26 +49,32 @@ struct head_tile : simt::shared_tile<T, Rows, (Head > 64 ? 128 : Head)> {
     HALFTONE_HD HALFTONE_INLINE static word place_of(Simt simt) {
         return head_tile{{0}}.at(static_cast<word>(simt.lane()) % 16, static_cast<word>(simt.lane()) / 16 * 8).offset;
     }
-    /// The lane's chunk of the block whose corner is (row, column), both multiples of 16: whole periods of the swizzle down
-    /// the tile, and across it only in bits that the swizzle leaves in place.
+    /// The lane's chunk of the block whose corner is (row, column), both multiples of 16: whole periods of the swizzle
+    /// down the tile, and across it only in bits that the swizzle leaves in place.
     HALFTONE_HD HALFTONE_INLINE chunk_span block(word place, int row, int column) const {
-        const word byte = static_cast<word>(column) * 2, down = byte / base_tile::row_bytes * Rows + static_cast<word>(row);
+        const word byte = static_cast<word>(column) * 2,
+                   down = byte / base_tile::row_bytes * Rows + static_cast<word>(row);
         return {this->base + (place ^ byte % base_tile::row_bytes) + down * base_tile::row_bytes, 1};
     }
     /// The same tile from a row on, a multiple of 16.
-    HALFTONE_HD HALFTONE_INLINE head_tile from_row(int row) const { return {{this->base + static_cast<word>(row) * base_tile::row_bytes}}; }
+    HALFTONE_HD HALFTONE_INLINE head_tile from_row(int row) const {
+        return {{this->base + static_cast<word>(row) * base_tile::row_bytes}};
+    }
 
-    /// Sums of 16 x RowBlocks rows of a warp, from the tile's row `row` on, rounded, to memory; `width` is a multiple of 8.
-    /// No other warp may be using these rows of the tile.
+    /// Sums of 16 x RowBlocks rows of a warp, from the tile's row `row` on, rounded, to memory; `width` is a multiple
+    /// of 8. No other warp may be using these rows of the tile.
     HALFTONE_KERNEL template <int RowBlocks, class Simt>
-    HALFTONE_HD HALFTONE_INLINE void write(Simt simt, int row, const block_sums (&sums)[RowBlocks][Head / 8], const global_span<T>& head,
-                                           extent time_stride, int first, int end, int width) const {
+    HALFTONE_HD HALFTONE_INLINE void write(Simt simt, int row, const block_sums (&sums)[RowBlocks][Head / 8],
+                                           const global_span<T>& head, extent time_stride, int first, int end,
+                                           int width) const {
         simt.warp_barrier();
         HALFTONE_UNROLL for (int m = 0; m < RowBlocks; ++m) {
             HALFTONE_UNROLL for (int half = 0; half < 2; ++half) {
                 HALFTONE_UNROLL for (int n = 0; n < Head / 8; ++n) {
-                    const auto chunk = this->at(static_cast<word>(row + 16 * m + 8 * half + simt.lane() / 4), static_cast<word>(8 * n));
-                    simt.store(shared_span<word>{chunk.offset, 4}, simt.lane() % 4, packed<T>(sums[m][n][2 * half], sums[m][n][2 * half + 1]));
+                    const auto chunk = this->at(static_cast<word>(row + 16 * m + 8 * half + simt.lane() / 4),
+                                                static_cast<word>(8 * n));
+                    simt.store(shared_span<word>{chunk.offset, 4}, simt.lane() % 4,
+                               packed<T>(sums[m][n][2 * half], sums[m][n][2 * half + 1]));
                 }
             }
         }
@@ -81,8 +88,8 @@ struct head_tile : simt::shared_tile<T, Rows, (Head > 64 ? 128 : Head)> {
     }
 };
 
-/// Where a thread finds its chunks of a head's vectors, tile by tile: one column of chunks and every `at_once`-th row, so
-/// that little is left to compute for each.
+/// Where a thread finds its chunks of a head's vectors, tile by tile: one column of chunks and every `at_once`-th row,
+/// so that little is left to compute for each.
 template <class T, class Tile, int Threads>
 struct tile_source {
     static constexpr int across = Tile::columns / 8, at_once = Threads / across;
@@ -94,22 +101,23 @@ struct tile_source {
     word place;     ///< in a tile
     int left;       ///< times from the thread's first to the end; none where the head is narrower
 
-    /// The vectors from `first` to `end`. Those that are not there become zeros, as do elements beyond `width`, a multiple
-    /// of 8.
+    /// The vectors from `first` to `end`. Those that are not there become zeros, as do elements beyond `width`, a
+    /// multiple of 8.
     HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD HALFTONE_INLINE static tile_source of(Simt simt, const global_span<const T>& head, extent time_stride, int first, int end,
-                                                      int width) {
+    HALFTONE_HD HALFTONE_INLINE static tile_source of(Simt simt, const global_span<const T>& head, extent time_stride,
+                                                      int first, int end, int width) {
         const int row = simt.thread() / across, column = simt.thread() % across * 8;
         return {head.from(static_cast<extent>(first + row) * time_stride + column), time_stride,
-                Tile{{0}}.at(static_cast<word>(row), static_cast<word>(column)).offset, column < width ? end - first - row : 0};
+                Tile{{0}}.at(static_cast<word>(row), static_cast<word>(column)).offset,
+                column < width ? end - first - row : 0};
     }
     /// Starts to copy a tile. A chunk that is not there may have any address, as none of it is read.
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE void fetch(Simt simt, const Tile& to) const {
         if (simt.thread() % across * 8 >= Tile::head_size) return;
         HALFTONE_UNROLL for (int r = 0; r < static_cast<int>(Tile::rows); r += at_once) {
-            simt.async_copy16(typename Tile::chunk_span{to.base + place + static_cast<word>(r) * Tile::row_bytes, 1}, chunk.from(r * stride),
-                              r < left ? 8 : 0);
+            simt.async_copy16(typename Tile::chunk_span{to.base + place + static_cast<word>(r) * Tile::row_bytes, 1},
+                              chunk.from(r * stride), r < left ? 8 : 0);
         }
     }
     HALFTONE_HD HALFTONE_INLINE void next_tile() {
@@ -120,7 +128,11 @@ struct tile_source {
 
 /// The right operands in a 16 x 16 block, of 8 columns each: where k runs along the tile's rows, so that these become
 /// columns, and where k runs down the tile and the block was transposed on its way.
-HALFTONE_HD HALFTONE_INLINE vec<word, 2> rows_as_columns(const vec<word, 4>& block, int which) { return {block[which], block[which + 2]}; }
-HALFTONE_HD HALFTONE_INLINE vec<word, 2> columns(const vec<word, 4>& block, int which) { return {block[2 * which], block[2 * which + 1]}; }
+HALFTONE_HD HALFTONE_INLINE vec<word, 2> rows_as_columns(const vec<word, 4>& block, int which) {
+    return {block[which], block[which + 2]};
+}
+HALFTONE_HD HALFTONE_INLINE vec<word, 2> columns(const vec<word, 4>& block, int which) {
+    return {block[2 * which], block[2 * which + 1]};
+}
 
 }  // namespace halftone::inline HALFTONE_ABI::kernel::on_device

@@ -47,7 +47,8 @@ struct plain_tiles {
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE static void multiply_rows(Simt simt, word kept, word streamed, int width,
                                                           vec<float, Kept>& products) {
-        const shared_span<fours> a{kept + simt.warp() * Kept * columns * static_cast<word>(sizeof(float)), Kept * columns / 4};
+        const shared_span<fours> a{kept + simt.warp() * Kept * columns * static_cast<word>(sizeof(float)),
+                                   Kept * columns / 4};
         const shared_span<fours> b{streamed + simt.lane() * stride * static_cast<word>(sizeof(float)), stride / 4};
         HALFTONE_UNROLL for (int r = 0; r < Kept; ++r) products[r] = 0;
         for (int d = 0; d < (width + 3) / 4; ++d) {
@@ -101,15 +102,18 @@ struct plain_attention_kernel {
     static constexpr int kept = Parts > 4 ? 4 : 8;
     using tiles = plain_tiles<Compute, Parts, kept>;
     static constexpr int threads = tiles::threads;
-    static constexpr word keys_at = 0, values_at = tiles::streamed_bytes, queries_at = values_at + tiles::streamed_bytes,
-                          weights_at = queries_at + tiles::kept_bytes, shared_bytes = weights_at + tiles::weight_bytes;
+    static constexpr word keys_at = 0, values_at = tiles::streamed_bytes,
+                          queries_at = values_at + tiles::streamed_bytes, weights_at = queries_at + tiles::kept_bytes,
+                          shared_bytes = weights_at + tiles::weight_bytes;
 
     head_vectors<const T> q, k, v;
     head_vectors<T> o;
     global_span<float> logsumexp;  // (batch, heads, queries), or none
     attention_problem problem;
 
-    HALFTONE_HD attention_grid parts() const { return {problem.batch, problem.heads, problem.queries, tiles::kept_rows}; }
+    HALFTONE_HD attention_grid parts() const {
+        return {problem.batch, problem.heads, problem.queries, tiles::kept_rows};
+    }
     grid_shape grid() const { return parts().shape(); }
 
     HALFTONE_KERNEL template <class Simt>
@@ -118,8 +122,9 @@ struct plain_attention_kernel {
         const int group = part.head / problem.members;
         const auto keys = k.from(part.batch, 0, group), values = v.from(part.batch, 0, group);
         const float scale = problem.scale * detail::log2_of_e;
-        tiles::template stage<tiles::kept_rows, tiles::columns>(simt, queries_at, q.from(part.batch, 0, part.head), q.time_stride,
-                                                                part.first, problem.queries, problem.head_size);
+        tiles::template stage<tiles::kept_rows, tiles::columns>(simt, queries_at, q.from(part.batch, 0, part.head),
+                                                                q.time_stride, part.first, problem.queries,
+                                                                problem.head_size);
         const int mine = part.first + simt.warp() * kept;  // the warp's first query
 
         vec<float, kept> highest, total;
@@ -132,17 +137,18 @@ struct plain_attention_kernel {
         const int end = problem.keys_seen(part.first + tiles::kept_rows);
         for (int j = 0; j < end; j += tiles::streamed_rows) {
             simt.barrier();  // all warps are done with the previous tile
-            tiles::template stage<tiles::streamed_rows, tiles::stride>(simt, keys_at, keys, k.time_stride, j, problem.keys,
-                                                                       problem.head_size);
-            tiles::template stage<tiles::streamed_rows, tiles::stride>(simt, values_at, values, v.time_stride, j, problem.keys,
-                                                                       problem.head_size);
+            tiles::template stage<tiles::streamed_rows, tiles::stride>(simt, keys_at, keys, k.time_stride, j,
+                                                                       problem.keys, problem.head_size);
+            tiles::template stage<tiles::streamed_rows, tiles::stride>(simt, values_at, values, v.time_stride, j,
+                                                                       problem.keys, problem.head_size);
             simt.barrier();
             vec<float, kept> scores;
             tiles::multiply_rows(simt, queries_at, keys_at, problem.head_size, scores);
             HALFTONE_UNROLL for (int r = 0; r < kept; ++r) {
                 const float score = problem.sees(mine + r, j + simt.lane()) ? scores[r] : detail::attention_hidden;
                 const float next = simt::maximum{}(highest[r], simt::warp_max(simt, score));
-                const float factor = power_of_two((highest[r] - next) * scale), weight = power_of_two((score - next) * scale);
+                const float factor = power_of_two((highest[r] - next) * scale),
+                            weight = power_of_two((score - next) * scale);
                 highest[r] = next;
                 total[r] = std::fma(total[r], factor, weight);
                 HALFTONE_UNROLL for (int i = 0; i < Parts; ++i) sums[r][i] *= factor;
@@ -156,7 +162,8 @@ struct plain_attention_kernel {
             if (mine + r >= problem.queries) continue;
             tiles::write(simt, o.from(part.batch, mine + r, part.head), problem.head_size, sums[r], 1 / all);
             if (simt.lane() == 0 && logsumexp.is_there()) {
-                simt.store(logsumexp, static_cast<extent>(part.batch * problem.heads + part.head) * problem.queries + mine + r,
+                simt.store(logsumexp,
+                           static_cast<extent>(part.batch * problem.heads + part.head) * problem.queries + mine + r,
                            std::fma(highest[r], problem.scale, std::log(all)));
             }
         }
@@ -167,15 +174,17 @@ struct plain_attention_kernel {
 /// computed anew: dq = scale ds k, dk = scale ds^T q, dv = p^T d_o.
 template <class Compute, class T, int Parts, attention_side Side>
 struct plain_attention_slopes_kernel {
-    static constexpr int kept = 16 / Parts;
+    static constexpr int kept = Parts > 4 ? 2 : 8;
     static constexpr bool keeps_keys = Side == attention_side::keys;
-    static constexpr bool shares_terms = !keeps_keys && kept > 4;  // of kept queries: too many for registers
+    static constexpr bool shares_terms = !keeps_keys && kept > 2;  // of kept queries: too many for registers
     using tiles = plain_tiles<Compute, Parts, kept>;
     static constexpr int threads = tiles::threads;
     // Of each side two tiles: q or k, which the scores are products of, then d_o or v.
-    static constexpr word streamed_at = 0, kept_at = 2 * tiles::streamed_bytes, slopes_at = kept_at + 2 * tiles::kept_bytes,
-                          weights_at = slopes_at + tiles::weight_bytes,  // of streamed queries, or the terms of kept ones
-                          shared_bytes = weights_at + (keeps_keys ? tiles::weight_bytes : tiles::kept_rows * sizeof(query_term));
+    static constexpr word streamed_at = 0, kept_at = 2 * tiles::streamed_bytes,
+                          slopes_at = kept_at + 2 * tiles::kept_bytes,
+                          weights_at =
+                              slopes_at + tiles::weight_bytes,  // of streamed queries, or the terms of kept ones
+        shared_bytes = weights_at + (keeps_keys ? tiles::weight_bytes : tiles::kept_rows * sizeof(query_term));
 
     head_vectors<const T> q, d_o, k, v;
     global_span<const query_term> terms;
@@ -197,7 +206,8 @@ struct plain_attention_slopes_kernel {
             HALFTONE_UNROLL for (int i = 0; i < Parts; ++i) slope_sums[r][i] = weight_sums[r][i] = 0;
         }
         if constexpr (keeps_keys) {
-            stage<tiles::kept_rows, tiles::columns>(simt, kept_at, tiles::kept_bytes, k, v, part.batch, part.head, part.first, problem.keys);
+            stage<tiles::kept_rows, tiles::columns>(simt, kept_at, tiles::kept_bytes, k, v, part.batch, part.head,
+                                                    part.first, problem.keys);
             const int begin = problem.first_query(part.first) / tiles::streamed_rows * tiles::streamed_rows;
             for (int head = part.head * problem.members; head < (part.head + 1) * problem.members; ++head) {
                 for (int i = begin; i < problem.queries; i += tiles::streamed_rows) {
@@ -206,9 +216,11 @@ struct plain_attention_slopes_kernel {
             }
         } else {
             if (shares_terms && simt.thread() < tiles::kept_rows && part.first + simt.thread() < problem.queries) {
-                simt.store(kept_terms(), simt.thread(), simt.load(terms, first_term(part.batch, part.head) + part.first + simt.thread()));
+                simt.store(kept_terms(), simt.thread(),
+                           simt.load(terms, first_term(part.batch, part.head) + part.first + simt.thread()));
             }
-            stage<tiles::kept_rows, tiles::columns>(simt, kept_at, tiles::kept_bytes, q, d_o, part.batch, part.head, part.first, problem.queries);
+            stage<tiles::kept_rows, tiles::columns>(simt, kept_at, tiles::kept_bytes, q, d_o, part.batch, part.head,
+                                                    part.first, problem.queries);
             const int end = problem.keys_seen(part.first + tiles::kept_rows);
             for (int j = 0; j < end; j += tiles::streamed_rows) {
                 add_tile(simt, part.batch, part.head, j, mine, slope_sums, weight_sums);
@@ -217,10 +229,12 @@ struct plain_attention_slopes_kernel {
         HALFTONE_UNROLL for (int r = 0; r < kept; ++r) {
             if (mine + r >= (keeps_keys ? problem.keys : problem.queries)) continue;
             if constexpr (keeps_keys) {
-                tiles::write(simt, dk.from(part.batch, mine + r, part.head), problem.head_size, slope_sums[r], problem.scale);
+                tiles::write(simt, dk.from(part.batch, mine + r, part.head), problem.head_size, slope_sums[r],
+                             problem.scale);
                 tiles::write(simt, dv.from(part.batch, mine + r, part.head), problem.head_size, weight_sums[r], 1.0f);
             } else {
-                tiles::write(simt, dq.from(part.batch, mine + r, part.head), problem.head_size, slope_sums[r], problem.scale);
+                tiles::write(simt, dq.from(part.batch, mine + r, part.head), problem.head_size, slope_sums[r],
+                             problem.scale);
             }
         }
     }
@@ -232,26 +246,33 @@ struct plain_attention_slopes_kernel {
     }
     /// Rows of two operands of one side, the second `next` bytes behind the first.
     HALFTONE_KERNEL template <int Count, int Stride, class Simt>
-    HALFTONE_HD HALFTONE_INLINE void stage(Simt simt, word to, word next, const head_vectors<const T>& x, const head_vectors<const T>& y,
-                                           int batch, int head, int first, int end) const {
-        tiles::template stage<Count, Stride>(simt, to, x.from(batch, 0, head), x.time_stride, first, end, problem.head_size);
-        tiles::template stage<Count, Stride>(simt, to + next, y.from(batch, 0, head), y.time_stride, first, end, problem.head_size);
+    HALFTONE_HD HALFTONE_INLINE void stage(Simt simt, word to, word next, const head_vectors<const T>& x,
+                                           const head_vectors<const T>& y, int batch, int head, int first,
+                                           int end) const {
+        tiles::template stage<Count, Stride>(simt, to, x.from(batch, 0, head), x.time_stride, first, end,
+                                             problem.head_size);
+        tiles::template stage<Count, Stride>(simt, to + next, y.from(batch, 0, head), y.time_stride, first, end,
+                                             problem.head_size);
     }
 
     /// The streamed rows from `first` on, of query head `head` or of the key head that it reads.
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE void add_tile(Simt simt, int batch, int head, int first, int mine,
-                                              typename tiles::sums& slope_sums, typename tiles::sums& weight_sums) const {
+                                              typename tiles::sums& slope_sums,
+                                              typename tiles::sums& weight_sums) const {
         simt.barrier();  // all warps are done with the previous tile
         if constexpr (keeps_keys) {
-            stage<tiles::streamed_rows, tiles::stride>(simt, streamed_at, tiles::streamed_bytes, q, d_o, batch, head, first, problem.queries);
+            stage<tiles::streamed_rows, tiles::stride>(simt, streamed_at, tiles::streamed_bytes, q, d_o, batch, head,
+                                                       first, problem.queries);
         } else {
-            stage<tiles::streamed_rows, tiles::stride>(simt, streamed_at, tiles::streamed_bytes, k, v, batch, head / problem.members, first, problem.keys);
+            stage<tiles::streamed_rows, tiles::stride>(simt, streamed_at, tiles::streamed_bytes, k, v, batch,
+                                                       head / problem.members, first, problem.keys);
         }
         simt.barrier();
         vec<float, kept> scores, products;
         tiles::multiply_rows(simt, kept_at, streamed_at, problem.head_size, scores);
-        tiles::multiply_rows(simt, kept_at + tiles::kept_bytes, streamed_at + tiles::streamed_bytes, problem.head_size, products);
+        tiles::multiply_rows(simt, kept_at + tiles::kept_bytes, streamed_at + tiles::streamed_bytes, problem.head_size,
+                             products);
         const int streamed = first + simt.lane();
         HALFTONE_UNROLL for (int r = 0; r < kept; ++r) {
             const int query = keeps_keys ? streamed : mine + r, key = keeps_keys ? mine + r : streamed;
@@ -267,7 +288,8 @@ struct plain_attention_slopes_kernel {
         }
         simt.warp_barrier();
         tiles::add_products(simt, slopes_at, streamed_at, slope_sums);
-        if constexpr (keeps_keys) tiles::add_products(simt, weights_at, streamed_at + tiles::streamed_bytes, weight_sums);
+        if constexpr (keeps_keys)
+            tiles::add_products(simt, weights_at, streamed_at + tiles::streamed_bytes, weight_sums);
     }
 };
 

@@ -70,8 +70,8 @@ struct attention_part {
     int batch, head, first;
 };
 
-/// Blocks for all parts. Under a causal mask the last queries see most keys and the first keys are seen by most queries:
-/// these parts of a head come first.
+/// Blocks for all parts. Under a causal mask the last queries see most keys and the first keys are seen by most
+/// queries: these parts of a head come first.
 struct attention_grid {
     int batch, heads, rows, rows_in_part;
 
@@ -104,8 +104,9 @@ HALFTONE_HD HALFTONE_INLINE float operand_of(float x) {
     return static_cast<float>(Compute(x));
 }
 
-/// What the backward pass knows of each query: its logsumexp to base 2, and the product of o and its gradient, which the
-/// gradients of all its scores contain. (batch, heads, padded_queries); a query that is not there gives zero weights.
+/// What the backward pass knows of each query: its logsumexp to base 2, and the product of o and its gradient, which
+/// the gradients of all its scores contain. (batch, heads, padded_queries); a query that is not there gives zero
+/// weights.
 using query_term = vec<float, 2>;
 
 HALFTONE_HD constexpr extent padded_queries(extent queries) { return (queries + 63) / 64 * 64; }
@@ -141,7 +142,8 @@ struct query_terms_kernel {
         HALFTONE_UNROLL for (int mask = lanes / 2; mask > 0; mask /= 2) sum += simt.shuffle_xor(sum, mask);
         if (row >= terms.count || simt.thread() % lanes != 0) return;
         query_term term{-detail::attention_hidden, 0};
-        if (is_there) term = {simt.load(logsumexp, static_cast<extent>(head) * problem.queries + query) * detail::log2_of_e, sum};
+        if (is_there)
+            term = {simt.load(logsumexp, static_cast<extent>(head) * problem.queries + query) * detail::log2_of_e, sum};
         simt.store(terms, row, term);
     }
 };
