@@ -14,7 +14,7 @@ Installs what the tests need (and says so first), builds them in Release with al
     --full           also the long tests, the CPU without AVX and aarch64, these two under emulation
     --build FOLDER   where to build, build/tests by default
     -DNAME=VALUE     goes to cmake, as -DCMAKE_CXX_COMPILER=clang++ or -DHALFTONE_WERROR=ON
-    -- ...           goes to ctest, as -R matmul or -L kernel
+    -- ...           goes to ctest, as -R matmul, -L kernel, or -C Cuda (all CUDA code compiled, where there is nvcc)
     --help           this text
 
 Ends with ctest's exit code.
