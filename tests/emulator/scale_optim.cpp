@@ -22,6 +22,7 @@
 #include "optim/golden.hpp"
 #include "optim/golden_run.hpp"
 #include "optim/small_model.hpp"
+#include "scale/traces.hpp"
 #include "support/bounds.hpp"
 
 namespace {
@@ -218,52 +219,8 @@ TEST_CASE("steps on a GPU: clips in the order of their calls, gradients without 
     CHECK(small::master_of(a.fc1.weight)[0] == before - 2.0f);
 }
 
-using model_type = small::model<ht::amp_fp16>;
-struct trained {
-    explicit trained(emulator::device& device) : model(device, 3), optimizer(device, model, {.lr = 1}), acc(model) {}
-    model_type model;
-    ht::sgd<emulator::device, model_type> optimizer;
-    ht::accumulator<ht::through_scaler, ht::types<model_type>> acc;
-    small::tape tape;
-};
-
 TEST_CASE("steps on a GPU: the traces of torch.amp.GradScaler") {
-    const std::vector<support::golden_line> lines = support::read_golden("scaler.txt");
-    int cases = 0, updates = 0;
-    for (std::size_t at = 0; at < lines.size(); ++cases) {
-        const support::golden_line& head = lines[at++];
-        REQUIRE(head.kind == "case");
-        CAPTURE(head.words[0]);
-        emulator::device device;
-        ht::grad_scaler scaler{device,
-                               {.init_scale = static_cast<float>(head.number(1)),
-                                .growth_factor = head.number(2),
-                                .backoff_factor = head.number(3),
-                                .growth_interval = static_cast<int>(head.number(4)),
-                                .enabled = head.number(5) != 0}};
-        std::vector<std::unique_ptr<trained>> all;
-        for (int i = 0; i < static_cast<int>(head.number(6)); ++i) all.push_back(std::make_unique<trained>(device));
-
-        for (; at < lines.size() && lines[at].kind == "update"; ++at, ++updates) {
-            const support::golden_line& line = lines[at];
-            CAPTURE(updates);
-            for (std::size_t i = 0; i < all.size(); ++i) {
-                const char letter = line.words[0][i];
-                all[i]->tape.gradients = [letter](std::size_t entry, std::size_t e) {
-                    return entry != 2 || e != 4 || letter == '.' ? 1.0f : letter == 'i' ? -infinity : std::numeric_limits<float>::quiet_NaN();
-                };
-                all[i]->tape.backward(scaler.scale(small::loss{}), all[i]->acc, all[i]->model.parameters());
-                auto grads = scaler.unscale(all[i]->acc.take());
-                CHECK(all[i]->optimizer.step(grads).skipped() == (letter != '.'));
-            }
-            scaler.update();
-            CHECK(static_cast<double>(scaler.get_scale()) == line.number(1));
-            CHECK(scaler.state().growth_tracker == line.number(2));
-            for (std::size_t i = 0; i < all.size(); ++i) CHECK(all[i]->optimizer.steps() == line.number(3 + i));
-        }
-    }
-    CHECK(cases >= 10);
-    CHECK(updates >= 100);
+    traces::replay([] { return std::make_unique<emulator::device>(); });
 }
 
 /// Both devices take the cases of torch's optimizers; bounds of each against torch are in tests/optim.

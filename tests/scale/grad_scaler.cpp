@@ -11,71 +11,20 @@
 #include <halftone/scale/grad_scaler.hpp>
 #include <halftone/scale/static_scaler.hpp>
 
-#include "optim/golden.hpp"
 #include "optim/small_model.hpp"
+#include "scale/traces.hpp"
 
 namespace {
 
 namespace ht = halftone;
 
-using model_type = small::model<ht::amp_fp16>;
-constexpr float infinity = std::numeric_limits<float>::infinity();
-constexpr float nan = std::numeric_limits<float>::quiet_NaN();
-
-/// A model with its optimizer and its gradients, one of several under a scaler.
-struct trained {
-    explicit trained(ht::cpu& device) : model(device, 3), optimizer(device, model, {.lr = 1}), acc(model) {}
-    model_type model;
-    ht::sgd<ht::cpu, model_type> optimizer;
-    ht::accumulator<ht::through_scaler, ht::types<model_type>> acc;
-    small::tape tape;
-
-    /// '.' finite gradients, 'i' one infinity among them, 'n' a NaN.
-    void backward(const ht::grad_scaler<ht::cpu>& scaler, char letter) {
-        tape.gradients = [letter](std::size_t entry, std::size_t i) {
-            return entry != 2 || i != 4 || letter == '.' ? 1.0f : letter == 'i' ? -infinity : nan;
-        };
-        tape.backward(scaler.scale(small::loss{}), acc, model.parameters());
-    }
-    auto unscale(ht::grad_scaler<ht::cpu>& scaler, char letter) {
-        backward(scaler, letter);
-        return scaler.unscale(acc.take());
-    }
-};
+using trained = traces::trained<ht::cpu>;
+using model_type = trained::model_type;
+using traces::infinity;
+using traces::nan;
 
 TEST_CASE("grad_scaler: the traces of torch.amp.GradScaler") {
-    const std::vector<support::golden_line> lines = support::read_golden("scaler.txt");
-    int cases = 0, updates = 0;
-    for (std::size_t at = 0; at < lines.size(); ++cases) {
-        const support::golden_line& head = lines[at++];
-        REQUIRE(head.kind == "case");
-        CAPTURE(head.words[0]);
-        ht::cpu device{{.threads = 1}};
-        ht::grad_scaler scaler{device,
-                               {.init_scale = static_cast<float>(head.number(1)),
-                                .growth_factor = head.number(2),
-                                .backoff_factor = head.number(3),
-                                .growth_interval = static_cast<int>(head.number(4)),
-                                .enabled = head.number(5) != 0}};
-        std::vector<std::unique_ptr<trained>> all;
-        for (int i = 0; i < static_cast<int>(head.number(6)); ++i) all.push_back(std::make_unique<trained>(device));
-
-        for (; at < lines.size() && lines[at].kind == "update"; ++at, ++updates) {
-            const support::golden_line& line = lines[at];
-            CAPTURE(updates);
-            for (std::size_t i = 0; i < all.size(); ++i) {
-                auto grads = all[i]->unscale(scaler, line.words[0][i]);
-                const bool skipped = all[i]->optimizer.step(grads).skipped();
-                CHECK(skipped == (line.words[0][i] != '.'));
-            }
-            scaler.update();
-            CHECK(static_cast<double>(scaler.get_scale()) == line.number(1));
-            CHECK(scaler.state().growth_tracker == line.number(2));
-            for (std::size_t i = 0; i < all.size(); ++i) CHECK(all[i]->optimizer.steps() == line.number(3 + i));
-        }
-    }
-    CHECK(cases >= 10);
-    CHECK(updates >= 100);
+    traces::replay([] { return std::make_unique<ht::cpu>(ht::cpu_options{.threads = 1}); });
 }
 
 TEST_CASE("grad_scaler: only the offending optimizer skips, and the shared scale backs off once") {

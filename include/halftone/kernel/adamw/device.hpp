@@ -37,25 +37,12 @@ struct adamw_kernel {
 
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD void operator()(Simt simt) const {
-        const shared_span<present> shared{0, 1};
-        if (simt.thread() == 0) {
-            const step_record record = simt.load(step, 0);
-            present p{};
-            p.skips = record.skips;
-            p.step = static_cast<word>(record.steps);
-            p.factors = simt.load(factors, 0);
-            if (p.skips == 0) p.scalars = scalars_of(decays, rates, record);
-            simt.store(shared, 0, p);
-        }
-        simt.barrier();
-        const present p = simt.load(shared, 0);
-        if (p.skips != 0) return;
-        const extent runs = (master.count + n - 1) / n;
-        const extent first_run = static_cast<extent>(simt.block().x) * threads + simt.thread();
-        for (extent i = first_run; i < runs; i += static_cast<extent>(blocks) * threads) update(simt, p, i);
+        take_step<present>(simt, *this);
     }
 
-  private:
+    // ---- for take_step
+
+    HALFTONE_HD HALFTONE_INLINE adamw_scalars scalars(const step_record& record) const { return scalars_of(decays, rates, record); }
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE void update(Simt simt, const present& p, extent i) const {
         const adamw_scalars& s = p.scalars;

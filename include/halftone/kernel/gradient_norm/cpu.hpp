@@ -24,11 +24,8 @@ template <class G>
 double squares_in_double(extent count, const G* g, const kernel::gradient_factors& f) {
     double squares = 0;
     for (extent i = 0; i < count; ++i) {
-        const double v = static_cast<double>(static_cast<float>(g[i])) * static_cast<double>(f.inv_scale) *
-                         static_cast<double>(f.clip);
-        const double limit = static_cast<double>(f.limit);
-        const double clamped = v > limit ? limit : v < -limit ? -limit : v;
-        squares += clamped * clamped;
+        const double v = kernel::read_gradient_in_double(static_cast<float>(g[i]), f);
+        squares += v * v;
     }
     return squares;
 }

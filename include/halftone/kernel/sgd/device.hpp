@@ -36,21 +36,12 @@ struct sgd_kernel {
 
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD void operator()(Simt simt) const {
-        const shared_span<present> shared{0, 1};
-        if (simt.thread() == 0) {
-            const step_record record = simt.load(step, 0);
-            simt.store(shared, 0, present{scalars_of(coefficients, rates, record), simt.load(factors, 0),
-                                          static_cast<word>(record.steps), record.skips});
-        }
-        simt.barrier();
-        const present p = simt.load(shared, 0);
-        if (p.skips != 0) return;
-        const extent runs = (master.count + n - 1) / n;
-        const extent first_run = static_cast<extent>(simt.block().x) * threads + simt.thread();
-        for (extent i = first_run; i < runs; i += static_cast<extent>(blocks) * threads) update(simt, p, i);
+        take_step<present>(simt, *this);
     }
 
-  private:
+    // ---- for take_step
+
+    HALFTONE_HD HALFTONE_INLINE sgd_scalars scalars(const step_record& record) const { return scalars_of(coefficients, rates, record); }
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE void update(Simt simt, const present& p, extent i) const {
         const sgd_scalars& s = p.scalars;

@@ -59,12 +59,6 @@ HALFTONE_HD HALFTONE_INLINE float read_gradient(float g, const gradient_factors&
     const float v = g * f.inv_scale * f.clip;
     return v > f.limit ? f.limit : v < -f.limit ? -f.limit : v;
 }
-/// The same in double, where a float overflows or vanishes.
-HALFTONE_HD HALFTONE_INLINE double read_gradient_in_double(float g, const gradient_factors& f) {
-    const double v = static_cast<double>(g) * static_cast<double>(f.inv_scale) * static_cast<double>(f.clip);
-    const double limit = static_cast<double>(f.limit);
-    return v > limit ? limit : v < -limit ? -limit : v;
-}
 
 /// Run number i of a step in T: rounded to nearest, or by random_bits(key.seed, step, key.tensor + stream, index). A float
 /// is left as it is.
@@ -91,6 +85,29 @@ struct present_step {
     word step;  // its number, as random numbers are keyed by it
     std::int32_t skips;
 };
+
+/// One thread's part of a step. The first of its block reads the records and works out the scalars, kernel.scalars(record);
+/// then, unless the step is skipped, all take their runs: kernel.update(simt, present, i). A kernel also has threads, master,
+/// factors, step and blocks.
+HALFTONE_KERNEL template <class Present, class Simt, class Kernel>
+HALFTONE_HD HALFTONE_INLINE void take_step(Simt simt, const Kernel& kernel) {
+    const shared_span<Present> shared{0, 1};
+    if (simt.thread() == 0) {
+        const step_record record = simt.load(kernel.step, 0);
+        Present p{};
+        p.skips = record.skips;
+        p.step = static_cast<word>(record.steps);
+        p.factors = simt.load(kernel.factors, 0);
+        if (p.skips == 0) p.scalars = kernel.scalars(record);
+        simt.store(shared, 0, p);
+    }
+    simt.barrier();
+    const Present p = simt.load(shared, 0);
+    if (p.skips != 0) return;
+    const extent runs = (kernel.master.count + update_run - 1) / update_run;
+    const extent first_run = static_cast<extent>(simt.block().x) * Kernel::threads + simt.thread();
+    for (extent i = first_run; i < runs; i += static_cast<extent>(kernel.blocks) * Kernel::threads) kernel.update(simt, p, i);
+}
 
 /// Blocks of so many threads for an array, whose runs the threads take one after another: enough to fill any GPU a few
 /// times over, and no more, since each block works out the scalars of the step.

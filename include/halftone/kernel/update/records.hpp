@@ -25,6 +25,13 @@ struct gradient_factors {
     float limit = no_limit;  ///< clipping by value, after `clip`
 };
 
+/// A gradient as its readers see it, in double: where a float overflows or vanishes.
+HALFTONE_HD inline double read_gradient_in_double(float g, const gradient_factors& f) {
+    const double v = static_cast<double>(g) * static_cast<double>(f.inv_scale) * static_cast<double>(f.clip);
+    const double limit = static_cast<double>(f.limit);
+    return v > limit ? limit : v < -limit ? -limit : v;
+}
+
 /// The factors, and what a read pass over the gradients found.
 struct gradient_record {
     gradient_factors factors{};
