@@ -15,6 +15,7 @@
 #pragma once
 
 #include <cmath>
+#include <cstdint>
 
 #include <halftone/kernel/expect.hpp>
 #include <halftone/policy/check.hpp>
@@ -27,9 +28,34 @@ enum class attention_mask {
     causal,  ///< query i sees the keys 0 to i + keys - queries: the last query sees all, as with cached keys
 };
 
+enum class attention_strategy {
+    automatic,  ///< flash where its kernels take the problem
+    flash,      ///< scores are computed tile by tile, and never stored
+    math,       ///< scores are stored, in scratch memory: products and softmax, any head_size
+};
+
 struct attention_options {
     attention_mask mask = attention_mask::full;
     float scale = 0;  ///< of the scores, positive; 0 stands for 1 / sqrt(head_size)
+    attention_strategy strategy = attention_strategy::automatic;
+};
+
+/// Sequences of various lengths, one behind the other along time, as packed batches of text are; q, k and v then have a
+/// batch of 1. Sequence s has the queries [query_offsets[s], query_offsets[s + 1]) and the keys [key_offsets[s],
+/// key_offsets[s + 1]), and its queries see its own keys alone; a causal mask holds within each sequence. A query that
+/// sees no key (those of a sequence without keys, and the first ones under a causal mask where keys are fewer than
+/// queries) has an o of 0 and a logsumexp of -3e38, and neither takes nor gives a gradient.
+///
+/// Offsets that are not ascending from 0 to the tensors' end, or a sequence longer than `longest_...`: on the CPU
+/// shape_error; a GPU's kernels clamp offsets and lengths, so that nothing outside the tensors is touched, and results
+/// are then unspecified.
+struct packed_sequences {
+    const_view<std::int32_t, 1> query_offsets{};   ///< (sequences + 1), ascending from 0 to the queries of q
+    const_view<std::int32_t, 1> key_offsets{};     ///< (sequences + 1), ascending from 0 to the keys of k
+    extent longest_queries = 0, longest_keys = 0;  ///< at least those of the longest sequence: work is cut by them
+
+    bool are_there() const { return query_offsets.data() != nullptr; }
+    extent count() const { return query_offsets.extent_of(0) - 1; }
 };
 
 namespace kernel {
@@ -41,6 +67,7 @@ struct attention_forward {
     view<T, 4> o;                ///< as q
     view<float, 3> logsumexp{};  ///< (batch, heads, queries), log of the sum of exp(scale q k^T), or none: not wanted
     attention_options options{};
+    packed_sequences sequences{};  ///< none: every batch is one sequence
 };
 
 template <class T>
@@ -50,10 +77,15 @@ struct attention_backward {
     const_view<T, 4> d_o;            ///< as o
     view<T, 4> dq, dk, dv;           ///< as q, k and v; overwritten
     attention_options options{};
+    packed_sequences sequences{};  ///< as in the forward pass
 };
 
-/// forward<Compute> and backward<Compute> of one device. They throw shape_error, and argument_error for a scale that is
-/// negative or not finite.
+/// The flash strategy's forward<Compute> and backward<Compute> of one device; they do not read options.strategy. They
+/// throw shape_error, and argument_error for a scale that is negative or not finite. Of each device they also tell:
+///
+///     static const char* why_not_flash(const detail::attention_extents&);   // nullptr: they take the problem
+///     // Which kernels run, where there are several: nullptr for the fastest, else why it is not them.
+///     template <class Compute, class T> static const char* why_not_matrix_units(const attention_forward<T>&);
 template <class Device>
 struct attention;
 
@@ -89,22 +121,37 @@ void check_attention_operand(const char* which, const view<T, 4>& v, const shape
     }
 }
 
+/// Shapes alone: offsets lie in the memory of the device.
+inline void check_sequences(const packed_sequences& s, const attention_extents& e) {
+    if (e.batch != 1) fail<shape_error>("attention: a batch of ", e.batch, " packed sequences' tensors; expected 1");
+    if (s.query_offsets.extent_of(0) < 1)
+        fail<shape_error>("attention: query_offsets is empty; expected sequences + 1");
+    kernel::expect("attention", "query_offsets", s.query_offsets, {s.query_offsets.extent_of(0)});
+    kernel::expect("attention", "key_offsets", s.key_offsets, {s.query_offsets.extent_of(0)});
+    if (s.longest_queries < 0 || s.longest_keys < 0) {
+        fail<shape_error>("attention: the longest sequence has ", s.longest_queries, " queries and ", s.longest_keys,
+                          " keys; expected no negative number");
+    }
+}
+
+/// What every strategy asks for.
 template <class T>
-attention_extents check_attention(const view<T, 4>& q, const view<T, 4>& k, const view<T, 4>& v,
-                                  const attention_options& options) {
+attention_extents check_attention_shapes(const view<T, 4>& q, const view<T, 4>& k, const view<T, 4>& v,
+                                         const attention_options& options, const packed_sequences& sequences) {
     const attention_extents e{q.extent_of(0), q.extent_of(1), k.extent_of(1),
                               q.extent_of(2), k.extent_of(2), q.extent_of(3)};
     check_attention_operand("q", q, q.shape());
     check_attention_operand("k", k, {e.batch, e.keys, e.groups, e.head_size});
     check_attention_operand("v", v, k.shape());
-    if (e.head_size < 1 || e.head_size > most_head_size) {
-        fail<shape_error>("attention: head_size is ", e.head_size, "; expected 1 to ", most_head_size);
-    }
+    if (e.head_size < 1) fail<shape_error>("attention: head_size is ", e.head_size, "; expected at least 1");
     if (e.groups == 0 ? e.heads != 0 : e.heads % e.groups != 0) {
         fail<shape_error>("attention: ", e.heads, " query heads cannot share ", e.groups, " key heads evenly");
     }
-    if (e.keys == 0 && e.queries != 0) fail<shape_error>("attention: ", e.queries, " queries and no key");
-    if (options.mask == attention_mask::causal && e.keys < e.queries) {
+    if (sequences.are_there()) {
+        check_sequences(sequences, e);
+    } else if (e.keys == 0 && e.queries != 0) {
+        fail<shape_error>("attention: ", e.queries, " queries and no key");
+    } else if (options.mask == attention_mask::causal && e.keys < e.queries) {
         fail<shape_error>("attention: a causal mask over ", e.queries, " queries and ", e.keys,
                           " keys; expected at least as many keys");
     }
@@ -115,23 +162,37 @@ attention_extents check_attention(const view<T, 4>& q, const view<T, 4>& k, cons
     return e;
 }
 
+inline void check_flash(const attention_extents& e) {
+    if (e.head_size > most_head_size) {
+        fail<shape_error>("attention: head_size is ", e.head_size, "; expected 1 to ", most_head_size);
+    }
+}
+
 template <class T>
-attention_extents check_attention(const kernel::attention_forward<T>& a) {
-    const attention_extents e = check_attention(a.q, a.k, a.v, a.options);
+attention_extents check_attention_shapes(const kernel::attention_forward<T>& a) {
+    const attention_extents e = check_attention_shapes(a.q, a.k, a.v, a.options, a.sequences);
     check_attention_operand("o", a.o, a.q.shape());
     kernel::expect_optional("attention", "logsumexp", a.logsumexp, {e.batch, e.heads, e.queries});
     return e;
 }
 
 template <class T>
-attention_extents check_attention(const kernel::attention_backward<T>& a) {
-    const attention_extents e = check_attention(a.q, a.k, a.v, a.options);
+attention_extents check_attention_shapes(const kernel::attention_backward<T>& a) {
+    const attention_extents e = check_attention_shapes(a.q, a.k, a.v, a.options, a.sequences);
     check_attention_operand("o", a.o, a.q.shape());
     check_attention_operand("d_o", a.d_o, a.q.shape());
     check_attention_operand("dq", a.dq, a.q.shape());
     check_attention_operand("dk", a.dk, a.k.shape());
     check_attention_operand("dv", a.dv, a.k.shape());
     kernel::expect("attention", "logsumexp", a.logsumexp, {e.batch, e.heads, e.queries});
+    return e;
+}
+
+/// What the flash strategy asks for.
+template <class Arguments>
+attention_extents check_attention(const Arguments& a) {
+    const attention_extents e = check_attention_shapes(a);
+    check_flash(e);
     return e;
 }
 
