@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include <halftone/exec/simt/architecture.hpp>
 #include <halftone/exec/workspace.hpp>
 
 #include <emulator/thread.hpp>
@@ -96,13 +97,16 @@ class device {
   public:
     static constexpr bool runs_simt_kernels = true;
 
-    explicit device(const options& option = {}) : option_(option), workspace_(memory_) {}
+    /// `poses_as`: how kernels' tiles are chosen, and how much shared memory a block may have.
+    explicit device(const options& option = {}, const simt::architecture& poses_as = simt::architecture_of(80))
+        : option_(option), architecture_(poses_as), workspace_(memory_) {}
     device(const device&) = delete;
     device& operator=(const device&) = delete;
 
     closed_memory& memory() { return memory_; }
     workspace& scratch() { return workspace_; }
     std::string description() const { return "emulated GPU"; }
+    simt::architecture architecture() const { return architecture_; }
 
     /// How the launches from now on are run.
     options& how() { return option_; }
@@ -118,6 +122,10 @@ class device {
     void launch(const Kernel& kernel) {
         const simt::grid_shape g = kernel.grid();
         if (g.x <= 0 || g.y <= 0 || g.z <= 0) return;
+        if (!architecture_.fits<Kernel>()) {
+            throw failure("a kernel of " + std::to_string(Kernel::shared_bytes) + " bytes of shared memory; a block has at most " +
+                          std::to_string(architecture_.shared_bytes));
+        }
         const closed_memory::opening here(memory_);
         options now = option_;
         if (harmed_launch_ >= 0 && harmed_launch_ != launches()) now.harm = damage::none;
@@ -150,6 +158,7 @@ class device {
 
   private:
     options option_;
+    simt::architecture architecture_;
     closed_memory memory_;
     workspace workspace_;
     machine machine_;

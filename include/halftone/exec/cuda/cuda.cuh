@@ -19,6 +19,7 @@
 #include <halftone/exec/cuda/staging.cuh>
 #include <halftone/exec/cuda/thread.cuh>
 #include <halftone/exec/matmul_engine.hpp>
+#include <halftone/exec/simt/architecture.hpp>
 #include <halftone/exec/workspace.hpp>
 
 namespace halftone::inline HALFTONE_ABI {
@@ -110,6 +111,9 @@ class cuda {
 
     cudaStream_t stream() const { return stream_.get(); }
     const cudaDeviceProp& properties() const { return stream_.properties(); }
+    simt::architecture architecture() const {
+        return {10 * properties().major + properties().minor, static_cast<int>(properties().sharedMemPerBlockOptin)};
+    }
     /// For people: "cuda, NVIDIA H200".
     std::string description() const { return detail::sentence("cuda, ", properties().name); }
 

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What kernels' tiles are chosen by: the architecture of a GPU, and the shared memory that a block may have there.
+///
+///     if (device.architecture().fits<wide_kernel>()) device.launch(wide_kernel{...});
+///
+/// Every device that launches kernels has `architecture()`. A choice by it is a function of the device's model, so
+/// that results have the same bits on any device of one model.
+#pragma once
+
+#include <halftone/config.hpp>
+
+namespace halftone::inline HALFTONE_ABI::simt {
+
+struct architecture {
+    int version;       ///< 10 times the compute capability: 80 is an A100's, 90 an H100's
+    int shared_bytes;  ///< the most that one block may have
+
+    template <class Kernel>
+    constexpr bool fits() const {
+        return static_cast<long long>(Kernel::shared_bytes) <= shared_bytes;
+    }
+};
+
+/// As NVIDIA's guides have it (CUDA C++ Programming Guide, technical specifications per compute capability).
+constexpr architecture architecture_of(int version) {
+    const bool is_large = version == 90 || (version >= 100 && version < 120), is_middle = version == 80 || version == 87;
+    return {version, (is_large ? 227 : is_middle ? 163 : 99) * 1024};
+}
+
+}  // namespace halftone::inline HALFTONE_ABI::simt
