@@ -150,6 +150,43 @@ outcome<T> outcome_of(const problem<T>& p, Device& device) {
     });
 }
 
+/// Sequences of various lengths in one problem.
+template <class T>
+struct packed_problem {
+    sequence_lengths lengths;
+    guarded<std::int32_t> query_offsets, key_offsets;
+    problem<T> whole;
+
+    /// `heads.queries` and `heads.keys` are not read.
+    packed_problem(const sequence_lengths& l, attention_sizes heads, layout way)
+        : lengths(l),
+          query_offsets(sequence_lengths::offsets(l.queries)),
+          key_offsets(sequence_lengths::offsets(l.keys)),
+          whole((heads.queries = query_offsets[query_offsets.size() - 1],
+                 heads.keys = key_offsets[key_offsets.size() - 1], heads),
+                way) {}
+
+    ht::packed_sequences sequences() const {
+        return {query_offsets.const_view(), key_offsets.const_view(), sequence_lengths::longest(lengths.queries),
+                sequence_lengths::longest(lengths.keys)};
+    }
+    /// The outcome of run(forward, backward), told their arguments.
+    template <class Run>
+    outcome<T> outcome_by(const Run& run) const {
+        return outcome<T>(whole, [&](auto forward, auto backward) {
+            forward.sequences = backward.sequences = sequences();
+            run(forward, backward);
+        });
+    }
+    template <class Compute, class Device>
+    outcome<T> outcome_on(Device& device) const {
+        return outcome_by([&](const auto& forward, const auto& backward) {
+            ht::kernel::attention<Device>::template forward<Compute>(device, forward);
+            ht::kernel::attention<Device>::template backward<Compute>(device, backward);
+        });
+    }
+};
+
 inline void compare(comparison& c, const doubles4& got, const doubles4& want, const doubles4& bound) {
     for (std::size_t i = 0; i < got.values.size(); ++i) c.expect(got.values[i], want.values[i], bound.values[i]);
 }
@@ -233,6 +270,35 @@ void check_problem(const attention_sizes& sizes, layout way, bounds kind, double
         check_within(got, want, bound, kind);
         if (rule) check_against_operations(got, want, naive, slack);
     });
+}
+
+/// The same with packed sequences; `heads` has a batch of 1, and its queries and keys are not read.
+template <class Compute, class T, class Test>
+void check_packed(const sequence_lengths& lengths, const attention_sizes& heads, layout way, bounds kind,
+                  const Test& test) {
+    const packed_problem<T> p(lengths, heads, way);
+    CAPTURE(p.whole.sizes);
+    const attention_inputs inputs = p.whole.inputs();
+    const attention_results want = packed_attention_by_definition(inputs, lengths);
+    const attention_results bound = packed_attention_bounds(inputs, lengths, roundings_of<Compute, T>());
+    test(p, [&](const outcome<T>& got) { check_within(got, want, bound, kind); });
+}
+
+/// Runs test(lengths, heads, way, kind) with packs of every kind: short and long sequences, empty ones, ones without
+/// keys or without queries, more queries than keys. Small enough for an emulated device.
+template <class Test>
+void for_each_pack(const Test& test) {
+    constexpr auto full = ht::attention_mask::full, causal = ht::attention_mask::causal;
+    const sequence_lengths same{{1, 17, 5, 33}, {1, 17, 5, 33}}, one{{40}, {40}};
+    const sequence_lengths holes{{0, 3, 4, 0, 20, 0}, {0, 0, 9, 5, 20, 0}};
+    const sequence_lengths cached{{2, 1, 19, 9}, {30, 70, 19, 4}};
+    // heads, groups, head_size
+    for (const ht::attention_mask mask : {causal, full}) {
+        test(same, attention_sizes{1, 0, 0, 2, 2, 16, mask}, layout::fused_chunks, bounds::may_hide);
+        test(holes, attention_sizes{1, 0, 0, 2, 1, 24, mask}, layout::heads_first_chunks, bounds::may_hide);
+        test(cached, attention_sizes{1, 0, 0, 1, 1, 20, mask}, layout::heads_first, bounds::may_hide);
+    }
+    test(one, attention_sizes{1, 0, 0, 2, 2, 32, causal}, layout::fused_chunks, bounds::telling);
 }
 
 }  // namespace support

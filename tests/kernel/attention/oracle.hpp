@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <vector>
 
 #include <halftone/kernel/attention/reference.hpp>
@@ -94,6 +95,39 @@ inline attention_results attention_by_definition(const attention_inputs& x) {
     ht::reference::attention_gradients(x.q.view(), x.k.view(), x.v.view(), x.d_o.view(), want.dq.view(), want.dk.view(),
                                        want.dv.view(), x.options);
     return want;
+}
+
+/// Packed sequences: how many queries and keys each has.
+struct sequence_lengths {
+    std::vector<std::int32_t> queries, keys;
+
+    /// (sequences + 1)
+    static std::vector<std::int32_t> offsets(const std::vector<std::int32_t>& lengths) {
+        std::vector<std::int32_t> sums{0};
+        for (const std::int32_t n : lengths) sums.push_back(sums.back() + n);
+        return sums;
+    }
+    static extent longest(const std::vector<std::int32_t>& lengths) {
+        return lengths.empty() ? 0 : *std::max_element(lengths.begin(), lengths.end());
+    }
+};
+
+/// What lies at the times [first, first + count), alone.
+inline doubles4 alone(const doubles4& x, extent first, extent count) {
+    return [](const ht::view<const double, 4>& part) {
+        doubles4 copy(part.shape());
+        auto to = copy.values.begin();
+        for (extent i = 0; i < part.extent_of(1); ++i) {
+            for (extent h = 0; h < part.extent_of(2); ++h) {
+                for (extent d = 0; d < part.extent_of(3); ++d) *to++ = part(0, i, h, d);
+            }
+        }
+        return copy;
+    }(ht::detail::times_of(x.view(), first, count));
+}
+inline void put_back(const doubles4& part, doubles4& x, extent first) {
+    std::copy(part.values.begin(), part.values.end(),
+              x.values.begin() + static_cast<std::ptrdiff_t>(first * x.shape[2] * x.shape[3]));
 }
 
 /// The roundings that operands (Compute) and results (T) undergo.
@@ -224,6 +258,55 @@ inline attention_results attention_bounds(const attention_inputs& x, const atten
             }
         }
     }
+    return bound;
+}
+
+/// Has evaluate(inputs, place) give the results of every sequence as if it were alone, and puts them together. Of
+/// queries that see no key, the results stay as they are.
+template <class Evaluate>
+void for_each_sequence(const attention_inputs& x, const sequence_lengths& lengths, attention_results& all,
+                       const Evaluate& evaluate) {
+    extent first_query = 0, first_key = 0;
+    for (std::size_t s = 0; s < lengths.queries.size(); ++s) {
+        attention_sizes sizes = x.sizes;
+        sizes.queries = lengths.queries[s], sizes.keys = lengths.keys[s];
+        const bool few = sizes.keys == 0 || sizes.mask == ht::attention_mask::causal;
+        const extent blind = few ? std::max<extent>(0, sizes.queries - sizes.keys) : 0;
+        sizes.queries -= blind, first_query += blind;
+        const attention_inputs part{sizes,
+                                    x.options,
+                                    alone(x.q, first_query, sizes.queries),
+                                    alone(x.k, first_key, sizes.keys),
+                                    alone(x.v, first_key, sizes.keys),
+                                    alone(x.d_o, first_query, sizes.queries)};
+        attention_results want = attention_by_definition(part);
+        const attention_results results = evaluate(part, want);
+        put_back(results.o, all.o, first_query);
+        put_back(results.dq, all.dq, first_query);
+        put_back(results.dk, all.dk, first_key);
+        put_back(results.dv, all.dv, first_key);
+        for (extent h = 0; h < sizes.heads; ++h) {
+            std::copy_n(results.logsumexp.begin() + static_cast<std::ptrdiff_t>(h * sizes.queries), sizes.queries,
+                        all.logsumexp.begin() + static_cast<std::ptrdiff_t>(h * x.sizes.queries + first_query));
+        }
+        first_query += sizes.queries, first_key += sizes.keys;
+    }
+}
+
+/// Every sequence by the definition, alone.
+inline attention_results packed_attention_by_definition(const attention_inputs& x, const sequence_lengths& lengths) {
+    attention_results want(x.sizes);
+    for (double& sum : want.logsumexp) sum = static_cast<double>(-3.0e38f);  // of queries that see no key
+    for_each_sequence(x, lengths, want, [](const attention_inputs&, const attention_results& part) { return part; });
+    return want;
+}
+/// What no query sees and what sees no key is exact.
+inline attention_results packed_attention_bounds(const attention_inputs& x, const sequence_lengths& lengths,
+                                                 const attention_roundings& r) {
+    attention_results bound(x.sizes);
+    for_each_sequence(x, lengths, bound, [&](const attention_inputs& part, const attention_results& want) {
+        return attention_bounds(part, want, r);
+    });
     return bound;
 }
 

@@ -112,6 +112,12 @@ struct attention_extents {
     extent members() const { return groups == 0 ? 0 : heads / groups; }  ///< query heads that share a key head
 };
 
+/// The times [first, first + count) of a tensor.
+template <class T>
+view<T, 4> times_of(const view<T, 4>& v, extent first, extent count) {
+    return {v.data() + first * v.stride_of(1), {v.extent_of(0), count, v.extent_of(2), v.extent_of(3)}, v.strides()};
+}
+
 template <class T>
 void check_attention_operand(const char* which, const view<T, 4>& v, const shape<4>& expected) {
     if (!(v.shape() == expected)) fail<shape_error>("attention: ", which, " is ", v.shape(), "; expected ", expected);
@@ -132,6 +138,26 @@ inline void check_sequences(const packed_sequences& s, const attention_extents& 
         fail<shape_error>("attention: the longest sequence has ", s.longest_queries, " queries and ", s.longest_keys,
                           " keys; expected no negative number");
     }
+}
+
+/// What a device says of the offsets themselves where the host can read them.
+inline void check_offsets(const char* what, const const_view<std::int32_t, 1>& offsets, extent whole, extent longest) {
+    const extent last = offsets.extent_of(0) - 1;
+    if (offsets(0) != 0 || offsets(last) != whole) {
+        fail<shape_error>("attention: the offsets of ", what, " go from ", offsets(0), " to ", offsets(last),
+                          "; expected 0 to ", whole);
+    }
+    for (extent s = 0; s < last; ++s) {
+        const extent length = extent{offsets(s + 1)} - offsets(s);
+        if (length < 0 || length > longest) {
+            fail<shape_error>("attention: the offsets give sequence ", s, " ", length, " ", what, "; expected 0 to ",
+                              longest, ", the length stated of the longest");
+        }
+    }
+}
+inline void check_offsets(const packed_sequences& s, const attention_extents& e) {
+    check_offsets("queries", s.query_offsets, e.queries, s.longest_queries);
+    check_offsets("keys", s.key_offsets, e.keys, s.longest_keys);
 }
 
 /// What every strategy asks for.

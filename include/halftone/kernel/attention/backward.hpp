@@ -42,7 +42,6 @@ struct attention_backward_layout : attention_layout {
         gradients = take_panels(members * query_blocks * head_panels, query_bytes);
         bases = scratch.take_floats(members * padded_queries);
         dots = scratch.take_floats(members * padded_queries);
-        dq = parts == 1 ? scratch.take_floats(members * member_sums) : 0;
         dk = scratch.take_floats(padded_rows(rows) * padded_width());
         dv = scratch.take_floats(padded_rows(rows) * padded_width());
         keys = take_block(rows);
@@ -53,6 +52,8 @@ struct attention_backward_layout : attention_layout {
         panel = take_panels(1, unit.panel_bytes(rows + 1));
         scores = scratch.take_floats(padded_rows(rows) * unit.columns);
         weight_gradients = scratch.take_floats(padded_rows(rows) * unit.columns);
+        // The last: packed sequences of one part leave it out where others have several.
+        dq = parts == 1 ? scratch.take_floats(members * member_sums) : 0;
     }
 
     extent tasks() const { return extents.batch * extents.groups * parts; }
@@ -215,6 +216,61 @@ struct attention_backward_task {
                               floats(scratch + at.dk) + to, at.padded_width(), true);
             }
         }
+    }
+};
+
+/// A task of packed sequences, each of which is cut as if it were alone: it has the bits that it would have alone.
+template <class T>
+struct packed_attention_backward_task {
+    const kernel::attention_backward<T>& a;
+    const attention_engine<T>& engine;
+    const attention_backward_layout& longest;  ///< of a sequence that every one fits into
+    const attention_extents& whole;
+    float* partials;  ///< (partial_sums), or nullptr where longest.parts is 1
+
+    extent tasks() const { return a.sequences.count() * whole.groups * longest.parts; }
+
+    void operator()(extent index, std::byte* scratch) const {
+        const extent each = whole.groups * longest.parts, s = index / each, part = index % each;
+        const sequence_place at(a.sequences, s, a.options.mask, whole);
+        if (part == 0) at.clear_blind(a.dq);
+        if (at.extents.keys == 0) return;
+        const attention_backward_layout layout(at.extents, engine.unit, a.options.mask);
+        if (part >= layout.tasks()) return;
+        const kernel::attention_backward<T> alone = arguments(at);
+        attention_backward_task<T>{alone, engine, layout, sums_of(s)}(part, scratch);
+    }
+
+    /// dq of the heads that read one group in one sequence, out of the parts that its tasks left.
+    void store_queries(extent index) const {
+        const extent s = index / whole.groups, group = index % whole.groups;
+        const sequence_place at(a.sequences, s, a.options.mask, whole);
+        if (at.extents.keys == 0) return;
+        const attention_backward_layout layout(at.extents, engine.unit, a.options.mask);
+        const kernel::attention_backward<T> alone = arguments(at);
+        const attention_backward_task<T> task{alone, engine, layout, sums_of(s)};
+        task.store_queries(0, group, task.partials + group * layout.parts * layout.part_sums());
+    }
+
+    /// Floats for the parts of all sequences.
+    static extent partial_sums(const attention_backward_layout& longest, extent queries, extent sequences) {
+        return longest.parts == 1 ? 0 : sums_before(longest, queries, sequences);
+    }
+
+  private:
+    /// At least what the sequences before s need, which have `queries` in all; every one's are rounded up to whole panels.
+    static extent sums_before(const attention_backward_layout& longest, extent queries, extent s) {
+        const extent columns = longest.unit.columns, each = longest.sums_stride - longest.padded_queries + 2 * columns;
+        return longest.extents.heads * longest.parts * longest.padded_rows(longest.extents.head_size) *
+               (queries / columns * columns + s * each);
+    }
+    float* sums_of(extent s) const {
+        return partials == nullptr ? nullptr : partials + sums_before(longest, a.sequences.query_offsets(s), s);
+    }
+    kernel::attention_backward<T> arguments(const sequence_place& at) const {
+        return {
+            at.queries_of(a.q),   at.keys_of(a.k),     at.keys_of(a.v),  at.queries_of(a.o), at.queries_of(a.logsumexp),
+            at.queries_of(a.d_o), at.queries_of(a.dq), at.keys_of(a.dk), at.keys_of(a.dv),   a.options};
     }
 };
 

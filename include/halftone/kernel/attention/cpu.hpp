@@ -21,9 +21,10 @@ struct attention<cpu> {
         backward(device, a, detail::attention_engine_for<Compute, T>(device));
     }
 
+    /// From shapes alone, and the lengths stated of the longest sequence.
     template <class Compute, class T>
     static std::size_t workspace_bytes(const cpu& device, const attention_forward<T>& a) {
-        const detail::attention_extents e = detail::check_attention(a);
+        const detail::attention_extents e = cut(a, detail::check_attention(a));
         if (e.batch * e.heads * e.queries == 0) return 0;
         return for_all_workers(
             device, detail::attention_forward_layout(e, unit_for<Compute>(device), a.options.mask).scratch.bytes);
@@ -31,31 +32,48 @@ struct attention<cpu> {
 
     template <class Compute, class T>
     static std::size_t workspace_bytes(const cpu& device, const attention_backward<T>& a) {
-        const detail::attention_extents e = detail::check_attention(a);
+        const detail::attention_extents e = cut(a, detail::check_attention(a));
         if (e.batch * e.groups * e.keys == 0) return 0;
         const detail::attention_backward_layout layout(e, unit_for<Compute>(device), a.options.mask);
         return for_all_workers(device, layout.scratch.bytes) +
-               round_up(static_cast<std::size_t>(layout.partial_sums()) * sizeof(float), block_alignment);
+               round_up(static_cast<std::size_t>(partial_sums(a, layout)) * sizeof(float), block_alignment);
     }
 
     /// With products of the caller's choice.
     template <class T>
     static void forward(cpu& device, const attention_forward<T>& a, const detail::attention_engine<T>& engine) {
-        const detail::attention_extents e = detail::check_attention(a);
+        const detail::attention_extents whole = detail::check_attention(a), e = cut(a, whole);
+        if (a.sequences.are_there()) detail::check_offsets(a.sequences, whole);
         if (e.batch * e.heads * e.queries == 0) return;
         const detail::attention_forward_layout layout(e, engine.unit, a.options.mask);
-        device.parallel_for(layout.tasks(), layout.scratch.bytes, detail::attention_forward_task<T>{a, engine, layout});
+        if (a.sequences.are_there()) {
+            const extent parts = detail::attention_forward_layout::most_parts(e);
+            device.parallel_for(a.sequences.count() * e.heads * parts, layout.scratch.bytes,
+                                detail::packed_attention_forward_task<T>{a, engine, whole, parts});
+        } else {
+            device.parallel_for(layout.tasks(), layout.scratch.bytes,
+                                detail::attention_forward_task<T>{a, engine, layout});
+        }
     }
 
     template <class T>
     static void backward(cpu& device, const attention_backward<T>& a, const detail::attention_engine<T>& engine) {
-        const detail::attention_extents e = detail::check_attention(a);
-        if (e.batch * e.groups * e.keys == 0) return;
+        const detail::attention_extents whole = detail::check_attention(a), e = cut(a, whole);
+        if (a.sequences.are_there()) detail::check_offsets(a.sequences, whole);
+        if (e.batch * e.groups == 0) return;
+        if (e.keys == 0) return clear(a.dq);
         const detail::attention_backward_layout layout(e, engine.unit, a.options.mask);
-        const workspace::lease partials(device.scratch(),
-                                        static_cast<std::size_t>(layout.partial_sums()) * sizeof(float));
-        const detail::attention_backward_task<T> task{a, engine, layout,
-                                                      layout.parts == 1 ? nullptr : partials.as<float>()};
+        const workspace::lease lease(device.scratch(),
+                                     static_cast<std::size_t>(partial_sums(a, layout)) * sizeof(float));
+        float* const partials = layout.parts == 1 ? nullptr : lease.as<float>();
+        if (a.sequences.are_there()) {
+            const detail::packed_attention_backward_task<T> task{a, engine, layout, whole, partials};
+            device.parallel_for(task.tasks(), layout.scratch.bytes, task);
+            if (layout.parts == 1) return;
+            device.parallel_for(a.sequences.count() * e.groups, [&](extent index) { task.store_queries(index); });
+            return;
+        }
+        const detail::attention_backward_task<T> task{a, engine, layout, partials};
         device.parallel_for(layout.tasks(), layout.scratch.bytes, task);
         if (layout.parts == 1) return;
         device.parallel_for(e.batch * e.groups, [&](extent index) {
@@ -65,6 +83,25 @@ struct attention<cpu> {
     }
 
   private:
+    /// The extents that scratch memory is cut for.
+    template <class Arguments>
+    static detail::attention_extents cut(const Arguments& a, const detail::attention_extents& e) {
+        return a.sequences.are_there() ? detail::longest_sequence(e, a.sequences) : e;
+    }
+    template <class T>
+    static extent partial_sums(const attention_backward<T>& a, const detail::attention_backward_layout& layout) {
+        if (!a.sequences.are_there()) return layout.partial_sums();
+        return detail::packed_attention_backward_task<T>::partial_sums(layout, a.q.extent_of(1), a.sequences.count());
+    }
+    /// Where nothing is seen.
+    template <class T>
+    static void clear(const view<T, 4>& v) {
+        for (extent i = 0; i < v.extent_of(1); ++i) {
+            for (extent head = 0; head < v.extent_of(2); ++head) {
+                std::fill_n(detail::vector_at(v, 0, i, head), v.extent_of(3), T(0.0f));
+            }
+        }
+    }
     static std::size_t for_all_workers(const cpu& device, std::size_t each) {
         return round_up(each, block_alignment) * static_cast<std::size_t>(device.threads());
     }

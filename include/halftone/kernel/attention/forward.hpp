@@ -19,7 +19,7 @@ struct attention_forward_layout : attention_layout {
     attention_forward_layout(const attention_extents& e, const product_unit& u, attention_mask mask)
         : attention_layout(e, u, mask) {
         const extent blocks = pieces_of(e.queries, attention_query_rows);
-        const extent blocks_each = pieces_of(blocks, parts_of(e.batch * e.heads, blocks, 4));
+        const extent blocks_each = pieces_of(blocks, most_parts(e));
         parts = pieces_of(blocks, blocks_each);
         part_queries = blocks_each * attention_query_rows;
 
@@ -36,6 +36,10 @@ struct attention_forward_layout : attention_layout {
     }
 
     extent tasks() const { return extents.batch * extents.heads * parts; }
+    /// Of a head; no fewer with more queries.
+    static extent most_parts(const attention_extents& e) {
+        return parts_of(e.batch * e.heads, pieces_of(e.queries, attention_query_rows), 4);
+    }
 };
 
 template <class T>
@@ -118,6 +122,40 @@ struct attention_forward_task {
         float* const logsumexp = a.logsumexp.data() == nullptr ? nullptr : &a.logsumexp(batch, head, first);
         engine.finish(rows, e.head_size, outputs, at.padded_width(), state, scale, vector_at(a.o, batch, first, head),
                       a.o.stride_of(1), logsumexp);
+    }
+};
+
+/// A task of packed sequences, each of which is cut as if it were alone: it has the bits that it would have alone.
+template <class T>
+struct packed_attention_forward_task {
+    const kernel::attention_forward<T>& a;
+    const attention_engine<T>& engine;
+    const attention_extents& whole;
+    extent head_parts;  ///< at least what a head of any sequence comes in
+
+    void operator()(extent index, std::byte* scratch) const {
+        const extent each = whole.heads * head_parts, part = index % each;
+        const sequence_place at(a.sequences, index / each, a.options.mask, whole);
+        if (part == 0) clear_blind(at);
+        if (at.extents.queries == 0) return;
+        const kernel::attention_forward<T> alone{
+            at.queries_of(a.q),
+            at.keys_of(a.k),
+            at.keys_of(a.v),
+            at.queries_of(a.o),
+            a.logsumexp.data() == nullptr ? a.logsumexp : at.queries_of(a.logsumexp),
+            a.options};
+        const attention_forward_layout layout(at.extents, engine.unit, a.options.mask);
+        if (part < layout.tasks()) attention_forward_task<T>{alone, engine, layout}(part, scratch);
+    }
+
+  private:
+    void clear_blind(const sequence_place& at) const {
+        at.clear_blind(a.o);
+        if (a.logsumexp.data() == nullptr) return;
+        for (extent head = 0; head < whole.heads; ++head) {
+            std::fill_n(&a.logsumexp(0, head, at.first_blind), at.blind(), attention_hidden);
+        }
     }
 };
 

@@ -7,8 +7,11 @@
 ///     o[i][d] = sum over j of p[i][j] v[j][d]
 ///
 ///     reference::attention(q, k, v, o, logsumexp, options);
+///
+/// With packed sequences, the same for each one's queries and keys alone.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -23,7 +26,7 @@ inline double attention_scale(const attention_options& options, extent head_size
 
 /// How many keys query i sees, from the first on.
 inline extent visible_keys(const attention_options& options, extent i, extent queries, extent keys) {
-    return options.mask == attention_mask::causal ? i + 1 + keys - queries : keys;
+    return options.mask == attention_mask::causal ? std::max<extent>(0, i + 1 + keys - queries) : keys;
 }
 
 /// The product of two heads' vectors at one time each.
@@ -43,6 +46,7 @@ double attention_weights(const view<T, 4>& q, const view<T, 4>& k, extent batch,
     const extent keys = k.extent_of(1), group = head / (q.extent_of(2) / k.extent_of(2));
     const double scale = attention_scale(options, q.extent_of(3));
     p.resize(static_cast<std::size_t>(visible_keys(options, i, q.extent_of(1), keys)));
+    if (p.empty()) return static_cast<double>(detail::attention_hidden);
     double largest = -HUGE_VAL, sum = 0;
     for (std::size_t j = 0; j < p.size(); ++j) {
         p[j] = scale * dot(q, k, batch, i, head, static_cast<extent>(j), group);
@@ -54,13 +58,47 @@ double attention_weights(const view<T, 4>& q, const view<T, 4>& k, extent batch,
     return logsumexp;
 }
 
+/// Where one of several packed sequences lies.
+struct sequence_times {
+    extent first_query, queries, first_key, keys;
+
+    sequence_times(const packed_sequences& sequences, extent s)
+        : first_query(sequences.query_offsets(s)),
+          queries(sequences.query_offsets(s + 1) - first_query),
+          first_key(sequences.key_offsets(s)),
+          keys(sequences.key_offsets(s + 1) - first_key) {}
+
+    template <class T>
+    view<T, 4> of_queries(const view<T, 4>& x) const {
+        return detail::times_of(x, first_query, queries);
+    }
+    template <class T>
+    view<T, 4> of_keys(const view<T, 4>& x) const {
+        return detail::times_of(x, first_key, keys);
+    }
+    template <class L>
+    view<L, 3> of_queries(const view<L, 3>& logsumexp) const {
+        return {logsumexp.data() + first_query * logsumexp.stride_of(2),
+                {1, logsumexp.extent_of(1), queries},
+                logsumexp.strides()};
+    }
+};
+
 template <class T, class O, class L>
 void attention(const view<T, 4>& q,          // (batch, queries, heads, head_size)
                const view<T, 4>& k,          // (batch, keys, groups, head_size)
                const view<T, 4>& v,          // (batch, keys, groups, head_size)
                const view<O, 4>& o,          // (batch, queries, heads, head_size)
                const view<L, 3>& logsumexp,  // (batch, heads, queries)
-               const attention_options& options) {
+               const attention_options& options, const packed_sequences& sequences = {}) {
+    if (sequences.are_there()) {
+        for (extent s = 0; s < sequences.count(); ++s) {
+            const sequence_times at(sequences, s);
+            attention(at.of_queries(q), at.of_keys(k), at.of_keys(v), at.of_queries(o), at.of_queries(logsumexp),
+                      options);
+        }
+        return;
+    }
     std::vector<double> p;
     for (extent batch = 0; batch < q.extent_of(0); ++batch) {
         for (extent head = 0; head < q.extent_of(2); ++head) {
@@ -92,7 +130,15 @@ void attention_gradients(const view<T, 4>& q,  // shapes as above
                          const view<double, 4>& dq,  // as q; overwritten, as dk and dv are
                          const view<double, 4>& dk,  // as k
                          const view<double, 4>& dv,  // as v
-                         const attention_options& options) {
+                         const attention_options& options, const packed_sequences& sequences = {}) {
+    if (sequences.are_there()) {
+        for (extent s = 0; s < sequences.count(); ++s) {
+            const sequence_times at(sequences, s);
+            attention_gradients(at.of_queries(q), at.of_keys(k), at.of_keys(v), at.of_queries(d_o), at.of_queries(dq),
+                                at.of_keys(dk), at.of_keys(dv), options);
+        }
+        return;
+    }
     const extent queries = q.extent_of(1), keys = k.extent_of(1), width = q.extent_of(3);
     const double scale = attention_scale(options, width);
     std::vector<double> p, dp;

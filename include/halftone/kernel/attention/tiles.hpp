@@ -43,10 +43,10 @@ struct attention_score_tile {
     extent visible;         ///< row i sees the first visible + i columns
     float* scores;          ///< readable and writable up to whole panels
     extent stride;
-    float scale;            ///< with log2(e)
-    void* weights;          ///< an a block of the products' element type
+    float scale;    ///< with log2(e)
+    void* weights;  ///< an a block of the products' element type
     attention_row_state* state;
-    float* outputs;         ///< (rows, output_stride), or nullptr: nothing is there yet
+    float* outputs;  ///< (rows, output_stride), or nullptr: nothing is there yet
     extent output_stride;
 
     extent visible_columns(extent row) const { return std::clamp<extent>(visible + row, 0, columns); }
@@ -169,6 +169,53 @@ struct attention_layout {
     static extent parts_of(extent heads, extent blocks, extent least) {
         constexpr extent enough_tasks = 8;
         return std::min(pieces_of(enough_tasks, heads), pieces_of(blocks, least));
+    }
+};
+
+/// What each of several packed sequences fits into.
+inline attention_extents longest_sequence(const attention_extents& e, const packed_sequences& sequences) {
+    attention_extents longest = e;
+    longest.queries = std::min(e.queries, sequences.longest_queries);
+    longest.keys = std::min(e.keys, sequences.longest_keys);
+    return longest;
+}
+
+/// Where one of several packed sequences lies: first the queries that see no key, then the problem that is left.
+struct sequence_place {
+    extent first_blind, first_query, first_key;
+    attention_extents extents;
+
+    sequence_place(const packed_sequences& sequences, extent s, attention_mask mask, const attention_extents& e)
+        : first_blind(sequences.query_offsets(s)), first_key(sequences.key_offsets(s)), extents(e) {
+        extents.queries = sequences.query_offsets(s + 1) - first_blind;
+        extents.keys = sequences.key_offsets(s + 1) - first_key;
+        const bool few = mask == attention_mask::causal || extents.keys == 0;
+        const extent blind = few ? std::max<extent>(0, extents.queries - extents.keys) : 0;
+        first_query = first_blind + blind;
+        extents.queries -= blind;
+    }
+
+    extent blind() const { return first_query - first_blind; }
+    template <class T>
+    view<T, 4> queries_of(const view<T, 4>& v) const {
+        return times_of(v, first_query, extents.queries);
+    }
+    template <class T>
+    view<T, 4> keys_of(const view<T, 4>& v) const {
+        return times_of(v, first_key, extents.keys);
+    }
+    template <class T>
+    view<T, 3> queries_of(const view<T, 3>& logsumexp) const {
+        return {logsumexp.data() + first_query, {1, extents.heads, extents.queries}, logsumexp.strides()};
+    }
+    /// Of queries that see nothing.
+    template <class T>
+    void clear_blind(const view<T, 4>& v) const {
+        for (extent i = first_blind; i < first_query; ++i) {
+            for (extent head = 0; head < extents.heads; ++head) {
+                std::fill_n(v.data() + i * v.stride_of(1) + head * v.stride_of(2), extents.head_size, T(0.0f));
+            }
+        }
     }
 };
 
