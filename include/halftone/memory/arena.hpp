@@ -14,11 +14,9 @@
 
 namespace halftone::inline HALFTONE_ABI {
 
-class arena {
+class arena final : public fixture {
   public:
-    arena(memory_resource& source, memory_kind kind) : source_(&source), kind_(kind) {}
-    arena(const arena&) = delete;
-    arena& operator=(const arena&) = delete;
+    arena(memory_resource& source, memory_kind kind) : fixture(&source.fixtures(), "results lie elsewhere"), source_(&source), kind_(kind) {}
     ~arena() {
         // A tape destroyed in the middle of a step drops what it still held.
         if (live_ != 0) source_->usage().remove(live_, kind_);
@@ -68,6 +66,14 @@ class arena {
         }
     }
 
+    /// Where nothing is out, brings about what the next allocation would: a single segment. The same calls fit into it but
+    /// for the odd case of another order of gaps.
+    bool settle() override {
+        if (live_ != 0 || segments_.size() < 2) return false;
+        consolidate();
+        return true;
+    }
+
     std::size_t live() const { return live_; }
     std::size_t peak() const { return peak_; }
     void reset_peak() { peak_ = live_; }
@@ -86,6 +92,7 @@ class arena {
 
     void consolidate() {
         const std::size_t all = reserved();
+        change();
         for (const segment& s : segments_) source_->unreserve(s.data, s.bytes);
         segments_.clear();
         free_.clear();

@@ -9,8 +9,10 @@
 #include <cstring>
 #include <new>
 #include <utility>
+#include <vector>
 
 #include <halftone/error.hpp>
+#include <halftone/memory/fixture.hpp>
 #include <halftone/memory/usage.hpp>
 
 namespace halftone::inline HALFTONE_ABI {
@@ -43,6 +45,10 @@ class memory_resource {
 
     /// A block to be cut up further: an arena's, which counts by itself what is used of it.
     std::byte* reserve(std::size_t bytes, memory_kind kind) {
+        if (is_capturing_) {
+            fail<state_error>("captured step: ", bytes, " bytes are asked for inside the step, for ", name(kind),
+                              "; make tapes, accumulators and tensors before it, and let its first run need what all need");
+        }
         if (bytes > static_cast<std::size_t>(-1) - block_alignment) refuse(bytes, kind);  // rounded up it would wrap
         bytes = round_up(bytes, block_alignment);
         std::byte* block = obtain(bytes);
@@ -52,8 +58,12 @@ class memory_resource {
     }
     void unreserve(std::byte* block, std::size_t bytes) noexcept {
         bytes = round_up(bytes, block_alignment);
-        release(block, bytes);
         usage_.remove_block(bytes);
+        if (is_capturing_) {
+            left_.push_back({block, bytes});  // what is given back now would be given back by each replay
+        } else {
+            release(block, bytes);
+        }
     }
 
     /// Host memory into a block, and back, and zeros: all in order with the device's other work. The host memory is the
@@ -64,6 +74,32 @@ class memory_resource {
 
     memory_usage& usage() { return usage_; }
     const memory_usage& usage() const { return usage_; }
+    /// What captured work that uses this memory relies on.
+    fixture_list& fixtures() { return fixtures_; }
+
+    /// While one lives, the device's work is captured: no memory is handed out, and none is given back before its end.
+    class capturing {
+      public:
+        explicit capturing(memory_resource& memory) : memory_(memory) {
+            memory.expect_no_capture("a step is captured inside another; let each have a device of its own");
+            memory.is_capturing_ = true;
+        }
+        capturing(const capturing&) = delete;
+        capturing& operator=(const capturing&) = delete;
+        ~capturing() {
+            memory_.is_capturing_ = false;
+            for (const auto& [block, bytes] : memory_.left_) memory_.release(block, bytes);
+            memory_.left_.clear();
+        }
+
+      private:
+        memory_resource& memory_;
+    };
+    /// Throws state_error while work is captured: for what waits for the device, or would be done once and by no replay.
+    /// The sentence says what, and what to do.
+    void expect_no_capture(const char* sentence) const {
+        if (is_capturing_) fail<state_error>("captured step: ", sentence);
+    }
 
   private:
     virtual std::byte* obtain(std::size_t bytes) = 0;  ///< nullptr where there is no such block
@@ -78,7 +114,15 @@ class memory_resource {
         fail<out_of_memory>("memory: no ", bytes, " bytes for ", name(kind), "; held: ", held.empty() ? "nothing" : held);
     }
 
+    struct given_back {
+        std::byte* block;
+        std::size_t bytes;
+    };
+
     memory_usage usage_;
+    fixture_list fixtures_;
+    std::vector<given_back> left_;
+    bool is_capturing_ = false;
 };
 
 /// Host memory, from operator new. `limit` bytes at most are out at a time, so that a budget can be tried.
