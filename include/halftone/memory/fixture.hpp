@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What captured work relies on beside its arguments: the blocks of an arena, scratch memory, how a store lies in memory.
+/// A graph of such work holds addresses, and is of no use once one of these has changed.
+///
+///     const fixture_list::snapshot before = memory.fixtures().now();
+///     ...
+///     if (const char* change = memory.fixtures().change_since(before)) ...         // "scratch memory has moved"
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include <halftone/config.hpp>
+
+namespace halftone::inline HALFTONE_ABI {
+
+class fixture;
+
+/// All fixtures of one memory resource.
+class fixture_list {
+  public:
+    /// Each fixture by a number that it has until it changes. `what` says a change of it in words.
+    struct state {
+        std::uint64_t number;
+        const char* what;
+    };
+    using snapshot = std::vector<state>;
+
+    fixture_list() = default;
+    fixture_list(const fixture_list&) = delete;
+    fixture_list& operator=(const fixture_list&) = delete;
+
+    snapshot now() const;
+    /// nullptr where all of them are there still as they were, whatever has come since.
+    const char* change_since(const snapshot& before) const;
+    /// Lets each bring its memory into the form in which it stays. True where one of them may want more, all the same.
+    bool settle() const;
+
+  private:
+    friend fixture;
+
+    std::vector<fixture*> all_;
+    std::uint64_t numbers_ = 0;
+};
+
+/// One of them. It must not outlive its list, and may have none.
+class fixture {
+  public:
+    fixture(fixture_list* list, const char* what) : list_(list), what_(what) {
+        if (list_ == nullptr) return;
+        list_->all_.push_back(this);
+        change();
+    }
+    fixture(const fixture&) = delete;
+    fixture& operator=(const fixture&) = delete;
+
+    /// See fixture_list::settle.
+    virtual bool settle() { return false; }
+
+  protected:
+    ~fixture() {
+        if (list_ != nullptr) list_->all_.erase(std::find(list_->all_.begin(), list_->all_.end(), this));
+    }
+    /// Captured work that relied on this is of no use any more.
+    void change() noexcept {
+        if (list_ != nullptr) number_ = ++list_->numbers_;
+    }
+
+  private:
+    friend fixture_list;
+
+    fixture_list* list_;
+    const char* what_;
+    std::uint64_t number_ = 0;
+};
+
+inline fixture_list::snapshot fixture_list::now() const {
+    snapshot all;
+    for (const fixture* f : all_) all.push_back({f->number_, f->what_});
+    return all;
+}
+
+inline const char* fixture_list::change_since(const snapshot& before) const {
+    for (const state& old : before) {
+        const auto is_it = [&](const fixture* f) { return f->number_ == old.number; };
+        if (std::none_of(all_.begin(), all_.end(), is_it)) return old.what;
+    }
+    return nullptr;
+}
+
+inline bool fixture_list::settle() const {
+    bool wants_more = false;
+    for (fixture* f : all_) wants_more = f->settle() || wants_more;
+    return wants_more;
+}
+
+}  // namespace halftone::inline HALFTONE_ABI
