@@ -19,6 +19,7 @@ struct engine : ht::matmul_engine {
     bool can(const ht::product_description&) override { return is_able; }
     bool prefers(const ht::product_description&) const override { return is_fast; }
     void multiply(const ht::product_description&, ht::workspace&) override {}
+    std::size_t workspace_bytes(const ht::product_description&) override { return 0; }
 };
 
 /// The environment's HALFTONE_MATMUL for a scope.

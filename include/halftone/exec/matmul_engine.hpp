@@ -75,6 +75,8 @@ class matmul_engine {
     virtual bool prefers(const product_description&) const = 0;
     /// One that it can: sums in float, rounded once, in order with the device's other work.
     virtual void multiply(const product_description&, workspace&) = 0;
+    /// What multiply will take of the workspace.
+    virtual std::size_t workspace_bytes(const product_description&) = 0;
 };
 
 enum class engine_use { by_table, always, never };

@@ -1,20 +1,47 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Scratch memory of kernels: a stack that a context keeps, so that a steady program never allocates.
+///
+///     ht::cpu device;                                                     // takes what it needs, and keeps it
+///     ht::cpu small{{.workspace = memory}};                               // a std::span<std::byte> of yours, and no more
+///     const workspace::lease sums(device.scratch(), n * sizeof(float));   // in a kernel: until the end of the scope
+///
+/// How much an operation takes, ht::workspace_bytes tells (exec/measure.hpp).
 #pragma once
 
 #include <algorithm>
+#include <span>
 #include <vector>
 
 #include <halftone/memory/resource.hpp>
 
 namespace halftone::inline HALFTONE_ABI {
 
-/// Leases are given back in the reverse order of taking, as C++ scopes do. Where a lease does not fit, a further block
-/// is taken; once no lease is out, the blocks are replaced by one that would have held them all.
+/// Says that a thing is made to count what an operation would take, and to touch no data; exec/measure.hpp has the use.
+struct measuring {
+    explicit measuring() = default;
+};
+
+/// Leases are given back in the reverse order of taking, as C++ scopes do.
+///
+/// Of its own memory, where a lease does not fit, a further block is taken; once no lease is out, the blocks are replaced
+/// by one that would have held them all. The caller's memory is all there is: what does not fit throws out_of_memory.
 class workspace {
   public:
     explicit workspace(memory_resource& source) : source_(&source) {}
+    /// `given` is the caller's, in the device's memory, and must outlive the workspace; it counts from the first multiple of
+    /// block_alignment in it. An empty one: memory of its own.
+    workspace(memory_resource& source, std::span<std::byte> given) : source_(&source) {
+        if (given.empty()) return;
+        const std::size_t lost = std::min(given.size(), -reinterpret_cast<std::uintptr_t>(given.data()) % block_alignment);
+        given_ = given.data() + lost;
+        given_bytes_ = given.size() - lost;
+    }
+    /// Leases without memory: their addresses are as well aligned as those of real ones, and name nothing.
+    explicit workspace(measuring) : given_(reinterpret_cast<std::byte*>(4 * block_alignment)), given_bytes_(static_cast<std::size_t>(-1) / 2) {}
+
+    /// The most bytes that were out at a time so far.
+    std::size_t peak() const { return wanted_; }
 
     class lease {
       public:
@@ -43,6 +70,19 @@ class workspace {
 
     std::byte* take(std::size_t bytes) {
         if (bytes == 0) return nullptr;
+        std::byte* const data = given_ == nullptr ? take_of_blocks(bytes) : take_of_given(bytes);
+        total_ += bytes;
+        wanted_ = std::max(wanted_, total_);
+        return data;
+    }
+    std::byte* take_of_given(std::size_t bytes) const {
+        if (bytes > given_bytes_ - total_) {
+            fail<out_of_memory>("workspace: no ", bytes, " bytes beside ", total_, " in use; the caller gave ", given_bytes_,
+                                " (ht::workspace_bytes tells what an operation takes)");
+        }
+        return given_ + total_;
+    }
+    std::byte* take_of_blocks(std::size_t bytes) {
         if (total_ == 0) {
             const std::size_t size = std::max(wanted_, bytes);
             if (blocks_.empty() || blocks_.front().memory.bytes() < size) {
@@ -55,19 +95,20 @@ class workspace {
         block& top = blocks_.back();
         std::byte* data = top.memory.data() + top.used;
         top.used += bytes;
-        total_ += bytes;
-        wanted_ = std::max(wanted_, total_);
         return data;
     }
 
     void give_back(std::size_t bytes) noexcept {
         if (bytes == 0) return;
         total_ -= bytes;
+        if (given_ != nullptr) return;
         blocks_.back().used -= bytes;
         if (blocks_.size() > 1 && blocks_.back().used == 0) blocks_.pop_back();
     }
 
-    memory_resource* source_;
+    memory_resource* source_ = nullptr;
+    std::byte* given_ = nullptr;
+    std::size_t given_bytes_ = 0;
     std::vector<block> blocks_;
     std::size_t total_ = 0, wanted_ = 0;
 };

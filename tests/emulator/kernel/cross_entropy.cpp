@@ -47,7 +47,7 @@ TEST_CASE("cross_entropy on a GPU: a target that is no class spoils its row, the
         const guarded<float> x(data.normals<float>(rows * classes)), losses(rows), logsumexp(rows), loss(1), count(1), dx(rows * classes);
         const guarded<float> gradient(std::vector<float>{1.0f});
         const guarded<std::int32_t> targets(std::vector<std::int32_t>{0, static_cast<std::int32_t>(classes), 3, -1});
-        cross_entropy::check_targets(classes, targets.const_view());
+        cross_entropy::check_targets(device, classes, targets.const_view());
         cross_entropy::forward<float>(device, {.logits = x.const_view(shape), .targets = targets.const_view(), .losses = losses.view(),
                                                .logsumexp = logsumexp.view(), .loss = loss.view(), .count = count.view()});
         cross_entropy::backward<float, float>(device, {.logits = x.const_view(shape), .targets = targets.const_view(), .logsumexp = logsumexp.const_view(),

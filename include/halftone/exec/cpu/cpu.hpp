@@ -13,6 +13,7 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 
 #include <halftone/exec/cpu/executor.hpp>
@@ -31,6 +32,7 @@ struct cpu_options {
     std::optional<isa> instruction_set = std::nullopt;            ///< none: HALFTONE_ISA, else the fastest one here
     halftone::executor* executor = nullptr;                       ///< none: a thread pool of its own
     std::size_t memory_limit = static_cast<std::size_t>(-1);      ///< bytes that this context may hold
+    std::span<std::byte> workspace{};                             ///< scratch memory of the caller's; none: its own
 };
 
 class cpu {
@@ -38,7 +40,7 @@ class cpu {
     /// Throws argument_error for a number of threads that is negative, absurd or more than the system starts, and for an
     /// instruction set that is not there.
     explicit cpu(const cpu_options& options = {})
-        : memory_(options.memory_limit), workspace_(memory_), set_(options.instruction_set ? *options.instruction_set : default_isa()) {
+        : memory_(options.memory_limit), workspace_(memory_, options.workspace), set_(options.instruction_set ? *options.instruction_set : default_isa()) {
         if (!supports(set_)) fail<argument_error>("cpu: this processor lacks ", name(set_));
         if (options.threads < 0 || options.threads > 4096) fail<argument_error>("cpu: ", options.threads, " threads; expected 0 (all cores) to 4096");
         if (options.executor == nullptr) {
@@ -48,6 +50,8 @@ class cpu {
             executor_ = options.executor;
         }
     }
+    /// For exec/measure.hpp: cuts work as `real` does and counts its scratch memory, but does none of it.
+    cpu(const cpu& real, measuring tag) : memory_(0), workspace_(tag), set_(real.set_), executor_(real.executor_), measures_(true) {}
     cpu(const cpu&) = delete;
     cpu& operator=(const cpu&) = delete;
 
@@ -85,9 +89,11 @@ class cpu {
     /// n elements of one value.
     template <class T>
     void fill(T* to, extent n, T value) {
-        std::fill_n(to, n, value);
+        if (!measures_) std::fill_n(to, n, value);
     }
-    void copy(void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); }
+    void copy(void* to, const void* from, std::size_t bytes) {
+        if (!measures_) std::memcpy(to, from, bytes);
+    }
     /// Whether kernels can read what the pointer names, as they can everywhere on the host.
     bool reaches(const void*) const { return true; }
     /// Host memory to where kernels can read it.
@@ -95,7 +101,7 @@ class cpu {
     /// Calls f, a function without arguments over pointers of the device's, in order with the device's other work.
     template <class Function>
     void run(const Function& f) {
-        f();
+        if (!measures_) f();
     }
 
   private:
@@ -114,6 +120,7 @@ class cpu {
             extent count;
             std::atomic<extent> next{0};
         } work{&body, count};
+        if (measures_) return;
         if (count <= 1 || threads() == 1) {
             for (extent index = 0; index < count; ++index) body(index, 0);
             return;
@@ -131,6 +138,7 @@ class cpu {
     isa set_;
     std::unique_ptr<thread_pool> pool_;
     executor* executor_;
+    bool measures_ = false;
 };
 
 }  // namespace halftone::inline HALFTONE_ABI

@@ -43,6 +43,7 @@ class cublaslt_engine final : public matmul_engine {
     bool prefers(const product_description& p) const override {
         return p.end == product_end::result || (architecture_ >= 9 && p.k >= 1200);
     }
+    std::size_t workspace_bytes(const product_description& p) override { return plan_for(p).workspace_bytes; }
     void multiply(const product_description& p, workspace& scratch) override {
         plan& chosen = plan_for(p);
         const workspace::lease space(scratch, chosen.workspace_bytes);

@@ -16,18 +16,20 @@ struct adamw<cpu> {
     template <rounding Rounding, class Param, class Copy, class Accumulate, class State>
     static void run(cpu& device, const adamw_arguments<Param, Copy, Accumulate, State>& a) {
         check(a);
-        if (a.step->skips != 0) return;
-        const auto body = device.select(&portable::adamw_elements<Rounding, Param, Copy, Accumulate, State>,
-                                        &avx2::adamw_elements<Rounding, Param, Copy, Accumulate, State>,
-                                        &avx512::adamw_elements<Rounding, Param, Copy, Accumulate, State>);
-        const adamw_scalars scalars = scalars_of(a.decays, a.rates, *a.step);
-        const gradient_factors factors = *a.factors;
-        const auto step = static_cast<std::uint32_t>(a.step->steps);
-        const extent count = a.master.size();
-        device.parallel_for((count + update_chunk - 1) / update_chunk, [&](extent chunk) {
-            const extent i = chunk * update_chunk, n = count - i < update_chunk ? count - i : update_chunk;
-            body(n, a.master.data() + i, a.copy.data() == nullptr ? nullptr : a.copy.data() + i, a.gradient.data() + i,
-                 a.first.data() + i, a.second.data() + i, scalars, factors, a.key, step, i);
+        device.run([&] {
+            if (a.step->skips != 0) return;
+            const auto body = device.select(&portable::adamw_elements<Rounding, Param, Copy, Accumulate, State>,
+                                            &avx2::adamw_elements<Rounding, Param, Copy, Accumulate, State>,
+                                            &avx512::adamw_elements<Rounding, Param, Copy, Accumulate, State>);
+            const adamw_scalars scalars = scalars_of(a.decays, a.rates, *a.step);
+            const gradient_factors factors = *a.factors;
+            const auto step = static_cast<std::uint32_t>(a.step->steps);
+            const extent count = a.master.size();
+            device.parallel_for((count + update_chunk - 1) / update_chunk, [&](extent chunk) {
+                const extent i = chunk * update_chunk, n = count - i < update_chunk ? count - i : update_chunk;
+                body(n, a.master.data() + i, a.copy.data() == nullptr ? nullptr : a.copy.data() + i,
+                     a.gradient.data() + i, a.first.data() + i, a.second.data() + i, scalars, factors, a.key, step, i);
+            });
         });
     }
 };

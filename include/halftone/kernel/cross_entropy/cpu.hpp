@@ -14,15 +14,17 @@ namespace halftone::inline HALFTONE_ABI::kernel {
 template <>
 struct cross_entropy<cpu> {
     /// Throws argument_error for the first target that is neither a class nor ignore_index.
-    static void check_targets(extent classes, const const_view<std::int32_t, 1>& targets,
+    static void check_targets(cpu& device, extent classes, const const_view<std::int32_t, 1>& targets,
                               std::int32_t ignore_index = -100) {
-        for (extent i = 0; i < targets.extent_of(0); ++i) {
-            const std::int32_t target = targets(i);
-            if ((target < 0 || target >= classes) && target != ignore_index) {
-                fail<argument_error>("cross_entropy: the target of row ", i, " is ", target, "; expected 0 to ",
-                                     classes - 1, ", or ", ignore_index, " to ignore the row");
+        device.run([&] {
+            for (extent i = 0; i < targets.extent_of(0); ++i) {
+                const std::int32_t target = targets(i);
+                if ((target < 0 || target >= classes) && target != ignore_index) {
+                    fail<argument_error>("cross_entropy: the target of row ", i, " is ", target, "; expected 0 to ",
+                                         classes - 1, ", or ", ignore_index, " to ignore the row");
+                }
             }
-        }
+        });
     }
 
     /// losses and logsumexp of every row; does not look at `loss` and `count`, and trusts the targets.
@@ -41,19 +43,21 @@ struct cross_entropy<cpu> {
     }
 
     /// The mean loss of the rows that count, and their number; either may be left out.
-    static void mean(cpu&, const const_view<float, 1>& losses, const const_view<std::int32_t, 1>& targets,
+    static void mean(cpu& device, const const_view<float, 1>& losses, const const_view<std::int32_t, 1>& targets,
                      const view<float, 1>& loss, const view<float, 1>& count, std::int32_t ignore_index = -100) {
-        extent counted = 0;
-        for (extent i = 0; i < targets.extent_of(0); ++i) counted += targets(i) != ignore_index ? 1 : 0;
-        if (count.data() != nullptr) count(0) = static_cast<float>(counted);
-        if (loss.data() != nullptr)
-            loss(0) = static_cast<float>(sum(losses.data(), losses.extent_of(0)) / static_cast<double>(counted));
+        device.run([&] {
+            extent counted = 0;
+            for (extent i = 0; i < targets.extent_of(0); ++i) counted += targets(i) != ignore_index ? 1 : 0;
+            if (count.data() != nullptr) count(0) = static_cast<float>(counted);
+            if (loss.data() != nullptr)
+                loss(0) = static_cast<float>(sum(losses.data(), losses.extent_of(0)) / static_cast<double>(counted));
+        });
     }
 
     template <class X>
     static void forward(cpu& device, const cross_entropy_forward<X>& a) {
         check(a);
-        check_targets(a.logits.extent_of(1), a.targets, a.ignore_index);
+        check_targets(device, a.logits.extent_of(1), a.targets, a.ignore_index);
         forward_rows(device, a);
         if (a.loss.data() != nullptr || a.count.data() != nullptr)
             mean(device, a.losses, a.targets, a.loss, a.count, a.ignore_index);
@@ -67,12 +71,12 @@ struct cross_entropy<cpu> {
                           &avx512::cross_entropy_backward_rows<X, D>);
         const extent classes = a.logits.extent_of(1), stride = a.logits.stride_of(0), dstride = a.dlogits.stride_of(0);
         const extent step = a.gradient.extent_of(0) == 1 ? 0 : 1;
-        const float count = a.count.data() == nullptr ? 1.0f : a.count(0);
         const row_pieces cut = cut_rows(a.logits.extent_of(0), classes);
         device.parallel_for(cut.count, [&](extent piece) {
             const extent i = cut.begin(piece);
             body(cut.rows_of(piece), classes, a.logits.data() + i * stride, stride, a.targets.data() + i,
-                 a.ignore_index, a.logsumexp.data() + i, a.gradient.data() + i * step, step, count,
+                 a.ignore_index, a.logsumexp.data() + i, a.gradient.data() + i * step, step,
+                 a.count.data() == nullptr ? 1.0f : a.count(0),
                  a.dlogits.data() + i * dstride, dstride);
         });
     }

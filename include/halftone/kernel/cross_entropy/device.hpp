@@ -178,7 +178,7 @@ template <simt_device Device>
 struct cross_entropy<Device> {
     /// Nothing: the targets lie where the host cannot read them. A row whose target is neither a class nor ignore_index gets
     /// NaN for its loss and its gradient, which any check of a step finds.
-    static void check_targets(extent, const const_view<std::int32_t, 1>&, std::int32_t = -100) {}
+    static void check_targets(Device&, extent, const const_view<std::int32_t, 1>&, std::int32_t = -100) {}
 
     template <class X>
     static void forward_rows(Device& device, const cross_entropy_forward<X>& a) {

@@ -28,7 +28,7 @@ struct embedding<cpu> {
     template <class T, class Y>
     static void forward(cpu& device, const embedding_forward<T, Y>& a) {
         check(a);
-        check_tokens(a.table.extent_of(0), a.tokens);
+        device.run([&] { check_tokens(a.table.extent_of(0), a.tokens); });
         const auto body =
             device.select(&portable::embedding_rows<T, Y>, &avx2::embedding_rows<T, Y>, &avx512::embedding_rows<T, Y>);
         const extent width = a.table.extent_of(1);
@@ -43,7 +43,7 @@ struct embedding<cpu> {
     static void backward(cpu& device, const embedding_backward<Y, G>& a) {
         check(a);
         if (a.dtable.data() != nullptr) {
-            check_tokens(a.dtable.extent_of(0), a.tokens);
+            device.run([&] { check_tokens(a.dtable.extent_of(0), a.tokens); });
             backward_tokens(device, a);
         }
         if (a.dpositions.data() != nullptr) backward_positions(device, a);
@@ -60,7 +60,7 @@ struct embedding<cpu> {
                                       static_cast<std::size_t>(rows + vocabulary + 1) * sizeof(std::int32_t));
         auto* const order = memory.as<std::int32_t>();
         auto* const first = order + rows;
-        sort(a.tokens, vocabulary, order, first);
+        device.run([&] { sort(a.tokens, vocabulary, order, first); });
 
         // After the sort, first[t] is where token t's places end; those of token 0 begin at 0.
         if (a.mode == write_mode::overwrite) {

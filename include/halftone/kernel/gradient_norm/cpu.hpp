@@ -57,10 +57,10 @@ struct gradient_norm<cpu> {
         const workspace::lease sums(device.scratch(), static_cast<std::size_t>(chunks) * sizeof(double));
         double* const squares = sums.as<double>();
         std::atomic<std::int32_t> found{0};
-        const gradient_factors factors = record->factors;
 
         device.parallel_for(chunks, [&](extent index) {
             const extent first = index * chunk, n = count - first < chunk ? count - first : chunk;
+            const gradient_factors factors = record->factors;
             detail::chunk_squares here{};
             body(n, gradients.data() + first, factors, here);
             if (here.found_inf != 0) found.store(1, std::memory_order_relaxed);
@@ -71,8 +71,10 @@ struct gradient_norm<cpu> {
                                         : detail::squares_in_double(n, gradients.data() + first, factors);
         });
 
-        record->squares += detail::tree_sum(squares, chunks);
-        if (found.load(std::memory_order_relaxed) != 0) record->found_inf = *found_inf = 1;
+        device.run([&] {
+            record->squares += detail::tree_sum(squares, chunks);
+            if (found.load(std::memory_order_relaxed) != 0) record->found_inf = *found_inf = 1;
+        });
     }
 };
 

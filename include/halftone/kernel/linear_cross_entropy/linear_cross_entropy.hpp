@@ -62,7 +62,7 @@ struct linear_cross_entropy {
     template <class Compute, class Logit, class X, class W>
     static void forward(Device& device, const const_view<X, 2>& x, const const_view<W, 2>& w, const linear_cross_entropy_rows& a) {
         const extent rows = x.extent_of(0), classes = w.extent_of(0);
-        cross_entropy<Device>::check_targets(classes, a.targets, a.ignore_index);
+        cross_entropy<Device>::check_targets(device, classes, a.targets, a.ignore_index);
         const workspace::lease scratch(device.scratch(), workspace_bytes<Logit>(rows, classes));
         for_chunks<Logit>(rows, classes, [&](extent first, extent count) {
             const view<Logit, 2> logits(scratch.as<Logit>(), {count, classes});

@@ -123,10 +123,10 @@ struct map_job {
 };
 
 /// Copies of one element, so that a vector of them can be loaded.
-inline void map_repeat(map_operand& o, std::byte* copies) {
+inline void map_repeat(cpu& device, map_operand& o, std::byte* copies) {
     if (o.data == nullptr || o.access != map_access::scalar) return;
     for (int i = 0; i < map_lanes; ++i)
-        std::memcpy(copies + i * o.element_bytes, o.data, static_cast<std::size_t>(o.element_bytes));
+        device.copy(copies + i * o.element_bytes, o.data, static_cast<std::size_t>(o.element_bytes));
     o.data = copies;
 }
 
@@ -178,7 +178,7 @@ struct map<cpu> {
         map_plan plans[] = {{map_operand_of("output", K, outputs.template at<K>(), target)}...,
                             input_plan<pack<E...>, I>("input", I, inputs.template at<I>(), target)...};
         [[maybe_unused]] alignas(block_alignment) std::byte copies[sizeof...(I) + 1][block_alignment];
-        (map_repeat(plans[sizeof...(K) + I].operand, copies[I]), ...);
+        (map_repeat(device, plans[sizeof...(K) + I].operand, copies[I]), ...);
         map_job job{map_shape_of(target), plans, sizeof...(K) + sizeof...(I)};
         job.cut(false);
         launch<pack<map_write<element<Outputs, K>>...>, pack<read<pack<E...>, element<Inputs, I>, I>...>>(
@@ -228,7 +228,7 @@ struct map<cpu> {
                             input_plan<expression_pack, count + K>("gradient of output", K,
                                                                    output_gradients.template at<K>(), target)...};
         [[maybe_unused]] alignas(block_alignment) std::byte copies[count + 1][block_alignment];
-        (map_repeat(plans[count + I].operand, copies[I]), ...);
+        (map_repeat(device, plans[count + I].operand, copies[I]), ...);
         map_job job{map_shape_of(target), plans, 2 * count + sizeof...(K)};
 
         const workspace::lease lease(device.scratch(), job.cut_for_sums(count));
@@ -249,10 +249,12 @@ struct map<cpu> {
             add_partials(device, job.rows.count, plan.partials, partial_stride(job.shape.columns), job.shape.columns,
                          g.to.data(), g.mode);
         } else {
-            double total = 0;
-            for (extent i = 0; i < job.pieces() * map_lanes; ++i) total += static_cast<double>(plan.partials[i]);
-            const auto sum = static_cast<float>(total);
-            *g.to.data() = static_cast<T>(g.mode == write_mode::add ? static_cast<float>(*g.to.data()) + sum : sum);
+            device.run([&] {
+                double total = 0;
+                for (extent i = 0; i < job.pieces() * map_lanes; ++i) total += static_cast<double>(plan.partials[i]);
+                const auto sum = static_cast<float>(total);
+                *g.to.data() = static_cast<T>(g.mode == write_mode::add ? static_cast<float>(*g.to.data()) + sum : sum);
+            });
         }
     }
 

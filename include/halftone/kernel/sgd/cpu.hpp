@@ -16,21 +16,24 @@ struct sgd<cpu> {
     template <rounding Rounding, class Param, class Copy, class Accumulate, class State>
     static void run(cpu& device, const sgd_arguments<Param, Copy, Accumulate, State>& a) {
         check(a);
-        if (a.step->skips != 0) return;
-        const auto body = device.select(&portable::sgd_elements<Rounding, Param, Copy, Accumulate, State>,
-                                        &avx2::sgd_elements<Rounding, Param, Copy, Accumulate, State>,
-                                        &avx512::sgd_elements<Rounding, Param, Copy, Accumulate, State>);
-        const sgd_scalars scalars = scalars_of(a.coefficients, a.rates, *a.step);
-        const float nesterov =
-            a.coefficients.kind == momentum_kind::nesterov ? static_cast<float>(a.coefficients.momentum) : 0.0f;
-        const gradient_factors factors = *a.factors;
-        const auto step = static_cast<std::uint32_t>(a.step->steps);
-        const extent count = a.master.size();
-        State* const momentum = a.coefficients.momentum == 0 ? nullptr : a.momentum.data();
-        device.parallel_for((count + update_chunk - 1) / update_chunk, [&](extent chunk) {
-            const extent i = chunk * update_chunk, n = count - i < update_chunk ? count - i : update_chunk;
-            body(n, a.master.data() + i, a.copy.data() == nullptr ? nullptr : a.copy.data() + i, a.gradient.data() + i,
-                 momentum == nullptr ? nullptr : momentum + i, scalars, nesterov, factors, a.key, step, i);
+        device.run([&] {
+            if (a.step->skips != 0) return;
+            const auto body = device.select(&portable::sgd_elements<Rounding, Param, Copy, Accumulate, State>,
+                                            &avx2::sgd_elements<Rounding, Param, Copy, Accumulate, State>,
+                                            &avx512::sgd_elements<Rounding, Param, Copy, Accumulate, State>);
+            const sgd_scalars scalars = scalars_of(a.coefficients, a.rates, *a.step);
+            const float nesterov =
+                a.coefficients.kind == momentum_kind::nesterov ? static_cast<float>(a.coefficients.momentum) : 0.0f;
+            const gradient_factors factors = *a.factors;
+            const auto step = static_cast<std::uint32_t>(a.step->steps);
+            const extent count = a.master.size();
+            State* const momentum = a.coefficients.momentum == 0 ? nullptr : a.momentum.data();
+            device.parallel_for((count + update_chunk - 1) / update_chunk, [&](extent chunk) {
+                const extent i = chunk * update_chunk, n = count - i < update_chunk ? count - i : update_chunk;
+                body(n, a.master.data() + i, a.copy.data() == nullptr ? nullptr : a.copy.data() + i,
+                     a.gradient.data() + i, momentum == nullptr ? nullptr : momentum + i, scalars, nesterov, factors,
+                     a.key, step, i);
+            });
         });
     }
 };

@@ -35,11 +35,13 @@ struct sum<cpu> {
             const pack<const X*...> first = make_pack((inputs.template at<I>().data() + cut.begin(piece))...);
             sums[piece] = static_cast<double>(body(e, first, cut.rows_of(piece)));
         });
-        // Neighbours, then neighbours of those.
-        for (extent step = 1; step < cut.count; step *= 2) {
-            for (extent i = 0; i + step < cut.count; i += 2 * step) sums[i] += sums[i + step];
-        }
-        *out.data() = static_cast<Y>(factor * (cut.count == 0 ? 0.0 : sums[0]));
+        device.run([&] {
+            // Neighbours, then neighbours of those.
+            for (extent step = 1; step < cut.count; step *= 2) {
+                for (extent i = 0; i + step < cut.count; i += 2 * step) sums[i] += sums[i + step];
+            }
+            *out.data() = static_cast<Y>(factor * (cut.count == 0 ? 0.0 : sums[0]));
+        });
     }
 };
 

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// How much scratch memory operations take, told before they run.
+///
+///     const std::size_t bytes = ht::workspace_bytes(device, [&](auto& d) { ht::matmul<ht::amp_bf16>(d, a, b, c); });
+///     ht::cpu small{{.workspace = memory}};             // a std::span<std::byte> of so many bytes: matmul fits into it
+///
+/// The operations themselves go through their decisions on a twin of the device that launches nothing and whose scratch
+/// memory only counts, so that the number is exact. Views are looked at for their shapes, strides and alignment; what they
+/// name is never touched, and need not be there.
+#pragma once
+
+#include <halftone/exec/matmul_engine.hpp>
+#include <halftone/exec/simt/architecture.hpp>
+#include <halftone/exec/simt/simt.hpp>
+#include <halftone/exec/workspace.hpp>
+
+namespace halftone::inline HALFTONE_ABI {
+
+namespace detail {
+
+/// Stands for a device's engine: takes its scratch memory, and multiplies nothing.
+class measured_engine final : public matmul_engine {
+  public:
+    void stand_for(matmul_engine* real) { real_ = real; }
+
+    const char* name() const override { return real_->name(); }
+    bool can(const product_description& p) override { return real_->can(p); }
+    bool prefers(const product_description& p) const override { return real_->prefers(p); }
+    std::size_t workspace_bytes(const product_description& p) override { return real_->workspace_bytes(p); }
+    void multiply(const product_description& p, workspace& scratch) override { const workspace::lease space(scratch, workspace_bytes(p)); }
+
+  private:
+    matmul_engine* real_ = nullptr;
+};
+
+/// The twin of a device that runs GPU kernels: it answers what the operations ask as the device does.
+template <simt_device Device>
+class measured {
+  public:
+    static constexpr bool runs_simt_kernels = true;
+
+    explicit measured(Device& real) : real_(&real) {}
+    measured(const measured&) = delete;
+    measured& operator=(const measured&) = delete;
+
+    workspace& scratch() { return workspace_; }
+
+    template <class Kernel>
+    void launch(const Kernel&) {}
+    template <class Function>
+    void run(const Function&) {}
+    template <class T>
+    void fill(T*, extent, T) {}
+    void copy(void*, const void*, std::size_t) {}
+    void upload(void*, const void*, std::size_t) {}
+
+    bool reaches(const void* p) const { return real_->reaches(p); }
+    simt::architecture architecture() const { return real_->architecture(); }
+    Device& real() const { return *real_; }
+    matmul_engine* engine_for(const product_description& p)
+        requires requires(Device& d) { d.engine_for(p); }
+    {
+        matmul_engine* const engine = real_->engine_for(p);
+        if (engine == nullptr) return nullptr;
+        engine_.stand_for(engine);
+        return &engine_;
+    }
+
+  private:
+    Device* real_;
+    workspace workspace_{measuring{}};
+    measured_engine engine_;
+};
+
+}  // namespace detail
+
+/// The most bytes of scratch memory that calls(device) takes at a time, as a span at a multiple of block_alignment. `calls`
+/// is a function of any device, a generic lambda say, that calls any operations of kernel/ on its argument; it gets a twin
+/// of `device`, to which nothing else of `calls` may refer. Throws what the operations throw of their shapes and arguments.
+template <class Device, class Calls>
+std::size_t workspace_bytes(Device& device, const Calls& calls) {
+    if constexpr (simt_device<Device>) {
+        detail::measured<Device> twin(device);
+        calls(twin);
+        return twin.scratch().peak();
+    } else {
+        Device twin(device, measuring{});
+        calls(twin);
+        return twin.scratch().peak();
+    }
+}
+
+}  // namespace halftone::inline HALFTONE_ABI

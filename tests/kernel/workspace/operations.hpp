@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Every operation of kernel/, once, on any device; and the check that the scratch memory it takes was told before.
+///
+///     workspace_checks::is_told<ht::cpu>({.rows = 37, .width = 24, .classes = 50}, [](std::span<std::byte> scratch) {
+///         return std::make_unique<ht::cpu>(ht::cpu_options{.workspace = scratch});
+///     });
+///
+/// An operation is told of arguments in memory that nobody may touch, and runs on others that are all zeros: both lie at the
+/// same distance from a page's begin.
+#pragma once
+
+#include <sys/mman.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <halftone/exec/measure.hpp>
+#include <halftone/kernel/adamw/adamw.hpp>
+#include <halftone/kernel/attention/attention.hpp>
+#include <halftone/kernel/column_sum/column_sum.hpp>
+#include <halftone/kernel/convert/convert.hpp>
+#include <halftone/kernel/embedding/embedding.hpp>
+#include <halftone/kernel/gradient_norm/gradient_norm.hpp>
+#include <halftone/kernel/layer_norm/layer_norm.hpp>
+#include <halftone/kernel/linear_cross_entropy/linear_cross_entropy.hpp>
+#include <halftone/kernel/map/map.hpp>
+#include <halftone/kernel/rms_norm/rms_norm.hpp>
+#include <halftone/kernel/sgd/sgd.hpp>
+#include <halftone/kernel/softmax/softmax.hpp>
+#include <halftone/kernel/sum/sum.hpp>
+
+namespace workspace_checks {
+
+namespace ht = halftone;
+using ht::bfloat16, ht::extent, ht::write_mode;
+
+enum class access { closed, open };
+
+/// Arguments one after the other: all of them `apart` elements off a vector's boundary.
+class arguments {
+  public:
+    explicit arguments(access a, extent apart = 0) : apart_(apart) {
+        void* const pages = mmap(nullptr, bytes, a == access::closed ? PROT_NONE : PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        REQUIRE(pages != MAP_FAILED);
+        first_ = static_cast<std::byte*>(pages);
+    }
+    arguments(const arguments&) = delete;
+    arguments& operator=(const arguments&) = delete;
+    ~arguments() { munmap(first_, bytes); }
+
+    template <class T, class... Extents>
+    ht::view<T, static_cast<int>(sizeof...(Extents))> take(Extents... extents) {
+        const ht::shape<static_cast<int>(sizeof...(Extents))> shape{extents...};
+        auto* const data = reinterpret_cast<T*>(first_ + used_) + apart_;
+        used_ += ht::round_up(static_cast<std::size_t>(shape.size() + apart_) * sizeof(T), ht::block_alignment);
+        REQUIRE(used_ <= bytes);
+        return {data, shape};
+    }
+
+  private:
+    static constexpr std::size_t bytes = std::size_t{64} << 20;
+    extent apart_;
+    std::byte* first_;
+    std::size_t used_ = 0;
+};
+
+struct sizes {
+    extent rows = 1, width = 8, classes = 16, apart = 0;
+};
+
+/// Calls test(name, call) for every operation; call(device) is that operation on arguments of `m`.
+template <class Test>
+void each_operation(arguments& m, const sizes& s, const Test& test) {
+    namespace kernel = ht::kernel;
+    using ht::rounding;
+    const extent rows = s.rows, width = s.width, classes = s.classes;
+    const auto x = m.take<bfloat16>(rows, width), y = m.take<bfloat16>(rows, width), dx = m.take<bfloat16>(rows, width);
+    const auto gain = m.take<float>(width), bias = m.take<float>(width), dgain = m.take<float>(width), dbias = m.take<float>(width);
+    const auto mean = m.take<float>(rows), rstd = m.take<float>(rows), of_rows = m.take<float>(rows);
+    const auto scalar = m.take<float>(), dscalar = m.take<float>();
+
+    {
+        const auto w = m.take<bfloat16>(classes, width), c = m.take<bfloat16>(rows, classes);
+        const auto of_classes = m.take<float>(classes);
+        const auto dw = m.take<float>(classes, width);
+        test("matmul", [&](auto& d) { ht::matmul<ht::amp_bf16>(d, x, ht::transpose(w), c, ht::bias_gelu{of_classes}); });
+        test("matmul that adds", [&](auto& d) { ht::detail::product<bfloat16>(d, ht::transpose(c), x, dw, write_mode::add); });
+        test("matmul in fp32", [&](auto& d) { ht::matmul<ht::full_fp32>(d, x, ht::transpose(w), c); });
+        const auto one = m.take<bfloat16>(2, rows, width), other = m.take<bfloat16>(2, width, rows), both = m.take<bfloat16>(2, rows, rows);
+        test("batched_matmul", [&](auto& d) { ht::batched_matmul<ht::amp_bf16>(d, one, other, both); });
+
+        const auto targets = m.take<std::int32_t>(rows);
+        const auto loss = m.take<float>(1), count = m.take<float>(1), gradient = m.take<float>(1);
+        test("cross_entropy", [&]<class D>(D& d) {
+            kernel::cross_entropy<D>::template forward<bfloat16>(d, {.logits = c, .targets = targets, .losses = of_rows, .logsumexp = mean, .loss = loss, .count = count});
+        });
+        test("cross_entropy backward", [&]<class D>(D& d) {
+            kernel::cross_entropy<D>::template backward<bfloat16, bfloat16>(
+                d, {.logits = c, .targets = targets, .logsumexp = mean, .gradient = gradient, .count = count, .dlogits = c});
+        });
+        const kernel::linear_cross_entropy_rows rows_of{targets, of_rows, mean, loss, count};
+        // The fewest rows a chunk, and all at once.
+        const auto head = [&]<class D, std::size_t Bytes>(D& d, std::integral_constant<std::size_t, Bytes>) {
+            using both_ways = kernel::linear_cross_entropy<D, Bytes>;
+            both_ways::template forward<bfloat16, bfloat16, bfloat16, bfloat16>(d, x, w, rows_of);
+            both_ways::template backward<bfloat16, bfloat16, bfloat16, bfloat16, bfloat16, float>(d, x, w, rows_of, gradient, {.to = dx}, {.to = dw});
+        };
+        test("linear_cross_entropy", [&](auto& d) { head(d, std::integral_constant<std::size_t, std::size_t{8} << 20>{}); });
+        test("linear_cross_entropy in chunks", [&](auto& d) { head(d, std::integral_constant<std::size_t, 1>{}); });
+
+        const auto dtable = m.take<float>(classes, width), dpositions = m.take<float>(extent{3}, width);
+        test("embedding", [&]<class D>(D& d) { kernel::embedding<D>::template forward<bfloat16, bfloat16>(d, {.tokens = targets, .table = w, .out = y}); });
+        test("embedding backward", [&]<class D>(D& d) {
+            kernel::embedding<D>::template backward<bfloat16, float>(
+                d, {.tokens = targets, .dy = y, .dtable = dtable, .dpositions = dpositions, .mode = write_mode::overwrite});
+        });
+    }
+    {
+        const extent heads = 2, head_size = 8;
+        const auto q = m.take<bfloat16>(extent{1}, rows, heads, head_size), k = m.take<bfloat16>(extent{1}, rows + 1, extent{1}, head_size);
+        const auto v = m.take<bfloat16>(extent{1}, rows + 1, extent{1}, head_size), o = m.take<bfloat16>(extent{1}, rows, heads, head_size);
+        const auto sums = m.take<float>(extent{1}, heads, rows);
+        const ht::attention_options options{.mask = ht::attention_mask::causal};
+        test("attention", [&](auto& d) { ht::attention<ht::amp_bf16>(d, q, k, v, o, sums, options); });
+        test("attention backward", [&](auto& d) {
+            ht::attention_gradients<ht::amp_bf16>(d, kernel::attention_backward<bfloat16>{
+                                                         .q = q, .k = k, .v = v, .o = o, .logsumexp = sums, .d_o = o, .dq = q, .dk = k, .dv = v, .options = options});
+        });
+    }
+    {
+        const auto mixture = [](auto a, auto b, auto c) { return a * b + c; };
+        test("map", [&](auto& d) { ht::map(d, mixture, x, gain, scalar, y); });
+        test("map backward", [&]<class D>(D& d) {
+            const auto e = ht::make_pack(ht::trace<3>(mixture));
+            kernel::map<D>::backward(d, e, ht::make_pack(ht::const_view<bfloat16, 2>(y)),
+                                     ht::make_pack(ht::const_view<bfloat16, 2>(x), ht::const_view<float, 1>(gain), ht::const_view<float, 0>(scalar)),
+                                     ht::make_pack(kernel::gradient(dx, write_mode::overwrite), kernel::gradient(dgain, write_mode::add),
+                                                   kernel::gradient(dscalar, write_mode::overwrite)));
+        });
+        const ht::const_view<float, 1> flat(rstd);
+        test("sum", [&]<class D>(D& d) { kernel::sum<D>::run(d, ht::trace<1>([](auto a) { return a * a; }), ht::make_pack(flat), 0.5, scalar); });
+        test("column_sum", [&]<class D>(D& d) { kernel::column_sum<D>::run(d, x, dbias, write_mode::add); });
+        test("convert", [&]<class D>(D& d) { kernel::convert<D>::run(d, x, y, 0.5f); });
+    }
+    {
+        test("layer_norm", [&]<class D>(D& d) {
+            kernel::layer_norm<D>::template forward<bfloat16, float, bfloat16>(d, {.x = x, .gain = gain, .bias = bias, .y = y, .mean = mean, .rstd = rstd});
+        });
+        test("layer_norm backward", [&]<class D>(D& d) {
+            kernel::layer_norm<D>::template backward<bfloat16, float, bfloat16, float>(
+                d, {.x = x, .gain = gain, .dy = y, .mean = mean, .rstd = rstd, .dx = dx, .dgain = dgain, .dbias = dbias});
+        });
+        test("layer_norm backward, of a bias alone", [&]<class D>(D& d) {
+            kernel::layer_norm<D>::template backward<bfloat16, float, bfloat16, float>(d, {.x = x, .gain = gain, .dy = y, .mean = mean, .rstd = rstd, .dx = dx, .dbias = dbias});
+        });
+        test("rms_norm", [&]<class D>(D& d) { kernel::rms_norm<D>::template forward<bfloat16, float, bfloat16>(d, {.x = x, .gain = gain, .y = y, .rstd = rstd}); });
+        test("rms_norm backward", [&]<class D>(D& d) {
+            kernel::rms_norm<D>::template backward<bfloat16, float, bfloat16, float>(d, {.x = x, .gain = gain, .dy = y, .rstd = rstd, .dx = dx, .dgain = dgain});
+        });
+        test("softmax", [&]<class D>(D& d) { kernel::softmax<D>::template forward<bfloat16, bfloat16>(d, {.x = x, .y = y}); });
+        test("softmax backward", [&]<class D>(D& d) { kernel::softmax<D>::template backward<bfloat16, bfloat16>(d, {.y = y, .dy = y, .dx = dx}); });
+        test("log_softmax", [&]<class D>(D& d) { kernel::log_softmax<D>::template forward<bfloat16, bfloat16>(d, {.x = x, .y = y}); });
+        test("log_softmax backward", [&]<class D>(D& d) { kernel::log_softmax<D>::template backward<bfloat16, bfloat16>(d, {.y = y, .dy = y, .dx = dx}); });
+    }
+    {
+        const extent n = rows * width;
+        const auto w = m.take<float>(n), g = m.take<float>(n), first = m.take<float>(n), second = m.take<float>(n);
+        const auto copy = m.take<bfloat16>(n);
+        auto* const record = reinterpret_cast<kernel::gradient_record*>(m.take<double>(extent{16}).data() - s.apart);
+        auto* const step = reinterpret_cast<kernel::step_record*>(m.take<double>(extent{16}).data() - s.apart);
+        auto* const found_inf = m.take<std::int32_t>(extent{1}).data();
+        test("gradient_norm", [&]<class D>(D& d) { kernel::gradient_norm<D>::add(d, ht::const_view<float, 1>(g), record, found_inf); });
+        test("adamw", [&]<class D>(D& d) {
+            kernel::adamw<D>::template run<rounding::nearest_even, float, bfloat16, float, float>(
+                d, {.master = w, .copy = copy, .gradient = g, .first = first, .second = second, .factors = &record->factors, .step = step});
+        });
+        test("sgd", [&]<class D>(D& d) {
+            kernel::sgd<D>::template run<rounding::nearest_even, float, bfloat16, float, float>(
+                d, {.master = w, .copy = copy, .gradient = g, .momentum = first, .coefficients = {.momentum = 0.9}, .factors = &record->factors, .step = step});
+        });
+    }
+}
+
+/// What is told is what a run takes: memory of so many bytes is enough, of a cache line less it is not. `make` gives a
+/// device with that scratch memory.
+template <class Device, class Make>
+void is_told(const sizes& s, const Make& make) {
+    CAPTURE(s.rows);
+    CAPTURE(s.width);
+    CAPTURE(s.classes);
+    CAPTURE(s.apart);
+    std::vector<std::size_t> told;
+    {
+        arguments closed(access::closed, s.apart);
+        const std::unique_ptr<Device> device = make(std::span<std::byte>{});
+        each_operation(closed, s, [&](const char*, const auto& call) { told.push_back(ht::workspace_bytes(*device, call)); });
+        CHECK(device->scratch().peak() == 0);
+        CHECK(device->memory().usage().allocations() == 0);
+    }
+    arguments open(access::open, s.apart);
+    std::size_t number = 0;
+    each_operation(open, s, [&](const char* operation, const auto& call) {
+        CAPTURE(operation);
+        const std::size_t bytes = told[number++];
+        CHECK(bytes % ht::block_alignment == 0);
+        std::vector<std::byte> memory(bytes + ht::block_alignment);
+        std::byte* const first = memory.data() + -reinterpret_cast<std::uintptr_t>(memory.data()) % ht::block_alignment;
+        {
+            const std::unique_ptr<Device> device = make({first, bytes});
+            CHECK_NOTHROW(call(*device));
+            CHECK(device->scratch().peak() == bytes);
+            CHECK(device->memory().usage().allocations() == 0);
+        }
+        if (bytes > ht::block_alignment) {
+            const std::unique_ptr<Device> device = make({first, bytes - ht::block_alignment});
+            CHECK_THROWS_AS(call(*device), ht::out_of_memory);
+        }
+    });
+    CHECK(number == told.size());
+}
+
+}  // namespace workspace_checks
