@@ -6,7 +6,8 @@
 ///     ht::nn::gpt<ht::amp_bf16> model{device, config};
 ///
 /// Its memory is closed to the host except where a GPU's would be open: inside launches, copies and fills. Host code that
-/// follows a pointer of the device's faults, as it would with a GPU.
+/// follows a pointer of the device's faults, as it would with a GPU. It captures work (exec/capture.hpp) as a GPU does: what is
+/// launched is noted down with its arguments, and done in replays alone.
 #pragma once
 
 #include <sys/mman.h>
@@ -15,14 +16,39 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
+#include <type_traits>
 #include <vector>
 
+#include <halftone/exec/capture.hpp>
 #include <halftone/exec/simt/architecture.hpp>
 #include <halftone/exec/workspace.hpp>
 
 #include <emulator/thread.hpp>
 
 namespace halftone::emulator {
+
+/// What was captured: functions with their arguments, as bytes.
+class noted_work {
+  public:
+    template <class Function>
+    void add(const Function& f) {
+        static_assert(std::is_trivially_copyable_v<Function> && alignof(Function) <= alignof(std::max_align_t), "a GPU takes the arguments of a launch as bytes");
+        std::vector<std::byte> bytes(sizeof f);
+        std::memcpy(bytes.data(), &f, sizeof f);
+        calls_.push_back({[](const std::byte* argument) { (*reinterpret_cast<const Function*>(argument))(); }, std::move(bytes)});
+    }
+    void operator()() const {
+        for (const call& c : calls_) c.function(c.argument.data());
+    }
+    std::size_t size() const { return calls_.size(); }
+
+  private:
+    struct call {
+        void (*function)(const std::byte*);
+        std::vector<std::byte> argument;
+    };
+    std::vector<call> calls_;
+};
 
 /// Pages that are there, but can be touched only while the memory is open.
 class closed_memory final : public memory_resource {
@@ -50,16 +76,39 @@ class closed_memory final : public memory_resource {
         return std::any_of(blocks_.begin(), blocks_.end(), [at](const block& b) { return at >= b.data && at < b.data + b.bytes; });
     }
 
-    void write(void* to, const void* from, std::size_t bytes) override { copy(to, from, bytes); }
-    void read(void* to, const void* from, std::size_t bytes) override { copy(to, from, bytes); }
+    void write(void* to, const void* from, std::size_t bytes) override {
+        expect_no_capture(detail::write_in_capture);
+        copy(to, from, bytes);
+    }
+    void read(void* to, const void* from, std::size_t bytes) override {
+        expect_no_capture(detail::read_in_capture);
+        copy(to, from, bytes);
+    }
     void clear(void* to, std::size_t bytes) override {
-        const opening here(*this);
-        if (bytes != 0) std::memset(to, 0, bytes);
+        in_order([=, this] {
+            const opening here(*this);
+            if (bytes != 0) std::memset(to, 0, bytes);
+        });
     }
     void copy(void* to, const void* from, std::size_t bytes) {
-        const opening here(*this);
-        if (bytes != 0) std::memcpy(to, from, bytes);
+        in_order([=, this] {
+            const opening here(*this);
+            if (bytes != 0) std::memcpy(to, from, bytes);
+        });
     }
+
+    /// Does f, or notes it down where work is captured.
+    template <class Function>
+    void in_order(const Function& f) {
+        if (notes_ == nullptr) {
+            f();
+        } else {
+            notes_->add(f);
+        }
+    }
+    /// Where work is noted down from now on; nullptr: it is done.
+    void note_in(noted_work* notes) { notes_ = notes; }
+    noted_work* notes() const { return notes_; }
 
   private:
     struct block {
@@ -91,11 +140,13 @@ class closed_memory final : public memory_resource {
     std::size_t limit_;
     std::vector<block> blocks_;
     int openings_ = 0;
+    noted_work* notes_ = nullptr;
 };
 
 class device {
   public:
     static constexpr bool runs_simt_kernels = true;
+    using captured = noted_work;
 
     /// `poses_as`: how kernels' tiles are chosen, and how much shared memory a block may have.
     explicit device(const options& option = {}, const simt::architecture& poses_as = simt::architecture_of(80))
@@ -126,6 +177,56 @@ class device {
             throw failure("a kernel of " + std::to_string(Kernel::shared_bytes) + " bytes of shared memory; a block has at most " +
                           std::to_string(architecture_.shared_bytes));
         }
+        if (noted_work* notes = memory_.notes()) return notes->add([this, kernel] { do_launch(kernel); });
+        do_launch(kernel);
+    }
+
+    /// Calls f over pointers of the device's, in order with the device's other work.
+    template <class Function>
+    void run(const Function& f) {
+        memory_.in_order([this, f] {
+            const closed_memory::opening here(memory_);
+            f();
+        });
+    }
+    template <class T>
+    void fill(T* to, extent n, T value) {
+        memory_.in_order([=, this] {
+            const closed_memory::opening here(memory_);
+            std::fill_n(to, n, value);
+        });
+    }
+    void copy(void* to, const void* from, std::size_t bytes) { memory_.copy(to, from, bytes); }
+    /// Whether kernels can read what the pointer names.
+    bool reaches(const void* p) const { return memory_.owns(p); }
+    /// Host memory to where kernels can read it.
+    void upload(void* to, const void* from, std::size_t bytes) {
+        memory_.expect_no_capture(detail::write_in_capture);
+        memory_.copy(to, from, bytes);
+    }
+    void synchronize() { memory_.expect_no_capture(detail::wait_in_capture); }
+
+    /// See exec/capture.hpp.
+    template <class Function>
+    captured capture(const Function& f) {
+        const memory_resource::capturing guard(memory_);
+        noted_work notes;
+        struct noting {
+            closed_memory& memory;
+            ~noting() { memory.note_in(nullptr); }
+        } until_the_end{memory_};
+        memory_.note_in(&notes);
+        f();
+        return notes;
+    }
+    void replay(const captured& work) {
+        memory_.expect_no_capture(detail::replay_in_capture);
+        work();
+    }
+
+  private:
+    template <class Kernel>
+    void do_launch(const Kernel& kernel) {
         const closed_memory::opening here(memory_);
         options now = option_;
         if (harmed_launch_ >= 0 && harmed_launch_ != launches()) now.harm = damage::none;
@@ -138,25 +239,6 @@ class device {
         std::copy(std::begin(s.sites), std::end(s.sites), std::begin(count_.sites));
     }
 
-    /// Calls f over pointers of the device's, in order with the device's other work.
-    template <class Function>
-    void run(const Function& f) {
-        const closed_memory::opening here(memory_);
-        f();
-    }
-    template <class T>
-    void fill(T* to, extent n, T value) {
-        const closed_memory::opening here(memory_);
-        std::fill_n(to, n, value);
-    }
-    void copy(void* to, const void* from, std::size_t bytes) { memory_.copy(to, from, bytes); }
-    /// Whether kernels can read what the pointer names.
-    bool reaches(const void* p) const { return memory_.owns(p); }
-    /// Host memory to where kernels can read it.
-    void upload(void* to, const void* from, std::size_t bytes) { memory_.copy(to, from, bytes); }
-    void synchronize() {}
-
-  private:
     options option_;
     simt::architecture architecture_;
     closed_memory memory_;
