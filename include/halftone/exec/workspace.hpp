@@ -26,19 +26,19 @@ struct measuring {
 ///
 /// Of its own memory, where a lease does not fit, a further block is taken; once no lease is out, the blocks are replaced
 /// by one that would have held them all. The caller's memory is all there is: what does not fit throws out_of_memory.
-class workspace {
+class workspace final : public fixture {
   public:
-    explicit workspace(memory_resource& source) : source_(&source) {}
+    explicit workspace(memory_resource& source) : fixture(&source.fixtures(), "scratch memory has moved"), source_(&source) {}
     /// `given` is the caller's, in the device's memory, and must outlive the workspace; it counts from the first multiple of
     /// block_alignment in it. An empty one: memory of its own.
-    workspace(memory_resource& source, std::span<std::byte> given) : source_(&source) {
+    workspace(memory_resource& source, std::span<std::byte> given) : workspace(source) {
         if (given.empty()) return;
         const std::size_t lost = std::min(given.size(), -reinterpret_cast<std::uintptr_t>(given.data()) % block_alignment);
         given_ = given.data() + lost;
         given_bytes_ = given.size() - lost;
     }
     /// Leases without memory: their addresses are as well aligned as those of real ones, and name nothing.
-    explicit workspace(measuring) : given_(reinterpret_cast<std::byte*>(4 * block_alignment)), given_bytes_(static_cast<std::size_t>(-1) / 2) {}
+    explicit workspace(measuring) : fixture(nullptr, ""), given_(reinterpret_cast<std::byte*>(4 * block_alignment)), given_bytes_(static_cast<std::size_t>(-1) / 2) {}
 
     /// The most bytes that were out at a time so far.
     std::size_t peak() const { return wanted_; }
@@ -62,6 +62,12 @@ class workspace {
         std::byte* data_;
     };
 
+    /// Where no lease is out, brings about what the next one would: a single block, which holds all that there were at a time.
+    bool settle() override {
+        if (total_ == 0 && !blocks_.empty()) hold(wanted_);
+        return false;
+    }
+
   private:
     struct block {
         buffer memory;
@@ -84,11 +90,7 @@ class workspace {
     }
     std::byte* take_of_blocks(std::size_t bytes) {
         if (total_ == 0) {
-            const std::size_t size = std::max(wanted_, bytes);
-            if (blocks_.empty() || blocks_.front().memory.bytes() < size) {
-                blocks_.clear();
-                blocks_.push_back({buffer(*source_, size, memory_kind::workspace), 0});
-            }
+            hold(std::max(wanted_, bytes));
         } else if (blocks_.back().memory.bytes() - blocks_.back().used < bytes) {
             blocks_.push_back({buffer(*source_, bytes, memory_kind::workspace), 0});
         }
@@ -96,6 +98,14 @@ class workspace {
         std::byte* data = top.memory.data() + top.used;
         top.used += bytes;
         return data;
+    }
+
+    /// One block of so many bytes or more.
+    void hold(std::size_t bytes) {
+        if (!blocks_.empty() && blocks_.front().memory.bytes() >= bytes) return;
+        change();
+        blocks_.clear();
+        blocks_.push_back({buffer(*source_, bytes, memory_kind::workspace), 0});
     }
 
     void give_back(std::size_t bytes) noexcept {
