@@ -72,7 +72,7 @@ class parameter {
     halftone::shape<Rank> shape_{};
 };
 
-class store {
+class store final : public fixture {
   public:
     /// Parameters begin on multiples of this many elements, so that vectors never cross from one to the next.
     static constexpr std::size_t granule = 64;
@@ -99,7 +99,7 @@ class store {
         void (*round)(const std::byte* master, std::byte* copy, std::size_t count) = nullptr;
     };
 
-    explicit store(memory_resource& memory) : memory_(&memory) {}
+    explicit store(memory_resource& memory) : fixture(&memory.fixtures(), "parameters lie elsewhere, since some were frozen"), memory_(&memory) {}
     store(const store&) = delete;
     store& operator=(const store&) = delete;
 
@@ -332,6 +332,7 @@ class store {
         for (group& g : groups_) g.masters = g.copies = g.gradients = 0;
         for (entry& e : entries_) place(e);
         ++layout_;
+        change();
     }
 
     void drop_frozen_masters() {
