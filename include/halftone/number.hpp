@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Rung 1, numbers for any C++20 program: float16 and bfloat16, their traits, rounding, classification, and random
+/// Rung 1, numbers for any C++20 program: float16, bfloat16 and tfloat32, their traits, rounding, classification, and random
 /// bits for stochastic rounding. Needs nothing of the rest of the library, and adds a few hundredths of a second to a
 /// file. (Normally distributed numbers stand in <halftone/number/normal.hpp>.)
 ///
@@ -15,4 +15,5 @@
 #include <halftone/number/philox.hpp>
 #include <halftone/number/round_to.hpp>
 #include <halftone/number/rounding.hpp>
+#include <halftone/number/tfloat32.hpp>
 #include <halftone/number/traits.hpp>

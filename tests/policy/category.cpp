@@ -61,6 +61,12 @@ static_assert(same<free_output<amp_bf16, op::cumprod, bfloat16>, bfloat16>);
 static_assert(same<free_output<full_fp32, op::binary_cross_entropy, float, float>, float>);
 static_assert(same<free_output<as_given, op::binary_cross_entropy, float16, float16>, float16>);
 
+// A format of operands alone: what computes in it reads floats and gives floats; what does not multiply never meets it.
+static_assert(same<compute_type<ht::tf32, op::linear>, ht::tfloat32> && same<accum_type<ht::tf32, op::linear>, float>);
+static_assert(same<free_output<ht::tf32, op::matmul, bfloat16, float>, float>);
+static_assert(same<compute_type<ht::tf32, op::embedding>, float> && same<compute_type<ht::tf32, op::layer_norm>, float>);
+static_assert(same<free_output<ht::tf32, op::add, bfloat16, bfloat16>, bfloat16>);
+
 // fp64 is left alone.
 static_assert(same<free_output<amp_bf16, op::matmul, double, double>, double>);
 static_assert(same<free_output<amp_bf16, op::softmax, double>, double>);

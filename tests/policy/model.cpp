@@ -56,6 +56,9 @@ static_assert(same<ht::signatures_of<outline::gpt<ht::amp_bf16>>, ht::types<mast
 static_assert(same<ht::storage_signature<ht::amp_bf16>, master_of_bf16>);
 static_assert(same<ht::storage_signature<ht::amp_bf16, ht::op::layer_norm>, all_fp32>);
 static_assert(same<ht::storage_signature<at<ht::inherit, "x">, ht::op::linear>, all_fp32>);
+// Products under tf32 read the masters.
+static_assert(same<ht::signatures_of<outline::gpt<ht::tf32>>, ht::types<all_fp32>>);
+static_assert(same<ht::storage_signature<ht::tf32>, all_fp32>);
 static_assert(same<ht::storage_signature<ht::with_state<ht::pure_bf16, bfloat16>>,
                    ht::storage<bfloat16, bfloat16, float, bfloat16, ht::rounding::stochastic>>);
 

@@ -43,6 +43,8 @@ TEST_CASE("a layer outside any path, and one that inherits") {
     REQUIRE(bare.size() == 1);
     CHECK(bare[0].path == "-");
     CHECK(bare[0].in == "bfloat16");
+    CHECK(ht::policies_of<outline::linear<ht::tf32>>()[0].in == "tfloat32");
+    CHECK(ht::policies_of<outline::linear<ht::tf32>>()[0].out == "float");
     const auto inherits = ht::policies_of<outline::linear<at<ht::inherit, "fc">>>();
     REQUIRE(inherits.size() == 1);
     CHECK(inherits[0].path == "fc");

@@ -35,7 +35,7 @@ TEST_CASE_TEMPLATE("one step: the same bits with one thread and with two, on eve
     }
 }
 
-TEST_CASE_TEMPLATE("steps: the loss falls, and a steady step takes nothing from the system", P, ht::full_fp32, ht::amp_bf16, ht::amp_fp16) {
+TEST_CASE_TEMPLATE("steps: the loss falls, and a steady step takes nothing from the system", P, ht::full_fp32, ht::tf32, ht::amp_bf16, ht::amp_fp16) {
     ht::cpu device{{.threads = 2}};
     loop<P, ht::cpu> l(device);
     const float first = l.step();

@@ -107,7 +107,7 @@ template <class Roles, class X, class Y, int Rank, class Weight, class Bias>
 struct mlp_record {
     using operation = op::mlp;
     using compute = backward_compute<Roles>;
-    using H = typename Roles::compute;
+    using H = storage_of<typename Roles::compute>;
     variable<X, Rank> x;  // x and hidden are kept unless their weight is frozen, pre where the gradient goes further back
     variable<typename Roles::output, Rank> pre;
     variable<H, Rank> hidden;
@@ -140,7 +140,7 @@ struct mlp_record {
 }  // namespace detail
 
 /// y = gelu(x upᵀ + up_bias) downᵀ + down_bias + residual, with GPT-2's gelu. x, residual and y: (…, width), up: (hidden,
-/// width), down: (width, hidden). The hidden activations are kept in `compute`, their input in `output`; y has the
+/// width), down: (width, hidden). The hidden activations are kept in `compute` as it is stored, their input in `output`; y has the
 /// residual's type. Throws shape_error.
 template <class Roles, class Context, class X, class Y, int Rank, class Weight, class Bias>
 auto mlp(Context&& context, const variable<X, Rank>& x, const Weight& up, const Bias& up_bias, const Weight& down, const Bias& down_bias,
@@ -151,7 +151,7 @@ auto mlp(Context&& context, const variable<X, Rank>& x, const Weight& up, const 
     const bool reaches_pre = detail::wants_gradient(x, up, up_bias);
     const bool wanted = reaches_pre || detail::wants_gradient(down, down_bias, residual);
     const shape<Rank> hidden_shape = detail::with_last(x.shape(), up.shape()[0]);
-    auto hidden = root.template make<compute>(hidden_shape, false);
+    auto hidden = root.template make<storage_of<compute>>(hidden_shape, false);
     auto y = root.template make<Y>(detail::with_last(x.shape(), down.shape()[0]), wanted);
     const auto rows = as_rows(x.view());
     const auto h = as_rows(hidden.view());
@@ -170,7 +170,7 @@ auto mlp(Context&& context, const variable<X, Rank>& x, const Weight& up, const 
     if constexpr (std::remove_cvref_t<Context>::records) {
         if (wanted) {
             root.record(detail::mlp_record<Roles, X, Y, Rank, Weight, Bias>{
-                up.is_frozen() ? variable<X, Rank>{} : x, pre, down.is_frozen() ? variable<compute, Rank>{} : hidden, gradient_of(x), gradient_of(y),
+                up.is_frozen() ? variable<X, Rank>{} : x, pre, down.is_frozen() ? variable<storage_of<compute>, Rank>{} : hidden, gradient_of(x), gradient_of(y),
                 gradient_of(residual), up, down, up_bias, down_bias});
         }
     }

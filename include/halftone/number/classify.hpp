@@ -30,7 +30,8 @@ struct magnitude_bits {
                            std::conditional_t<sizeof(T) == 2, std::uint16_t,
                                               std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>>;
     static constexpr std::uint64_t mask = ~std::uint64_t{0} >> (65 - 8 * sizeof(T));
-    static constexpr std::uint64_t fraction = (std::uint64_t{1} << (number_traits<T>::significand_bits - 1)) - 1;
+    // From the exponent's bits down, whatever of them the type uses.
+    static constexpr std::uint64_t fraction = mask / (2 * std::uint64_t{number_traits<T>::max_exponent});
     static constexpr natural infinity = static_cast<natural>(mask & ~fraction);
 
     HALFTONE_HD HALFTONE_INLINE static constexpr natural of(const T& x) {

@@ -75,7 +75,7 @@ HALFTONE_HD HALFTONE_INLINE constexpr T round_to(float x, std::uint32_t random) 
     }
 }
 
-/// `x` rounded to `T`, to nearest even unless `Mode` says toward zero.
+/// `x` rounded to `T`, to nearest even (tfloat32: ties away from zero, as its constructor) unless `Mode` says toward zero.
 template <number T, rounding Mode = rounding::nearest_even>
 HALFTONE_HD HALFTONE_INLINE constexpr T round_to(float x) {
     static_assert(Mode != rounding::stochastic,

@@ -57,6 +57,25 @@ concept number = std::is_trivially_copyable_v<T> && requires {
     number_traits<T>::unit_roundoff;
 };
 
+namespace detail {
+
+template <class T>
+struct storage_type {
+    using type = T;
+};
+template <class T>
+    requires requires { typename number_traits<T>::storage; }
+struct storage_type<T> {
+    using type = typename number_traits<T>::storage;
+};
+
+}  // namespace detail
+
+/// The type in which numbers of T lie in memory: T, or what its traits name as `storage`. A format of operands alone, such as
+/// tfloat32, is read out of a wider type, and whoever multiplies rounds.
+template <number T>
+using storage_of = typename detail::storage_type<T>::type;
+
 /// A number of two bytes: what storage and matrix units take.
 template <class T>
 concept sixteen_bit = number<T> && sizeof(T) == 2;

@@ -87,7 +87,7 @@ struct first_of<void, Otherwise> {
 // Under a policy: Low is its compute role, Widest what the inputs promote to, void where no input is given.
 template <category Category, class Op, class Low, class Widest>
 struct cast {  // promote, as_input
-    using type = typename first_of<Widest, Low>::type;
+    using type = typename first_of<Widest, storage_of<Low>>::type;
 };
 template <class Op, class Low, class Widest>
 struct cast<category::low_precision, Op, Low, Widest> {
@@ -151,6 +151,6 @@ using layer_output = typename resolve<P>::output;
 
 /// What a free operation gives in a region with policy P, or on a bare tape (as_given).
 template <class P, class Op, class... Inputs>
-using free_output = typename detail::result<operation_category<Op>::value, compute_type<P, Op, Inputs...>>::type;
+using free_output = storage_of<typename detail::result<operation_category<Op>::value, compute_type<P, Op, Inputs...>>::type>;
 
 }  // namespace halftone::inline HALFTONE_ABI

@@ -6,6 +6,8 @@
 ///     static_assert(ht::check_trainable<Model>());           // where an optimizer is built
 #pragma once
 
+#include <concepts>
+
 #include <halftone/config.hpp>
 #include <halftone/policy/model.hpp>
 #include <halftone/policy/path.hpp>
@@ -25,6 +27,15 @@ template <class P>
 concept keeps_small_updates =
     number_traits<typename P::param>::significand_bits >= 16 || P::param_rounding == rounding::stochastic;
 
+/// What is kept in memory has a type that memory can hold: tfloat32, for one, is how products read floats.
+template <class P>
+concept storable_roles = std::same_as<storage_of<typename P::param>, typename P::param> &&
+    std::same_as<storage_of<typename P::output>, typename P::output> &&
+    std::same_as<storage_of<typename P::accum>, typename P::accum> &&
+    std::same_as<storage_of<typename P::accumulate>, typename P::accumulate> &&
+    std::same_as<storage_of<typename P::reduce>, typename P::reduce> &&
+    std::same_as<storage_of<typename P::state>, typename P::state>;
+
 namespace detail {
 
 template <class R>
@@ -33,6 +44,10 @@ struct policy_check {
     static_assert(wide_enough_accum<R>,
                   "halftone: the accumulator of this policy (role `accum`) is narrower than the operands it sums (role "
                   "`compute`), in significand or in range; widen it: ht::with_accum<P, float>");
+    static_assert(storable_roles<R>,
+                  "halftone: this policy keeps numbers in a type that only products read, such as ht::tfloat32; only the "
+                  "roles `compute` and `grad` can have it: take ht::with_output<P, float>, and float likewise for "
+                  "`param`, `accum`, `accumulate`, `reduce` and `state`");
 };
 template <policy_marker R>
 struct policy_check<R> {};

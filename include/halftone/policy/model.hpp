@@ -161,7 +161,7 @@ namespace detail {
 template <class P, class Op>
 struct signature {
     using r = policy_within<P, as_given>;  // a layer that inherits stores as by full_fp32
-    using type = storage<typename r::param, typename weight_compute<r, Op>::type, typename r::accumulate,
+    using type = storage<typename r::param, storage_of<typename weight_compute<r, Op>::type>, typename r::accumulate,
                          typename r::state, r::param_rounding>;
 };
 

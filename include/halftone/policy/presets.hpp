@@ -9,6 +9,7 @@
 #include <halftone/config.hpp>
 #include <halftone/number/bfloat16.hpp>
 #include <halftone/number/float16.hpp>
+#include <halftone/number/tfloat32.hpp>
 #include <halftone/policy/roles.hpp>
 
 namespace halftone::inline HALFTONE_ABI {
@@ -47,6 +48,13 @@ struct amp_fp16 : full_fp32 {
 struct pure_bf16 : amp_bf16 {
     using param = bfloat16;
     static constexpr rounding param_rounding = rounding::stochastic;
+};
+
+/// fp32 everywhere but in products, whose operands, gradients among them, are rounded to 11 bits as they are read: what matrix
+/// units make of floats (PyTorch: torch.backends.cuda.matmul.allow_tf32). Memory as by full_fp32; needs no loss scale.
+struct tf32 : full_fp32 {
+    using compute = tfloat32;
+    using grad = tfloat32;
 };
 
 namespace detail {

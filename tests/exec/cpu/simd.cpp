@@ -408,6 +408,20 @@ TEST_CASE_TEMPLATE("simd: every float is rounded as number/ rounds it" * doctest
     });
 }
 
+TEST_CASE("simd: floats are rounded to tfloat32 as number/ rounds them") {
+    support::for_each_set([](ht::isa set) {
+        ht::cpu device{{.threads = 1, .instruction_set = set}};
+        std::vector<float> wide(65536), rounded(65536);
+        for (const std::uint32_t low : {0u, 1u, 0x0fffu, 0x1000u, 0x1001u, 0x1fffu, 0x2000u, 0x3000u, 0xefffu, 0xf000u, 0xffffu}) {
+            for (std::uint32_t high = 0; high < 65536; ++high) wide[high] = float_of(high << 16 | low);
+            BODY(simd_round<ht::tfloat32>)(wide.data(), rounded.data(), 65536);
+            std::int64_t wrong = 0;
+            for (std::size_t i = 0; i < 65536; ++i) wrong += same(rounded[i], static_cast<float>(ht::tfloat32(wide[i]))) ? 0 : 1;
+            CHECK(wrong == 0);
+        }
+    });
+}
+
 TEST_CASE_TEMPLATE("simd: the last, partial vector of an array", T, float, ht::bfloat16, ht::float16) {
     support::for_each_set([](ht::isa set) {
         ht::cpu device{{.threads = 1, .instruction_set = set}};

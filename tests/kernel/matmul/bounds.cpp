@@ -29,6 +29,7 @@ TEST_CASE("matmul: random products within k u of their magnitudes") {
     SUBCASE("bf16") { within_bounds<ht::amp_bf16, bfloat16, bfloat16, bfloat16>(31, 700, 65); }
     SUBCASE("bf16 into fp32") { within_bounds<ht::amp_bf16, bfloat16, bfloat16, float>(17, 300, 33); }
     SUBCASE("fp32 operands rounded to bf16") { within_bounds<ht::amp_bf16, float, float, float>(17, 300, 33); }
+    SUBCASE("tf32") { within_bounds<ht::tf32, float, float, float>(31, 700, 65); }
     SUBCASE("fp32 operands rounded to fp16") { within_bounds<ht::amp_fp16, float, float, float16>(17, 300, 33); }
 }
 
@@ -62,6 +63,7 @@ TEST_CASE("matmul: the same bits at any number of threads") {
     SUBCASE("fp32") { same_bits<ht::full_fp32, float>(); }
     SUBCASE("bf16") { same_bits<ht::amp_bf16, bfloat16>(); }
     SUBCASE("fp16") { same_bits<ht::amp_fp16, float16>(); }
+    SUBCASE("tf32") { same_bits<ht::tf32, float>(); }
 }
 
 TEST_CASE("matmul: infinities and NaNs come through") {

@@ -5,8 +5,10 @@
 ///     matmul_test::multiply_exactly<ht::amp_bf16, bfloat16, bfloat16, float>(device, {33, 65, 37}, want, a_layout, b_layout);
 #pragma once
 
+#include <bit>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -155,6 +157,13 @@ void infinities_and_nans(Device& device) {
     ht::matmul<ht::amp_bf16>(device, ht::view<float, 2>(a.data(), {3, 2}), ht::view<float, 2>(b.data(), {2, 2}), ht::view<float, 2>(c.data(), {3, 2}));
     CHECK(c[1] == inf);
     CHECK(c[2] == -inf);
+    CHECK(std::isnan(c[5]));
+    // What tf32 rounds to infinity, and a NaN all of whose bits are set.
+    a[0] = std::numeric_limits<float>::max(), a[4] = std::bit_cast<float>(0x7fffffffu);
+    ht::matmul<ht::tf32>(device, ht::view<float, 2>(a.data(), {3, 2}), ht::view<float, 2>(b.data(), {2, 2}), ht::view<float, 2>(c.data(), {3, 2}));
+    CHECK(c[0] == inf);
+    CHECK(c[3] == -inf);
+    CHECK(std::isnan(c[4]));
     CHECK(std::isnan(c[5]));
 }
 

@@ -15,7 +15,7 @@
 ///     exp  exp2  log  rsqrt  tanh  sigmoid  silu  gelu  and slopes (derivatives) of the last four: math.inc has their errors
 ///
 /// Numeric contract: a lane is an IEEE single; `fma` rounds once where the set has it, twice in `portable`; conversions
-/// to 16 bits round to nearest even; `sum` and `maximum` add lanes in a fixed tree.
+/// to 16 bits round to nearest even, to tfloat32 ties away from zero; `sum` and `maximum` add lanes in a fixed tree.
 #pragma once
 
 #include <bit>
@@ -25,6 +25,7 @@
 
 #include <halftone/number/bfloat16.hpp>
 #include <halftone/number/float16.hpp>
+#include <halftone/number/tfloat32.hpp>
 
 #if defined(__x86_64__)
 #include <immintrin.h>

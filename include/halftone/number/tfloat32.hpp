@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What matrix units make of a float's operands ("tf32"): 1 sign, 8 exponent and 10 fraction bits, the upper 19 of a float's.
+/// Float's range (1.1e-41 to 3.4e38) in float16's steps (2^-11 to either side).
+///
+/// A format of operands, not of memory: numbers lie there as floats, and a product that computes in tfloat32 rounds them as
+/// it reads them (storage_of). Conversion from any arithmetic type rounds once, to nearest, ties away from zero, which is
+/// what the instruction cvt.rna.tf32.f32 does (PTX ISA, "cvt"): beyond the range to infinity, subnormal numbers kept, a NaN
+/// quietened with the top bits of its payload (in code for a GPU: any NaN). Conversion to float is exact and keeps every
+/// bit. Arithmetic is float's; products of two are exact in it.
+///
+///     static_assert(ht::tfloat32(1.0f / 3) == 0x1.554p-2f);
+///     float c = ht::tfloat32(a) * ht::tfloat32(b);            // one term of a product under the policy tf32
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <limits>
+
+#include <halftone/config.hpp>
+#include <halftone/number/arithmetic.hpp>
+#include <halftone/number/bits.hpp>
+#include <halftone/number/traits.hpp>
+
+namespace halftone::inline HALFTONE_ABI {
+
+namespace detail {
+
+/// The bits of a float that a tfloat32 has.
+inline constexpr std::uint32_t tfloat32_mask = 0xffffe000;
+
+/// float to tfloat32, on bits; in code for a GPU by its instruction, whose lower 13 bits are anyone's.
+HALFTONE_HD constexpr std::uint32_t tfloat32_from_float(std::uint32_t bits) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    if (!__builtin_is_constant_evaluated()) {
+        std::uint32_t result = 0;
+        asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(result) : "f"(bit_cast<float>(bits)));
+        return result & tfloat32_mask;
+    }
+#endif
+    const bool nan = (bits & 0x7fffffff) > 0x7f800000;
+    return (nan ? bits | 0x400000 : bits + 0x1000) & tfloat32_mask;  // the carry may reach infinity, and goes no further
+}
+
+}  // namespace detail
+
+class tfloat32 : detail::narrow_arithmetic<tfloat32> {
+  public:
+    /// Uninitialised like a float's; `tfloat32{}` is zero.
+    tfloat32() = default;
+    HALFTONE_HD constexpr explicit tfloat32(float x)
+        : bits_{detail::tfloat32_from_float(detail::bit_cast<std::uint32_t>(x))} {}
+    /// Rounds once, also from types wider than float.
+    template <detail::device_arithmetic Arithmetic>
+    HALFTONE_HD HALFTONE_INLINE constexpr explicit tfloat32(Arithmetic x)
+        : bits_{detail::tfloat32_from_float(detail::float_bits_odd(x))} {}
+    template <std::same_as<long double> LongDouble>
+    HALFTONE_INLINE constexpr explicit tfloat32(LongDouble x)
+        : bits_{detail::tfloat32_from_float(detail::float_bits_odd(x))} {}
+
+    HALFTONE_HD constexpr operator float() const { return detail::bit_cast<float>(bits_); }
+
+    /// Those of the float; the lower 13 are zero.
+    HALFTONE_HD constexpr std::uint32_t bits() const { return bits_; }
+    /// Drops the lower 13 bits, as a matrix unit does.
+    HALFTONE_HD static constexpr tfloat32 from_bits(std::uint32_t bits) {
+        tfloat32 result{};
+        result.bits_ = bits & detail::tfloat32_mask;
+        return result;
+    }
+
+    HALFTONE_HD constexpr tfloat32 operator-() const { return from_bits(bits_ ^ 0x80000000u); }
+
+  private:
+    std::uint32_t bits_;
+};
+
+template <>
+struct number_traits<tfloat32> : ieee_format<11, -125, 128> {
+    static constexpr const char* name = "tfloat32";
+    using storage = float;
+};
+
+}  // namespace halftone::inline HALFTONE_ABI
+
+template <>
+class std::numeric_limits<halftone::tfloat32> {
+    using self = halftone::tfloat32;
+
+  public:
+    static constexpr bool is_specialized = true;
+    static constexpr bool is_signed = true;
+    static constexpr bool is_integer = false;
+    static constexpr bool is_exact = false;
+    static constexpr bool is_iec559 = false;  // encoded in IEEE 754's way, but none of its formats
+    static constexpr bool is_bounded = true;
+    static constexpr bool is_modulo = false;
+    static constexpr bool has_infinity = true;
+    static constexpr bool has_quiet_NaN = true;
+    static constexpr bool has_signaling_NaN = true;
+    static constexpr std::float_denorm_style has_denorm = std::denorm_present;
+    static constexpr bool has_denorm_loss = false;
+    static constexpr bool traps = false;
+    static constexpr bool tinyness_before = false;
+    static constexpr std::float_round_style round_style = std::round_to_nearest;
+    static constexpr int radix = 2;
+    static constexpr int digits = 11;
+    static constexpr int digits10 = 3;
+    static constexpr int max_digits10 = 5;
+    static constexpr int min_exponent = -125;
+    static constexpr int min_exponent10 = -37;
+    static constexpr int max_exponent = 128;
+    static constexpr int max_exponent10 = 38;
+
+    HALFTONE_HD static constexpr self min() noexcept { return self::from_bits(0x00800000); }          // 2^-126
+    HALFTONE_HD static constexpr self max() noexcept { return self::from_bits(0x7f7fe000); }          // 3.4012e38
+    HALFTONE_HD static constexpr self lowest() noexcept { return self::from_bits(0xff7fe000); }       // -3.4012e38
+    HALFTONE_HD static constexpr self denorm_min() noexcept { return self::from_bits(0x00002000); }   // 2^-136
+    HALFTONE_HD static constexpr self epsilon() noexcept { return self::from_bits(0x3a800000); }      // 2^-10
+    HALFTONE_HD static constexpr self round_error() noexcept { return self::from_bits(0x3f000000); }  // 0.5
+    HALFTONE_HD static constexpr self infinity() noexcept { return self::from_bits(0x7f800000); }
+    HALFTONE_HD static constexpr self quiet_NaN() noexcept { return self::from_bits(0x7fc00000); }
+    HALFTONE_HD static constexpr self signaling_NaN() noexcept { return self::from_bits(0x7fa00000); }
+};
