@@ -74,6 +74,8 @@ done
 command -v debootstrap >/dev/null 2>&1 || die "needs debootstrap"
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck source=debian.sh
+source "$here/debian.sh"
 where=$(mktemp -d)
 chmod 755 "$where"
 finish() {
@@ -87,11 +89,7 @@ trap finish EXIT
 
 inside() { unshare --mount --propagation private bash "${BASH_SOURCE[0]}" --inside "$where" "$@"; }
 
-# The first Debian archive among apt's own sources, be they of the one-line form or of the other.
-# shellcheck disable=SC2016  # apt-get expands these
-mirror=$(apt-get indextargets --format '$(SITE) $(ORIGIN) $(LABEL) $(RELEASE)' 'Created-By: Packages' |
-    awk '$2 == "Debian" && $3 == "Debian" { print $1; exit }')
-[[ -n $mirror ]] || die "apt knows of no Debian archive here"
+mirror=$(debian_archive) || die "apt knows of no Debian archive here"
 
 include=git
 if [[ $mirror == https:* ]]; then include+=,ca-certificates; fi

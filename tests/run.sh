@@ -11,7 +11,7 @@ tests/run.sh [--yes] [--full] [--build FOLDER] [-DNAME=VALUE...] [-- CTEST-ARGUM
 Installs what the tests need (and says so first), builds them in Release with all cores and runs them.
 
     --yes            install without asking; without a terminal nothing is asked anyway
-    --full           also the long tests, the CPU without AVX and aarch64, these two under emulation
+    --full           also the long tests, the CPU without AVX and aarch64, these two under emulation, and CUDA 12.4
     --build FOLDER   where to build, build/tests by default
     -DNAME=VALUE     goes to cmake, as -DCMAKE_CXX_COMPILER=clang++ or -DHALFTONE_WERROR=ON
     -- ...           goes to ctest, as -R matmul, -L kernel, or -C Cuda (all CUDA code compiled, where there is nvcc)
@@ -59,6 +59,7 @@ selection=()
 if [[ $full == yes ]]; then
     selection=(-C Full)
     wish clang++ clang
+    wish pip3 python3-pip
     if [[ $(uname -m) == x86_64 ]]; then
         wish qemu-x86_64 qemu-user
         wish aarch64-linux-gnu-g++ g++-aarch64-linux-gnu
