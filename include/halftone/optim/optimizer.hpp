@@ -21,11 +21,22 @@
 
 namespace halftone::inline HALFTONE_ABI {
 
+namespace detail {
+
+/// What lies on the device of an optimizer's rule: kernels read the first, and the second tells what becomes of it. So a step
+/// that was captured follows a later schedule.
+struct optimizer_record {
+    kernel::step_record step{};
+    schedule_options schedule{};
+};
+
+}  // namespace detail
+
 /// Whether a step took place. It refers to its optimizer, and can be asked until the next step.
 template <class Device>
 class step_outcome {
   public:
-    step_outcome(const resident<kernel::step_record, Device>& record, const std::int64_t& calls)
+    step_outcome(const resident<detail::optimizer_record, Device>& record, const std::int64_t& calls)
         : record_(&record), calls_(&calls), call_(calls) {}
 
     /// True where a gradient was not finite, so that parameters, moments and count are as before. On a GPU it waits for
@@ -33,11 +44,11 @@ class step_outcome {
     bool skipped() const {
         if (*calls_ != call_)
             fail<state_error>("step_outcome: read after a further step; read it before, or ask skipped_steps()");
-        return record_->read().skips != 0;
+        return record_->read().step.skips != 0;
     }
 
   private:
-    const resident<kernel::step_record, Device>* record_;
+    const resident<detail::optimizer_record, Device>* record_;
     const std::int64_t* calls_;
     std::int64_t call_;
 };
@@ -52,18 +63,14 @@ struct optimizer_state {
 namespace detail {
 
 struct begin_step {
-    kernel::step_record* record;
+    optimizer_record* record;
     const std::int32_t* found_inf;
-    schedule_options schedule;
 
     HALFTONE_HD void operator()() const {
-        record->skips = *found_inf;
-        if (record->skips != 0) {
-            ++record->skipped;
-            return;
-        }
-        record->multiplier = rate_multiplier(schedule, record->steps);
-        ++record->steps;
+        kernel::step_record& r = record->step;
+        r.skips = *found_inf;
+        r.multiplier = rate_multiplier(record->schedule, r.steps);
+        ++(r.skips != 0 ? r.skipped : r.steps);
     }
 };
 
@@ -77,17 +84,23 @@ class optimizer {
 
     /// The rate that the next step takes for parameters without a group of their own, schedule included.
     double lr() const {
-        const kernel::step_record r = record_.read();
-        return r.lr * rate_multiplier(schedule_, r.steps);
+        const optimizer_record r = record_.read();
+        return r.step.lr * rate_multiplier(r.schedule, r.step.steps);
+    }
+    /// The rate that the last step took, or would have taken where it was skipped; before any step, the full rate.
+    double last_lr() const {
+        const kernel::step_record r = record_.read().step;
+        return r.lr * r.multiplier;
     }
     /// Sets the rate that schedule and groups multiply. Throws argument_error unless it is 0 or more.
     void set_lr(double lr) {
         check_rate("lr", lr);
-        kernel::step_record r = record_.read();
-        r.lr = lr;
+        optimizer_record r = record_.read();
+        r.step.lr = lr;
         record_.write(r);
     }
-    /// The rate follows the schedule from now on, from its value for the steps taken so far.
+    /// The rate follows the schedule from now on, from its value for the steps taken so far. Steps that were captured follow
+    /// it, too.
     void set_schedule(const schedule_options& s) {
         if (s.total_steps < 0 || s.warmup_steps < 0 || !(s.warmup_ratio >= 0 && s.warmup_ratio <= 1) ||
             !(s.final_ratio >= 0 && s.final_ratio <= 1)) {
@@ -98,16 +111,20 @@ class optimizer {
         if (s.total_steps == 0 && (s.shape != halftone::schedule::constant || s.warmup_ratio > 0)) {
             fail<argument_error>(name_, ": this schedule needs total_steps");
         }
-        schedule_ = s;
+        optimizer_record r = record_.read();
+        r.schedule = s;
+        record_.write(r);
     }
-    const schedule_options& schedule() const { return schedule_; }
+    schedule_options schedule() const { return record_.read().schedule; }
 
     /// Steps that changed the parameters, and steps that did not.
-    std::int64_t steps() const { return record_.read().steps; }
-    std::int64_t skipped_steps() const { return record_.read().skipped; }
+    std::int64_t steps() const { return record_.read().step.steps; }
+    std::int64_t skipped_steps() const { return record_.read().step.skipped; }
+    /// Whether the last step was one of these.
+    bool last_step_skipped() const { return record_.read().step.skips != 0; }
 
     optimizer_state state() const {
-        const kernel::step_record r = record_.read();
+        const kernel::step_record r = record_.read().step;
         return {r.steps, r.skipped, r.lr};
     }
     /// Takes over counts and rate; moments are written through moment(). Throws argument_error for negative ones.
@@ -115,7 +132,7 @@ class optimizer {
         if (s.steps < 0 || s.skipped < 0)
             fail<argument_error>(name_, ": a state with ", s.steps, " steps and ", s.skipped, " skipped ones");
         check_rate("lr", s.lr);
-        record_.write({.steps = s.steps, .skipped = s.skipped, .lr = s.lr});
+        record_.write({{.steps = s.steps, .skipped = s.skipped, .lr = s.lr}, schedule()});
     }
 
     static constexpr int moments = Moments;
@@ -131,7 +148,7 @@ class optimizer {
 
     optimizer(const char* name, Device& device, Model& model, double lr, double weight_decay,
               std::vector<parameter_group> groups, kept moments)
-        : name_(name), parameters_(&model.parameters()), record_(device, kernel::step_record{.lr = lr}) {
+        : name_(name), parameters_(&model.parameters()), record_(device, optimizer_record{{.lr = lr}, {}}) {
         check_rate("lr", lr);
         check_rate("weight_decay", weight_decay);
         parameters_->check_committed();
@@ -171,13 +188,13 @@ class optimizer {
         g.prepare(record_.device());
         part.stepped = true;
         ++calls_;
-        record_.device().run(begin_step{record_.data(), w.found_inf() + index, schedule_});
+        record_.device().run(begin_step{record_.data(), w.found_inf() + index});
         for (const update_segment& s : segments_)
             launch_segment(s, part.slabs, &w.record()->factors, launch, signatures_of<Model>{});
         return {record_, calls_};
     }
 
-    const kernel::step_record* step_data() const { return record_.data(); }
+    const kernel::step_record* step_data() const { return &record_.data()->step; }
     Device& device() const { return record_.device(); }
 
     /// The part of a slab that a segment covers.
@@ -204,8 +221,7 @@ class optimizer {
 
     const char* name_;
     store* parameters_;
-    resident<kernel::step_record, Device> record_;
-    schedule_options schedule_{};
+    resident<optimizer_record, Device> record_;
     std::vector<update_segment> segments_;
     std::vector<buffer> moments_;
     unsigned layout_ = 0;

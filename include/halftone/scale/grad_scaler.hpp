@@ -47,27 +47,24 @@ namespace detail {
 
 struct update_scale {
     scale_record* record;
-    double growth_factor, backoff_factor;
-    int growth_interval;
-    float min_scale, max_scale;
-    int hysteresis;
 
     HALFTONE_HD void operator()() const {
         scale_record& r = *record;
+        const scale_rules& rules = r.rules;
         if (r.found_inf != 0) {
             r.found_inf = 0;
             r.growth_tracker = 0;
             ++r.overflows;
             if (--r.hysteresis > 0) return;
-            const auto reduced = static_cast<float>(static_cast<double>(r.scale) * backoff_factor);
-            r.scale = reduced < min_scale ? min_scale : reduced;
+            const auto reduced = static_cast<float>(static_cast<double>(r.scale) * rules.backoff_factor);
+            r.scale = reduced < rules.min_scale ? rules.min_scale : reduced;
             return;
         }
-        r.hysteresis = hysteresis;
+        r.hysteresis = rules.hysteresis;
         // Not ==, so that a shorter interval loaded in the middle of a run takes effect.
-        if (++r.growth_tracker < growth_interval) return;
-        const double grown = static_cast<double>(r.scale) * growth_factor;
-        if (grown <= static_cast<double>(max_scale)) r.scale = static_cast<float>(grown);
+        if (++r.growth_tracker < rules.growth_interval) return;
+        const double grown = static_cast<double>(r.scale) * rules.growth_factor;
+        if (grown <= static_cast<double>(rules.max_scale)) r.scale = static_cast<float>(grown);
         r.growth_tracker = 0;
     }
 };
@@ -84,7 +81,8 @@ class grad_scaler : public detail::scaler<Device> {
   public:
     /// Throws argument_error for factors, intervals and scales out of their ranges.
     explicit grad_scaler(Device& device, const grad_scaler_options& options = {})
-        : base(device, {.scale = options.enabled ? options.init_scale : 1.0f, .hysteresis = options.hysteresis},
+        : base(device,
+               {.scale = options.enabled ? options.init_scale : 1.0f, .hysteresis = options.hysteresis, .rules = rules_of(options)},
                options.enabled ? detail::scaling_checks::on : detail::scaling_checks::off),
           options_(options) {
         check(options);
@@ -95,9 +93,7 @@ class grad_scaler : public detail::scaler<Device> {
     void update() {
         if (!is_enabled()) return;
         base::end_round("grad_scaler");
-        base::device().run(detail::update_scale{base::record().data(), options_.growth_factor, options_.backoff_factor,
-                                                 options_.growth_interval, options_.min_scale, options_.max_scale,
-                                                 options_.hysteresis});
+        base::device().run(detail::update_scale{base::record().data()});
     }
     /// Sets the scale by hand, in place of update(). Throws argument_error unless it is positive and finite.
     void update(float new_scale) {
@@ -138,10 +134,13 @@ class grad_scaler : public detail::scaler<Device> {
         check_scale(s.scale);
         options_ = options;
         base::begin_round();
-        base::record().write({s.scale, s.growth_tracker, s.hysteresis, 0, s.overflows});
+        base::record().write({s.scale, s.growth_tracker, s.hysteresis, 0, s.overflows, rules_of(options)});
     }
 
   private:
+    static detail::scale_rules rules_of(const grad_scaler_options& o) {
+        return {o.growth_factor, o.backoff_factor, o.growth_interval, o.min_scale, o.max_scale, o.hysteresis};
+    }
     static void check_scale(float scale) {
         if (!detail::is_scale(scale))
             fail<argument_error>("grad_scaler: the scale is ", scale, "; expected a positive finite number");

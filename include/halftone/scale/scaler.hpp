@@ -12,13 +12,23 @@ namespace halftone::inline HALFTONE_ABI {
 
 namespace detail {
 
-/// The part of a scaler that lives in the device's memory.
+/// How a scale moves; see grad_scaler_options.
+struct scale_rules {
+    double growth_factor = 1, backoff_factor = 1;
+    int growth_interval = 1;
+    float min_scale = 0, max_scale = 0;
+    int hysteresis = 1;
+};
+
+/// The part of a scaler that lives in the device's memory: its rules as well, so that an update that was captured follows
+/// later ones.
 struct scale_record {
     float scale = 1;
     std::int32_t growth_tracker = 0;  ///< steps since the scale changed, or since an overflow
     std::int32_t hysteresis = 1;      ///< overflows until the scale is reduced
     std::int32_t found_inf = 0;       ///< in any gradients unscaled since the last update
     std::int64_t overflows = 0;       ///< updates that met a gradient that was not finite
+    scale_rules rules{};
 };
 
 struct set_inverse_scale {

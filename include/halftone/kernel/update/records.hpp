@@ -73,7 +73,7 @@ struct step_record {
     std::int64_t steps = 0;    ///< that changed the parameters
     std::int64_t skipped = 0;  ///< that did not, since a gradient was not finite
     double lr = 0;             ///< the learning rate, before the schedule
-    double multiplier = 1;     ///< the schedule's factor in the present step
+    double multiplier = 1;     ///< the schedule's factor in the present step, taken or not
     std::int32_t skips = 0;    ///< 1 where the present step changes nothing
 };
 
