@@ -28,7 +28,9 @@ class measured_engine final : public matmul_engine {
     bool can(const product_description& p) override { return real_->can(p); }
     bool prefers(const product_description& p) const override { return real_->prefers(p); }
     std::size_t workspace_bytes(const product_description& p) override { return real_->workspace_bytes(p); }
-    void multiply(const product_description& p, workspace& scratch) override { const workspace::lease space(scratch, workspace_bytes(p)); }
+    void multiply(const product_description& p, workspace& scratch) override {
+        const workspace::lease space(scratch, workspace_bytes(p));
+    }
 
   private:
     matmul_engine* real_ = nullptr;
@@ -58,8 +60,7 @@ class measured {
     bool reaches(const void* p) const { return real_->reaches(p); }
     simt::architecture architecture() const { return real_->architecture(); }
     Device& real() const { return *real_; }
-    matmul_engine* engine_for(const product_description& p)
-        requires requires(Device& d) { d.engine_for(p); }
+    matmul_engine* engine_for(const product_description& p) requires requires(Device& d) { d.engine_for(p); }
     {
         matmul_engine* const engine = real_->engine_for(p);
         if (engine == nullptr) return nullptr;

@@ -10,8 +10,6 @@
 /// same distance from a page's begin.
 #pragma once
 
-#include <sys/mman.h>
-
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -19,6 +17,7 @@
 #include <vector>
 
 #include <doctest/doctest.h>
+#include <sys/mman.h>
 
 #include <halftone/exec/measure.hpp>
 #include <halftone/kernel/adamw/adamw.hpp>
@@ -46,7 +45,8 @@ enum class access { closed, open };
 class arguments {
   public:
     explicit arguments(access a, extent apart = 0) : apart_(apart) {
-        void* const pages = mmap(nullptr, bytes, a == access::closed ? PROT_NONE : PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        void* const pages = mmap(nullptr, bytes, a == access::closed ? PROT_NONE : PROT_READ | PROT_WRITE,
+                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         REQUIRE(pages != MAP_FAILED);
         first_ = static_cast<std::byte*>(pages);
     }
@@ -81,7 +81,8 @@ void each_operation(arguments& m, const sizes& s, const Test& test) {
     using ht::rounding;
     const extent rows = s.rows, width = s.width, classes = s.classes;
     const auto x = m.take<bfloat16>(rows, width), y = m.take<bfloat16>(rows, width), dx = m.take<bfloat16>(rows, width);
-    const auto gain = m.take<float>(width), bias = m.take<float>(width), dgain = m.take<float>(width), dbias = m.take<float>(width);
+    const auto gain = m.take<float>(width), bias = m.take<float>(width), dgain = m.take<float>(width),
+               dbias = m.take<float>(width);
     const auto mean = m.take<float>(rows), rstd = m.take<float>(rows), of_rows = m.take<float>(rows);
     const auto scalar = m.take<float>(), dscalar = m.take<float>();
 
@@ -89,48 +90,74 @@ void each_operation(arguments& m, const sizes& s, const Test& test) {
         const auto w = m.take<bfloat16>(classes, width), c = m.take<bfloat16>(rows, classes);
         const auto of_classes = m.take<float>(classes);
         const auto dw = m.take<float>(classes, width);
-        test("matmul", [&](auto& d) { ht::matmul<ht::amp_bf16>(d, x, ht::transpose(w), c, ht::bias_gelu{of_classes}); });
-        test("matmul that adds", [&](auto& d) { ht::detail::product<bfloat16>(d, ht::transpose(c), x, dw, write_mode::add); });
+        test("matmul",
+             [&](auto& d) { ht::matmul<ht::amp_bf16>(d, x, ht::transpose(w), c, ht::bias_gelu{of_classes}); });
+        test("matmul that adds",
+             [&](auto& d) { ht::detail::product<bfloat16>(d, ht::transpose(c), x, dw, write_mode::add); });
         test("matmul in fp32", [&](auto& d) { ht::matmul<ht::full_fp32>(d, x, ht::transpose(w), c); });
-        const auto one = m.take<bfloat16>(2, rows, width), other = m.take<bfloat16>(2, width, rows), both = m.take<bfloat16>(2, rows, rows);
+        const auto one = m.take<bfloat16>(2, rows, width), other = m.take<bfloat16>(2, width, rows),
+                   both = m.take<bfloat16>(2, rows, rows);
         test("batched_matmul", [&](auto& d) { ht::batched_matmul<ht::amp_bf16>(d, one, other, both); });
 
         const auto targets = m.take<std::int32_t>(rows);
         const auto loss = m.take<float>(1), count = m.take<float>(1), gradient = m.take<float>(1);
         test("cross_entropy", [&]<class D>(D& d) {
-            kernel::cross_entropy<D>::template forward<bfloat16>(d, {.logits = c, .targets = targets, .losses = of_rows, .logsumexp = mean, .loss = loss, .count = count});
+            kernel::cross_entropy<D>::template forward<bfloat16>(
+                d,
+                {.logits = c, .targets = targets, .losses = of_rows, .logsumexp = mean, .loss = loss, .count = count});
         });
         test("cross_entropy backward", [&]<class D>(D& d) {
-            kernel::cross_entropy<D>::template backward<bfloat16, bfloat16>(
-                d, {.logits = c, .targets = targets, .logsumexp = mean, .gradient = gradient, .count = count, .dlogits = c});
+            kernel::cross_entropy<D>::template backward<bfloat16, bfloat16>(d, {.logits = c,
+                                                                                .targets = targets,
+                                                                                .logsumexp = mean,
+                                                                                .gradient = gradient,
+                                                                                .count = count,
+                                                                                .dlogits = c});
         });
         const kernel::linear_cross_entropy_rows rows_of{targets, of_rows, mean, loss, count};
         // The fewest rows a chunk, and all at once.
         const auto head = [&]<class D, std::size_t Bytes>(D& d, std::integral_constant<std::size_t, Bytes>) {
             using both_ways = kernel::linear_cross_entropy<D, Bytes>;
             both_ways::template forward<bfloat16, bfloat16, bfloat16, bfloat16>(d, x, w, rows_of);
-            both_ways::template backward<bfloat16, bfloat16, bfloat16, bfloat16, bfloat16, float>(d, x, w, rows_of, gradient, {.to = dx}, {.to = dw});
+            both_ways::template backward<bfloat16, bfloat16, bfloat16, bfloat16, bfloat16, float>(
+                d, x, w, rows_of, gradient, {.to = dx}, {.to = dw});
         };
-        test("linear_cross_entropy", [&](auto& d) { head(d, std::integral_constant<std::size_t, std::size_t{8} << 20>{}); });
+        test("linear_cross_entropy",
+             [&](auto& d) { head(d, std::integral_constant<std::size_t, std::size_t{8} << 20>{}); });
         test("linear_cross_entropy in chunks", [&](auto& d) { head(d, std::integral_constant<std::size_t, 1>{}); });
 
         const auto dtable = m.take<float>(classes, width), dpositions = m.take<float>(extent{3}, width);
-        test("embedding", [&]<class D>(D& d) { kernel::embedding<D>::template forward<bfloat16, bfloat16>(d, {.tokens = targets, .table = w, .out = y}); });
+        test("embedding", [&]<class D>(D& d) {
+            kernel::embedding<D>::template forward<bfloat16, bfloat16>(d, {.tokens = targets, .table = w, .out = y});
+        });
         test("embedding backward", [&]<class D>(D& d) {
-            kernel::embedding<D>::template backward<bfloat16, float>(
-                d, {.tokens = targets, .dy = y, .dtable = dtable, .dpositions = dpositions, .mode = write_mode::overwrite});
+            kernel::embedding<D>::template backward<bfloat16, float>(d, {.tokens = targets,
+                                                                         .dy = y,
+                                                                         .dtable = dtable,
+                                                                         .dpositions = dpositions,
+                                                                         .mode = write_mode::overwrite});
         });
     }
     {
         const extent heads = 2, head_size = 8;
-        const auto q = m.take<bfloat16>(extent{1}, rows, heads, head_size), k = m.take<bfloat16>(extent{1}, rows + 1, extent{1}, head_size);
-        const auto v = m.take<bfloat16>(extent{1}, rows + 1, extent{1}, head_size), o = m.take<bfloat16>(extent{1}, rows, heads, head_size);
+        const auto q = m.take<bfloat16>(extent{1}, rows, heads, head_size),
+                   k = m.take<bfloat16>(extent{1}, rows + 1, extent{1}, head_size);
+        const auto v = m.take<bfloat16>(extent{1}, rows + 1, extent{1}, head_size),
+                   o = m.take<bfloat16>(extent{1}, rows, heads, head_size);
         const auto sums = m.take<float>(extent{1}, heads, rows);
         const ht::attention_options options{.mask = ht::attention_mask::causal};
         test("attention", [&](auto& d) { ht::attention<ht::amp_bf16>(d, q, k, v, o, sums, options); });
         test("attention backward", [&](auto& d) {
-            ht::attention_gradients<ht::amp_bf16>(d, kernel::attention_backward<bfloat16>{
-                                                         .q = q, .k = k, .v = v, .o = o, .logsumexp = sums, .d_o = o, .dq = q, .dk = k, .dv = v, .options = options});
+            ht::attention_gradients<ht::amp_bf16>(d, kernel::attention_backward<bfloat16>{.q = q,
+                                                                                          .k = k,
+                                                                                          .v = v,
+                                                                                          .o = o,
+                                                                                          .logsumexp = sums,
+                                                                                          .d_o = o,
+                                                                                          .dq = q,
+                                                                                          .dk = k,
+                                                                                          .dv = v,
+                                                                                          .options = options});
         });
     }
     {
@@ -138,35 +165,52 @@ void each_operation(arguments& m, const sizes& s, const Test& test) {
         test("map", [&](auto& d) { ht::map(d, mixture, x, gain, scalar, y); });
         test("map backward", [&]<class D>(D& d) {
             const auto e = ht::make_pack(ht::trace<3>(mixture));
-            kernel::map<D>::backward(d, e, ht::make_pack(ht::const_view<bfloat16, 2>(y)),
-                                     ht::make_pack(ht::const_view<bfloat16, 2>(x), ht::const_view<float, 1>(gain), ht::const_view<float, 0>(scalar)),
-                                     ht::make_pack(kernel::gradient(dx, write_mode::overwrite), kernel::gradient(dgain, write_mode::add),
-                                                   kernel::gradient(dscalar, write_mode::overwrite)));
+            kernel::map<D>::backward(
+                d, e, ht::make_pack(ht::const_view<bfloat16, 2>(y)),
+                ht::make_pack(ht::const_view<bfloat16, 2>(x), ht::const_view<float, 1>(gain),
+                              ht::const_view<float, 0>(scalar)),
+                ht::make_pack(kernel::gradient(dx, write_mode::overwrite), kernel::gradient(dgain, write_mode::add),
+                              kernel::gradient(dscalar, write_mode::overwrite)));
         });
         const ht::const_view<float, 1> flat(rstd);
-        test("sum", [&]<class D>(D& d) { kernel::sum<D>::run(d, ht::trace<1>([](auto a) { return a * a; }), ht::make_pack(flat), 0.5, scalar); });
+        test("sum", [&]<class D>(D& d) {
+            kernel::sum<D>::run(d, ht::trace<1>([](auto a) { return a * a; }), ht::make_pack(flat), 0.5, scalar);
+        });
         test("column_sum", [&]<class D>(D& d) { kernel::column_sum<D>::run(d, x, dbias, write_mode::add); });
         test("convert", [&]<class D>(D& d) { kernel::convert<D>::run(d, x, y, 0.5f); });
     }
     {
         test("layer_norm", [&]<class D>(D& d) {
-            kernel::layer_norm<D>::template forward<bfloat16, float, bfloat16>(d, {.x = x, .gain = gain, .bias = bias, .y = y, .mean = mean, .rstd = rstd});
+            kernel::layer_norm<D>::template forward<bfloat16, float, bfloat16>(
+                d, {.x = x, .gain = gain, .bias = bias, .y = y, .mean = mean, .rstd = rstd});
         });
         test("layer_norm backward", [&]<class D>(D& d) {
             kernel::layer_norm<D>::template backward<bfloat16, float, bfloat16, float>(
-                d, {.x = x, .gain = gain, .dy = y, .mean = mean, .rstd = rstd, .dx = dx, .dgain = dgain, .dbias = dbias});
+                d,
+                {.x = x, .gain = gain, .dy = y, .mean = mean, .rstd = rstd, .dx = dx, .dgain = dgain, .dbias = dbias});
         });
         test("layer_norm backward, of a bias alone", [&]<class D>(D& d) {
-            kernel::layer_norm<D>::template backward<bfloat16, float, bfloat16, float>(d, {.x = x, .gain = gain, .dy = y, .mean = mean, .rstd = rstd, .dx = dx, .dbias = dbias});
+            kernel::layer_norm<D>::template backward<bfloat16, float, bfloat16, float>(
+                d, {.x = x, .gain = gain, .dy = y, .mean = mean, .rstd = rstd, .dx = dx, .dbias = dbias});
         });
-        test("rms_norm", [&]<class D>(D& d) { kernel::rms_norm<D>::template forward<bfloat16, float, bfloat16>(d, {.x = x, .gain = gain, .y = y, .rstd = rstd}); });
+        test("rms_norm", [&]<class D>(D& d) {
+            kernel::rms_norm<D>::template forward<bfloat16, float, bfloat16>(
+                d, {.x = x, .gain = gain, .y = y, .rstd = rstd});
+        });
         test("rms_norm backward", [&]<class D>(D& d) {
-            kernel::rms_norm<D>::template backward<bfloat16, float, bfloat16, float>(d, {.x = x, .gain = gain, .dy = y, .rstd = rstd, .dx = dx, .dgain = dgain});
+            kernel::rms_norm<D>::template backward<bfloat16, float, bfloat16, float>(
+                d, {.x = x, .gain = gain, .dy = y, .rstd = rstd, .dx = dx, .dgain = dgain});
         });
-        test("softmax", [&]<class D>(D& d) { kernel::softmax<D>::template forward<bfloat16, bfloat16>(d, {.x = x, .y = y}); });
-        test("softmax backward", [&]<class D>(D& d) { kernel::softmax<D>::template backward<bfloat16, bfloat16>(d, {.y = y, .dy = y, .dx = dx}); });
-        test("log_softmax", [&]<class D>(D& d) { kernel::log_softmax<D>::template forward<bfloat16, bfloat16>(d, {.x = x, .y = y}); });
-        test("log_softmax backward", [&]<class D>(D& d) { kernel::log_softmax<D>::template backward<bfloat16, bfloat16>(d, {.y = y, .dy = y, .dx = dx}); });
+        test("softmax",
+             [&]<class D>(D& d) { kernel::softmax<D>::template forward<bfloat16, bfloat16>(d, {.x = x, .y = y}); });
+        test("softmax backward", [&]<class D>(D& d) {
+            kernel::softmax<D>::template backward<bfloat16, bfloat16>(d, {.y = y, .dy = y, .dx = dx});
+        });
+        test("log_softmax",
+             [&]<class D>(D& d) { kernel::log_softmax<D>::template forward<bfloat16, bfloat16>(d, {.x = x, .y = y}); });
+        test("log_softmax backward", [&]<class D>(D& d) {
+            kernel::log_softmax<D>::template backward<bfloat16, bfloat16>(d, {.y = y, .dy = y, .dx = dx});
+        });
     }
     {
         const extent n = rows * width;
@@ -175,14 +219,27 @@ void each_operation(arguments& m, const sizes& s, const Test& test) {
         auto* const record = reinterpret_cast<kernel::gradient_record*>(m.take<double>(extent{16}).data() - s.apart);
         auto* const step = reinterpret_cast<kernel::step_record*>(m.take<double>(extent{16}).data() - s.apart);
         auto* const found_inf = m.take<std::int32_t>(extent{1}).data();
-        test("gradient_norm", [&]<class D>(D& d) { kernel::gradient_norm<D>::add(d, ht::const_view<float, 1>(g), record, found_inf); });
+        test("gradient_norm",
+             [&]<class D>(D& d) { kernel::gradient_norm<D>::add(d, ht::const_view<float, 1>(g), record, found_inf); });
         test("adamw", [&]<class D>(D& d) {
             kernel::adamw<D>::template run<rounding::nearest_even, float, bfloat16, float, float>(
-                d, {.master = w, .copy = copy, .gradient = g, .first = first, .second = second, .factors = &record->factors, .step = step});
+                d, {.master = w,
+                    .copy = copy,
+                    .gradient = g,
+                    .first = first,
+                    .second = second,
+                    .factors = &record->factors,
+                    .step = step});
         });
         test("sgd", [&]<class D>(D& d) {
             kernel::sgd<D>::template run<rounding::nearest_even, float, bfloat16, float, float>(
-                d, {.master = w, .copy = copy, .gradient = g, .momentum = first, .coefficients = {.momentum = 0.9}, .factors = &record->factors, .step = step});
+                d, {.master = w,
+                    .copy = copy,
+                    .gradient = g,
+                    .momentum = first,
+                    .coefficients = {.momentum = 0.9},
+                    .factors = &record->factors,
+                    .step = step});
         });
     }
 }
@@ -199,7 +256,8 @@ void is_told(const sizes& s, const Make& make) {
     {
         arguments closed(access::closed, s.apart);
         const std::unique_ptr<Device> device = make(std::span<std::byte>{});
-        each_operation(closed, s, [&](const char*, const auto& call) { told.push_back(ht::workspace_bytes(*device, call)); });
+        each_operation(closed, s,
+                       [&](const char*, const auto& call) { told.push_back(ht::workspace_bytes(*device, call)); });
         CHECK(device->scratch().peak() == 0);
         CHECK(device->memory().usage().allocations() == 0);
     }

@@ -31,9 +31,13 @@ class cublaslt_engine final : public matmul_engine {
   public:
     cublaslt_engine(std::size_t most_workspace, cudaStream_t stream, const cudaDeviceProp& properties)
         : most_workspace_(most_workspace), stream_(stream), architecture_(properties.major) {
+        cuda_check(cudaGetDevice(&device_), "cudaGetDevice");
         cublaslt_check(cublasLtCreate(&handle_), "cublasLtCreate");
     }
-    ~cublaslt_engine() override { cublasLtDestroy(handle_); }
+    ~cublaslt_engine() override {
+        const current_device here(device_);
+        cublasLtDestroy(handle_);
+    }
 
     const char* name() const override { return "cublaslt"; }
     bool can(const product_description& p) override { return plan_for(p).is_possible; }
@@ -45,6 +49,7 @@ class cublaslt_engine final : public matmul_engine {
     }
     std::size_t workspace_bytes(const product_description& p) override { return plan_for(p).workspace_bytes; }
     void multiply(const product_description& p, workspace& scratch) override {
+        const current_device here(device_);
         plan& chosen = plan_for(p);
         const workspace::lease space(scratch, chosen.workspace_bytes);
         const float one = 1;
@@ -75,7 +80,10 @@ class cublaslt_engine final : public matmul_engine {
     plan& plan_for(const product_description& p) {
         const key k{p.m, p.n, p.k, p.a_leading, p.b_leading, p.c_leading, p.a_order, p.b_order, p.operands, p.result, p.beta, alignment_of(p.a), alignment_of(p.b), alignment_of(p.c)};
         const auto [place, is_new] = plans_.try_emplace(k);
-        if (is_new) make(p, place->second);
+        if (is_new) {
+            const current_device here(device_);
+            make(p, place->second);
+        }
         return place->second;
     }
 
@@ -123,7 +131,7 @@ class cublaslt_engine final : public matmul_engine {
 
     std::size_t most_workspace_;
     cudaStream_t stream_;
-    int architecture_;
+    int architecture_, device_ = 0;
     cublasLtHandle_t handle_ = nullptr;
     std::map<key, plan> plans_;
 };

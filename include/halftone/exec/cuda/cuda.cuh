@@ -4,17 +4,25 @@
 ///
 ///     ht::cuda device;                                  // the present GPU, a stream of its own
 ///     ht::cuda gpu{stream};                             // yours, which it borrows
+///     ht::cuda own{stream, memory, ht::cublaslt{}};     // and a std::span<std::byte> of yours for scratch memory
 ///     ht::cuda other{{.device = 1, .memory_limit = std::size_t{8} << 30}};
 ///
-/// A context serves one stream and one thread at a time; several contexts live side by side, and nothing is static. No call
-/// waits for the GPU but those that say so: memory().read and write, synchronize.
+/// A context serves one stream, and one thread at a time; several contexts, of one GPU or of several, live side by side and
+/// may be called from several threads at once, for nothing is static. The present device of the calling thread (cudaSetDevice)
+/// does not matter, and is the same after a call. No call waits for the GPU but those that say so: memory().read and write,
+/// synchronize.
+///
+///     compute.wait_for(copies);                         // what compute gets from now on begins after all that copies has
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <unordered_set>
 #include <utility>
 
+#include <halftone/exec/cuda/current_device.cuh>
+#include <halftone/exec/cuda/event.cuh>
 #include <halftone/exec/cuda/memory.cuh>
 #include <halftone/exec/cuda/staging.cuh>
 #include <halftone/exec/cuda/thread.cuh>
@@ -52,11 +60,12 @@ class any_matmul_engine {
 };
 
 struct cuda_options {
-    int device = -1;                                          ///< -1: the present one (cudaGetDevice)
+    int device = -1;                                          ///< -1: the stream's; without a stream the present one
     cudaStream_t stream = nullptr;                            ///< none: a stream of its own
     std::size_t memory_limit = static_cast<std::size_t>(-1);  ///< bytes that this context may hold
     any_matmul_engine engine{};                               ///< multiplies beside halftone's kernels
     engine_use engine_is_used = engine_use::by_table;         ///< HALFTONE_MATMUL in the environment goes before it
+    std::span<std::byte> workspace{};                         ///< scratch memory of the caller's on the GPU; none: its own
 };
 
 namespace detail {
@@ -67,11 +76,15 @@ class cuda_stream {
     explicit cuda_stream(const cuda_options& o) : device_(o.device), stream_(o.stream) {
         int count = 0;
         cuda_check(cudaGetDeviceCount(&count), "cudaGetDeviceCount");
-        if (device_ < 0) cuda_check(cudaGetDevice(&device_), "cudaGetDevice");
+        const int present = device_of(stream_);
+        if (device_ < 0) device_ = present;
+#if CUDART_VERSION >= 12080
+        if (stream_ != nullptr && device_ != present) fail<argument_error>("cuda: device ", device_, "; the stream is one of device ", present);
+#endif
         if (device_ >= count) fail<argument_error>("cuda: device ", device_, "; there are ", count);
         cuda_check(cudaGetDeviceProperties(&properties_, device_), "cudaGetDeviceProperties");
         if (properties_.major < 8) fail<argument_error>("cuda: ", properties_.name, " is of architecture ", properties_.major, ".", properties_.minor, "; halftone's kernels need 8.0 or newer");
-        cuda_check(cudaSetDevice(device_), "cudaSetDevice");
+        const current_device here(device_);
         if (stream_ == nullptr) {
             cuda_check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
             is_owned_ = true;
@@ -80,7 +93,9 @@ class cuda_stream {
     cuda_stream(const cuda_stream&) = delete;
     cuda_stream& operator=(const cuda_stream&) = delete;
     ~cuda_stream() {
-        if (is_owned_) cudaStreamDestroy(stream_);
+        if (!is_owned_) return;
+        const current_device here(device_);
+        cudaStreamDestroy(stream_);
     }
 
     int device() const { return device_; }
@@ -100,16 +115,25 @@ class cuda {
   public:
     static constexpr bool runs_simt_kernels = true;
 
-    /// Throws cuda_error where there is no usable GPU, argument_error for a device that is not there or too old.
+    /// Throws cuda_error where there is no usable GPU, argument_error for a device that is not there or too old, and for a
+    /// workspace that is not a GPU's memory.
     explicit cuda(const cuda_options& options = {})
-        : stream_(options), memory_(stream_.get(), options.memory_limit), workspace_(memory_), engines_(options.engine_is_used) {
+        : stream_(options),
+          memory_(stream_.device(), stream_.get(), options.memory_limit),
+          workspace_(memory_, options.workspace),
+          engines_(options.engine_is_used) {
+        if (!options.workspace.empty() && !reaches(options.workspace.data())) fail<argument_error>("cuda: the workspace is no memory of a GPU's");
         use(options.engine);
     }
     explicit cuda(cudaStream_t stream) : cuda(cuda_options{.stream = stream}) {}
+    cuda(cudaStream_t stream, std::span<std::byte> workspace, const any_matmul_engine& engine = {})
+        : cuda(cuda_options{.stream = stream, .engine = engine, .workspace = workspace}) {}
     cuda(const cuda&) = delete;
     cuda& operator=(const cuda&) = delete;
 
     cudaStream_t stream() const { return stream_.get(); }
+    /// CUDA's number of the GPU.
+    int device() const { return stream_.device(); }
     const cudaDeviceProp& properties() const { return stream_.properties(); }
     simt::architecture architecture() const {
         return {10 * properties().major + properties().minor, static_cast<int>(properties().sharedMemPerBlockOptin)};
@@ -121,7 +145,10 @@ class cuda {
     workspace& scratch() { return workspace_; }
 
     /// From now on products are the engine's, where it is the faster one; an empty engine: all are halftone's.
-    void use(const any_matmul_engine& engine) { engines_.hold(engine.start(stream(), properties())); }
+    void use(const any_matmul_engine& engine) {
+        const detail::current_device here(device());
+        engines_.hold(engine.start(stream(), properties()));
+    }
     matmul_engine* engine_for(const product_description& p) const { return engines_.engine_for(p); }
 
     /// Runs a kernel of exec/simt/simt.hpp's kind.
@@ -131,36 +158,40 @@ class cuda {
         static_assert(sizeof(Kernel) <= 4096, "halftone: the arguments of a kernel exceed CUDA's 4096 bytes");
         const simt::grid_shape g = kernel.grid();
         if (g.x <= 0 || g.y <= 0 || g.z <= 0) return;  // an empty grid is an error to CUDA, and nothing to do for us
+        const detail::current_device here(device());
         const auto entry = &detail::kernel_entry<Kernel>;
         if constexpr (Kernel::shared_bytes > 48 * 1024) {
             if (prepared_.insert(reinterpret_cast<const void*>(entry)).second) {
                 detail::cuda_check(cudaFuncSetAttribute(entry, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(Kernel::shared_bytes)), "cudaFuncSetAttribute");
             }
         }
-        entry<<<dim3(static_cast<unsigned>(g.x), static_cast<unsigned>(g.y), static_cast<unsigned>(g.z)), Kernel::threads, Kernel::shared_bytes, stream()>>>(kernel);
-        detail::cuda_check(cudaGetLastError(), "a kernel's launch");
+        start("a kernel's launch", entry, dim3(static_cast<unsigned>(g.x), static_cast<unsigned>(g.y), static_cast<unsigned>(g.z)), Kernel::threads, Kernel::shared_bytes, kernel);
     }
 
     /// Calls f, a HALFTONE_HD function object over pointers of the device's, in order with the device's other work.
     template <class Function>
     void run(const Function& f) {
-        detail::function_entry<<<1, 1, 0, stream()>>>(f);
-        detail::cuda_check(cudaGetLastError(), "a function's launch");
+        const detail::current_device here(device());
+        start("a function's launch", &detail::function_entry<Function>, 1, 1, 0, f);
     }
     /// n elements of one value.
     template <class T>
     void fill(T* to, extent n, T value) {
         if (n <= 0) return;
         const extent blocks = (n + 255) / 256;
-        detail::fill_entry<<<static_cast<unsigned>(blocks < 4096 ? blocks : 4096), 256, 0, stream()>>>(to, n, value);
-        detail::cuda_check(cudaGetLastError(), "a fill's launch");
+        const detail::current_device here(device());
+        start("a fill's launch", &detail::fill_entry<T>, static_cast<unsigned>(blocks < 4096 ? blocks : 4096), 256, 0, to, n, value);
     }
     void copy(void* to, const void* from, std::size_t bytes) {
+        const detail::current_device here(device());
         if (bytes != 0) detail::cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream()), "cudaMemcpyAsync");
     }
     /// Host memory to the device's: the host memory is free again on return, and nothing waits for the GPU but for one of the
     /// last few uploads, where they are all under way still.
-    void upload(void* to, const void* from, std::size_t bytes) { staging_.send(to, from, bytes, stream()); }
+    void upload(void* to, const void* from, std::size_t bytes) {
+        const detail::current_device here(device());
+        staging_.send(to, from, bytes, stream());
+    }
     /// Whether kernels can read what the pointer names.
     bool reaches(const void* p) const {
         cudaPointerAttributes a{};
@@ -171,9 +202,29 @@ class cuda {
         return a.type == cudaMemoryTypeDevice || a.type == cudaMemoryTypeManaged;
     }
     /// Waits for all work of the stream.
-    void synchronize() { detail::cuda_check(cudaStreamSynchronize(stream()), "cudaStreamSynchronize"); }
+    void synchronize() {
+        const detail::current_device here(device());
+        detail::cuda_check(cudaStreamSynchronize(stream()), "cudaStreamSynchronize");
+    }
+
+    /// An event behind all that this context was given so far.
+    cuda_event record() const { return {device(), stream()}; }
+    /// What this context is given from now on begins once the event is over; the host does not wait. The GPUs may differ.
+    void wait_for(const cuda_event& event) {
+        const detail::current_device here(device());
+        detail::cuda_check(cudaStreamWaitEvent(stream(), event.get(), 0), "cudaStreamWaitEvent");
+    }
+    /// The same for all that the other context was given so far.
+    void wait_for(const cuda& other) { wait_for(other.record()); }
 
   private:
+    /// The launch's own error, and not one that an earlier call of the user's has left.
+    template <class... Parameters>
+    void start(const char* call, void (*entry)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes, const std::type_identity_t<Parameters>&... arguments) {
+        void* pointers[] = {const_cast<void*>(static_cast<const void*>(std::addressof(arguments)))...};
+        detail::cuda_check(cudaLaunchKernel(reinterpret_cast<const void*>(entry), grid, block, pointers, shared_bytes, stream()), call);
+    }
+
     detail::cuda_stream stream_;
     cuda_memory memory_;
     workspace workspace_;

@@ -3,30 +3,34 @@
 /// A GPU's memory, as a resource of stores, arenas and tensors; its transfers are in order with one stream.
 #pragma once
 
-#include <halftone/exec/cuda/error.cuh>
+#include <halftone/exec/cuda/current_device.cuh>
 #include <halftone/memory/resource.hpp>
 
 namespace halftone::inline HALFTONE_ABI {
 
 class cuda_memory final : public memory_resource {
   public:
-    /// `limit` bytes at most are out at a time, so that a budget can be tried. The stream must outlive the resource.
-    explicit cuda_memory(cudaStream_t stream, std::size_t limit = static_cast<std::size_t>(-1)) : stream_(stream), limit_(limit) {}
+    /// `limit` bytes at most are out at a time, so that a budget can be tried. The stream, one of the device's, must outlive
+    /// the resource.
+    explicit cuda_memory(int device, cudaStream_t stream, std::size_t limit = static_cast<std::size_t>(-1)) : device_(device), stream_(stream), limit_(limit) {}
 
     void write(void* to, const void* from, std::size_t bytes) override {
         if (bytes == 0) return;
+        const detail::current_device here(device_);
         // From pageable memory this returns once the bytes are staged; from pinned memory it would return at once.
         detail::cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_), "cudaMemcpyAsync");
         detail::cuda_check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
     }
     void read(void* to, const void* from, std::size_t bytes) override { write(to, from, bytes); }
     void clear(void* to, std::size_t bytes) override {
+        const detail::current_device here(device_);
         if (bytes != 0) detail::cuda_check(cudaMemsetAsync(to, 0, bytes, stream_), "cudaMemsetAsync");
     }
 
   private:
     std::byte* obtain(std::size_t bytes) override {
         if (bytes > limit_ - usage().held()) return nullptr;
+        const detail::current_device here(device_);
         void* block = nullptr;
         const cudaError_t code = cudaMallocAsync(&block, bytes, stream_);
         if (code == cudaErrorMemoryAllocation) {
@@ -37,8 +41,12 @@ class cuda_memory final : public memory_resource {
         return static_cast<std::byte*>(block);
     }
     // In order with the stream: kernels that were launched before may still use the block.
-    void release(std::byte* block, std::size_t) noexcept override { cudaFreeAsync(block, stream_); }
+    void release(std::byte* block, std::size_t) noexcept override {
+        const detail::current_device here(device_);
+        cudaFreeAsync(block, stream_);
+    }
 
+    int device_;
     cudaStream_t stream_;
     std::size_t limit_;
 };

@@ -123,8 +123,19 @@ static_assert(simt::thread_handle<cuda_thread>);
 // Hidden from other libraries: where several in one program use halftone, each launches what it registered.
 #pragma GCC visibility push(hidden)
 
+/// How many blocks of a kernel a multiprocessor is to hold at a time, at least: a kernel may say so by
+/// `static constexpr int min_blocks`, and then gets no more registers than that allows.
 template <class Kernel>
-__global__ void __launch_bounds__(Kernel::threads) kernel_entry(const __grid_constant__ Kernel kernel) {
+consteval int min_blocks_of() {
+    if constexpr (requires { Kernel::min_blocks; }) {
+        return Kernel::min_blocks;
+    } else {
+        return 0;
+    }
+}
+
+template <class Kernel>
+__global__ void __launch_bounds__(Kernel::threads, min_blocks_of<Kernel>()) kernel_entry(const __grid_constant__ Kernel kernel) {
     kernel(cuda_thread{});
 }
 

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The present device of a thread, which many of CUDA's calls refer to without naming it.
+///
+///     const detail::current_device here(device);      // until the end of the scope, then the user's again
+#pragma once
+
+#include <halftone/exec/cuda/error.cuh>
+
+namespace halftone::inline HALFTONE_ABI::detail {
+
+/// Costs some ten nanoseconds where the device is the present one already. Throws nothing: where a device cannot be had,
+/// the calls that follow say so.
+class current_device {
+  public:
+    explicit current_device(int device) noexcept {
+        int present = device;
+        if (cudaGetDevice(&present) == cudaSuccess && present != device && cudaSetDevice(device) == cudaSuccess) before_ = present;
+    }
+    current_device(const current_device&) = delete;
+    current_device& operator=(const current_device&) = delete;
+    ~current_device() {
+        if (before_ >= 0) cudaSetDevice(before_);
+    }
+
+  private:
+    int before_ = -1;
+};
+
+/// The device that a stream belongs to. Before CUDA 12.8, in the toolkit or the driver, no call tells: the present one.
+inline int device_of(cudaStream_t stream) {
+    int device = 0;
+#if CUDART_VERSION >= 12080
+    if (stream != nullptr) {
+        const cudaError_t code = cudaStreamGetDevice(stream, &device);
+        if (code == cudaSuccess) return device;
+        if (code != cudaErrorCallRequiresNewerDriver && code != cudaErrorNotSupported) cuda_check(code, "cudaStreamGetDevice");
+        cudaGetLastError();  // the next call must not find it
+    }
+#else
+    static_cast<void>(stream);
+#endif
+    cuda_check(cudaGetDevice(&device), "cudaGetDevice");
+    return device;
+}
+
+}  // namespace halftone::inline HALFTONE_ABI::detail
