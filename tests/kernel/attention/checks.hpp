@@ -149,6 +149,14 @@ outcome<T> outcome_of(const problem<T>& p, Device& device) {
         ht::kernel::attention<Device>::template backward<Compute>(device, backward);
     });
 }
+/// By its other operations, one after the other.
+template <class Compute, class T, class Device>
+outcome<T> math_outcome_of(const problem<T>& p, Device& device) {
+    return outcome<T>(p, [&](const auto& forward, const auto& backward) {
+        ht::kernel::attention_math<Device>::template forward<Compute>(device, forward);
+        ht::kernel::attention_math<Device>::template backward<Compute>(device, backward);
+    });
+}
 
 /// Sequences of various lengths in one problem.
 template <class T>
@@ -183,6 +191,13 @@ struct packed_problem {
         return outcome_by([&](const auto& forward, const auto& backward) {
             ht::kernel::attention<Device>::template forward<Compute>(device, forward);
             ht::kernel::attention<Device>::template backward<Compute>(device, backward);
+        });
+    }
+    template <class Compute, class Device>
+    outcome<T> math_outcome_on(Device& device) const {
+        return outcome_by([&](const auto& forward, const auto& backward) {
+            ht::kernel::attention_math<Device>::template forward<Compute>(device, forward);
+            ht::kernel::attention_math<Device>::template backward<Compute>(device, backward);
         });
     }
 };
@@ -255,12 +270,13 @@ void check_against_operations(const outcome<T>& got, const attention_results& wa
 
 /// Has `test(check)` run the problem on some devices; check(outcome) compares one result with the definition.
 template <class Compute, class T, class Test>
-void check_problem(const attention_sizes& sizes, layout way, bounds kind, double deviation, const Test& test) {
+void check_problem(const attention_sizes& sizes, layout way, bounds kind, double deviation, const Test& test,
+                   ht::attention_strategy strategy = ht::attention_strategy::flash) {
     CAPTURE(sizes);
     const problem<T> p(sizes, way, deviation);
     const attention_inputs inputs = p.inputs();
     const attention_results want = attention_by_definition(inputs);
-    const attention_results bound = attention_bounds(inputs, want, roundings_of<Compute, T>());
+    const attention_results bound = attention_bounds(inputs, want, roundings_of<Compute, T>(strategy));
     // Of few values, either implementation may be the luckier one; beyond float16's range the obvious one has none.
     const bool rule = !std::is_same_v<Compute, float> && sizes.keys >= 63 && sizes.queries >= 63 && deviation == 1;
     const attention_results naive = rule ? attention_by_operations<Compute>(inputs) : attention_results(sizes);
@@ -275,12 +291,12 @@ void check_problem(const attention_sizes& sizes, layout way, bounds kind, double
 /// The same with packed sequences; `heads` has a batch of 1, and its queries and keys are not read.
 template <class Compute, class T, class Test>
 void check_packed(const sequence_lengths& lengths, const attention_sizes& heads, layout way, bounds kind,
-                  const Test& test) {
+                  const Test& test, ht::attention_strategy strategy = ht::attention_strategy::flash) {
     const packed_problem<T> p(lengths, heads, way);
     CAPTURE(p.whole.sizes);
     const attention_inputs inputs = p.whole.inputs();
     const attention_results want = packed_attention_by_definition(inputs, lengths);
-    const attention_results bound = packed_attention_bounds(inputs, lengths, roundings_of<Compute, T>());
+    const attention_results bound = packed_attention_bounds(inputs, lengths, roundings_of<Compute, T>(strategy));
     test(p, [&](const outcome<T>& got) { check_within(got, want, bound, kind); });
 }
 

@@ -134,15 +134,17 @@ inline void put_back(const doubles4& part, doubles4& x, extent first) {
 struct attention_roundings {
     double operand, operand_least;  ///< unit roundoff, and the absolute error near zero
     double result, result_least;
+    /// Scores are scaled before the largest is subtracted, and weights rounded after their division by the sum.
+    bool in_parts = false;
 };
 template <class Compute, class T>
-attention_roundings roundings_of() {
+attention_roundings roundings_of(ht::attention_strategy strategy = ht::attention_strategy::flash) {
     using c = ht::number_traits<Compute>;
     using t = ht::number_traits<T>;
     // A product unit may take subnormals for zero.
     const double flushed = ht::number_traits<float>::min_normal;
     return {std::is_same_v<Compute, float> ? 0 : c::unit_roundoff, c::min_subnormal / 2 + flushed, t::unit_roundoff,
-            t::min_subnormal / 2};
+            t::min_subnormal / 2, strategy == ht::attention_strategy::math};
 }
 
 /// How far a kernel's results may lie from the definition's.
@@ -177,6 +179,7 @@ inline attention_results attention_bounds(const attention_inputs& x, const atten
                         magnitudes += std::fabs(product);
                     }
                     score_errors[at(j)] = scale * dot_error * magnitudes + 1e-37;
+                    if (r.in_parts) score_errors[at(j)] += 2 * u * std::fabs(scores[at(j)]);
                     highest = std::max(highest, scores[at(j)]);
                     worst = std::max(worst, score_errors[at(j)]);
                 }
@@ -190,7 +193,8 @@ inline attention_results attention_bounds(const attention_inputs& x, const atten
                     growth += p[at(j)] * std::exp(theta[at(j)]);
                 }
                 const double sums = 1 + gamma(4 * n + 8 * tiles + 16),
-                             least = r.operand_least * std::exp(highest + worst - logsumexp) * growth * sums;
+                             largest = r.in_parts ? 1 : std::exp(highest + worst - logsumexp),
+                             least = r.operand_least * largest * growth * sums;
                 for (extent d = 0; d < s.head_size; ++d) {
                     double error = 0;
                     for (extent j = 0; j < visible; ++j) {

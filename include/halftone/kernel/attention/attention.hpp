@@ -16,6 +16,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <string>
 
 #include <halftone/kernel/expect.hpp>
 #include <halftone/policy/check.hpp>
@@ -88,6 +89,10 @@ struct attention_backward {
 ///     template <class Compute, class T> static const char* why_not_matrix_units(const attention_forward<T>&);
 template <class Device>
 struct attention;
+
+/// The math strategy's, which math.hpp has for all devices.
+template <class Device>
+struct attention_math;
 
 }  // namespace kernel
 
@@ -188,10 +193,9 @@ attention_extents check_attention_shapes(const view<T, 4>& q, const view<T, 4>& 
     return e;
 }
 
-inline void check_flash(const attention_extents& e) {
-    if (e.head_size > most_head_size) {
-        fail<shape_error>("attention: head_size is ", e.head_size, "; expected 1 to ", most_head_size);
-    }
+/// Why no device's flash kernels take a problem, or nullptr.
+inline const char* why_not_flash(const attention_extents& e) {
+    return e.head_size > most_head_size ? "flash kernels take a head_size of at most 256" : nullptr;
 }
 
 template <class T>
@@ -218,22 +222,92 @@ attention_extents check_attention_shapes(const kernel::attention_backward<T>& a)
 template <class Arguments>
 attention_extents check_attention(const Arguments& a) {
     const attention_extents e = check_attention_shapes(a);
-    check_flash(e);
+    if (const char* const why_not = why_not_flash(e)) {
+        fail<shape_error>("attention: ", why_not, "; head_size is ", e.head_size);
+    }
     return e;
 }
 
 }  // namespace detail
 
+/// A strategy, and why not the other.
+struct attention_choice {
+    attention_strategy strategy;
+    std::string reason;  ///< "math: head_size is 512; flash kernels take at most 256"
+};
+
+namespace detail {
+
+/// The strategy for a problem. Throws argument_error where flash is asked for and cannot be.
+template <class Device>
+attention_strategy strategy_for(const attention_options& options, const attention_extents& e) {
+    const char* const why_not = kernel::attention<Device>::why_not_flash(e);
+    switch (options.strategy) {
+        case attention_strategy::math:
+            return attention_strategy::math;
+        case attention_strategy::flash:
+            if (why_not == nullptr) break;
+            fail<argument_error>("attention: flash was asked for; ", why_not, ", and head_size is ", e.head_size);
+        default:
+            if (why_not != nullptr) return attention_strategy::math;
+    }
+    return attention_strategy::flash;
+}
+
+/// By the strategy that the arguments name or make.
+template <class Compute, class Device, class T>
+void run_attention(Device& device, const kernel::attention_forward<T>& a) {
+    if (strategy_for<Device>(a.options, check_attention_shapes(a)) == attention_strategy::math) {
+        kernel::attention_math<Device>::template forward<Compute>(device, a);
+    } else {
+        kernel::attention<Device>::template forward<Compute>(device, a);
+    }
+}
+template <class Compute, class Device, class T>
+void run_attention(Device& device, const kernel::attention_backward<T>& a) {
+    if (strategy_for<Device>(a.options, check_attention_shapes(a)) == attention_strategy::math) {
+        kernel::attention_math<Device>::template backward<Compute>(device, a);
+    } else {
+        kernel::attention<Device>::template backward<Compute>(device, a);
+    }
+}
+
+}  // namespace detail
+
+/// The strategy that ht::attention takes for these views, and why not the other; where a device has several kernels for
+/// it, also why not the fastest. Throws shape_error and argument_error as ht::attention does.
+///
+///     ht::choose_attention<ht::amp_bf16>(device, views).reason
+///     // "flash: math would store 4096 x 4096 scores a head; no matrix units: head_size is no multiple of 8"
+template <class P, class Device, class T>
+attention_choice choose_attention(const Device&, const kernel::attention_forward<T>& views) {
+    using flash = kernel::attention<Device>;
+    const detail::attention_extents e = detail::check_attention_shapes(views);
+    const attention_strategy taken = detail::strategy_for<Device>(views.options, e);
+    if (taken == attention_strategy::math) {
+        const char* const why_not = flash::why_not_flash(e);
+        if (why_not == nullptr) return {taken, "math: it was asked for"};
+        return {taken, detail::sentence("math: head_size is ", e.head_size, "; ", why_not)};
+    }
+    std::string reason = detail::sentence("flash: math would store ", e.queries, " x ", e.keys, " scores a head");
+    if constexpr (requires { flash::template why_not_matrix_units<typename resolve<P>::compute>(views); }) {
+        const char* const why_not = flash::template why_not_matrix_units<typename resolve<P>::compute>(views);
+        if (why_not != nullptr) reason += detail::sentence("; no matrix units: ", why_not);
+    }
+    return {taken, reason};
+}
+
 /// o = softmax(scale q k^T + mask) v; shapes as in kernel::attention_forward, all of one element type. `logsumexp` may
 /// be an empty view where no gradient is wanted. o must not overlap the others. Throws shape_error and argument_error.
 template <class P, class Device, class Q, class K, class V, class O>
 void attention(Device& device, const Q& q, const K& k, const V& v, const O& o, const view<float, 3>& logsumexp,
-               const attention_options& options = {}) {
+               const attention_options& options = {}, const packed_sequences& sequences = {}) {
     using roles = resolve<P>;
     static_assert(check_policy<roles>());
     using T = typename decltype(as_view(q))::value_type;
-    kernel::attention<Device>::template forward<typename roles::compute>(
-        device, kernel::attention_forward<T>{as_view(q), as_view(k), as_view(v), as_view(o), logsumexp, options});
+    detail::run_attention<typename roles::compute>(
+        device,
+        kernel::attention_forward<T>{as_view(q), as_view(k), as_view(v), as_view(o), logsumexp, options, sequences});
 }
 
 /// The gradients of the same with respect to q, k and v, given that of o. Throws shape_error and argument_error.
@@ -241,7 +315,7 @@ template <class P, class Device, class T>
 void attention_gradients(Device& device, const kernel::attention_backward<T>& views) {
     using roles = resolve<P>;
     static_assert(check_policy<roles>());
-    kernel::attention<Device>::template backward<typename roles::compute>(device, views);
+    detail::run_attention<typename roles::compute>(device, views);
 }
 
 }  // namespace halftone::inline HALFTONE_ABI

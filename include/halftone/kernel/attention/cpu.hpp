@@ -6,11 +6,17 @@
 
 #include <halftone/kernel/attention/backward.hpp>
 #include <halftone/kernel/attention/forward.hpp>
+#include <halftone/kernel/attention/math_cpu.hpp>
+#include <halftone/kernel/convert/cpu.hpp>
+#include <halftone/kernel/matmul/cpu.hpp>
+#include <halftone/kernel/softmax/cpu.hpp>
 
 namespace halftone::inline HALFTONE_ABI::kernel {
 
 template <>
 struct attention<cpu> {
+    static const char* why_not_flash(const detail::attention_extents& e) { return detail::why_not_flash(e); }
+
     template <class Compute, class T>
     static void forward(cpu& device, const attention_forward<T>& a) {
         forward(device, a, detail::attention_engine_for<Compute, T>(device));
@@ -43,7 +49,7 @@ struct attention<cpu> {
     template <class T>
     static void forward(cpu& device, const attention_forward<T>& a, const detail::attention_engine<T>& engine) {
         const detail::attention_extents whole = detail::check_attention(a), e = cut(a, whole);
-        if (a.sequences.are_there()) detail::check_offsets(a.sequences, whole);
+        if (a.sequences.are_there()) device.run([&] { detail::check_offsets(a.sequences, whole); });
         if (e.batch * e.heads * e.queries == 0) return;
         const detail::attention_forward_layout layout(e, engine.unit, a.options.mask);
         if (a.sequences.are_there()) {
@@ -59,9 +65,9 @@ struct attention<cpu> {
     template <class T>
     static void backward(cpu& device, const attention_backward<T>& a, const detail::attention_engine<T>& engine) {
         const detail::attention_extents whole = detail::check_attention(a), e = cut(a, whole);
-        if (a.sequences.are_there()) detail::check_offsets(a.sequences, whole);
+        if (a.sequences.are_there()) device.run([&] { detail::check_offsets(a.sequences, whole); });
         if (e.batch * e.groups == 0) return;
-        if (e.keys == 0) return clear(a.dq);
+        if (e.keys == 0) return device.run([&] { clear(a.dq); });
         const detail::attention_backward_layout layout(e, engine.unit, a.options.mask);
         const workspace::lease lease(device.scratch(),
                                      static_cast<std::size_t>(partial_sums(a, layout)) * sizeof(float));

@@ -10,11 +10,17 @@
 #include <halftone/kernel/attention/device_backward.hpp>
 #include <halftone/kernel/attention/device_forward.hpp>
 #include <halftone/kernel/attention/device_plain.hpp>
+#include <halftone/kernel/attention/math_device.hpp>
+#include <halftone/kernel/convert/device.hpp>
+#include <halftone/kernel/matmul/device.hpp>
+#include <halftone/kernel/softmax/device.hpp>
 
 namespace halftone::inline HALFTONE_ABI::kernel {
 
 template <simt_device Device>
 struct attention<Device> {
+    static const char* why_not_flash(const detail::attention_extents& e) { return detail::why_not_flash(e); }
+
     template <class Compute, class T>
     static void forward(Device& device, const attention_forward<T>& a) {
         using namespace on_device;

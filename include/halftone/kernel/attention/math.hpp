@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Attention as its definition has it, one operation after the other: the product of queries and keys, softmax, the
+/// product with the values. For any head_size and any device, and for whoever wants to see the parts.
+///
+///     ht::attention<ht::amp_bf16>(device, q, k, v, o, {}, {.strategy = ht::attention_strategy::math});
+///
+/// Numeric contract: as attention.hpp has it, except that weights are divided by their sum before they are rounded to
+/// `compute`. Scratch memory holds one head's scores, (queries, keys) floats: those of all packed sequences together.
+#pragma once
+
+#include <algorithm>
+
+#include <halftone/exec/workspace.hpp>
+#include <halftone/kernel/attention/attention.hpp>
+#include <halftone/kernel/convert/convert.hpp>
+#include <halftone/kernel/matmul/matmul.hpp>
+#include <halftone/kernel/softmax/softmax.hpp>
+
+namespace halftone::inline HALFTONE_ABI::kernel {
+
+/// The keys that a query sees, of a (queries, keys) matrix.
+struct attention_visibility {
+    extent queries, keys;
+    attention_mask mask;
+    packed_sequences sequences;
+
+    bool hides() const { return mask == attention_mask::causal || sequences.are_there(); }
+};
+
+/// What there is to do for the rows of a (queries, keys) matrix x, on one device:
+///
+///     check(device, sequences, extents)         throws shape_error for offsets that do not fit, where the host reads them
+///     hide(device, visibility, value, x)        x = value where the query does not see the key
+///     logsumexp(device, visibility, scale, scores, to)          to = scale times the largest score,
+///     finish_logsumexp(device, visibility, weights, to)         then less the logarithm of its weight
+template <class Device>
+struct attention_rows;
+
+template <class Device>
+struct attention_math {
+    template <class Compute, class T>
+    static void forward(Device& device, const attention_forward<T>& a) {
+        const detail::attention_extents e = checked(device, a);
+        const attention_visibility visible{e.queries, e.keys, a.options.mask, a.sequences};
+        const workspace::lease of_weights(device.scratch(), floats(e.queries * e.keys)),
+            of_sums(device.scratch(), floats(e.queries * e.head_size));
+        const view<float, 2> weights(of_weights.as<float>(), {e.queries, e.keys}),
+            sums(of_sums.as<float>(), {e.queries, e.head_size});
+        for (extent batch = 0; batch < e.batch; ++batch) {
+            for (extent head = 0; head < e.heads; ++head) {
+                const extent group = head / e.members();
+                view<float, 1> logsumexp;
+                if (a.logsumexp.data() != nullptr) {
+                    logsumexp = {a.logsumexp.data() + (batch * e.heads + head) * e.queries, {e.queries}};
+                }
+                weigh<Compute>(device, visible, a.options, head_of(a.q, batch, head), head_of(a.k, batch, group),
+                               weights, logsumexp);
+                device.fill(sums.data(), sums.size(), 0.0f);
+                add_product<Compute>(device, weights, head_of(a.v, batch, group), sums);
+                convert<Device>::run(device, const_view<float, 2>(sums), head_of(a.o, batch, head));
+            }
+        }
+    }
+
+    /// o and logsumexp are not read.
+    template <class Compute, class T>
+    static void backward(Device& device, const attention_backward<T>& a) {
+        const detail::attention_extents e = checked(device, a);
+        const attention_visibility visible{e.queries, e.keys, a.options.mask, a.sequences};
+        const float scale = detail::attention_scale(a.options, e.head_size);
+        const workspace::lease of_weights(device.scratch(), floats(e.queries * e.keys)),
+            of_slopes(device.scratch(), floats(e.queries * e.keys)),
+            of_dq(device.scratch(), floats(e.queries * e.head_size)),
+            of_dk(device.scratch(), floats(e.keys * e.head_size)),
+            of_dv(device.scratch(), floats(e.keys * e.head_size));
+        const view<float, 2> weights(of_weights.as<float>(), {e.queries, e.keys}),
+            slopes(of_slopes.as<float>(), {e.queries, e.keys}), dq(of_dq.as<float>(), {e.queries, e.head_size}),
+            dk(of_dk.as<float>(), {e.keys, e.head_size}), dv(of_dv.as<float>(), {e.keys, e.head_size});
+        for (extent batch = 0; batch < e.batch; ++batch) {
+            for (extent group = 0; group < e.groups; ++group) {
+                const auto k = head_of(a.k, batch, group), v = head_of(a.v, batch, group);
+                device.fill(dk.data(), dk.size(), 0.0f);
+                device.fill(dv.data(), dv.size(), 0.0f);
+                for (extent head = group * e.members(); head < (group + 1) * e.members(); ++head) {
+                    const auto q = head_of(a.q, batch, head), d_o = head_of(a.d_o, batch, head);
+                    weigh<Compute>(device, visible, a.options, q, k, weights, {});
+                    add_product<Compute>(device, transpose(weights), d_o, dv);
+                    multiply<Compute>(device, d_o, transpose(v), slopes);
+                    softmax<Device>::backward(device,
+                                              softmax_backward<float, float>{.y = weights, .dy = slopes, .dx = slopes});
+                    device.fill(dq.data(), dq.size(), 0.0f);
+                    add_product<Compute>(device, slopes, k, dq);
+                    add_product<Compute>(device, transpose(slopes), q, dk);
+                    convert<Device>::run(device, const_view<float, 2>(dq), head_of(a.dq, batch, head), scale);
+                }
+                convert<Device>::run(device, const_view<float, 2>(dk), head_of(a.dk, batch, group), scale);
+                convert<Device>::run(device, const_view<float, 2>(dv), head_of(a.dv, batch, group));
+            }
+        }
+    }
+
+  private:
+    template <class Arguments>
+    static detail::attention_extents checked(Device& device, const Arguments& a) {
+        const detail::attention_extents e = detail::check_attention_shapes(a);
+        if (a.sequences.are_there()) attention_rows<Device>::check(device, a.sequences, e);
+        return e;
+    }
+    static std::size_t floats(extent count) { return static_cast<std::size_t>(count) * sizeof(float); }
+
+    /// (time, head_size)
+    template <class T>
+    static view<T, 2> head_of(const view<T, 4>& v, extent batch, extent head) {
+        return {v.data() + batch * v.stride_of(0) + head * v.stride_of(2),
+                {v.extent_of(1), v.extent_of(3)},
+                {v.stride_of(1), 1}};
+    }
+
+    // Two forms of products for everything, to compile few kernels.
+    template <class Compute, class T>
+    static void multiply(Device& device, const const_view<T, 2>& a, const const_view<T, 2>& b,
+                         const view<float, 2>& c) {
+        detail::check_matmul(a, b, c);
+        matmul<Device>::template run<Compute>(device, a, b, epilogue_of(plain{}, c));
+    }
+    template <class Compute, class T>
+    static void add_product(Device& device, const const_view<float, 2>& a, const const_view<T, 2>& b,
+                            const view<float, 2>& c) {
+        detail::check_matmul(a, b, c);
+        matmul<Device>::template run<Compute>(device, a, b, epilogue_of(halftone::add_product{}, c));
+    }
+
+    /// weights = softmax(scale q k^T), 0 for keys that are not seen.
+    template <class Compute, class T>
+    static void weigh(Device& device, const attention_visibility& visible, const attention_options& options,
+                      const const_view<T, 2>& q, const const_view<T, 2>& k, const view<float, 2>& weights,
+                      const view<float, 1>& logsumexp) {
+        using rows = attention_rows<Device>;
+        const float scale = detail::attention_scale(options, q.extent_of(1));
+        multiply<Compute>(device, q, transpose(k), weights);
+        if (visible.hides()) {
+            rows::hide(device, visible, detail::attention_hidden / std::max(1.0f, scale), weights);
+        }
+        if (logsumexp.data() != nullptr) rows::logsumexp(device, visible, scale, weights, logsumexp);
+        softmax<Device>::forward(device, softmax_forward<float, float>{.x = weights, .y = weights, .scale = scale});
+        // Where a query sees no key, softmax has made them all equal.
+        if (visible.sequences.are_there()) rows::hide(device, visible, 0.0f, weights);
+        if (logsumexp.data() != nullptr) rows::finish_logsumexp(device, visible, weights, logsumexp);
+    }
+};
+
+}  // namespace halftone::inline HALFTONE_ABI::kernel

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What attention's math strategy does on the CPU between its operations; math.hpp has the words.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+
+#include <halftone/exec/cpu/cpu.hpp>
+#include <halftone/kernel/attention/math.hpp>
+#include <halftone/kernel/rows/cut.hpp>
+
+namespace halftone::inline HALFTONE_ABI::kernel {
+
+template <>
+struct attention_rows<cpu> {
+    static void check(cpu& device, const packed_sequences& sequences, const detail::attention_extents& e) {
+        device.run([&] { detail::check_offsets(sequences, e); });
+    }
+
+    static void hide(cpu& device, const attention_visibility& visible, float value, const view<float, 2>& x) {
+        for_rows(device, visible, [&](extent i, extent first, extent last) {
+            float* const row = x.data() + i * visible.keys;
+            std::fill(row, row + first, value);
+            std::fill(row + last, row + visible.keys, value);
+        });
+    }
+
+    static void logsumexp(cpu& device, const attention_visibility& visible, float scale, const view<float, 2>& scores,
+                          const view<float, 1>& to) {
+        for_rows(device, visible, [&](extent i, extent first, extent last) {
+            const float* const row = scores.data() + i * visible.keys;
+            to(i) = first == last ? detail::attention_hidden : scale * *std::max_element(row + first, row + last);
+        });
+    }
+    static void finish_logsumexp(cpu& device, const attention_visibility& visible, const view<float, 2>& weights,
+                                 const view<float, 1>& to) {
+        for_rows(device, visible, [&](extent i, extent first, extent last) {
+            const float* const row = weights.data() + i * visible.keys;
+            if (first != last) to(i) -= std::log(*std::max_element(row + first, row + last));
+        });
+    }
+
+  private:
+    /// body(query, first key that it sees, the key behind the last)
+    template <class Body>
+    static void for_rows(cpu& device, const attention_visibility& visible, const Body& body) {
+        const row_pieces cut = cut_rows(visible.queries, visible.keys);
+        device.parallel_for(cut.count, [&](extent piece) {
+            const extent begin = cut.begin(piece), end = begin + cut.rows_of(piece);
+            for (extent i = begin; i < end; ++i) {
+                const auto [first, last] = seen_by(visible, i);
+                body(i, first, last);
+            }
+        });
+    }
+    struct interval {
+        extent first, last;
+    };
+    static interval seen_by(const attention_visibility& visible, extent query) {
+        interval seen{0, visible.keys};
+        extent first_query = 0, queries = visible.queries;
+        if (visible.sequences.are_there()) {
+            const auto& [query_offsets, key_offsets, longest_queries, longest_keys] = visible.sequences;
+            // Of several at one place all but the last are empty.
+            const std::int32_t* const first = query_offsets.data();
+            const extent s = std::upper_bound(first, first + visible.sequences.count(), query) - first - 1;
+            first_query = query_offsets(s), queries = query_offsets(s + 1) - first_query;
+            seen = {key_offsets(s), key_offsets(s + 1)};
+        }
+        if (visible.mask == attention_mask::causal) {
+            const extent last = seen.last - queries + (query - first_query) + 1;
+            seen.last = std::max(seen.first, last);
+        }
+        return seen;
+    }
+};
+
+}  // namespace halftone::inline HALFTONE_ABI::kernel

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What attention's math strategy does on a GPU between its operations; math.hpp has the words.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include <halftone/exec/simt/reduce.hpp>
+#include <halftone/kernel/attention/math.hpp>
+
+namespace halftone::inline HALFTONE_ABI::kernel {
+
+namespace on_device {
+
+/// attention_visibility as kernels read it. Offsets that do not fit are clamped.
+struct attention_seen {
+    extent queries, keys;
+    attention_mask mask;
+    simt::global_span<const std::int32_t> query_offsets, key_offsets;  ///< none: one sequence
+
+    struct interval {
+        extent first, last;
+    };
+
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE interval by(Simt simt, extent query) const {
+        extent last_query = queries, first = 0, last = keys;
+        if (query_offsets.is_there()) {
+            // The last sequence that begins at or before the query; of several at one place all others are empty.
+            extent low = 0, high = query_offsets.count - 1;
+            while (high - low > 1) {
+                const extent middle = (low + high) / 2;
+                if (simt.load(query_offsets, middle) <= query) {
+                    low = middle;
+                } else {
+                    high = middle;
+                }
+            }
+            if (high == 0) return {0, 0};
+            last_query = simt.load(query_offsets, low + 1);
+            first = within(simt.load(key_offsets, low)), last = within(simt.load(key_offsets, low + 1));
+        }
+        if (mask == attention_mask::causal) last = last - last_query + query + 1;
+        if (last > keys) last = keys;
+        return {first, last < first ? first : last};
+    }
+
+  private:
+    HALFTONE_HD extent within(extent key) const { return key < 0 ? 0 : key > keys ? keys : key; }
+};
+
+/// A block takes a row.
+struct attention_hide_kernel {
+    static constexpr int threads = 128;
+    static constexpr simt::word shared_bytes = 0;
+
+    attention_seen seen;
+    float value;
+    simt::global_span<float> x;  ///< (queries, keys)
+
+    simt::grid_shape grid() const { return {static_cast<int>(seen.queries), 1, 1}; }
+
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD void operator()(Simt simt) const {
+        const extent i = simt.block().x;
+        const attention_seen::interval visible = seen.by(simt, i);
+        for (extent j = simt.thread(); j < seen.keys; j += threads) {
+            if (j < visible.first || j >= visible.last) simt.store(x, i * seen.keys + j, value);
+        }
+    }
+};
+
+/// to = scale max(x), or to -= log(max(x)), over the keys that are seen. A warp takes a row.
+struct attention_logsumexp_kernel {
+    static constexpr int rows = 4, threads = 32 * rows;
+    static constexpr simt::word shared_bytes = 0;
+
+    attention_seen seen;
+    simt::global_span<const float> x;  ///< (queries, keys)
+    float scale;                       ///< 0: x are weights
+    simt::global_span<float> to;       ///< (queries)
+
+    simt::grid_shape grid() const { return simt::blocks_for(seen.queries, rows); }
+
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD void operator()(Simt simt) const {
+        const extent i = static_cast<extent>(simt.block().x) * rows + simt.warp();
+        if (i >= seen.queries) return;
+        const attention_seen::interval visible = seen.by(simt, i);
+        float largest = detail::attention_hidden;
+        for (extent j = visible.first + simt.lane(); j < visible.last; j += 32) {
+            const float here = simt.load(x, i * seen.keys + j);
+            if (here > largest) largest = here;
+        }
+        largest = simt::warp_max(simt, largest);
+        if (simt.lane() != 0) return;
+        if (visible.first == visible.last) {
+            simt.store(to, i, detail::attention_hidden);
+        } else {
+            simt.store(to, i, scale == 0 ? simt.load(to, i) - std::log(largest) : scale * largest);
+        }
+    }
+};
+
+}  // namespace on_device
+
+template <simt_device Device>
+struct attention_rows<Device> {
+    /// The offsets are the device's: its kernels clamp them.
+    static void check(Device&, const packed_sequences&, const detail::attention_extents& e) {
+        constexpr extent most = (extent{1} << 31) - 1;
+        if (e.queries > most) fail<shape_error>("attention: ", e.queries, " queries; expected at most ", most);
+    }
+
+    static void hide(Device& device, const attention_visibility& visible, float value, const view<float, 2>& x) {
+        device.launch(on_device::attention_hide_kernel{seen_by(visible), value, simt::span_of(x)});
+    }
+    static void logsumexp(Device& device, const attention_visibility& visible, float scale,
+                          const view<float, 2>& scores, const view<float, 1>& to) {
+        launch(device, visible, scores, scale, to);
+    }
+    static void finish_logsumexp(Device& device, const attention_visibility& visible, const view<float, 2>& weights,
+                                 const view<float, 1>& to) {
+        launch(device, visible, weights, 0, to);
+    }
+
+  private:
+    static on_device::attention_seen seen_by(const attention_visibility& v) {
+        if (!v.sequences.are_there()) return {v.queries, v.keys, v.mask, {}, {}};
+        return {v.queries, v.keys, v.mask, simt::span_of(v.sequences.query_offsets),
+                simt::span_of(v.sequences.key_offsets)};
+    }
+    static void launch(Device& device, const attention_visibility& visible, const view<float, 2>& x, float scale,
+                       const view<float, 1>& to) {
+        device.launch(on_device::attention_logsumexp_kernel{
+            seen_by(visible), {x.data(), x.size()}, scale, {to.data(), to.size()}});
+    }
+};
+
+}  // namespace halftone::inline HALFTONE_ABI::kernel

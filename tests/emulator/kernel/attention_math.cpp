@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Attention by products and softmax on the emulated machine.
+#include <memory>
+
+#include <doctest/doctest.h>
+
+#include <halftone/kernel/attention/device.hpp>
+#include <halftone/policy/presets.hpp>
+
+#include "emulator/damage.hpp"
+#include "kernel/attention/checks.hpp"
+
+namespace {
+
+namespace ht = halftone;
+namespace emulator = ht::emulator;
+using ht::attention_strategy;
+using ht::bfloat16;
+using ht::extent;
+using support::attention_sizes;
+using support::bounds;
+using support::layout;
+
+constexpr auto full = ht::attention_mask::full;
+constexpr auto causal = ht::attention_mask::causal;
+
+template <class Compute, class T>
+void check_math(const attention_sizes& sizes, layout way, bounds kind = bounds::telling, double deviation = 1) {
+    support::check_problem<Compute, T>(
+        sizes, way, kind, deviation,
+        [](const support::problem<T>& p, const auto& check) {
+            emulator::device device;
+            check(support::math_outcome_of<Compute>(p, device));
+        },
+        attention_strategy::math);
+}
+
+TEST_CASE("attention on a GPU by products and softmax is within bounds") {
+    // Batch, queries, keys, query heads, key heads, head size.
+    check_math<float, float>({2, 5, 7, 4, 2, 16, causal}, layout::heads_first, bounds::may_hide);
+    check_math<float, float>({1, 9, 17, 1, 1, 300, full}, layout::contiguous, bounds::may_hide);
+    check_math<bfloat16, bfloat16>({1, 17, 17, 2, 2, 24, causal}, layout::fused);
+    check_math<bfloat16, bfloat16>({1, 5, 20, 1, 1, 264, full}, layout::heads_first_chunks, bounds::may_hide);
+    check_math<bfloat16, bfloat16>({1, 20, 20, 1, 1, 16, causal}, layout::fused_chunks, bounds::may_hide, 300);
+}
+
+TEST_CASE("attention on a GPU by products and softmax over packed sequences") {
+    support::for_each_pack([](const auto&... pack) {
+        support::check_packed<float, float>(
+            pack...,
+            [](const support::packed_problem<float>& p, const auto& check) {
+                emulator::device device;
+                check(p.template math_outcome_on<float>(device));
+            },
+            attention_strategy::math);
+    });
+}
+
+TEST_CASE("a GPU's math kernels clamp offsets that do not fit") {
+    const support::problem<float> p({1, 9, 12, 1, 1, 8, causal}, layout::contiguous);
+    const auto intact = [&](std::vector<std::int32_t> of_queries, std::vector<std::int32_t> of_keys) {
+        const support::guarded<std::int32_t> query_offsets(of_queries), key_offsets(of_keys);
+        emulator::device device;
+        const support::outcome<float> got(p, [&](auto forward, auto backward) {
+            forward.sequences = backward.sequences = {query_offsets.const_view(), key_offsets.const_view(), 9, 12};
+            ht::kernel::attention_math<emulator::device>::forward<float>(device, forward);
+            ht::kernel::attention_math<emulator::device>::backward<float>(device, backward);
+        });
+        CHECK(got.intact());
+    };
+    intact({0, 5, 9}, {-7, 20, 3});
+    intact({3, 20, -4, 9}, {12, 0, 1 << 30, -(1 << 30)});
+    intact({0}, {0});
+    intact({-(1 << 30), 1 << 30}, {0, 12});
+}
+
+TEST_CASE("attention on a GPU: the strategy that the problem or the caller asks for") {
+    emulator::device device;
+    const support::problem<bfloat16> p({1, 9, 9, 1, 1, 264, causal}, layout::contiguous);
+    const auto by_policy = [&](attention_strategy strategy) {
+        return support::outcome<bfloat16>(p, [&](auto forward, auto backward) {
+            forward.options.strategy = backward.options.strategy = strategy;
+            ht::attention<ht::amp_bf16>(device, forward.q, forward.k, forward.v, forward.o, forward.logsumexp,
+                                        forward.options);
+            ht::attention_gradients<ht::amp_bf16>(device, backward);
+        });
+    };
+    const auto math = support::math_outcome_of<bfloat16>(p, device);
+    CHECK(by_policy(attention_strategy::automatic).same_bits(math));
+    CHECK(by_policy(attention_strategy::math).same_bits(math));
+    CHECK_THROWS_AS(by_policy(attention_strategy::flash), ht::argument_error);
+}
+
+TEST_CASE("attention on a GPU by products and softmax: in many schedules, and damaged") {
+    const support::packed_problem<float> p({{3, 6, 2}, {4, 35, 1}}, {1, 0, 0, 1, 1, 4, causal}, layout::contiguous);
+    const ht::kernel::attention_visibility visible{11, 40, causal, p.sequences()};
+    emulator::device first;
+    const support::guarded<float> scores(11 * 40), want(11);
+    support::random data(2);
+    const std::vector<float> values = data.normals<float>(11 * 40);
+    const auto run = [&](emulator::device& device, const support::guarded<float>& x,
+                         const support::guarded<float>& to) {
+        using rows = ht::kernel::attention_rows<emulator::device>;
+        std::copy(values.begin(), values.end(), x.data());
+        rows::hide(device, visible, 0.5f, x.view(ht::shape<2>{11, 40}));
+        rows::logsumexp(device, visible, 2.0f, x.view(ht::shape<2>{11, 40}), to.view());
+        for (extent i = 0; i < x.size(); ++i) x[i] = std::fabs(x[i]);
+        rows::finish_logsumexp(device, visible, x.view(ht::shape<2>{11, 40}), to.view());
+    };
+    run(first, scores, want);
+    emulator::check_kernels([&](emulator::device& device) {
+        const support::guarded<float> x(11 * 40), to(11);
+        run(device, x, to);
+        return x.same_bits(scores) && to.same_bits(want);
+    });
+}
+
+}  // namespace
