@@ -149,8 +149,8 @@ class device {
     using captured = noted_work;
 
     /// `poses_as`: how kernels' tiles are chosen, and how much shared memory a block may have.
-    explicit device(const options& option = {}, const simt::architecture& poses_as = simt::architecture_of(80))
-        : option_(option), architecture_(poses_as), workspace_(memory_) {}
+    explicit device(const options& option = {}, const simt::architecture& poses_as = simt::architecture_of(80), std::span<std::byte> workspace = {})
+        : option_(option), architecture_(poses_as), workspace_(memory_, workspace) {}
     device(const device&) = delete;
     device& operator=(const device&) = delete;
 

@@ -74,6 +74,15 @@ class measured {
     measured_engine engine_;
 };
 
+/// The word of exec/simt/sort.hpp.
+template <class Device, class Key, class Value>
+void sort_pairs(measured<Device>& device, const Key* keys, Key* sorted_keys, const Value* values, Value* sorted_values,
+                extent count, int bits) {
+    if (count <= 0) return;
+    const workspace::lease space(device.scratch(),
+                                 sort_bytes(device.real(), keys, sorted_keys, values, sorted_values, count, bits));
+}
+
 }  // namespace detail
 
 /// The most bytes of scratch memory that calls(device) takes at a time, as a span at a multiple of block_alignment. `calls`
