@@ -9,6 +9,8 @@
 
 #include <halftone/amp.hpp>
 
+#include "with_device.hpp"
+
 namespace ht = halftone;
 
 // bf16 products; the layer gives float, as a last layer should.
@@ -18,7 +20,7 @@ using policy = ht::with_output<ht::amp_bf16, float>;
 struct line : ht::nn::model {
     ht::nn::linear<ht::at<policy, "fit">> fit;
 
-    explicit line(ht::cpu& device) : model{device}, fit{parameters(), 2, 1} {
+    explicit line(auto& device) : model{device}, fit{parameters(), 2, 1} {
         commit(*this);  // all layers are made: takes the memory and fills it
     }
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.fit); }
@@ -29,36 +31,33 @@ const float inputs[points][2] = {{1, 0}, {0, 1}, {1, 1}, {-1, 0}, {0, -1}, {-1, 
 const float targets[points] = {2.5f, -0.5f, 1.5f, -1.5f, 1.5f, -0.5f, 3.5f, -2.5f};
 
 /// The loss of `count` points from `first` on. What it computes on the way stays on the tape.
-auto loss_of(ht::tape<ht::cpu>& tape, const line& model, ht::extent first, ht::extent count) {
-    const auto x = tape.constant(ht::const_view<float, 2>(inputs[first], {count, 2}));
+auto loss_of(auto& tape, const line& model, ht::extent first, ht::extent count) {
+    const auto x = tape.bring(ht::const_view<float, 2>(inputs[first], {count, 2}));
     const auto prediction = model.fit(tape, x);  // (count, 1)
     return ht::mean_squared_error(tape, prediction, ht::const_view<float, 2>(targets + first, {count, 1}));
 }
 
-template <class Gradients>
-void print_gradients(const char* what, const Gradients& grads, const line& model) {
-    const auto weight = grads.of(model.fit.weight);  // (1, 2)
-    const auto bias = grads.of(model.fit.bias);      // (1)
+/// What lies in a device's memory is copied to the host to be looked at: a GPU's cannot be read by a pointer.
+void print_gradients(const char* what, auto& device, const auto& grads, const line& model) {
+    const auto weight = ht::to_host(device, grads.of(model.fit.weight));  // (1, 2)
+    const auto bias = ht::to_host(device, grads.of(model.fit.bias));      // (1)
     std::printf("%s: %g %g, %g\n", what, static_cast<double>(weight(0, 0)), static_cast<double>(weight(0, 1)),
                 static_cast<double>(bias(0)));
 }
 
-/// master -= rate gradient, element by element: what ht::sgd does.
-template <class Parameter, class Gradient>
-void descend(const Parameter& parameter, const Gradient& gradient, float rate) {
-    const auto master = ht::flatten(parameter.master());
-    const auto slope = ht::flatten(gradient);
-    for (ht::extent i = 0; i < master.size(); ++i) master(i) -= rate * slope(i);
+/// master -= rate gradient, for all elements in one kernel: what ht::sgd does.
+void descend(auto& device, const auto& parameter, const auto& gradient, float rate) {
+    const auto master = parameter.master();
+    ht::map(device, [rate](auto w, auto slope) { return w - rate * slope; }, master, gradient, master);
 }
 
-int main() try {
-    ht::cpu device;
+/// The lesson; `device` is a ht::cpu, or a ht::cuda.
+void lesson(auto& device) {
     line model{device};
 
-    // Parameters begin at random. A master that is changed by hand has to be rounded to its bf16 copy again: refresh().
-    const auto weight = model.fit.weight.master();
-    weight(0, 0) = weight(0, 1) = 0;
-    model.parameters().refresh();
+    // Parameters begin at random. assign() gives them other values: the master, and its rounded bf16 copy.
+    const float zeros[] = {0, 0};
+    model.fit.weight.assign(zeros);
 
     // 1. Forward: the tape records. 2. Backward: gradients are added into an accumulator, and the tape is empty again.
     // Losses that no scaler scales are declared as such; bf16 has float's range and needs none (lesson 4).
@@ -67,7 +66,7 @@ int main() try {
     const auto loss = loss_of(tape, model, 0, points);
     std::printf("loss of all points: %g\n", static_cast<double>(loss.item()));
     tape.backward(loss, acc);
-    print_gradients("its gradients", acc.take(), model);
+    print_gradients("its gradients", device, acc.take(), model);
     // Prints: loss of all points: 4
     // Prints: its gradients: -3 1.5, -1
 
@@ -80,19 +79,21 @@ int main() try {
         tape.backward(part / 2, acc);
     }
     const auto grads = acc.take();  // ends the window; good until the next backward pass
-    print_gradients("gradients of both", grads, model);
+    print_gradients("gradients of both", device, grads, model);
     // Prints: loss of a micro-batch: 2.75
     // Prints: loss of a micro-batch: 5.25
     // Prints: gradients of both: -3 1.5, -1
 
     // 3. The update happens on the masters. Until they are rounded again, products read the old copies.
     constexpr float rate = 0.25f;
-    descend(model.fit.weight, grads.of(model.fit.weight), rate);
-    descend(model.fit.bias, grads.of(model.fit.bias), rate);
+    descend(device, model.fit.weight, grads.of(model.fit.weight), rate);
+    descend(device, model.fit.bias, grads.of(model.fit.bias), rate);
     const auto show = [&](const char* when) {
-        std::printf("%s: master %.5f %.5f, products read %g %g\n", when, static_cast<double>(weight(0, 0)),
-                    static_cast<double>(weight(0, 1)), static_cast<double>(model.fit.weight.values()(0, 0)),
-                    static_cast<double>(model.fit.weight.values()(0, 1)));
+        const auto master = ht::to_host(device, model.fit.weight.master());  // float
+        const auto copy = ht::to_host(device, model.fit.weight.values());    // bfloat16
+        std::printf("%s: master %.5f %.5f, products read %g %g\n", when, static_cast<double>(master(0, 0)),
+                    static_cast<double>(master(0, 1)), static_cast<double>(copy(0, 0)),
+                    static_cast<double>(copy(0, 1)));
     };
     show("updated");
     model.parameters().refresh();
@@ -106,21 +107,24 @@ int main() try {
         if (step % 4 == 0) std::printf("step %2d: loss %.3g\n", step, static_cast<double>(now.item()));
         tape.backward(now, acc);
         const auto g = acc.take();
-        descend(model.fit.weight, g.of(model.fit.weight), rate);
-        descend(model.fit.bias, g.of(model.fit.bias), rate);
+        descend(device, model.fit.weight, g.of(model.fit.weight), rate);
+        descend(device, model.fit.bias, g.of(model.fit.bias), rate);
         model.parameters().refresh();
     }
     // Once the copies are right the loss is zero, and the masters rest where they round to the copies.
     show("fitted");
-    std::printf("bias: master %.4f, products read %g\n", static_cast<double>(model.fit.bias.master()(0)),
-                static_cast<double>(model.fit.bias.values()(0)));
+    const auto bias = ht::to_host(device, model.fit.bias.master());
+    const auto bias_copy = ht::to_host(device, model.fit.bias.values());
+    std::printf("bias: master %.4f, products read %g\n", static_cast<double>(bias(0)),
+                static_cast<double>(bias_copy(0)));
     // Prints: step  4: loss 0.224
     // Prints: step  8: loss 0.00574
     // Prints: step 12: loss 5.72e-05
     // Prints: step 16: loss 0
     // Prints: fitted: master 1.99805 -0.99902, products read 2 -1
     // Prints: bias: master 0.4990, products read 0.5
-} catch (const ht::error& e) {  // an instruction set that is not there, say
-    std::fprintf(stderr, "%s\n", e.what());
-    return 2;
+}
+
+int main(int argc, char** argv) {
+    return with_device(argc, argv, [](auto& device) { lesson(device); });
 }

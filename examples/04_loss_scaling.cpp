@@ -12,6 +12,8 @@
 
 #include <halftone/amp.hpp>
 
+#include "with_device.hpp"
+
 namespace ht = halftone;
 
 constexpr ht::extent samples = 512, features = 8, hidden = 32, results = 64;
@@ -23,7 +25,7 @@ struct network : ht::nn::model {
     ht::nn::linear<ht::at<P, "down">> down;
 
     // The last layer begins at zero, and so does what the network says.
-    explicit network(ht::cpu& device)
+    explicit network(auto& device)
         : model{device}, up{parameters(), features, hidden}, down{parameters(), hidden, results, {.mean = 0}} {
         commit(*this, 7);
     }
@@ -47,9 +49,8 @@ struct data_set {
 
 /// Some steps of training, and what is to be seen on the way. In step `accident` the data are spoilt.
 template <class P>
-void train(const char* name, const ht::grad_scaler_options& options, int steps, int accident = -1) {
+void train(auto& device, const char* name, const ht::grad_scaler_options& options, int steps, int accident = -1) {
     const data_set data;
-    ht::cpu device;
     network<P> model{device};
     ht::adamw optimizer{device, model, {.lr = 1e-5, .weight_decay = 0}};
     ht::grad_scaler scaler{device, options};  // with .enabled = false it lets pass everything; the loop is the same
@@ -58,7 +59,7 @@ void train(const char* name, const ht::grad_scaler_options& options, int steps, 
 
     float first_loss = 0, last_loss = 0, scale = scaler.get_scale();
     for (int step = 0; step < steps; ++step) {
-        const auto x = tape.constant(ht::const_view<float, 2>(data.inputs.data(), {samples, features}));
+        const auto x = tape.bring(ht::const_view<float, 2>(data.inputs.data(), {samples, features}));
         const auto& t = step == accident ? data.spoilt : data.targets;
         const auto loss =
             ht::mean_squared_error(tape, model(tape, x), ht::const_view<float, 2>(t.data(), {samples, results}));
@@ -72,8 +73,8 @@ void train(const char* name, const ht::grad_scaler_options& options, int steps, 
 
         if (step == 0) {
             int zeros = 0;
-            const auto slopes = ht::flatten(grads.of(model.down.weight));
-            for (ht::extent i = 0; i < slopes.size(); ++i) zeros += slopes(i) == 0 ? 1 : 0;
+            const auto slopes = ht::to_host(device, grads.of(model.down.weight));  // wherever the device keeps them
+            for (const float slope : slopes) zeros += slope == 0 ? 1 : 0;
             std::printf("%s: %d of %d gradients of down.weight are zero\n", name, zeros,
                         static_cast<int>(slopes.size()));
         }
@@ -88,20 +89,21 @@ void train(const char* name, const ht::grad_scaler_options& options, int steps, 
                 static_cast<double>(last_loss));
 }
 
-int main() try {
+/// The lesson; `device` is a ht::cpu, or a ht::cuda.
+void lesson(auto& device) {
     // What should happen: bf16 would do as well, for it has float's range.
-    train<ht::full_fp32>("fp32", {.enabled = false}, 100);
+    train<ht::full_fp32>(device, "fp32", {.enabled = false}, 100);
     // Prints: fp32: 0 of 2048 gradients of down.weight are zero
     // Prints: fp32: loss 7.2e-09, after 100 steps 1.7e-10
 
     // fp16 without a scale: no gradient, no step, no change.
-    train<ht::amp_fp16>("unscaled", {.enabled = false}, 100);
+    train<ht::amp_fp16>(device, "unscaled", {.enabled = false}, 100);
     // Prints: unscaled: 2048 of 2048 gradients of down.weight are zero
     // Prints: unscaled: loss 7.2e-09, after 100 steps 7.2e-09
 
     // With one it learns what fp32 learns. The scale doubles after 40 good steps; the broken number in step 60 makes
     // gradients overflow: that step is skipped, the weights stay as they were, and the scale is halved.
-    train<ht::amp_fp16>("scaled", {.init_scale = 0x1p16f, .growth_interval = 40}, 100, 60);
+    train<ht::amp_fp16>(device, "scaled", {.init_scale = 0x1p16f, .growth_interval = 40}, 100, 60);
     // Prints: scaled: 0 of 2048 gradients of down.weight are zero
     // Prints: scaled: from step 40 on the scale is 2^17
     // Prints: scaled: step 60 is skipped
@@ -109,11 +111,12 @@ int main() try {
     // Prints: scaled: loss 7.2e-09, after 100 steps 1.7e-10
 
     // A scale that is much too large costs a few steps, no more.
-    train<ht::amp_fp16>("too large", {.init_scale = 0x1p46f}, 10);
+    train<ht::amp_fp16>(device, "too large", {.init_scale = 0x1p46f}, 10);
     // Prints: too large: step 3 is skipped
     // Prints: too large: from step 4 on the scale is 2^42
     // Prints: too large: loss 7.2e-09, after 10 steps 1.3e-09
-} catch (const ht::error& e) {  // an instruction set that is not there, say
-    std::fprintf(stderr, "%s\n", e.what());
-    return 2;
+}
+
+int main(int argc, char** argv) {
+    return with_device(argc, argv, [](auto& device) { lesson(device); });
 }

@@ -13,6 +13,8 @@
 #include <halftone/amp.hpp>
 #include <halftone/policy/table.hpp>
 
+#include "with_device.hpp"
+
 namespace ht = halftone;
 
 struct config {
@@ -46,7 +48,7 @@ struct reader : ht::nn::model {
     ht::nn::layer_norm<ht::at<P, "norm">> norm;
     ht::nn::linear<ht::at<P, "head">> head;
 
-    reader(ht::cpu& device, const config& c)
+    reader(auto& device, const config& c)
         : model{device},
           embed{parameters(), c.vocabulary, c.context, c.width},
           h{parameters(), c.depth, c},
@@ -80,8 +82,8 @@ void print_groups(const ht::store& parameters) {
     }
 }
 
-int main() try {
-    ht::cpu device;
+/// The lesson; `device` is a ht::cpu, or a ht::cuda.
+void lesson(auto& device) {
     const config c;
     reader<recipe> model{device, c};
     ht::print_policies<reader<recipe>>(std::cout);
@@ -124,12 +126,14 @@ int main() try {
         const auto so_far = static_cast<ht::extent>(said.size());
         const auto logits = model.logits(eval, ht::const_view<std::int32_t, 2>(said.data(), {1, so_far}));
         const auto probabilities = ht::softmax(ht::autocast<ht::full_fp32>(eval), logits);
-        const float* next = &probabilities.view()(0, so_far - 1, 0);
+        const auto all = ht::to_host(device, probabilities);  // (1, so_far, vocabulary)
+        const float* next = &all(0, so_far - 1, 0);
         said.push_back(static_cast<std::int32_t>(std::max_element(next, next + c.vocabulary) - next));
     }
     std::printf("it says: %s\n", std::string(said.begin(), said.end()).c_str());
     // Prints: it says: to be, or not to be, that is the question.
-} catch (const ht::error& e) {  // an instruction set that is not there, say
-    std::fprintf(stderr, "%s\n", e.what());
-    return 2;
+}
+
+int main(int argc, char** argv) {
+    return with_device(argc, argv, [](auto& device) { lesson(device); });
 }

@@ -1,12 +1,24 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # Runs a lesson and checks that it ends well and prints, in this order, what its source promises: the text behind each
-# "// Prints: ". One that makes a device ends in one line and exit code 2 where it cannot have it.
+# "// Prints: ". One that runs on a device prints the same on a GPU, and ends in one line where it cannot have its device.
 #
-#     examples/check_output.sh 01_rounding.cpp path/to/lesson_01_rounding
+#     examples/check_output.sh 01_rounding.cpp path/to/lesson_rounding
 set -euo pipefail
 source=$1
 program=$2
+
+# check OUTPUT
+check() {
+    local rest=$1 promise
+    while IFS= read -r promise; do
+        if [[ $rest != *"$promise"* ]]; then
+            echo "${source##*/} promises a line that its program did not print, or not in this place: $promise"
+            exit 1
+        fi
+        rest=${rest#*"$promise"}
+    done < <(sed -n 's|^ *// Prints: ||p' "$source")
+}
 status=0
 output=$("$program") || status=$?
 echo "$output"
@@ -14,21 +26,31 @@ if ((status)); then
     echo "${program##*/} ended with exit code $status"
     exit 1
 fi
-rest=$output
-while IFS= read -r promise; do
-    if [[ $rest != *"$promise"* ]]; then
-        echo "${source##*/} promises a line that its program did not print, or not in this place: $promise"
-        exit 1
-    fi
-    rest=${rest#*"$promise"}
-done < <(sed -n 's|^ *// Prints: ||p' "$source")
+check "$output"
+if ! grep -q '#include "with_device.hpp"' "$source"; then exit 0; fi
 
-if grep -q 'ht::cpu device' "$source"; then
-    status=0
-    complaint=$(HALFTONE_ISA=none "$program" 2>&1) || status=$?
-    expected="isa: 'none' is no instruction set; known: portable, avx2, avx512, avx512_bf16, amx"
-    if [[ $status != 2 || $complaint != "$expected" ]]; then
-        echo "${program##*/} with HALFTONE_ISA=none ended with exit code $status and said: $complaint"
+# refuse LINE ARGUMENT...
+refuse() {
+    local line=$1 status=0 complaint
+    complaint=$("$program" "${@:2}" 2>&1) || status=$?
+    if [[ $status != 2 || $complaint != "$line" ]]; then
+        echo "${program##*/} ${*:2} ended with exit code $status and said: $complaint"
         exit 1
     fi
+}
+HALFTONE_ISA=none refuse "isa: 'none' is no instruction set; known: portable, avx2, avx512, avx512_bf16, amx"
+usage='expected no argument, or --device cpu, or --device cuda'
+refuse "$usage" --device tpu
+refuse "$usage" --device
+refuse "$usage" cuda
+
+status=0
+output=$("$program" --device cuda 2>&1) || status=$?
+if ((status == 0)); then
+    echo "on the GPU it prints:"
+    echo "$output"
+    check "$output"
+elif ((status != 3)) || [[ $output != cuda:* || $output == *$'\n'* ]]; then
+    echo "${program##*/} --device cuda ended with exit code $status and said: $output"
+    exit 1
 fi

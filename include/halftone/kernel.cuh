@@ -11,3 +11,4 @@
 #include <halftone/cuda.cuh>
 #include <halftone/number.hpp>
 #include <halftone/policy.hpp>
+#include <halftone/tensor/host_tensor.hpp>

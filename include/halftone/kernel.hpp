@@ -24,3 +24,4 @@
 #include <halftone/kernel/sum/cpu.hpp>
 #include <halftone/number.hpp>
 #include <halftone/policy.hpp>
+#include <halftone/tensor/host_tensor.hpp>

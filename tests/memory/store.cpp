@@ -12,6 +12,7 @@
 #include <halftone/memory/store.hpp>
 #include <halftone/policy.hpp>
 
+#include "memory/assign_checks.hpp"
 #include "support/sanitizer.hpp"
 
 namespace {
@@ -262,6 +263,14 @@ TEST_CASE("store: no memory for the parameters, then more of it") {
     CHECK_THROWS_AS(s.commit(), ht::out_of_memory);
     CHECK(!s.is_committed());
     CHECK(small.usage().live() == 0);
+}
+
+TEST_CASE("store: a parameter takes values from the host, master and copy") {
+    struct host {
+        ht::host_memory& memory() { return memory_; }
+        ht::host_memory memory_{};
+    } device;
+    assign_checks::masters_and_copies(device);
 }
 
 }  // namespace

@@ -122,11 +122,12 @@ variable<float, 0> mean_squared_error(Context&& context, const variable<X, Rank>
                                                target);
 }
 
-/// The same for a target whose memory the user owns, and keeps until the backward pass is through.
+/// The same for a target that may lie in host memory; what the device can reach must stay until the backward pass is
+/// through.
 template <recording_context Context, class X, class T, int Rank>
 variable<float, 0> mean_squared_error(Context&& context, const variable<X, Rank>& prediction,
                                       const view<T, Rank>& target) {
-    return mean_squared_error(context, prediction, context.root().constant(target));
+    return mean_squared_error(context, prediction, context.root().bring(target));
 }
 
 }  // namespace halftone::inline HALFTONE_ABI

@@ -17,28 +17,18 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <halftone/memory/initial.hpp>
 #include <halftone/memory/resource.hpp>
-#include <halftone/number/classify.hpp>
-#include <halftone/number/normal.hpp>
-#include <halftone/number/philox.hpp>
 #include <halftone/policy/model.hpp>
 #include <halftone/policy/path.hpp>
 #include <halftone/tensor/view.hpp>
 
 namespace halftone::inline HALFTONE_ABI {
-
-/// How a parameter begins: one value, or random numbers around it, normally distributed or evenly.
-///
-///     {}  {.mean = 1}  {.deviation = 0.02f}  {.bound = 0.1f}         zeros, ones, normal, between -0.1 and 0.1
-struct initial {
-    float mean = 0.0f;
-    float deviation = 0.0f;  ///< of normally distributed numbers
-    float bound = 0.0f;      ///< numbers are evenly distributed between mean - bound and mean + bound
-};
 
 class store;
 
@@ -64,6 +54,9 @@ class parameter {
     /// What the optimizer updates; after a change by hand call the store's refresh(). Throws state_error before commit,
     /// and for a frozen parameter that kept its copy only.
     view<param, Rank> master() const;
+    /// Puts values out of host memory, row by row, in the place of the parameter's, and rounds its copy again. Throws
+    /// shape_error where their number is another, and state_error as master() does.
+    void assign(std::span<const param> values) const;
     bool is_frozen() const;
 
   private:
@@ -110,7 +103,7 @@ class store final : public fixture {
         using types = storage_signature<P, Op>;
         if (committed_) fail<state_error>("store: ", leaf, " added after commit");
         check_shape("store", shape);
-        check_initial(leaf, values);
+        detail::check_initial(leaf, values);
         const auto room = round_up(static_cast<std::size_t>(shape.size()), granule);
         if (room > most_elements - elements_) {
             fail<out_of_memory>("store: ", leaf, " ", shape, " after ", elements_, " numbers of other parameters: more than memory can hold");
@@ -175,6 +168,14 @@ class store final : public fixture {
             const group& g = groups_[e.group];
             if (g.copy_bytes != 0 && g.masters != g.copies && e.master != nowhere) round(g, e.master, e.copy, e.count, host);
         }
+    }
+    /// The same for one parameter, by its index.
+    void refresh(std::size_t index) {
+        check_committed();
+        const entry& e = entries_[index];
+        const group& g = groups_[e.group];
+        staging host;
+        if (g.copy_bytes != 0 && e.master != nowhere) round(g, e.master, e.copy, e.count, host);
     }
 
     /// Freezes every parameter whose path the pattern matches (path_matches, policy/path.hpp): from now on it has no
@@ -249,21 +250,10 @@ class store final : public fixture {
         g.copy_bytes = has_copy<Storage> ? sizeof(typename Storage::compute) : 0;
         g.accumulate_bytes = sizeof(typename Storage::accumulate);
         g.state_bytes = sizeof(typename Storage::state);
-        g.fill = &fill<typename Storage::param>;
+        g.fill = &detail::fill_initial<typename Storage::param>;
         g.round = &round_values<typename Storage::param, typename Storage::compute>;
         groups_.push_back(std::move(g));
         return groups_.size() - 1;
-    }
-
-    static void check_initial(const char* leaf, const initial& values) {
-        const auto is_spread = [](float x) { return is_finite(x) && x >= 0; };
-        if (!is_finite(values.mean) || !is_spread(values.deviation) || !is_spread(values.bound)) {
-            fail<argument_error>("store: ", leaf, " begins with mean ", values.mean, ", deviation ", values.deviation, ", bound ", values.bound,
-                                 "; expected finite numbers, deviation and bound 0 or more");
-        }
-        if (values.deviation != 0 && values.bound != 0) {
-            fail<argument_error>("store: ", leaf, " begins with both a deviation (normally distributed) and a bound (evenly); one of them");
-        }
     }
 
     /// Host memory by way of which parameters go to the device's and back.
@@ -272,25 +262,6 @@ class store final : public fixture {
         alignas(16) std::byte master[elements * sizeof(double)];
         alignas(16) std::byte copy[elements * sizeof(double)];
     };
-
-    template <class Param>
-    static void fill(const initial& values, std::byte* target, std::size_t first, std::size_t count, std::uint64_t seed, std::uint32_t tensor) {
-        static_assert(sizeof(Param) <= sizeof(double));
-        auto* to = reinterpret_cast<Param*>(target);
-        if (values.deviation == 0.0f && values.bound == 0.0f) {
-            for (std::size_t i = 0; i < count; ++i) to[i] = Param(values.mean);
-            return;
-        }
-        for (std::size_t i = 0; i < count; i += 4) {
-            const philox::block words = random_block(seed, 0, tensor, (first + i) / 4);
-            const normal_pair a = normal(words[0], words[1]), b = normal(words[2], words[3]);
-            const float four[4] = {a.first, a.second, b.first, b.second};
-            for (std::size_t j = 0; j < 4 && i + j < count; ++j) {
-                const float drawn = values.deviation != 0.0f ? values.deviation * four[j] : values.bound * (2 * uniform(words[static_cast<unsigned>(j)]) - 1);
-                to[i + j] = Param(values.mean + drawn);
-            }
-        }
-    }
 
     template <class Param, class Compute>
     static void round_values(const std::byte* master, std::byte* copy, std::size_t count) {
@@ -387,6 +358,16 @@ view<typename Storage::param, Rank> parameter<Storage, Rank>::master() const {
     const store::entry& e = store_->entries()[entry_];
     if (e.master == store::nowhere) fail<state_error>("store: ", e.path, " is frozen and kept its rounded copy only");
     return {reinterpret_cast<param*>(store_->groups()[e.group].master.data()) + e.master, shape_};
+}
+
+template <class Storage, int Rank>
+void parameter<Storage, Rank>::assign(std::span<const param> values) const {
+    const auto to = master();
+    if (static_cast<extent>(values.size()) != to.size()) {
+        fail<shape_error>("store: ", values.size(), " values for ", store_->entries()[entry_].path, ", which is ", shape_);
+    }
+    store_->memory().write(to.data(), values.data(), values.size_bytes());
+    store_->refresh(entry_);
 }
 
 template <class Storage, int Rank>

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// How a parameter begins: one value, or random numbers around it.
+///
+///     {}  {.mean = 1}  {.deviation = 0.02f}  {.bound = 0.1f}         zeros, ones, normal, between -0.1 and 0.1
+///
+/// Numeric contract: element i of tensor t follows from (seed, t, i) alone, and is rounded once.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <halftone/error.hpp>
+#include <halftone/number/classify.hpp>
+#include <halftone/number/normal.hpp>
+#include <halftone/number/philox.hpp>
+
+namespace halftone::inline HALFTONE_ABI {
+
+/// One value, or random numbers around it, normally distributed or evenly.
+struct initial {
+    float mean = 0.0f;
+    float deviation = 0.0f;  ///< of normally distributed numbers
+    float bound = 0.0f;      ///< numbers are evenly distributed between mean - bound and mean + bound
+};
+
+namespace detail {
+
+/// Throws argument_error, with the parameter's name.
+inline void check_initial(const char* leaf, const initial& values) {
+    const auto is_spread = [](float x) { return is_finite(x) && x >= 0; };
+    if (!is_finite(values.mean) || !is_spread(values.deviation) || !is_spread(values.bound)) {
+        fail<argument_error>("store: ", leaf, " begins with mean ", values.mean, ", deviation ", values.deviation, ", bound ", values.bound,
+                             "; expected finite numbers, deviation and bound 0 or more");
+    }
+    if (values.deviation != 0 && values.bound != 0) {
+        fail<argument_error>("store: ", leaf, " begins with both a deviation (normally distributed) and a bound (evenly); one of them");
+    }
+}
+
+/// Elements [first, first + count) of a parameter, into host memory; `first` is a multiple of 4.
+template <class Param>
+void fill_initial(const initial& values, std::byte* target, std::size_t first, std::size_t count, std::uint64_t seed, std::uint32_t tensor) {
+    static_assert(sizeof(Param) <= sizeof(double));
+    auto* to = reinterpret_cast<Param*>(target);
+    if (values.deviation == 0.0f && values.bound == 0.0f) {
+        for (std::size_t i = 0; i < count; ++i) to[i] = Param(values.mean);
+        return;
+    }
+    for (std::size_t i = 0; i < count; i += 4) {
+        const philox::block words = random_block(seed, 0, tensor, (first + i) / 4);
+        const normal_pair a = normal(words[0], words[1]), b = normal(words[2], words[3]);
+        const float four[4] = {a.first, a.second, b.first, b.second};
+        for (std::size_t j = 0; j < 4 && i + j < count; ++j) {
+            const float drawn = values.deviation != 0.0f ? values.deviation * four[j] : values.bound * (2 * uniform(words[static_cast<unsigned>(j)]) - 1);
+            to[i + j] = Param(values.mean + drawn);
+        }
+    }
+}
+
+}  // namespace detail
+
+}  // namespace halftone::inline HALFTONE_ABI

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Values of a device's on the host, and back. What lies in a GPU's memory cannot be read through a pointer there; a program
+/// that asks for a copy runs on every device.
+///
+///     const auto slopes = ht::to_host(device, grads.of(model.fit.weight));      // waits for the device
+///     std::cout << slopes(0, 1);
+///     model.fit.weight.assign(slopes);                                          // a parameter takes values from the host
+///     const auto x = ht::to_device(device, ht::const_view<float, 2>(rows, {8, 2}));       // a tensor in its memory
+#pragma once
+
+#include <vector>
+
+#include <halftone/tensor/tensor.hpp>
+
+namespace halftone::inline HALFTONE_ABI {
+
+/// Numbers in host memory, row-major; a value, which is copied with all that it holds.
+template <class T, int Rank>
+class host_tensor {
+  public:
+    using value_type = T;
+    static constexpr int rank = Rank;
+
+    host_tensor() = default;
+    /// Zeros. Throws shape_error for a shape that is none.
+    explicit host_tensor(const halftone::shape<Rank>& shape) : shape_(shape) {
+        check_shape("host_tensor", shape);
+        values_.resize(static_cast<std::size_t>(shape.size()));
+    }
+
+    const halftone::shape<Rank>& shape() const { return shape_; }
+    extent size() const { return static_cast<extent>(values_.size()); }
+    halftone::view<T, Rank> view() { return {values_.data(), shape_}; }
+    halftone::const_view<T, Rank> view() const { return {values_.data(), shape_}; }
+    template <class... Indices>
+    T& operator()(Indices... indices) {
+        return view()(indices...);
+    }
+    template <class... Indices>
+    const T& operator()(Indices... indices) const {
+        return view()(indices...);
+    }
+
+    // All values in their order: a range, and what a std::span is made of.
+    T* data() { return values_.data(); }
+    const T* data() const { return values_.data(); }
+    T* begin() { return data(); }
+    T* end() { return data() + size(); }
+    const T* begin() const { return data(); }
+    const T* end() const { return data() + size(); }
+
+  private:
+    halftone::shape<Rank> shape_{};
+    std::vector<T> values_;
+};
+
+/// A copy of what a view shows, transposed ones too, once the device has done what it was given before. The view is of the
+/// device's memory, or of the host's.
+template <class Device, class T, int Rank>
+host_tensor<std::remove_const_t<T>, Rank> to_host(Device& device, const view<T, Rank>& values) {
+    using element = std::remove_const_t<T>;
+    host_tensor<element, Rank> result(values.shape());
+    if (result.size() == 0) return result;
+    if (values.is_contiguous()) {
+        device.memory().read(result.data(), values.data(), static_cast<std::size_t>(result.size()) * sizeof(element));
+        return result;
+    }
+    // One transfer of all from the first element to the last: many small ones would each wait for the device.
+    extent last = 0;
+    for (int axis = 0; axis < Rank; ++axis) last += (values.extent_of(axis) - 1) * values.stride_of(axis);
+    std::vector<element> hull(static_cast<std::size_t>(last) + 1);
+    device.memory().read(hull.data(), values.data(), hull.size() * sizeof(element));
+    shape<Rank> at{};
+    for (element& to : result) {
+        extent offset = 0;
+        for (int axis = 0; axis < Rank; ++axis) offset += at[axis] * values.stride_of(axis);
+        to = hull[static_cast<std::size_t>(offset)];
+        for (int axis = Rank - 1; axis >= 0 && ++at[axis] == values.extent_of(axis); --axis) at[axis] = 0;
+    }
+    return result;
+}
+
+/// The same for what has a view: a tensor, a variable.
+template <class Device, class Source>
+    requires requires(const Source& s) { s.view().is_contiguous(); }
+auto to_host(Device& device, const Source& source) {
+    return to_host(device, source.view());
+}
+
+/// A tensor in the device's memory with these values, which are the caller's again on return. Throws shape_error for a view
+/// that is not contiguous.
+template <class Device, class T, int Rank>
+tensor<std::remove_const_t<T>, Rank> to_device(Device& device, const view<T, Rank>& values) {
+    if (!values.is_contiguous()) fail<shape_error>("to_device: the view ", values.shape(), " is not contiguous");
+    tensor<std::remove_const_t<T>, Rank> result{device.memory(), values.shape()};
+    device.memory().write(result.data(), values.data(), static_cast<std::size_t>(values.size()) * sizeof(T));
+    return result;
+}
+template <class Device, class T, int Rank>
+tensor<T, Rank> to_device(Device& device, const host_tensor<T, Rank>& values) {
+    return to_device(device, values.view());
+}
+
+}  // namespace halftone::inline HALFTONE_ABI

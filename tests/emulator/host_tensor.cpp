@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Copies to the host and back, and parameters that take values from the host, where the device's memory is closed to it.
+#include <halftone/memory/store.hpp>
+#include <halftone/policy.hpp>
+
+#include <emulator/device.hpp>
+
+#include "memory/assign_checks.hpp"
+#include "tensor/host_tensor_checks.hpp"
+
+namespace {
+
+TEST_CASE("to_host and to_device on the emulated machine") {
+    halftone::emulator::device device;
+    host_tensor_checks::round_trips(device);
+}
+
+TEST_CASE("parameters on the emulated machine take values from the host") {
+    halftone::emulator::device device;
+    assign_checks::masters_and_copies(device);
+}
+
+}  // namespace

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Copies to the host and back, on any device.
+#pragma once
+
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <halftone/tensor/host_tensor.hpp>
+
+namespace host_tensor_checks {
+
+namespace ht = halftone;
+
+template <class Device>
+void round_trips(Device& device) {
+    std::vector<int> numbers;
+    for (int i = 0; i < 2 * 3 * 5; ++i) numbers.push_back(i);
+    const auto x = ht::to_device(device, ht::const_view<int, 3>(numbers.data(), {2, 3, 5}));
+    numbers.assign(numbers.size(), -1);  // the caller's again
+    const auto at = [](ht::extent i, ht::extent j, ht::extent k) { return static_cast<int>((i * 3 + j) * 5 + k); };
+
+    const ht::host_tensor<int, 3> all = ht::to_host(device, x);  // of a tensor
+    CHECK(all.shape() == x.shape());
+    for (int i = 0; i < 30; ++i) CHECK(all.data()[i] == i);
+
+    // Views with holes: a transposed one; every second row, without its last two columns; one value for all.
+    const auto turned = ht::to_host(device, ht::transpose(x.const_view()));
+    CHECK(turned.shape() == ht::shape<3>{2, 5, 3});
+    for (ht::extent i = 0; i < 2; ++i) {
+        for (ht::extent j = 0; j < 3; ++j) {
+            for (ht::extent k = 0; k < 5; ++k) CHECK(turned(i, k, j) == at(i, j, k));
+        }
+    }
+    const auto part = ht::to_host(device, ht::const_view<int, 2>(x.data() + 1, {3, 3}, {10, 1}));
+    for (ht::extent i = 0; i < 3; ++i) {
+        for (ht::extent j = 0; j < 3; ++j) CHECK(part(i, j) == 10 * i + j + 1);
+    }
+    const auto same = ht::to_host(device, ht::const_view<int, 2>(x.data() + 7, {2, 3}, {0, 0}));
+    for (const int each : same) CHECK(each == 7);
+
+    CHECK(ht::to_host(device, ht::const_view<int, 0>(x.data() + 4, {}))() == 4);
+    CHECK(ht::to_host(device, ht::const_view<int, 2>(nullptr, {0, 3})).size() == 0);
+    CHECK(ht::to_device(device, ht::const_view<int, 2>(nullptr, {0, 3})).size() == 0);
+
+    ht::host_tensor<int, 3> changed = all;
+    changed(1, 2, 4) = 100;
+    const auto again = ht::to_host(device, ht::to_device(device, changed));
+    CHECK(again(1, 2, 4) == 100);
+    CHECK(again(1, 2, 3) == 28);
+    CHECK_THROWS_WITH_AS(ht::to_device(device, ht::transpose(changed.view())), "to_device: the view (2, 5, 3) is not contiguous", ht::shape_error);
+}
+
+}  // namespace host_tensor_checks
