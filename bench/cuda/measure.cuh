@@ -9,7 +9,7 @@
 #include <functional>
 #include <vector>
 
-#include <halftone/cuda.cuh>
+#include <halftone/kernel.cuh>
 #include <halftone/tensor/tensor.hpp>
 
 #include "bench.hpp"

@@ -13,4 +13,5 @@
 
 #include <halftone/exec/cuda/cuda.cuh>
 #include <halftone/exec/cuda/interop.cuh>
+#include <halftone/exec/cuda/sort.cuh>
 #include <halftone/kernel/device.hpp>

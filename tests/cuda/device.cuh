@@ -3,7 +3,7 @@
 /// A GPU that the checks of tests/kernel run on as they do on a CPU: what it was given is done when a call returns.
 #pragma once
 
-#include <halftone/cuda.cuh>
+#include <halftone/kernel.cuh>
 
 namespace support {
 

@@ -5,6 +5,8 @@
 
 #include <doctest/doctest.h>
 
+#include <halftone/exec/cuda/sort.cuh>
+
 #include "cuda/device.cuh"
 #include "kernel/convert/checks.hpp"
 #include "kernel/embedding/checks.hpp"
@@ -98,6 +100,7 @@ TEST_CASE("embedding on cuda: integers exactly, the same bits in every run; wron
     device_type device;
     const exact_sums one(device), two(device);
     CHECK(one.same_bits(two));
+    adds_exactly_at_all_sizes(device, 100000);
     refuses(device);
 }
 }  // namespace embeddings

@@ -15,6 +15,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
+#include <numeric>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -248,5 +250,29 @@ class device {
     std::vector<statistics> each_;
     long harmed_launch_ = -1;
 };
+
+/// The words of exec/simt/sort.hpp. What a library does is nobody's to schedule or damage; but it leaves its scratch memory
+/// in disorder, and looks at no bits beyond those named.
+template <class Key, class Value>
+std::size_t sort_bytes(device&, const Key*, Key*, const Value*, Value*, extent count, int) {
+    return static_cast<std::size_t>(count) * (sizeof(Key) + sizeof(Value));
+}
+template <class Key, class Value>
+void sort_pairs(device& on, const Key* keys, Key* sorted_keys, const Value* values, Value* sorted_values, extent count, int bits) {
+    if (count <= 0) return;
+    const std::size_t bytes = sort_bytes(on, keys, sorted_keys, values, sorted_values, count, bits);
+    const workspace::lease scratch(on.scratch(), bytes);
+    on.run([=, memory = scratch.data()] {
+        std::memset(memory, 0xff, bytes);
+        std::vector<extent> order(static_cast<std::size_t>(count));
+        std::iota(order.begin(), order.end(), extent{0});
+        const Key mask = static_cast<Key>(bits < std::numeric_limits<Key>::digits ? (Key{1} << bits) - 1 : ~Key{0});
+        std::stable_sort(order.begin(), order.end(), [&](extent a, extent b) { return (keys[a] & mask) < (keys[b] & mask); });
+        for (extent i = 0; i < count; ++i) {
+            sorted_keys[i] = keys[order[static_cast<std::size_t>(i)]];
+            sorted_values[i] = values[order[static_cast<std::size_t>(i)]];
+        }
+    });
+}
 
 }  // namespace halftone::emulator

@@ -2,7 +2,7 @@
 /// \file
 /// Embedding as a GPU runs it.
 #include <algorithm>
-#include <numeric>
+#include <limits>
 
 #include <emulator/damage.hpp>
 
@@ -17,7 +17,6 @@ using namespace embedding_checks;
 namespace emulator = ht::emulator;
 namespace on_device = ht::kernel::on_device;
 using embedding = ht::kernel::embedding<emulator::device>;
-using token_order = on_device::token_order<emulator::device>;
 
 TEST_CASE_TEMPLATE("embedding on a GPU: forward is the rounded sum of its two rows", M, all_float, rounding_down,
                    narrow, widening) {
@@ -48,39 +47,33 @@ TEST_CASE("embedding on a GPU: integers exactly, the same bits in every schedule
     CHECK(one.same_bits(two));
 }
 
-/// The order that the kernels find, copied out of the device's memory, against a stable sort.
-bool sorts(emulator::device& device, const guarded<std::int32_t>& tokens, std::int32_t vocabulary) {
-    const auto rows = static_cast<std::size_t>(tokens.size());
-    std::vector<std::int32_t> order(rows), sorted(rows), want(rows);
-    {
-        const token_order found(device, tokens.const_view(), vocabulary);
-        device.memory().read(order.data(), found.order().data, rows * sizeof(std::int32_t));
-        device.memory().read(sorted.data(), found.sorted().data, rows * sizeof(std::int32_t));
+TEST_CASE("embedding on a GPU: what is no token is sorted behind all others") {
+    emulator::device device;
+    constexpr auto least = std::numeric_limits<std::int32_t>::min(), most = std::numeric_limits<std::int32_t>::max();
+    const guarded<std::int32_t> tokens(std::vector<std::int32_t>{0, 7, least, -1, 6, most, 1 << 30, most - 1, 8});
+    const extent rows = tokens.size();
+    for (const ht::simt::word vocabulary : {1u, 7u, 8u, 1u << 30, static_cast<ht::simt::word>(most), 1u << 31}) {
+        CAPTURE(vocabulary);
+        const guarded<ht::simt::word> keys(rows), sorted(rows);
+        const guarded<std::int32_t> numbers(rows), order(rows);
+        device.launch(on_device::embedding_keys_kernel{
+            {tokens.data(), rows}, {keys.data(), rows}, {numbers.data(), rows}, vocabulary});
+        sort_pairs(device, keys.data(), sorted.data(), numbers.data(), order.data(), rows, std::bit_width(vocabulary));
+        for (extent r = 0; r < rows; ++r) {
+            const std::int64_t token = tokens[r], end = vocabulary;
+            CHECK(keys[r] == (token >= 0 && token < end ? token : end));
+            CHECK(numbers[r] == r);
+            CHECK(sorted[r] == keys[order[r]]);
+            if (r > 0) CHECK((sorted[r - 1] < sorted[r] || (sorted[r - 1] == sorted[r] && order[r - 1] < order[r])));
+        }
+        CHECK(keys.intact());
+        CHECK(numbers.intact());
     }
-    const auto key = [&](std::int32_t row) {
-        return tokens[row] < 0 || tokens[row] >= vocabulary ? vocabulary : tokens[row];
-    };
-    std::iota(want.begin(), want.end(), 0);
-    std::stable_sort(want.begin(), want.end(), [&](std::int32_t a, std::int32_t b) { return key(a) < key(b); });
-    bool right = order == want;
-    for (std::size_t i = 0; i < rows; ++i) right = right && sorted[i] == key(want[i]);
-    return right;
 }
 
-TEST_CASE("embedding on a GPU: rows in the order of their tokens") {
+TEST_CASE("embedding on a GPU: gradients of any table, repeated tokens, tokens outside the vocabulary") {
     emulator::device device;
-    support::random data(3);
-    for (const std::int32_t vocabulary : {1, 2, 63, 64, 65, 4095, 4096, 50257, 262143, 262144, 1 << 30}) {
-        CAPTURE(vocabulary);
-        for (const extent rows : {1, 31, 33, 2049, 5000}) {
-            CAPTURE(rows);
-            const guarded<std::int32_t> tokens(data.indices(rows, vocabulary));
-            for (extent r = 0; r < rows; r += 17) tokens[r] = r % 2 == 0 ? -5 : vocabulary;
-            CHECK(sorts(device, tokens, vocabulary));
-        }
-    }
-    // More rows than the threads take 32 of.
-    CHECK(sorts(device, guarded<std::int32_t>(data.indices(32 * 8192 + 33, 63)), 63));
+    adds_exactly_at_all_sizes(device, 1000);
 }
 
 TEST_CASE("embedding on a GPU: a token outside the vocabulary gives NaN, and no gradient") {

@@ -7,6 +7,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -166,6 +167,51 @@ void backward_within_bounds(Device& device, extent vocabulary, extent period, ex
     if (rows >= period) CHECK_MESSAGE(by_position.telling(), by_position);
     CHECK(dtable.intact());
     CHECK(dpositions.intact());
+}
+
+/// What a table's gradient is added to: integers, so that any order of the sums is exact. Tokens outside the vocabulary,
+/// which the host of such a device does not see, add nothing.
+template <class Y, class G, class Device>
+void adds_exactly(Device& device, extent vocabulary, extent width, const guarded<std::int32_t>& tokens) {
+    CAPTURE(vocabulary);
+    CAPTURE(width);
+    const extent rows = tokens.size();
+    CAPTURE(rows);
+    support::random data(static_cast<std::uint64_t>(rows + vocabulary));
+    const guarded<Y> dy(data.integers<Y>(rows * width, 3));
+    auto want = data.integers<G>(vocabulary * width, 9);
+    const guarded<G> dtable(want, 1);
+    ht::kernel::embedding<Device>::template backward<Y, G>(device,
+                                                           {.tokens = tokens.const_view(),
+                                                            .dy = dy.const_view(ht::shape<2>{rows, width}),
+                                                            .dtable = dtable.view(ht::shape<2>{vocabulary, width}),
+                                                            .mode = write_mode::add});
+    for (extent k = 0; k < rows * width; ++k) {
+        const std::int32_t token = tokens[k / width];
+        if (token < 0 || token >= vocabulary) continue;
+        G& sum = want[static_cast<std::size_t>(token * width + k % width)];
+        sum = G(static_cast<float>(sum) + static_cast<float>(dy[k]));
+    }
+    CHECK(dtable.same_bits(guarded<G>(want)));
+    CHECK(dtable.intact());
+}
+
+/// Tables and rows of many sizes, each with tokens at random, the same in all rows, and some that are none.
+template <class Device>
+void adds_exactly_at_all_sizes(Device& device, extent most_rows) {
+    support::random data(3);
+    constexpr auto least = std::numeric_limits<std::int32_t>::min(), most = std::numeric_limits<std::int32_t>::max();
+    for (const extent vocabulary : {1, 2, 255, 256, 65535, 65536, 70000}) {
+        for (const extent rows : {extent{1}, extent{31}, extent{257}, most_rows}) {
+            const guarded<std::int32_t> tokens(data.indices(rows, static_cast<int>(vocabulary)));
+            adds_exactly<float, float>(device, vocabulary, 3, tokens);
+            constexpr std::int32_t none[] = {-1, least, most};
+            for (extent r = 0; r < rows; r += 5) tokens[r] = r % 2 == 0 ? none[r / 10 % 3] : static_cast<std::int32_t>(vocabulary);
+            adds_exactly<bfloat16, float>(device, vocabulary, 1, tokens);
+            for (extent r = 0; r < rows; ++r) tokens[r] = static_cast<std::int32_t>(vocabulary - 1);
+            adds_exactly<bfloat16, float>(device, vocabulary, 1, tokens);
+        }
+    }
 }
 
 /// Sums of integers, in any order: exact. A frequent token, and columns of several pieces.

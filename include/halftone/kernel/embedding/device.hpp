@@ -2,14 +2,16 @@
 /// \file
 /// Embedding on devices that run GPU kernels; embedding.hpp has its arguments, its contract and an example.
 ///
-/// The gradient of the table takes no atomic additions: order.hpp sorts the rows by token, and then every token is a run of
-/// places. Runs are summed a piece of places at a time; of one that crosses pieces, the pieces' sums are added in their
+/// The gradient of the table takes no atomic additions: the device sorts the rows by token, and then every token is a run
+/// of places. Runs are summed a piece of places at a time; of one that crosses pieces, the pieces' sums are added in their
 /// order. The time is linear in the rows, and hardly depends on how often a token occurs.
 #pragma once
 
+#include <bit>
+
+#include <halftone/exec/simt/sort.hpp>
 #include <halftone/exec/workspace.hpp>
 #include <halftone/kernel/embedding/embedding.hpp>
-#include <halftone/kernel/embedding/order.hpp>
 #include <halftone/kernel/rows/device.hpp>
 
 namespace halftone::inline HALFTONE_ABI::kernel {
@@ -87,17 +89,41 @@ struct embedding_kernel {
     }
 };
 
+/// What rows are sorted by: their tokens. What is no token comes behind all others, as `vocabulary`, 2^31 at most.
+struct embedding_keys_kernel {
+    static constexpr int threads = 256;
+    static constexpr word shared_bytes = 0;
+
+    global_span<const std::int32_t> tokens;  // (rows)
+    global_span<word> keys;                  // (rows)
+    global_span<std::int32_t> rows;          // (rows), their numbers
+    word vocabulary;
+
+    grid_shape grid() const { return simt::blocks_for(tokens.count, threads); }
+
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD void operator()(Simt simt) const {
+        const extent row = static_cast<extent>(simt.block().x) * threads + simt.thread();
+        if (row >= tokens.count) return;
+        const word token = static_cast<word>(simt.load(tokens, row));  // 2^31 and more where it is negative
+        simt.store(keys, row, token < vocabulary ? token : vocabulary);
+        simt.store(rows, row, static_cast<std::int32_t>(row));
+    }
+};
+
 /// What the two kernels share that sum runs of places. `begun` takes the sum of a piece's last run where it goes on in the
 /// next piece, `continued` that of its first where it comes from the piece before.
 template <class Y, class G, int N>
 struct embedding_runs {
     static constexpr extent places = 16;  // of a piece
 
-    global_span<const std::int32_t> order, sorted;  // (rows)
-    global_span<const Y> dy;                        // (rows, width)
-    global_span<G> dtable;                          // (vocabulary, width)
-    global_span<float> begun, continued;            // (pieces, width)
-    extent rows, width, vocabulary;
+    global_span<const word> sorted;         // (rows), the keys
+    global_span<const std::int32_t> order;  // (rows)
+    global_span<const Y> dy;                // (rows, width)
+    global_span<G> dtable;                  // (vocabulary, width)
+    global_span<float> begun, continued;    // (pieces, width)
+    extent rows, width;
+    word vocabulary;
     write_mode mode;
 
     static constexpr extent pieces_of(extent rows) { return (rows + places - 1) / places; }
@@ -113,7 +139,7 @@ struct embedding_runs {
         return place + 1 < rows && simt.load(sorted, place + 1) == simt.load(sorted, place);
     }
     HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD HALFTONE_INLINE void finish(Simt simt, std::int32_t token, extent i, const vec<float, N>& sum) const {
+    HALFTONE_HD HALFTONE_INLINE void finish(Simt simt, extent token, extent i, const vec<float, N>& sum) const {
         if (token < vocabulary) store_gradient<N>(simt, dtable, width, token, i, sum, mode);
     }
 };
@@ -133,11 +159,11 @@ struct embedding_sums_kernel {
         const extent piece = place.row(simt), i = place.vector(simt);
         if (piece >= place.rows || i >= place.vectors) return;
         const extent begin = piece * runs.places, end = runs.end_of(piece);
-        std::int32_t token = simt.load(runs.sorted, begin);
+        extent token = simt.load(runs.sorted, begin);
         bool from_before = runs.comes_from_before(simt, begin);
         vec<float, N> sum{};
         for (extent at = begin; at < end; ++at) {
-            const std::int32_t next = simt.load(runs.sorted, at);
+            const extent next = simt.load(runs.sorted, at);
             if (next != token) {
                 if (from_before) {
                     store_rounded<N>(simt, runs.continued.part(piece * runs.width, runs.width), i, sum);
@@ -174,7 +200,7 @@ struct embedding_joins_kernel {
         const extent piece = place.row(simt), i = place.vector(simt);
         if (piece >= place.rows || i >= place.vectors) return;
         const extent begin = piece * runs.places, end = runs.end_of(piece);
-        const std::int32_t token = simt.load(runs.sorted, end - 1);
+        const extent token = simt.load(runs.sorted, end - 1);
         const bool begins_here = simt.load(runs.sorted, begin) != token || !runs.comes_from_before(simt, begin);
         if (!begins_here || !runs.goes_on(simt, end - 1)) return;
         vec<float, N> sum = load_from_row<N>(simt, runs.begun, runs.width, piece, i);
@@ -248,17 +274,28 @@ struct embedding<Device> {
 
     template <class Y, class G>
     static void backward_tokens(Device& device, const embedding_backward<Y, G>& a) {
-        const extent rows = a.tokens.extent_of(0), vocabulary = a.dtable.extent_of(0), width = a.dy.extent_of(1);
+        static_assert(sorting_device<Device>, "halftone: embedding: the gradient of a table sorts its rows, and this device's "
+                                              "sort is not included: include <halftone/exec/cuda/sort.cuh> for ht::cuda");
+        const extent rows = a.tokens.extent_of(0), width = a.dy.extent_of(1);
         if (a.mode == write_mode::overwrite) device.fill(a.dtable.data(), a.dtable.size(), G(0.0f));
-        if (a.dy.size() == 0) return;
-        const on_device::token_order<Device> order(device, a.tokens, vocabulary);
+        if (a.dy.size() == 0 || a.dtable.size() == 0) return;
+        constexpr extent most = extent{1} << 31;
+        const auto vocabulary = static_cast<simt::word>(a.dtable.extent_of(0) < most ? a.dtable.extent_of(0) : most);
+
+        const workspace::lease places(device.scratch(), static_cast<std::size_t>(4 * rows) * sizeof(simt::word));
+        auto *const keys = places.as<simt::word>(), *const sorted = keys + rows;
+        auto *const numbers = places.as<std::int32_t>() + 2 * rows, *const order = numbers + rows;
+        device.launch(
+            on_device::embedding_keys_kernel{simt::span_of(a.tokens), {keys, rows}, {numbers, rows}, vocabulary});
+        sort_pairs(device, keys, sorted, numbers, order, rows, std::bit_width(vocabulary));
+
         const extent pieces = on_device::embedding_runs<Y, G, 1>::pieces_of(rows);
         const workspace::lease partials(device.scratch(), static_cast<std::size_t>(2 * pieces * width) * sizeof(float));
         float* const sums = partials.as<float>();
         with_vectors<Y, G, float>(
             width, a.dy.data(), a.dtable.data(), sums + pieces * width, [&]<int N>(simt::constant<N>) {
-                const on_device::embedding_runs<Y, G, N> runs{order.order(),
-                                                              order.sorted(),
+                const on_device::embedding_runs<Y, G, N> runs{{sorted, rows},
+                                                              {order, rows},
                                                               simt::span_of(a.dy),
                                                               simt::span_of(a.dtable),
                                                               {sums, pieces * width},

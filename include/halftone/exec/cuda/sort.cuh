@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Sorting on a GPU: CUB's radix sort, with the scratch memory and on the stream of a context. exec/simt/sort.hpp has its
+/// contract.
+///
+/// <halftone/cuda.cuh> has it; beside <halftone/kernel.cuh> it is included where gradients of embeddings are wanted, since
+/// CUB costs about a second of compile time for each architecture.
+#pragma once
+
+#include <limits>
+#include <type_traits>
+
+#include <cub/device/device_radix_sort.cuh>
+
+#include <halftone/exec/cuda/cuda.cuh>
+
+namespace halftone::inline HALFTONE_ABI {
+
+namespace detail {
+
+/// Without memory it only tells how many bytes it wants.
+template <class Key, class Value>
+void radix_sort(cuda& device, void* memory, std::size_t& bytes, const Key* keys, Key* sorted_keys, const Value* values,
+                Value* sorted_values, extent count, int bits) {
+    static_assert(std::is_unsigned_v<Key>);
+    constexpr extent most = std::numeric_limits<int>::max();
+    if (count > most) fail<argument_error>("sort_pairs: ", count, " pairs; expected at most ", most);
+    const current_device here(device.device());
+    cuda_check(cub::DeviceRadixSort::SortPairs(memory, bytes, keys, sorted_keys, values, sorted_values,
+                                               static_cast<int>(count), 0, bits, device.stream()),
+               "cub::DeviceRadixSort::SortPairs");
+}
+
+}  // namespace detail
+
+template <class Key, class Value>
+std::size_t sort_bytes(cuda& device, const Key* keys, Key* sorted_keys, const Value* values, Value* sorted_values,
+                       extent count, int bits) {
+    std::size_t bytes = 0;
+    if (count > 0) detail::radix_sort(device, nullptr, bytes, keys, sorted_keys, values, sorted_values, count, bits);
+    return bytes;
+}
+
+/// Throws argument_error for 2^31 pairs and more.
+template <class Key, class Value>
+void sort_pairs(cuda& device, const Key* keys, Key* sorted_keys, const Value* values, Value* sorted_values, extent count,
+                int bits) {
+    if (count <= 0) return;
+    std::size_t bytes = sort_bytes(device, keys, sorted_keys, values, sorted_values, count, bits);
+    const workspace::lease memory(device.scratch(), bytes);
+    detail::radix_sort(device, memory.data(), bytes, keys, sorted_keys, values, sorted_values, count, bits);
+}
+
+}  // namespace halftone::inline HALFTONE_ABI

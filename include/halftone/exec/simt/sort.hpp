@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Sorting on a device, in order with its other work: what a device has from a library, not a kernel of ours.
+///
+///     sort_pairs(device, keys, sorted_keys, rows, sorted_rows, count, 16);      // by the low 16 bits of the keys
+///
+/// `keys` (unsigned integers, whose bits from the last argument on are zero) and `values` stay as they are; pairs of equal
+/// keys stay in their order, so that the result is the same every time. Nothing is allocated beyond the device's scratch
+/// memory, of which sort_bytes(the same arguments) tells how many bytes, and nothing waits. Each device has its own in its
+/// namespace; ht::cuda's is CUB's (exec/cuda/sort.cuh).
+#pragma once
+
+#include <cstdint>
+
+#include <halftone/exec/simt/simt.hpp>
+
+namespace halftone::inline HALFTONE_ABI {
+
+template <class Device>
+concept sorting_device = simt_device<Device> && requires(Device& device, const simt::word* keys, simt::word* sorted_keys,
+                                                         const std::int32_t* values, std::int32_t* sorted_values) {
+    sort_pairs(device, keys, sorted_keys, values, sorted_values, extent{1}, 32);
+};
+
+}  // namespace halftone::inline HALFTONE_ABI
