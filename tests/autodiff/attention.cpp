@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Attention on a tape: within bounds by running error analysis; q, k and v apart, side by side, and one and the same.
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -170,6 +171,85 @@ TEST_CASE("attention: one variable as queries, keys and values has the sum of th
     const auto twice = autodiff_test::weigh(tape, ht::self_attention<roles>(tape, qkv, heads), in.d_o.view());
     tape.backward(ht::add(tape, once, twice));
     autodiff_test::check_within(tape.gradient(qkv), plus(want.dqkv, want.dqkv));
+}
+
+/// Both batch entries as packed sequences of one row, and as they are.
+template <class T>
+void packed_as_batch(ht::attention_strategy strategy) {
+    using roles = ht::roles<T, T, T>;
+    ht::cpu device{{.threads = 2}};
+    const inputs<T> in;
+    const ht::attention_options options{.mask = ht::attention_mask::causal, .strategy = strategy};
+    const std::vector<std::int32_t> offsets{0, time_steps, 2 * time_steps};
+    const auto packed = ht::packed_sequences::of({offsets.data(), {3}}, time_steps);
+    const auto in_a_row = [](const ht::shape<4>& s) { return ht::shape<4>{1, s[0] * s[1], s[2], s[3]}; };
+
+    ht::tape tape{device};
+    const auto rows = tape.leaf(in.view()), row = tape.leaf(in.qkv.view(ht::shape<3>{1, batch * time_steps, 3 * width}));
+    const auto batched = ht::self_attention<roles>(tape, rows, heads, options);
+    const std::vector<double> want = support::doubles(batched.view());
+    tape.backward(autodiff_test::weigh(tape, batched, in.d_o.view()));
+    const std::vector<double> gradient = support::doubles(tape.gradient(rows));
+    const auto got = ht::self_attention<roles>(tape, row, heads, options, packed);
+    CHECK(support::doubles(got.view()) == want);
+    tape.backward(autodiff_test::weigh(tape, got, in.d_o.view()));
+    CHECK(support::doubles(tape.gradient(row)) == gradient);
+
+    const guarded<T> q = in.third(0), k = in.third(1), v = in.third(2);
+    const auto x = tape.leaf(q.view(in_a_row(in_heads))), y = tape.leaf(k.view(in_a_row(in_heads))), z = tape.leaf(v.view(in_a_row(in_heads)));
+    const auto apart = ht::attention<roles>(tape, x, y, z, options, packed);
+    CHECK(support::doubles(apart.view()) == want);
+    tape.backward(autodiff_test::weigh(tape, apart, in.d_o.view()));
+    for (const auto& [leaf, which] : {std::pair(x, 0), std::pair(y, 1), std::pair(z, 2)}) {
+        const std::vector<double> part = support::doubles(tape.gradient(leaf));
+        bool same = true;
+        for (std::size_t i = 0; i < part.size(); ++i) same = same && part[i] == gradient[i / width * 3 * width + which * width + i % width];
+        CHECK(same);
+    }
+}
+
+TEST_CASE("attention: packed sequences are like a batch of them") {
+    packed_as_batch<float>(ht::attention_strategy::flash);
+    packed_as_batch<ht::bfloat16>(ht::attention_strategy::automatic);
+}
+
+TEST_CASE("attention: packed sequences that are none") {
+    using roles = ht::roles<float, float, float>;
+    ht::cpu device{{.threads = 1}};
+    const inputs<float> in;
+    ht::tape tape{device};
+    const auto rows = tape.constant(in.view()), row = tape.constant(in.qkv.view(ht::shape<3>{1, 12, 3 * width}));
+    const auto attend = [&](const auto& qkv, const std::vector<std::int32_t>& offsets, ht::extent longest) {
+        return ht::self_attention<roles>(tape, qkv, heads, {}, ht::packed_sequences::of({offsets.data(), {static_cast<ht::extent>(offsets.size())}}, longest));
+    };
+    CHECK_NOTHROW(attend(row, {0, 5, 5, 12}, 7));
+    CHECK_THROWS_WITH_AS(attend(rows, {0, 6}, 6), "attention: packed sequences in a batch of 2; expected 1", ht::shape_error);
+    CHECK_THROWS_WITH_AS(attend(row, {0, 5, 11}, 6), "attention: the offsets of queries go from 0 to 11; expected 0 to 12", ht::shape_error);
+    CHECK_THROWS_WITH_AS(attend(row, {1, 5, 12}, 7), "attention: the offsets of queries go from 1 to 12; expected 0 to 12", ht::shape_error);
+    CHECK_THROWS_WITH_AS(attend(row, {0, 9, 5, 12}, 12), "attention: the offsets give sequence 1 -4 queries; expected 0 to 12, the length stated of the longest",
+                         ht::shape_error);
+    CHECK_THROWS_WITH_AS(attend(row, {0, 5, 12}, 6), "attention: the offsets give sequence 1 7 queries; expected 0 to 6, the length stated of the longest",
+                         ht::shape_error);
+}
+
+TEST_CASE("attention: by products and softmax, within bounds; heads that only these take") {
+    using roles = ht::roles<float, float, float>;
+    ht::cpu device{{.threads = 1}};
+    const inputs<float> in;
+    const definition<tracked> want(matrix<tracked>(batch * time_steps, 3 * width, in.qkv.data()), matrix<tracked>(batch * time_steps, width, in.d_o.data()), true,
+                                   support::stored_exactly{});
+    ht::tape tape{device};
+    const auto qkv = tape.leaf(in.view());
+    const auto o = ht::self_attention<roles>(tape, qkv, heads, {.mask = ht::attention_mask::causal, .strategy = ht::attention_strategy::math});
+    autodiff_test::check_within(o.view(), want.o);
+    tape.backward(autodiff_test::weigh(tape, o, in.d_o.view()));
+    autodiff_test::check_within(tape.gradient(qkv), want.dqkv);
+
+    support::random data(7);
+    const guarded<float> wide{data.normals<float>(2 * 3 * 300)};
+    const auto x = tape.leaf(wide.view(ht::shape<3>{1, 2, 900}));
+    CHECK_NOTHROW(ht::self_attention<roles>(tape, x, 1));
+    CHECK_THROWS_AS(ht::self_attention<roles>(tape, x, 1, {.strategy = ht::attention_strategy::flash}), ht::argument_error);
 }
 
 TEST_CASE("attention: keys that nobody learns") {

@@ -57,8 +57,31 @@ TEST_CASE("nn::attention: heads that cannot be") {
     using layer = ht::nn::attention<ht::full_fp32>;
     CHECK_THROWS_WITH_AS(layer(s, 8, 3), "attention: 3 heads do not divide a width of 8", ht::argument_error);
     CHECK_THROWS_WITH_AS(layer(s, 8, 0), "attention: 0 heads do not divide a width of 8", ht::argument_error);
-    CHECK_THROWS_WITH_AS(layer(s, 1024, 2), "attention: 2 heads of a width of 1024 have 512 numbers each; expected at most 256", ht::argument_error);
+    const auto wide = [&](ht::attention_strategy strategy) { return layer(s, 1024, 2, {}, {}, ht::attention_options{.strategy = strategy}); };
+    CHECK_THROWS_WITH_AS(wide(ht::attention_strategy::flash), "attention: 2 heads of a width of 1024 have 512 numbers each; flash kernels take at most 256",
+                         ht::argument_error);
     CHECK(s.entries().empty());
+    CHECK_NOTHROW(wide(ht::attention_strategy::automatic));
+}
+
+TEST_CASE("nn::attention: packed sequences see nothing of each other") {
+    const alone<ht::nn::attention<ht::at<ht::full_fp32, "attn">>> f(8, 2, ht::initial{.deviation = 0.5f}, ht::initial{.deviation = 0.5f});
+    const input<float, 3> x(ht::shape<3>{1, 7, 8});
+    ht::cpu device{{.threads = 1}};
+    ht::inference ctx{device};
+    const std::vector<std::int32_t> offsets{0, 3, 7};
+    const ht::const_view<std::int32_t, 1> where(offsets.data(), {3});
+    const auto v = ctx.constant(x.view);
+    std::vector<double> apart;
+    for (int s = 0; s < 2; ++s) {
+        const ht::extent length = offsets[s + 1] - offsets[s];
+        const auto part = ctx.constant(ht::const_view<float, 3>(x.view.data() + offsets[s] * 8, {1, length, 8}));
+        for (const double y : support::doubles(f.layer(ctx, part, part).view())) apart.push_back(y);
+    }
+    CHECK(support::doubles(f.layer(ctx, v, v, ht::packed_sequences::of(where, 4)).view()) == apart);
+    CHECK(support::doubles(f.layer(ctx, v, v).view()) != apart);
+    CHECK_THROWS_WITH_AS(f.layer(ctx, v, v, ht::packed_sequences::of(where, 3)),
+                         "attention: the offsets give sequence 1 4 queries; expected 0 to 3, the length stated of the longest", ht::shape_error);
 }
 
 }  // namespace

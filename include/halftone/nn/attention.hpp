@@ -4,6 +4,7 @@
 ///
 ///     ht::nn::attention<ht::at<P, "attn">> attn{store, width, heads};
 ///     auto y = attn(ctx, x, residual);                       // (batch, time, width)
+///     auto y = attn(ctx, x, residual, ht::packed_sequences::of(offsets, longest));      // (1, time, width)
 ///
 /// Paths below it: "qkv" and "proj".
 #pragma once
@@ -23,24 +24,25 @@ struct attention {
     extent heads;
     attention_options options;
 
-    /// The weights of both products begin as said. Throws argument_error where the heads do not divide the width or are
-    /// larger than kernels take.
+    /// The weights of both products begin as said. Throws argument_error where the heads do not divide the width, or are
+    /// larger than the strategy asked for takes.
     attention(store& s, extent width, extent head_count, const initial& inner = {.deviation = 0.02f}, const initial& projection = {.deviation = 0.02f},
               const attention_options& o = {.mask = attention_mask::causal})
-        : qkv(s, width, 3 * checked(width, head_count), inner), proj(s, width, width, projection), heads(head_count), options(o) {}
+        : qkv(s, width, 3 * checked(width, head_count, o), inner), proj(s, width, width, projection), heads(head_count), options(o) {}
 
+    /// With packed sequences, x is one row of them; autodiff/attention.hpp says where their offsets may lie.
     template <class Context, class X, class Residual = absent>
-    auto operator()(Context&& ctx, const variable<X, 3>& x, const Residual& residual = {}) const {
-        return proj(ctx, self_attention<layer_roles<P, operation, Context>>(ctx, qkv(ctx, x), heads, options), residual);
+    auto operator()(Context&& ctx, const variable<X, 3>& x, const Residual& residual = {}, const packed_sequences& sequences = {}) const {
+        return proj(ctx, self_attention<layer_roles<P, operation, Context>>(ctx, qkv(ctx, x), heads, options, sequences), residual);
     }
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.qkv, self.proj); }
 
   private:
-    static extent checked(extent width, extent heads) {
+    static extent checked(extent width, extent heads, const attention_options& options) {
         check_shape("attention", shape<2>{3, width});
         if (heads < 1 || width % heads != 0) fail<argument_error>("attention: ", heads, " heads do not divide a width of ", width);
-        if (width / heads > halftone::detail::most_head_size) {
-            fail<argument_error>("attention: ", heads, " heads of a width of ", width, " have ", width / heads, " numbers each; expected at most ",
+        if (options.strategy == attention_strategy::flash && width / heads > halftone::detail::most_head_size) {
+            fail<argument_error>("attention: ", heads, " heads of a width of ", width, " have ", width / heads, " numbers each; flash kernels take at most ",
                                  halftone::detail::most_head_size);
         }
         return width;

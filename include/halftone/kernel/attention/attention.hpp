@@ -55,6 +55,10 @@ struct packed_sequences {
     const_view<std::int32_t, 1> key_offsets{};     ///< (sequences + 1), ascending from 0 to the keys of k
     extent longest_queries = 0, longest_keys = 0;  ///< at least those of the longest sequence: work is cut by them
 
+    /// Of self-attention, where a sequence has as many keys as queries.
+    static packed_sequences of(const const_view<std::int32_t, 1>& offsets, extent longest) {
+        return {offsets, offsets, longest, longest};
+    }
     bool are_there() const { return query_offsets.data() != nullptr; }
     extent count() const { return query_offsets.extent_of(0) - 1; }
 };
@@ -134,7 +138,7 @@ void check_attention_operand(const char* which, const view<T, 4>& v, const shape
 
 /// Shapes alone: offsets lie in the memory of the device.
 inline void check_sequences(const packed_sequences& s, const attention_extents& e) {
-    if (e.batch != 1) fail<shape_error>("attention: a batch of ", e.batch, " packed sequences' tensors; expected 1");
+    if (e.batch != 1) fail<shape_error>("attention: packed sequences in a batch of ", e.batch, "; expected 1");
     if (s.query_offsets.extent_of(0) < 1)
         fail<shape_error>("attention: query_offsets is empty; expected sequences + 1");
     kernel::expect("attention", "query_offsets", s.query_offsets, {s.query_offsets.extent_of(0)});
