@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Every operation of kernel/, once, on any device; and the check that the scratch memory it takes was told before.
+/// Every operation of kernel/, once, on any device; the check that the scratch memory it takes was told before, and the bits
+/// that it leaves.
 ///
 ///     workspace_checks::is_told<ht::cpu>({.rows = 37, .width = 24, .classes = 50}, [](std::span<std::byte> scratch) {
 ///         return std::make_unique<ht::cpu>(ht::cpu_options{.workspace = scratch});
 ///     });
 ///
-/// An operation is told of arguments in memory that nobody may touch, and runs on others that are all zeros: both lie at the
+/// An operation is told of arguments in memory that nobody may touch, and runs on others that hold numbers: both lie at the
 /// same distance from a page's begin.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <span>
-#include <string>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -47,27 +48,62 @@ class arguments {
     explicit arguments(access a, extent apart = 0) : apart_(apart) {
         void* const pages = mmap(nullptr, bytes, a == access::closed ? PROT_NONE : PROT_READ | PROT_WRITE,
                                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        REQUIRE(pages != MAP_FAILED);
+        if (pages == MAP_FAILED) throw std::bad_alloc();
         first_ = static_cast<std::byte*>(pages);
+        is_open_ = a == access::open;
     }
     arguments(const arguments&) = delete;
     arguments& operator=(const arguments&) = delete;
     ~arguments() { munmap(first_, bytes); }
 
+    /// Numbers between 0.5 and 1.5, where they may be touched.
     template <class T, class... Extents>
     ht::view<T, static_cast<int>(sizeof...(Extents))> take(Extents... extents) {
         const ht::shape<static_cast<int>(sizeof...(Extents))> shape{extents...};
-        auto* const data = reinterpret_cast<T*>(first_ + used_) + apart_;
-        used_ += ht::round_up(static_cast<std::size_t>(shape.size() + apart_) * sizeof(T), ht::block_alignment);
-        REQUIRE(used_ <= bytes);
+        T* const data = place<T>(shape.size());
+        for (extent i = 0; is_open_ && i < shape.size(); ++i) data[i] = T(0.5f + static_cast<float>(next()) * 0x1p-16f);
         return {data, shape};
+    }
+    /// Numbers from 0 to classes - 1.
+    ht::view<std::int32_t, 1> take_classes(extent count, extent classes) {
+        auto* const data = place<std::int32_t>(count);
+        for (extent i = 0; is_open_ && i < count; ++i) data[i] = static_cast<std::int32_t>(next() % classes);
+        return {data, {count}};
+    }
+    /// One record as it begins, on a boundary of its own.
+    template <class T>
+    T* take_record(const T& value) {
+        T* const data = place<T>(1) - apart_;
+        if (is_open_) *data = value;
+        return data;
+    }
+
+    /// Of all arguments so far (FNV-1a).
+    std::uint64_t hash() const {
+        std::uint64_t h = 0xcbf29ce484222325u;
+        for (std::size_t i = 0; i < used_; ++i) h = (h ^ std::to_integer<std::uint64_t>(first_[i])) * 0x100000001b3u;
+        return h;
     }
 
   private:
+    template <class T>
+    T* place(extent count) {
+        auto* const data = reinterpret_cast<T*>(first_ + used_) + apart_;
+        used_ += ht::round_up(static_cast<std::size_t>(count + apart_) * sizeof(T), ht::block_alignment);
+        if (used_ > bytes) throw std::bad_alloc();
+        return data;
+    }
+    extent next() {
+        state_ = state_ * 6364136223846793005u + 1442695040888963407u;
+        return static_cast<extent>(state_ >> 48);
+    }
+
     static constexpr std::size_t bytes = std::size_t{64} << 20;
     extent apart_;
     std::byte* first_;
+    bool is_open_;
     std::size_t used_ = 0;
+    std::uint64_t state_ = 1;
 };
 
 struct sizes {
@@ -99,7 +135,7 @@ void each_operation(arguments& m, const sizes& s, const Test& test) {
                    both = m.take<bfloat16>(2, rows, rows);
         test("batched_matmul", [&](auto& d) { ht::batched_matmul<ht::amp_bf16>(d, one, other, both); });
 
-        const auto targets = m.take<std::int32_t>(rows);
+        const auto targets = m.take_classes(rows, classes);
         const auto loss = m.take<float>(1), count = m.take<float>(1), gradient = m.take<float>(1);
         test("cross_entropy", [&]<class D>(D& d) {
             kernel::cross_entropy<D>::template forward<bfloat16>(
@@ -216,9 +252,9 @@ void each_operation(arguments& m, const sizes& s, const Test& test) {
         const extent n = rows * width;
         const auto w = m.take<float>(n), g = m.take<float>(n), first = m.take<float>(n), second = m.take<float>(n);
         const auto copy = m.take<bfloat16>(n);
-        auto* const record = reinterpret_cast<kernel::gradient_record*>(m.take<double>(extent{16}).data() - s.apart);
-        auto* const step = reinterpret_cast<kernel::step_record*>(m.take<double>(extent{16}).data() - s.apart);
-        auto* const found_inf = m.take<std::int32_t>(extent{1}).data();
+        auto* const record = m.take_record(kernel::gradient_record{});
+        auto* const step = m.take_record(kernel::step_record{.steps = 3, .lr = 0.01});
+        auto* const found_inf = m.take_record(std::int32_t{0});
         test("gradient_norm",
              [&]<class D>(D& d) { kernel::gradient_norm<D>::add(d, ht::const_view<float, 1>(g), record, found_inf); });
         test("adamw", [&]<class D>(D& d) {
@@ -281,6 +317,18 @@ void is_told(const sizes& s, const Make& make) {
         }
     });
     CHECK(number == told.size());
+}
+
+/// The arguments' bits after each operation.
+template <class Device>
+std::vector<std::uint64_t> bits_of_all(Device& device, const sizes& s) {
+    arguments m(access::open, s.apart);
+    std::vector<std::uint64_t> bits;
+    each_operation(m, s, [&](const char*, const auto& call) {
+        call(device);
+        bits.push_back(m.hash());
+    });
+    return bits;
 }
 
 }  // namespace workspace_checks
