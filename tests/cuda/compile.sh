@@ -93,4 +93,7 @@ while read -r file cap; do
         }' "$work/$name.log" >"$work/$name.report" || status=1
     if command -v c++filt >/dev/null 2>&1; then c++filt <"$work/$name.report"; else cat "$work/$name.report"; fi
 done <"$work/files"
+if ((status == 0)); then
+    bash tests/headers/statics.sh "$work"/*.o || { (($? == 77)) || status=1; }
+fi
 exit "$status"
