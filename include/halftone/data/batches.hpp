@@ -33,6 +33,11 @@ struct language_batch {
     extent rows() const { return tokens.extent_of(0); }
     /// Tokens in it.
     extent size() const { return tokens.size(); }
+    /// The same batch with f(view) in place of each view: how a captured step puts it into memory of its own.
+    template <class Function>
+    language_batch with_views(const Function& f) const {
+        return {f(tokens), f(targets)};
+    }
     /// Rows [first, first + count).
     language_batch part(extent first, extent count) const {
         const shape<2> s{count, tokens.extent_of(1)};
