@@ -71,6 +71,17 @@ TEST_CASE("view: contiguous is what has no holes; axes of one element do not mat
     CHECK(ht::view<int, 2>(values.data(), {4, 1}, {1, 99}).is_contiguous());
 }
 
+TEST_CASE("view: no negative extent") {
+    float x[6] = {};
+    CHECK_THROWS_WITH_AS((ht::view<float, 2>(x, {2, -3})), "view: shape (2, -3) has a negative extent", ht::shape_error);
+    CHECK_THROWS_WITH_AS((ht::view<float, 2>(x, {-2, -3}, {3, 1})), "view: shape (-2, -3) has a negative extent", ht::shape_error);
+    CHECK_THROWS_AS((ht::view(x, ht::shape<1>{INT64_MIN})), ht::shape_error);
+    CHECK(ht::view<float, 2>(x, {0, 3}).size() == 0);
+    CHECK(ht::view<float, 0>(x, {}).size() == 1);
+    CHECK(ht::view<float, 2>(x + 5, {2, 3}, {-3, -1})(1, 2) == 0);  // strides may be
+    static_assert(ht::view<const float, 1>(nullptr, {0}).size() == 0);
+}
+
 TEST_CASE("transpose: the last two axes exchanged, the same memory") {
     auto values = counted(24);
     const ht::view<int, 2> v(values.data(), {4, 6});

@@ -27,6 +27,16 @@ struct stands_for<const T> {
 template <class T>
 using stands_for_t = typename stands_for<T>::type;
 
+namespace detail {
+
+template <int Rank>
+[[noreturn]] void refuse_negative_extent(const shape<Rank>& s) {
+    fail<shape_error>("view: shape ", s, " has a negative extent");
+}
+
+}  // namespace detail
+
+/// On the host, a shape with a negative extent throws shape_error: no operation sees one.
 template <class T, int Rank>
 class view {
   public:
@@ -36,6 +46,7 @@ class view {
     view() = default;
     /// A contiguous row-major view.
     HALFTONE_HD constexpr view(T* data, const halftone::shape<Rank>& shape) : data_(data), shape_(shape) {
+        expect_no_negative_extent();
         extent step = 1;
         for (int axis = Rank - 1; axis >= 0; --axis) {
             strides_[axis] = step;
@@ -44,7 +55,9 @@ class view {
     }
     /// A view with strides, in elements.
     HALFTONE_HD constexpr view(T* data, const halftone::shape<Rank>& shape, const halftone::shape<Rank>& strides)
-        : data_(data), shape_(shape), strides_(strides) {}
+        : data_(data), shape_(shape), strides_(strides) {
+        expect_no_negative_extent();
+    }
     /// A contiguous view of memory that a foreign type names.
     template <class U>
         requires(!std::is_same_v<const U, const T> && std::is_same_v<const stands_for_t<U>, const T> && (std::is_const_v<T> || !std::is_const_v<U>))
@@ -91,6 +104,14 @@ class view {
     }
 
   private:
+    HALFTONE_HD constexpr void expect_no_negative_extent() const {
+#if !defined(__CUDA_ARCH__)
+        extent signs = 0;
+        for (int axis = 0; axis < Rank; ++axis) signs |= shape_[axis];
+        if (signs < 0) detail::refuse_negative_extent(shape_);
+#endif
+    }
+
     T* data_ = nullptr;
     halftone::shape<Rank> shape_{}, strides_{};
 };
