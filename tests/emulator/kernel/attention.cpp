@@ -3,6 +3,8 @@
 /// Attention's GPU kernels on the emulated machine.
 #include <algorithm>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include <doctest/doctest.h>
 
@@ -58,6 +60,31 @@ TEST_CASE("attention on a GPU's matrix units is within bounds") {
     SUBCASE("float16") { check_matrix_kernels<float16>(); }
 }
 
+/// Architectures whose wide heads' tiles differ: with 99 KB of shared memory for a block, and with 163.
+constexpr int architectures[] = {86, 80};
+
+template <class T>
+void check_wide_heads(int architecture) {
+    const auto check_on = [&](const attention_sizes& sizes, layout way, bounds kind) {
+        support::check_problem<T, T>(sizes, way, kind, 1, [&](const support::problem<T>& p, const auto& check) {
+            emulator::device device({}, ht::simt::architecture_of(architecture));
+            check(support::outcome_of<T>(p, device));
+            CHECK(device.count().bank_conflicts == 0);
+        });
+    };
+    check_on({1, 33, 70, 2, 1, 256, causal}, layout::heads_first_chunks, bounds::telling);
+    check_on({1, 5, 18, 1, 1, 192, full}, layout::heads_first_chunks, bounds::may_hide);
+    check_on({2, 3, 3, 1, 1, 136, causal}, layout::fused_chunks, bounds::may_hide);
+}
+
+TEST_CASE("attention on a GPU's matrix units: wide heads, by the tiles of each architecture") {
+    for (const int architecture : architectures) {
+        CAPTURE(architecture);
+        check_wide_heads<bfloat16>(architecture);
+    }
+    check_wide_heads<float16>(90);
+}
+
 TEST_CASE("attention on a GPU without its matrix units is within bounds") {
     SUBCASE("float") {
         check_problem<float, float>({1, 1, 1, 2, 2, 64, causal}, layout::fused, bounds::may_hide);
@@ -70,12 +97,83 @@ TEST_CASE("attention on a GPU without its matrix units is within bounds") {
         check_problem<bfloat16, bfloat16>({1, 33, 70, 4, 2, 24, causal}, layout::contiguous);
         check_problem<bfloat16, bfloat16>({1, 17, 17, 1, 1, 80, causal}, layout::fused);
         check_problem<bfloat16, bfloat16>({1, 5, 9, 1, 1, 3, full}, layout::fused_chunks, bounds::may_hide);
-        check_problem<bfloat16, bfloat16>({1, 3, 5, 1, 1, 136, full}, layout::heads_first_chunks, bounds::may_hide);
+        check_problem<bfloat16, bfloat16>({1, 3, 5, 1, 1, 136, full}, layout::heads_first, bounds::may_hide);
     }
     SUBCASE("float16, unaligned") { check_problem<float16, float16>({1, 33, 33, 2, 2, 20, full}, layout::fused); }
     SUBCASE("float, products of bfloat16") {
         check_problem<bfloat16, float>({1, 33, 70, 1, 1, 64, causal}, layout::contiguous);
     }
+}
+
+template <class Compute, class T>
+void check_packed(const support::sequence_lengths& lengths, const attention_sizes& heads, layout way, bounds kind) {
+    support::check_packed<Compute, T>(lengths, heads, way, kind,
+                                      [](const support::packed_problem<T>& p, const auto& check) {
+                                          emulator::device device;
+                                          const auto got = p.template outcome_on<Compute>(device);
+                                          check(got);
+                                          CHECK(got.same_bits(support::one_by_one<Compute>(p, device)));
+                                      });
+}
+
+TEST_CASE("attention on a GPU over packed sequences: each has the bits that it has alone") {
+    SUBCASE("of every kind") {
+        support::for_each_pack([](const auto&... pack) {
+            check_packed<float, float>(pack...);
+            check_packed<bfloat16, bfloat16>(pack...);
+        });
+    }
+    SUBCASE("several parts a sequence") {
+        check_packed<bfloat16, bfloat16>({{131, 3, 66}, {131, 20, 70}}, {1, 0, 0, 2, 1, 40, causal},
+                                         layout::heads_first_chunks, bounds::may_hide);
+        check_packed<float16, float16>({{70, 9}, {40, 133}}, {1, 0, 0, 1, 1, 128, causal}, layout::heads_first_chunks,
+                                       bounds::may_hide);
+    }
+    SUBCASE("wide heads") {
+        check_packed<bfloat16, bfloat16>({{0, 20, 3, 7}, {5, 20, 0, 4}}, {1, 0, 0, 1, 1, 256, causal},
+                                         layout::heads_first_chunks, bounds::may_hide);
+    }
+}
+
+TEST_CASE("attention on a GPU over packed sequences: offsets that do not fit touch nothing outside") {
+    const auto intact = [&](layout way, std::vector<std::int32_t> of_queries, std::vector<std::int32_t> of_keys,
+                            extent longest_queries, extent longest_keys) {
+        const support::problem<bfloat16> p({1, 9, 12, 1, 1, 8, causal}, way);
+        const guarded<std::int32_t> query_offsets(of_queries), key_offsets(of_keys);
+        emulator::device device;
+        const support::outcome<bfloat16> got(p, [&](auto forward, auto backward) {
+            forward.sequences = backward.sequences = {query_offsets.const_view(), key_offsets.const_view(),
+                                                      longest_queries, longest_keys};
+            attention::forward<bfloat16>(device, forward);
+            attention::backward<bfloat16>(device, backward);
+        });
+        CHECK(got.intact());
+    };
+    for (const layout way : {layout::heads_first, layout::heads_first_chunks}) {
+        intact(way, {0, 5, 9}, {-7, 20, 3}, 9, 12);
+        intact(way, {3, 20, -4, 9}, {12, 0, 1 << 30, -(1 << 30)}, 9, 12);
+        intact(way, {0, 9, 0, 9, 0, 9}, {0, 12, 0, 12, 0, 12}, 1 << 30, 1 << 30);
+        intact(way, {0}, {0}, 9, 12);
+        intact(way, {-(1 << 30), 1 << 30}, {0, 12}, 4, 5);
+        intact(way, {0, 4, 9}, {0, 4, 12}, 2, 0);
+    }
+}
+
+TEST_CASE("attention on a GPU: why not its matrix units") {
+    const auto why_not = [](extent head_size, layout way) {
+        const support::problem<bfloat16> p({1, 2, 2, 1, 1, head_size, full}, way);
+        const char* sentence = nullptr;
+        support::outcome<bfloat16>(p, [&](const auto& forward, const auto& backward) {
+            sentence = attention::why_not_matrix_units<bfloat16>(forward);
+            CHECK((sentence == nullptr) == (attention::why_not_matrix_units<bfloat16>(backward) == nullptr));
+            CHECK(attention::why_not_matrix_units<float>(forward) != nullptr);
+        });
+        return std::string(sentence == nullptr ? "" : sentence);
+    };
+    CHECK(why_not(64, layout::fused_chunks) == "");
+    CHECK(why_not(256, layout::heads_first_chunks) == "");
+    CHECK(why_not(20, layout::fused_chunks) == "head_size is no multiple of 8");
+    CHECK(why_not(64, layout::heads_first) == "some head's vectors do not begin on a multiple of 16 bytes");
 }
 
 TEST_CASE("attention on a GPU: scores of ten thousand and more") {
@@ -195,6 +293,39 @@ TEST_CASE("attention on a GPU in many schedules, and damaged") {
         const support::problem<float> p({1, 34, 35, 1, 1, 4, causal}, layout::heads_first);
         emulator::check_kernels(same_in_all_schedules(p));
     }
+}
+
+TEST_CASE("attention on a GPU: wide heads' kernel by keys has the bits of the narrow one; schedules, damages") {
+    using namespace ht::kernel::on_device;
+    const support::problem<bfloat16> p({1, 35, 34, 2, 1, 40, full}, layout::heads_first_chunks);
+    emulator::device device;
+    const auto want = support::outcome_of<bfloat16>(p, device), to = support::outcome_of<bfloat16>(p, device);
+    const ht::view<const float, 3> logsumexp(want.logsumexp.data(), {1, 2, 35});
+    const attention_problem problem = describe_attention({1, 35, 34, 2, 1, 40}, p.options, {});
+    std::vector<query_term> terms(static_cast<std::size_t>(query_term_count(problem)));
+    const auto vectors = []<class T>(const ht::view<T, 4>& v) { return vectors_of(v, {}); };
+    const auto operands = [&](const ht::view<bfloat16, 4>& v) { return vectors(ht::view<const bfloat16, 4>(v)); };
+    device.launch(query_terms_kernel<bfloat16, 8>{operands(want.o.view),
+                                                  operands(p.d_o.view),
+                                                  ht::simt::span_of(logsumexp),
+                                                  {terms.data(), query_term_count(problem)},
+                                                  problem});
+    const attention_slopes<bfloat16> slopes{operands(p.x.q.view),
+                                            operands(p.d_o.view),
+                                            operands(p.x.k.view),
+                                            operands(p.x.v.view),
+                                            {terms.data(), query_term_count(problem)},
+                                            vectors(to.d.q.view),
+                                            vectors(to.d.k.view),
+                                            vectors(to.d.v.view),
+                                            problem};
+    emulator::check_kernels([&](emulator::device& d) {
+        for (const auto& v : {to.d.k.view, to.d.v.view}) {
+            for (extent i = 0; i < v.extent_of(1); ++i) std::fill_n(&v(0, i, 0, 0), v.extent_of(3), bfloat16(9.0f));
+        }
+        d.launch(wide_attention_slopes_kernel<bfloat16, 64, 2, 16>{slopes});
+        return to.d.same_bits(want.d);
+    });
 }
 
 }  // namespace

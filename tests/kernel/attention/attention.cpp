@@ -104,40 +104,6 @@ TEST_CASE("enough heads that each is one task") {
     check_problem<bfloat16, bfloat16>({3, 150, 150, 3, 3, 16, full}, layout::fused);
 }
 
-/// Each sequence by a call of its own has the same bits; queries that see no key are left out there.
-template <class Compute, class T>
-support::outcome<T> one_by_one(const support::packed_problem<T>& p, ht::cpu& device) {
-    return support::outcome<T>(p.whole, [&](auto forward, auto backward) {
-        const extent heads = p.whole.sizes.heads;
-        std::fill_n(forward.logsumexp.data(), forward.logsumexp.size(), ht::detail::attention_hidden);
-        const auto clear = [](const ht::view<T, 4>& v) {
-            for (extent i = 0; i < v.extent_of(1); ++i) {
-                for (extent h = 0; h < v.extent_of(2); ++h) std::fill_n(&v(0, i, h, 0), v.extent_of(3), T(0.0f));
-            }
-        };
-        clear(forward.o), clear(backward.dq);
-        for (std::size_t s = 0; s < p.lengths.queries.size(); ++s) {
-            const ht::reference::sequence_times at(p.sequences(), static_cast<extent>(s));
-            const bool few = at.keys == 0 || p.whole.options.mask == causal;
-            const extent blind = few ? std::max<extent>(0, at.queries - at.keys) : 0;
-            const extent first = at.first_query + blind, count = at.queries - blind;
-            const auto queries = [&](const auto& v) { return ht::detail::times_of(v, first, count); };
-            const support::guarded<float> sums(heads * count);
-            for (extent h = 0; h < heads; ++h) std::fill_n(&sums[h * count], count, 0.0f);
-            const ht::view<float, 3> logsumexp(sums.data(), {1, heads, count});
-            attention::forward<Compute>(device, ht::kernel::attention_forward<T>{
-                                                    queries(forward.q), at.of_keys(forward.k), at.of_keys(forward.v),
-                                                    queries(forward.o), logsumexp, forward.options});
-            attention::backward<Compute>(
-                device, ht::kernel::attention_backward<T>{
-                            queries(backward.q), at.of_keys(backward.k), at.of_keys(backward.v), queries(backward.o),
-                            logsumexp, queries(backward.d_o), queries(backward.dq), at.of_keys(backward.dk),
-                            at.of_keys(backward.dv), backward.options});
-            for (extent h = 0; h < heads; ++h) std::copy_n(&sums[h * count], count, &forward.logsumexp(0, h, first));
-        }
-    });
-}
-
 template <class Compute, class T>
 void check_packed(const support::sequence_lengths& lengths, const attention_sizes& heads, layout way, bounds kind) {
     support::check_packed<Compute, T>(
@@ -147,7 +113,7 @@ void check_packed(const support::sequence_lengths& lengths, const attention_size
                 const auto got = p.template outcome_on<Compute>(device);
                 check(got);
                 CHECK(got.same_bits(p.template outcome_on<Compute>(two)));
-                CHECK(got.same_bits(one_by_one<Compute>(p, device)));
+                CHECK(got.same_bits(support::one_by_one<Compute>(p, device)));
             });
         });
 }

@@ -5,6 +5,7 @@
 ///     support::check_attention<bfloat16, bfloat16>(sizes, support::layout::fused, support::bounds::telling, run);
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <type_traits>
 
@@ -201,6 +202,42 @@ struct packed_problem {
         });
     }
 };
+
+/// Each sequence by a call of its own has the same bits; queries that see no key are left out there.
+template <class Compute, class T, class Device>
+outcome<T> one_by_one(const packed_problem<T>& p, Device& device) {
+    using attention = ht::kernel::attention<Device>;
+    return outcome<T>(p.whole, [&](auto forward, auto backward) {
+        const extent heads = p.whole.sizes.heads;
+        std::fill_n(forward.logsumexp.data(), forward.logsumexp.size(), ht::detail::attention_hidden);
+        const auto clear = [](const ht::view<T, 4>& v) {
+            for (extent i = 0; i < v.extent_of(1); ++i) {
+                for (extent h = 0; h < v.extent_of(2); ++h) std::fill_n(&v(0, i, h, 0), v.extent_of(3), T(0.0f));
+            }
+        };
+        clear(forward.o), clear(backward.dq);
+        for (std::size_t s = 0; s < p.lengths.queries.size(); ++s) {
+            const ht::reference::sequence_times at(p.sequences(), static_cast<extent>(s));
+            const bool few = at.keys == 0 || p.whole.options.mask == ht::attention_mask::causal;
+            const extent blind = few ? std::max<extent>(0, at.queries - at.keys) : 0;
+            const extent first = at.first_query + blind, count = at.queries - blind;
+            const auto queries = [&](const auto& v) { return ht::detail::times_of(v, first, count); };
+            const guarded<float> sums(heads * count);
+            for (extent h = 0; h < heads; ++h) std::fill_n(&sums[h * count], count, 0.0f);
+            const ht::view<float, 3> logsumexp(sums.data(), {1, heads, count});
+            attention::template forward<Compute>(
+                device, ht::kernel::attention_forward<T>{queries(forward.q), at.of_keys(forward.k),
+                                                         at.of_keys(forward.v), queries(forward.o), logsumexp,
+                                                         forward.options});
+            attention::template backward<Compute>(
+                device, ht::kernel::attention_backward<T>{
+                            queries(backward.q), at.of_keys(backward.k), at.of_keys(backward.v), queries(backward.o),
+                            logsumexp, queries(backward.d_o), queries(backward.dq), at.of_keys(backward.dk),
+                            at.of_keys(backward.dv), backward.options});
+            for (extent h = 0; h < heads; ++h) std::copy_n(&sums[h * count], count, &forward.logsumexp(0, h, first));
+        }
+    });
+}
 
 inline void compare(comparison& c, const doubles4& got, const doubles4& want, const doubles4& bound) {
     for (std::size_t i = 0; i < got.values.size(); ++i) c.expect(got.values[i], want.values[i], bound.values[i]);

@@ -2,14 +2,17 @@
 /// \file
 /// Attention on a GPU; attention.hpp has its arguments, its contract and an example.
 ///
-/// Matrix instructions multiply where T is Compute, of 16 bits, head_size is a multiple of 8, at most 128, and every
-/// head's vectors begin on multiples of 16 bytes; other problems take plain kernels. The backward pass is three
-/// kernels: what it needs of each query (8 bytes of scratch memory a query), dq by queries, dk and dv by keys.
+/// Matrix instructions multiply where T is Compute, of 16 bits, head_size is a multiple of 8, and every head's vectors
+/// begin on multiples of 16 bytes; other problems take plain kernels. The backward pass is three kernels: what it needs
+/// of each query (8 bytes of scratch memory a query), dq by queries, dk and dv by keys. Tiles follow from the head size
+/// and, of wide heads, from the shared memory that the device's architecture has.
 #pragma once
 
+#include <halftone/exec/simt/architecture.hpp>
 #include <halftone/kernel/attention/device_backward.hpp>
 #include <halftone/kernel/attention/device_forward.hpp>
 #include <halftone/kernel/attention/device_plain.hpp>
+#include <halftone/kernel/attention/device_wide.hpp>
 #include <halftone/kernel/attention/math_device.hpp>
 #include <halftone/kernel/convert/device.hpp>
 #include <halftone/kernel/matmul/device.hpp>
@@ -17,24 +20,57 @@
 
 namespace halftone::inline HALFTONE_ABI::kernel {
 
+namespace on_device {
+
+/// The matrix kernels' tiles by head size: kept rows follow from row blocks and warps, then the streamed rows, as many
+/// as registers and shared memory allow. The large ones are for architectures where they fit.
+template <class T, int Head>
+struct attention_tiles {
+    static constexpr int row_blocks = Head <= 64 ? 2 : 1;
+    using forward = flash_attention_kernel<T, Head, 2, 4, (Head > 96 ? 32 : 64)>;
+    using by_queries =
+        flash_attention_slopes_kernel<T, Head, row_blocks, 4, (Head > 64 ? 32 : 64), attention_side::queries>;
+    using by_keys = flash_attention_slopes_kernel<T, Head, row_blocks, 4, (Head > 64 ? 32 : 64), attention_side::keys>;
+    using large_forward = forward;
+    using large_by_queries = by_queries;
+    using large_by_keys = by_keys;
+};
+/// The large ones take 163 KB of shared memory, the others 99 KB: by architecture two blocks of these share it, or one
+/// of those has twice the rows to a tile and half the traffic for them.
+template <class T>
+struct attention_tiles<T, 256> {
+    using forward = flash_attention_kernel<T, 256, 1, 4, 32>;
+    using large_forward = flash_attention_kernel<T, 256, 1, 8, 64>;
+    using by_queries = flash_attention_slopes_kernel<T, 256, 1, 4, 16, attention_side::queries>;
+    using large_by_queries = flash_attention_slopes_kernel<T, 256, 1, 8, 16, attention_side::queries>;
+    using by_keys = wide_attention_slopes_kernel<T, 256, 2, 16>;
+    using large_by_keys = wide_attention_slopes_kernel<T, 256, 4, 32>;
+};
+
+}  // namespace on_device
+
 template <simt_device Device>
 struct attention<Device> {
-    static const char* why_not_flash(const detail::attention_extents& e) { return detail::why_not_flash(e); }
-
     template <class Compute, class T>
     static void forward(Device& device, const attention_forward<T>& a) {
         using namespace on_device;
         const detail::attention_extents e = detail::check_attention(a);
         if (e.batch * e.heads * e.queries == 0) return;
-        const attention_problem problem = describe_attention(e, a.options);
+        const attention_problem problem = describe_attention(e, a.options, a.sequences);
         const auto launch = [&]<class Kernel>(std::type_identity<Kernel>) {
-            device.launch(Kernel{vectors_of(a.q), vectors_of(a.k), vectors_of(a.v), vectors_of(a.o),
-                                 simt::span_of(a.logsumexp), problem});
+            device.launch(Kernel{vectors_of(a.q, a.sequences), vectors_of(a.k, a.sequences),
+                                 vectors_of(a.v, a.sequences), vectors_of(a.o, a.sequences), simt::span_of(a.logsumexp),
+                                 problem});
         };
         if constexpr (multiplies_matrices<Compute, T>) {
-            if (e.head_size <= 128 && e.head_size % 8 == 0 && are_chunks(a.q, a.k, a.v, a.o)) {
+            if (why_not_matrix_units<Compute>(a) == nullptr) {
                 return for_head_size(e.head_size, [&]<int Head>(constant<Head>) {
-                    launch(std::type_identity<flash_attention_kernel<T, Head, 2>>{});
+                    using tiles = attention_tiles<T, Head>;
+                    if (device.architecture().template fits<typename tiles::large_forward>()) {
+                        launch(std::type_identity<typename tiles::large_forward>{});
+                    } else {
+                        launch(std::type_identity<typename tiles::forward>{});
+                    }
                 });
             }
         }
@@ -48,37 +84,39 @@ struct attention<Device> {
         using namespace on_device;
         using side = attention_side;
         const detail::attention_extents e = detail::check_attention(a);
-        if (e.batch * e.groups * e.keys == 0) return;
-        const attention_problem problem = describe_attention(e, a.options);
-        const extent padded = padded_queries(e.queries), rows = e.batch * e.heads * padded;
+        if (e.batch * e.groups * (e.queries + e.keys) == 0) return;
+        const attention_problem problem = describe_attention(e, a.options, a.sequences);
         const workspace::lease scratch(device.scratch(), workspace_bytes(a));
-        const global_span<query_term> terms{scratch.as<query_term>(), rows};
+        const global_span<query_term> terms{scratch.as<query_term>(), query_term_count(problem)};
+        const auto o = vectors_of(a.o, a.sequences), d_o = vectors_of(a.d_o, a.sequences);
         if (e.head_size % 8 == 0 && are_chunks(a.o, a.d_o)) {
-            device.launch(query_terms_kernel<T, 16 / sizeof(T)>{vectors_of(a.o), vectors_of(a.d_o),
-                                                                simt::span_of(a.logsumexp), terms, problem, padded});
+            device.launch(query_terms_kernel<T, 16 / sizeof(T)>{o, d_o, simt::span_of(a.logsumexp), terms, problem});
         } else {
-            device.launch(query_terms_kernel<T, 1>{vectors_of(a.o), vectors_of(a.d_o), simt::span_of(a.logsumexp),
-                                                   terms, problem, padded});
+            device.launch(query_terms_kernel<T, 1>{o, d_o, simt::span_of(a.logsumexp), terms, problem});
         }
 
-        const auto launch = [&]<class Kernel>(std::type_identity<Kernel>) {
-            device.launch(Kernel{vectors_of(a.q),
-                                 vectors_of(a.d_o),
-                                 vectors_of(a.k),
-                                 vectors_of(a.v),
-                                 {terms.data, rows},
-                                 vectors_of(a.dq),
-                                 vectors_of(a.dk),
-                                 vectors_of(a.dv),
-                                 problem});
-        };
+        const attention_slopes<T> slopes{vectors_of(a.q, a.sequences),
+                                         d_o,
+                                         vectors_of(a.k, a.sequences),
+                                         vectors_of(a.v, a.sequences),
+                                         {terms.data, terms.count},
+                                         vectors_of(a.dq, a.sequences),
+                                         vectors_of(a.dk, a.sequences),
+                                         vectors_of(a.dv, a.sequences),
+                                         problem};
+        const auto launch = [&]<class Kernel>(std::type_identity<Kernel>) { device.launch(Kernel{slopes}); };
         if constexpr (multiplies_matrices<Compute, T>) {
-            if (e.heads > 0 && e.head_size <= 128 && e.head_size % 8 == 0 && are_chunks(a.q, a.k, a.v, a.d_o) &&
-                are_chunks(a.dq, a.dk, a.dv)) {
+            if (e.heads > 0 && why_not_matrix_units<Compute>(a) == nullptr) {
                 return for_head_size(e.head_size, [&]<int Head>(constant<Head>) {
-                    constexpr int row_blocks = Head <= 64 ? 2 : 1;
-                    launch(std::type_identity<flash_attention_slopes_kernel<T, Head, row_blocks, side::queries>>{});
-                    launch(std::type_identity<flash_attention_slopes_kernel<T, Head, row_blocks, side::keys>>{});
+                    using tiles = attention_tiles<T, Head>;
+                    const simt::architecture on = device.architecture();
+                    if (on.fits<typename tiles::large_by_queries>() && on.fits<typename tiles::large_by_keys>()) {
+                        launch(std::type_identity<typename tiles::large_by_queries>{});
+                        launch(std::type_identity<typename tiles::large_by_keys>{});
+                    } else {
+                        launch(std::type_identity<typename tiles::by_queries>{});
+                        launch(std::type_identity<typename tiles::by_keys>{});
+                    }
                 });
             }
         }
@@ -91,15 +129,38 @@ struct attention<Device> {
     /// What backward takes of device.scratch().
     template <class T>
     static std::size_t workspace_bytes(const attention_backward<T>& a) {
+        using namespace on_device;
         const detail::attention_extents e = detail::check_attention(a);
-        return static_cast<std::size_t>(e.batch * e.heads * on_device::padded_queries(e.queries)) *
-               sizeof(on_device::query_term);
+        return static_cast<std::size_t>(query_term_count(describe_attention(e, a.options, a.sequences))) *
+               sizeof(query_term);
+    }
+
+    /// nullptr: these kernels take the problem. Else a sentence.
+    static const char* why_not_flash(const detail::attention_extents& e) { return detail::why_not_flash(e); }
+    /// nullptr: matrix instructions multiply. Else why plain kernels do.
+    template <class Compute, class T>
+    static const char* why_not_matrix_units(const attention_forward<T>& a) {
+        return why_not_matrix_units<Compute>(a.q, a.k, a.v, a.o);
+    }
+    template <class Compute, class T>
+    static const char* why_not_matrix_units(const attention_backward<T>& a) {
+        return why_not_matrix_units<Compute>(a.q, a.k, a.v, a.d_o, a.dq, a.dk, a.dv);
     }
 
   private:
     template <class Compute, class T>
     static constexpr bool multiplies_matrices = std::is_same_v<Compute, T> &&
                                                 (std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>);
+
+    template <class Compute, class T, class... Views>
+    static const char* why_not_matrix_units(const view<T, 4>& q, const Views&... views) {
+        if (!multiplies_matrices<Compute, std::remove_const_t<T>>) {
+            return "operands are not of 16 bits, or are rounded before they are multiplied";
+        }
+        if (q.extent_of(3) % 8 != 0) return "head_size is no multiple of 8";
+        if (!are_chunks(q, views...)) return "some head's vectors do not begin on a multiple of 16 bytes";
+        return nullptr;
+    }
 
     /// Whether the vectors of all heads begin on multiples of 16 bytes.
     template <class... Ts>
@@ -121,8 +182,10 @@ struct attention<Device> {
             launch(simt::constant<64>{});
         } else if (head_size <= 96) {
             launch(simt::constant<96>{});
-        } else {
+        } else if (head_size <= 128) {
             launch(simt::constant<128>{});
+        } else {
+            launch(simt::constant<256>{});
         }
     }
     template <class Launch>

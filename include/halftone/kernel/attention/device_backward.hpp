@@ -5,63 +5,111 @@
 /// One kernel gives dq by queries, another dk and dv by keys, so that every sum has one owner and one order. A block
 /// keeps rows of its own side, 16 RowBlocks of them to a warp, and streams the other side's through two slots of shared
 /// memory. Nothing of the softmax depends on a whole row any more, so scores live for 16 streamed rows at a time, in
-/// registers.
+/// registers. (Wide heads' dk and dv: device_wide.hpp.)
 #pragma once
 
 #include <halftone/kernel/attention/device_fragments.hpp>
 
 namespace halftone::inline HALFTONE_ABI::kernel::on_device {
 
-/// dq of some queries, or dk and dv of some keys; head_size is at most Head. With the weights p and the slopes
-/// ds = p (d_o v^T - o d_o^T), computed anew: dq = scale ds k, dk = scale ds^T q, dv = p^T d_o. Chunks of all operands
-/// lie on multiples of 16 bytes.
-template <class T, int Head, int RowBlocks, attention_side Side>
-struct flash_attention_slopes_kernel {
-    static constexpr bool keeps_keys = Side == attention_side::keys;
-    static constexpr int warps = 4, threads = 32 * warps, warp_rows = 16 * RowBlocks, kept_rows = warps * warp_rows;
-    static constexpr int streamed_rows = Head > 64 ? 32 : 64;
-    // Of the kept rows so many columns stay in registers; the others are read again and again.
-    static constexpr int held = keeps_keys && Head * RowBlocks > 96 ? 96 / RowBlocks / 32 * 32 : Head;
-    using kept_tile = head_tile<T, kept_rows, Head>;
-    using streamed_tile = head_tile<T, streamed_rows, Head>;
-    // Of each side two tiles: q or k, which the scores are products of, then d_o or v. And the terms of streamed
-    // queries.
-    static constexpr word slot_bytes = 2 * streamed_tile::bytes, streamed_at = 2 * kept_tile::bytes,
-                          terms_at = streamed_at + 2 * slot_bytes,
-                          term_bytes = keeps_keys ? streamed_rows * sizeof(query_term) : 0,
-                          shared_bytes = terms_at + 2 * term_bytes;
-
+/// What kernels of the backward pass are told.
+template <class T>
+struct attention_slopes {
     head_vectors<const T> q, d_o, k, v;
     global_span<const query_term> terms;
     head_vectors<T> dq, dk, dv;
     attention_problem problem;
+};
 
-    HALFTONE_HD attention_grid parts() const {
-        return keeps_keys ? attention_grid{problem.batch, problem.groups, problem.keys, kept_rows}
-                          : attention_grid{problem.batch, problem.heads, problem.queries, kept_rows};
+/// The rows that a block streams, tile by tile: those from `begin` to `end` of one query head after the other.
+template <int Rows>
+struct row_stream {
+    int head, heads_end, first, begin, end;
+
+    HALFTONE_HD HALFTONE_INLINE bool are_there() const { return head < heads_end && first < end; }
+    HALFTONE_HD HALFTONE_INLINE void next() {
+        first += Rows;
+        if (first < end) return;
+        first = begin;
+        ++head;
     }
-    grid_shape grid() const { return parts().shape(); }
+    /// The keys that some of a block's queries see.
+    HALFTONE_HD HALFTONE_INLINE static row_stream of_keys(const attention_block& here, int kept_rows) {
+        return {here.head, here.head + 1, 0, 0, here.keys_seen(here.first + kept_rows)};
+    }
+    /// The queries of all heads that see some of a block's keys.
+    HALFTONE_HD HALFTONE_INLINE static row_stream of_queries(const attention_block& here, int members) {
+        const int begin = here.first_query(here.first) / Rows * Rows;
+        return {here.head * members, (here.head + 1) * members, begin, begin, here.queries};
+    }
+};
+
+/// Starts to copy the vectors from `first` to `end` of one head of a sequence, which begins at `begin`.
+HALFTONE_KERNEL template <class Tile, int Threads, class T, class Simt>
+HALFTONE_HD HALFTONE_INLINE void fetch_rows(Simt simt, const Tile& to, const head_vectors<const T>& x, int sequence,
+                                            int begin, int head, int first, int end, int width) {
+    tile_source<T, Tile, Threads>::of(simt, x.from(sequence, begin, head), x.time_stride, first, end)
+        .fetch(simt, to, width);
+}
+
+/// Starts to copy query terms, an even number of them from an even one on.
+HALFTONE_KERNEL template <int Count, class Simt>
+HALFTONE_HD HALFTONE_INLINE void fetch_terms(Simt simt, word to, const global_span<const query_term>& from) {
+    const int pair = simt.thread();
+    if (pair >= Count / 2) return;
+    const auto source = simt::as_vectors<2>(from);
+    simt.async_copy16(shared_span<simt::chunk<float>>{to + static_cast<word>(pair) * 16, 1},
+                      global_span<const float>{&source.data[pair].value[0].value[0], 4}, 4);
+}
+
+/// dq of some queries, or dk and dv of some keys; head_size is at most Head. With the weights p and the slopes
+/// ds = p (d_o v^T - o d_o^T), computed anew: dq = scale ds k, dk = scale ds^T q, dv = p^T d_o. Chunks of all operands
+/// lie on multiples of 16 bytes.
+template <class T, int Head, int RowBlocks, int Warps, int StreamedRows, attention_side Side>
+struct flash_attention_slopes_kernel {
+    static constexpr bool keeps_keys = Side == attention_side::keys;
+    static constexpr int threads = 32 * Warps, warp_rows = 16 * RowBlocks, kept_rows = Warps * warp_rows;
+    // Of the kept rows so many columns stay in registers; the others are read again and again.
+    static constexpr int held = Head * RowBlocks > 128  ? 32
+                                : !keeps_keys           ? Head
+                                : Head * RowBlocks > 96 ? 96 / RowBlocks / 32 * 32
+                                                        : Head;
+    using kept_tile = head_tile<T, kept_rows, Head>;
+    using streamed_tile = head_tile<T, StreamedRows, Head>;
+    // Of each side two tiles: q or k, which the scores are products of, then d_o or v. And the terms of streamed
+    // queries.
+    static constexpr word slot_bytes = 2 * streamed_tile::bytes, streamed_at = 2 * kept_tile::bytes,
+                          terms_at = streamed_at + 2 * slot_bytes,
+                          term_bytes = keeps_keys ? StreamedRows * sizeof(query_term) : 0,
+                          here_at = terms_at + 2 * term_bytes, shared_bytes = here_at + sizeof(attention_block);
+
+    attention_slopes<T> x;
+
+    grid_shape grid() const { return x.problem.grid(Side, kept_rows); }
 
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD void operator()(Simt simt) const {
-        const attention_part part = keeps_keys ? parts().part(simt.block().x) : parts().part_from_last(simt.block().x);
+        const attention_block here = x.problem.block(simt, Side, kept_rows);
+        if (here.first >= (keeps_keys ? here.keys : here.queries)) return;
+        keep_block(simt, here_at, here);
         const kept_tile kept_a{{0}}, kept_b{{kept_tile::bytes}};
-        if constexpr (keeps_keys) {
-            fetch(simt, kept_a, k, part.batch, part.head, part.first, problem.keys);
-            fetch(simt, kept_b, v, part.batch, part.head, part.first, problem.keys);
-        } else {
-            fetch(simt, kept_a, q, part.batch, part.head, part.first, problem.queries);
-            fetch(simt, kept_b, d_o, part.batch, part.head, part.first, problem.queries);
-        }
+        fetch_kept(simt, kept_a, keeps_keys ? x.k : x.q, here);
+        fetch_kept(simt, kept_b, keeps_keys ? x.v : x.d_o, here);
         simt.async_commit();
-        stream rows = stream_of(part);
+        stream rows = keeps_keys ? stream::of_queries(here, x.problem.members) : stream::of_keys(here, kept_rows);
         int slot = 0;
-        fetch(simt, part, rows, slot);
+        fetch(simt, here, rows, slot);
         simt.async_wait(constant<1>{});
         simt.barrier();
 
         lane_part mine;
-        mine.first = part.first + simt.warp() * warp_rows;
+        const int first = here.first + simt.warp() * warp_rows;
+        if constexpr (keeps_keys) {
+            mine.some_from = first - here.offset, mine.all_end = here.queries;
+        } else {
+            mine.some_end = smaller(here.keys, first + here.offset + warp_rows);
+            mine.all_end = smaller(here.keys, first + here.offset + 1);
+        }
         mine.kept_a = kept_a.from_row(simt.warp() * warp_rows);
         mine.kept_b = kept_b.from_row(simt.warp() * warp_rows);
         mine.place = kept_tile::place_of(simt);
@@ -71,92 +119,76 @@ struct flash_attention_slopes_kernel {
                 mine.held_b[m][d / 16] = simt.ldmatrix_x4(mine.kept_b.block(mine.place, 16 * m, d));
             }
             HALFTONE_UNROLL for (int half = 0; half < 2; ++half) {
-                const int query = mine.first + 16 * m + 8 * half + simt.lane() / 4;
-                if (!keeps_keys && query < problem.queries)
-                    mine.terms[m][half] = simt.load(terms, first_term(part.batch, part.head) + query);
+                const int query = first + 16 * m + 8 * half + simt.lane() / 4;
+                if (!keeps_keys && query < here.queries)
+                    mine.terms[m][half] = simt.load(x.terms, x.problem.first_term(here, here.head) + query);
             }
         }
 
         while (rows.are_there()) {
             simt.async_wait(constant<0>{});
             simt.barrier();  // these rows are there, and all warps are done with the previous ones
-            const int first = rows.first;
+            const int row = rows.first;
             rows.next();
-            fetch(simt, part, rows, 1 - slot);
-            add_tile(simt, slot, first, mine);
+            fetch(simt, kept_block(simt, here_at), rows, 1 - slot);
+            add_tile(simt, slot, row, mine);
             slot = 1 - slot;
         }
 
         if constexpr (keeps_keys) {
-            const int group = rows.heads_end / problem.members - 1;  // part.head, for which the loop has no register
-            write(simt, kept_a, mine.slope_sums, problem.scale, dk, part.batch, group, mine.first, problem.keys);
-            write(simt, kept_b, mine.weight_sums, 1.0f, dv, part.batch, group, mine.first, problem.keys);
+            write(simt, kept_a, mine.slope_sums, x.problem.scale, x.dk);
+            write(simt, kept_b, mine.weight_sums, 1.0f, x.dv);
         } else {
-            write(simt, kept_a, mine.slope_sums, problem.scale, dq, part.batch, part.head, mine.first, problem.queries);
+            write(simt, kept_a, mine.slope_sums, x.problem.scale, x.dq);
         }
     }
 
   private:
-    /// The streamed rows in their order: those from `begin` to `end` of one query head after the other.
-    struct stream {
-        int head, heads_end, first, begin, end;
+    using stream = row_stream<StreamedRows>;
 
-        HALFTONE_HD HALFTONE_INLINE bool are_there() const { return head < heads_end && first < end; }
-        HALFTONE_HD HALFTONE_INLINE void next() {
-            first += streamed_rows;
-            if (first < end) return;
-            first = begin;
-            ++head;
-        }
-    };
-    HALFTONE_HD HALFTONE_INLINE stream stream_of(const attention_part& part) const {
-        if constexpr (keeps_keys) {
-            const int begin = problem.first_query(part.first) / streamed_rows * streamed_rows;
-            return {part.head * problem.members, (part.head + 1) * problem.members, begin, begin, problem.queries};
-        } else {
-            return {part.head, part.head + 1, 0, 0, problem.keys_seen(part.first + kept_rows)};
-        }
-    }
-    HALFTONE_HD HALFTONE_INLINE extent first_term(int batch, int head) const {
-        return (batch * problem.heads + head) * padded_queries(problem.queries);
-    }
+    HALFTONE_HD HALFTONE_INLINE static int smaller(int a, int b) { return a < b ? a : b; }
 
-    /// What a lane has of its warp's kept rows.
+    /// What a lane has of its warp's kept rows. Some of these see, or are seen by, the streamed rows from some_from to
+    /// some_end, and all of them those from all_from() to all_end.
     struct lane_part {
-        int first;  ///< of these rows
+        int some_from = 0, some_end = 0, all_end = 0;
         kept_tile kept_a, kept_b;
         word place;
         vec<word, 4> held_a[RowBlocks][held > 0 ? held / 16 : 1], held_b[RowBlocks][held > 0 ? held / 16 : 1];
         query_term terms[RowBlocks][2] = {};
         block_sums slope_sums[RowBlocks][Head / 8] = {}, weight_sums[RowBlocks][keeps_keys ? Head / 8 : 1] = {};
+
+        HALFTONE_HD HALFTONE_INLINE bool some_see(int row) const {
+            return keeps_keys ? row < all_end && row + 15 >= some_from : row < some_end;
+        }
+        HALFTONE_HD HALFTONE_INLINE bool all_see(int row) const {
+            return row + 16 <= all_end && (!keeps_keys || row >= some_from + warp_rows - 1);
+        }
     };
 
-    HALFTONE_KERNEL template <class Simt, class Tile>
-    HALFTONE_HD HALFTONE_INLINE void fetch(Simt simt, const Tile& to, const head_vectors<const T>& x, int batch,
-                                           int head, int first, int end) const {
-        tile_source<T, Tile, threads>::of(simt, x.from(batch, 0, head), x.time_stride, first, end, problem.head_size)
-            .fetch(simt, to);
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE void fetch_kept(Simt simt, const kept_tile& to, const head_vectors<const T>& from,
+                                                const attention_block& here) const {
+        fetch_rows<kept_tile, threads>(simt, to, from, here.sequence, keeps_keys ? here.key_begin : here.query_begin,
+                                       here.head, here.first, keeps_keys ? here.keys : here.queries,
+                                       x.problem.head_size);
     }
     /// Starts to copy streamed rows into a slot, if there are any.
     HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD HALFTONE_INLINE void fetch(Simt simt, const attention_part& part, const stream& rows, int slot) const {
+    HALFTONE_HD HALFTONE_INLINE void fetch(Simt simt, const attention_block& here, const stream& rows, int slot) const {
         const word at = streamed_at + static_cast<word>(slot) * slot_bytes;
         const streamed_tile a{{at}}, b{{at + streamed_tile::bytes}};
         if (rows.are_there()) {
+            const int begin = keeps_keys ? here.query_begin : here.key_begin,
+                      head = keeps_keys ? rows.head : here.head / x.problem.members,
+                      end = keeps_keys ? here.queries : here.keys;
+            fetch_rows<streamed_tile, threads>(simt, a, keeps_keys ? x.q : x.k, here.sequence, begin, head, rows.first,
+                                               end, x.problem.head_size);
+            fetch_rows<streamed_tile, threads>(simt, b, keeps_keys ? x.d_o : x.v, here.sequence, begin, head,
+                                               rows.first, end, x.problem.head_size);
             if constexpr (keeps_keys) {
-                fetch(simt, a, q, part.batch, rows.head, rows.first, problem.queries);
-                fetch(simt, b, d_o, part.batch, rows.head, rows.first, problem.queries);
-                const int pair = simt.thread();  // of terms, which are padded to whole tiles
-                if (pair < streamed_rows / 2) {
-                    const auto source = simt::as_vectors<2>(terms.from(first_term(part.batch, rows.head) + rows.first));
-                    simt.async_copy16(
-                        shared_span<simt::chunk<float>>{
-                            terms_at + static_cast<word>(slot) * term_bytes + static_cast<word>(pair) * 16, 1},
-                        global_span<const float>{&source.data[pair].value[0].value[0], 4}, 4);
-                }
-            } else {
-                fetch(simt, a, k, part.batch, part.head / problem.members, rows.first, problem.keys);
-                fetch(simt, b, v, part.batch, part.head / problem.members, rows.first, problem.keys);
+                fetch_terms<StreamedRows>(simt, terms_at + static_cast<word>(slot) * term_bytes,
+                                          x.terms.from(x.problem.first_term(here, rows.head) + rows.first));
             }
         }
         simt.async_commit();
@@ -166,13 +198,9 @@ struct flash_attention_slopes_kernel {
     HALFTONE_HD HALFTONE_INLINE void add_tile(Simt simt, int slot, int first, lane_part& mine) const {
         const word at = streamed_at + static_cast<word>(slot) * slot_bytes;
         const streamed_tile a{{at}}, b{{at + streamed_tile::bytes}};
-        HALFTONE_UNROLL for (int s = 0; s < streamed_rows; s += 16) {
-            // Of the 16 rows some are seen by, or see, some of the warp's.
+        HALFTONE_UNROLL for (int s = 0; s < StreamedRows; s += 16) {
             const int row = first + s;
-            if (keeps_keys ? row >= problem.queries || row + 15 + problem.offset < mine.first
-                           : row >= problem.keys || row > mine.first + warp_rows - 1 + problem.offset) {
-                continue;
-            }
+            if (!mine.some_see(row)) continue;
             block_sums scores[RowBlocks][2] = {}, products[RowBlocks][2] = {};
             HALFTONE_UNROLL for (int d = 0; d < Head; d += 16) {
                 const vec<word, 4> right_a = simt.ldmatrix_x4(a.block(mine.place, s, d)),
@@ -220,8 +248,8 @@ struct flash_attention_slopes_kernel {
     HALFTONE_HD HALFTONE_INLINE void weigh(Simt simt, int slot, int s, int row, const lane_part& mine,
                                            block_sums (&scores)[RowBlocks][2],
                                            block_sums (&products)[RowBlocks][2]) const {
-        const float scale = problem.scale * detail::log2_of_e;
-        const shared_span<vec<query_term, 2>> pairs{terms_at + static_cast<word>(slot) * term_bytes, streamed_rows / 2};
+        const float scale = x.problem.scale * detail::log2_of_e;
+        const shared_span<vec<query_term, 2>> pairs{terms_at + static_cast<word>(slot) * term_bytes, StreamedRows / 2};
         HALFTONE_UNROLL for (int n = 0; n < 2; ++n) {
             vec<query_term, 2> streamed_terms{};
             if constexpr (keeps_keys) streamed_terms = simt.load(pairs, (s + 8 * n) / 2 + simt.lane() % 4);
@@ -234,18 +262,17 @@ struct flash_attention_slopes_kernel {
                 }
             }
         }
-        const bool all_see = keeps_keys
-                                 ? row + problem.offset >= mine.first + warp_rows - 1 && row + 16 <= problem.queries
-                                 : row + 15 <= mine.first + problem.offset && row + 16 <= problem.keys;
-        if (all_see) return;
+        if (mine.all_see(row)) return;
         // Relative to the lane's first streamed row, and for its first kept one.
-        const int streamed = row + simt.lane() % 4 * 2, left = (keeps_keys ? problem.queries : problem.keys) - streamed;
-        const int kept = mine.first + simt.lane() / 4 - streamed + (keeps_keys ? -problem.offset : problem.offset);
+        const attention_block here = kept_block(simt, here_at);
+        const int streamed = row + simt.lane() % 4 * 2, left = (keeps_keys ? here.queries : here.keys) - streamed;
+        const int first = here.first + simt.warp() * warp_rows + simt.lane() / 4 - streamed +
+                          (keeps_keys ? -here.offset : here.offset);
         HALFTONE_UNROLL for (int m = 0; m < RowBlocks; ++m) {
             HALFTONE_UNROLL for (int n = 0; n < 2; ++n) {
                 HALFTONE_UNROLL for (int e = 0; e < 4; ++e) {
                     const int down = 16 * m + 8 * (e / 2), across = 8 * n + e % 2;
-                    const bool is_hidden = keeps_keys ? across - down < kept : across - down > kept;
+                    const bool is_hidden = keeps_keys ? across - down < first : across - down > first;
                     if (is_hidden || across >= left) scores[m][n][e] = products[m][n][e] = 0;
                 }
             }
@@ -254,15 +281,17 @@ struct flash_attention_slopes_kernel {
 
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE void write(Simt simt, const kept_tile& tile, block_sums (&sums)[RowBlocks][Head / 8],
-                                           float factor, const head_vectors<T>& to, int batch, int head, int first,
-                                           int end) const {
+                                           float factor, const head_vectors<T>& to) const {
+        const attention_block here = kept_block(simt, here_at);
         HALFTONE_UNROLL for (int m = 0; m < RowBlocks; ++m) {
             HALFTONE_UNROLL for (int n = 0; n < Head / 8; ++n) {
                 HALFTONE_UNROLL for (int e = 0; e < 4; ++e) sums[m][n][e] *= factor;
             }
         }
-        tile.template write<RowBlocks>(simt, simt.warp() * warp_rows, sums, to.from(batch, 0, head), to.time_stride,
-                                       first, end, problem.head_size);
+        tile.template write<RowBlocks>(
+            simt, simt.warp() * warp_rows, sums,
+            to.from(here.sequence, keeps_keys ? here.key_begin : here.query_begin, here.head), to.time_stride,
+            here.first + simt.warp() * warp_rows, keeps_keys ? here.keys : here.queries, x.problem.head_size);
     }
 };
 

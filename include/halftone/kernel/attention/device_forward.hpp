@@ -13,41 +13,41 @@
 namespace halftone::inline HALFTONE_ABI::kernel::on_device {
 
 /// o and logsumexp; head_size is at most Head. Chunks of all operands lie on multiples of 16 bytes.
-template <class T, int Head, int RowBlocks>
+template <class T, int Head, int RowBlocks, int Warps, int KeyRows>
 struct flash_attention_kernel {
-    static constexpr int warps = 4, threads = 32 * warps, warp_rows = 16 * RowBlocks, query_rows = warps * warp_rows;
-    static constexpr int key_rows = Head * RowBlocks > 192 ? 32 : 64;  // as registers allow
+    static constexpr int threads = 32 * Warps, warp_rows = 16 * RowBlocks, query_rows = Warps * warp_rows;
     // In registers, where there is room that nothing else would fill; elsewhere they are read again for each tile.
     static constexpr bool holds_queries = Head * RowBlocks == 128;
     using query_tile = head_tile<T, query_rows, Head>;
-    using key_tile = head_tile<T, key_rows, Head>;
+    using key_tile = head_tile<T, KeyRows, Head>;
     static constexpr word queries_at = 0, keys_at = query_tile::bytes, values_at = keys_at + 2 * key_tile::bytes,
-                          shared_bytes = values_at + key_tile::bytes;
+                          here_at = values_at + key_tile::bytes, shared_bytes = here_at + sizeof(attention_block);
 
     head_vectors<const T> q, k, v;
     head_vectors<T> o;
     global_span<float> logsumexp;  // (batch, heads, queries), or none
     attention_problem problem;
 
-    HALFTONE_HD attention_grid parts() const { return {problem.batch, problem.heads, problem.queries, query_rows}; }
-    grid_shape grid() const { return parts().shape(); }
+    grid_shape grid() const { return problem.grid(attention_side::queries, query_rows); }
 
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD void operator()(Simt simt) const {
-        const attention_part part = parts().part_from_last(simt.block().x);
-        const int group = part.head / problem.members, mine = part.first + simt.warp() * warp_rows;
-        const int end = problem.keys_seen(part.first + query_rows);
+        const attention_block here = problem.block(simt, attention_side::queries, query_rows);
+        if (here.first >= here.queries) return;
+        keep_block(simt, here_at, here);
+        const int group = here.head / problem.members;
+        const int end = here.keys_seen(here.first + query_rows), all_see = here.keys_seen(here.first + 1);
         const query_tile query{{queries_at}}, my_query = query.from_row(simt.warp() * warp_rows);
         const key_tile value{{values_at}};
 
-        tile_source<T, query_tile, threads>::of(simt, q.from(part.batch, 0, part.head), q.time_stride, part.first,
-                                                problem.queries, problem.head_size)
-            .fetch(simt, query);
+        const int width = problem.head_size;
+        tile_source<T, query_tile, threads>::of(simt, q.from(here.sequence, here.query_begin, here.head), q.time_stride,
+                                                here.first, here.queries)
+            .fetch(simt, query, width);
         using source = tile_source<T, key_tile, threads>;
-        source keys = source::of(simt, k.from(part.batch, 0, group), k.time_stride, 0, problem.keys, problem.head_size);
-        source values =
-            source::of(simt, v.from(part.batch, 0, group), v.time_stride, 0, problem.keys, problem.head_size);
-        keys.fetch(simt, key_tile{{keys_at}});
+        source keys = source::of(simt, k.from(here.sequence, here.key_begin, group), k.time_stride, 0, here.keys);
+        source values = source::of(simt, v.from(here.sequence, here.key_begin, group), v.time_stride, 0, here.keys);
+        keys.fetch(simt, key_tile{{keys_at}}, width);
         simt.async_commit();
         simt.async_wait(constant<0>{});
         simt.barrier();
@@ -64,14 +64,14 @@ struct flash_attention_kernel {
         row_state state[RowBlocks][2];
         block_sums sums[RowBlocks][Head / 8] = {};
         word keys_now = keys_at, keys_next = keys_at + key_tile::bytes;
-        for (int j = 0; j < end; j += key_rows) {
-            values.fetch(simt, value);
+        for (int j = 0; j < end; j += KeyRows) {
+            values.fetch(simt, value, width);
             values.next_tile();
             simt.async_commit();
             keys.next_tile();
-            if (j + key_rows < end) keys.fetch(simt, key_tile{{keys_next}});
+            if (j + KeyRows < end) keys.fetch(simt, key_tile{{keys_next}}, width);
             simt.async_commit();
-            block_sums scores[RowBlocks][key_rows / 8] = {};
+            block_sums scores[RowBlocks][KeyRows / 8] = {};
             const key_tile key{{keys_now}};
             HALFTONE_UNROLL for (int d = 0; d < Head; d += 16) {
                 vec<word, 4> left[RowBlocks];
@@ -82,7 +82,7 @@ struct flash_attention_kernel {
                         left[m] = simt.ldmatrix_x4(my_query.block(place, 16 * m, d));
                     }
                 }
-                HALFTONE_UNROLL for (int n = 0; n < key_rows; n += 16) {
+                HALFTONE_UNROLL for (int n = 0; n < KeyRows; n += 16) {
                     const vec<word, 4> right = simt.ldmatrix_x4(key.block(place, n, d));
                     HALFTONE_UNROLL for (int m = 0; m < RowBlocks; ++m) {
                         simt.mma_16816(simt::element<T>{}, scores[m][n / 8], left[m], rows_as_columns(right, 0));
@@ -90,12 +90,12 @@ struct flash_attention_kernel {
                     }
                 }
             }
-            if (j + key_rows > problem.keys_seen(part.first + 1)) hide(simt, mine, j, scores);
+            if (j + KeyRows > all_see) hide(simt, j, scores);
             weigh(simt, scores, state, sums);
 
             simt.async_wait(constant<1>{});
             simt.barrier();  // the values are there
-            HALFTONE_UNROLL for (int n = 0; n < key_rows; n += 16) {
+            HALFTONE_UNROLL for (int n = 0; n < KeyRows; n += 16) {
                 vec<word, 4> left[RowBlocks];
                 HALFTONE_UNROLL for (int m = 0; m < RowBlocks; ++m) {
                     left[m] = as_left<T>(scores[m][n / 8], scores[m][n / 8 + 1]);
@@ -113,7 +113,7 @@ struct flash_attention_kernel {
             const word free = keys_now;
             keys_now = keys_next, keys_next = free;
         }
-        finish(simt, part, mine, state, sums, query);
+        finish(simt, state, sums, query);
     }
 
   private:
@@ -124,13 +124,14 @@ struct flash_attention_kernel {
 
     /// Hides the keys that a query does not see.
     HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD HALFTONE_INLINE void hide(Simt simt, int mine, int first,
-                                          block_sums (&scores)[RowBlocks][key_rows / 8]) const {
+    HALFTONE_HD HALFTONE_INLINE void hide(Simt simt, int first, block_sums (&scores)[RowBlocks][KeyRows / 8]) const {
         // Relative to the lane's first key, and for its first query.
-        const int key = first + simt.lane() % 4 * 2, left = problem.keys - key,
-                  visible = mine + simt.lane() / 4 + problem.offset - key;
+        const attention_block here = kept_block(simt, here_at);
+        const int mine = here.first + simt.warp() * warp_rows;
+        const int key = first + simt.lane() % 4 * 2, left = here.keys - key,
+                  visible = mine + simt.lane() / 4 + here.offset - key;
         HALFTONE_UNROLL for (int m = 0; m < RowBlocks; ++m) {
-            HALFTONE_UNROLL for (int n = 0; n < key_rows / 8; ++n) {
+            HALFTONE_UNROLL for (int n = 0; n < KeyRows / 8; ++n) {
                 HALFTONE_UNROLL for (int e = 0; e < 4; ++e) {
                     const int down = 16 * m + 8 * (e / 2), across = 8 * n + e % 2;
                     if (across >= left || across - down > visible) scores[m][n][e] = detail::attention_hidden;
@@ -142,7 +143,7 @@ struct flash_attention_kernel {
     /// Takes a tile's scores into the softmax (Milakov and Gimelshein 2018): they become weights, and the sums are
     /// brought to the new maxima. Step by step for all rows, so that one's latency passes behind the others.
     HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD HALFTONE_INLINE void weigh(Simt simt, block_sums (&scores)[RowBlocks][key_rows / 8],
+    HALFTONE_HD HALFTONE_INLINE void weigh(Simt simt, block_sums (&scores)[RowBlocks][KeyRows / 8],
                                            row_state (&state)[RowBlocks][2],
                                            block_sums (&sums)[RowBlocks][Head / 8]) const {
         const float scale = problem.scale * detail::log2_of_e;
@@ -150,7 +151,7 @@ struct flash_attention_kernel {
         HALFTONE_UNROLL for (int m = 0; m < RowBlocks; ++m) {
             HALFTONE_UNROLL for (int half = 0; half < 2; ++half) {
                 float even = state[m][half].highest, odd = scores[m][0][2 * half + 1];
-                HALFTONE_UNROLL for (int n = 0; n < key_rows / 8; ++n) {
+                HALFTONE_UNROLL for (int n = 0; n < KeyRows / 8; ++n) {
                     even = std::fmax(even, scores[m][n][2 * half]);
                     odd = std::fmax(odd, scores[m][n][2 * half + 1]);
                 }
@@ -168,7 +169,7 @@ struct flash_attention_kernel {
             HALFTONE_UNROLL for (int half = 0; half < 2; ++half) {
                 const float factor = power_of_two((state[m][half].highest - highest[m][half]) * scale);
                 float even = 0, odd = 0;
-                HALFTONE_UNROLL for (int n = 0; n < key_rows / 8; ++n) {
+                HALFTONE_UNROLL for (int n = 0; n < KeyRows / 8; ++n) {
                     float &x = scores[m][n][2 * half], &y = scores[m][n][2 * half + 1];
                     x = power_of_two((x - highest[m][half]) * scale);
                     y = power_of_two((y - highest[m][half]) * scale);
@@ -182,29 +183,34 @@ struct flash_attention_kernel {
         }
     }
 
+    /// Of a query that saw no key, whose weights are of hidden scores alone, o is 0.
     HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD HALFTONE_INLINE void finish(Simt simt, const attention_part& part, int mine,
-                                            const row_state (&state)[RowBlocks][2],
+    HALFTONE_HD HALFTONE_INLINE void finish(Simt simt, const row_state (&state)[RowBlocks][2],
                                             block_sums (&sums)[RowBlocks][Head / 8], const query_tile& tile) const {
+        const attention_block here = kept_block(simt, here_at);
+        const int mine = here.first + simt.warp() * warp_rows;
         HALFTONE_UNROLL for (int m = 0; m < RowBlocks; ++m) {
             HALFTONE_UNROLL for (int half = 0; half < 2; ++half) {
                 float total = state[m][half].total;
                 total += simt.shuffle_xor(total, 2);
                 total += simt.shuffle_xor(total, 1);
                 const float inverse = 1 / total;
-                HALFTONE_UNROLL for (int n = 0; n < Head / 8; ++n) {
-                    HALFTONE_UNROLL for (int e = 2 * half; e < 2 * half + 2; ++e) sums[m][n][e] *= inverse;
-                }
                 const int query = mine + 16 * m + 8 * half + simt.lane() / 4;
-                if (logsumexp.is_there() && query < problem.queries && simt.lane() % 4 == 0) {
-                    simt.store(logsumexp,
-                               static_cast<extent>(part.batch * problem.heads + part.head) * problem.queries + query,
-                               std::fma(state[m][half].highest, problem.scale, std::log(total)));
+                const bool saw = here.sees(query, 0);
+                HALFTONE_UNROLL for (int n = 0; n < Head / 8; ++n) {
+                    HALFTONE_UNROLL for (int e = 2 * half; e < 2 * half + 2; ++e) {
+                        sums[m][n][e] = saw ? sums[m][n][e] * inverse : 0.0f;
+                    }
+                }
+                if (logsumexp.is_there() && query < here.queries && simt.lane() % 4 == 0) {
+                    const float sum = std::fma(state[m][half].highest, problem.scale, std::log(total));
+                    simt.store(logsumexp, problem.row_sum(here, query), saw ? sum : detail::attention_hidden);
                 }
             }
         }
-        tile.template write<RowBlocks>(simt, simt.warp() * warp_rows, sums, o.from(part.batch, 0, part.head),
-                                       o.time_stride, mine, problem.queries, problem.head_size);
+        tile.template write<RowBlocks>(simt, simt.warp() * warp_rows, sums,
+                                       o.from(here.sequence, here.query_begin, here.head), o.time_stride, mine,
+                                       here.queries, problem.head_size);
     }
 };
 

@@ -36,13 +36,16 @@ HALFTONE_HD HALFTONE_INLINE vec<word, 4> as_left(const block_sums& x, const bloc
     return {packed<T>(x[0], x[1]), packed<T>(x[2], x[3]), packed<T>(y[0], y[1]), packed<T>(y[2], y[3])};
 }
 
+/// Elements of a row of a tile of heads: whole panels, a power of two of them.
+constexpr int padded_head(int head_size) { return head_size <= 64 ? head_size : head_size <= 128 ? 128 : 256; }
+
 /// A tile of heads of Head elements in shared memory; Rows x whole panels.
 template <class T, int Rows, int Head>
-struct head_tile : simt::shared_tile<T, Rows, (Head > 64 ? 128 : Head)> {
-    using base_tile = simt::shared_tile<T, Rows, (Head > 64 ? 128 : Head)>;
+struct head_tile : simt::shared_tile<T, Rows, padded_head(Head)> {
+    using base_tile = simt::shared_tile<T, Rows, padded_head(Head)>;
     using chunk_span = shared_span<simt::chunk<T>>;
     static constexpr word rows = Rows;
-    static constexpr int columns = Head > 64 ? 128 : Head, head_size = Head;
+    static constexpr int columns = padded_head(Head), head_size = Head;
 
     /// The lane's place in any 16 x 16 block as ldmatrix reads it; the same in all tiles of one width.
     HALFTONE_KERNEL template <class Simt>
@@ -88,36 +91,42 @@ struct head_tile : simt::shared_tile<T, Rows, (Head > 64 ? 128 : Head)> {
     }
 };
 
-/// Where a thread finds its chunks of a head's vectors, tile by tile: one column of chunks and every `at_once`-th row,
-/// so that little is left to compute for each.
+/// Where a thread finds its chunks of a head's vectors, tile by tile: one column of chunks, or one of each half of a
+/// wide tile, and every `at_once`-th row, so that little is left to compute for each.
 template <class T, class Tile, int Threads>
 struct tile_source {
-    static constexpr int across = Tile::columns / 8, at_once = Threads / across;
-    static_assert(Threads % across == 0 && Tile::rows % at_once == 0);
+    static constexpr int chunks = Tile::columns / 8, across = chunks < Threads / 8 ? chunks : Threads / 8,
+                         at_once = Threads / across;
+    static_assert(Threads % across == 0 && Tile::rows % at_once == 0 && chunks % across == 0);
     static_assert(at_once * Tile::row_bytes % 1024 == 0, "the thread's chunks lie whole periods of the swizzle apart");
+    static_assert(across == chunks || across * 16 % Tile::row_bytes == 0, "and whole panels");
 
     global_span<const T> chunk;
     extent stride;  ///< from one time to the next
     word place;     ///< in a tile
-    int left;       ///< times from the thread's first to the end; none where the head is narrower
+    int left;       ///< times from the thread's first to the end
 
-    /// The vectors from `first` to `end`. Those that are not there become zeros, as do elements beyond `width`, a
-    /// multiple of 8.
+    /// The vectors from `first` to `end`.
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE static tile_source of(Simt simt, const global_span<const T>& head, extent time_stride,
-                                                      int first, int end, int width) {
+                                                      int first, int end) {
         const int row = simt.thread() / across, column = simt.thread() % across * 8;
         return {head.from(static_cast<extent>(first + row) * time_stride + column), time_stride,
-                Tile{{0}}.at(static_cast<word>(row), static_cast<word>(column)).offset,
-                column < width ? end - first - row : 0};
+                Tile{{0}}.at(static_cast<word>(row), static_cast<word>(column)).offset, end - first - row};
     }
-    /// Starts to copy a tile. A chunk that is not there may have any address, as none of it is read.
+    /// Starts to copy a tile. Vectors that are not there become zeros, as do elements beyond `width`, a multiple of 8.
+    /// A chunk that is not there may have any address, as none of it is read.
     HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD HALFTONE_INLINE void fetch(Simt simt, const Tile& to) const {
-        if (simt.thread() % across * 8 >= Tile::head_size) return;
-        HALFTONE_UNROLL for (int r = 0; r < static_cast<int>(Tile::rows); r += at_once) {
-            simt.async_copy16(typename Tile::chunk_span{to.base + place + static_cast<word>(r) * Tile::row_bytes, 1},
-                              chunk.from(r * stride), r < left ? 8 : 0);
+    HALFTONE_HD HALFTONE_INLINE void fetch(Simt simt, const Tile& to, int width) const {
+        HALFTONE_UNROLL for (int c = 0; c < chunks; c += across) {
+            const int column = (simt.thread() % across + c) * 8;
+            if (column >= Tile::head_size) return;
+            const int there = column < width ? left : 0;
+            HALFTONE_UNROLL for (int r = 0; r < static_cast<int>(Tile::rows); r += at_once) {
+                const word down = static_cast<word>(c) * 16 / Tile::row_bytes * Tile::rows + static_cast<word>(r);
+                simt.async_copy16(typename Tile::chunk_span{to.base + place + down * Tile::row_bytes, 1},
+                                  chunk.from(r * stride + c * 8), r < there ? 8 : 0);
+            }
         }
     }
     HALFTONE_HD HALFTONE_INLINE void next_tile() {
@@ -125,6 +134,17 @@ struct tile_source {
         left -= static_cast<int>(Tile::rows);
     }
 };
+
+/// A block's part of the problem lies in shared memory, too, so that loops need no registers for what they seldom read.
+/// The block's first barrier orders it.
+HALFTONE_KERNEL template <class Simt>
+HALFTONE_HD HALFTONE_INLINE void keep_block(Simt simt, word at, const attention_block& here) {
+    if (simt.thread() == 0) simt.store(shared_span<attention_block>{at, 1}, 0, here);
+}
+HALFTONE_KERNEL template <class Simt>
+HALFTONE_HD HALFTONE_INLINE attention_block kept_block(Simt simt, word at) {
+    return simt.load(shared_span<attention_block>{at, 1}, 0);
+}
 
 /// The right operands in a 16 x 16 block, of 8 columns each: where k runs along the tile's rows, so that these become
 /// columns, and where k runs down the tile and the block was transposed on its way.

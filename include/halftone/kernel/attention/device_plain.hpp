@@ -10,7 +10,7 @@
 /// rows.
 #pragma once
 
-#include <halftone/kernel/attention/device_tiles.hpp>
+#include <halftone/kernel/attention/device_backward.hpp>
 
 namespace halftone::inline HALFTONE_ABI::kernel::on_device {
 
@@ -111,21 +111,20 @@ struct plain_attention_kernel {
     global_span<float> logsumexp;  // (batch, heads, queries), or none
     attention_problem problem;
 
-    HALFTONE_HD attention_grid parts() const {
-        return {problem.batch, problem.heads, problem.queries, tiles::kept_rows};
-    }
-    grid_shape grid() const { return parts().shape(); }
+    grid_shape grid() const { return problem.grid(attention_side::queries, tiles::kept_rows); }
 
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD void operator()(Simt simt) const {
-        const attention_part part = parts().part_from_last(simt.block().x);
-        const int group = part.head / problem.members;
-        const auto keys = k.from(part.batch, 0, group), values = v.from(part.batch, 0, group);
+        const attention_block here = problem.block(simt, attention_side::queries, tiles::kept_rows);
+        if (here.first >= here.queries) return;
+        const int group = here.head / problem.members;
+        const auto keys = k.from(here.sequence, here.key_begin, group),
+                   values = v.from(here.sequence, here.key_begin, group);
         const float scale = problem.scale * detail::log2_of_e;
-        tiles::template stage<tiles::kept_rows, tiles::columns>(simt, queries_at, q.from(part.batch, 0, part.head),
-                                                                q.time_stride, part.first, problem.queries,
-                                                                problem.head_size);
-        const int mine = part.first + simt.warp() * kept;  // the warp's first query
+        tiles::template stage<tiles::kept_rows, tiles::columns>(
+            simt, queries_at, q.from(here.sequence, here.query_begin, here.head), q.time_stride, here.first,
+            here.queries, problem.head_size);
+        const int mine = here.first + simt.warp() * kept;  // the warp's first query
 
         vec<float, kept> highest, total;
         typename tiles::sums sums;
@@ -134,18 +133,18 @@ struct plain_attention_kernel {
             total[r] = 0;
             HALFTONE_UNROLL for (int i = 0; i < Parts; ++i) sums[r][i] = 0;
         }
-        const int end = problem.keys_seen(part.first + tiles::kept_rows);
+        const int end = here.keys_seen(here.first + tiles::kept_rows);
         for (int j = 0; j < end; j += tiles::streamed_rows) {
             simt.barrier();  // all warps are done with the previous tile
-            tiles::template stage<tiles::streamed_rows, tiles::stride>(simt, keys_at, keys, k.time_stride, j,
-                                                                       problem.keys, problem.head_size);
+            tiles::template stage<tiles::streamed_rows, tiles::stride>(simt, keys_at, keys, k.time_stride, j, here.keys,
+                                                                       problem.head_size);
             tiles::template stage<tiles::streamed_rows, tiles::stride>(simt, values_at, values, v.time_stride, j,
-                                                                       problem.keys, problem.head_size);
+                                                                       here.keys, problem.head_size);
             simt.barrier();
             vec<float, kept> scores;
             tiles::multiply_rows(simt, queries_at, keys_at, problem.head_size, scores);
             HALFTONE_UNROLL for (int r = 0; r < kept; ++r) {
-                const float score = problem.sees(mine + r, j + simt.lane()) ? scores[r] : detail::attention_hidden;
+                const float score = here.sees(mine + r, j + simt.lane()) ? scores[r] : detail::attention_hidden;
                 const float next = simt::maximum{}(highest[r], simt::warp_max(simt, score));
                 const float factor = power_of_two((highest[r] - next) * scale),
                             weight = power_of_two((score - next) * scale);
@@ -159,12 +158,15 @@ struct plain_attention_kernel {
         }
         HALFTONE_UNROLL for (int r = 0; r < kept; ++r) {
             const float all = simt::warp_sum(simt, total[r]);
-            if (mine + r >= problem.queries) continue;
-            tiles::write(simt, o.from(part.batch, mine + r, part.head), problem.head_size, sums[r], 1 / all);
+            const int query = mine + r;
+            if (query >= here.queries) continue;
+            const bool saw = here.sees(query, 0);  // where not, all weights are of hidden scores
+            HALFTONE_UNROLL for (int i = 0; i < Parts; ++i) sums[r][i] = saw ? sums[r][i] : 0.0f;
+            tiles::write(simt, o.from(here.sequence, here.query_begin + query, here.head), problem.head_size, sums[r],
+                         saw ? 1 / all : 0.0f);
             if (simt.lane() == 0 && logsumexp.is_there()) {
-                simt.store(logsumexp,
-                           static_cast<extent>(part.batch * problem.heads + part.head) * problem.queries + mine + r,
-                           std::fma(highest[r], problem.scale, std::log(all)));
+                const float sum = std::fma(highest[r], problem.scale, std::log(all));
+                simt.store(logsumexp, problem.row_sum(here, query), saw ? sum : detail::attention_hidden);
             }
         }
     }
@@ -182,105 +184,102 @@ struct plain_attention_slopes_kernel {
     // Of each side two tiles: q or k, which the scores are products of, then d_o or v.
     static constexpr word streamed_at = 0, kept_at = 2 * tiles::streamed_bytes,
                           slopes_at = kept_at + 2 * tiles::kept_bytes,
-                          weights_at =
-                              slopes_at + tiles::weight_bytes,  // of streamed queries, or the terms of kept ones
-        shared_bytes = weights_at + (keeps_keys ? tiles::weight_bytes : tiles::kept_rows * sizeof(query_term));
+                          weights_at = slopes_at + tiles::weight_bytes,  // and here the terms of kept queries
+        here_at = weights_at + (keeps_keys ? tiles::weight_bytes : tiles::kept_rows * sizeof(query_term)),
+                          shared_bytes = here_at + sizeof(attention_block);
 
-    head_vectors<const T> q, d_o, k, v;
-    global_span<const query_term> terms;
-    head_vectors<T> dq, dk, dv;
-    attention_problem problem;
+    attention_slopes<T> x;
 
-    HALFTONE_HD attention_grid parts() const {
-        return keeps_keys ? attention_grid{problem.batch, problem.groups, problem.keys, tiles::kept_rows}
-                          : attention_grid{problem.batch, problem.heads, problem.queries, tiles::kept_rows};
-    }
-    grid_shape grid() const { return parts().shape(); }
+    grid_shape grid() const { return x.problem.grid(Side, tiles::kept_rows); }
 
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD void operator()(Simt simt) const {
-        const attention_part part = keeps_keys ? parts().part(simt.block().x) : parts().part_from_last(simt.block().x);
-        const int mine = part.first + simt.warp() * kept;  // the warp's first kept row
+        const attention_block here = x.problem.block(simt, Side, tiles::kept_rows);
+        if (here.first >= (keeps_keys ? here.keys : here.queries)) return;
+        keep_block(simt, here_at, here);
         typename tiles::sums slope_sums, weight_sums;
         HALFTONE_UNROLL for (int r = 0; r < kept; ++r) {
             HALFTONE_UNROLL for (int i = 0; i < Parts; ++i) slope_sums[r][i] = weight_sums[r][i] = 0;
         }
         if constexpr (keeps_keys) {
-            stage<tiles::kept_rows, tiles::columns>(simt, kept_at, tiles::kept_bytes, k, v, part.batch, part.head,
-                                                    part.first, problem.keys);
-            const int begin = problem.first_query(part.first) / tiles::streamed_rows * tiles::streamed_rows;
-            for (int head = part.head * problem.members; head < (part.head + 1) * problem.members; ++head) {
-                for (int i = begin; i < problem.queries; i += tiles::streamed_rows) {
-                    add_tile(simt, part.batch, head, i, mine, slope_sums, weight_sums);
+            stage<tiles::kept_rows, tiles::columns>(simt, kept_at, tiles::kept_bytes, x.k, x.v, here.sequence,
+                                                    here.key_begin, here.head, here.first, here.keys);
+            simt.barrier();  // the block's part of the problem is there
+            const int begin = here.first_query(here.first) / tiles::streamed_rows * tiles::streamed_rows;
+            for (int head = here.head * x.problem.members; head < (here.head + 1) * x.problem.members; ++head) {
+                for (int i = begin; i < here.queries; i += tiles::streamed_rows) {
+                    add_tile(simt, head, i, slope_sums, weight_sums);
                 }
             }
         } else {
-            if (shares_terms && simt.thread() < tiles::kept_rows && part.first + simt.thread() < problem.queries) {
+            if (shares_terms && simt.thread() < tiles::kept_rows && here.first + simt.thread() < here.queries) {
                 simt.store(kept_terms(), simt.thread(),
-                           simt.load(terms, first_term(part.batch, part.head) + part.first + simt.thread()));
+                           simt.load(x.terms, x.problem.first_term(here, here.head) + here.first + simt.thread()));
             }
-            stage<tiles::kept_rows, tiles::columns>(simt, kept_at, tiles::kept_bytes, q, d_o, part.batch, part.head,
-                                                    part.first, problem.queries);
-            const int end = problem.keys_seen(part.first + tiles::kept_rows);
+            stage<tiles::kept_rows, tiles::columns>(simt, kept_at, tiles::kept_bytes, x.q, x.d_o, here.sequence,
+                                                    here.query_begin, here.head, here.first, here.queries);
+            simt.barrier();  // the block's part of the problem is there
+            const int end = here.keys_seen(here.first + tiles::kept_rows);
             for (int j = 0; j < end; j += tiles::streamed_rows) {
-                add_tile(simt, part.batch, part.head, j, mine, slope_sums, weight_sums);
+                add_tile(simt, here.head, j, slope_sums, weight_sums);
             }
         }
+        const attention_block again = kept_block(simt, here_at);
+        const int mine = again.first + simt.warp() * kept;  // the warp's first kept row
         HALFTONE_UNROLL for (int r = 0; r < kept; ++r) {
-            if (mine + r >= (keeps_keys ? problem.keys : problem.queries)) continue;
+            if (mine + r >= (keeps_keys ? again.keys : again.queries)) continue;
             if constexpr (keeps_keys) {
-                tiles::write(simt, dk.from(part.batch, mine + r, part.head), problem.head_size, slope_sums[r],
-                             problem.scale);
-                tiles::write(simt, dv.from(part.batch, mine + r, part.head), problem.head_size, weight_sums[r], 1.0f);
+                const int time = again.key_begin + mine + r;
+                tiles::write(simt, x.dk.from(again.sequence, time, again.head), x.problem.head_size, slope_sums[r],
+                             x.problem.scale);
+                tiles::write(simt, x.dv.from(again.sequence, time, again.head), x.problem.head_size, weight_sums[r],
+                             1.0f);
             } else {
-                tiles::write(simt, dq.from(part.batch, mine + r, part.head), problem.head_size, slope_sums[r],
-                             problem.scale);
+                tiles::write(simt, x.dq.from(again.sequence, again.query_begin + mine + r, again.head),
+                             x.problem.head_size, slope_sums[r], x.problem.scale);
             }
         }
     }
 
   private:
     HALFTONE_HD HALFTONE_INLINE static shared_span<query_term> kept_terms() { return {weights_at, tiles::kept_rows}; }
-    HALFTONE_HD HALFTONE_INLINE extent first_term(int batch, int head) const {
-        return (batch * problem.heads + head) * padded_queries(problem.queries);
-    }
     /// Rows of two operands of one side, the second `next` bytes behind the first.
     HALFTONE_KERNEL template <int Count, int Stride, class Simt>
-    HALFTONE_HD HALFTONE_INLINE void stage(Simt simt, word to, word next, const head_vectors<const T>& x,
-                                           const head_vectors<const T>& y, int batch, int head, int first,
+    HALFTONE_HD HALFTONE_INLINE void stage(Simt simt, word to, word next, const head_vectors<const T>& a,
+                                           const head_vectors<const T>& b, int sequence, int begin, int head, int first,
                                            int end) const {
-        tiles::template stage<Count, Stride>(simt, to, x.from(batch, 0, head), x.time_stride, first, end,
-                                             problem.head_size);
-        tiles::template stage<Count, Stride>(simt, to + next, y.from(batch, 0, head), y.time_stride, first, end,
-                                             problem.head_size);
+        tiles::template stage<Count, Stride>(simt, to, a.from(sequence, begin, head), a.time_stride, first, end,
+                                             x.problem.head_size);
+        tiles::template stage<Count, Stride>(simt, to + next, b.from(sequence, begin, head), b.time_stride, first, end,
+                                             x.problem.head_size);
     }
 
     /// The streamed rows from `first` on, of query head `head` or of the key head that it reads.
     HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD HALFTONE_INLINE void add_tile(Simt simt, int batch, int head, int first, int mine,
-                                              typename tiles::sums& slope_sums,
+    HALFTONE_HD HALFTONE_INLINE void add_tile(Simt simt, int head, int first, typename tiles::sums& slope_sums,
                                               typename tiles::sums& weight_sums) const {
-        simt.barrier();  // all warps are done with the previous tile
+        const attention_block here = kept_block(simt, here_at);
         if constexpr (keeps_keys) {
-            stage<tiles::streamed_rows, tiles::stride>(simt, streamed_at, tiles::streamed_bytes, q, d_o, batch, head,
-                                                       first, problem.queries);
+            stage<tiles::streamed_rows, tiles::stride>(simt, streamed_at, tiles::streamed_bytes, x.q, x.d_o,
+                                                       here.sequence, here.query_begin, head, first, here.queries);
         } else {
-            stage<tiles::streamed_rows, tiles::stride>(simt, streamed_at, tiles::streamed_bytes, k, v, batch,
-                                                       head / problem.members, first, problem.keys);
+            stage<tiles::streamed_rows, tiles::stride>(simt, streamed_at, tiles::streamed_bytes, x.k, x.v,
+                                                       here.sequence, here.key_begin, head / x.problem.members, first,
+                                                       here.keys);
         }
         simt.barrier();
         vec<float, kept> scores, products;
-        tiles::multiply_rows(simt, kept_at, streamed_at, problem.head_size, scores);
-        tiles::multiply_rows(simt, kept_at + tiles::kept_bytes, streamed_at + tiles::streamed_bytes, problem.head_size,
-                             products);
-        const int streamed = first + simt.lane();
+        tiles::multiply_rows(simt, kept_at, streamed_at, x.problem.head_size, scores);
+        tiles::multiply_rows(simt, kept_at + tiles::kept_bytes, streamed_at + tiles::streamed_bytes,
+                             x.problem.head_size, products);
+        const int mine = here.first + simt.warp() * kept, streamed = first + simt.lane();
         HALFTONE_UNROLL for (int r = 0; r < kept; ++r) {
             const int query = keeps_keys ? streamed : mine + r, key = keeps_keys ? mine + r : streamed;
             float weight = 0, slope = 0;
-            if (query < problem.queries && problem.sees(query, key)) {
+            if (query < here.queries && here.sees(query, key)) {
                 const query_term term = shares_terms ? simt.load(kept_terms(), simt.warp() * kept + r)
-                                                     : simt.load(terms, first_term(batch, head) + query);
-                weight = power_of_two(std::fma(scores[r], problem.scale * detail::log2_of_e, -term[0]));
+                                                     : simt.load(x.terms, x.problem.first_term(here, head) + query);
+                weight = power_of_two(std::fma(scores[r], x.problem.scale * detail::log2_of_e, -term[0]));
                 slope = weight * (products[r] - term[1]);
             }
             tiles::put_weight(simt, slopes_at, r, slope);
@@ -290,6 +289,7 @@ struct plain_attention_slopes_kernel {
         tiles::add_products(simt, slopes_at, streamed_at, slope_sums);
         if constexpr (keeps_keys)
             tiles::add_products(simt, weights_at, streamed_at + tiles::streamed_bytes, weight_sums);
+        simt.barrier();  // all warps are done with the tile
     }
 };
 

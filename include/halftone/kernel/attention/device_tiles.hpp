@@ -12,13 +12,15 @@
 
 namespace halftone::inline HALFTONE_ABI::kernel::on_device {
 
-/// One problem, as kernels are told of it: with small numbers, since registers are scarce.
-struct attention_problem {
-    int batch, queries, keys, heads, groups;
-    int members;  ///< query heads that share a key head
-    int offset;   ///< query i sees the keys up to i + offset; with no mask that is beyond the last one
-    int head_size;
-    float scale;
+/// Whose rows a block keeps: it streams the other side's.
+enum class attention_side { queries, keys };
+
+/// What a block works on: some rows of one head of one sequence. Times are counted from the sequence's first.
+struct alignas(16) attention_block {
+    int sequence, head, first;   ///< the first of its rows; a head of q, or one of k and v
+    int offset;                  ///< query i sees the keys up to i + offset; with no mask that is beyond the last one
+    int queries, keys;           ///< of the sequence
+    int query_begin, key_begin;  ///< of the sequence in its tensors
 
     HALFTONE_HD bool sees(int query, int key) const { return key < keys && key <= query + offset; }
     /// The end of the keys that some of the queries before `end` see.
@@ -30,62 +32,131 @@ struct attention_problem {
     HALFTONE_HD int first_query(int key) const { return key > offset ? key - offset : 0; }
 };
 
-inline attention_problem describe_attention(const detail::attention_extents& e, const attention_options& options) {
+/// One problem, as kernels are told of it: with small numbers, since registers are scarce.
+struct attention_problem {
+    int sequences;              ///< entries of the batch, or packed sequences in one entry
+    int queries, keys;          ///< of a sequence, at most
+    int all_queries, all_keys;  ///< of the tensors
+    int heads, groups;
+    int members;  ///< query heads that share a key head
+    int head_size;
+    int padded;  ///< query terms of one head
+    float scale;
+    attention_mask mask;
+    global_span<const std::int32_t> query_offsets{}, key_offsets{};  ///< of packed sequences, or none
+
+    HALFTONE_HD bool is_packed() const { return query_offsets.is_there(); }
+
+    HALFTONE_HD int parts(attention_side side, int rows) const {
+        return ((side == attention_side::queries ? queries : keys) + rows - 1) / rows;
+    }
+    /// Blocks for all parts of so many rows.
+    grid_shape grid(attention_side side, int rows) const {
+        return {sequences * (side == attention_side::queries ? heads : groups) * parts(side, rows), 1, 1};
+    }
+    /// Under a causal mask the last queries see most keys and the first keys are seen by most queries: these parts of a
+    /// head come first. Of a sequence shorter than others some parts have no rows.
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE attention_block block(Simt simt, attention_side side, int rows) const {
+        const bool keeps_queries = side == attention_side::queries;
+        const int n = parts(side, rows), part = simt.block().x % n, head = simt.block().x / n;
+        const int heads_here = keeps_queries ? heads : groups;
+        attention_block b{
+            head / heads_here, head % heads_here, (keeps_queries ? n - 1 - part : part) * rows, 0, queries, keys, 0, 0};
+        if (is_packed()) {
+            place(simt, query_offsets, b.sequence, all_queries, b.query_begin, b.queries);
+            place(simt, key_offsets, b.sequence, all_keys, b.key_begin, b.keys);
+        }
+        b.offset = mask == attention_mask::causal ? b.keys - b.queries : b.keys;
+        return b;
+    }
+
+    /// Of a query, among (batch, heads, queries) numbers.
+    HALFTONE_HD extent row_sum(const attention_block& b, int query) const {
+        return static_cast<extent>(entry(b) * heads + b.head) * all_queries + b.query_begin + query;
+    }
+    /// Of a sequence's first query seen by `head`, among the query terms.
+    HALFTONE_HD extent first_term(const attention_block& b, int head) const {
+        const int begin = is_packed() ? padded_queries(b.query_begin) + 64 * b.sequence : 0;
+        return static_cast<extent>(entry(b) * heads + head) * padded + begin;
+    }
+    HALFTONE_HD int entry(const attention_block& b) const { return is_packed() ? 0 : b.sequence; }
+
+    /// Tiles of query terms may read to their ends.
+    HALFTONE_HD static constexpr int padded_queries(int queries) { return (queries + 63) / 64 * 64; }
+
+  private:
+    /// Never outside the tensors, whatever the offsets are.
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE static void place(Simt simt, const global_span<const std::int32_t>& offsets,
+                                                  int sequence, int all, int& begin, int& count) {
+        const int longest = count;
+        begin = clamped(simt.load(offsets, sequence), 0, all);
+        count = clamped(simt.load(offsets, sequence + 1), begin, all) - begin;
+        if (count > longest) count = longest;
+    }
+    HALFTONE_HD HALFTONE_INLINE static int clamped(int x, int least, int most) {
+        return x < least ? least : x > most ? most : x;
+    }
+};
+
+inline attention_problem describe_attention(const detail::attention_extents& e, const attention_options& options,
+                                            const packed_sequences& sequences) {
     constexpr extent most = 1 << 30;
     if (e.queries > most || e.keys > most || e.batch > most) {
         fail<shape_error>("attention: ", e.queries, " queries and ", e.keys, " keys in a batch of ", e.batch,
                           "; a GPU's kernels count to ", most);
     }
     const auto small = [](extent n) { return static_cast<int>(n); };
-    return {.batch = small(e.batch),
-            .queries = small(e.queries),
-            .keys = small(e.keys),
-            .heads = small(e.heads),
-            .groups = small(e.groups),
-            .members = small(e.members()),
-            .offset = small(options.mask == attention_mask::causal ? e.keys - e.queries : e.keys),
-            .head_size = small(e.head_size),
-            .scale = detail::attention_scale(options, e.head_size)};
+    attention_problem p{.sequences = small(e.batch),
+                        .queries = small(e.queries),
+                        .keys = small(e.keys),
+                        .all_queries = small(e.queries),
+                        .all_keys = small(e.keys),
+                        .heads = small(e.heads),
+                        .groups = small(e.groups),
+                        .members = small(e.members()),
+                        .head_size = small(e.head_size),
+                        .padded = attention_problem::padded_queries(small(e.queries)),
+                        .scale = detail::attention_scale(options, e.head_size),
+                        .mask = options.mask};
+    if (sequences.are_there()) {
+        const extent count = sequences.count();
+        if (count > most / 64 - e.queries / 64 - 1) {
+            fail<shape_error>("attention: ", count, " sequences of ", e.queries,
+                              " queries in all; a GPU's kernels count to ", most);
+        }
+        p.sequences = small(count);
+        p.queries = small(sequences.longest_queries < e.queries ? sequences.longest_queries : e.queries);
+        p.keys = small(sequences.longest_keys < e.keys ? sequences.longest_keys : e.keys);
+        p.padded += 64 * p.sequences;
+        p.query_offsets = simt::span_of(sequences.query_offsets);
+        p.key_offsets = simt::span_of(sequences.key_offsets);
+    }
+    return p;
+}
+
+/// Query terms that the backward pass keeps in scratch memory.
+inline extent query_term_count(const attention_problem& p) {
+    return static_cast<extent>(p.is_packed() ? 1 : p.sequences) * p.heads * p.padded;
 }
 
 /// The vectors of an operand, (batch, time, heads, head_size).
 template <class T>
 struct head_vectors {
     global_span<T> all;
-    extent batch_stride, time_stride, head_stride;
+    extent sequence_stride, time_stride, head_stride;
 
-    /// From the vector of one head at one time on.
-    HALFTONE_HD global_span<T> from(int batch, int time, int head) const {
-        return all.from(batch * batch_stride + time * time_stride + head * head_stride);
+    /// From the vector of one head at one time of the tensor on. Packed sequences lie in one entry of the batch.
+    HALFTONE_HD global_span<T> from(int sequence, int time, int head) const {
+        return all.from(sequence * sequence_stride + time * time_stride + head * head_stride);
     }
 };
 
 template <class T>
-head_vectors<T> vectors_of(const view<T, 4>& v) {
-    return {simt::hull_of(v), v.stride_of(0), v.stride_of(1), v.stride_of(2)};
+head_vectors<T> vectors_of(const view<T, 4>& v, const packed_sequences& sequences) {
+    return {simt::hull_of(v), sequences.are_there() ? 0 : v.stride_of(0), v.stride_of(1), v.stride_of(2)};
 }
-
-/// Which part of a problem a block works on: some rows (queries or keys) of one head of one batch entry.
-struct attention_part {
-    int batch, head, first;
-};
-
-/// Blocks for all parts. Under a causal mask the last queries see most keys and the first keys are seen by most
-/// queries: these parts of a head come first.
-struct attention_grid {
-    int batch, heads, rows, rows_in_part;
-
-    HALFTONE_HD int parts() const { return (rows + rows_in_part - 1) / rows_in_part; }
-    grid_shape shape() const { return {batch * heads * parts(), 1, 1}; }
-    HALFTONE_HD attention_part part(int block) const {
-        const int n = parts(), head = block / n;
-        return {head / heads, head % heads, block % n * rows_in_part};
-    }
-    HALFTONE_HD attention_part part_from_last(int block) const {
-        const int n = parts(), head = block / n;
-        return {head / heads, head % heads, (n - 1 - block % n) * rows_in_part};
-    }
-};
 
 /// 2^x for x of at most about 1, with a relative error of 4 2^-24; 0 where that lies below 2^-126.
 HALFTONE_HD HALFTONE_INLINE float power_of_two(float x) {
@@ -105,50 +176,46 @@ HALFTONE_HD HALFTONE_INLINE float operand_of(float x) {
 }
 
 /// What the backward pass knows of each query: its logsumexp to base 2, and the product of o and its gradient, which
-/// the gradients of all its scores contain. (batch, heads, padded_queries); a query that is not there gives zero
-/// weights.
+/// the gradients of all its scores contain. A query that is not there, or sees no key, gives zero weights.
 using query_term = vec<float, 2>;
-
-HALFTONE_HD constexpr extent padded_queries(extent queries) { return (queries + 63) / 64 * 64; }
 
 /// Fills in the terms: rows by groups of lanes, each lane N neighbours at a time.
 template <class T, int N>
 struct query_terms_kernel {
-    static constexpr int lanes = N == 1 ? 32 : 8, threads = 128, rows_in_block = threads / lanes;
+    static constexpr int lanes = N == 1 ? 32 : 8, threads = 256, at_once = threads / lanes, rows = 64;
     static constexpr word shared_bytes = 0;
 
     head_vectors<const T> o, d_o;
     global_span<const float> logsumexp;  // (batch, heads, queries)
-    global_span<query_term> terms;
+    global_span<query_term> terms;       // (batch, heads, padded)
     attention_problem problem;
-    extent padded;
 
-    grid_shape grid() const { return simt::blocks_for(terms.count, rows_in_block); }
+    grid_shape grid() const { return problem.grid(attention_side::queries, rows); }
 
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD void operator()(Simt simt) const {
-        const extent row = static_cast<extent>(simt.block().x) * rows_in_block + simt.thread() / lanes;
-        const int head = static_cast<int>(row / padded), query = static_cast<int>(row % padded);
-        const bool is_there = row < terms.count && query < problem.queries;
-        float sum = 0;
-        if (is_there) {
-            const auto x = o.from(head / problem.heads, query, head % problem.heads);
-            const auto y = d_o.from(head / problem.heads, query, head % problem.heads);
-            for (int i = simt.thread() % lanes; i < problem.head_size / N; i += lanes) {
-                const vec<float, N> a = load_floats<N>(simt, x, i), b = load_floats<N>(simt, y, i);
-                HALFTONE_UNROLL for (int e = 0; e < N; ++e) sum = std::fma(a[e], b[e], sum);
+        const attention_block here = problem.block(simt, attention_side::queries, rows);
+        if (here.first >= here.queries) return;
+        for (int i = simt.thread() / lanes; i < rows; i += at_once) {
+            const int query = here.first + i;
+            float sum = 0;
+            if (query < here.queries) {
+                const auto x = o.from(here.sequence, here.query_begin + query, here.head);
+                const auto y = d_o.from(here.sequence, here.query_begin + query, here.head);
+                for (int c = simt.thread() % lanes; c < problem.head_size / N; c += lanes) {
+                    const vec<float, N> a = load_floats<N>(simt, x, c), b = load_floats<N>(simt, y, c);
+                    HALFTONE_UNROLL for (int e = 0; e < N; ++e) sum = std::fma(a[e], b[e], sum);
+                }
             }
+            HALFTONE_UNROLL for (int mask = lanes / 2; mask > 0; mask /= 2) sum += simt.shuffle_xor(sum, mask);
+            if (simt.thread() % lanes != 0) continue;
+            query_term term{-detail::attention_hidden, 0};
+            if (query < here.queries && here.sees(query, 0)) {
+                term = {simt.load(logsumexp, problem.row_sum(here, query)) * detail::log2_of_e, sum};
+            }
+            simt.store(terms, problem.first_term(here, here.head) + query, term);
         }
-        HALFTONE_UNROLL for (int mask = lanes / 2; mask > 0; mask /= 2) sum += simt.shuffle_xor(sum, mask);
-        if (row >= terms.count || simt.thread() % lanes != 0) return;
-        query_term term{-detail::attention_hidden, 0};
-        if (is_there)
-            term = {simt.load(logsumexp, static_cast<extent>(head) * problem.queries + query) * detail::log2_of_e, sum};
-        simt.store(terms, row, term);
     }
 };
-
-/// Whose gradients a kernel computes: it keeps these and streams the others.
-enum class attention_side { queries, keys };
 
 }  // namespace halftone::inline HALFTONE_ABI::kernel::on_device
