@@ -81,9 +81,11 @@ class thread_handle {
             e[1] = static_cast<float>(T::from_bits(static_cast<std::uint16_t>(packed >> 16)));
         }, at);
     }
-    void mma_1688(simt::element<simt::tf32>, vec<float, 4>& d, vec<word, 4> a, vec<word, 2> b, location at = location::here()) const {
-        access_.mma(d, a.value, b.value, 8, 1, [](word packed, float* e) { e[0] = detail::bit_cast<float>(packed & 0xffffe000u); }, at);
+    void mma_1688(simt::element<tfloat32>, vec<float, 4>& d, vec<word, 4> a, vec<word, 2> b, location at = location::here()) const {
+        access_.mma(d, a.value, b.value, 8, 1, [](word packed, float* e) { e[0] = tfloat32::from_bits(packed); }, at);
     }
+    /// PTX leaves the lower bits open: here they are some that would change a product.
+    word round_tf32(word bits) const { return tfloat32(detail::bit_cast<float>(bits)).bits() | 0x1555; }
 
   private:
     template <class T>

@@ -48,6 +48,7 @@ TEST_CASE("matmul on a GPU: exact on small integers") {
     SUBCASE("fp32") { multiply_all<ht::full_fp32, float, float, float>(); }
     SUBCASE("bf16") { multiply_all<ht::amp_bf16, bfloat16, bfloat16, bfloat16>(); }
     SUBCASE("fp16, into fp32") { multiply_all<ht::amp_fp16, float16, float16, float>(); }
+    SUBCASE("tf32") { multiply_all<ht::tf32, float, float, float>(); }
     SUBCASE("bf16 and fp32 operands") { multiply_all<ht::amp_bf16, bfloat16, float, float>(); }
 }
 
@@ -58,6 +59,7 @@ TEST_CASE("matmul on a GPU: large tiles where there are enough of them") {
     const std::vector<double> want = exact_product(s);
     emulator::device device{{.check = emulator::checking::values_only}};
     multiply_exactly<ht::amp_bf16, bfloat16, bfloat16, bfloat16>(device, s, want, aligned(layouts[1], s.rows, s.depth), aligned(layouts[0], s.depth, s.columns), layouts[0]);
+    multiply_exactly<ht::tf32, float, float, float>(device, s, want, aligned(layouts[0], s.rows, s.depth), aligned(layouts[1], s.depth, s.columns), layouts[0]);
     multiply_exactly<ht::full_fp32, float, float, float>(device, s, want, layouts[0], layouts[0], layouts[0]);
 }
 
@@ -98,6 +100,8 @@ TEST_CASE("matmul on a GPU: random products within k u of their magnitudes") {
     SUBCASE("fp32") { random_within_bounds<ht::full_fp32, float, float, float>({31, 700, 65}); }
     SUBCASE("bf16") { random_within_bounds<ht::amp_bf16, bfloat16, bfloat16, bfloat16>({31, 700, 65}); }
     SUBCASE("bf16 into fp32") { random_within_bounds<ht::amp_bf16, bfloat16, bfloat16, float>({17, 300, 33}); }
+    SUBCASE("tf32") { random_within_bounds<ht::tf32, float, float, float>({31, 700, 65}); }
+    SUBCASE("tf32 of bf16 and fp32") { random_within_bounds<ht::tf32, bfloat16, float, bfloat16>({17, 300, 33}); }
     SUBCASE("fp32 operands rounded to fp16") { random_within_bounds<ht::amp_fp16, float, float, float16>({17, 300, 33}); }
     SUBCASE("fp16 operands rounded to bf16") { random_within_bounds<ht::amp_bf16, float16, bfloat16, float>({17, 300, 33}); }
 }
@@ -118,6 +122,8 @@ using no_operands = ht::pack<>;
 using float_result = ht::pack<ht::matmul_result<ht::symbolic::argument<0>, float>>;
 template <class Tiling, passage Passage = passage::direct, class A = bfloat16, class B = A>
 using bf16_kernel = matrix_unit_kernel<bfloat16, Tiling, Passage, A, B, no_operands, float_result>;
+template <class Tiling, passage Passage = passage::direct, class A = float, class B = A>
+using tf32_kernel = matrix_unit_kernel<ht::tfloat32, Tiling, Passage, A, B, no_operands, float_result>;
 using small_tiling = matrix_unit_tiling<64, 64, 32, 2, 2, 4>;
 using large_tiling = matrix_unit_tiling<128, 128, 32, 2, 2, 3>;
 using converting_tiling = matrix_unit_tiling<64, 64, 32, 2, 2, 2>;
@@ -133,6 +139,12 @@ TEST_CASE("matmul on a GPU: operands by way of registers, damaged") {
     using kernel = bf16_kernel<converting_tiling, passage::through_registers, bfloat16, float>;
     emulator::check_kernels([](emulator::device& d) { return multiplies<kernel, bfloat16, float>(d, {40, 5 * 32, 70}, layouts[3], layouts[2]); });
 }
+TEST_CASE("matmul on a GPU: tf32, damaged") {
+    using small = tf32_kernel<matrix_unit_tiling<64, 64, 16, 2, 2, 4>>;
+    emulator::check_kernels([](emulator::device& d) { return multiplies<small, float, float>(d, {70, 5 * 16, 40}, layouts[0], layouts[0]); });
+    using large = tf32_kernel<matrix_unit_tiling<128, 128, 16, 2, 2, 3>>;
+    emulator::check_kernels([](emulator::device& d) { return multiplies<large, float, float>(d, {40, 4 * 16, 130}, layouts[1], layouts[1]); });
+}
 TEST_CASE("matmul on a GPU: multiply-adds, damaged") {
     using kernel = multiply_add_kernel<float, multiply_add_tiling<64, 64>, float, float, no_operands, float_result>;
     emulator::check_kernels([](emulator::device& d) { return multiplies<kernel, float, float>(d, {50, 70, 40}, layouts[0], layouts[1]); });
@@ -145,11 +157,26 @@ TEST_CASE("matmul on a GPU: every tiling, every pair of layouts") {
             CAPTURE(a);
             CAPTURE(b);
             CHECK(multiplies<bf16_kernel<large_tiling>, bfloat16, bfloat16>(device, {200, 70, 130}, layouts[a], layouts[b]));
+            CHECK(multiplies<tf32_kernel<matrix_unit_tiling<128, 128, 16, 2, 2, 3>>, float, float>(device, {200, 70, 130}, layouts[a], layouts[b]));
             CHECK(multiplies<multiply_add_kernel<float, multiply_add_tiling<128, 128>, float, float, no_operands, float_result>, float, float>(device, {140, 30, 130}, layouts[a], layouts[b]));
             CHECK(multiplies<bf16_kernel<matrix_unit_tiling<128, 64, 64, 4, 1, 2>>, bfloat16, bfloat16>(device, {70, 200, 70}, layouts[a], layouts[b]));
         }
     }
     CHECK(device.count().bank_conflicts == 0);
+}
+
+// The machine counts conflicts of ldmatrix; of floats whose outer axis is contiguous, lanes load their own.
+TEST_CASE("matmul on a GPU: the 32 lanes' floats of a fragment lie in 32 banks") {
+    struct lane_only {
+        int number;
+        int lane() const { return number; }
+    };
+    using panel = matrix_panel<float, 64, 16, along::outer>;
+    for (int first = 0; first < 64; first += 16) {
+        unsigned banks = 0;
+        for (int l = 0; l < 32; ++l) banks |= 1u << panel::place_of_lane<operand_of_mma::a>(lane_only{l}, first) / 4 % 32;
+        CHECK(banks == 0xffffffffu);
+    }
 }
 
 // Bugs such as are made, planted: the tests above would find each of them.

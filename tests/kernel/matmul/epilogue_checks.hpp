@@ -79,9 +79,10 @@ struct problem {
     template <class Want>
     void check(const ht::view<T, 2>& got, const Want& want) {
         support::comparison all;
-        ht::reference::matmul<typename P::compute>(a.view, b.view, [&](double sum, extent i, extent j) {
+        using compute = typename P::compute;
+        ht::reference::matmul<compute>(a.view, b.view, [&](double sum, extent i, extent j) {
             double magnitude = 0;
-            for (extent p = 0; p < s.depth; ++p) magnitude += std::fabs(number(a.view(i, p)) * number(b.view(p, j)));
+            for (extent p = 0; p < s.depth; ++p) magnitude += std::fabs(number(compute(number(a.view(i, p)))) * number(compute(number(b.view(p, j)))));
             const approximate w = want(approximate{sum, gamma(static_cast<double>(s.depth) + 1, roundoff) * magnitude}, i, j);
             all.expect(number(got(i, j)), w.value, support::rounded<T>(w.value, w.error));
         });

@@ -102,10 +102,15 @@ class cuda_thread {
             : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
     }
-    __device__ static void mma_1688(simt::element<simt::tf32>, simt::vec<float, 4>& d, simt::vec<word, 4> a, simt::vec<word, 2> b) {
+    __device__ static void mma_1688(simt::element<tfloat32>, simt::vec<float, 4>& d, simt::vec<word, 4> a, simt::vec<word, 2> b) {
         asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
             : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    }
+    __device__ static word round_tf32(word bits) {
+        word r;
+        asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(r) : "f"(__uint_as_float(bits)));
+        return r;
     }
 
   private:

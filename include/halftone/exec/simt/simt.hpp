@@ -34,7 +34,8 @@
 ///     ldmatrix_x4(row) ldmatrix_x4_trans(row)   four 8x8 matrices of 16-bit elements; lane i names row i % 8 of matrix i / 8
 ///     mma_16816(element<T>, d, a, b)         d += a b on one warp, 16x16 by 16x8, T float16 or bfloat16, sums in float; lane
 ///                                            layouts as PTX has them for m16n8k16
-///     mma_1688(element<tf32>, d, a, b)       the same, 16x8 by 8x8, operands floats whose low 13 bits are ignored
+///     mma_1688(element<tfloat32>, d, a, b)   the same, 16x8 by 8x8, operands floats whose low 13 bits are ignored
+///     round_tf32(bits)                       a float's bits, rounded to what mma_1688 reads of them, as tfloat32 rounds
 ///
 /// Types are deduced, so a kernel never has to write `simt.template word<...>()`. Return types of members are written out:
 /// nvcc's host pass drops device bodies, and a deduced type would become void there.
@@ -43,6 +44,7 @@
 #include <halftone/exec/simt/memory.hpp>
 #include <halftone/number/bfloat16.hpp>
 #include <halftone/number/float16.hpp>
+#include <halftone/number/tfloat32.hpp>
 
 namespace halftone::inline HALFTONE_ABI {
 
@@ -62,7 +64,6 @@ inline grid_shape blocks_for(extent count, extent each) { return {static_cast<in
 /// Names an element type to a word.
 template <class T>
 struct element {};
-struct tf32;
 
 template <class S>
 concept thread_handle = requires(S simt, shared_span<float> shared, shared_span<chunk<bfloat16>> row,
@@ -77,7 +78,8 @@ concept thread_handle = requires(S simt, shared_span<float> shared, shared_span<
     { simt.ldmatrix_x4_trans(row) } -> std::same_as<vec<word, 4>>;
     simt.store(shared, 0, 1.0f), simt.store(out, 0, 1.0f), simt.barrier(), simt.warp_barrier();
     simt.mma_16816(element<bfloat16>{}, d, a, b), simt.mma_16816(element<float16>{}, d, a, b);
-    simt.mma_1688(element<tf32>{}, d, a, b);
+    simt.mma_1688(element<tfloat32>{}, d, a, b);
+    { simt.round_tf32(word{}) } -> std::same_as<word>;
     simt.async_copy16(row, in, 8), simt.async_commit(), simt.async_wait(constant<1>{});
 };
 

@@ -2,8 +2,8 @@
 /// \file
 /// The matrix product on a GPU; matmul.hpp has its arguments, its contract and an example.
 ///
-/// bfloat16 and float16 go to the matrix units, operands of that type in aligned rows by asynchronous copies, others by way
-/// of registers. Any other compute type is multiplied in float, exactly as its contract says. A device that holds an engine
+/// bfloat16, float16 and tfloat32 go to the matrix units, operands of that type (floats for tfloat32) in aligned rows by
+/// asynchronous copies, others by way of registers. Any other compute type is multiplied in float, exactly as its contract says. A device that holds an engine
 /// (exec/matmul_engine.hpp) gives it what it is better at.
 #pragma once
 
@@ -18,7 +18,7 @@ namespace on_device {
 
 /// Types that matrix units multiply.
 template <class Compute>
-inline constexpr bool has_matrix_unit = std::is_same_v<Compute, bfloat16> || std::is_same_v<Compute, float16>;
+inline constexpr bool has_matrix_unit = std::is_same_v<Compute, bfloat16> || std::is_same_v<Compute, float16> || std::is_same_v<Compute, tfloat32>;
 
 /// Tiles of 128x128 where there are enough of them to keep a GPU busy. The bits of c do not depend on it.
 inline bool prefers_large_tiles(extent m, extent n) { return ((m + 127) / 128) * ((n + 127) / 128) >= 96; }
@@ -45,13 +45,15 @@ struct matmul<Device> {
                 device.launch(matrix_unit_kernel<Compute, Tiling, Passage, a_type, b_type, Operands, Results>{x, y, epilogue, access});
             };
             constexpr std::integral_constant<passage, passage::direct> direct{};
-            if constexpr (std::is_same_v<a_type, Compute> && std::is_same_v<b_type, Compute>) {
+            using stored = storage_of<Compute>;
+            constexpr int depth = 64 / sizeof(stored);
+            if constexpr (std::is_same_v<a_type, stored> && std::is_same_v<b_type, stored>) {
                 if ((x.access & y.access) == row_access::chunks) {
-                    if (prefers_large_tiles(m, n)) return launch(matrix_unit_tiling<128, 128, 32, 2, 2, 3>{}, direct);
-                    return launch(matrix_unit_tiling<64, 64, 32, 2, 2, 4>{}, direct);
+                    if (prefers_large_tiles(m, n)) return launch(matrix_unit_tiling<128, 128, depth, 2, 2, 3>{}, direct);
+                    return launch(matrix_unit_tiling<64, 64, depth, 2, 2, 4>{}, direct);
                 }
             }
-            launch(matrix_unit_tiling<64, 64, 32, 2, 2, 2>{}, std::integral_constant<passage, passage::through_registers>{});
+            launch(matrix_unit_tiling<64, 64, depth, 2, 2, 2>{}, std::integral_constant<passage, passage::through_registers>{});
         } else {
             const auto launch = [&]<class Tiling>(Tiling) {
                 device.launch(multiply_add_kernel<Compute, Tiling, a_type, b_type, Operands, Results>{x, y, epilogue, access});

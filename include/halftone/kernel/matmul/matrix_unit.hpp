@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A product on a GPU's matrix units: operands of 16 bits, sums in float.
+/// A product on a GPU's matrix units: operands of 16 bits, or floats of which they read 19; sums in float.
 ///
 /// A block computes a tile of c. Its loop over the depth is a ring of slots in shared memory, one panel of a and one of b in
-/// each. A warp reads its fragments, 16 deep, into registers one step before it multiplies them; with the last step of a
+/// each. A warp reads its fragments, 32 bytes deep, into registers one step before it multiplies them; with the last step of a
 /// panel the ring turns:
 ///
 ///     wait      until my copies of the next panel have landed
@@ -12,8 +12,9 @@
 ///
 /// At the end a warp passes its sums through shared memory, so that the epilogue gets eight neighbours of a row at a time.
 ///
-/// Numeric contract: panels are padded with zeros and added in the order of k, sixteen at a time. A matrix unit may truncate
-/// where it adds: u is 2^-23 in the bound of matmul.hpp. The tiling does not change bits.
+/// Numeric contract: floats are rounded to tfloat32 as they come into registers. Panels are padded with zeros and added in the
+/// order of k, sixteen at a time, floats eight. A matrix unit may truncate where it adds: u is 2^-23 in the bound of
+/// matmul.hpp. The tiling does not change bits.
 #pragma once
 
 #include <halftone/kernel/matmul/finish.hpp>
@@ -31,7 +32,7 @@ struct matrix_unit_tiling {
     template <class T, int Outer, along Axis>
     using panel = matrix_panel<T, Outer, Depth, Axis>;
     static_assert(warp_m % 16 == 0 && (warp_m & (warp_m - 1)) == 0 && warp_n % 16 == 0 && (warp_n & (warp_n - 1)) == 0, "see fragment");
-    static_assert(Depth % 32 == 0 && Stages >= 2);
+    static_assert(Stages >= 2);
 };
 
 template <class Compute, class Tiling, passage Passage, class A, class B, class Operands, class Results>
@@ -39,8 +40,11 @@ struct matrix_unit_kernel {
     using tiling = Tiling;
     static constexpr int threads = tiling::threads;
     static constexpr int blocks_m = tiling::warp_m / 16, blocks_n = tiling::warp_n / 8;  // mma's blocks in a warp's part
-    static constexpr int steps = tiling::depth / 16;
-    static constexpr word a_bytes = tiling::tile_m * tiling::depth * 2, slot_bytes = a_bytes + tiling::tile_n * tiling::depth * 2;
+    using stored = storage_of<Compute>;  // in shared memory
+    static constexpr int min_blocks = sizeof(stored) == 4 ? 1 : 0;  // or nvcc trades registers for more blocks, and spills
+    static constexpr int step = 32 / static_cast<int>(sizeof(stored)), steps = tiling::depth / step;
+    static_assert(tiling::depth % step == 0 && steps % 2 == 0, "two sets of fragments take turns");
+    static constexpr word a_bytes = tiling::tile_m * tiling::depth * sizeof(stored), slot_bytes = a_bytes + tiling::tile_n * tiling::depth * sizeof(stored);
     // Eight floats more than a row: the pairs that a warp stores at once fall on different banks.
     static constexpr int staged_row = tiling::warp_n + 8;
     static constexpr word staged_floats = 16 * staged_row, staged_bytes = threads / 32 * staged_floats * sizeof(float);
@@ -102,8 +106,8 @@ struct matrix_unit_kernel {
 
     HALFTONE_KERNEL template <along AxisA, along AxisB, class Simt>
     HALFTONE_HD HALFTONE_INLINE void add_up(Simt simt, place first, accumulators& sums) const {
-        using a_panel = typename tiling::template panel<Compute, tiling::tile_m, AxisA>;
-        using b_panel = typename tiling::template panel<Compute, tiling::tile_n, AxisB>;
+        using a_panel = typename tiling::template panel<stored, tiling::tile_m, AxisA>;
+        using b_panel = typename tiling::template panel<stored, tiling::tile_n, AxisB>;
         panel_fetch<a_panel, threads, Passage, A> fetch_a(simt, a, first.row);
         panel_fetch<b_panel, threads, Passage, B> fetch_b(simt, b, first.column);
         const place mine = first_of_warp(simt);
@@ -126,16 +130,16 @@ struct matrix_unit_kernel {
         for (int i = 0; i < panels; ++i) {
             const word next = slot + slot_bytes < tiling::stages * slot_bytes ? slot + slot_bytes : 0;
             const bool comes = i + tiling::ahead < panels;
-            HALFTONE_UNROLL for (int step = 0; step < steps; ++step) {
-                if (step + 1 < steps) {
-                    read<a_panel, b_panel>(simt, slot, my_a, my_b, 16 * (step + 1), held[(step + 1) % 2]);
+            HALFTONE_UNROLL for (int s = 0; s < steps; ++s) {
+                if (s + 1 < steps) {
+                    read<a_panel, b_panel>(simt, slot, my_a, my_b, step * (s + 1), held[(s + 1) % 2]);
                 } else if (i + 1 < panels) {
                     wait<tiling::ahead - 2>(simt);
                     simt.barrier();
                     read<a_panel, b_panel>(simt, next, my_a, my_b, 0, held[0]);
                     begin_fetch(simt, comes, slot, fetch_a, fetch_b);
                 }
-                multiply(simt, held[step % 2], sums);
+                multiply(simt, held[s % 2], sums);
             }
             end_fetch(simt, comes, slot, fetch_a, fetch_b);
             slot = next;
@@ -163,14 +167,26 @@ struct matrix_unit_kernel {
 
     HALFTONE_KERNEL template <class PanelA, class PanelB, class Simt>
     HALFTONE_HD HALFTONE_INLINE static void read(Simt simt, word slot, word my_a, word my_b, int depth, fragments& to) {
-        HALFTONE_UNROLL for (int i = 0; i < blocks_m; ++i) to.a[i] = PanelA::fragment(simt, slot, my_a, 16 * i, depth);
-        HALFTONE_UNROLL for (int j = 0; j < blocks_n / 2; ++j) to.b[j] = PanelB::fragment(simt, slot + a_bytes, my_b, 16 * j, depth);
+        HALFTONE_UNROLL for (int i = 0; i < blocks_m; ++i) to.a[i] = as_multiplied(simt, PanelA::template fragment<operand_of_mma::a>(simt, slot, my_a, 16 * i, depth));
+        HALFTONE_UNROLL for (int j = 0; j < blocks_n / 2; ++j) to.b[j] = as_multiplied(simt, PanelB::template fragment<operand_of_mma::b>(simt, slot + a_bytes, my_b, 16 * j, depth));
+    }
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE static vec<word, 4> as_multiplied(Simt simt, vec<word, 4> x) {
+        if constexpr (std::is_same_v<Compute, tfloat32>) {
+            HALFTONE_UNROLL for (int e = 0; e < 4; ++e) x[e] = simt.round_tf32(x[e]);
+        }
+        return x;
     }
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE static void multiply(Simt simt, const fragments& x, accumulators& sums) {
         HALFTONE_UNROLL for (int i = 0; i < blocks_m; ++i) {
             HALFTONE_UNROLL for (int j = 0; j < blocks_n; ++j) {
-                simt.mma_16816(simt::element<Compute>{}, sums[i][j], x.a[i], vec<word, 2>{x.b[j / 2][j % 2 * 2], x.b[j / 2][j % 2 * 2 + 1]});
+                const vec<word, 2> b_of_mma{x.b[j / 2][j % 2 * 2], x.b[j / 2][j % 2 * 2 + 1]};
+                if constexpr (sizeof(stored) == 4) {
+                    simt.mma_1688(simt::element<Compute>{}, sums[i][j], x.a[i], b_of_mma);
+                } else {
+                    simt.mma_16816(simt::element<Compute>{}, sums[i][j], x.a[i], b_of_mma);
+                }
             }
         }
     }
