@@ -3,6 +3,7 @@
 /// What attention takes, refuses and uses up; the definition's gradients against differences.
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -52,6 +53,53 @@ TEST_CASE("the definition's gradients are its slopes") {
     check_definition({.mask = attention_mask::full}, 3, 5);
     check_definition({.mask = attention_mask::causal}, 4, 4);
     check_definition({.mask = attention_mask::causal, .scale = 0.3f}, 3, 5);
+}
+
+TEST_CASE("the definition of packed sequences: each alone, and its gradients are its slopes") {
+    // Four sequences: as many keys as queries, more, fewer (so that a causal mask leaves queries without a key), none.
+    const std::vector<std::int32_t> of_queries{0, 2, 3, 6, 8}, of_keys{0, 2, 6, 7, 7};
+    const ht::packed_sequences sequences{{of_queries.data(), {5}}, {of_keys.data(), {5}}, 3, 4};
+    const ht::shape<4> of_q{1, 8, 2, 3}, of_k{1, 7, 1, 3};
+    support::random data(4);
+    const doubles q = data.normals<double>(of_q.size()), k = data.normals<double>(of_k.size()),
+                  v = data.normals<double>(of_k.size()), d_o = data.normals<double>(of_q.size());
+    for (const attention_mask mask : {attention_mask::full, attention_mask::causal}) {
+        const ht::attention_options options{.mask = mask};
+        doubles dq(q.size()), dk(k.size()), dv(k.size()), logsumexp(16);
+        const auto outputs = [&](const doubles& some_q, const doubles& some_k, const doubles& some_v) {
+            doubles o(q.size());
+            ht::reference::attention(ht::view(some_q.data(), of_q), ht::view(some_k.data(), of_k),
+                                     ht::view(some_v.data(), of_k), ht::view(o.data(), of_q),
+                                     ht::view<double, 3>(logsumexp.data(), {1, 2, 8}), options, sequences);
+            return o;
+        };
+        const auto loss = [&](const doubles& some_q, const doubles& some_k, const doubles& some_v) {
+            const doubles o = outputs(some_q, some_k, some_v);
+            double sum = 0;
+            for (std::size_t i = 0; i < o.size(); ++i) sum += o[i] * d_o[i];
+            return sum;
+        };
+        ht::reference::attention_gradients(ht::view(q.data(), of_q), ht::view(k.data(), of_k), ht::view(v.data(), of_k),
+                                           ht::view(d_o.data(), of_q), ht::view(dq.data(), of_q),
+                                           ht::view(dk.data(), of_k), ht::view(dv.data(), of_k), options, sequences);
+        support::check_gradient([&](const doubles& x) { return loss(x, k, v); }, q, dq);
+        support::check_gradient([&](const doubles& x) { return loss(q, x, v); }, k, dk);
+        support::check_gradient([&](const doubles& x) { return loss(q, k, x); }, v, dv);
+
+        // What other sequences hold changes nothing: a query's o depends on its own sequence's keys alone.
+        const doubles before = outputs(q, k, v);
+        doubles other = v;
+        for (std::size_t i = 6 * 3; i < 7 * 3; ++i) other[i] += 1;  // the third sequence's key
+        const doubles after = outputs(q, k, other);
+        for (std::size_t i = 0; i < before.size(); ++i) {
+            const std::size_t time = i / 6;
+            const bool sees = time >= (mask == attention_mask::causal ? 5 : 3) && time < 6;
+            CHECK((before[i] != after[i]) == sees);
+            const bool seeing = time < 3 || sees;
+            CHECK((before[i] != 0) == seeing);
+            CHECK((logsumexp[i / 3 % 2 * 8 + time] > -1e30) == seeing);
+        }
+    }
 }
 
 TEST_CASE("the definition, by hand: one query between two keys") {
@@ -153,6 +201,68 @@ TEST_CASE("attention refuses what does not fit") {
     CHECK_THROWS_AS(attention::forward<float>(device, a), ht::shape_error);
 }
 
+TEST_CASE("attention refuses packed sequences that do not fit") {
+    ht::cpu device{{.threads = 1}};
+    const tensors t(device, 1, 6, 8, 2, 8);
+    std::vector<std::int32_t> of_queries{0, 4, 6}, of_keys{0, 5, 8};
+    extent longest_queries = 4, longest_keys = 5, sequences = 2;
+    ht::const_view<float, 4> k = t.k.view();
+    const auto run = [&] {
+        auto forward = t.forward();
+        auto backward = t.backward();
+        const ht::packed_sequences packed{
+            {of_queries.data(), {sequences + 1}}, {of_keys.data(), {3}}, longest_queries, longest_keys};
+        forward.sequences = backward.sequences = packed;
+        forward.k = k;
+        CHECK_THROWS_AS(attention::forward<float>(device, forward), ht::shape_error);
+        CHECK_THROWS_AS(ht::kernel::attention_math<ht::cpu>::forward<float>(device, forward), ht::shape_error);
+        backward.k = k;
+        CHECK_THROWS_AS(attention::backward<float>(device, backward), ht::shape_error);
+        CHECK_THROWS_AS(ht::kernel::attention_math<ht::cpu>::backward<float>(device, backward), ht::shape_error);
+    };
+    SUBCASE("they begin behind the first") { of_queries[0] = 1; }
+    SUBCASE("they end before the last") { of_keys[2] = 7; }
+    SUBCASE("they end beyond the last") { of_keys[2] = 9; }
+    SUBCASE("they go back") { of_queries[1] = 7; }
+    SUBCASE("a negative one") { of_keys[1] = -1; }
+    SUBCASE("more queries than the longest") { longest_queries = 3; }
+    SUBCASE("more keys than the longest") { longest_keys = 4; }
+    SUBCASE("a longest below zero") { longest_keys = -1; }
+    SUBCASE("of keys another number than of queries") { sequences = 1; }
+    SUBCASE("no offset") { sequences = -1; }
+    SUBCASE("keys of another batch") { k = ht::const_view<float, 4>(t.k.data(), {2, 4, 2, 8}); }
+    run();
+}
+
+TEST_CASE("packed sequences: nothing in, nothing out") {
+    ht::cpu device{{.threads = 2}};
+    const std::vector<std::int32_t> zeros{0, 0, 0}, fives{0, 5, 5};
+    const auto run = [&](const tensors& t, const std::vector<std::int32_t>& of_queries,
+                         const std::vector<std::int32_t>& of_keys) {
+        auto forward = t.forward();
+        auto backward = t.backward();
+        forward.sequences = backward.sequences = {{of_queries.data(), {3}}, {of_keys.data(), {3}}, 5, 5};
+        attention::forward<float>(device, forward);
+        attention::backward<float>(device, backward);
+    };
+    const auto all = [](const auto& tensor, float value) {
+        return std::all_of(tensor.data(), tensor.data() + tensor.size(), [&](float x) { return x == value; });
+    };
+    run(tensors(device, 1, 0, 0, 2, 8), zeros, zeros);
+    run(tensors(device, 1, 5, 5, 0, 8), fives, fives);
+    const tensors no_query(device, 1, 0, 5, 2, 8), no_key(device, 1, 5, 0, 2, 8);
+    run(no_query, zeros, fives);
+    CHECK((all(no_query.dk, 0) && all(no_query.dv, 0)));
+    run(no_key, fives, zeros);
+    CHECK((all(no_key.o, 0) && all(no_key.dq, 0) && all(no_key.logsumexp, -3.0e38f)));
+
+    // No sequence at all.
+    const tensors nobody(device, 1, 0, 0, 2, 8);
+    auto forward = nobody.forward();
+    forward.sequences = {{zeros.data(), {1}}, {zeros.data(), {1}}, 0, 0};
+    CHECK_NOTHROW(attention::forward<float>(device, forward));
+}
+
 TEST_CASE("attention refuses a scale that is no scale") {
     ht::cpu device{{.threads = 1}};
     const tensors t(device, 1, 2, 2, 1, 8);
@@ -197,6 +307,32 @@ TEST_CASE("scratch memory is as stated, and taken once") {
         attention::backward<bfloat16>(device, backward);
         CHECK(usage.allocations() == allocations);
         CHECK(usage.peak(ht::memory_kind::workspace) == attention::workspace_bytes<bfloat16>(device, backward));
+    }
+}
+
+TEST_CASE("scratch memory for packed sequences is as stated, and follows the longest") {
+    // Sequences in several parts beside one in one part: sums of dq apart for all.
+    const std::vector<std::int32_t> offsets{0, 20, 320, 600};
+    const auto pack = [&](auto a, extent longest) {
+        a.sequences = ht::packed_sequences::of({offsets.data(), {4}}, longest);
+        return a;
+    };
+    for (const extent heads : {1, 9}) {
+        ht::cpu device{{.threads = 2}};
+        const tensors t(device, 1, 600, 600, heads, 24);
+        ht::memory_usage& usage = device.memory().usage();
+        const auto forward = pack(t.forward({.mask = attention_mask::causal}), 300);
+        const auto backward = pack(t.backward({.mask = attention_mask::causal}), 300);
+        attention::forward<bfloat16>(device, forward);
+        CHECK(usage.peak(ht::memory_kind::workspace) == attention::workspace_bytes<bfloat16>(device, forward));
+        for (int warm_up = 0; warm_up < 2; ++warm_up) attention::backward<bfloat16>(device, backward);
+        usage.reset_peaks();
+        attention::backward<bfloat16>(device, backward);
+        CHECK(usage.peak(ht::memory_kind::workspace) == attention::workspace_bytes<bfloat16>(device, backward));
+        CHECK(attention::workspace_bytes<bfloat16>(device, forward) <
+              attention::workspace_bytes<bfloat16>(device, pack(forward, 600)));
+        CHECK(attention::workspace_bytes<bfloat16>(device, pack(forward, extent{1} << 40)) ==
+              attention::workspace_bytes<bfloat16>(device, pack(forward, 600)));
     }
 }
 
