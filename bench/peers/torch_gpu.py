@@ -8,6 +8,7 @@ Rows are as bench_cuda writes them. What does not fit into the seconds is left o
 PyTorch: it shows what would be run.
 """
 import argparse
+import itertools
 import json
 import sys
 import time
@@ -16,8 +17,11 @@ import time
 PRODUCTS = [(n, n, n) for n in (1024, 2048, 4096, 8192)] + [
     (8192, 2304, 768), (8192, 768, 768), (8192, 3072, 768), (8192, 768, 3072), (8192, 50304, 768), (8192, 50257, 768),
     (64, 4096, 4096), (4096, 4096, 512), (4096, 4096, 4095)]
-# (head size, length, causal): 16,384 tokens of 2,048 channels each.
-ATTENTIONS = [(d, t, c) for d in (64, 128) for c in (True, False) for t in (1024, 4096, 16384)]
+# (head size, length, causal): 16,384 tokens of 2,048 channels each, as bench/cuda/attention.cu has them.
+ATTENTIONS = [(d, t, c) for d in (64, 128, 96, 256) for c in (True, False) for t in (1024, 4096, 16384)]
+ATTENTIONS += [(d, t, c) for d in (64, 128) for c in (True, False) for t in (2048, 8192)]
+# Packed sequences, causal, and their head sizes.
+PACKED, PACKED_HEADS = (4096, 1024, 2048, 512, 3072, 256, 1536, 3840), (64, 128)
 GPT = {"layers": 12, "heads": 12, "width": 768, "context": 1024, "batch": 8, "vocabulary": 256}
 
 
@@ -67,6 +71,27 @@ def attention(torch, add):
                     add("attention backward", shape, "bf16", name, seconds, 2.5 * flops / seconds / 1e12, "TFLOP/s")
             except RuntimeError as error:
                 print(f"{name}, {shape}: {str(error).splitlines()[0]}")
+
+
+def packed_attention(torch, add):
+    """Sequences of various lengths as a nested tensor, by the flash backend."""
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    offsets = torch.tensor([0, *itertools.accumulate(PACKED)], device="cuda")
+    for d in PACKED_HEADS:
+        heads = 2048 // d
+        shape = f"{len(PACKED)} packed of {min(PACKED)} to {max(PACKED)}, {heads} heads of {d}, causal"
+        values = [torch.randn(sum(PACKED), heads, d, device="cuda", dtype=torch.bfloat16, requires_grad=True) for _ in range(3)]
+        q, k, v = (torch.nested.nested_tensor_from_jagged(x, offsets, min_seqlen=min(PACKED), max_seqlen=max(PACKED)).transpose(1, 2) for x in values)
+        flops = 2 * heads * d * sum(t * t for t in PACKED)
+        with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+            forward = lambda: torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).values()
+            seconds = measure(torch, forward)
+            add("attention forward", shape, "bf16", "torch flash", seconds, flops / seconds / 1e12, "TFLOP/s")
+            out = forward()
+            grad = torch.randn_like(out)
+            seconds = measure(torch, lambda: torch.autograd.grad(out, values, grad, retain_graph=True))
+            add("attention backward", shape, "bf16", "torch flash", seconds, 2.5 * flops / seconds / 1e12, "TFLOP/s")
 
 
 def make_gpt(torch):
@@ -145,7 +170,7 @@ def main():
     parser.add_argument("--dry", action="store_true")
     arguments = parser.parse_args()
     if arguments.dry:
-        print(f"{len(PRODUCTS)} products, {len(ATTENTIONS)} attentions by two backends, training eager and compiled")
+        print(f"{len(PRODUCTS)} products, {len(ATTENTIONS)} attentions by two backends, {len(PACKED_HEADS)} packed, training eager and compiled")
         return 0
     import torch
 
@@ -159,7 +184,8 @@ def main():
 
     torch.backends.cuda.matmul.allow_tf32 = False
     stages = [("train eager", 10, lambda: training(torch, add, False, left)), ("products", 10, lambda: products(torch, add)),
-              ("attention", 25, lambda: attention(torch, add)), ("train compiled", 60, lambda: training(torch, add, True, left))]
+              ("attention", 35, lambda: attention(torch, add)), ("packed attention", 5, lambda: packed_attention(torch, add)),
+              ("train compiled", 60, lambda: training(torch, add, True, left))]
     for name, least, stage in stages:
         if left() < least:
             left_out.append(name)
