@@ -24,6 +24,7 @@ void within_what_rounding_does(float seed) {
 
 TEST_CASE("gpt on the emulated machine: loss and every gradient within what rounding does") {
     SUBCASE("full_fp32") { within_what_rounding_does<ht::full_fp32, float>(1); }
+    SUBCASE("tf32") { within_what_rounding_does<ht::tf32, ht::tfloat32>(1); }
     SUBCASE("amp_bf16") { within_what_rounding_does<ht::amp_bf16, ht::bfloat16>(1); }
     SUBCASE("amp_fp16") { within_what_rounding_does<ht::amp_fp16, ht::float16>(1024); }
 }

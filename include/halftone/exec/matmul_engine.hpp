@@ -5,7 +5,7 @@
 ///     ht::cuda device;
 ///     device.use(ht::cublaslt{});        // exec/cuda/cublaslt.cuh
 ///
-/// A device that holds an engine asks it for products whose operands have the compute type already. A table of the engine's
+/// A device that holds an engine asks it for products whose operands have the compute type already, floats for tfloat32. A table of the engine's
 /// says where it is the faster one; engine_use, and before it the environment's HALFTONE_MATMUL (halftone, or the engine's
 /// name), can say always or never instead. The choice follows from shapes, types and the device's model alone.
 #pragma once
@@ -20,12 +20,13 @@
 #include <halftone/exec/workspace.hpp>
 #include <halftone/number/bfloat16.hpp>
 #include <halftone/number/float16.hpp>
+#include <halftone/number/tfloat32.hpp>
 #include <halftone/tensor/shape.hpp>
 
 namespace halftone::inline HALFTONE_ABI {
 
-/// The element types that engines know.
-enum class element_type { float32, bfloat16, float16 };
+/// The element types that engines know. Operands of tfloat32 are floats in memory, of which products read 19 bits.
+enum class element_type { float32, bfloat16, float16, tfloat32 };
 
 template <class T>
 inline constexpr bool has_element_type = false;
@@ -35,11 +36,16 @@ template <>
 inline constexpr bool has_element_type<bfloat16> = true;
 template <>
 inline constexpr bool has_element_type<float16> = true;
+template <>
+inline constexpr bool has_element_type<tfloat32> = true;
 
 template <class T>
 constexpr element_type element_type_of() {
     static_assert(has_element_type<T>);
-    return std::is_same_v<T, float> ? element_type::float32 : std::is_same_v<T, bfloat16> ? element_type::bfloat16 : element_type::float16;
+    return std::is_same_v<T, float>      ? element_type::float32
+           : std::is_same_v<T, bfloat16> ? element_type::bfloat16
+           : std::is_same_v<T, float16>  ? element_type::float16
+                                         : element_type::tfloat32;
 }
 
 /// Which lines of a matrix are contiguous.

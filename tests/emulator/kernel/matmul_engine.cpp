@@ -18,6 +18,7 @@ namespace on_device = ht::kernel::on_device;
 
 double load(ht::element_type type, const void* from, extent i) {
     if (type == ht::element_type::float32) return number(static_cast<const float*>(from)[i]);
+    if (type == ht::element_type::tfloat32) return number(ht::tfloat32(static_cast<const float*>(from)[i]));
     if (type == ht::element_type::bfloat16) return number(static_cast<const bfloat16*>(from)[i]);
     return number(static_cast<const float16*>(from)[i]);
 }
@@ -89,6 +90,7 @@ void multiply_all() {
 
 TEST_CASE("matmul by an engine: exact on small integers, in all layouts") {
     SUBCASE("fp32") { multiply_all<ht::full_fp32, float, float>(); }
+    SUBCASE("tf32") { multiply_all<ht::tf32, float, float>(); }
     SUBCASE("bf16") { multiply_all<ht::amp_bf16, bfloat16, bfloat16>(); }
     SUBCASE("fp16, into fp32") { multiply_all<ht::amp_fp16, float16, float>(); }
 }
@@ -110,6 +112,19 @@ TEST_CASE("matmul by an engine: epilogues within their bounds, odd") {
     CHECK(device.engine->done.size() == 1);
 }
 
+TEST_CASE("matmul by an engine: floats rounded to tfloat32 where the policy says so, and nowhere else") {
+    const sizes s{9, 33, 21};
+    const auto run = [&](ht::element_type expected, const auto& multiply) {
+        engine_device device;
+        multiply(device);
+        REQUIRE(device.engine->done.size() == 1);
+        CHECK(device.engine->done.front().operands == expected);
+        CHECK(device.engine->done.front().result == ht::element_type::float32);
+    };
+    within_bounds<ht::tf32, float, float, float>(s, layouts[0], layouts[1], [&](const auto& test) { run(ht::element_type::tfloat32, test); });
+    within_bounds<ht::full_fp32, float, float, float>(s, layouts[0], layouts[1], [&](const auto& test) { run(ht::element_type::float32, test); });
+}
+
 TEST_CASE("matmul by an engine: pieces of rows, the result an operand") {
     const sizes s{300, 9, 40};
     for (const layout& of_a : {layouts[2], layouts[3]}) {
@@ -117,7 +132,7 @@ TEST_CASE("matmul by an engine: pieces of rows, the result an operand") {
         const operand<float> a(s.rows, s.depth, of_a, small_integers{1}), b(s.depth, s.columns, layouts[0], small_integers{2});
         const operand<float> c(s.rows, s.columns, layouts[2], small_integers{3});
         const auto epilogue = ht::epilogue_of(ht::then{[](auto sum, auto old) { return sum * 2.0f + old; }, c.view}, c.view);
-        CHECK(on_device::multiply_by_engine(device, on_device::make_operand(a.view), on_device::make_operand(ht::transpose(b.view)), epilogue, on_device::access_to(epilogue), 1000));
+        CHECK(on_device::multiply_by_engine<float>(device, on_device::make_operand(a.view), on_device::make_operand(ht::transpose(b.view)), epilogue, on_device::access_to(epilogue), 1000));
         CHECK(device.engine->done.size() == 3);
         const std::vector<double> want = exact_product(s);
         bool right = c.intact();

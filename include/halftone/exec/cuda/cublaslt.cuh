@@ -4,7 +4,8 @@
 ///
 ///     ht::cuda device{{.engine = ht::cublaslt{}}};        // or later: device.use(ht::cublaslt{});
 ///
-/// Sums are float (never TF32), also between parts of k, so that a result is rounded once; their order follows from the
+/// Sums are float, also between parts of k, so that a result is rounded once; floats are multiplied as floats, and in TF32
+/// only under the compute type tfloat32, for which cuBLASLt may cut an operand's bits off where halftone's kernels round; their order follows from the
 /// shape, the types, the alignment and the GPU's model. Its choice of an algorithm is looked up once a shape and kept.
 #pragma once
 
@@ -68,7 +69,7 @@ class cublaslt_engine final : public matmul_engine {
     };
     using key = std::tuple<extent, extent, extent, extent, extent, extent, matrix_order, matrix_order, element_type, element_type, float, std::uint32_t, std::uint32_t, std::uint32_t>;
 
-    static cudaDataType type_of(element_type t) { return t == element_type::float32 ? CUDA_R_32F : t == element_type::bfloat16 ? CUDA_R_16BF : CUDA_R_16F; }
+    static cudaDataType type_of(element_type t) { return t == element_type::bfloat16 ? CUDA_R_16BF : t == element_type::float16 ? CUDA_R_16F : CUDA_R_32F; }
     /// The largest power of two, 256 at most, that an address is a multiple of.
     static std::uint32_t alignment_of(const void* p) {
         const auto address = reinterpret_cast<std::uintptr_t>(p);
@@ -98,7 +99,7 @@ class cublaslt_engine final : public matmul_engine {
         layout(to.b, p.operands, p.k, p.n, p.b_leading, p.b_order);
         layout(to.c, p.result, p.m, p.n, p.c_leading, matrix_order::rows);
 
-        cublaslt_check(cublasLtMatmulDescInit(&to.operation, CUBLAS_COMPUTE_32F, CUDA_R_32F), "cublasLtMatmulDescInit");
+        cublaslt_check(cublasLtMatmulDescInit(&to.operation, p.operands == element_type::tfloat32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F), "cublasLtMatmulDescInit");
         const auto set = [&](cublasLtMatmulDescAttributes_t what, matrix_order order) {
             const cublasOperation_t value = order == matrix_order::rows ? CUBLAS_OP_N : CUBLAS_OP_T;
             cublaslt_check(cublasLtMatmulDescSetAttribute(&to.operation, what, &value, sizeof value), "cublasLtMatmulDescSetAttribute");

@@ -67,7 +67,7 @@ engine_result result_by_engine(const matmul_epilogue<pack<matrix_operand<T>>, pa
 
 /// True where the device's engine has multiplied. Sums on their way from it to the epilogue take so many bytes at a time;
 /// more come in pieces of rows.
-template <class Device, class T, class Operands, class Results>
+template <class Compute, class Device, class T, class Operands, class Results>
 bool multiply_by_engine(Device& device, const product_operand<T>& a, const product_operand<T>& b, const matmul_epilogue<Operands, Results>& epilogue, row_access access,
                         extent most_staged_bytes = extent{32} << 20) {
     const auto lies_apart = [](const product_operand<T>& o) {
@@ -79,7 +79,7 @@ bool multiply_by_engine(Device& device, const product_operand<T>& a, const produ
     product_description p{.m = m, .n = n, .k = a.depth, .a = a.elements.data, .b = b.elements.data, .a_leading = leading(a), .b_leading = leading(b),
                           .a_order = a.axis == along::depth ? matrix_order::rows : matrix_order::columns,
                           .b_order = b.axis == along::depth ? matrix_order::columns : matrix_order::rows,
-                          .operands = element_type_of<T>(), .c = nullptr, .c_leading = 0, .result = element_type::float32, .beta = 0, .end = product_end::result};
+                          .operands = element_type_of<Compute>(), .c = nullptr, .c_leading = 0, .result = element_type::float32, .beta = 0, .end = product_end::result};
 
     if (const engine_result r = result_by_engine(epilogue); r.c != nullptr) {
         p.c = r.c, p.c_leading = m <= 1 ? n : r.leading, p.result = r.type, p.beta = r.beta;

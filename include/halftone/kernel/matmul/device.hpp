@@ -37,8 +37,8 @@ struct matmul<Device> {
         const product_operand<a_type> x = make_operand(a);
         const product_operand<b_type> y = make_operand(transpose(b));
         const row_access access = access_to(epilogue);
-        if constexpr (engine_holder<Device> && has_element_type<Compute> && std::is_same_v<a_type, Compute> && std::is_same_v<b_type, Compute>) {
-            if (multiply_by_engine(device, x, y, epilogue, access)) return;
+        if constexpr (engine_holder<Device> && has_element_type<Compute> && std::is_same_v<a_type, storage_of<Compute>> && std::is_same_v<b_type, storage_of<Compute>>) {
+            if (multiply_by_engine<Compute>(device, x, y, epilogue, access)) return;
         }
         if constexpr (has_matrix_unit<Compute>) {
             const auto launch = [&]<class Tiling, passage Passage>(Tiling, std::integral_constant<passage, Passage>) {
