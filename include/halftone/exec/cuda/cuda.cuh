@@ -23,6 +23,7 @@
 
 #include <halftone/exec/cuda/current_device.cuh>
 #include <halftone/exec/cuda/event.cuh>
+#include <halftone/exec/cuda/graph.cuh>
 #include <halftone/exec/cuda/memory.cuh>
 #include <halftone/exec/cuda/staging.cuh>
 #include <halftone/exec/cuda/thread.cuh>
@@ -189,6 +190,7 @@ class cuda {
     /// Host memory to the device's: the host memory is free again on return, and nothing waits for the GPU but for one of the
     /// last few uploads, where they are all under way still.
     void upload(void* to, const void* from, std::size_t bytes) {
+        memory_.expect_no_capture(detail::write_in_capture);
         const detail::current_device here(device());
         staging_.send(to, from, bytes, stream());
     }
@@ -203,8 +205,26 @@ class cuda {
     }
     /// Waits for all work of the stream.
     void synchronize() {
+        memory_.expect_no_capture(detail::wait_in_capture);
         const detail::current_device here(device());
         detail::cuda_check(cudaStreamSynchronize(stream()), "cudaStreamSynchronize");
+    }
+
+    using captured = cuda_graph;
+    /// Notes down what f gives this context to do, and does nothing of it; exec/capture.hpp has the rules.
+    template <class Function>
+    cuda_graph capture(const Function& f) {
+        const detail::current_device here(device());
+        const memory_resource::capturing guard(memory_);
+        detail::stream_capture noting(stream());
+        f();
+        return noting.finish();
+    }
+    /// Does all of that, in order with the context's other work.
+    void replay(const cuda_graph& work) {
+        memory_.expect_no_capture(detail::replay_in_capture);
+        const detail::current_device here(device());
+        work.launch(stream());
     }
 
     /// An event behind all that this context was given so far.

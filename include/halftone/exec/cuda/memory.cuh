@@ -3,6 +3,7 @@
 /// A GPU's memory, as a resource of stores, arenas and tensors; its transfers are in order with one stream.
 #pragma once
 
+#include <halftone/exec/capture.hpp>
 #include <halftone/exec/cuda/current_device.cuh>
 #include <halftone/memory/resource.hpp>
 
@@ -15,19 +16,26 @@ class cuda_memory final : public memory_resource {
     explicit cuda_memory(int device, cudaStream_t stream, std::size_t limit = static_cast<std::size_t>(-1)) : device_(device), stream_(stream), limit_(limit) {}
 
     void write(void* to, const void* from, std::size_t bytes) override {
-        if (bytes == 0) return;
-        const detail::current_device here(device_);
-        // From pageable memory this returns once the bytes are staged; from pinned memory it would return at once.
-        detail::cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_), "cudaMemcpyAsync");
-        detail::cuda_check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+        expect_no_capture(detail::write_in_capture);
+        copy_and_wait(to, from, bytes);
     }
-    void read(void* to, const void* from, std::size_t bytes) override { write(to, from, bytes); }
+    void read(void* to, const void* from, std::size_t bytes) override {
+        expect_no_capture(detail::read_in_capture);
+        copy_and_wait(to, from, bytes);
+    }
     void clear(void* to, std::size_t bytes) override {
         const detail::current_device here(device_);
         if (bytes != 0) detail::cuda_check(cudaMemsetAsync(to, 0, bytes, stream_), "cudaMemsetAsync");
     }
 
   private:
+    void copy_and_wait(void* to, const void* from, std::size_t bytes) {
+        if (bytes == 0) return;
+        const detail::current_device here(device_);
+        // From pageable memory this returns once the bytes are staged; from pinned memory it would return at once.
+        detail::cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_), "cudaMemcpyAsync");
+        detail::cuda_check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+    }
     std::byte* obtain(std::size_t bytes) override {
         if (bytes > limit_ - usage().held()) return nullptr;
         const detail::current_device here(device_);
