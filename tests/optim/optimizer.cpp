@@ -10,7 +10,7 @@
 #include <halftone/optim/clip.hpp>
 #include <halftone/optim/optimizer.hpp>
 #include <halftone/optim/sgd.hpp>
-#include <halftone/scale/grad_scaler.hpp>
+#include <halftone/scale/static_scaler.hpp>
 
 #include "optim/small_model.hpp"
 #include "support/each_set.hpp"
@@ -83,6 +83,55 @@ TEST_CASE("optimizer: a skipped step leaves every byte as it was") {
     run<ht::amp_fp16> other{device};
     other.step(1), other.step(2);
     CHECK((other.bytes() == r.bytes()));
+}
+
+TEST_CASE("optimizer: a step of gradients that nobody scaled is skipped too where one is not finite") {
+    ht::cpu device{{.threads = 1}};
+    using model_type = small::model<ht::amp_bf16>;
+    const auto check = [&](auto clip) {
+        for (const float worst : {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
+                                  std::numeric_limits<float>::quiet_NaN()}) {
+            model_type model{device};
+            ht::adamw optimizer{device, model, {.lr = 0.01}};
+            ht::accumulator acc{model, ht::unscaled};
+            small::tape tape;
+            const auto step = [&](float extra) {
+                tape.gradients = [=](std::size_t entry, std::size_t i) {
+                    return entry == 2 && i == 5 ? extra : gradient(1, entry, i);
+                };
+                tape.backward(small::loss{}, acc, model.parameters());
+                auto grads = acc.take();
+                clip(grads);
+                return optimizer.step(grads);
+            };
+            CHECK_FALSE(step(0.5f).skipped());
+            const std::string before = bytes_of(model.parameters(), optimizer);
+            CHECK(step(worst).skipped());
+            CHECK((bytes_of(model.parameters(), optimizer) == before));
+            CHECK(optimizer.steps() == 1);
+            CHECK(optimizer.skipped_steps() == 1);
+            // The largest float is finite.
+            CHECK_FALSE(step(std::numeric_limits<float>::max()).skipped());
+        }
+    };
+    check([](auto&) {});
+    check([&](auto& grads) { ht::clip_grad_value(device, grads, 0.5f); });
+    check([&](auto& grads) { ht::clip_grad_norm(device, grads, 1.0f), ht::clip_grad_value(device, grads, 0.5f); });
+}
+
+TEST_CASE("optimizer: a scaler that does nothing does not stop a step from being skipped") {
+    ht::cpu device{{.threads = 1}};
+    small::model<ht::amp_bf16> model{device};
+    ht::sgd optimizer{device, model, {.lr = 1}};
+    ht::no_scaling scaler{device};
+    ht::accumulator acc{model};
+    small::tape tape;
+    for (const float worst : {std::numeric_limits<float>::infinity(), 1.0f}) {
+        tape.gradients = [=](std::size_t, std::size_t i) { return i == 0 ? worst : 0.25f; };
+        tape.backward(scaler.scale(small::loss{}), acc, model.parameters());
+        CHECK(optimizer.step(scaler.unscale(acc.take())).skipped() == (worst != 1.0f));
+        scaler.update();
+    }
 }
 
 TEST_CASE("optimizer: the same bits with one thread and with several, on each instruction set") {

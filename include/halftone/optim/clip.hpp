@@ -88,7 +88,7 @@ void clip_grad_value(Device& device, gradients<Any, Models>& g, float limit) {
     detail::window& w = g.check("clip_grad_value");
     g.prepare(device);
     device.run(detail::clip_value{w.record(), limit});
-    w.known = detail::window::knowledge::factors;
+    if (w.known == detail::window::knowledge::norm) w.known = detail::window::knowledge::finite;
 }
 
 /// On the device whose scaler unscaled the gradients.

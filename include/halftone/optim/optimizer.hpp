@@ -2,7 +2,7 @@
 /// \file
 /// What all optimizers have in common: parameter groups, moments, the count of steps, and the rules of a step.
 ///
-///     auto outcome = optimizer.step(grads);        // changes nothing where a gradient is not finite
+///     auto outcome = optimizer.step(grads);        // changes nothing where a gradient is not finite, scaled or not
 ///     if (outcome.skipped()) ...                   // asks the device
 ///     optimizer.set_lr(1e-4);
 ///
@@ -185,7 +185,7 @@ class optimizer {
         if (!std::is_void_v<typename Gradients::device_type> && !w.stamp.is_current()) {
             fail<state_error>(name_, ": step() after the scaler's update(); call unscale, step, update in this order");
         }
-        g.prepare(record_.device());
+        g.inspect(record_.device());
         part.stepped = true;
         ++calls_;
         record_.device().run(begin_step{record_.data(), w.found_inf() + index});

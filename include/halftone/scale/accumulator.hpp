@@ -91,7 +91,6 @@ class accumulator<Kind, types<Models...>> {
                       "declare ht::accumulator acc{model}, whose take() a scaler unscales");
         if constexpr (is_scaled<Loss>) {
             open(loss.stamp());
-            window_.scale = loss.scale();
         } else {
             open({});
         }
@@ -108,7 +107,7 @@ class accumulator<Kind, types<Models...>> {
         if (!window_.is_open) fail<state_error>("accumulator: take() without a backward pass since the last take()");
         close();
         if constexpr (takes_scaled) {
-            return scaled<gradients_type>(gradients_type(window_, nullptr), window_.scale, window_.stamp);
+            return scaled<gradients_type>(gradients_type(window_, nullptr), nullptr, window_.stamp);
         } else {
             return gradients_type(window_, nullptr);
         }

@@ -12,7 +12,8 @@
 ///     }
 ///
 /// The state lives in the device's memory and no call waits for it, but for those that return it. With
-/// `.enabled = false` every call lets pass what it is given: no scale, no finite check, no order of calls.
+/// `.enabled = false` every call lets pass what it is given: no scale, no order of calls, no finite
+/// check but that of the step itself.
 #pragma once
 
 #include <halftone/number/classify.hpp>

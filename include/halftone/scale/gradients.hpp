@@ -33,12 +33,11 @@ struct window {
         bool stepped = false;  ///< an optimizer has used it
     };
     /// How much of the record in the device's memory is true.
-    enum class knowledge { nothing, factors, norm };
+    enum class knowledge { nothing, factors, finite, norm };
 
     std::vector<part> parts;
     buffer record_memory;  ///< a gradient_record, then found_inf of each part
     scale_stamp stamp{};
-    const float* scale = nullptr;  ///< of the losses; in the device's memory
     std::uint64_t serial = 0;  ///< of the window that is, or was last, open
     int received = 0;          ///< micro-batches in it
     bool is_open = false;
@@ -147,6 +146,12 @@ class gradients {
         });
         device.run(detail::end_pass{w.record()});
         w.known = detail::window::knowledge::norm;
+    }
+
+    /// The read pass, unless one has told already whether every gradient is finite.
+    template <class Any>
+    void inspect(Any& device) const {
+        if (window_->known < detail::window::knowledge::finite) measure(device);
     }
 
   private:

@@ -35,7 +35,7 @@ class scaled {
 
     const T& value() const& { return value_; }
     T&& value() && { return std::move(value_); }
-    /// Where the factor lies, in the device's memory.
+    /// Where the factor of a loss lies, in the device's memory. That of gradients only their scaler knows: nullptr.
     const float* scale() const { return scale_; }
     const scale_stamp& stamp() const { return stamp_; }
 

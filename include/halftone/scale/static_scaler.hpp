@@ -4,7 +4,7 @@
 /// type.
 ///
 ///     ht::static_scaler scaler{device, {.scale = 1024.0f}};   // steps with an overflow are skipped, the scale stays
-///     ht::no_scaling scaler{device};                          // for bf16 and fp32: nothing is scaled or checked
+///     ht::no_scaling scaler{device};                          // for bf16 and fp32: nothing is scaled
 #pragma once
 
 #include <halftone/scale/grad_scaler.hpp>
@@ -53,7 +53,7 @@ static_scaler(Device&) -> static_scaler<Device>;
 template <class Device>
 static_scaler(Device&, const static_scaler_options&) -> static_scaler<Device>;
 
-/// Every call lets pass what it is given. Gradients are read before the step only where something asks for their norm.
+/// Every call lets pass what it is given. Whether gradients are finite, the step itself looks, or clip_grad_norm before it.
 template <class Device>
 class no_scaling : public detail::scaler<Device> {
   public:

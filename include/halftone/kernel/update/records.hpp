@@ -7,6 +7,9 @@
 /// write factors, and whoever reads a gradient g applies them in the order in which PyTorch changes the values:
 ///
 ///     v = clamp((g * inv_scale) * clip, -limit, limit)
+///
+/// An infinity would come out as the limit; no optimizer lets it come so far, since a step with a gradient that is not
+/// finite changes nothing.
 #pragma once
 
 #include <cmath>
