@@ -51,6 +51,32 @@ TEST_CASE("attention on cuda: any head size up to 256") {
     }
 }
 
+TEST_CASE("attention on cuda: wide heads on matrix units") {
+    for (const extent head_size : {136, 192, 256}) {
+        check<bfloat16, bfloat16>({1, 150, 200, 2, 1, head_size, causal}, layout::heads_first_chunks);
+        check<float16, float16>({2, 70, 70, 1, 1, head_size, full}, layout::fused_chunks, bounds::may_hide);
+    }
+}
+
+template <class T>
+void check_packs(const sequence_lengths& lengths, const attention_sizes& heads, layout way, bounds kind) {
+    check_packed<T, T>(lengths, heads, way, kind, [](const packed_problem<T>& p, const auto& compare_with_definition) {
+        waiting_cuda device;
+        const outcome<T> got = p.template outcome_on<T>(device);
+        compare_with_definition(got);
+        CHECK(got.same_bits(one_by_one<T>(p, device)));
+    });
+}
+
+TEST_CASE("attention on cuda: packed sequences have the bits that each has alone") {
+    for_each_pack([](const auto&... pack) {
+        check_packs<float>(pack...);
+        check_packs<bfloat16>(pack...);
+    });
+    const sequence_lengths long_and_short{{300, 7, 0, 129}, {300, 70, 5, 200}};
+    for (const extent head_size : {64, 128, 256}) check_packs<bfloat16>(long_and_short, {1, 0, 0, 2, 1, head_size, causal}, layout::heads_first_chunks, bounds::may_hide);
+}
+
 TEST_CASE("attention on cuda: query heads share key heads; huge scores") {
     check<float, float>({1, 66, 66, 6, 2, 16, causal}, layout::contiguous);
     check<bfloat16, bfloat16>({1, 130, 130, 4, 2, 32, causal}, layout::contiguous);

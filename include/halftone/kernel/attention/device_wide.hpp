@@ -16,7 +16,7 @@ template <class T, int Head, int Pairs, int StreamedRows>
 struct wide_attention_slopes_kernel {
     static constexpr int threads = 64 * Pairs, kept_rows = 16 * Pairs;
     // Columns of the kept rows in registers; the others are read again and again.
-    static constexpr int held = Head < 64 ? Head : 64;
+    static constexpr int held = Head < 32 ? Head : 32;
     using kept_tile = head_tile<T, kept_rows, Head>;
     using streamed_tile = head_tile<T, StreamedRows, Head>;
     static constexpr word slot_bytes = 2 * streamed_tile::bytes, streamed_at = 2 * kept_tile::bytes,
