@@ -17,4 +17,5 @@
 #include <halftone/data/text.hpp>
 #include <halftone/observe/profile.hpp>
 #include <halftone/observe/progress.hpp>
+#include <halftone/observe/statistics.hpp>
 #include <halftone/train/trainer.hpp>

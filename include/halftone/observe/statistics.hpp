@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What magnitudes the values of a tensor have, and so which formats could hold them.
+///
+///     const ht::tensor_statistics s = ht::statistics_of(device, gradient);      // ht::cpu; for ht::cuda statistics.cuh
+///     std::cout << s.underflow<ht::float16>() << " of the gradient would be zeros in float16, without a loss scale\n";
+///
+/// Numeric contract: counts, exact, told by the values' bits. The host waits for them: this is for the time between steps.
+#pragma once
+
+#include <cstdint>
+
+#include <halftone/exec/cpu/cpu.hpp>
+#include <halftone/number/bits.hpp>
+#include <halftone/number/traits.hpp>
+#include <halftone/tensor/view.hpp>
+
+namespace halftone::inline HALFTONE_ABI {
+
+/// Counts of a tensor's values, by their exponents.
+struct tensor_statistics {
+    static constexpr int least_exponent = -149, most_exponent = 127;  ///< of float's numbers, subnormal ones included
+    static constexpr int exponents = most_exponent - least_exponent + 1;
+
+    extent zeros = 0, infinities = 0, nans = 0;
+    float largest = 0;                   ///< magnitude of a finite value; 0 where there is none
+    extent by_exponent[exponents] = {};  ///< [e - least_exponent]: of magnitudes from 2^e to less than 2^(e + 1)
+
+    /// Finite values other than zero of magnitudes from 2^first to less than 2^(last + 1).
+    extent count(int first, int last) const {
+        extent sum = 0;
+        for (int e = first < least_exponent ? least_exponent : first; e <= last && e <= most_exponent; ++e)
+            sum += by_exponent[e - least_exponent];
+        return sum;
+    }
+    extent finite() const { return zeros + count(least_exponent, most_exponent); }
+    extent elements() const { return finite() + infinities + nans; }
+
+    /// Shares of the finite values other than zero; 0 where there is none. Those that T would round to zero, being less than
+    /// half its least subnormal number; those beneath its least normal number, which it would keep but in part, or not at
+    /// all; and those of 2^max_exponent and more, which it cannot hold.
+    template <number T>
+    double underflow() const {
+        return share(least_exponent, number_traits<T>::min_exponent - number_traits<T>::significand_bits - 2);
+    }
+    template <number T>
+    double subnormal() const {
+        return share(least_exponent, number_traits<T>::min_exponent - 2);
+    }
+    template <number T>
+    double overflow() const {
+        return share(number_traits<T>::max_exponent, most_exponent);
+    }
+
+  private:
+    double share(int first, int last) const {
+        const extent all = count(least_exponent, most_exponent);
+        return all == 0 ? 0 : static_cast<double>(count(first, last)) / static_cast<double>(all);
+    }
+};
+
+namespace detail {
+
+/// Sorts of values: 0, the exponents in their order, infinity, NaN.
+struct magnitude_class {
+    static constexpr int zero = 0, first = 1, infinity = first + tensor_statistics::exponents, nan = infinity + 1;
+    static constexpr int count = nan + 1;
+
+    /// The bits of |x| as a float.
+    template <class T>
+    HALFTONE_HD static constexpr std::uint32_t magnitude(T x) {
+        static_assert(number_traits<T>::significand_bits <= 24 && number_traits<T>::min_exponent >= -125 && number_traits<T>::max_exponent <= 128,
+                      "halftone: statistics_of takes numbers that float can hold");
+        return bit_cast<std::uint32_t>(static_cast<float>(x)) & 0x7fffffff;
+    }
+    template <class T>
+    HALFTONE_HD static constexpr std::uint16_t of(T x) {
+        const std::uint32_t bits = magnitude(x);
+        if (bits > 0x7f800000) return nan;
+        if (bits == 0x7f800000) return infinity;
+        if (bits == 0) return zero;
+        // A subnormal number is an integer of 2^-149; as a float, which holds it exactly, it tells the place of its first bit.
+        const std::uint32_t normal = bits >= 0x00800000 ? bits : bit_cast<std::uint32_t>(static_cast<float>(bits));
+        const int exponent = static_cast<int>(normal >> 23) - 127 - (bits >= 0x00800000 ? 0 : 149);
+        return static_cast<std::uint16_t>(first + exponent - tensor_statistics::least_exponent);
+    }
+};
+
+/// ends[c]: how many values are of class c or one before it.
+inline tensor_statistics statistics_from(const extent* ends, std::uint32_t largest) {
+    const auto counted = [&](int c) { return ends[c] - (c == 0 ? 0 : ends[c - 1]); };
+    tensor_statistics s;
+    s.zeros = counted(magnitude_class::zero);
+    s.infinities = counted(magnitude_class::infinity);
+    s.nans = counted(magnitude_class::nan);
+    s.largest = bit_cast<float>(largest);
+    for (int e = 0; e < s.exponents; ++e) s.by_exponent[e] = counted(magnitude_class::first + e);
+    return s;
+}
+
+}  // namespace detail
+
+/// Of a contiguous view on the host. Throws shape_error for a view with holes.
+template <class T, int Rank>
+tensor_statistics statistics_of(cpu&, const view<T, Rank>& values) {
+    const auto all = flatten(values);
+    constexpr int classes = detail::magnitude_class::count;
+    extent ends[classes] = {};
+    std::uint32_t largest = 0;
+    for (extent i = 0; i < all.size(); ++i) {
+        const auto magnitude = detail::magnitude_class::magnitude(all(i));
+        ++ends[detail::magnitude_class::of(all(i))];
+        if (magnitude > largest && magnitude < 0x7f800000) largest = magnitude;
+    }
+    for (int c = 1; c < classes; ++c) ends[c] += ends[c - 1];
+    return detail::statistics_from(ends, largest);
+}
+
+}  // namespace halftone::inline HALFTONE_ABI

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What a GPU counts with Thrust's algorithms, with these algorithms on the host. Without Thrust there is nothing here.
+#if __has_include(<thrust/version.h>)
+
+#include <algorithm>
+
+#define THRUST_DEVICE_SYSTEM THRUST_DEVICE_SYSTEM_CPP
+#include <thrust/binary_search.h>
+#include <thrust/execution_policy.h>
+#include <thrust/iterator/counting_iterator.h>
+#include <thrust/sort.h>
+#include <thrust/transform.h>
+#include <thrust/transform_reduce.h>
+
+#include "observe/statistics_checks.hpp"
+
+namespace halftone::inline HALFTONE_ABI {
+
+namespace detail {
+#include <halftone/observe/statistics.inc>
+}
+
+struct thrust_on_the_host {};
+
+template <class T, int Rank>
+tensor_statistics statistics_of(thrust_on_the_host&, const view<T, Rank>& values) {
+    const auto all = flatten(values);
+    std::vector<std::uint16_t> of_values(static_cast<std::size_t>(all.size()));
+    extent ends[detail::magnitude_class::count];
+    const std::uint32_t largest = detail::count_classes<std::remove_const_t<T>>(thrust::host, all.data(), all.size(), of_values.data(), ends);
+    return detail::statistics_from(ends, largest);
+}
+
+}  // namespace halftone::inline HALFTONE_ABI
+
+namespace {
+
+using namespace statistics_checks;
+
+TEST_CASE("statistics by Thrust: as on the CPU") {
+    ht::thrust_on_the_host device;
+    all_values<ht::float16>(device);
+    all_values<ht::bfloat16>(device);
+    all_exponents(device);
+    shares(device);
+}
+
+}  // namespace
+
+#endif
