@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The fused head on the emulated machine.
+#include <cstddef>
+#include <cstring>
 #include <vector>
 
 #include <doctest/doctest.h>
 
 #include <halftone/kernel/cross_entropy/device.hpp>
 #include <halftone/kernel/matmul/device.hpp>
+#include <halftone/tensor/tensor.hpp>
 
 #include "emulator/damage.hpp"
 #include "kernel/linear_cross_entropy/checks.hpp"
@@ -48,6 +51,41 @@ TEST_CASE("linear_cross_entropy on a GPU: a target that is no class") {
     CHECK(std::isnan(r.losses[2]));
     CHECK_FALSE(std::isnan(r.losses[1]));
     CHECK(std::isnan(r.dw[0]));
+}
+
+TEST_CASE("linear_cross_entropy on a GPU: memory that the host cannot read") {
+    emulator::device device;
+    const sizes s{67, 8, 19};
+    const ht::shape<2> of_x{s.rows, s.width}, of_w{s.classes, s.width};
+    const ht::shape<1> of_rows{s.rows}, one{1};
+    const float seed = 8;
+    const run<types<bfloat16, float, bfloat16>> want(s);
+    want(chunked_head{}, device, seed, write_mode::overwrite);
+
+    ht::memory_resource& memory = device.memory();
+    const ht::tensor<bfloat16, 2> x(memory, of_x), w(memory, of_w), dx(memory, of_x);
+    const ht::tensor<float, 2> dw(memory, of_w);
+    const ht::tensor<float, 1> losses(memory, of_rows), logsumexp(memory, of_rows), loss(memory, one), count(memory, one), gradient(memory, one);
+    const ht::tensor<std::int32_t, 1> targets(memory, of_rows);
+    memory.write(x.data(), want.x.data(), static_cast<std::size_t>(x.size()) * sizeof(bfloat16));
+    memory.write(w.data(), want.w.data(), static_cast<std::size_t>(w.size()) * sizeof(bfloat16));
+    memory.write(targets.data(), want.targets.data(), want.targets.size() * sizeof(std::int32_t));
+    memory.write(gradient.data(), &seed, sizeof seed);
+    const ht::kernel::linear_cross_entropy_rows rows{targets, losses, logsumexp, loss, count};
+    chunked_head::forward<bfloat16, float>(device, x.const_view(), w.const_view(), rows);
+    chunked_head::backward<bfloat16, float, bfloat16>(device, x.const_view(), w.const_view(), rows, gradient.const_view(),
+                                                      ht::kernel::gradient_result<bfloat16>{dx}, ht::kernel::gradient_result<float>{dw});
+    const auto same = [&](const auto& there, const auto& here) {
+        std::vector<std::byte> bytes(static_cast<std::size_t>(there.size()) * sizeof(*there.data()));
+        memory.read(bytes.data(), there.data(), bytes.size());
+        return std::memcmp(bytes.data(), here.data(), bytes.size()) == 0;
+    };
+    CHECK(same(loss, want.loss));
+    CHECK(same(count, want.count));
+    CHECK(same(losses, want.losses));
+    CHECK(same(logsumexp, want.logsumexp));
+    CHECK(same(dx, want.dx));
+    CHECK(same(dw, want.dw));
 }
 
 }  // namespace

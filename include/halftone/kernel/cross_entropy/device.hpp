@@ -61,15 +61,8 @@ struct cross_entropy_kernel {
                 }
             }
         } else {
-            const auto walk = row_walk<N>::over(classes, x.data);
-            const auto inner = x.from(walk.head);
-            for (extent k = me; k < walk.items(); k += Threads) {
-                if (k < walk.vectors) {
-                    mine.add(load_floats<N>(simt, inner, k));
-                } else {
-                    mine.add(load_floats<1>(simt, x, walk.edge(k)));
-                }
-            }
+            const auto steps = row_steps<N, Threads, 0>::over(me, classes, x.data);
+            steps.each([&](const auto& place) { mine.add(place.load(simt, x)); });
         }
         const exponential_sum whole = mine.template over<team>(simt);
         if (me != 0) return;
@@ -116,31 +109,19 @@ struct cross_entropy_backward_kernel {
         float factor = count.is_there() ? slope / simt.load(count, 0) : slope;
         if (target < 0 || target >= classes) factor = not_a_number;
 
-        const auto walk = row_walk<N>::over(classes, to.data, x.data);
-        for (extent k = team::member(simt); k < walk.items(); k += Threads) {
-            if (k < walk.vectors) {
-                write<N>(simt, to.from(walk.head), x.from(walk.head), k, target - walk.head - k * N, counts, normaliser, factor);
-            } else {
-                const extent j = walk.edge(k);
-                write<1>(simt, to, x, j, target - j, counts, normaliser, factor);
+        const auto steps = row_steps<N, Threads, 0>::over(team::member(simt), classes, to.data, x.data);
+        steps.each([&]<int M>(const row_place<M>& place) {
+            const extent first = place.head + place.index * M;
+            vec<float, M> v{};
+            if (counts) {
+                v = place.load(simt, x);
+                HALFTONE_UNROLL for (int e = 0; e < M; ++e) {
+                    const float probability = std::exp(v[e] - normaliser);
+                    v[e] = (first + e == target ? probability - 1.0f : probability) * factor;
+                }
             }
-        }
-    }
-
-  private:
-    /// Vector number i, whose element number `target` is the target, if it has such an element.
-    HALFTONE_KERNEL template <int M, class Simt>
-    HALFTONE_HD HALFTONE_INLINE static void write(Simt simt, const global_span<D>& to, const global_span<const X>& from, extent i, extent target, bool counts,
-                                                  float normaliser, float factor) {
-        vec<float, M> v{};
-        if (counts) {
-            v = load_floats<M>(simt, from, i);
-            HALFTONE_UNROLL for (int e = 0; e < M; ++e) {
-                const float probability = std::exp(v[e] - normaliser);
-                v[e] = (e == target ? probability - 1.0f : probability) * factor;
-            }
-        }
-        store_rounded<M>(simt, to, i, v);
+            place.store(simt, to, v);
+        });
     }
 };
 

@@ -39,45 +39,14 @@ struct layer_norm_kernel {
         const auto from = x.part(row * width, width);
         const auto to = y.part(row * width, width);
         const int me = team::member(simt);
-        float average, scale;
-
-        if constexpr (Held > 0) {
-            const extent vectors = width / N;
-            vec<X, N> held[Held];
-            hold<Threads>(simt, from, me, vectors, held);
-            float sum = 0;
-            HALFTONE_UNROLL for (int i = 0; i < Held; ++i) sum += plain_sum(to_float(held[i]));
-            average = team::sum(simt, sum, constant<0>{}) / static_cast<float>(width);
-            float squares = 0;
-            HALFTONE_UNROLL for (int i = 0; i < Held; ++i) {
-                if (me + i * Threads < vectors) squares += squares_around(average, to_float(held[i]));
-            }
-            scale = scale_of(team::sum(simt, squares, constant<1>{}));
-            HALFTONE_UNROLL for (int i = 0; i < Held; ++i) {
-                if (me + i * Threads < vectors) write(simt, to, gain, bias, me + i * Threads, to_float(held[i]), average, scale);
-            }
-        } else {
-            const auto walk = row_walk<N>::over(width, to.data, from.data, gain.data, bias.data);
-            const auto inner = from.from(walk.head);
-            float sum = 0, squares = 0;
-            for (extent k = me; k < walk.items(); k += Threads) {
-                sum += k < walk.vectors ? plain_sum(load_floats<N>(simt, inner, k)) : plain_sum(load_floats<1>(simt, from, walk.edge(k)));
-            }
-            average = team::sum(simt, sum, constant<0>{}) / static_cast<float>(width);
-            for (extent k = me; k < walk.items(); k += Threads) {
-                squares += k < walk.vectors ? squares_around(average, load_floats<N>(simt, inner, k))
-                                            : squares_around(average, load_floats<1>(simt, from, walk.edge(k)));
-            }
-            scale = scale_of(team::sum(simt, squares, constant<1>{}));
-            const auto inner_bias = bias.is_there() ? bias.from(walk.head) : bias;
-            for (extent k = me; k < walk.items(); k += Threads) {
-                if (k < walk.vectors) {
-                    write(simt, to.from(walk.head), gain.from(walk.head), inner_bias, k, load_floats<N>(simt, inner, k), average, scale);
-                } else {
-                    write(simt, to, gain, bias, walk.edge(k), load_floats<1>(simt, from, walk.edge(k)), average, scale);
-                }
-            }
-        }
+        const auto steps = row_steps<N, Threads, Held>::over(me, width, to.data, from.data, gain.data, bias.data);
+        const row_values<X, N, Threads, Held> values(simt, steps, from);
+        float sum = 0, squares = 0;
+        steps.each_or_zeros([&](const auto& place) { sum += plain_sum(values.at(simt, place)); });
+        const float average = team::sum(simt, sum, constant<0>{}) / static_cast<float>(width);
+        steps.each([&](const auto& place) { squares += squares_around(average, values.at(simt, place)); });
+        const float scale = 1 / std::sqrt(team::sum(simt, squares, constant<1>{}) / static_cast<float>(width) + epsilon);
+        steps.each([&](const auto& place) { write(simt, place, to, values.at(simt, place), average, scale); });
         if (me == 0) {
             if (mean.is_there()) simt.store(mean, row, average);
             if (rstd.is_there()) simt.store(rstd, row, scale);
@@ -97,17 +66,13 @@ struct layer_norm_kernel {
         HALFTONE_UNROLL for (int e = 0; e < M; ++e) squares += (v[e] - average) * (v[e] - average);
         return squares;
     }
-    HALFTONE_HD HALFTONE_INLINE float scale_of(float squares) const {
-        return 1 / std::sqrt(squares / static_cast<float>(width) + epsilon);
-    }
     HALFTONE_KERNEL template <class Simt, int M>
-    HALFTONE_HD HALFTONE_INLINE static void write(Simt simt, const global_span<Y>& to, const global_span<const W>& gain, const global_span<const W>& bias,
-                                                  extent i, const vec<float, M>& v, float average, float scale) {
-        const vec<float, M> g = load_floats<M>(simt, gain, i);
-        const vec<float, M> b = bias.is_there() ? load_floats<M>(simt, bias, i) : vec<float, M>{};
+    HALFTONE_HD HALFTONE_INLINE void write(Simt simt, const row_place<M>& place, const global_span<Y>& to, const vec<float, M>& v, float average, float scale) const {
+        const vec<float, M> g = place.load(simt, gain);
+        const vec<float, M> b = bias.is_there() ? place.load(simt, bias) : vec<float, M>{};
         vec<float, M> out;
         HALFTONE_UNROLL for (int e = 0; e < M; ++e) out[e] = (v[e] - average) * scale * g[e] + b[e];
-        store_rounded<M>(simt, to, i, out);
+        place.store(simt, to, out);
     }
 };
 
@@ -137,45 +102,14 @@ struct layer_norm_dx_kernel {
         const auto to = dx.part(row * width, width);
         const int me = team::member(simt);
         const float average = simt.load(mean, row), scale = simt.load(rstd, row);
+        const auto steps = row_steps<N, Threads, Held>::over(me, width, to.data, values.data, incoming.data, gain.data);
+        const row_values<X, N, Threads, Held> v(simt, steps, values);
+        const row_values<Y, N, Threads, Held> d(simt, steps, incoming);
         row_terms r{average, scale, 0, 0};
-
-        if constexpr (Held > 0) {
-            const extent vectors = width / N;
-            vec<X, N> v[Held];
-            vec<Y, N> d[Held];
-            hold<Threads>(simt, values, me, vectors, v);
-            hold<Threads>(simt, incoming, me, vectors, d);
-            HALFTONE_UNROLL for (int i = 0; i < Held; ++i) {
-                const int k = me + i * Threads;
-                r.add(to_float(v[i]), to_float(d[i]), k < vectors ? load_floats<N>(simt, gain, k) : vec<float, N>{});
-            }
-            finish(simt, r);
-            HALFTONE_UNROLL for (int i = 0; i < Held; ++i) {
-                if (const int k = me + i * Threads; k < vectors) write(simt, to, k, r, to_float(v[i]), to_float(d[i]), load_floats<N>(simt, gain, k));
-            }
-        } else {
-            const auto walk = row_walk<N>::over(width, to.data, values.data, incoming.data, gain.data);
-            const auto inner = values.from(walk.head);
-            const auto inner_incoming = incoming.from(walk.head);
-            const auto inner_gain = gain.from(walk.head);
-            for (extent k = me; k < walk.items(); k += Threads) {
-                if (k < walk.vectors) {
-                    r.add(load_floats<N>(simt, inner, k), load_floats<N>(simt, inner_incoming, k), load_floats<N>(simt, inner_gain, k));
-                } else {
-                    const extent j = walk.edge(k);
-                    r.add(load_floats<1>(simt, values, j), load_floats<1>(simt, incoming, j), load_floats<1>(simt, gain, j));
-                }
-            }
-            finish(simt, r);
-            for (extent k = me; k < walk.items(); k += Threads) {
-                if (k < walk.vectors) {
-                    write(simt, to.from(walk.head), k, r, load_floats<N>(simt, inner, k), load_floats<N>(simt, inner_incoming, k), load_floats<N>(simt, inner_gain, k));
-                } else {
-                    const extent j = walk.edge(k);
-                    write(simt, to, j, r, load_floats<1>(simt, values, j), load_floats<1>(simt, incoming, j), load_floats<1>(simt, gain, j));
-                }
-            }
-        }
+        steps.each_or_zeros([&](const auto& place) { r.add(v.at(simt, place), d.at(simt, place), place.load(simt, gain)); });
+        r.sum = team::sum(simt, r.sum, constant<0>{}) / static_cast<float>(width);
+        r.along = team::sum(simt, r.along, constant<1>{}) / static_cast<float>(width);
+        steps.each([&](const auto& place) { write(simt, place, to, r, v.at(simt, place), d.at(simt, place), place.load(simt, gain)); });
     }
 
   private:
@@ -195,17 +129,12 @@ struct layer_norm_dx_kernel {
             along += some_along;
         }
     };
-    HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD HALFTONE_INLINE void finish(Simt simt, row_terms& r) const {
-        r.sum = team::sum(simt, r.sum, constant<0>{}) / static_cast<float>(width);
-        r.along = team::sum(simt, r.along, constant<1>{}) / static_cast<float>(width);
-    }
     HALFTONE_KERNEL template <class Simt, int M>
-    HALFTONE_HD HALFTONE_INLINE void write(Simt simt, const global_span<X>& to, extent i, const row_terms& r, const vec<float, M>& v, const vec<float, M>& d,
-                                           const vec<float, M>& g) const {
-        vec<float, M> out = mode == write_mode::add ? load_floats<M>(simt, to, i) : vec<float, M>{};
+    HALFTONE_HD HALFTONE_INLINE void write(Simt simt, const row_place<M>& place, const global_span<X>& to, const row_terms& r, const vec<float, M>& v,
+                                           const vec<float, M>& d, const vec<float, M>& g) const {
+        vec<float, M> out = mode == write_mode::add ? place.load(simt, to) : vec<float, M>{};
         HALFTONE_UNROLL for (int e = 0; e < M; ++e) out[e] += (d[e] * g[e] - r.sum - (v[e] - r.average) * r.scale * r.along) * r.scale;
-        store_rounded<M>(simt, to, i, out);
+        place.store(simt, to, out);
     }
 };
 

@@ -39,32 +39,12 @@ struct rms_norm_kernel {
         const auto from = x.part(row * width, width);
         const auto to = y.part(row * width, width);
         const int me = team::member(simt);
-        float mine = 0, scale;
-
-        if constexpr (Held > 0) {
-            const extent vectors = width / N;
-            vec<X, N> held[Held];
-            hold<Threads>(simt, from, me, vectors, held);
-            HALFTONE_UNROLL for (int i = 0; i < Held; ++i) mine += squares_of(to_float(held[i]));
-            scale = scale_of(simt, mine);
-            HALFTONE_UNROLL for (int i = 0; i < Held; ++i) {
-                if (me + i * Threads < vectors) write(simt, to, gain, me + i * Threads, to_float(held[i]), scale);
-            }
-        } else {
-            const auto walk = row_walk<N>::over(width, to.data, from.data, gain.data);
-            const auto inner = from.from(walk.head);
-            for (extent k = me; k < walk.items(); k += Threads) {
-                mine += k < walk.vectors ? squares_of(load_floats<N>(simt, inner, k)) : squares_of(load_floats<1>(simt, from, walk.edge(k)));
-            }
-            scale = scale_of(simt, mine);
-            for (extent k = me; k < walk.items(); k += Threads) {
-                if (k < walk.vectors) {
-                    write(simt, to.from(walk.head), gain.from(walk.head), k, load_floats<N>(simt, inner, k), scale);
-                } else {
-                    write(simt, to, gain, walk.edge(k), load_floats<1>(simt, from, walk.edge(k)), scale);
-                }
-            }
-        }
+        const auto steps = row_steps<N, Threads, Held>::over(me, width, to.data, from.data, gain.data);
+        const row_values<X, N, Threads, Held> values(simt, steps, from);
+        float mine = 0;
+        steps.each_or_zeros([&](const auto& place) { mine += squares_of(values.at(simt, place)); });
+        const float scale = 1 / std::sqrt(team::sum(simt, mine, constant<0>{}) / static_cast<float>(width) + epsilon);
+        steps.each([&](const auto& place) { write(simt, place, to, values.at(simt, place), scale); });
         if (me == 0 && rstd.is_there()) simt.store(rstd, row, scale);
     }
 
@@ -75,16 +55,12 @@ struct rms_norm_kernel {
         HALFTONE_UNROLL for (int e = 0; e < M; ++e) squares += v[e] * v[e];
         return squares;
     }
-    HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD HALFTONE_INLINE float scale_of(Simt simt, float squares) const {
-        return 1 / std::sqrt(team::sum(simt, squares, constant<0>{}) / static_cast<float>(width) + epsilon);
-    }
     HALFTONE_KERNEL template <class Simt, int M>
-    HALFTONE_HD HALFTONE_INLINE static void write(Simt simt, const global_span<Y>& to, const global_span<const W>& gain, extent i, const vec<float, M>& v, float scale) {
-        const vec<float, M> g = load_floats<M>(simt, gain, i);
+    HALFTONE_HD HALFTONE_INLINE void write(Simt simt, const row_place<M>& place, const global_span<Y>& to, const vec<float, M>& v, float scale) const {
+        const vec<float, M> g = place.load(simt, gain);
         vec<float, M> out;
         HALFTONE_UNROLL for (int e = 0; e < M; ++e) out[e] = v[e] * scale * g[e];
-        store_rounded<M>(simt, to, i, out);
+        place.store(simt, to, out);
     }
 };
 
@@ -114,46 +90,13 @@ struct rms_norm_dx_kernel {
         const auto to = dx.part(row * width, width);
         const int me = team::member(simt);
         const float scale = simt.load(rstd, row);
+        const auto steps = row_steps<N, Threads, Held>::over(me, width, to.data, values.data, incoming.data, gain.data);
+        const row_values<X, N, Threads, Held> v(simt, steps, values);
+        const row_values<Y, N, Threads, Held> d(simt, steps, incoming);
         float mine = 0;
-
-        if constexpr (Held > 0) {
-            const extent vectors = width / N;
-            vec<X, N> v[Held];
-            vec<Y, N> d[Held];
-            hold<Threads>(simt, values, me, vectors, v);
-            hold<Threads>(simt, incoming, me, vectors, d);
-            HALFTONE_UNROLL for (int i = 0; i < Held; ++i) {
-                const int k = me + i * Threads;
-                mine += terms(to_float(v[i]), to_float(d[i]), k < vectors ? load_floats<N>(simt, gain, k) : vec<float, N>{}, scale);
-            }
-            const float along = mean(simt, mine);
-            HALFTONE_UNROLL for (int i = 0; i < Held; ++i) {
-                if (const int k = me + i * Threads; k < vectors) write(simt, to, k, to_float(v[i]), to_float(d[i]), load_floats<N>(simt, gain, k), scale, along);
-            }
-        } else {
-            const auto walk = row_walk<N>::over(width, to.data, values.data, incoming.data, gain.data);
-            const auto inner = values.from(walk.head);
-            const auto inner_incoming = incoming.from(walk.head);
-            const auto inner_gain = gain.from(walk.head);
-            for (extent k = me; k < walk.items(); k += Threads) {
-                if (k < walk.vectors) {
-                    mine += terms(load_floats<N>(simt, inner, k), load_floats<N>(simt, inner_incoming, k), load_floats<N>(simt, inner_gain, k), scale);
-                } else {
-                    const extent j = walk.edge(k);
-                    mine += terms(load_floats<1>(simt, values, j), load_floats<1>(simt, incoming, j), load_floats<1>(simt, gain, j), scale);
-                }
-            }
-            const float along = mean(simt, mine);
-            for (extent k = me; k < walk.items(); k += Threads) {
-                if (k < walk.vectors) {
-                    write(simt, to.from(walk.head), k, load_floats<N>(simt, inner, k), load_floats<N>(simt, inner_incoming, k), load_floats<N>(simt, inner_gain, k),
-                          scale, along);
-                } else {
-                    const extent j = walk.edge(k);
-                    write(simt, to, j, load_floats<1>(simt, values, j), load_floats<1>(simt, incoming, j), load_floats<1>(simt, gain, j), scale, along);
-                }
-            }
-        }
+        steps.each_or_zeros([&](const auto& place) { mine += terms(v.at(simt, place), d.at(simt, place), place.load(simt, gain), scale); });
+        const float along = team::sum(simt, mine, constant<0>{}) / static_cast<float>(width);
+        steps.each([&](const auto& place) { write(simt, place, to, v.at(simt, place), d.at(simt, place), place.load(simt, gain), scale, along); });
     }
 
   private:
@@ -163,16 +106,12 @@ struct rms_norm_dx_kernel {
         HALFTONE_UNROLL for (int e = 0; e < M; ++e) sum += d[e] * g[e] * (v[e] * scale);
         return sum;
     }
-    HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD HALFTONE_INLINE float mean(Simt simt, float mine) const {
-        return team::sum(simt, mine, constant<0>{}) / static_cast<float>(width);
-    }
     HALFTONE_KERNEL template <class Simt, int M>
-    HALFTONE_HD HALFTONE_INLINE void write(Simt simt, const global_span<X>& to, extent i, const vec<float, M>& v, const vec<float, M>& d, const vec<float, M>& g,
-                                           float scale, float along) const {
-        vec<float, M> out = mode == write_mode::add ? load_floats<M>(simt, to, i) : vec<float, M>{};
+    HALFTONE_HD HALFTONE_INLINE void write(Simt simt, const row_place<M>& place, const global_span<X>& to, const vec<float, M>& v, const vec<float, M>& d,
+                                           const vec<float, M>& g, float scale, float along) const {
+        vec<float, M> out = mode == write_mode::add ? place.load(simt, to) : vec<float, M>{};
         HALFTONE_UNROLL for (int e = 0; e < M; ++e) out[e] += (d[e] * g[e] - v[e] * scale * along) * scale;
-        store_rounded<M>(simt, to, i, out);
+        place.store(simt, to, out);
     }
 };
 

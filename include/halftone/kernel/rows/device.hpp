@@ -3,13 +3,12 @@
 /// What row-wise kernels on a GPU share: vectors of 16 bytes, how a team of threads walks a row and adds up what it found,
 /// and sums over rows by way of partial sums.
 ///
-///     using team = on_device::row_team<32>;                                 // a warp takes a row
-///     const auto walk = on_device::row_walk<n>::over(width, from.data, to.data);
-///     for (extent k = team::member(simt); k < walk.items(); k += 32) {
-///         if (k < walk.vectors) sum += of(load_floats<n>(simt, from.from(walk.head), k));
-///         else                  sum += of(load_floats<1>(simt, from, walk.edge(k)));
-///     }
+///     using team = on_device::row_team<32>;                                  // a warp takes a row
+///     const auto steps = on_device::row_steps<n, 32, held>::over(team::member(simt), width, from.data, to.data);
+///     const on_device::row_values<T, n, 32, held> values(simt, steps, from);  // in registers, where held > 0
+///     steps.each_or_zeros([&](const auto& place) { sum += of(values.at(simt, place)); });
 ///     sum = team::sum(simt, sum, constant<0>{});
+///     steps.each([&](const auto& place) { place.store(simt, to, with(values.at(simt, place), sum)); });
 ///
 /// Numeric contract: as rows.hpp has it for the CPU. A cut follows from the shape alone; a term of a row's sum passes
 /// through at most sum_depth(width) additions in float that do more than add zero.
@@ -119,6 +118,88 @@ struct row_walk {
     template <class T>
     HALFTONE_HD HALFTONE_INLINE static bool others_start(const T* row, extent head) {
         return row == nullptr || starts_vector(row + head, N);
+    }
+};
+
+/// Where a step of a walk is: at vector number `index` of N elements of any row of the walk, from element `head` on.
+template <int N>
+struct row_place {
+    extent head, index;
+    int held;       // which of the thread's vectors it is, in rows that stay in registers
+    bool is_there;  // else beyond the row's end
+
+    /// What stands there in a row: zeros beyond its end.
+    HALFTONE_KERNEL template <class Simt, class T>
+    HALFTONE_HD HALFTONE_INLINE vec<float, N> load(Simt simt, const global_span<T>& row) const {
+        return is_there ? load_floats<N>(simt, row.from(head), index) : vec<float, N>{};
+    }
+    HALFTONE_KERNEL template <class Simt, class T>
+    HALFTONE_HD HALFTONE_INLINE void store(Simt simt, const global_span<T>& row, const vec<float, N>& v) const {
+        store_rounded<N>(simt, row.from(head), index, v);
+    }
+};
+
+/// The steps by which one of a team's threads goes over rows of one width: vectors of N elements, and where vectors do not
+/// reach, elements. With Held > 0 rows are all vectors, at most Held of them a thread's, and its loops are unrolled.
+template <int N, int Threads, int Held>
+struct row_steps {
+    int me;
+    row_walk<N> walk;
+
+    /// For rows that begin at these pointers; a null pointer is none.
+    template <class... Ts>
+    HALFTONE_HD HALFTONE_INLINE static row_steps over(int me, extent width, const Ts*... rows) {
+        if constexpr (Held > 0) {
+            return {me, {0, width / N, width}};
+        } else {
+            return {me, row_walk<N>::over(width, rows...)};
+        }
+    }
+    /// Calls step with a row_place of N or of 1.
+    template <class Step>
+    HALFTONE_HD HALFTONE_INLINE void each(const Step& step) const {
+        if constexpr (Held > 0) {
+            HALFTONE_UNROLL for (int i = 0; i < Held; ++i) {
+                if (me + i * Threads < walk.vectors) step(row_place<N>{0, me + i * Threads, i, true});
+            }
+        } else {
+            for (extent k = me; k < walk.items(); k += Threads) {
+                if (k < walk.vectors) {
+                    step(row_place<N>{walk.head, k, 0, true});
+                } else {
+                    step(row_place<1>{0, walk.edge(k), 0, true});
+                }
+            }
+        }
+    }
+    /// The same, for sums: a thread of fewer than Held vectors takes steps over zeros, so that no load waits for a branch.
+    template <class Step>
+    HALFTONE_HD HALFTONE_INLINE void each_or_zeros(const Step& step) const {
+        if constexpr (Held > 0) {
+            HALFTONE_UNROLL for (int i = 0; i < Held; ++i) step(row_place<N>{0, me + i * Threads, i, me + i * Threads < walk.vectors});
+        } else {
+            each(step);
+        }
+    }
+};
+
+/// One thread's part of a row: with Held > 0 read once, into registers, else wherever a step asks for it.
+template <class T, int N, int Threads, int Held>
+struct row_values {
+    global_span<const T> row;
+    vec<T, N> held[Held > 0 ? Held : 1];
+
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE row_values(Simt simt, const row_steps<N, Threads, Held>& steps, const global_span<const T>& from) : row(from) {
+        if constexpr (Held > 0) hold<Threads>(simt, from, steps.me, steps.walk.vectors, held);
+    }
+    HALFTONE_KERNEL template <class Simt, int M>
+    HALFTONE_HD HALFTONE_INLINE vec<float, M> at(Simt simt, const row_place<M>& place) const {
+        if constexpr (Held > 0) {
+            return to_float(held[place.held]);
+        } else {
+            return place.load(simt, row);
+        }
     }
 };
 

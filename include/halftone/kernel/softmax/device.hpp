@@ -71,25 +71,12 @@ struct softmax_kernel {
                 }
             }
         } else {
-            const auto walk = row_walk<N>::over(width, to.data, from.data);
-            const auto inner = from.from(walk.head);
+            const auto steps = row_steps<N, Threads, 0>::over(me, width, to.data, from.data);
             exponential_sum mine;
-            for (extent k = me; k < walk.items(); k += Threads) {
-                if (k < walk.vectors) {
-                    mine.add(scaled(load_floats<N>(simt, inner, k), scale));
-                } else {
-                    mine.add(scaled(load_floats<1>(simt, from, walk.edge(k)), scale));
-                }
-            }
+            steps.each([&](const auto& place) { mine.add(scaled(place.load(simt, from), scale)); });
             const exponential_sum whole = mine.template over<team>(simt);
             const float last = last_operand(whole.sum);
-            for (extent k = me; k < walk.items(); k += Threads) {
-                if (k < walk.vectors) {
-                    write<N>(simt, to.from(walk.head), inner, k, whole.largest, last);
-                } else {
-                    write<1>(simt, to, from, walk.edge(k), whole.largest, last);
-                }
-            }
+            steps.each([&](const auto& place) { write(simt, place, to, scaled(place.load(simt, from), scale), whole.largest, last); });
         }
     }
 
@@ -98,14 +85,13 @@ struct softmax_kernel {
     /// Out of the exponential, or for the logarithm out of the difference from the largest.
     HALFTONE_HD HALFTONE_INLINE static float finished(float v, float last) { return Form == softmax_form::plain ? v * last : v - last; }
 
-    HALFTONE_KERNEL template <int M, class Simt>
-    HALFTONE_HD HALFTONE_INLINE void write(Simt simt, const global_span<Y>& to, const global_span<const X>& from, extent i, float largest, float last) const {
-        vec<float, M> v = scaled(load_floats<M>(simt, from, i), scale);
+    HALFTONE_KERNEL template <class Simt, int M>
+    HALFTONE_HD HALFTONE_INLINE static void write(Simt simt, const row_place<M>& place, const global_span<Y>& to, vec<float, M> v, float largest, float last) {
         HALFTONE_UNROLL for (int e = 0; e < M; ++e) {
             v[e] -= largest;
             v[e] = finished(Form == softmax_form::plain ? std::exp(v[e]) : v[e], last);
         }
-        store_rounded<M>(simt, to, i, v);
+        place.store(simt, to, v);
     }
 };
 
@@ -131,38 +117,13 @@ struct softmax_backward_kernel {
         const auto values = y.part(row * width, width);
         const auto incoming = dy.part(row * width, width);
         const auto to = dx.part(row * width, width);
-        const int me = team::member(simt);
 
-        if constexpr (Held > 0) {
-            const extent vectors = width / N;
-            vec<Y, N> v[Held], d[Held];
-            float mine = 0;
-            hold<Threads>(simt, values, me, vectors, v);
-            hold<Threads>(simt, incoming, me, vectors, d);
-            HALFTONE_UNROLL for (int i = 0; i < Held; ++i) mine += term(to_float(v[i]), to_float(d[i]));
-            const float sum = team::sum(simt, mine, constant<0>{});
-            HALFTONE_UNROLL for (int i = 0; i < Held; ++i) {
-                if (const int k = me + i * Threads; k < vectors) write(simt, to, k, to_float(v[i]), to_float(d[i]), sum);
-            }
-        } else {
-            const auto walk = row_walk<N>::over(width, to.data, values.data, incoming.data);
-            const auto inner = values.from(walk.head);
-            const auto inner_incoming = incoming.from(walk.head);
-            float mine = 0;
-            for (extent k = me; k < walk.items(); k += Threads) {
-                mine += k < walk.vectors ? term(load_floats<N>(simt, inner, k), load_floats<N>(simt, inner_incoming, k))
-                                         : term(load_floats<1>(simt, values, walk.edge(k)), load_floats<1>(simt, incoming, walk.edge(k)));
-            }
-            const float sum = team::sum(simt, mine, constant<0>{});
-            for (extent k = me; k < walk.items(); k += Threads) {
-                if (k < walk.vectors) {
-                    write(simt, to.from(walk.head), k, load_floats<N>(simt, inner, k), load_floats<N>(simt, inner_incoming, k), sum);
-                } else {
-                    const extent j = walk.edge(k);
-                    write(simt, to, j, load_floats<1>(simt, values, j), load_floats<1>(simt, incoming, j), sum);
-                }
-            }
-        }
+        const auto steps = row_steps<N, Threads, Held>::over(team::member(simt), width, to.data, values.data, incoming.data);
+        const row_values<Y, N, Threads, Held> v(simt, steps, values), d(simt, steps, incoming);
+        float mine = 0;
+        steps.each_or_zeros([&](const auto& place) { mine += term(v.at(simt, place), d.at(simt, place)); });
+        const float sum = team::sum(simt, mine, constant<0>{});
+        steps.each([&](const auto& place) { write(simt, place, to, v.at(simt, place), d.at(simt, place), sum); });
     }
 
   private:
@@ -173,12 +134,12 @@ struct softmax_backward_kernel {
         return sum;
     }
     HALFTONE_KERNEL template <class Simt, int M>
-    HALFTONE_HD HALFTONE_INLINE void write(Simt simt, const global_span<X>& to, extent i, const vec<float, M>& v, const vec<float, M>& d, float sum) const {
-        vec<float, M> out = mode == write_mode::add ? load_floats<M>(simt, to, i) : vec<float, M>{};
+    HALFTONE_HD HALFTONE_INLINE void write(Simt simt, const row_place<M>& place, const global_span<X>& to, const vec<float, M>& v, const vec<float, M>& d, float sum) const {
+        vec<float, M> out = mode == write_mode::add ? place.load(simt, to) : vec<float, M>{};
         HALFTONE_UNROLL for (int e = 0; e < M; ++e) {
             out[e] += Form == softmax_form::plain ? v[e] * scale * (d[e] - sum) : (d[e] - std::exp(v[e]) * sum) * scale;
         }
-        store_rounded<M>(simt, to, i, out);
+        place.store(simt, to, out);
     }
 };
 
