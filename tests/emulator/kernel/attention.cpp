@@ -60,29 +60,24 @@ TEST_CASE("attention on a GPU's matrix units is within bounds") {
     SUBCASE("float16") { check_matrix_kernels<float16>(); }
 }
 
-/// Architectures whose wide heads' tiles differ: with 99 KB of shared memory for a block, and with 163.
-constexpr int architectures[] = {86, 80};
-
 template <class T>
-void check_wide_heads(int architecture) {
-    const auto check_on = [&](const attention_sizes& sizes, layout way, bounds kind) {
-        support::check_problem<T, T>(sizes, way, kind, 1, [&](const support::problem<T>& p, const auto& check) {
-            emulator::device device({}, ht::simt::architecture_of(architecture));
-            check(support::outcome_of<T>(p, device));
-            CHECK(device.count().bank_conflicts == 0);
-        });
-    };
-    check_on({1, 33, 70, 2, 1, 256, causal}, layout::heads_first_chunks, bounds::telling);
-    check_on({1, 5, 18, 1, 1, 192, full}, layout::heads_first_chunks, bounds::may_hide);
-    check_on({2, 3, 3, 1, 1, 136, causal}, layout::fused_chunks, bounds::may_hide);
+void check_wide(int architecture, const attention_sizes& sizes, layout way, bounds kind) {
+    support::check_problem<T, T>(sizes, way, kind, 1, [&](const support::problem<T>& p, const auto& check) {
+        emulator::device device({}, ht::simt::architecture_of(architecture));
+        check(support::outcome_of<T>(p, device));
+        CHECK(device.count().bank_conflicts == 0);
+    });
 }
 
 TEST_CASE("attention on a GPU's matrix units: wide heads, by the tiles of each architecture") {
-    for (const int architecture : architectures) {
-        CAPTURE(architecture);
-        check_wide_heads<bfloat16>(architecture);
+    SUBCASE("99 KB of shared memory to a block") {
+        check_wide<bfloat16>(86, {1, 33, 40, 2, 1, 256, causal}, layout::heads_first_chunks, bounds::telling);
+        check_wide<bfloat16>(120, {2, 3, 3, 1, 1, 136, causal}, layout::fused_chunks, bounds::may_hide);
     }
-    check_wide_heads<float16>(90);
+    SUBCASE("163 KB and more") {
+        check_wide<bfloat16>(80, {1, 17, 66, 1, 1, 256, causal}, layout::heads_first_chunks, bounds::may_hide);
+        check_wide<float16>(90, {1, 5, 18, 1, 1, 192, full}, layout::heads_first_chunks, bounds::may_hide);
+    }
 }
 
 TEST_CASE("attention on a GPU without its matrix units is within bounds") {
@@ -118,13 +113,13 @@ void check_packed(const support::sequence_lengths& lengths, const attention_size
 
 TEST_CASE("attention on a GPU over packed sequences: each has the bits that it has alone") {
     SUBCASE("of every kind") {
-        support::for_each_pack([](const auto&... pack) {
-            check_packed<float, float>(pack...);
-            check_packed<bfloat16, bfloat16>(pack...);
+        support::for_each_pack([](const auto& lengths, const auto& heads, layout way, bounds kind) {
+            if (way == layout::heads_first) check_packed<float, float>(lengths, heads, way, kind);
+            check_packed<bfloat16, bfloat16>(lengths, heads, way, kind);
         });
     }
     SUBCASE("several parts a sequence") {
-        check_packed<bfloat16, bfloat16>({{131, 3, 66}, {131, 20, 70}}, {1, 0, 0, 2, 1, 40, causal},
+        check_packed<bfloat16, bfloat16>({{131, 3, 66}, {131, 20, 70}}, {1, 0, 0, 1, 1, 40, causal},
                                          layout::heads_first_chunks, bounds::may_hide);
         check_packed<float16, float16>({{70, 9}, {40, 133}}, {1, 0, 0, 1, 1, 128, causal}, layout::heads_first_chunks,
                                        bounds::may_hide);
@@ -133,6 +128,54 @@ TEST_CASE("attention on a GPU over packed sequences: each has the bits that it h
         check_packed<bfloat16, bfloat16>({{0, 20, 3, 7}, {5, 20, 0, 4}}, {1, 0, 0, 1, 1, 256, causal},
                                          layout::heads_first_chunks, bounds::may_hide);
     }
+}
+
+/// Keys are unit vectors and each query a large multiple of one that it sees: it takes that key's value as it is, gives
+/// the key its gradient as it is, and its scores have no slope. Everything is an integer.
+template <class T>
+void check_exact(const support::sequence_lengths& lengths, extent head_size, int architecture) {
+    CAPTURE(head_size);
+    support::packed_problem<T> p(lengths, {1, 0, 0, 2, 1, head_size, causal}, layout::heads_first_chunks);
+    p.whole.options.scale = 1;
+    support::random data(7);
+    for (const auto& v : {p.whole.x.q.view, p.whole.x.k.view, p.whole.x.v.view, p.whole.d_o.view}) {
+        const bool is_code = v.data() == p.whole.x.q.view.data() || v.data() == p.whole.x.k.view.data();
+        for (extent i = 0; i < v.extent_of(1); ++i) {
+            for (extent h = 0; h < v.extent_of(2); ++h) {
+                const std::vector<T> values = data.integers<T>(head_size, 4);
+                for (extent d = 0; d < head_size; ++d)
+                    v(0, i, h, d) = is_code ? T(0.0f) : values[static_cast<std::size_t>(d)];
+            }
+        }
+    }
+    support::attention_results want(p.whole.sizes);
+    for (extent s = 0; s < p.sequences().count(); ++s) {
+        const ht::reference::sequence_times at(p.sequences(), s);
+        for (extent j = 0; j < at.keys; ++j)
+            p.whole.x.k.view(0, at.first_key + j, 0, (j * 3 + 1) % head_size) = T(1.0f);
+        for (extent i = 0; i < at.queries; ++i) {
+            for (extent h = 0; h < 2; ++h) {
+                const extent chosen = (7 * i + 3 * h) % (i + 1 + at.keys - at.queries);
+                p.whole.x.q.view(0, at.first_query + i, h, (chosen * 3 + 1) % head_size) = T(128.0f);
+                want.logsumexp[static_cast<std::size_t>(h * p.whole.sizes.queries + at.first_query + i)] = 128;
+                for (extent d = 0; d < head_size; ++d) {
+                    want.o.at(0, at.first_query + i, h, d) =
+                        static_cast<double>(static_cast<float>(p.whole.x.v.view(0, at.first_key + chosen, 0, d)));
+                    want.dv.at(0, at.first_key + chosen, 0, d) +=
+                        static_cast<double>(static_cast<float>(p.whole.d_o.view(0, at.first_query + i, h, d)));
+                }
+            }
+        }
+    }
+    emulator::device device({}, ht::simt::architecture_of(architecture));
+    check_within(p.template outcome_on<T>(device), want, support::attention_results(p.whole.sizes), bounds::may_hide);
+}
+
+TEST_CASE("attention on a GPU's matrix units is exact where all is integers") {
+    check_exact<bfloat16>({{20, 9}, {33, 12}}, 40, 80);
+    check_exact<float16>({{20, 9}, {33, 12}}, 128, 80);
+    check_exact<bfloat16>({{20, 9}, {33, 12}}, 256, 80);
+    check_exact<bfloat16>({{9, 20}, {12, 33}}, 200, 86);
 }
 
 TEST_CASE("attention on a GPU over packed sequences: offsets that do not fit touch nothing outside") {
