@@ -65,7 +65,8 @@ TEST_CASE("linear_cross_entropy on a GPU: memory that the host cannot read") {
     ht::memory_resource& memory = device.memory();
     const ht::tensor<bfloat16, 2> x(memory, of_x), w(memory, of_w), dx(memory, of_x);
     const ht::tensor<float, 2> dw(memory, of_w);
-    const ht::tensor<float, 1> losses(memory, of_rows), logsumexp(memory, of_rows), loss(memory, one), count(memory, one), gradient(memory, one);
+    const ht::tensor<float, 1> losses(memory, of_rows), logsumexp(memory, of_rows), loss(memory, one),
+        count(memory, one), gradient(memory, one);
     const ht::tensor<std::int32_t, 1> targets(memory, of_rows);
     memory.write(x.data(), want.x.data(), static_cast<std::size_t>(x.size()) * sizeof(bfloat16));
     memory.write(w.data(), want.w.data(), static_cast<std::size_t>(w.size()) * sizeof(bfloat16));
@@ -73,8 +74,9 @@ TEST_CASE("linear_cross_entropy on a GPU: memory that the host cannot read") {
     memory.write(gradient.data(), &seed, sizeof seed);
     const ht::kernel::linear_cross_entropy_rows rows{targets, losses, logsumexp, loss, count};
     chunked_head::forward<bfloat16, float>(device, x.const_view(), w.const_view(), rows);
-    chunked_head::backward<bfloat16, float, bfloat16>(device, x.const_view(), w.const_view(), rows, gradient.const_view(),
-                                                      ht::kernel::gradient_result<bfloat16>{dx}, ht::kernel::gradient_result<float>{dw});
+    chunked_head::backward<bfloat16, float, bfloat16>(device, x.const_view(), w.const_view(), rows,
+                                                      gradient.const_view(), ht::kernel::gradient_result<bfloat16>{dx},
+                                                      ht::kernel::gradient_result<float>{dw});
     const auto same = [&](const auto& there, const auto& here) {
         std::vector<std::byte> bytes(static_cast<std::size_t>(there.size()) * sizeof(*there.data()));
         memory.read(bytes.data(), there.data(), bytes.size());

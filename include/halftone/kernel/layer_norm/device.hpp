@@ -45,7 +45,8 @@ struct layer_norm_kernel {
         steps.each_or_zeros([&](const auto& place) { sum += plain_sum(values.at(simt, place)); });
         const float average = team::sum(simt, sum, constant<0>{}) / static_cast<float>(width);
         steps.each([&](const auto& place) { squares += squares_around(average, values.at(simt, place)); });
-        const float scale = 1 / std::sqrt(team::sum(simt, squares, constant<1>{}) / static_cast<float>(width) + epsilon);
+        const float scale =
+            1 / std::sqrt(team::sum(simt, squares, constant<1>{}) / static_cast<float>(width) + epsilon);
         steps.each([&](const auto& place) { write(simt, place, to, values.at(simt, place), average, scale); });
         if (me == 0) {
             if (mean.is_there()) simt.store(mean, row, average);
@@ -67,7 +68,8 @@ struct layer_norm_kernel {
         return squares;
     }
     HALFTONE_KERNEL template <class Simt, int M>
-    HALFTONE_HD HALFTONE_INLINE void write(Simt simt, const row_place<M>& place, const global_span<Y>& to, const vec<float, M>& v, float average, float scale) const {
+    HALFTONE_HD HALFTONE_INLINE void write(Simt simt, const row_place<M>& place, const global_span<Y>& to,
+                                           const vec<float, M>& v, float average, float scale) const {
         const vec<float, M> g = place.load(simt, gain);
         const vec<float, M> b = bias.is_there() ? place.load(simt, bias) : vec<float, M>{};
         vec<float, M> out;
@@ -106,10 +108,13 @@ struct layer_norm_dx_kernel {
         const row_values<X, N, Threads, Held> v(simt, steps, values);
         const row_values<Y, N, Threads, Held> d(simt, steps, incoming);
         row_terms r{average, scale, 0, 0};
-        steps.each_or_zeros([&](const auto& place) { r.add(v.at(simt, place), d.at(simt, place), place.load(simt, gain)); });
+        steps.each_or_zeros(
+            [&](const auto& place) { r.add(v.at(simt, place), d.at(simt, place), place.load(simt, gain)); });
         r.sum = team::sum(simt, r.sum, constant<0>{}) / static_cast<float>(width);
         r.along = team::sum(simt, r.along, constant<1>{}) / static_cast<float>(width);
-        steps.each([&](const auto& place) { write(simt, place, to, r, v.at(simt, place), d.at(simt, place), place.load(simt, gain)); });
+        steps.each([&](const auto& place) {
+            write(simt, place, to, r, v.at(simt, place), d.at(simt, place), place.load(simt, gain));
+        });
     }
 
   private:
@@ -130,8 +135,9 @@ struct layer_norm_dx_kernel {
         }
     };
     HALFTONE_KERNEL template <class Simt, int M>
-    HALFTONE_HD HALFTONE_INLINE void write(Simt simt, const row_place<M>& place, const global_span<X>& to, const row_terms& r, const vec<float, M>& v,
-                                           const vec<float, M>& d, const vec<float, M>& g) const {
+    HALFTONE_HD HALFTONE_INLINE void write(Simt simt, const row_place<M>& place, const global_span<X>& to,
+                                           const row_terms& r, const vec<float, M>& v, const vec<float, M>& d,
+                                           const vec<float, M>& g) const {
         vec<float, M> out = mode == write_mode::add ? place.load(simt, to) : vec<float, M>{};
         HALFTONE_UNROLL for (int e = 0; e < M; ++e) out[e] += (d[e] * g[e] - r.sum - (v[e] - r.average) * r.scale * r.along) * r.scale;
         place.store(simt, to, out);

@@ -56,7 +56,8 @@ struct rms_norm_kernel {
         return squares;
     }
     HALFTONE_KERNEL template <class Simt, int M>
-    HALFTONE_HD HALFTONE_INLINE void write(Simt simt, const row_place<M>& place, const global_span<Y>& to, const vec<float, M>& v, float scale) const {
+    HALFTONE_HD HALFTONE_INLINE void write(Simt simt, const row_place<M>& place, const global_span<Y>& to,
+                                           const vec<float, M>& v, float scale) const {
         const vec<float, M> g = place.load(simt, gain);
         vec<float, M> out;
         HALFTONE_UNROLL for (int e = 0; e < M; ++e) out[e] = v[e] * scale * g[e];
@@ -94,9 +95,13 @@ struct rms_norm_dx_kernel {
         const row_values<X, N, Threads, Held> v(simt, steps, values);
         const row_values<Y, N, Threads, Held> d(simt, steps, incoming);
         float mine = 0;
-        steps.each_or_zeros([&](const auto& place) { mine += terms(v.at(simt, place), d.at(simt, place), place.load(simt, gain), scale); });
+        steps.each_or_zeros([&](const auto& place) {
+            mine += terms(v.at(simt, place), d.at(simt, place), place.load(simt, gain), scale);
+        });
         const float along = team::sum(simt, mine, constant<0>{}) / static_cast<float>(width);
-        steps.each([&](const auto& place) { write(simt, place, to, v.at(simt, place), d.at(simt, place), place.load(simt, gain), scale, along); });
+        steps.each([&](const auto& place) {
+            write(simt, place, to, v.at(simt, place), d.at(simt, place), place.load(simt, gain), scale, along);
+        });
     }
 
   private:
@@ -107,8 +112,9 @@ struct rms_norm_dx_kernel {
         return sum;
     }
     HALFTONE_KERNEL template <class Simt, int M>
-    HALFTONE_HD HALFTONE_INLINE void write(Simt simt, const row_place<M>& place, const global_span<X>& to, const vec<float, M>& v, const vec<float, M>& d,
-                                           const vec<float, M>& g, float scale, float along) const {
+    HALFTONE_HD HALFTONE_INLINE void write(Simt simt, const row_place<M>& place, const global_span<X>& to,
+                                           const vec<float, M>& v, const vec<float, M>& d, const vec<float, M>& g,
+                                           float scale, float along) const {
         vec<float, M> out = mode == write_mode::add ? place.load(simt, to) : vec<float, M>{};
         HALFTONE_UNROLL for (int e = 0; e < M; ++e) out[e] += (d[e] * g[e] - v[e] * scale * along) * scale;
         place.store(simt, to, out);

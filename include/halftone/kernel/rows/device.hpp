@@ -176,7 +176,9 @@ struct row_steps {
     template <class Step>
     HALFTONE_HD HALFTONE_INLINE void each_or_zeros(const Step& step) const {
         if constexpr (Held > 0) {
-            HALFTONE_UNROLL for (int i = 0; i < Held; ++i) step(row_place<N>{0, me + i * Threads, i, me + i * Threads < walk.vectors});
+            HALFTONE_UNROLL for (int i = 0; i < Held; ++i) {
+                step(row_place<N>{0, me + i * Threads, i, me + i * Threads < walk.vectors});
+            }
         } else {
             each(step);
         }
@@ -190,7 +192,9 @@ struct row_values {
     vec<T, N> held[Held > 0 ? Held : 1];
 
     HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD HALFTONE_INLINE row_values(Simt simt, const row_steps<N, Threads, Held>& steps, const global_span<const T>& from) : row(from) {
+    HALFTONE_HD HALFTONE_INLINE row_values(Simt simt, const row_steps<N, Threads, Held>& steps,
+                                           const global_span<const T>& from)
+        : row(from) {
         if constexpr (Held > 0) hold<Threads>(simt, from, steps.me, steps.walk.vectors, held);
     }
     HALFTONE_KERNEL template <class Simt, int M>

@@ -76,7 +76,9 @@ struct softmax_kernel {
             steps.each([&](const auto& place) { mine.add(scaled(place.load(simt, from), scale)); });
             const exponential_sum whole = mine.template over<team>(simt);
             const float last = last_operand(whole.sum);
-            steps.each([&](const auto& place) { write(simt, place, to, scaled(place.load(simt, from), scale), whole.largest, last); });
+            steps.each([&](const auto& place) {
+                write(simt, place, to, scaled(place.load(simt, from), scale), whole.largest, last);
+            });
         }
     }
 
@@ -86,7 +88,8 @@ struct softmax_kernel {
     HALFTONE_HD HALFTONE_INLINE static float finished(float v, float last) { return Form == softmax_form::plain ? v * last : v - last; }
 
     HALFTONE_KERNEL template <class Simt, int M>
-    HALFTONE_HD HALFTONE_INLINE static void write(Simt simt, const row_place<M>& place, const global_span<Y>& to, vec<float, M> v, float largest, float last) {
+    HALFTONE_HD HALFTONE_INLINE static void write(Simt simt, const row_place<M>& place, const global_span<Y>& to,
+                                                  vec<float, M> v, float largest, float last) {
         HALFTONE_UNROLL for (int e = 0; e < M; ++e) {
             v[e] -= largest;
             v[e] = finished(Form == softmax_form::plain ? std::exp(v[e]) : v[e], last);
@@ -118,7 +121,8 @@ struct softmax_backward_kernel {
         const auto incoming = dy.part(row * width, width);
         const auto to = dx.part(row * width, width);
 
-        const auto steps = row_steps<N, Threads, Held>::over(team::member(simt), width, to.data, values.data, incoming.data);
+        const auto steps =
+            row_steps<N, Threads, Held>::over(team::member(simt), width, to.data, values.data, incoming.data);
         const row_values<Y, N, Threads, Held> v(simt, steps, values), d(simt, steps, incoming);
         float mine = 0;
         steps.each_or_zeros([&](const auto& place) { mine += term(v.at(simt, place), d.at(simt, place)); });
@@ -134,7 +138,8 @@ struct softmax_backward_kernel {
         return sum;
     }
     HALFTONE_KERNEL template <class Simt, int M>
-    HALFTONE_HD HALFTONE_INLINE void write(Simt simt, const row_place<M>& place, const global_span<X>& to, const vec<float, M>& v, const vec<float, M>& d, float sum) const {
+    HALFTONE_HD HALFTONE_INLINE void write(Simt simt, const row_place<M>& place, const global_span<X>& to,
+                                           const vec<float, M>& v, const vec<float, M>& d, float sum) const {
         vec<float, M> out = mode == write_mode::add ? place.load(simt, to) : vec<float, M>{};
         HALFTONE_UNROLL for (int e = 0; e < M; ++e) {
             out[e] += Form == softmax_form::plain ? v[e] * scale * (d[e] - sum) : (d[e] - std::exp(v[e]) * sum) * scale;
