@@ -8,6 +8,7 @@
 
 #include <doctest/doctest.h>
 
+#include <halftone/exec/measure.hpp>
 #include <halftone/kernel/attention/cpu.hpp>
 #include <halftone/kernel/attention/reference.hpp>
 #include <halftone/policy/presets.hpp>
@@ -290,6 +291,13 @@ TEST_CASE("nothing in, nothing out") {
     CHECK(std::all_of(t.dv.data(), t.dv.data() + t.dv.size(), [](float x) { return x == 0; }));
 }
 
+std::size_t told(ht::cpu& device, const ht::kernel::attention_forward<float>& a) {
+    return ht::workspace_bytes(device, [&](ht::cpu& d) { attention::forward<bfloat16>(d, a); });
+}
+std::size_t told(ht::cpu& device, const ht::kernel::attention_backward<float>& a) {
+    return ht::workspace_bytes(device, [&](ht::cpu& d) { attention::backward<bfloat16>(d, a); });
+}
+
 TEST_CASE("scratch memory is as stated, and taken once") {
     for (const extent heads : {1, 9}) {
         ht::cpu device{{.threads = 2}};
@@ -298,7 +306,7 @@ TEST_CASE("scratch memory is as stated, and taken once") {
         const auto forward = t.forward({.mask = attention_mask::causal});
         const auto backward = t.backward({.mask = attention_mask::causal});
         attention::forward<bfloat16>(device, forward);
-        CHECK(usage.peak(ht::memory_kind::workspace) == attention::workspace_bytes<bfloat16>(device, forward));
+        CHECK(usage.peak(ht::memory_kind::workspace) == told(device, forward));
         // Blocks that were too small for the first backward pass are replaced by one that is not.
         for (int warm_up = 0; warm_up < 2; ++warm_up) attention::backward<bfloat16>(device, backward);
         usage.reset_peaks();
@@ -306,7 +314,7 @@ TEST_CASE("scratch memory is as stated, and taken once") {
         attention::forward<bfloat16>(device, forward);
         attention::backward<bfloat16>(device, backward);
         CHECK(usage.allocations() == allocations);
-        CHECK(usage.peak(ht::memory_kind::workspace) == attention::workspace_bytes<bfloat16>(device, backward));
+        CHECK(usage.peak(ht::memory_kind::workspace) == told(device, backward));
     }
 }
 
@@ -324,15 +332,15 @@ TEST_CASE("scratch memory for packed sequences is as stated, and follows the lon
         const auto forward = pack(t.forward({.mask = attention_mask::causal}), 300);
         const auto backward = pack(t.backward({.mask = attention_mask::causal}), 300);
         attention::forward<bfloat16>(device, forward);
-        CHECK(usage.peak(ht::memory_kind::workspace) == attention::workspace_bytes<bfloat16>(device, forward));
+        CHECK(usage.peak(ht::memory_kind::workspace) == told(device, forward));
         for (int warm_up = 0; warm_up < 2; ++warm_up) attention::backward<bfloat16>(device, backward);
         usage.reset_peaks();
         attention::backward<bfloat16>(device, backward);
-        CHECK(usage.peak(ht::memory_kind::workspace) == attention::workspace_bytes<bfloat16>(device, backward));
-        CHECK(attention::workspace_bytes<bfloat16>(device, forward) <
-              attention::workspace_bytes<bfloat16>(device, pack(forward, 600)));
-        CHECK(attention::workspace_bytes<bfloat16>(device, pack(forward, extent{1} << 40)) ==
-              attention::workspace_bytes<bfloat16>(device, pack(forward, 600)));
+        CHECK(usage.peak(ht::memory_kind::workspace) == told(device, backward));
+        CHECK(told(device, forward) <
+              told(device, pack(forward, 600)));
+        CHECK(told(device, pack(forward, extent{1} << 40)) ==
+              told(device, pack(forward, 600)));
     }
 }
 
@@ -344,10 +352,8 @@ TEST_CASE("scratch memory is linear in time, whatever the size of the score matr
             float* const nowhere = reinterpret_cast<float*>(64);
             const ht::view<float, 4> x(nowhere, {1, time, heads, 64});
             const ht::view<float, 3> sums(nowhere, {1, heads, time});
-            return attention::workspace_bytes<bfloat16>(device,
-                                                        ht::kernel::attention_forward<float>{x, x, x, x, sums, {}}) +
-                   attention::workspace_bytes<bfloat16>(
-                       device, ht::kernel::attention_backward<float>{x, x, x, x, sums, x, x, x, x, {}});
+            return told(device, ht::kernel::attention_forward<float>{x, x, x, x, sums, {}}) +
+                   told(device, ht::kernel::attention_backward<float>{x, x, x, x, sums, x, x, x, x, {}});
         };
         const std::size_t steps[] = {bytes(1 << 14) - bytes(1 << 13), bytes(1 << 15) - bytes(1 << 14),
                                      bytes(1 << 20) - bytes(1 << 19)};

@@ -175,25 +175,51 @@ void each_operation(arguments& m, const sizes& s, const Test& test) {
         });
     }
     {
-        const extent heads = 2, head_size = 8;
-        const auto q = m.take<bfloat16>(extent{1}, rows, heads, head_size),
-                   k = m.take<bfloat16>(extent{1}, rows + 1, extent{1}, head_size);
-        const auto v = m.take<bfloat16>(extent{1}, rows + 1, extent{1}, head_size),
-                   o = m.take<bfloat16>(extent{1}, rows, heads, head_size);
-        const auto sums = m.take<float>(extent{1}, heads, rows);
-        const ht::attention_options options{.mask = ht::attention_mask::causal};
-        test("attention", [&](auto& d) { ht::attention<ht::amp_bf16>(d, q, k, v, o, sums, options); });
-        test("attention backward", [&](auto& d) {
+        const extent one = 1, heads = 2, head_size = 8;
+        const auto of_queries = [&] { return m.take<bfloat16>(one, rows, heads, head_size); };
+        const auto of_keys = [&] { return m.take<bfloat16>(one, rows + 1, one, head_size); };
+        const auto of_both = [&] { return m.take<bfloat16>(one, 2 * rows, one, head_size); };
+        const auto q = of_queries(), o = of_queries(), dq = of_queries();
+        const auto k = of_keys(), v = of_keys(), dk = of_keys(), dv = of_keys();
+        const auto packed_x = of_both(), packed_o = of_both(), packed_dq = of_both(), packed_dk = of_both(),
+                   packed_dv = of_both();
+        const auto sums = m.take<float>(one, heads, rows), packed_sums = m.take<float>(one, one, 2 * rows);
+        struct sequence_offsets {
+            std::int32_t value[3];
+        };
+        const auto length = static_cast<std::int32_t>(rows);
+        const ht::const_view<std::int32_t, 1> offsets(
+            reinterpret_cast<std::int32_t*>(m.take_record(sequence_offsets{{0, length, 2 * length}})), {3});
+        const auto sequences = ht::packed_sequences::of(offsets, rows);
+
+        const ht::attention_options flash{.mask = ht::attention_mask::causal};
+        const ht::attention_options stored{.mask = ht::attention_mask::causal,
+                                           .strategy = ht::attention_strategy::math};
+        test("attention", [&](auto& d) { ht::attention<ht::amp_bf16>(d, q, k, v, o, sums, flash); });
+        test("attention by stored scores", [&](auto& d) { ht::attention<ht::amp_bf16>(d, q, k, v, o, sums, stored); });
+        test("attention over packed sequences", [&](auto& d) {
+            ht::attention<ht::amp_bf16>(d, packed_x, packed_x, packed_x, packed_o, packed_sums, flash, sequences);
+        });
+        const auto backward = [&](auto& d, const ht::attention_options& options) {
             ht::attention_gradients<ht::amp_bf16>(d, kernel::attention_backward<bfloat16>{.q = q,
                                                                                           .k = k,
                                                                                           .v = v,
                                                                                           .o = o,
                                                                                           .logsumexp = sums,
                                                                                           .d_o = o,
-                                                                                          .dq = q,
-                                                                                          .dk = k,
-                                                                                          .dv = v,
+                                                                                          .dq = dq,
+                                                                                          .dk = dk,
+                                                                                          .dv = dv,
                                                                                           .options = options});
+        };
+        test("attention backward", [&](auto& d) { backward(d, flash); });
+        test("attention backward by stored scores", [&](auto& d) { backward(d, stored); });
+        test("attention backward over packed sequences", [&](auto& d) {
+            const auto& x = packed_x;
+            const auto& o = packed_o;
+            ht::attention_gradients<ht::amp_bf16>(
+                d, kernel::attention_backward<bfloat16>{x, x, x, o, packed_sums, o, packed_dq, packed_dk, packed_dv,
+                                                        flash, sequences});
         });
     }
     {

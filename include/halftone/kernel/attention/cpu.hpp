@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Attention on the CPU; attention.hpp has its arguments, its contract and an example. Scratch memory is linear in the
-/// number of queries and keys: `workspace_bytes` tells how much of it device.scratch() will hold.
+/// number of queries and keys, and follows from shapes and from the length stated of the longest sequence.
 #pragma once
 
 #include <halftone/kernel/attention/backward.hpp>
@@ -25,24 +25,6 @@ struct attention<cpu> {
     template <class Compute, class T>
     static void backward(cpu& device, const attention_backward<T>& a) {
         backward(device, a, detail::attention_engine_for<Compute, T>(device));
-    }
-
-    /// From shapes alone, and the lengths stated of the longest sequence.
-    template <class Compute, class T>
-    static std::size_t workspace_bytes(const cpu& device, const attention_forward<T>& a) {
-        const detail::attention_extents e = cut(a, detail::check_attention(a));
-        if (e.batch * e.heads * e.queries == 0) return 0;
-        return for_all_workers(
-            device, detail::attention_forward_layout(e, unit_for<Compute>(device), a.options.mask).scratch.bytes);
-    }
-
-    template <class Compute, class T>
-    static std::size_t workspace_bytes(const cpu& device, const attention_backward<T>& a) {
-        const detail::attention_extents e = cut(a, detail::check_attention(a));
-        if (e.batch * e.groups * e.keys == 0) return 0;
-        const detail::attention_backward_layout layout(e, unit_for<Compute>(device), a.options.mask);
-        return for_all_workers(device, layout.scratch.bytes) +
-               round_up(static_cast<std::size_t>(partial_sums(a, layout)) * sizeof(float), block_alignment);
     }
 
     /// With products of the caller's choice.
@@ -107,9 +89,6 @@ struct attention<cpu> {
                 std::fill_n(detail::vector_at(v, 0, i, head), v.extent_of(3), T(0.0f));
             }
         }
-    }
-    static std::size_t for_all_workers(const cpu& device, std::size_t each) {
-        return round_up(each, block_alignment) * static_cast<std::size_t>(device.threads());
     }
 };
 
