@@ -14,4 +14,5 @@
 #include <halftone/exec/cuda/cuda.cuh>
 #include <halftone/exec/cuda/interop.cuh>
 #include <halftone/exec/cuda/sort.cuh>
+#include <halftone/exec/measure.hpp>
 #include <halftone/kernel/device.hpp>

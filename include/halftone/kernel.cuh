@@ -10,6 +10,7 @@
 
 #include <halftone/exec/cuda/cuda.cuh>
 #include <halftone/exec/cuda/interop.cuh>
+#include <halftone/exec/measure.hpp>
 #include <halftone/kernel/device.hpp>
 #include <halftone/number.hpp>
 #include <halftone/policy.hpp>

@@ -7,6 +7,7 @@
 ///     ht::map(device, [k](auto x, auto y) { return x * y + k * ht::tanh(x); }, x, y, out);
 #pragma once
 
+#include <halftone/exec/measure.hpp>
 #include <halftone/kernel/adamw/cpu.hpp>
 #include <halftone/kernel/attention/cpu.hpp>
 #include <halftone/kernel/column_sum/cpu.hpp>

@@ -4,8 +4,10 @@
 ///
 ///     ht::cpu device;                                             // all cores, the fastest instruction set
 ///     ht::cpu small{{.threads = 1, .instruction_set = ht::isa::avx2}};
+///     ht::cpu sparing{{.workspace = memory}};                     // a std::span<std::byte> of yours for scratch memory
 ///
-/// A context serves one thread at a time; several contexts live side by side. Results do not depend on the number of
+/// A context serves one thread at a time, whichever; several contexts may be called from several threads at once, for
+/// nothing is static. What a context made (tensors, stores, tapes) goes with it. Results do not depend on the number of
 /// threads: work is cut by shape, and sums over pieces follow a fixed tree.
 #pragma once
 
