@@ -11,7 +11,7 @@
 #include <halftone/data/batches.hpp>
 #include <halftone/kernel/device.hpp>
 #include <halftone/tensor/tensor.hpp>
-#include <halftone/train/captured_step.hpp>
+#include <halftone/train/trainer.hpp>
 
 #include <emulator/device.hpp>
 
@@ -25,116 +25,27 @@ using machine = ht::emulator::device;
 static_assert(ht::capturing_device<machine>);
 static_assert(!ht::capturing_device<ht::cpu>);
 
-bool mentions(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
-
 /// Other files look for races in these kernels.
 ht::emulator::options quick(std::uint64_t seed) { return {.seed = seed, .check = ht::emulator::checking::values_only}; }
 
 TEST_CASE("captured step: the same bits as steps that run as they are, whatever changes on the device meanwhile") {
-    using P = ht::amp_fp16;
     machine one{quick(1)}, two{quick(99)};
-    captured::parts<P, machine> plain(one), other(two);
-    ht::captured_step step{two, [&](const captured::batch& b) { return other.body(b); }};
-    captured::ids ids;
-    std::vector<step_run> runs;
-    std::vector<float> scales;
-    for (int t = 0; t < 16; ++t) {
-        CAPTURE(t);
-        const auto change = [&](auto& p) {
-            if (t == 6) p.optimizer.set_lr(3e-3);
-            if (t == 7) p.optimizer.set_schedule({.shape = ht::cosine, .total_steps = 20, .final_ratio = 0.1});
-            if (t == 12) p.scaler.update(1024.0f);
-            if (t == 13) {
-                auto s = p.scaler.state();
-                s.growth_interval = 1;
-                p.scaler.load(s);
-            }
-        };
-        change(plain), change(other);
-        // From the eighth step on, two shapes in turn.
-        const captured::batch b = t >= 8 && t % 2 == 0 ? ids.next(1, 8) : ids.next(2, 5);
-        const float loss = plain.body(b).item();
-        runs.push_back(step(b));
-        CHECK(step.loss() == loss);
-        CHECK(other.bytes() == plain.bytes());
-        CHECK(other.optimizer.last_step_skipped() == plain.optimizer.last_step_skipped());
-        scales.push_back(plain.scaler.get_scale());
-    }
-    CHECK(runs[0] == step_run::uncaptured);
-    CHECK(runs[1] == step_run::captured);
-    for (int t = 2; t < 8; ++t) CHECK(runs[static_cast<std::size_t>(t)] == step_run::replayed);
-    CHECK(runs[8] == step_run::uncaptured);
-    CHECK(runs[15] == step_run::replayed);
-    CHECK(runs[14] == step_run::replayed);
-    // Or nothing of this was tested.
-    CHECK(other.optimizer.skipped_steps() > 2);
-    CHECK(other.optimizer.steps() > 8);
-    bool grew = false;
-    for (std::size_t i = 1; i < scales.size(); ++i) grew = grew || scales[i] > scales[i - 1];
-    CHECK(grew);
+    captured::check_same_bits(one, two);
 }
 
 TEST_CASE("captured step: says why each step ran as it did") {
     machine device{quick(3)};
-    captured::parts<ht::amp_bf16, machine> p(device);
-    int host_calls = 0;
-    ht::captured_step step{device,
-                           [&](const captured::batch& b) {
-                               ++host_calls;
-                               return p.body(b);
-                           },
-                           {.most_graphs = 2}};
-    CHECK_THROWS_AS(step.loss(), ht::state_error);
-    captured::ids ids;
-    const auto run = [&](ht::extent rows, ht::extent time) { return step(ids.next(rows, time)); };
+    captured::check_reasons(device);
+}
 
-    CHECK(run(1, 8) == step_run::uncaptured);
-    CHECK(step.reason() == "uncaptured: a step of (1, 8), (1, 8); the first one");
-    CHECK(run(1, 8) == step_run::captured);
-    CHECK(step.reason() == "captured: a step of (1, 8), (1, 8)");
-    CHECK(run(1, 8) == step_run::replayed);
-    CHECK(host_calls == 2);
+TEST_CASE("captured step: a value of the host is that of the capture") {
+    machine one{quick(1)}, two{quick(2)};
+    captured::check_host_values(one, two);
+}
 
-    // Another shape, twice, and back: both stay.
-    CHECK(run(1, 4) == step_run::uncaptured);
-    CHECK(step.reason() == "uncaptured: a step of (1, 4), (1, 4); the one before was of (1, 8), (1, 8)");
-    CHECK(run(1, 4) == step_run::captured);
-    CHECK(run(1, 8) == step_run::replayed);
-    CHECK(run(1, 4) == step_run::replayed);
-    // A third one: there is room for two.
-    CHECK(run(1, 3) == step_run::uncaptured);
-    CHECK(step.reason() == "uncaptured: a step of (1, 3), (1, 3); the one before was of (1, 4), (1, 4), and (1, 8), (1, 8) made room for it");
-    CHECK(run(1, 4) == step_run::replayed);
-    CHECK(run(1, 8) == step_run::uncaptured);
-
-    // Memory that moves: scratch that had to grow for others.
-    CHECK(run(1, 8) == step_run::captured);
-    CHECK(run(1, 8) == step_run::replayed);
-    { const ht::workspace::lease large(device.scratch(), std::size_t{1} << 24); }
-    CHECK(run(1, 8) == step_run::uncaptured);
-    CHECK(step.reason() == "uncaptured: a step of (1, 8), (1, 8); scratch memory has moved");
-    CHECK(run(1, 8) == step_run::captured);
-    CHECK(step.reason() == "captured anew: a step of (1, 8), (1, 8); scratch memory has moved");
-    CHECK(run(1, 8) == step_run::replayed);
-    // Scratch that needs a second block while the first is out: whether it is joined decides the next step.
-    {
-        const ht::workspace::lease first(device.scratch(), 64), second(device.scratch(), std::size_t{1} << 25);
-    }
-    CHECK(run(1, 8) == step_run::replayed);
-    // And a step of its tape that grew for others.
-    CHECK_NOTHROW(p.tape.template make<float>(ht::shape<1>{1 << 20}, false));
-    CHECK(run(1, 8) == step_run::replayed);
-    CHECK_NOTHROW(p.tape.template make<float>(ht::shape<1>{1}, false));
-    CHECK(run(1, 8) == step_run::uncaptured);
-    CHECK(mentions(step.reason(), "results lie elsewhere"));
-    CHECK(run(1, 8) == step_run::captured);
-
-    // What the step reads of the host is that of the capture, until renew().
-    step.renew("another limit of clipping");
-    CHECK(run(1, 8) == step_run::captured);
-    CHECK(step.reason() == "captured anew: a step of (1, 8), (1, 8); another limit of clipping");
-    CHECK(step.captures() == 6);
-    CHECK_THROWS_AS(ht::captured_step(device, [](const captured::batch&) {}, {.most_graphs = 0}), ht::argument_error);
+TEST_CASE("captured step: nothing inside waits, uploads or takes memory; the device is as before") {
+    machine device{quick(5)};
+    captured::check_refusals(device);
 }
 
 TEST_CASE("captured step: a frozen parameter is not trained on by a replay") {
@@ -147,82 +58,6 @@ TEST_CASE("captured step: a frozen parameter is not trained on by a replay") {
     CHECK(p.model.parameters().freeze("h.0.mlp.up") == 2);
     CHECK_THROWS_AS(step(ids.next(1, 4)), ht::state_error);  // the optimizer's own sentence
     CHECK(step.replays() == 1);
-}
-
-TEST_CASE("captured step: a value of the host is that of the capture") {
-    machine one{quick(1)}, two{quick(2)};
-    captured::parts<ht::full_fp32, machine> plain(one), other(two);
-    ht::captured_step step{two, [&](const captured::batch& b) { return other.body(b); }};
-    captured::ids ids;
-    const auto same_after = [&](float max_norm) {
-        plain.max_norm = other.max_norm = max_norm;
-        const captured::batch b = ids.next(1, 4);
-        plain.body(b), step(b);
-        return plain.bytes() == other.bytes();
-    };
-    for (int t = 0; t < 4; ++t) CHECK(same_after(1));
-    step.renew("max_norm");
-    CHECK(same_after(0.01f));
-    CHECK(same_after(0.01f));
-    // This is what renew() is for; and what this file would see of a schedule that were an argument of a launch.
-    CHECK_FALSE(same_after(0.001f));
-}
-
-TEST_CASE("captured step: nothing inside waits, uploads or takes memory; the device is as before") {
-    machine device{quick(5)};
-    captured::parts<ht::amp_fp16, machine> p(device);
-    captured::ids ids;
-    enum class fault { none, item, skipped, set_lr, synchronize, upload, memory, nested } now = fault::none;
-    std::vector<std::int32_t> own(4, 1);
-    ht::captured_step step{device, [&](const captured::batch& b) {
-                               auto loss = p.model.loss(p.tape, b);
-                               if (now == fault::item) static_cast<void>(loss.item());
-                               p.tape.backward(p.scaler.scale(loss), p.acc);
-                               auto grads = p.scaler.unscale(p.acc.take());
-                               const auto outcome = p.optimizer.step(grads);
-                               if (now == fault::skipped) static_cast<void>(outcome.skipped());
-                               if (now == fault::set_lr) p.optimizer.set_lr(1);
-                               p.scaler.update();
-                               if (now == fault::synchronize) device.synchronize();
-                               if (now == fault::upload) p.tape.bring(ht::const_view<std::int32_t, 1>{own.data(), {4}});
-                               if (now == fault::memory) ht::tape<machine>(device).make<float>(ht::shape<1>{4}, false);
-                               if (now == fault::nested) static_cast<void>(device.capture([] {}));
-                               return loss;
-                           }};
-    step(ids.next(1, 4));
-    const auto says = [&](fault f, const char* part) {
-        now = f;
-        const auto before = p.bytes();
-        const auto allocations = device.memory().usage().allocations();
-        std::string sentence;
-        try {
-            step(ids.next(1, 4));
-        } catch (const ht::state_error& e) {
-            sentence = e.what();
-        }
-        CAPTURE(sentence);
-        CHECK(mentions(sentence, "captured step: "));
-        CHECK(mentions(sentence, part));
-        CHECK(p.bytes() == before);
-        CHECK(device.memory().usage().allocations() == allocations);
-        now = fault::none;
-        p.tape.clear(), p.acc.discard();
-        p.scaler.update(p.scaler.get_scale());  // ends a round that was under way
-    };
-    says(fault::item, "the host reads device memory");
-    says(fault::skipped, "the host reads device memory");
-    says(fault::set_lr, "the host reads device memory");
-    says(fault::synchronize, "synchronize()");
-    says(fault::upload, "the host writes device memory");
-    says(fault::memory, "bytes are asked for inside the step");
-    says(fault::nested, "captured inside another");
-    CHECK(step.captures() == 0);
-    // And a step without fault goes on.
-    CHECK(step(ids.next(1, 4)) == step_run::captured);
-    CHECK(step(ids.next(1, 4)) == step_run::replayed);
-    const auto allocations = device.memory().usage().allocations();
-    step(ids.next(1, 4));
-    CHECK(device.memory().usage().allocations() == allocations);
 }
 
 TEST_CASE("captured step: results that would outlive the step are refused") {
@@ -296,6 +131,62 @@ TEST_CASE("captured step: on the CPU each step runs as it is, with the same bits
     ht::language_data data{ht::token_view{corpus}, {.context = 8, .vocabulary = 128}};
     ht::captured_step counts{two, [](const ht::language_batch& b) { CHECK(b.size() == 16); }};
     counts(data.sample(0, 2));
+}
+
+/// Keeps what a run tells.
+struct log_keeper : ht::trainer_callback {
+    std::vector<ht::trainer_state> steps, logs;
+    std::vector<double> evaluations;
+    void on_step(const ht::trainer_state& s) override { steps.push_back(s); }
+    void on_log(const ht::trainer_state& s) override { logs.push_back(s); }
+    void on_evaluate(const ht::trainer_state&, const ht::evaluation_result& r) override { evaluations.push_back(r.loss); }
+};
+
+TEST_CASE("trainer on the emulated machine: captured steps have the bits and the logs of steps that run as they are") {
+    std::string corpus;
+    for (int i = 0; i < 300; ++i) corpus += static_cast<char>((i * i + i / 7) % 16);
+    const auto train = [&](ht::step_capture capture, bool listens) {
+        machine device{quick(8)};
+        ht::nn::gpt<ht::amp_fp16> model{device, captured::config, 1};
+        ht::language_data data{ht::token_view{corpus}, {.context = 8, .vocabulary = 23, .held_out = 0.05}};
+        ht::trainer trainer{device, model,
+                            {.per_device_train_batch_size = 1, .gradient_accumulation_steps = 2, .max_steps = 9, .learning_rate = 1e-2, .warmup_steps = 2, .logging_steps = 4, .eval_steps = 6,
+                             .initial_loss_scale = 0x1p22f, .loss_scale_growth_interval = 2, .capture_steps = capture}};
+        struct : ht::range_listener {
+            int begun = 0;
+            void begin(const char*, ht::pass) override { ++begun; }
+            void end() override {}
+        } listener;
+        if (listens) trainer.listen(&listener);
+        log_keeper keeper;
+        trainer.add_callback(keeper);
+        const ht::training_result result = trainer.train(data);
+        CHECK(trainer.captured().captures() == (capture == ht::step_capture::off || listens ? 0 : 1));
+        CHECK(trainer.captured().replays() == (capture == ht::step_capture::off || listens ? 0 : 7));
+        CHECK((listener.begun > 0) == listens);
+        REQUIRE(keeper.logs.size() == 3);
+        REQUIRE(keeper.steps.size() == 9);
+        // What lies on the device is known from log to log, and from evaluation to evaluation.
+        CHECK(keeper.steps[2].step == 3);
+        CHECK(keeper.steps[0].loss > 2);
+        CHECK(keeper.steps[2].loss == keeper.steps[0].loss);
+        CHECK(keeper.steps[3].loss != keeper.steps[0].loss);
+        CHECK(keeper.steps[3].loss == keeper.logs[0].loss);
+        CHECK(keeper.steps[4].loss == keeper.logs[0].loss);
+        CHECK(keeper.steps[5].loss != keeper.logs[0].loss);
+        CHECK(result.step_ms > 0);
+        CHECK(result.tokens_per_second > 0);
+        std::vector<double> all{result.train_loss, result.loss_scale, static_cast<double>(result.skipped_steps)};
+        for (const ht::trainer_state& s : keeper.logs) all.insert(all.end(), {s.loss, s.learning_rate, s.loss_scale, static_cast<double>(s.skipped)});
+        all.insert(all.end(), keeper.evaluations.begin(), keeper.evaluations.end());
+        all.push_back(trainer.evaluate(data).loss);
+        CHECK(result.skipped_steps > 0);
+        CHECK(result.skipped_steps < 9);
+        return all;
+    };
+    const std::vector<double> expected = train(ht::step_capture::off, false);
+    CHECK(train(ht::step_capture::automatic, false) == expected);
+    CHECK(train(ht::step_capture::automatic, true) == expected);
 }
 
 }  // namespace

@@ -6,10 +6,15 @@
 ///     captured::parts<ht::amp_fp16, ht::cuda> plain(one), other(two);
 ///     plain.body(batch);
 ///     ht::captured_step step{two, [&](const captured::batch& b) { return other.body(b); }};
+///
+/// The checks of captured steps that any capturing device runs follow below.
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <vector>
+
+#include <doctest/doctest.h>
 
 #include <halftone/amp.hpp>
 #include <halftone/train/captured_step.hpp>
@@ -101,5 +106,197 @@ struct parts {
         return all;
     }
 };
+
+inline bool mentions(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
+
+/// Steps as they are on one device and captured steps on another, while rates, schedules and the scale change and shapes
+/// alternate.
+template <class Device>
+void check_same_bits(Device& one, Device& two) {
+    using ht::step_run;
+    parts<ht::amp_fp16, Device> plain(one), other(two);
+    ht::captured_step step{two, [&](const batch& b) { return other.body(b); }};
+    ids ids;
+    std::vector<step_run> runs;
+    std::vector<float> scales;
+    for (int t = 0; t < 16; ++t) {
+        CAPTURE(t);
+        const auto change = [&](auto& p) {
+            if (t == 6) p.optimizer.set_lr(3e-3);
+            if (t == 7) p.optimizer.set_schedule({.shape = ht::cosine, .total_steps = 20, .final_ratio = 0.1});
+            if (t == 12) p.scaler.update(1024.0f);
+            if (t == 13) {
+                auto s = p.scaler.state();
+                s.growth_interval = 1;
+                p.scaler.load(s);
+            }
+        };
+        change(plain), change(other);
+        // From the eighth step on, two shapes in turn.
+        const batch b = t >= 8 && t % 2 == 0 ? ids.next(1, 8) : ids.next(2, 5);
+        const float loss = plain.body(b).item();
+        runs.push_back(step(b));
+        CHECK(step.loss() == loss);
+        CHECK(other.bytes() == plain.bytes());
+        CHECK(other.optimizer.last_step_skipped() == plain.optimizer.last_step_skipped());
+        scales.push_back(plain.scaler.get_scale());
+    }
+    CHECK(runs[0] == step_run::uncaptured);
+    CHECK(runs[1] == step_run::captured);
+    for (int t = 2; t < 8; ++t) CHECK(runs[static_cast<std::size_t>(t)] == step_run::replayed);
+    CHECK(runs[8] == step_run::uncaptured);
+    CHECK(runs[15] == step_run::replayed);
+    CHECK(runs[14] == step_run::replayed);
+    // Or nothing of this was tested.
+    CHECK(other.optimizer.skipped_steps() > 2);
+    CHECK(other.optimizer.steps() > 8);
+    bool grew = false;
+    for (std::size_t i = 1; i < scales.size(); ++i) grew = grew || scales[i] > scales[i - 1];
+    CHECK(grew);
+}
+
+/// When a step is captured, and the sentences about it.
+template <class Device>
+void check_reasons(Device& device) {
+    using ht::step_run;
+    parts<ht::amp_bf16, Device> p(device);
+    int host_calls = 0;
+    ht::captured_step step{device,
+                           [&](const batch& b) {
+                               ++host_calls;
+                               return p.body(b);
+                           },
+                           {.most_graphs = 2}};
+    CHECK_THROWS_AS(step.loss(), ht::state_error);
+    ids ids;
+    const auto run = [&](ht::extent rows, ht::extent time) { return step(ids.next(rows, time)); };
+
+    CHECK(run(1, 8) == step_run::uncaptured);
+    CHECK(step.reason() == "uncaptured: a step of (1, 8), (1, 8); the first one");
+    CHECK(run(1, 8) == step_run::captured);
+    CHECK(step.reason() == "captured: a step of (1, 8), (1, 8)");
+    CHECK(run(1, 8) == step_run::replayed);
+    CHECK(host_calls == 2);
+
+    // Another shape, twice, and back: both stay.
+    CHECK(run(1, 4) == step_run::uncaptured);
+    CHECK(step.reason() == "uncaptured: a step of (1, 4), (1, 4); the one before was of (1, 8), (1, 8)");
+    CHECK(run(1, 4) == step_run::captured);
+    CHECK(run(1, 8) == step_run::replayed);
+    CHECK(run(1, 4) == step_run::replayed);
+    // A third one: there is room for two.
+    CHECK(run(1, 3) == step_run::uncaptured);
+    CHECK(step.reason() == "uncaptured: a step of (1, 3), (1, 3); the one before was of (1, 4), (1, 4), and (1, 8), (1, 8) made room for it");
+    CHECK(run(1, 4) == step_run::replayed);
+    CHECK(run(1, 8) == step_run::uncaptured);
+
+    // Memory that moves: scratch that had to grow for others.
+    CHECK(run(1, 8) == step_run::captured);
+    CHECK(run(1, 8) == step_run::replayed);
+    { const ht::workspace::lease large(device.scratch(), std::size_t{1} << 24); }
+    CHECK(run(1, 8) == step_run::uncaptured);
+    CHECK(step.reason() == "uncaptured: a step of (1, 8), (1, 8); scratch memory has moved");
+    CHECK(run(1, 8) == step_run::captured);
+    CHECK(step.reason() == "captured anew: a step of (1, 8), (1, 8); scratch memory has moved");
+    CHECK(run(1, 8) == step_run::replayed);
+    // Scratch that needs a second block while the first is out: whether it is joined decides the next step.
+    {
+        const ht::workspace::lease first(device.scratch(), 64), second(device.scratch(), std::size_t{1} << 25);
+    }
+    CHECK(run(1, 8) == step_run::replayed);
+    // And a step of its tape that grew for others.
+    CHECK_NOTHROW(p.tape.template make<float>(ht::shape<1>{1 << 20}, false));
+    CHECK(run(1, 8) == step_run::replayed);
+    CHECK_NOTHROW(p.tape.template make<float>(ht::shape<1>{1}, false));
+    CHECK(run(1, 8) == step_run::uncaptured);
+    CHECK(mentions(step.reason(), "results lie elsewhere"));
+    CHECK(run(1, 8) == step_run::captured);
+
+    // What the step reads of the host is that of the capture, until renew().
+    step.renew("another limit of clipping");
+    CHECK(run(1, 8) == step_run::captured);
+    CHECK(step.reason() == "captured anew: a step of (1, 8), (1, 8); another limit of clipping");
+    CHECK(step.captures() == 6);
+    CHECK_THROWS_AS(ht::captured_step(device, [](const batch&) {}, {.most_graphs = 0}), ht::argument_error);
+}
+
+/// What is not on the device is followed by renew() alone.
+template <class Device>
+void check_host_values(Device& one, Device& two) {
+    parts<ht::full_fp32, Device> plain(one), other(two);
+    ht::captured_step step{two, [&](const batch& b) { return other.body(b); }};
+    ids ids;
+    const auto same_after = [&](float max_norm) {
+        plain.max_norm = other.max_norm = max_norm;
+        const batch b = ids.next(1, 4);
+        plain.body(b), step(b);
+        return plain.bytes() == other.bytes();
+    };
+    for (int t = 0; t < 4; ++t) CHECK(same_after(1));
+    step.renew("max_norm");
+    CHECK(same_after(0.01f));
+    CHECK(same_after(0.01f));
+    // This is what renew() is for; and what this file would see of a schedule that were an argument of a launch.
+    CHECK_FALSE(same_after(0.001f));
+}
+
+/// No waiting, no upload, no memory inside a step.
+template <class Device>
+void check_refusals(Device& device) {
+    using ht::step_run;
+    parts<ht::amp_fp16, Device> p(device);
+    ids ids;
+    enum class fault { none, item, skipped, set_lr, synchronize, upload, memory, nested } now = fault::none;
+    std::vector<std::int32_t> own(4, 1);
+    ht::captured_step step{device, [&](const batch& b) {
+                               auto loss = p.model.loss(p.tape, b);
+                               if (now == fault::item) static_cast<void>(loss.item());
+                               p.tape.backward(p.scaler.scale(loss), p.acc);
+                               auto grads = p.scaler.unscale(p.acc.take());
+                               const auto outcome = p.optimizer.step(grads);
+                               if (now == fault::skipped) static_cast<void>(outcome.skipped());
+                               if (now == fault::set_lr) p.optimizer.set_lr(1);
+                               p.scaler.update();
+                               if (now == fault::synchronize) device.synchronize();
+                               if (now == fault::upload) p.tape.bring(ht::const_view<std::int32_t, 1>{own.data(), {4}});
+                               if (now == fault::memory) ht::tape<Device>(device).template make<float>(ht::shape<1>{4}, false);
+                               if (now == fault::nested) static_cast<void>(device.capture([] {}));
+                               return loss;
+                           }};
+    step(ids.next(1, 4));
+    const auto says = [&](fault f, const char* part) {
+        now = f;
+        const auto before = p.bytes();
+        const auto allocations = device.memory().usage().allocations();
+        std::string sentence;
+        try {
+            step(ids.next(1, 4));
+        } catch (const ht::capture_error& e) {
+            sentence = e.what();
+        }
+        CAPTURE(sentence);
+        CHECK(mentions(sentence, "captured step: "));
+        CHECK(mentions(sentence, part));
+        CHECK(p.bytes() == before);
+        CHECK(device.memory().usage().allocations() == allocations);
+        now = fault::none;
+        p.tape.clear(), p.acc.discard();
+        p.scaler.update(p.scaler.get_scale());  // ends a round that was under way
+    };
+    says(fault::item, "the host reads device memory");
+    says(fault::skipped, "the host reads device memory");
+    says(fault::set_lr, "the host reads device memory");
+    says(fault::synchronize, "synchronize()");
+    says(fault::upload, "the host writes device memory");
+    says(fault::memory, "bytes are asked for inside the step");
+    says(fault::nested, "captured inside another");
+    CHECK(step.captures() == 0);
+    // And a step without fault goes on.
+    CHECK(step(ids.next(1, 4)) == step_run::captured);
+    CHECK(step(ids.next(1, 4)) == step_run::replayed);
+    const auto allocations = device.memory().usage().allocations();
+    step(ids.next(1, 4));
+    CHECK(device.memory().usage().allocations() == allocations);
+}
 
 }  // namespace captured

@@ -7,7 +7,7 @@
 ///
 /// Noted down are launches, functions, fills, copies and clearing, with their arguments as they are then: addresses, shapes,
 /// scalars. The host's part of the work runs once, while it is noted down. What would wait for the device, bring host memory
-/// to it, or take memory throws state_error inside a capture, and the capture is dropped; the device is as before then.
+/// to it, or take memory throws capture_error, a state_error, and the capture is dropped; the device is as before then.
 /// memory().fixtures() tells whether addresses are still good. train/captured_step.hpp has the care that a step wants.
 #pragma once
 

@@ -20,6 +20,11 @@ namespace halftone::inline HALFTONE_ABI {
 /// Every block begins on a boundary of this many bytes: a cache line, the widest vector, an AMX row.
 inline constexpr std::size_t block_alignment = 64;
 
+/// Something that cannot be captured (exec/capture.hpp); the sentence says what to do.
+struct capture_error : state_error {
+    using state_error::state_error;
+};
+
 /// The next multiple of `unit`, a power of two.
 constexpr std::size_t round_up(std::size_t bytes, std::size_t unit) { return (bytes + unit - 1) & ~(unit - 1); }
 
@@ -46,8 +51,8 @@ class memory_resource {
     /// A block to be cut up further: an arena's, which counts by itself what is used of it.
     std::byte* reserve(std::size_t bytes, memory_kind kind) {
         if (is_capturing_) {
-            fail<state_error>("captured step: ", bytes, " bytes are asked for inside the step, for ", name(kind),
-                              "; make tapes, accumulators and tensors before it, and let its first run need what all need");
+            fail<capture_error>("captured step: ", bytes, " bytes are asked for inside the step, for ", name(kind),
+                                "; make tapes, accumulators and tensors before it, and let its first run need what all need");
         }
         if (bytes > static_cast<std::size_t>(-1) - block_alignment) refuse(bytes, kind);  // rounded up it would wrap
         bytes = round_up(bytes, block_alignment);
@@ -95,10 +100,10 @@ class memory_resource {
       private:
         memory_resource& memory_;
     };
-    /// Throws state_error while work is captured: for what waits for the device, or would be done once and by no replay.
+    /// Throws capture_error while work is captured: for what waits for the device, or would be done once and by no replay.
     /// The sentence says what, and what to do.
     void expect_no_capture(const char* sentence) const {
-        if (is_capturing_) fail<state_error>("captured step: ", sentence);
+        if (is_capturing_) fail<capture_error>("captured step: ", sentence);
     }
 
   private:

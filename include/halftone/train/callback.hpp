@@ -48,7 +48,9 @@ class trainer_callback {
     trainer_callback& operator=(const trainer_callback&) = delete;
     virtual ~trainer_callback() = default;
 
-    /// After every step; loss and tokens_per_second are those since the last on_log.
+    /// After every step; loss and tokens_per_second are those since the last on_log. A device that works while the host goes
+    /// on, as a GPU does, is not waited for: but for step, max_steps and seconds, the state is that of the first step,
+    /// the last log or the last evaluation there.
     virtual void on_step(const trainer_state&) {}
     /// Every logging_steps steps, and after the last one.
     virtual void on_log(const trainer_state&) {}

@@ -25,7 +25,7 @@
 /// reads of the host besides, a limit of clipping say, is that of the capture: call renew() after a change. What the
 /// device's records hold is followed: learning rate, schedule, loss scale.
 ///
-/// Inside a step nothing waits for the device: what would, does not get past the capture (state_error says what to do). The
+/// Inside a step nothing waits for the device: what would, does not get past the capture (capture_error says what to do). The
 /// host's part of a step must be over with it: gradients taken, tapes empty, no variable kept but for the loss returned.
 /// After an exception inside, clear the tape and discard what the accumulator gathered.
 ///
@@ -80,7 +80,7 @@ class captured_step {
     captured_step(const captured_step&) = delete;
     captured_step& operator=(const captured_step&) = delete;
 
-    /// Throws what the step throws, and state_error for a step that cannot be captured: nothing on the device has changed
+    /// Throws what the step throws, and capture_error for a step that cannot be captured: nothing on the device has changed
     /// then. Throws shape_error for a view with gaps, out_of_memory.
     template <class... Inputs>
     step_run operator()(const Inputs&... inputs) {

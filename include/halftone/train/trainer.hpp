@@ -10,12 +10,14 @@
 ///     std::cout << trainer.evaluate(data).loss << " nats a token\n";
 ///
 /// The loop is the one that stands in amp.hpp, and does nothing that a user's own could not do. A steady step allocates
-/// nothing.
+/// nothing. On a device that can capture it (a GPU), it is a captured step, and the host waits for the device after the
+/// first one, and where it logs or evaluates.
 #pragma once
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <string>
 #include <vector>
 
 #include <halftone/autodiff/tape.hpp>
@@ -23,6 +25,8 @@
 #include <halftone/optim/clip.hpp>
 #include <halftone/scale/grad_scaler.hpp>
 #include <halftone/train/callback.hpp>
+#include <halftone/train/captured_step.hpp>
+#include <halftone/train/loss_meter.hpp>
 #include <halftone/train/training_arguments.hpp>
 
 namespace halftone::inline HALFTONE_ABI {
@@ -50,11 +54,6 @@ class recent {
 
     void add(double value) { values_[count_++ % values_.size()] = value; }
     std::size_t size() const { return std::min(count_, values_.size()); }
-    double mean() const {
-        double sum = 0;
-        for (std::size_t i = 0; i < size(); ++i) sum += values_[i];
-        return size() == 0 ? 0 : sum / static_cast<double>(size());
-    }
     double median() {
         if (size() == 0) return 0;
         const auto end = std::copy_n(values_.begin(), size(), sorted_.begin());
@@ -104,7 +103,8 @@ class trainer {
                            .enabled = model_needs_scaling<Model>}),
           tape_(device),
           inference_(device),
-          losses_(static_cast<std::size_t>(std::min<std::int64_t>(arguments.logging_steps, 4096))),
+          losses_(device, static_cast<std::size_t>(std::min<std::int64_t>(arguments.logging_steps, 4096))),
+          captured_(device, one_step{this}),
           step_seconds_(1024) {
         optimizer_.set_schedule({.shape = arguments.lr_scheduler_type,
                                  .total_steps = arguments.max_steps,
@@ -118,7 +118,8 @@ class trainer {
 
     /// The callback must outlive the trainer's last call.
     void add_callback(trainer_callback& callback) { callbacks_.push_back(&callback); }
-    /// Where operations, forward and backward, and the parts of an update are reported; nullptr: nowhere.
+    /// Where operations, forward and backward, and the parts of an update are reported; nullptr: nowhere. While somebody
+    /// listens no step is captured.
     void listen(range_listener* listener) {
         listener_ = listener;
         tape_.listen(listener);
@@ -132,15 +133,23 @@ class trainer {
         const double seconds_before = state_.seconds;
         bool stopped = false;
         while (state_.step < arguments_.max_steps && !(stopped = stop_.exchange(false))) {
-            const auto step_begin = clock::now();
-            const extent tokens = step(data);
-            const double seconds = since(step_begin);
-            step_seconds_.add(seconds);
-            window_.add(tokens, seconds), total_.add(tokens, seconds);
+            if (unread_.steps == 0) unread_.begin = clock::now();
+            unread_.tokens += step(data);
+            ++unread_.steps;
+            const bool logs = state_.step % arguments_.logging_steps == 0 || state_.step == arguments_.max_steps;
+            const bool evaluates = evaluation_data<Data> && arguments_.eval_steps != 0 && state_.step % arguments_.eval_steps == 0;
+            if (!is_apart || logs || evaluates || state_.step == 1) read();
             state_.seconds = seconds_before + since(begin);
-            report(data);
+            for (trainer_callback* callback : callbacks_) callback->on_step(state_);
+            if (logs) log();
+            if constexpr (evaluation_data<Data>) {
+                if (evaluates) report_evaluation(data);
+            }
         }
-        if (stopped) log();
+        if (stopped) {
+            read();
+            log();
+        }
         return result(stopped ? training_end::stopped : training_end::finished);
     }
 
@@ -168,6 +177,10 @@ class trainer {
     const training_arguments& arguments() const { return arguments_; }
     adamw<Device, Model>& optimizer() { return optimizer_; }
     grad_scaler<Device>& scaler() { return scaler_; }
+    /// How steps were captured, and why; see captured_step.
+    const auto& captured() const { return captured_; }
+    /// Where the model does what a capture cannot have: the sentence that says so. Its steps run as they are.
+    const std::string& capture_refused() const { return capture_refused_; }
 
   private:
     using clock = std::chrono::steady_clock;
@@ -182,26 +195,62 @@ class trainer {
 
     static double since(clock::time_point begin) { return std::chrono::duration<double>(clock::now() - begin).count(); }
 
+    /// Whether the device works while the host goes on, so that to read from it means to wait.
+    static constexpr bool is_apart = capturing_device<Device>;
+
+    struct one_step {
+        trainer* self;
+        template <class Batch>
+        void operator()(const Batch& batch) const {
+            self->take(batch);
+        }
+    };
+    struct same_view {
+        template <class View>
+        View operator()(const View& v) const {
+            return v;
+        }
+    };
+
     /// One step; returns its tokens.
     template <class Data>
     extent step(Data& data) {
-        const extent micro_batches = arguments_.gradient_accumulation_steps;
         const auto batch = [&] {
             const range here(listener_, "batch", pass::forward);
-            return data.sample(static_cast<std::uint32_t>(state_.step), arguments_.per_device_train_batch_size * micro_batches);
+            return data.sample(static_cast<std::uint32_t>(state_.step), arguments_.per_device_train_batch_size * arguments_.gradient_accumulation_steps);
         }();
-        double sum = 0;
+        if constexpr (is_apart && requires { batch.with_views(same_view{}); }) {
+            if (arguments_.capture_steps == step_capture::off || listener_ != nullptr || !capture_refused_.empty()) {
+                take(batch);
+            } else {
+                try {
+                    captured_(batch);
+                } catch (const capture_error& e) {
+                    // A model of the user's, which the step as it is suits. Nothing of it has been done on the device yet.
+                    capture_refused_ = e.what();
+                    tape_.clear();
+                    accumulator_.discard();
+                    take(batch);
+                }
+            }
+        } else {
+            take(batch);
+        }
+        ++state_.step;
+        ++window_steps_;
+        return batch.size();
+    }
+
+    template <class Batch>
+    void take(const Batch& batch) {
+        const extent micro_batches = arguments_.gradient_accumulation_steps;
         for (const auto& micro : batch.split(micro_batches)) {
             const auto loss = model_->loss(tape_, micro);
             tape_.backward(scaler_.scale(loss / static_cast<float>(micro_batches)), accumulator_);
-            sum += static_cast<double>(loss.item());
+            losses_.add(loss);
         }
+        losses_.end_step();
         update();
-        ++state_.step;
-        losses_.add(sum / static_cast<double>(micro_batches));
-        window_loss_ += sum / static_cast<double>(micro_batches);
-        ++window_steps_;
-        return batch.size();
     }
 
     void update() {
@@ -213,27 +262,30 @@ class trainer {
             const range here(listener_, "clip_grad_norm", pass::update);
             clip_grad_norm(gradients, static_cast<float>(arguments_.max_grad_norm));
         }
-        state_.learning_rate = optimizer_.lr();
         const range here(listener_, "adamw", pass::update);
         optimizer_.step(gradients);
         scaler_.update();
     }
 
-    template <class Data>
-    void report(Data& data) {
-        state_.loss = window_loss_ / static_cast<double>(window_steps_);
-        state_.tokens_per_second = window_.rate();
+    /// Looks at what lies on the device, and at the clock, once the steps that were not looked at yet are through.
+    void read() {
+        if (unread_.steps == 0) return;
+        state_.loss = losses_.mean();
+        state_.learning_rate = optimizer_.last_lr();
         state_.loss_scale = static_cast<double>(scaler_.get_scale());
         state_.skipped = optimizer_.skipped_steps();
-        for (trainer_callback* callback : callbacks_) callback->on_step(state_);
-        if (state_.step % arguments_.logging_steps == 0 || state_.step == arguments_.max_steps) log();
-        if constexpr (evaluation_data<Data>) {
-            if (arguments_.eval_steps != 0 && state_.step % arguments_.eval_steps == 0) {
-                const evaluation_result r = evaluate(data);
-                state_.seconds += r.seconds;
-                for (trainer_callback* callback : callbacks_) callback->on_evaluate(state_, r);
-            }
-        }
+        const double seconds = since(unread_.begin);
+        for (std::int64_t i = 0; i < std::min<std::int64_t>(unread_.steps, 1024); ++i) step_seconds_.add(seconds / static_cast<double>(unread_.steps));
+        window_.add(unread_.tokens, seconds), total_.add(unread_.tokens, seconds);
+        state_.tokens_per_second = window_.rate();
+        unread_ = {};
+    }
+
+    template <class Data>
+    void report_evaluation(Data& data) {
+        const evaluation_result r = evaluate(data);
+        state_.seconds += r.seconds;
+        for (trainer_callback* callback : callbacks_) callback->on_evaluate(state_, r);
     }
 
     /// Ends a window of steps that are reported together.
@@ -243,7 +295,7 @@ class trainer {
         state_.peak_bytes = device_->memory().usage().peak();
         for (trainer_callback* callback : callbacks_) callback->on_log(state_);
         window_ = {};
-        window_loss_ = 0;
+        losses_.restart();
         window_steps_ = 0;
     }
 
@@ -251,7 +303,7 @@ class trainer {
         const memory_usage& usage = device_->memory().usage();
         training_result r{.steps = state_.step,
                           .skipped_steps = optimizer_.skipped_steps(),
-                          .train_loss = losses_.mean(),
+                          .train_loss = losses_.latest_mean(),
                           .tokens_per_second = total_.rate(),
                           .step_ms = 1e3 * step_seconds_.median(),
                           .loss_scale = static_cast<double>(scaler_.get_scale()),
@@ -274,10 +326,17 @@ class trainer {
     std::atomic<bool> stop_{false};
 
     trainer_state state_;
-    detail::recent losses_, step_seconds_;
+    loss_meter<Device> losses_;
+    captured_step<Device, one_step> captured_;
+    std::string capture_refused_;
+    detail::recent step_seconds_;
     meter window_, total_;
-    double window_loss_ = 0;
     std::int64_t window_steps_ = 0;
+    struct {
+        std::int64_t steps = 0;
+        extent tokens = 0;
+        clock::time_point begin{};
+    } unread_;  ///< steps whose figures nobody has read yet
 };
 
 template <class Device, class Model>

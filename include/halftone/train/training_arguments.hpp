@@ -18,6 +18,12 @@
 
 namespace halftone::inline HALFTONE_ABI {
 
+/// Whether steps are captured (train/captured_step.hpp). The numbers are the same.
+enum class step_capture {
+    automatic,  ///< where the device can, and no listener asks for ranges
+    off,
+};
+
 struct training_arguments {
     extent per_device_train_batch_size = 8;        ///< rows of a micro-batch
     extent per_device_eval_batch_size = 8;
@@ -43,6 +49,7 @@ struct training_arguments {
     int loss_scale_growth_interval = 2000;
 
     std::uint64_t seed = 42;                       ///< of stochastic rounding
+    step_capture capture_steps = step_capture::automatic;
 };
 
 /// Throws argument_error, naming the first field outside its range.

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Means of losses, added up where the losses lie: on a GPU nothing waits until a mean is asked for, and a captured step adds
+/// in each replay.
+///
+///     ht::loss_meter losses{device};
+///     for (...) {
+///         for (const auto& micro : batch.split(4)) {
+///             auto loss = model.loss(tape, micro);
+///             losses.add(loss);
+///             ...
+///         }
+///         losses.end_step();                                     // their mean is the step's loss
+///     }
+///     std::cout << losses.mean();                                // of the steps since restart(); waits
+///
+/// Numeric contract: sums in double, in the order of the calls.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include <halftone/autodiff/variable.hpp>
+#include <halftone/scale/resident.hpp>
+
+namespace halftone::inline HALFTONE_ABI {
+
+namespace detail {
+
+struct loss_record {
+    double part = 0;               ///< the sum of the losses of the step under way
+    std::int64_t parts = 0;        ///< how many they are
+    double sum = 0;                ///< of the losses of steps since the restart
+    std::int64_t steps = 0;        ///< how many these are
+    std::int64_t all_steps = 0;
+};
+
+struct add_loss {
+    loss_record* record;
+    const float* loss;
+    HALFTONE_HD void operator()() const {
+        record->part += static_cast<double>(*loss);
+        ++record->parts;
+    }
+};
+struct end_step {
+    loss_record* record;
+    double* latest;
+    std::int64_t room;
+    HALFTONE_HD void operator()() const {
+        const double mean = record->part / static_cast<double>(record->parts);
+        record->part = 0;
+        record->parts = 0;
+        record->sum += mean;
+        ++record->steps;
+        latest[record->all_steps++ % room] = mean;
+    }
+};
+struct restart_losses {
+    loss_record* record;
+    HALFTONE_HD void operator()() const {
+        record->sum = 0;
+        record->steps = 0;
+    }
+};
+
+}  // namespace detail
+
+template <class Device>
+class loss_meter {
+  public:
+    /// Remembers the losses of the `latest` last steps. Throws argument_error for none.
+    explicit loss_meter(Device& device, std::size_t latest = 1)
+        : record_(device), room_(latest), latest_(device.memory(), latest * sizeof(double), memory_kind::other) {
+        if (latest == 0) fail<argument_error>("loss_meter: remembers the losses of 0 steps; expected 1 or more");
+    }
+
+    /// One more loss in the step under way.
+    void add(const variable<float, 0>& loss) { record_.device().run(detail::add_loss{record_.data(), loss.view().data()}); }
+    void end_step() { record_.device().run(detail::end_step{record_.data(), latest(), static_cast<std::int64_t>(room_)}); }
+    /// The steps so far count no longer for mean().
+    void restart() { record_.device().run(detail::restart_losses{record_.data()}); }
+
+    /// The mean of the steps since the restart; 0 for none. Waits for the device.
+    double mean() const {
+        const detail::loss_record r = record_.read();
+        return r.steps == 0 ? 0 : r.sum / static_cast<double>(r.steps);
+    }
+    /// The mean of the latest steps, as many as are remembered; 0 for none. Waits for the device.
+    double latest_mean() const {
+        const auto count = std::min(room_, static_cast<std::size_t>(record_.read().all_steps));
+        if (count == 0) return 0;
+        std::vector<double> values(count);
+        record_.device().memory().read(values.data(), latest(), count * sizeof(double));
+        double sum = 0;
+        for (const double value : values) sum += value;
+        return sum / static_cast<double>(count);
+    }
+
+  private:
+    double* latest() const { return reinterpret_cast<double*>(latest_.data()); }
+
+    resident<detail::loss_record, Device> record_;
+    std::size_t room_;
+    buffer latest_;
+};
+
+template <class Device>
+loss_meter(Device&) -> loss_meter<Device>;
+template <class Device>
+loss_meter(Device&, std::size_t) -> loss_meter<Device>;
+
+}  // namespace halftone::inline HALFTONE_ABI
