@@ -26,7 +26,7 @@ struct line : ht::nn::model {
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.fit); }
 };
 
-constexpr ht::extent points = 8, half = points / 2;
+constexpr ht::extent points = 8, micro = points / 2;  // in all, and in a micro-batch
 const float inputs[points][2] = {{1, 0}, {0, 1}, {1, 1}, {-1, 0}, {0, -1}, {-1, -1}, {1, -1}, {-1, 1}};
 const float targets[points] = {2.5f, -0.5f, 1.5f, -1.5f, 1.5f, -0.5f, 3.5f, -2.5f};
 
@@ -73,8 +73,8 @@ void lesson(auto& device) {
     // Gradient accumulation: two micro-batches, each loss divided by their number, give the same gradients while only
     // half of the activations are in memory at a time. They add up in `accumulate`, float here: in bf16 they would
     // swamp.
-    for (ht::extent first = 0; first < points; first += half) {
-        const auto part = loss_of(tape, model, first, half);
+    for (ht::extent first = 0; first < points; first += micro) {
+        const auto part = loss_of(tape, model, first, micro);
         std::printf("loss of a micro-batch: %g\n", static_cast<double>(part.item()));
         tape.backward(part / 2, acc);
     }

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The lessons that use a device, on the emulated machine: what they print is what their sources promise, the host touches
+/// no memory of the device's, which is closed to it, and kernels touch no memory of the host's.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <halftone/amp.hpp>
+#include <halftone/kernel/device.hpp>
+#include <halftone/policy/table.hpp>
+
+#include <emulator/device.hpp>
+
+#include "../../examples/with_device.hpp"
+
+// Each lesson in a namespace of its own, its main an ordinary function there, which chooses no device.
+#define with_device(argc, argv, ...) (static_cast<void>(argc), static_cast<void>(argv), 0)
+namespace lesson_03 {
+#include "../../examples/03_regression.cpp"
+}
+namespace lesson_04 {
+#include "../../examples/04_loss_scaling.cpp"
+}
+namespace lesson_05 {
+#include "../../examples/05_own_model.cpp"
+}
+#undef with_device
+
+namespace {
+
+namespace ht = halftone;
+
+/// The emulated machine as a GPU that reaches its own memory alone.
+class device : public ht::emulator::device {
+  public:
+    using ht::emulator::device::device;
+
+    template <class Kernel>
+    void launch(const Kernel& kernel) {
+        ht::emulator::device::launch(apart<Kernel>{kernel, this});
+    }
+
+  private:
+    using location = ht::emulator::location;
+
+    /// A thread whose accesses to global memory are looked at.
+    struct guarded_thread : ht::emulator::thread_handle {
+        using base = ht::emulator::thread_handle;
+        const device* owner;
+        guarded_thread(base simt, const device* d) : base(simt), owner(d) {}
+
+        using base::load, base::store;
+        template <class T>
+        std::remove_const_t<T> load(ht::simt::global_span<T> s, ht::extent i, location at = location::here()) const {
+            check(s.data + i, at);
+            return base::load(s, i, at);
+        }
+        template <class T>
+        void store(ht::simt::global_span<T> s, ht::extent i, std::type_identity_t<T> value, location at = location::here()) const {
+            check(s.data + i, at);
+            base::store(s, i, value, at);
+        }
+        template <class T>
+        void async_copy16(ht::simt::shared_span<ht::simt::chunk<T>> to, ht::simt::global_span<const T> from, int valid,
+                          location at = location::here()) const {
+            if (valid > 0) check(from.data, at);
+            base::async_copy16(to, from, valid, at);
+        }
+        void check(const void* p, location at) const {
+            if (!owner->reaches(p)) throw ht::emulator::failure(std::string(at.file) + ":" + std::to_string(at.line) + ": a kernel touches host memory");
+        }
+    };
+
+    template <class Kernel>
+    struct apart {
+        static constexpr int threads = Kernel::threads;
+        static constexpr ht::simt::word shared_bytes = Kernel::shared_bytes;
+        Kernel kernel;
+        const device* owner;
+
+        auto grid() const { return kernel.grid(); }
+        void operator()(ht::emulator::thread_handle simt) const { kernel(guarded_thread(simt, owner)); }
+    };
+};
+
+/// What is written to stdout while it lives.
+class captured_output {
+  public:
+    captured_output() : file_(std::tmpfile(), &std::fclose) {
+        REQUIRE(file_ != nullptr);
+        flush();
+        terminal_ = dup(STDOUT_FILENO);
+        dup2(fileno(file_.get()), STDOUT_FILENO);
+    }
+    captured_output(const captured_output&) = delete;
+    captured_output& operator=(const captured_output&) = delete;
+    ~captured_output() { end(); }
+
+    std::string end() {
+        if (terminal_ < 0) return {};
+        flush();
+        dup2(terminal_, STDOUT_FILENO);
+        close(terminal_);
+        terminal_ = -1;
+        std::string text(static_cast<std::size_t>(std::ftell(file_.get())), ' ');
+        std::rewind(file_.get());
+        text.resize(std::fread(text.data(), 1, text.size(), file_.get()));
+        return text;
+    }
+
+  private:
+    static void flush() {
+        std::cout.flush();
+        std::fflush(stdout);
+    }
+
+    std::unique_ptr<std::FILE, int (*)(std::FILE*)> file_;
+    int terminal_ = -1;
+};
+
+/// The text behind each "// Prints: " of a lesson's source.
+std::vector<std::string> promises_of(const char* lesson) {
+    std::ifstream source(std::string(HALFTONE_TEST_DATA "/../../examples/") + lesson);
+    REQUIRE_MESSAGE(source.good(), lesson);
+    const std::string mark = "// Prints: ";
+    std::vector<std::string> promises;
+    for (std::string line; std::getline(source, line);) {
+        const std::size_t at = line.find_first_not_of(' ');
+        if (at != std::string::npos && line.compare(at, mark.size(), mark) == 0) promises.push_back(line.substr(at + mark.size()));
+    }
+    REQUIRE(!promises.empty());
+    return promises;
+}
+
+/// Runs a lesson and checks that it prints what it promises, in this order.
+template <class Lesson>
+void keeps_its_promises(const char* source, const Lesson& lesson) {
+    device gpu{{.seed = 3, .check = ht::emulator::checking::values_only}};
+    std::string output;
+    {
+        captured_output out;
+        lesson(gpu);
+        output = out.end();
+    }
+    std::size_t at = 0;
+    for (const std::string& promise : promises_of(source)) {
+        const std::size_t found = output.find(promise, at);
+        CHECK_MESSAGE(found != std::string::npos, source, " promises: ", promise, "\nand prints:\n", output);
+        if (found != std::string::npos) at = found + promise.size();
+    }
+}
+
+TEST_CASE("the machine that lessons run on tells host memory from its own") {
+    device gpu;
+    std::vector<float> host(8, 1.0f);
+    const auto own = ht::to_device(gpu, ht::const_view<float, 1>(host.data(), {8}));
+    const auto twice = [](auto x) { return 2 * x; };
+    ht::map(gpu, twice, own, own);
+    CHECK(ht::to_host(gpu, own)(7) == 2);
+    CHECK_THROWS_AS(ht::map(gpu, twice, ht::view<float, 1>(host.data(), {8}), own), ht::emulator::failure);
+    CHECK_THROWS_AS(ht::map(gpu, twice, own, ht::view<float, 1>(host.data(), {8})), ht::emulator::failure);
+}
+
+TEST_CASE("lesson 3 on the emulated machine") {
+    keeps_its_promises("03_regression.cpp", [](auto& device) { lesson_03::lesson(device); });
+}
+
+TEST_CASE("lesson 4 on the emulated machine") {
+    keeps_its_promises("04_loss_scaling.cpp", [](auto& device) { lesson_04::lesson(device); });
+}
+
+TEST_CASE("lesson 5 on the emulated machine") {
+    keeps_its_promises("05_own_model.cpp", [](auto& device) { lesson_05::lesson(device); });
+}
+
+}  // namespace
