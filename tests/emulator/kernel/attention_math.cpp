@@ -5,9 +5,11 @@
 
 #include <doctest/doctest.h>
 
-#include <halftone/kernel/attention/device.hpp>
+#include <halftone/autodiff/attention.hpp>
+#include <halftone/kernel/device.hpp>
 #include <halftone/policy/presets.hpp>
 
+#include "autodiff/weigh.hpp"
 #include "emulator/damage.hpp"
 #include "kernel/attention/checks.hpp"
 
@@ -90,6 +92,46 @@ TEST_CASE("attention on a GPU: the strategy that the problem or the caller asks 
     CHECK(by_policy(attention_strategy::automatic).same_bits(math));
     CHECK(by_policy(attention_strategy::math).same_bits(math));
     CHECK_THROWS_AS(by_policy(attention_strategy::flash), ht::argument_error);
+}
+
+TEST_CASE("attention on a GPU: the choice tells which kernels run") {
+    emulator::device device;
+    const auto reason = [&](extent head_size) {
+        const ht::view<bfloat16, 4> x(reinterpret_cast<bfloat16*>(64), {1, 9, 1, head_size});
+        return ht::choose_attention<ht::amp_bf16>(device, ht::kernel::attention_forward<bfloat16>{x, x, x, x}).reason;
+    };
+    CHECK(reason(64) == "flash: math would store 9 x 9 scores a head");
+    CHECK(reason(20) == "flash: math would store 9 x 9 scores a head; no matrix units: head_size is no multiple of 8");
+    CHECK(reason(264) == "math: head_size is 264; flash kernels take a head_size of at most 256");
+}
+
+TEST_CASE("attention on a GPU: a tape brings the offsets of packed sequences from the host") {
+    using roles = ht::roles<float, float, float>;
+    constexpr extent batch = 2, time = 5, heads = 2, width = 8;
+    support::random data(6);
+    const support::guarded<float> qkv(data.normals<float>(batch * time * 3 * width)),
+        d_o(data.normals<float>(batch * time * width));
+    const std::vector<std::int32_t> offsets{0, time, 2 * time};
+    const auto packed = ht::packed_sequences::of({offsets.data(), {3}}, time);
+    emulator::device device;
+    ht::tape tape{device};
+    const auto values_of = [&](const auto& view) {
+        std::vector<float> values(static_cast<std::size_t>(view.size()));
+        device.memory().read(values.data(), view.data(), values.size() * sizeof(float));
+        return values;
+    };
+    const auto run = [&](const ht::shape<3>& shape, const ht::packed_sequences& sequences) {
+        const auto x = tape.leaf(qkv.view(shape));
+        const auto o = ht::self_attention<roles>(tape, x, heads, {.mask = causal}, sequences);
+        std::vector<float> all = values_of(o.view());
+        tape.backward(autodiff_test::weigh(tape, o, d_o.view()));
+        for (const float slope : values_of(tape.gradient(x))) all.push_back(slope);
+        return all;
+    };
+    const ht::shape<3> in_a_row{1, batch * time, 3 * width};
+    CHECK(run(in_a_row, packed) == run(ht::shape<3>{batch, time, 3 * width}, {}));
+    CHECK_THROWS_AS(run(in_a_row, ht::packed_sequences::of({offsets.data(), {3}}, time - 1)), ht::shape_error);
+    CHECK_THROWS_AS(run(in_a_row, ht::packed_sequences::of({offsets.data(), {2}}, 2 * time)), ht::shape_error);
 }
 
 TEST_CASE("attention on a GPU by products and softmax: in many schedules, and damaged") {
