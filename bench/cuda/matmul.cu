@@ -63,15 +63,16 @@ void check(cublasStatus_t code, const char* call) {
     if (code != CUBLAS_STATUS_SUCCESS) ht::fail<ht::cuda_error>("cublasLt: ", call, " gave ", static_cast<int>(code));
 }
 
-/// cuBLASLt's product of 16-bit numbers with sums in float, in the algorithm that proved fastest.
-template <class T>
+/// cuBLASLt's product with sums in float, in the algorithm that proved fastest.
+template <class T, class Compute = T>
 class peer {
   public:
     // Column-major: c' = b' a', so that its a is our b.
     peer(ht::cuda& gpu, const problem& p, const operands<T>& x) : gpu_(gpu), workspace_(gpu.memory(), {ht::extent{64} << 20}) {
         const cudaDataType type = std::is_same_v<T, bf16> ? CUDA_R_16BF : std::is_same_v<T, ht::float16> ? CUDA_R_16F : CUDA_R_32F;
         check(cublasLtCreate(&handle_), "cublasLtCreate");
-        check(cublasLtMatmulDescCreate(&operation_, CUBLAS_COMPUTE_32F, CUDA_R_32F), "cublasLtMatmulDescCreate");
+        constexpr cublasComputeType_t multiplied = std::is_same_v<Compute, ht::tfloat32> ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+        check(cublasLtMatmulDescCreate(&operation_, multiplied, CUDA_R_32F), "cublasLtMatmulDescCreate");
         const cublasOperation_t of_b = p.way == layout::nt ? CUBLAS_OP_T : CUBLAS_OP_N, of_a = p.way == layout::tn ? CUBLAS_OP_T : CUBLAS_OP_N;
         check(cublasLtMatmulDescSetAttribute(operation_, CUBLASLT_MATMUL_DESC_TRANSA, &of_b, sizeof of_b), "cublasLtMatmulDescSetAttribute");
         check(cublasLtMatmulDescSetAttribute(operation_, CUBLASLT_MATMUL_DESC_TRANSB, &of_a, sizeof of_a), "cublasLtMatmulDescSetAttribute");
@@ -137,7 +138,7 @@ class peer {
 
 /// Some elements of c against products in double: whoever is fast must also be right. Largest error, relative to the sum of
 /// magnitudes.
-template <class T>
+template <class Compute, class T>
 double largest_error(ht::cuda& gpu, const problem& p, const operands<T>& x) {
     const auto a = view_a(p, x), b = view_b(p, x), c = view_c(p, x);
     std::mt19937 random(1);
@@ -158,7 +159,8 @@ double largest_error(ht::cuda& gpu, const problem& p, const operands<T>& x) {
         gpu.memory().read(&got, &c(row, column), sizeof got);
         double sum = 0, magnitude = 0;
         for (std::size_t j = 0; j < length; ++j) {
-            const double term = static_cast<double>(static_cast<float>(left[j])) * static_cast<double>(static_cast<float>(right[j]));
+            const auto multiplied = [](T x) { return static_cast<double>(static_cast<float>(Compute(static_cast<float>(x)))); };
+            const double term = multiplied(left[j]) * multiplied(right[j]);
             sum += term;
             magnitude += std::fabs(term);
         }
@@ -180,11 +182,11 @@ void bench_problem(const settings& s, const peaks& p, listener& to, const char* 
     const auto set = [&](int i) -> const operands<T>& { return all[static_cast<std::size_t>(i % sets)]; };
 
     const timing ours = measure(gpu, s, sets, [&](int i) { ht::matmul<Policy>(gpu, view_a(of, set(i)), view_b(of, set(i)), view_c(of, set(i))); });
-    const double error = largest_error(gpu, of, set(0));
+    const double error = largest_error<typename Policy::compute>(gpu, of, set(0));
     row r = make_row("matmul", shape, policy, ours, flops, p.bf16_flops, true);
     if (!(error <= 0x1p-7)) r.engine += ", WRONG";
 #if defined(BENCH_CUBLASLT)
-    peer<T> lt(gpu, of, set(0));
+    peer<T, typename Policy::compute> lt(gpu, of, set(0));
     if (lt.is_there()) {
         const timing theirs = measure(gpu, s, sets, [&](int i) { lt.run(of, set(i)); });
         r.ratio_to.emplace_back("cublaslt", theirs.median / ours.median);
@@ -245,6 +247,10 @@ void bench_matmul(const settings& s, const peaks& p, listener& to) {
     bf16_problem({4096, 4096, 4096, layout::nt, 1});
     for (const ht::extent n : {2048, 4096}) bench_problem<ht::amp_fp16, ht::float16>(s, p, to, "amp_fp16", {n, n, n});
     bench_problem<ht::full_fp32, float>(s, p, to, "full_fp32", {2048, 2048, 2048});
+    const auto tf32_problem = [&](const problem& of) { bench_problem<ht::tf32, float>(s, p, to, "tf32", of); };
+    for (const ht::extent n : {2048, 4096}) tf32_problem({n, n, n});
+    tf32_problem({tokens, 3 * width, width});
+    tf32_problem({width, width, tokens, layout::tn});
 }
 
 }  // namespace bench

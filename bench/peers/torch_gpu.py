@@ -17,6 +17,7 @@ import time
 PRODUCTS = [(n, n, n) for n in (1024, 2048, 4096, 8192)] + [
     (8192, 2304, 768), (8192, 768, 768), (8192, 3072, 768), (8192, 768, 3072), (8192, 50304, 768), (8192, 50257, 768),
     (64, 4096, 4096), (4096, 4096, 512), (4096, 4096, 4095)]
+TF32_PRODUCTS = [(2048, 2048, 2048), (4096, 4096, 4096), (8192, 2304, 768)]
 # (head size, length, causal): 16,384 tokens of 2,048 channels each, as bench/cuda/attention.cu has them.
 ATTENTIONS = [(d, t, c) for d in (64, 128, 96, 256) for c in (True, False) for t in (1024, 4096, 16384)]
 ATTENTIONS += [(d, t, c) for d in (64, 128) for c in (True, False) for t in (2048, 8192)]
@@ -49,6 +50,12 @@ def products(torch, add):
         w = torch.randn(n, k, device="cuda", dtype=torch.bfloat16)
         seconds = measure(torch, lambda: torch.nn.functional.linear(x, w))
         add("matmul", f"{m}x{n}x{k} nt", "bf16", "torch", seconds, 2 * m * n * k / seconds / 1e12, "TFLOP/s")
+    torch.backends.cuda.matmul.allow_tf32 = True
+    for m, n, k in TF32_PRODUCTS:
+        x, w = torch.randn(m, k, device="cuda"), torch.randn(n, k, device="cuda")
+        seconds = measure(torch, lambda: torch.nn.functional.linear(x, w))
+        add("matmul", f"{m}x{n}x{k} nt", "tf32", "torch", seconds, 2 * m * n * k / seconds / 1e12, "TFLOP/s")
+    torch.backends.cuda.matmul.allow_tf32 = False
 
 
 def attention(torch, add):
@@ -170,7 +177,7 @@ def main():
     parser.add_argument("--dry", action="store_true")
     arguments = parser.parse_args()
     if arguments.dry:
-        print(f"{len(PRODUCTS)} products, {len(ATTENTIONS)} attentions by two backends, {len(PACKED_HEADS)} packed, training eager and compiled")
+        print(f"{len(PRODUCTS) + len(TF32_PRODUCTS)} products, {len(ATTENTIONS)} attentions by two backends, {len(PACKED_HEADS)} packed, training eager and compiled")
         return 0
     import torch
 

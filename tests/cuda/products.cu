@@ -4,7 +4,11 @@
 #include <doctest/doctest.h>
 
 #include "cuda/device.cuh"
-#include "kernel/matmul/checks.hpp"
+#include "kernel/matmul/epilogue_checks.hpp"
+
+#if defined(HALFTONE_TEST_CUBLASLT)
+#include <halftone/exec/cuda/cublaslt.cuh>
+#endif
 
 namespace {
 
@@ -43,7 +47,21 @@ TEST_CASE("matmul on cuda: exact on small integers") {
     SUBCASE("fp32") { multiply_all<ht::full_fp32, float, float, float>(); }
     SUBCASE("bf16") { multiply_all<ht::amp_bf16, bfloat16, bfloat16, bfloat16>(); }
     SUBCASE("fp16, into fp32") { multiply_all<ht::amp_fp16, float16, float16, float>(); }
+    SUBCASE("tf32") { multiply_all<ht::tf32, float, float, float>(); }
     SUBCASE("bf16 and fp32 operands") { multiply_all<ht::amp_bf16, bfloat16, float, float>(); }
+}
+
+TEST_CASE("matmul on cuda: parts of k") {
+    const sizes s{40, 5001, 72};
+    const std::vector<double> want = exact_product(s);
+    device_type device;
+    REQUIRE(ht::kernel::on_device::cut_matmul(device.architecture(), s.rows, s.columns, s.depth).parts > 1);
+    for (std::size_t a = 0; a < 4; ++a) {
+        const layout of_a = aligned(layouts[a], s.rows, s.depth), of_b = aligned(layouts[a ^ 1], s.depth, s.columns);
+        multiply_exactly<ht::full_fp32, float, float, float>(device, s, want, layouts[a], layouts[a ^ 1], layouts[2]);
+        multiply_exactly<ht::amp_bf16, bfloat16, bfloat16, float>(device, s, want, of_a, of_b, layouts[0]);
+        multiply_exactly<ht::tf32, float, float, float>(device, s, want, of_a, of_b, layouts[0]);
+    }
 }
 
 TEST_CASE("matmul on cuda: nothing to sum, nothing at all, a batch") {
@@ -66,9 +84,80 @@ TEST_CASE("matmul on cuda: random products within k u of their magnitudes") {
     SUBCASE("fp32") { random_within_bounds<ht::full_fp32, float, float, float>({31, 700, 65}); }
     SUBCASE("bf16") { random_within_bounds<ht::amp_bf16, bfloat16, bfloat16, bfloat16>({31, 700, 65}); }
     SUBCASE("bf16 into fp32") { random_within_bounds<ht::amp_bf16, bfloat16, bfloat16, float>({170, 300, 330}); }
+    SUBCASE("tf32") { random_within_bounds<ht::tf32, float, float, float>({170, 3000, 330}); }
     SUBCASE("fp32 operands rounded to fp16") { random_within_bounds<ht::amp_fp16, float, float, float16>({17, 300, 33}); }
     SUBCASE("fp16 operands rounded to bf16") { random_within_bounds<ht::amp_bf16, float16, bfloat16, float>({17, 300, 33}); }
 }
+
+TEST_CASE("matmul on cuda: epilogues within their bounds, on matrix units") {
+    device_type device;
+    const auto run = [&](const auto& test) { test(device); };
+    SUBCASE("aligned") { every_epilogue<ht::amp_bf16, bfloat16, float, errors_in_float>({136, 128, 200}, layouts[0], run, matrix_unit_roundoff); }
+    SUBCASE("odd") { every_epilogue<ht::amp_bf16, bfloat16, float, errors_in_float>({35, 37, 67}, layouts[2], run, matrix_unit_roundoff); }
+    SUBCASE("parts of k") { every_epilogue<ht::amp_bf16, bfloat16, float, errors_in_float>({24, 2100, 40}, layouts[2], run, matrix_unit_roundoff); }
+}
+
+#if defined(HALFTONE_TEST_CUBLASLT)
+/// cuBLASLt multiplies whatever it can. What it was given is done when it returns.
+class cublaslt_device : public device_type {
+  public:
+    cublaslt_device() : device_type(ht::cuda_options{.engine = ht::cublaslt{}, .engine_is_used = ht::engine_use::always}) {}
+
+    ht::matmul_engine* engine_for(const ht::product_description& p) {
+        waiting_.real = ht::cuda::engine_for(p);
+        return waiting_.real == nullptr ? nullptr : &waiting_;
+    }
+    int products() const { return waiting_.products; }
+
+  private:
+    struct waiting_engine final : ht::matmul_engine {
+        cublaslt_device& device;
+        ht::matmul_engine* real = nullptr;
+        int products = 0;
+
+        explicit waiting_engine(cublaslt_device& d) : device(d) {}
+        const char* name() const override { return real->name(); }
+        bool can(const ht::product_description& p) override { return real->can(p); }
+        bool prefers(const ht::product_description& p) const override { return real->prefers(p); }
+        std::size_t workspace_bytes(const ht::product_description& p) override { return real->workspace_bytes(p); }
+        void multiply(const ht::product_description& p, ht::workspace& scratch) override {
+            real->multiply(p, scratch);
+            device.synchronize();
+            ++products;
+        }
+    };
+    waiting_engine waiting_{*this};
+};
+static_assert(ht::kernel::on_device::engine_holder<cublaslt_device>);
+
+TEST_CASE("matmul by cublaslt: exact on small integers, random products within bounds") {
+    cublaslt_device device;
+    const auto run = [&](const auto& test) { test(device); };
+    for (const sizes& s : {sizes{64, 72, 200}, sizes{136, 256, 64}}) {
+        const std::vector<double> want = exact_product(s);
+        for (std::size_t a = 0; a < 4; ++a) {
+            const layout of_a = aligned(layouts[a], s.rows, s.depth), of_b = aligned(layouts[a ^ 1], s.depth, s.columns);
+            multiply_exactly<ht::full_fp32, float, float, float>(device, s, want, of_a, of_b, layouts[0]);
+            multiply_exactly<ht::tf32, float, float, float>(device, s, want, of_a, of_b, layouts[0]);
+            multiply_exactly<ht::amp_bf16, bfloat16, bfloat16, bfloat16>(device, s, want, of_a, of_b, layouts[0]);
+            multiply_exactly<ht::amp_fp16, float16, float16, float>(device, s, want, of_a, of_b, layouts[0]);
+        }
+    }
+    CHECK(device.products() > 0);
+    within_bounds<ht::full_fp32, float, float, float>({64, 712, 72}, layouts[0], layouts[1], run);
+    within_bounds<ht::amp_bf16, bfloat16, bfloat16, bfloat16>({64, 712, 72}, layouts[0], layouts[1], run, matrix_unit_roundoff);
+    // Either operand may be cut, by a step of tfloat32, or kept.
+    within_bounds<ht::tf32, float, float, float>({64, 712, 72}, layouts[0], layouts[1], run, matrix_unit_roundoff, 4.01 * ht::unit_roundoff<ht::tfloat32>);
+}
+
+TEST_CASE("matmul by cublaslt: epilogues within their bounds") {
+    cublaslt_device device;
+    const auto run = [&](const auto& test) { test(device); };
+    SUBCASE("bf16") { every_epilogue<ht::amp_bf16, bfloat16, float, errors_in_float>({136, 128, 200}, layouts[0], run, matrix_unit_roundoff); }
+    SUBCASE("fp32") { every_epilogue<ht::full_fp32, float, float, errors_in_float>({72, 128, 200}, layouts[0], run); }
+    CHECK(device.products() == 1);
+}
+#endif
 }  // namespace matmul
 
 }  // namespace

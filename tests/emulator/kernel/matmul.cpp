@@ -53,14 +53,65 @@ TEST_CASE("matmul on a GPU: exact on small integers") {
 }
 
 TEST_CASE("matmul on a GPU: large tiles where there are enough of them") {
-    CHECK(prefers_large_tiles(128 * 12, 128 * 8));
-    CHECK(!prefers_large_tiles(128 * 12, 128 * 7));
     const sizes s{12200, 9, 97};
     const std::vector<double> want = exact_product(s);
     emulator::device device{{.check = emulator::checking::values_only}};
     multiply_exactly<ht::amp_bf16, bfloat16, bfloat16, bfloat16>(device, s, want, aligned(layouts[1], s.rows, s.depth), aligned(layouts[0], s.depth, s.columns), layouts[0]);
     multiply_exactly<ht::tf32, float, float, float>(device, s, want, aligned(layouts[0], s.rows, s.depth), aligned(layouts[1], s.depth, s.columns), layouts[0]);
     multiply_exactly<ht::full_fp32, float, float, float>(device, s, want, layouts[0], layouts[0], layouts[0]);
+}
+
+// ---- tiles and parts of k
+
+constexpr bool cuts(int version, extent m, extent n, extent k, matmul_tile tile, int parts, matmul_tile largest = matmul_tile::large) {
+    const matmul_cut cut = cut_matmul(simt::architecture_of(version), m, n, k, largest);
+    return cut.tile == tile && cut.parts == parts;
+}
+static_assert(cuts(90, 8192, 8192, 8192, matmul_tile::large, 1) && cuts(80, 1, 1, 1, matmul_tile::small, 1));
+static_assert(cuts(90, 768, 768, 768, matmul_tile::small, 1));
+// The gradient of a weight of GPT-2 over 8,192 tokens: 36 large tiles, on an H200 two to each of 132 multiprocessors.
+static_assert(cuts(90, 768, 768, 8192, matmul_tile::large, 7) && cuts(80, 768, 768, 8192, matmul_tile::large, 6));
+static_assert(cuts(90, 768, 768, 8192, matmul_tile::small, 3, matmul_tile::small));
+static_assert(cuts(90, 64, 4096, 4096, matmul_tile::small, 4) && cuts(90, 1, 64, 1 << 20, matmul_tile::small, most_matmul_parts));
+static_assert(matmul_row_of(89).version == 86 && matmul_row_of(103).version == 100 && matmul_row_of(75).version == 80);
+
+template <class P, class A, class B>
+void multiply_in_parts() {
+    // Two parts, the second one shorter than the first, and of odd length.
+    const sizes s{40, 1089, 24};
+    const std::vector<double> want = exact_product(s);
+    for (std::size_t a = 0; a < 4; ++a) {
+        const std::size_t b = a ^ 1;
+        CAPTURE(a);
+        emulator::device device;
+        multiply_exactly<P, A, B, float>(device, s, want, layouts[a], layouts[b], layouts[2]);
+        multiply_exactly<P, A, B, float>(device, s, want, aligned(layouts[a], s.rows, s.depth), aligned(layouts[b], s.depth, s.columns), layouts[0]);
+        CHECK(device.launches() == 4);
+    }
+}
+
+TEST_CASE("matmul on a GPU: parts of k") {
+    SUBCASE("fp32") { multiply_in_parts<ht::full_fp32, float, float>(); }
+    SUBCASE("bf16") { multiply_in_parts<ht::amp_bf16, bfloat16, bfloat16>(); }
+    SUBCASE("tf32") { multiply_in_parts<ht::tf32, float, float>(); }
+}
+
+TEST_CASE("matmul on a GPU: parts of k, the result an operand; the same bits under any schedule") {
+    const sizes s{9, 2100, 21};
+    const operand<bfloat16> a(s.rows, s.depth, layouts[1], normals(1)), b(s.depth, s.columns, layouts[0], normals(2));
+    const operand<float> before(s.rows, s.columns, layouts[2], normals(3)), first(s.rows, s.columns, layouts[2], normals(3)), other(s.rows, s.columns, layouts[2], normals(3));
+    emulator::device one{{.seed = 1}}, two{{.seed = 1000, .resident_blocks = 1}};
+    ht::matmul<ht::amp_bf16>(one, a.view, b.view, first.view, ht::add_product{});
+    ht::matmul<ht::amp_bf16>(two, a.view, b.view, other.view, ht::add_product{});
+    CHECK(first.memory.same_bits(other.memory));
+    support::comparison all;
+    ht::reference::matmul<bfloat16>(a.view, b.view, [&](double sum, extent i, extent j) {
+        double magnitude = std::fabs(number(before.view(i, j)));
+        for (extent p = 0; p < s.depth; ++p) magnitude += std::fabs(number(a.view(i, p)) * number(b.view(p, j)));
+        // Its own rounding, the additions of its part, those of the parts and that of c: no more than of k in one go.
+        all.expect(number(first.view(i, j)), sum + number(before.view(i, j)), support::gamma(static_cast<double>(s.depth) + 2) * magnitude);
+    });
+    CHECK_WITHIN(all);
 }
 
 TEST_CASE("matmul on a GPU: nothing to sum, nothing at all, a batch") {
@@ -138,6 +189,17 @@ TEST_CASE("matmul on a GPU: large tiles, damaged") {
 TEST_CASE("matmul on a GPU: operands by way of registers, damaged") {
     using kernel = bf16_kernel<converting_tiling, passage::through_registers, bfloat16, float>;
     emulator::check_kernels([](emulator::device& d) { return multiplies<kernel, bfloat16, float>(d, {40, 5 * 32, 70}, layouts[3], layouts[2]); });
+}
+TEST_CASE("matmul on a GPU: parts of k, damaged") {
+    emulator::check_kernels([](emulator::device& d) {
+        const sizes s{20, 5 * 32, 40};
+        const operand<bfloat16> a(s.rows, s.depth, layouts[0], small_integers{1}), b(s.depth, s.columns, layouts[0], small_integers{2});
+        const operand<float> c(s.rows, s.columns, layouts[0]);
+        const auto epilogue = ht::epilogue_of(ht::plain{}, c.view);
+        multiply<by_matrix_units<bfloat16, matrix_unit_tiling<64, 64, 32, 2, 2, 2>, passage::direct, bfloat16, bfloat16>>(
+            d, make_operand(a.view), make_operand(ht::transpose(b.view)), epilogue, access_to(epilogue), 2);
+        return holds(c, s, exact_product(s));
+    });
 }
 TEST_CASE("matmul on a GPU: tf32, damaged") {
     using small = tf32_kernel<matrix_unit_tiling<64, 64, 16, 2, 2, 4>>;

@@ -119,9 +119,10 @@ void each_matrix_of_a_batch(Device& device) {
 /// Of an addition on a GPU's matrix units, which may truncate.
 inline constexpr double matrix_unit_roundoff = 2 * support::u;
 
-/// run(test) calls test(device) for each device to be tested, whose additions are off by the roundoff at most.
+/// run(test) calls test(device) for each device to be tested, whose additions are off by the roundoff at most, and whose
+/// products by `of_operands` more.
 template <class P, class A, class B, class C, class Run>
-void within_bounds(const sizes& s, const layout& a_layout, const layout& b_layout, const Run& run, double roundoff = support::u) {
+void within_bounds(const sizes& s, const layout& a_layout, const layout& b_layout, const Run& run, double roundoff = support::u, double of_operands = 0) {
     const operand<A> a(s.rows, s.depth, a_layout, normals(1));
     const operand<B> b(s.depth, s.columns, b_layout, normals(2));
     std::vector<double> sums(static_cast<std::size_t>(s.rows * s.columns)), magnitudes(sums.size());
@@ -138,7 +139,7 @@ void within_bounds(const sizes& s, const layout& a_layout, const layout& b_layou
         for (extent i = 0; i < s.rows; ++i) {
             for (extent j = 0; j < s.columns; ++j) {
                 // Each of k products passes through its own rounding and at most k additions.
-                const double error = support::gamma(static_cast<double>(s.depth) + 1, roundoff) * magnitudes[at(i, j)];
+                const double error = (support::gamma(static_cast<double>(s.depth) + 1, roundoff) + of_operands) * magnitudes[at(i, j)];
                 all.expect(number(c.view(i, j)), sums[at(i, j)], support::rounded<C>(sums[at(i, j)], error));
             }
         }

@@ -137,7 +137,7 @@ class cuda {
     int device() const { return stream_.device(); }
     const cudaDeviceProp& properties() const { return stream_.properties(); }
     simt::architecture architecture() const {
-        return {10 * properties().major + properties().minor, static_cast<int>(properties().sharedMemPerBlockOptin)};
+        return {10 * properties().major + properties().minor, static_cast<int>(properties().sharedMemPerBlockOptin), properties().multiProcessorCount};
     }
     /// For people: "cuda, NVIDIA H200".
     std::string description() const { return detail::sentence("cuda, ", properties().name); }

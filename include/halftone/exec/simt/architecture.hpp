@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What kernels' tiles are chosen by: the architecture of a GPU, and the shared memory that a block may have there.
+/// What kernels' tiles are chosen by: the architecture of a GPU, the shared memory that a block may have there, and the
+/// number of multiprocessors.
 ///
 ///     if (device.architecture().fits<wide_kernel>()) device.launch(wide_kernel{...});
 ///
@@ -15,6 +16,7 @@ namespace halftone::inline HALFTONE_ABI::simt {
 struct architecture {
     int version;       ///< 10 times the compute capability: 80 is an A100's, 90 an H100's
     int shared_bytes;  ///< the most that one block may have
+    int multiprocessors = 108;
 
     template <class Kernel>
     constexpr bool fits() const {
@@ -25,7 +27,8 @@ struct architecture {
 /// As NVIDIA's guides have it (CUDA C++ Programming Guide, technical specifications per compute capability).
 constexpr architecture architecture_of(int version) {
     const bool is_large = version == 90 || (version >= 100 && version < 120), is_middle = version == 80 || version == 87;
-    return {version, (is_large ? 227 : is_middle ? 163 : 99) * 1024};
+    const int multiprocessors = version == 80 ? 108 : version == 90 ? 132 : version < 90 ? 84 : 148;  // the usual model's
+    return {version, (is_large ? 227 : is_middle ? 163 : 99) * 1024, multiprocessors};
 }
 
 }  // namespace halftone::inline HALFTONE_ABI::simt

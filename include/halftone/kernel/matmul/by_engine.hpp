@@ -14,33 +14,6 @@ concept engine_holder = requires(Device& device, const product_description& p) {
     { device.engine_for(p) } -> std::same_as<matmul_engine*>;
 };
 
-/// Sums that lie in memory go through an epilogue, eight neighbours a thread.
-template <class Operands, class Results>
-struct finish_kernel {
-    static constexpr int threads = 256;
-    static constexpr word shared_bytes = 0;
-
-    global_span<const float> sums;
-    extent leading;
-    matmul_epilogue<Operands, Results> epilogue;
-    row_access access;
-    int first_row, rows, columns;
-
-    grid_shape grid() const { return simt::blocks_for(static_cast<extent>(rows) * eights(), threads); }
-
-    HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD void operator()(Simt simt) const {
-        const extent i = static_cast<extent>(simt.block().x) * threads + simt.thread();
-        if (i >= static_cast<extent>(rows) * eights()) return;
-        const int row = static_cast<int>(i / eights()), column = static_cast<int>(i % eights()) * 8;
-        const vec<float, 8> mine = load_some<8>(simt, sums.part(row * leading + column, columns - column), row_access::chunks);
-        finish_row(simt, epilogue, access, first_row + row, column, columns, mine);
-    }
-
-  private:
-    HALFTONE_HD HALFTONE_INLINE int eights() const { return (columns + 7) / 8; }
-};
-
 /// An epilogue that an engine can do: where c is and what is added. `c` is nullptr for every other one.
 struct engine_result {
     void* c = nullptr;

@@ -3,14 +3,16 @@
 /// The matrix product on a GPU; matmul.hpp has its arguments, its contract and an example.
 ///
 /// bfloat16, float16 and tfloat32 go to the matrix units, operands of that type (floats for tfloat32) in aligned rows by
-/// asynchronous copies, others by way of registers. Any other compute type is multiplied in float, exactly as its contract says. A device that holds an engine
-/// (exec/matmul_engine.hpp) gives it what it is better at.
+/// asynchronous copies, others by way of registers. Any other compute type is multiplied in float, exactly as its contract
+/// says. tiles.hpp says how c and k are cut. A device that holds an engine (exec/matmul_engine.hpp) gives it what it is better
+/// at.
 #pragma once
 
 #include <halftone/kernel/matmul/by_engine.hpp>
 #include <halftone/kernel/matmul/matmul.hpp>
 #include <halftone/kernel/matmul/matrix_unit.hpp>
 #include <halftone/kernel/matmul/multiply_add.hpp>
+#include <halftone/kernel/matmul/tiles.hpp>
 
 namespace halftone::inline HALFTONE_ABI::kernel {
 
@@ -20,8 +22,31 @@ namespace on_device {
 template <class Compute>
 inline constexpr bool has_matrix_unit = std::is_same_v<Compute, bfloat16> || std::is_same_v<Compute, float16> || std::is_same_v<Compute, tfloat32>;
 
-/// Tiles of 128x128 where there are enough of them to keep a GPU busy. The bits of c do not depend on it.
-inline bool prefers_large_tiles(extent m, extent n) { return ((m + 127) / 128) * ((n + 127) / 128) >= 96; }
+/// A kernel but for its epilogue.
+template <class Compute, class Tiling, passage Passage, class A, class B>
+struct by_matrix_units {
+    template <class Operands, class Results>
+    using kernel = matrix_unit_kernel<Compute, Tiling, Passage, A, B, Operands, Results>;
+};
+template <class Compute, class Tiling, class A, class B>
+struct by_multiply_adds {
+    template <class Operands, class Results>
+    using kernel = multiply_add_kernel<Compute, Tiling, A, B, Operands, Results>;
+};
+
+/// All of k in one kernel, or its parts beside each other and a second kernel that adds their sums in order.
+template <class Way, class Device, class A, class B, class Operands, class Results>
+void multiply(Device& device, const product_operand<A>& a, const product_operand<B>& b, const matmul_epilogue<Operands, Results>& epilogue, row_access access, int parts) {
+    if (parts == 1) return device.launch(typename Way::template kernel<Operands, Results>{a, b, epilogue, access});
+    using kernel = typename Way::template kernel<pack<>, partial_results>;
+    const extent leading = (b.outer + 7) / 8 * 8, elements = a.outer * leading;
+    const workspace::lease sums(device.scratch(), static_cast<std::size_t>(parts * elements) * sizeof(float));
+    kernel partial{a, b, {{}, {{{}, sums.as<float>(), leading}, {}}}, row_access::chunks};
+    partial.part = {(partial.panels() + parts - 1) / parts, elements};
+    const int count = partial.grid().z;
+    device.launch(partial);
+    device.launch(finish_kernel<Operands, Results>{{sums.as<float>(), count * elements}, leading, epilogue, access, 0, a.outer, b.outer, count, elements});
+}
 
 }  // namespace on_device
 
@@ -32,34 +57,38 @@ struct matmul<Device> {
         using namespace on_device;
         using a_type = std::remove_const_t<A>;
         using b_type = std::remove_const_t<B>;
-        const extent m = a.extent_of(0), n = b.extent_of(1);
+        using stored = storage_of<Compute>;
+        constexpr bool as_stored = std::is_same_v<a_type, stored> && std::is_same_v<b_type, stored>;
+        const extent m = a.extent_of(0), n = b.extent_of(1), k = a.extent_of(1);
         if (m == 0 || n == 0) return;
         const product_operand<a_type> x = make_operand(a);
         const product_operand<b_type> y = make_operand(transpose(b));
         const row_access access = access_to(epilogue);
-        if constexpr (engine_holder<Device> && has_element_type<Compute> && std::is_same_v<a_type, storage_of<Compute>> && std::is_same_v<b_type, storage_of<Compute>>) {
+        if constexpr (engine_holder<Device> && has_element_type<Compute> && as_stored) {
             if (multiply_by_engine<Compute>(device, x, y, epilogue, access)) return;
         }
         if constexpr (has_matrix_unit<Compute>) {
-            const auto launch = [&]<class Tiling, passage Passage>(Tiling, std::integral_constant<passage, Passage>) {
-                device.launch(matrix_unit_kernel<Compute, Tiling, Passage, a_type, b_type, Operands, Results>{x, y, epilogue, access});
-            };
-            constexpr std::integral_constant<passage, passage::direct> direct{};
-            using stored = storage_of<Compute>;
             constexpr int depth = 64 / sizeof(stored);
-            if constexpr (std::is_same_v<a_type, stored> && std::is_same_v<b_type, stored>) {
+            const auto run_as = [&]<class Tiling, passage Passage>(Tiling, std::integral_constant<passage, Passage>, int parts) {
+                multiply<by_matrix_units<Compute, Tiling, Passage, a_type, b_type>>(device, x, y, epilogue, access, parts);
+            };
+            if constexpr (as_stored) {
                 if ((x.access & y.access) == row_access::chunks) {
-                    if (prefers_large_tiles(m, n)) return launch(matrix_unit_tiling<128, 128, depth, 2, 2, 3>{}, direct);
-                    return launch(matrix_unit_tiling<64, 64, depth, 2, 2, 4>{}, direct);
+                    constexpr std::integral_constant<passage, passage::direct> direct{};
+                    const matmul_cut cut = cut_matmul(device.architecture(), m, n, k);
+                    if (cut.tile == matmul_tile::large) return run_as(matrix_unit_tiling<128, 128, depth, 2, 2, 3>{}, direct, cut.parts);
+                    return run_as(matrix_unit_tiling<64, 64, depth, 2, 2, 4>{}, direct, cut.parts);
                 }
             }
-            launch(matrix_unit_tiling<64, 64, depth, 2, 2, 2>{}, std::integral_constant<passage, passage::through_registers>{});
+            run_as(matrix_unit_tiling<64, 64, depth, 2, 2, 2>{}, std::integral_constant<passage, passage::through_registers>{},
+                   cut_matmul(device.architecture(), m, n, k, matmul_tile::small).parts);
         } else {
-            const auto launch = [&]<class Tiling>(Tiling) {
-                device.launch(multiply_add_kernel<Compute, Tiling, a_type, b_type, Operands, Results>{x, y, epilogue, access});
+            const matmul_cut cut = cut_matmul(device.architecture(), m, n, k);
+            const auto run_as = [&]<class Tiling>(Tiling) {
+                multiply<by_multiply_adds<Compute, Tiling, a_type, b_type>>(device, x, y, epilogue, access, cut.parts);
             };
-            if (prefers_large_tiles(m, n)) return launch(multiply_add_tiling<128, 128>{});
-            launch(multiply_add_tiling<64, 64>{});
+            if (cut.tile == matmul_tile::large) return run_as(multiply_add_tiling<128, 128>{});
+            run_as(multiply_add_tiling<64, 64>{});
         }
     }
 };

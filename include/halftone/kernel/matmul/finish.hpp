@@ -59,6 +59,62 @@ HALFTONE_HD HALFTONE_INLINE void finish_row(Simt simt, const matmul_epilogue<Ope
     store_results<arguments>(simt, epilogue.results, access, row, column, columns, values);
 }
 
+/// What the kernels of products give where only a part of k is summed: float sums, as they are.
+using partial_results = pack<matmul_result<symbolic::argument<0>, float>>;
+template <class Operands, class Results>
+inline constexpr bool is_partial = std::is_same_v<Operands, pack<>> && std::is_same_v<Results, partial_results>;
+
+/// The part of k that a block sums, by its z: some panels, and its sums go to a matrix of the part's own.
+struct part_of_depth {
+    int panels = std::numeric_limits<int>::max();  // of each part but the last, which may have fewer
+    extent elements = 0;                           // from one part's matrix to the next one's
+
+    HALFTONE_HD HALFTONE_INLINE int count(int all) const { return all <= panels ? 1 : (all + panels - 1) / panels; }
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE int first(Simt simt) const {
+        return simt.block().z * panels;
+    }
+    HALFTONE_HD HALFTONE_INLINE int length(int all, int first) const { return all - first < panels ? all - first : panels; }
+    HALFTONE_KERNEL template <class Simt, class Operands, class Results>
+    HALFTONE_HD HALFTONE_INLINE matmul_epilogue<Operands, Results> end(Simt simt, matmul_epilogue<Operands, Results> e) const {
+        if constexpr (is_partial<Operands, Results>) e.results.first.data += simt.block().z * elements;
+        return e;
+    }
+};
+
+/// Sums that lie in memory, several parts of each, are added in order and go through an epilogue, eight neighbours a thread.
+template <class Operands, class Results>
+struct finish_kernel {
+    static constexpr int threads = 256;
+    static constexpr word shared_bytes = 0;
+
+    global_span<const float> sums;
+    extent leading;
+    matmul_epilogue<Operands, Results> epilogue;
+    row_access access;
+    int first_row, rows, columns;
+    int parts = 1;
+    extent part_elements = 0;
+
+    grid_shape grid() const { return simt::blocks_for(static_cast<extent>(rows) * eights(), threads); }
+
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD void operator()(Simt simt) const {
+        const extent i = static_cast<extent>(simt.block().x) * threads + simt.thread();
+        if (i >= static_cast<extent>(rows) * eights()) return;
+        const int row = static_cast<int>(i / eights()), column = static_cast<int>(i % eights()) * 8;
+        vec<float, 8> mine = load_some<8>(simt, sums.part(row * leading + column, columns - column), row_access::chunks);
+        for (int p = 1; p < parts; ++p) {
+            const vec<float, 8> more = load_some<8>(simt, sums.part(p * part_elements + row * leading + column, columns - column), row_access::chunks);
+            HALFTONE_UNROLL for (int e = 0; e < 8; ++e) mine[e] += more[e];
+        }
+        finish_row(simt, epilogue, access, first_row + row, column, columns, mine);
+    }
+
+  private:
+    HALFTONE_HD HALFTONE_INLINE int eights() const { return (columns + 7) / 8; }
+};
+
 template <class T>
 row_access access_to(const column_operand<T>& o) {
     return access_to(o.data, 0);

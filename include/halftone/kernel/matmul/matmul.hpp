@@ -6,9 +6,13 @@
 ///     ht::matmul<ht::amp_bf16>(device, a, ht::transpose(w), c, ht::bias_gelu{beta});
 ///
 /// Numeric contract: operands are rounded to the policy's `compute` (exactly kept where they have that type), products
-/// are summed in `accum` (float) in an order fixed by k alone, the epilogue is evaluated on the sums in float, and what it
-/// gives is rounded once, to nearest even, to the element type of c. Every element's error before that rounding is at most
-/// k u / (1 - k u) times sum |a||b|, u = 2^-24 (Higham 2002, section 3.1).
+/// are summed in `accum` (float), the epilogue is evaluated on the sums in float, and what it gives is rounded once, to
+/// nearest even, to the element type of c. The order of a sum is fixed on a CPU by k alone; on a GPU by the shape, the types
+/// and the device's model, since there a long k may be cut into parts whose sums are added in order (tiles.hpp).
+///
+/// The error of a sum is at most n u / (1 - n u) times sum |a||b|, n = k + 1 (Higham 2002, section 3.1). u is 2^-24, except
+/// on a GPU's matrix units (bfloat16, float16, tfloat32), which may cut bits off where they add: there it is 2^-23. An
+/// engine (exec/matmul_engine.hpp) keeps to that too, but may cut operands for tfloat32 where halftone rounds them.
 #pragma once
 
 #include <halftone/kernel/matmul/epilogue.hpp>

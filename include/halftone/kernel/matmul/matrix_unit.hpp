@@ -54,8 +54,9 @@ struct matrix_unit_kernel {
     product_operand<B> b;
     matmul_epilogue<Operands, Results> epilogue;
     row_access access;
+    part_of_depth part{};
 
-    grid_shape grid() const { return {tiles_m() * tiles_n(), 1, 1}; }
+    grid_shape grid() const { return {tiles_m() * tiles_n(), 1, part.count(panels())}; }
 
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD void operator()(Simt simt) const {
@@ -75,6 +76,8 @@ struct matrix_unit_kernel {
         }
         finish(simt, first, sums);
     }
+
+    HALFTONE_HD HALFTONE_INLINE int panels() const { return (a.depth + tiling::depth - 1) / tiling::depth; }
 
   private:
     using accumulators = vec<float, 4>[blocks_m][blocks_n];
@@ -108,13 +111,14 @@ struct matrix_unit_kernel {
     HALFTONE_HD HALFTONE_INLINE void add_up(Simt simt, place first, accumulators& sums) const {
         using a_panel = typename tiling::template panel<stored, tiling::tile_m, AxisA>;
         using b_panel = typename tiling::template panel<stored, tiling::tile_n, AxisB>;
-        panel_fetch<a_panel, threads, Passage, A> fetch_a(simt, a, first.row);
-        panel_fetch<b_panel, threads, Passage, B> fetch_b(simt, b, first.column);
+        const int first_panel = is_partial<Operands, Results> ? part.first(simt) : 0;
+        const int panels = is_partial<Operands, Results> ? part.length(this->panels(), first_panel) : this->panels();
+        panel_fetch<a_panel, threads, Passage, A> fetch_a(simt, a, first.row, first_panel * tiling::depth);
+        panel_fetch<b_panel, threads, Passage, B> fetch_b(simt, b, first.column, first_panel * tiling::depth);
         const place mine = first_of_warp(simt);
         const word my_a = a_panel::template place_of_lane<operand_of_mma::a>(simt, mine.row);
         const word my_b = b_panel::template place_of_lane<operand_of_mma::b>(simt, mine.column);
 
-        const int panels = (a.depth + tiling::depth - 1) / tiling::depth;
         if (panels == 0) return;
         for (int i = 0; i < tiling::ahead; ++i) {
             const word slot = static_cast<word>(i % tiling::stages) * slot_bytes;
@@ -212,7 +216,7 @@ struct matrix_unit_kernel {
             const int first_row = first.row + mine.row + 16 * i, left = a.outer - first_row, rows = left < 16 ? left : 16;
             for (int row = simt.lane() / lanes_in_row; row < rows && column < b.outer; row += rows_at_once) {
                 const vec<float, 4> low = simt.load(fours, (row * staged_row + my_column) / 4), high = simt.load(fours, (row * staged_row + my_column) / 4 + 1);
-                finish_row(simt, epilogue, access, first_row + row, column, b.outer, vec<float, 8>{low[0], low[1], low[2], low[3], high[0], high[1], high[2], high[3]});
+                finish_row(simt, part.end(simt, epilogue), access, first_row + row, column, b.outer, vec<float, 8>{low[0], low[1], low[2], low[3], high[0], high[1], high[2], high[3]});
             }
         }
     }

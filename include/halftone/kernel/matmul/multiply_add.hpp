@@ -6,7 +6,7 @@
 /// shared memory, the outer axis contiguous, in two slots: while one is multiplied the next one is under way. A thread
 /// adds up 8x8 elements, in two by two blocks of 4x4, so that a warp reads its panels without bank conflicts.
 ///
-/// Numeric contract: an element is the sum over k, in order, of products of operands rounded to Compute.
+/// Numeric contract: an element is the sum over k, or over a part of it, in order, of products of operands rounded to Compute.
 #pragma once
 
 #include <halftone/kernel/matmul/finish.hpp>
@@ -32,18 +32,21 @@ struct multiply_add_kernel {
     product_operand<B> b;
     matmul_epilogue<Operands, Results> epilogue;
     row_access access;
+    part_of_depth part{};
 
-    grid_shape grid() const { return {simt::blocks_for(a.outer, tiling::tile_m).x, simt::blocks_for(b.outer, tiling::tile_n).x, 1}; }
+    grid_shape grid() const { return {simt::blocks_for(a.outer, tiling::tile_m).x, simt::blocks_for(b.outer, tiling::tile_n).x, part.count(panels())}; }
+    HALFTONE_HD HALFTONE_INLINE int panels() const { return (a.depth + depth - 1) / depth; }
 
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD void operator()(Simt simt) const {
         const int first_row = simt.block().x * tiling::tile_m, first_column = simt.block().y * tiling::tile_n;
-        const int panels = (a.depth + depth - 1) / depth;
+        const int first_panel = is_partial<Operands, Results> ? part.first(simt) : 0;
+        const int panels = is_partial<Operands, Results> ? part.length(this->panels(), first_panel) : this->panels();
         vec<float, 4> next_a[fours<tiling::tile_m>], next_b[fours<tiling::tile_n>];
         vec<float, 8> sums[8] = {};
         if (panels > 0) {
-            fetch<tiling::tile_m>(simt, a, first_row, 0, next_a);
-            fetch<tiling::tile_n>(simt, b, first_column, 0, next_b);
+            fetch<tiling::tile_m>(simt, a, first_row, first_panel * depth, next_a);
+            fetch<tiling::tile_n>(simt, b, first_column, first_panel * depth, next_b);
             put<tiling::tile_m>(simt, a.axis, a_panel(0), next_a);
             put<tiling::tile_n>(simt, b.axis, b_panel(0), next_b);
             simt.barrier();
@@ -51,8 +54,8 @@ struct multiply_add_kernel {
         for (int i = 0; i < panels; ++i) {
             const bool goes_on = i + 1 < panels;
             if (goes_on) {
-                fetch<tiling::tile_m>(simt, a, first_row, (i + 1) * depth, next_a);
-                fetch<tiling::tile_n>(simt, b, first_column, (i + 1) * depth, next_b);
+                fetch<tiling::tile_m>(simt, a, first_row, (first_panel + i + 1) * depth, next_a);
+                fetch<tiling::tile_n>(simt, b, first_column, (first_panel + i + 1) * depth, next_b);
             }
             multiply(simt, i % 2, sums);
             if (goes_on) {
@@ -67,7 +70,7 @@ struct multiply_add_kernel {
             HALFTONE_UNROLL for (int j = 0; j < 8; j += 4) {
                 const int column = first_column + my_column(simt) + j / 4 * 32;
                 if (row < a.outer && column < b.outer) {
-                    finish_row(simt, epilogue, access, row, column, b.outer, vec<float, 4>{sums[i][j], sums[i][j + 1], sums[i][j + 2], sums[i][j + 3]});
+                    finish_row(simt, part.end(simt, epilogue), access, row, column, b.outer, vec<float, 4>{sums[i][j], sums[i][j + 1], sums[i][j + 2], sums[i][j + 3]});
                 }
             }
         }

@@ -95,9 +95,9 @@ class panel_fetch {
 
   public:
     HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD HALFTONE_INLINE panel_fetch(Simt simt, const product_operand<T>& from, int first_outer) : leading_(from.leading), access_(from.access) {
+    HALFTONE_HD HALFTONE_INLINE panel_fetch(Simt simt, const product_operand<T>& from, int first_outer, int first_depth = 0) : leading_(from.leading), access_(from.access) {
         const int line = simt.thread() / chunks_in_line, column = simt.thread() % chunks_in_line * in_chunk;
-        const int at_outer = first_outer + (by_depth ? line : column), at_depth = by_depth ? column : line;
+        const int at_outer = first_outer + (by_depth ? line : column), at_depth = first_depth + (by_depth ? column : line);
         next_ = from.elements.data + (by_depth ? at_outer * leading_ + at_depth : at_depth * leading_ + at_outer);
         lines_left_ = by_depth ? from.outer - at_outer : from.depth - at_depth;
         elements_left_ = by_depth ? from.depth - at_depth : from.outer - at_outer;
