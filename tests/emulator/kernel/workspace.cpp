@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Scratch memory of all operations on devices that run GPU kernels: told before, and no byte more.
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <thread>
@@ -26,6 +27,47 @@ TEST_CASE("workspace_bytes on a GPU: what every operation takes, of arguments th
     is_told<emulator::device>({.rows = 1, .width = 1, .classes = 1}, make);
     is_told<emulator::device>({.rows = 37, .width = 24, .classes = 50}, make);
     is_told<emulator::device>({.rows = 70, .width = 33, .classes = 129, .apart = 1}, make);
+}
+
+/// Takes memory and multiplies nothing.
+struct greedy_engine : ht::matmul_engine {
+    const char* name() const override { return "greedy"; }
+    bool can(const ht::product_description&) override { return true; }
+    bool prefers(const ht::product_description&) const override { return true; }
+    std::size_t workspace_bytes(const ht::product_description& p) override {
+        return static_cast<std::size_t>(p.m) * 64;
+    }
+    void multiply(const ht::product_description& p, ht::workspace& scratch) override {
+        const ht::workspace::lease space(scratch, workspace_bytes(p));
+    }
+};
+struct engine_device : emulator::device {
+    ht::engine_slot slot{ht::engine_use::always};
+    engine_device() { slot.hold(std::make_unique<greedy_engine>()); }
+    ht::matmul_engine* engine_for(const ht::product_description& p) const { return slot.engine_for(p); }
+};
+
+TEST_CASE("workspace_bytes on a GPU: an engine's scratch memory counts, and it multiplies nothing") {
+    engine_device device;
+    const extent n = 40;
+    const auto with_products = [&](arguments& m, auto call) {
+        const auto a = m.take<bfloat16>(n, n), b = m.take<bfloat16>(n, n), c = m.take<bfloat16>(n, n);
+        const auto bias = m.take<float>(n);
+        return call([=](auto& d) { ht::matmul<ht::amp_bf16>(d, a, b, c); },
+                    [=](auto& d) { ht::matmul<ht::amp_bf16>(d, a, b, c, ht::bias_gelu{bias}); });
+    };
+    arguments closed(access::closed), open(access::open);
+    with_products(closed, [&](auto plain, auto finished) {
+        CHECK(ht::workspace_bytes(device, plain) == n * 64);
+        CHECK(ht::workspace_bytes(device, finished) == n * 64 + n * n * sizeof(float));  // its sums, for the epilogue
+    });
+    CHECK(device.scratch().peak() == 0);
+    with_products(open, [&](auto plain, auto finished) {
+        plain(device);
+        CHECK(device.scratch().peak() == n * 64);
+        finished(device);
+        CHECK(device.scratch().peak() == n * 64 + n * n * sizeof(float));
+    });
 }
 
 TEST_CASE("emulated devices in several threads at once leave the bits of one alone, whatever their schedules") {
