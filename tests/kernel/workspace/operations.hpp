@@ -231,8 +231,8 @@ void each_operation(arguments& m, const sizes& s, const Test& test) {
                 d, e, ht::make_pack(ht::const_view<bfloat16, 2>(y)),
                 ht::make_pack(ht::const_view<bfloat16, 2>(x), ht::const_view<float, 1>(gain),
                               ht::const_view<float, 0>(scalar)),
-                ht::make_pack(kernel::gradient(dx, write_mode::overwrite), kernel::gradient(dgain, write_mode::add),
-                              kernel::gradient(dscalar, write_mode::overwrite)));
+                ht::make_pack(kernel::gradient{dx, write_mode::overwrite}, kernel::gradient{dgain, write_mode::add},
+                              kernel::gradient{dscalar, write_mode::overwrite}));
         });
         const ht::const_view<float, 1> flat(rstd);
         test("sum", [&]<class D>(D& d) {
