@@ -29,12 +29,14 @@ class executor {
     /// How many workers `run` starts.
     virtual int concurrency() const = 0;
     /// Calls function(argument, worker) once for every worker in [0, concurrency()), concurrently where it can, and
-    /// returns when all have returned. Effects before the call are visible to the tasks, theirs to the caller.
+    /// returns when all have returned. Effects before the call are visible to the tasks, theirs to the caller. Contexts
+    /// that share an executor call it from the threads that use them, perhaps at once.
     virtual void run(task function, void* argument) = 0;
 };
 
 /// A fixed number of threads, the caller among them. Idle threads spin for some microseconds, then sleep, so that the
-/// many short regions of a training step start at once and an idle program costs nothing.
+/// many short regions of a training step start at once and an idle program costs nothing. It bears one run at a time, and
+/// so belongs to one context.
 class thread_pool final : public executor {
   public:
     /// Throws argument_error where the system starts fewer.

@@ -8,6 +8,7 @@
 ///     struct scale_kernel {
 ///         static constexpr int threads = 128;                     // of a block; a multiple of 32
 ///         static constexpr simt::word shared_bytes = 0;           // of a block
+///         static constexpr int min_blocks = 4;                    // or none: so many a multiprocessor, at the cost of registers
 ///         simt::global_span<float> x;
 ///
 ///         simt::grid_shape grid() const { return simt::blocks_for(x.count, threads); }
