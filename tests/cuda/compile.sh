@@ -32,11 +32,13 @@ else
 bench/cuda/attention.cu 60
 bench/cuda/matmul.cu 40
 bench/cuda/rows.cu 60
+bench/cuda/step.cu 130
 examples/own_project/main.cu 20
 examples/own_project/one_file.cu 20
 examples/train_gpt/amp_bf16.cu 150
 examples/train_gpt/gpu.cu 10
 tests/cuda/attention.cu 100
+tests/cuda/captured_step.cu 300
 tests/cuda/exec.cu 10
 tests/cuda/losses.cu 120
 tests/cuda/model.cu 300
@@ -50,7 +52,7 @@ FILES
     if [[ $full == yes ]]; then printf 'examples/train_gpt/%s.cu 150\n' amp_fp16 full_fp32 >>"$work/files"; fi
 fi
 
-flags=(-std=c++20 -DBENCH_CUBLASLT -Xptxas -v -Werror all-warnings -Xcompiler -Wall,-Wextra,-Werror -Iinclude -Itests)
+flags=(-std=c++20 -DBENCH_CUBLASLT -DHALFTONE_TEST_CUBLASLT -Xptxas -v -Werror all-warnings -Xcompiler -Wall,-Wextra,-Werror -Iinclude -Itests)
 if [[ ${CXX:-} == *g++* && ${CXX:-} != *clang* ]]; then flags+=(-ccbin "$CXX"); fi
 for a in "${architectures[@]}"; do flags+=(-gencode "arch=compute_$a,code=sm_$a"); done
 export work nvcc

@@ -119,13 +119,13 @@ void check_same_bits(Device& one, Device& two) {
     ids ids;
     std::vector<step_run> runs;
     std::vector<float> scales;
-    for (int t = 0; t < 16; ++t) {
+    for (int t = 0; t < 14; ++t) {
         CAPTURE(t);
         const auto change = [&](auto& p) {
             if (t == 6) p.optimizer.set_lr(3e-3);
             if (t == 7) p.optimizer.set_schedule({.shape = ht::cosine, .total_steps = 20, .final_ratio = 0.1});
-            if (t == 12) p.scaler.update(1024.0f);
-            if (t == 13) {
+            if (t == 11) p.scaler.update(1024.0f);
+            if (t == 12) {
                 auto s = p.scaler.state();
                 s.growth_interval = 1;
                 p.scaler.load(s);
@@ -145,11 +145,11 @@ void check_same_bits(Device& one, Device& two) {
     CHECK(runs[1] == step_run::captured);
     for (int t = 2; t < 8; ++t) CHECK(runs[static_cast<std::size_t>(t)] == step_run::replayed);
     CHECK(runs[8] == step_run::uncaptured);
-    CHECK(runs[15] == step_run::replayed);
-    CHECK(runs[14] == step_run::replayed);
+    CHECK(runs[13] == step_run::replayed);
+    CHECK(runs[12] == step_run::replayed);
     // Or nothing of this was tested.
     CHECK(other.optimizer.skipped_steps() > 2);
-    CHECK(other.optimizer.steps() > 8);
+    CHECK(other.optimizer.steps() > 5);
     bool grew = false;
     for (std::size_t i = 1; i < scales.size(); ++i) grew = grew || scales[i] > scales[i - 1];
     CHECK(grew);
