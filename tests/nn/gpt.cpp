@@ -211,6 +211,21 @@ TEST_CASE("gpt: a frozen model gives its loss, and there is nothing to learn") {
     CHECK_THROWS_WITH_AS(tape.backward(loss), "tape: backward of a loss that depends on no parameter and no leaf", ht::argument_error);
 }
 
+TEST_CASE("gpt: attention by the strategy of the configuration") {
+    ht::cpu device{{.threads = 1}};
+    const batch b = batch::random(2, 8, 19, 6);
+    const auto logits_by = [&](ht::attention_strategy strategy) {
+        ht::nn::gpt_config c = config;
+        c.strategy = strategy;
+        const ht::nn::gpt<ht::amp_bf16> model{device, c};
+        ht::inference eval{device};
+        return support::doubles(model.logits(eval, b.tokens).view());
+    };
+    const std::vector<double> flash = logits_by(ht::attention_strategy::flash);
+    CHECK(logits_by(ht::attention_strategy::automatic) == flash);
+    CHECK(logits_by(ht::attention_strategy::math) != flash);
+}
+
 TEST_CASE("gpt: configurations that make no model") {
     ht::cpu device{{.threads = 1}};
     const auto make = [&](const ht::nn::gpt_config& c) { ht::nn::gpt<ht::full_fp32> model{device, c}; };
@@ -221,7 +236,7 @@ TEST_CASE("gpt: configurations that make no model") {
     CHECK_THROWS_WITH_AS(make({.heads = 0}), "gpt: heads is 0; expected 1 to 2147483648", ht::argument_error);
     CHECK_THROWS_WITH_AS(make({.width = ht::extent{1} << 40}), "gpt: width is 1099511627776; expected 1 to 2147483648", ht::argument_error);
     CHECK_THROWS_WITH_AS(make({.heads = 3, .width = 64}), "gpt: 3 heads do not divide a width of 64", ht::argument_error);
-    CHECK_THROWS_AS(make({.heads = 1, .width = 512}), ht::argument_error);
+    CHECK_THROWS_AS(make({.heads = 1, .width = 512, .strategy = ht::attention_strategy::flash}), ht::argument_error);
     ht::cpu small{{.threads = 1, .memory_limit = 1 << 16}};
     CHECK_THROWS_AS((ht::nn::gpt<ht::full_fp32>{small, {}}), ht::out_of_memory);
     // Sizes that are possible one by one and not together.

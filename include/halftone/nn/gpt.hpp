@@ -31,6 +31,7 @@ struct gpt_config {
     int layers = 4;
     extent heads = 4;
     extent width = 256;
+    attention_strategy strategy = attention_strategy::automatic;
 };
 
 /// x + attn(norm(x)), then that + mlp(norm(that)). Each norm stands below the layer that it serves.
@@ -54,7 +55,8 @@ struct transformer_block {
 
   private:
     transformer_block(store& s, const gpt_config& c, const initial& inner, const initial& projection)
-        : attn_norm(s, c.width), attn(s, c.width, c.heads, inner, projection), mlp_norm(s, c.width), mlp_(s, c.width, 4 * c.width, inner, projection) {}
+        : attn_norm(s, c.width), attn(s, c.width, c.heads, inner, projection, {.mask = attention_mask::causal, .strategy = c.strategy}),
+          mlp_norm(s, c.width), mlp_(s, c.width, 4 * c.width, inner, projection) {}
 };
 
 /// The head of a language model: logits = x tableᵀ, with somebody else's table.
@@ -120,7 +122,7 @@ class gpt : public model {
         check_range("heads", c.heads, most);
         check_range("width", c.width, most);
         if (c.width % c.heads != 0) fail<argument_error>("gpt: ", c.heads, " heads do not divide a width of ", c.width);
-        return c;  // the attention layers check the heads' size
+        return c;  // the attention layers check what their strategy takes
     }
 
     gpt_config config_;
