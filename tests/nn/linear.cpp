@@ -44,7 +44,7 @@ constexpr bool gives = std::is_same_v<decltype(std::declval<const ht::nn::linear
 static_assert(gives<ht::full_fp32, float>);
 static_assert(gives<ht::amp_bf16, ht::bfloat16>);
 static_assert(gives<ht::with_output<ht::amp_bf16, float>, float>);
-static_assert(gives<ht::inherit, float>);
+static_assert(gives<ht::tf32, float> && gives<ht::inherit, float>);
 
 TEST_CASE("nn::linear: a layer that inherits computes as the region says, one with a policy of its own does not") {
     const alone<ht::nn::linear<ht::inherit>> f(5, 7);
@@ -62,6 +62,13 @@ TEST_CASE("nn::linear: a layer that inherits computes as the region says, one wi
     CHECK(support::doubles(bf16.layer(ht::autocast<ht::full_fp32>(ctx), v).view()) == support::doubles(inside.view()));
     CHECK(support::doubles(bare.view()) != support::doubles(inside.view()));
     CHECK(f.parameters.groups()[0].copy_bytes == 0);
+    // Under tf32 both read the same floats, and give floats.
+    const alone<ht::nn::linear<ht::tf32>> tf32(5, 7);
+    const auto rounded = f.layer(ht::autocast<ht::tf32>(ctx), v);
+    static_assert(std::is_same_v<decltype(rounded), const ht::variable<float, 2>>);
+    CHECK(support::doubles(rounded.view()) == support::doubles(tf32.layer(ctx, v).view()));
+    CHECK(support::doubles(rounded.view()) != support::doubles(bare.view()));
+    CHECK(tf32.parameters.groups()[0].copy_bytes == 0);
 }
 
 TEST_CASE("nn::linear: with a residual") {

@@ -7,7 +7,7 @@
 /// A part's sums are float and lie in scratch memory until a second kernel adds the parts up in order. The cut is a
 /// function of the shape and the GPU's model alone, and so are the bits of c: tiles do not change them, parts do.
 ///
-/// The table's figures are estimates, from registers, shared memory and peaks; bench/cuda/matmul.cu is there to better them.
+/// The table's figures are estimates, from registers, shared memory and peaks, for bench/cuda/matmul.cu to better.
 #pragma once
 
 #include <algorithm>
