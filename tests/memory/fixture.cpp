@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What captured work relies on tells of its changes; while work is captured, no memory comes or goes.
+#include <cstring>
+
+#include <doctest/doctest.h>
+
+#include <halftone/exec/workspace.hpp>
+#include <halftone/memory/arena.hpp>
+
+namespace ht = halftone;
+
+namespace {
+
+/// Host memory that counts what it gets back.
+class counting_memory final : public ht::memory_resource {
+  public:
+    int released = 0;
+
+    void write(void*, const void*, std::size_t) override {}
+    void read(void*, const void*, std::size_t) override {}
+    void clear(void*, std::size_t) override {}
+
+  private:
+    std::byte* obtain(std::size_t bytes) override { return static_cast<std::byte*>(::operator new(bytes, std::align_val_t{ht::block_alignment}, std::nothrow)); }
+    void release(std::byte* block, std::size_t) noexcept override {
+        ++released;
+        ::operator delete(block, std::align_val_t{ht::block_alignment});
+    }
+};
+
+}  // namespace
+
+TEST_CASE("fixtures: an arena changes when its segments are joined, and not when it grows") {
+    ht::host_memory memory;
+    ht::arena arena(memory, ht::memory_kind::activation);
+    CHECK_FALSE(memory.fixtures().settle());
+    std::byte* const small = arena.allocate(100);
+    const auto before = memory.fixtures().now();
+    CHECK(before.size() == 1);
+    std::byte* const large = arena.allocate(std::size_t{1} << 22);
+    CHECK(memory.fixtures().change_since(before) == nullptr);
+    CHECK_FALSE(memory.fixtures().settle());  // something is out
+    arena.deallocate(large, std::size_t{1} << 22);
+    arena.deallocate(small, 100);
+    CHECK(memory.fixtures().change_since(before) == nullptr);
+    CHECK(memory.fixtures().settle());
+    CHECK(std::strcmp(memory.fixtures().change_since(before), "results lie elsewhere") == 0);
+    const auto after = memory.fixtures().now();
+    const auto blocks = memory.usage().allocations();
+    CHECK_FALSE(memory.fixtures().settle());
+    std::byte* const again = arena.allocate(std::size_t{1} << 22);
+    arena.deallocate(again, std::size_t{1} << 22);
+    CHECK(memory.usage().allocations() == blocks);
+    CHECK(memory.fixtures().change_since(after) == nullptr);
+}
+
+TEST_CASE("fixtures: scratch memory changes when it is replaced; what has come since does not count, what has gone does") {
+    ht::host_memory memory;
+    ht::workspace scratch(memory);
+    { const ht::workspace::lease first(scratch, 64), second(scratch, 4096); }
+    CHECK_FALSE(memory.fixtures().settle());  // one block for both
+    const auto before = memory.fixtures().now();
+    const auto blocks = memory.usage().allocations();
+    { const ht::workspace::lease first(scratch, 64), second(scratch, 4096); }
+    CHECK(memory.usage().allocations() == blocks);
+    {
+        const ht::arena later(memory, ht::memory_kind::activation);
+        CHECK(memory.fixtures().change_since(before) == nullptr);
+    }
+    CHECK(memory.fixtures().change_since(before) == nullptr);
+    { const ht::workspace::lease larger(scratch, 1 << 20); }
+    CHECK(std::strcmp(memory.fixtures().change_since(before), "scratch memory has moved") == 0);
+    auto with_arena = memory.fixtures().now();
+    {
+        const ht::arena arena(memory, ht::memory_kind::activation);
+        with_arena = memory.fixtures().now();
+        CHECK(with_arena.size() == 2);
+    }
+    CHECK(std::strcmp(memory.fixtures().change_since(with_arena), "results lie elsewhere") == 0);
+}
+
+TEST_CASE("capturing: no memory is handed out, and what is given back goes at the end") {
+    counting_memory memory;
+    ht::buffer kept(memory, 100, ht::memory_kind::other);
+    {
+        const ht::memory_resource::capturing guard(memory);
+        CHECK_THROWS_AS(ht::buffer(memory, 1, ht::memory_kind::other), ht::capture_error);
+        CHECK_THROWS_AS(memory.expect_no_capture("that"), ht::capture_error);
+        CHECK_THROWS_AS(ht::memory_resource::capturing{memory}, ht::state_error);
+        kept = {};
+        CHECK(memory.usage().held() == 0);
+        CHECK(memory.released == 0);
+    }
+    CHECK(memory.released == 1);
+    CHECK_NOTHROW(memory.expect_no_capture("that"));
+    CHECK_NOTHROW(ht::buffer(memory, 1, ht::memory_kind::other));
+}
