@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Attention without a stored score matrix (Dao et al. 2022, "FlashAttention"): o = softmax(scale q k^T + mask) v for
-/// each batch and head.
+/// each batch and head. Where its kernels do not take a problem, or on demand, with one: math.hpp.
 ///
 ///     ht::attention<ht::amp_bf16>(device, q, k, v, o, logsumexp, {.mask = ht::attention_mask::causal});
+///     ht::attention<ht::amp_bf16>(device, q, k, v, o, logsumexp, options, sequences);   // of various lengths, in a row
 ///
 /// All tensors are (batch, time, heads, head_size) views whose head_size is contiguous; the other strides are free, so
 /// that q, k and v may be slices of one (batch, time, 3, heads, head_size) buffer, and their gradients of another.
