@@ -8,7 +8,7 @@
 ///         ht::nn::linear<ht::at<P, "up">> up;
 ///         ht::nn::linear<ht::at<P, "down">> down;
 ///
-///         network(ht::cpu& device, ht::extent width)
+///         network(auto& device, ht::extent width)
 ///             : model{device}, up{parameters(), width, 4 * width}, down{parameters(), 4 * width, width} {
 ///             commit(*this, 7);                              // last: memory, and initial values from seed 7
 ///         }
