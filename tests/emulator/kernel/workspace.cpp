@@ -12,11 +12,11 @@
 #include <halftone/kernel/device.hpp>
 
 #include "emulator/device.hpp"
-#include "kernel/workspace/operations.hpp"
+#include "contexts/operations.hpp"
 
 namespace {
 
-using namespace workspace_checks;
+using namespace operation_checks;
 namespace emulator = ht::emulator;
 
 TEST_CASE("workspace_bytes on a GPU: what every operation takes, of arguments that nobody touches") {
@@ -27,6 +27,7 @@ TEST_CASE("workspace_bytes on a GPU: what every operation takes, of arguments th
     is_told<emulator::device>({.rows = 1, .width = 1, .classes = 1}, make);
     is_told<emulator::device>({.rows = 37, .width = 24, .classes = 50}, make);
     is_told<emulator::device>({.rows = 70, .width = 33, .classes = 129, .apart = 1}, make);
+    is_told<emulator::device>({.rows = 5, .width = 2080, .classes = 9}, make);
 }
 
 /// Takes memory and multiplies nothing.

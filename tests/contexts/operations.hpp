@@ -3,7 +3,7 @@
 /// Every operation of kernel/, once, on any device; the check that the scratch memory it takes was told before, and the bits
 /// that it leaves.
 ///
-///     workspace_checks::is_told<ht::cpu>({.rows = 37, .width = 24, .classes = 50}, [](std::span<std::byte> scratch) {
+///     operation_checks::is_told<ht::cpu>({.rows = 37, .width = 24, .classes = 50}, [](std::span<std::byte> scratch) {
 ///         return std::make_unique<ht::cpu>(ht::cpu_options{.workspace = scratch});
 ///     });
 ///
@@ -35,7 +35,7 @@
 #include <halftone/kernel/softmax/softmax.hpp>
 #include <halftone/kernel/sum/sum.hpp>
 
-namespace workspace_checks {
+namespace operation_checks {
 
 namespace ht = halftone;
 using ht::bfloat16, ht::extent, ht::write_mode;
@@ -357,4 +357,4 @@ std::vector<std::uint64_t> bits_of_all(Device& device, const sizes& s) {
     return bits;
 }
 
-}  // namespace workspace_checks
+}  // namespace operation_checks
