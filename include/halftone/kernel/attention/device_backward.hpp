@@ -203,6 +203,7 @@ struct flash_attention_slopes_kernel {
             if (!mine.some_see(row)) continue;
             block_sums scores[RowBlocks][2] = {}, products[RowBlocks][2] = {};
             HALFTONE_UNROLL for (int d = 0; d < Head; d += 16) {
+                if (!x.problem.has_columns(d)) continue;
                 const vec<word, 4> right_a = simt.ldmatrix_x4(a.block(mine.place, s, d)),
                                    right_b = simt.ldmatrix_x4(b.block(mine.place, s, d));
                 HALFTONE_UNROLL for (int m = 0; m < RowBlocks; ++m) {
@@ -226,6 +227,7 @@ struct flash_attention_slopes_kernel {
                 weights[m] = as_left<T>(scores[m][0], scores[m][1]);
             }
             HALFTONE_UNROLL for (int d = 0; d < Head; d += 16) {
+                if (!x.problem.has_columns(d)) continue;
                 const vec<word, 4> right_a = simt.ldmatrix_x4_trans(a.block(mine.place, s, d));
                 HALFTONE_UNROLL for (int m = 0; m < RowBlocks; ++m) {
                     simt.mma_16816(simt::element<T>{}, mine.slope_sums[m][d / 8], slopes[m], columns(right_a, 0));

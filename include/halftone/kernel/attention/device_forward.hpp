@@ -74,6 +74,7 @@ struct flash_attention_kernel {
             block_sums scores[RowBlocks][KeyRows / 8] = {};
             const key_tile key{{keys_now}};
             HALFTONE_UNROLL for (int d = 0; d < Head; d += 16) {
+                if (!problem.has_columns(d)) continue;
                 vec<word, 4> left[RowBlocks];
                 HALFTONE_UNROLL for (int m = 0; m < RowBlocks; ++m) {
                     if constexpr (holds_queries) {
@@ -101,6 +102,7 @@ struct flash_attention_kernel {
                     left[m] = as_left<T>(scores[m][n / 8], scores[m][n / 8 + 1]);
                 }
                 HALFTONE_UNROLL for (int d = 0; d < Head; d += 16) {
+                    if (!problem.has_columns(d)) continue;
                     const vec<word, 4> right = simt.ldmatrix_x4_trans(value.block(place, n, d));
                     HALFTONE_UNROLL for (int m = 0; m < RowBlocks; ++m) {
                         simt.mma_16816(simt::element<T>{}, sums[m][d / 8], left[m], columns(right, 0));

@@ -68,6 +68,7 @@ struct wide_attention_slopes_kernel {
             HALFTONE_UNROLL for (int s = 0; s < StreamedRows; s += 16) {
                 if (first + s >= end || first + s + 15 < seen_from) continue;
                 HALFTONE_UNROLL for (int d = 0; d < Head; d += 16) {
+                    if (!x.problem.has_columns(d)) continue;
                     const vec<word, 4> right = simt.ldmatrix_x4(one.block(place, s, d));
                     vec<word, 4> left;
                     if (d < held) {
@@ -86,6 +87,7 @@ struct wide_attention_slopes_kernel {
                 if (slopes) lean(simt, slot, s, scores[s / 16]);
                 const vec<word, 4> left = as_left<T>(scores[s / 16][0], scores[s / 16][1]);
                 HALFTONE_UNROLL for (int d = 0; d < Head; d += 16) {
+                    if (!x.problem.has_columns(d)) continue;
                     const vec<word, 4> right = simt.ldmatrix_x4_trans(other.block(place, s, d));
                     simt.mma_16816(simt::element<T>{}, sums[0][d / 8], left, columns(right, 0));
                     simt.mma_16816(simt::element<T>{}, sums[0][d / 8 + 1], left, columns(right, 1));
