@@ -26,7 +26,7 @@ if [[ ${1:-} == --folder ]]; then
 fi
 files=("$@")
 if ((!$#)); then
-    files=(bench/cuda/matmul.cu examples/own_project/main.cu examples/train_gpt/gpu.cu tests/cuda/exec.cu tests/cuda/model.cu tests/cuda/pointwise.cu)
+    files=(bench/cuda/matmul.cu examples/own_project/main.cu examples/train_gpt/gpu.cu tests/cuda/exec.cu tests/cuda/model.cu tests/cuda/pointwise.cu tests/cuda/statistics.cu)
 fi
 
 # CUDA 12.4 takes g++ 13 at most.
