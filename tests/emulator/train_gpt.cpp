@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The whole of a run of train_gpt on the emulated machine: training, evaluation and the text it writes, by the program's own
+/// code, beside the same run on the CPU. The host touches no memory of the device's, which is closed to it.
+#include <cmath>
+#include <string>
+
+#include <doctest/doctest.h>
+
+#include <halftone/amp.hpp>
+#include <halftone/kernel/device.hpp>
+
+#include <emulator/device.hpp>
+
+#include "../../examples/train_gpt/run_policy.hpp"
+
+namespace {
+
+TEST_CASE("train_gpt on the emulated machine: the CPU's losses within 0.02 nats, and a text") {
+    std::string corpus;
+    for (int i = 0; i < 60; ++i) corpus += "In the beginning was line " + std::to_string(i) + ", and it was good.\n";
+    options o;
+    o.layers = 1, o.heads = 2, o.width = 32, o.context = 16, o.batch = 2, o.accumulation = 2, o.steps = 4, o.eval_windows = 4, o.eval_every = 2, o.write = 20;
+    ht::trainer_callback nobody;
+    ht::emulator::device device{{.seed = 5, .check = ht::emulator::checking::values_only}};
+    ht::cpu cpu{{.threads = 1}};
+    const run_result there = run<ht::amp_bf16>(device, o, ht::token_view{corpus}, {nobody});
+    const run_result here = run<ht::amp_bf16>(cpu, o, ht::token_view{corpus}, {nobody});
+    CHECK(there.parameters == here.parameters);
+    CHECK(there.training.steps == 4);
+    CHECK(there.training.train_loss < std::log(256.0));
+    CHECK(std::fabs(there.training.train_loss - here.training.train_loss) <= 0.02);
+    REQUIRE((there.validation.has_value() && here.validation.has_value()));
+    CHECK(std::fabs(there.validation->loss - here.validation->loss) <= 0.02);
+    CHECK(there.text.size() == 20);
+    CHECK(here.text.size() == 20);
+}
+
+}  // namespace
