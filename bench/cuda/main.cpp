@@ -54,7 +54,7 @@ int main(int argc, char** argv) {
     std::string file;
     CLI::App app{"Times halftone's kernels on a GPU, beside a copy and cuBLASLt in the same run."};
     app.add_option("--json", file, "write the rows there, too");
-    app.add_option("--filter", s.filter, "only kernels whose name contains this: matmul, attention, layer_norm, softmax, cross_entropy, adamw, map");
+    app.add_option("--filter", s.filter, "only kernels whose name contains this: matmul, attention, layer_norm, softmax, cross_entropy, adamw, map, training step");
     app.add_option("--seconds", s.seconds_each, "that a case is measured for")->capture_default_str();
     app.add_flag("--quick", s.quick, "few and small shapes");
     try {
@@ -85,6 +85,7 @@ int main(int argc, char** argv) {
                           "percent_of_peak is of copy_bytes_per_second or of cublaslt_bf16_flops, measured in the same run";
         all["copy_bytes_per_second"] = p.copy_bytes;
         all["cublaslt_bf16_flops"] = p.bf16_flops;
+        bench::bench_step(s, rows);
         bench::bench_rows(s, p, rows);
         bench::bench_attention(s, p, rows);
         bench::bench_matmul(s, p, rows);

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// A whole training step of a small GPT, launched kernel by kernel and as one captured graph, in turns: what the host's part of
+/// a step costs. Of both, the time from a step to the next as a training loop has it, with other tokens each time.
+#include <chrono>
+
+#include <halftone/amp.hpp>
+#include <halftone/cuda.cuh>
+#include <halftone/data/batches.hpp>
+#include <halftone/train/captured_step.hpp>
+
+#include "measure.cuh"
+
+namespace bench {
+
+namespace {
+
+using model_type = ht::nn::gpt<ht::amp_bf16>;
+
+/// A model with all that its steps take.
+struct training {
+    ht::cuda& gpu;
+    model_type model;
+    ht::adamw<ht::cuda, model_type> optimizer{gpu, model, {.lr = 3e-4}};
+    ht::grad_scaler<ht::cuda> scaler{gpu, {.enabled = ht::model_needs_scaling<model_type>}};
+    ht::accumulator<ht::through_scaler, ht::types<model_type>> acc{model};
+    ht::tape<ht::cuda> tape{gpu};
+
+    training(ht::cuda& device, const ht::nn::gpt_config& config) : gpu(device), model(device, config) {}
+
+    ht::variable<float, 0> body(const ht::language_batch& batch) {
+        auto loss = model.loss(tape, batch);
+        tape.backward(scaler.scale(loss), acc);
+        auto grads = scaler.unscale(acc.take());
+        ht::clip_grad_norm(grads, 1.0f);
+        optimizer.step(grads);
+        scaler.update();
+        return loss;
+    }
+};
+
+}  // namespace
+
+void bench_step(const settings& s, listener& to) {
+    if (!is_wanted(s, "training step")) return;
+    const ht::nn::gpt_config config{.vocabulary = 256, .context = 128, .layers = 4, .heads = 4, .width = 256};
+    const ht::extent rows = 4;
+    ht::cuda gpu;
+    // Each way has a model of its own, with the same weights.
+    training one(gpu, config), two(gpu, config);
+    ht::captured_step captured{gpu, [&](const ht::language_batch& b) { return two.body(b); }};
+    std::string corpus;
+    for (int i = 0; i < 100000; ++i) corpus += static_cast<char>((i * i + i / 7) % 251);
+    ht::language_data data{ht::token_view{corpus}, {.context = config.context}};
+    std::uint32_t number = 0;
+    const int steps = s.quick ? 20 : 100, rounds = s.quick ? 3 : 15;
+    const auto seconds_of = [&](const auto& step) {
+        gpu.synchronize();
+        const auto begin = std::chrono::steady_clock::now();
+        for (int i = 0; i < steps; ++i) step(data.sample(number++, rows));
+        gpu.synchronize();
+        return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / steps;
+    };
+    const auto as_it_is = [&](const ht::language_batch& b) { static_cast<void>(one.body(b)); };
+    const auto replayed = [&](const ht::language_batch& b) { captured(b); };
+    seconds_of(as_it_is), seconds_of(replayed);
+    std::vector<double> plain, graph;
+    for (int round = 0; round < rounds; ++round) plain.push_back(seconds_of(as_it_is)), graph.push_back(seconds_of(replayed));
+    const auto timing_of = [](std::vector<double>& samples) {
+        std::sort(samples.begin(), samples.end());
+        const auto at = [&](double share) { return samples[static_cast<std::size_t>(share * static_cast<double>(samples.size() - 1))]; };
+        return timing{at(0.5), at(0.1), at(0.9)};
+    };
+    const timing of_plain = timing_of(plain), of_graph = timing_of(graph);
+    const auto row_of = [&](const char* kernel, const timing& t) {
+        row r{kernel, "GPT 4 x 256, 4 x 128 tokens", "amp_bf16", "halftone", t.median, t.p10, t.p90};
+        r.rate = static_cast<double>(rows * config.context) / t.median;
+        r.unit = "tokens/s";
+        return r;
+    };
+    to.on_row(row_of("training step", of_plain));
+    row r = row_of("training step, captured", of_graph);
+    r.ratio_to.emplace_back("the uncaptured step's speed", of_plain.median / of_graph.median);
+    // Both have seen as many steps, of other batches: losses that are far apart mean that a replay did something else.
+    if (captured.captures() != 1 || !(captured.loss() < 6)) r.engine = "WRONG: " + captured.reason();
+    to.on_row(r);
+}
+
+}  // namespace bench
