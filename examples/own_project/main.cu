@@ -4,6 +4,8 @@
 /// and one pointwise operation of its own, which is an ordinary lambda.
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
+#include <string>
 #include <vector>
 
 #include <halftone/kernel.cuh>
@@ -39,22 +41,31 @@ std::vector<__half> numbers(std::size_t count, unsigned seed) {
 
 double gelu(double x) { return 0.5 * x * (1 + std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x))); }
 
+constexpr int batch = 64, width = 96, hidden = 200;
+
+/// All that is asked of halftone: y = a sigmoid(a / 2) of a = gelu(x w' + b). Views say how the project's memory is to be
+/// read, and own nothing; the kernels go into the project's stream, and nothing waits for them.
+void hidden_layer(ht::cuda& gpu, const __half* x, const __half* w, const __half* b, __half* y) {
+    const ht::view rows(x, ht::shape<2>{batch, width}), weights(w, ht::shape<2>{hidden, width});
+    const ht::view bias(b, ht::shape<1>{hidden});
+    const ht::view out(y, ht::shape<2>{batch, hidden});
+    ht::matmul<ht::amp_fp16>(gpu, rows, ht::transpose(weights), out, ht::bias_gelu{bias});  // one kernel
+    ht::map(gpu, [k = 0.5f](auto a) { return a * ht::sigmoid(k * a); }, out, out);          // and one more, in place
+}
+
 }  // namespace
 
 int main() try {
-    constexpr int batch = 64, width = 96, hidden = 200;
     const auto x = numbers(batch * width, 1), w = numbers(hidden * width, 2), b = numbers(hidden, 3);
     cudaStream_t stream = nullptr;
     CHECK(cudaStreamCreate(&stream));
     __half *x_gpu = upload(x), *w_gpu = upload(w), *b_gpu = upload(b), *y_gpu = upload(std::vector<__half>(batch * hidden));
-
-    ht::cuda gpu{stream};
-    const ht::view rows(x_gpu, ht::shape<2>{batch, width}), weights(w_gpu, ht::shape<2>{hidden, width});
-    const ht::view bias(b_gpu, ht::shape<1>{hidden});
-    const ht::view y(y_gpu, ht::shape<2>{batch, hidden});
-    ht::matmul<ht::amp_fp16>(gpu, rows, ht::transpose(weights), y, ht::bias_gelu{bias});   // y = gelu(x w' + b), one kernel
-    ht::map(gpu, [k = 0.5f](auto a) { return a * ht::sigmoid(k * a); }, y, y);             // and one more, in place
-
+    std::string name;
+    {
+        ht::cuda gpu{stream};  // for as long as there is work; it borrows the stream, which has to outlive it
+        name = gpu.description();
+        hidden_layer(gpu, x_gpu, w_gpu, b_gpu, y_gpu);
+    }
     std::vector<__half> result(batch * hidden);
     CHECK(cudaMemcpyAsync(result.data(), y_gpu, result.size() * sizeof(__half), cudaMemcpyDeviceToHost, stream));
     CHECK(cudaStreamSynchronize(stream));
@@ -69,7 +80,7 @@ int main() try {
             worst = std::fmax(worst, std::fabs(static_cast<double>(__half2float(result[i * hidden + j])) - want) / std::fmax(1, std::fabs(want)));
         }
     }
-    std::printf("%s: largest error %.1e\n", gpu.description().c_str(), worst);
+    std::printf("%s: largest error %.1e\n", name.c_str(), worst);
     for (__half* p : {x_gpu, w_gpu, b_gpu, y_gpu}) CHECK(cudaFree(p));
     CHECK(cudaStreamDestroy(stream));
     return worst < 4 * 0x1p-11 ? 0 : 1;
