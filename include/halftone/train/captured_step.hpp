@@ -145,7 +145,7 @@ class captured_step {
             ++replays_;
             return step_run::replayed;
         }
-        const auto call = [&] { p.inputs.call([this](const auto&... own) { run(own...); }, inputs...); };
+        const auto call = [&] { p.inputs.call([this](const auto&... own) { this->run(own...); }, inputs...); };
         if (p.is_tried) {
             p.work.emplace(device_->capture(call));
             device_->replay(*p.work);
