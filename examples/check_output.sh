@@ -3,7 +3,7 @@
 # Runs a lesson and checks that it ends well and prints, in this order, what its source promises: the text behind each
 # "// Prints: ". One that runs on a device prints the same on a GPU, and ends in one line where it cannot have its device.
 #
-#     examples/check_output.sh 01_rounding.cpp path/to/lesson_rounding
+#     examples/check_output.sh 01_rounding.cpp path/to/lesson_01_rounding
 set -euo pipefail
 source=$1
 program=$2
