@@ -52,7 +52,7 @@ tests/cuda/updates.cu 60
 FILES
     # Much the same once more: tests/cuda/model.cu has these policies, too, and the other lessons' kernels.
     if [[ $full == yes ]]; then printf 'examples/train_gpt/%s.cu 150\n' amp_fp16 full_fp32 >>"$work/files"; fi
-    if [[ $full == yes ]]; then printf 'examples/%s.cpp 120\n' 04_loss_scaling 05_own_model >>"$work/files"; fi
+    if [[ $full == yes ]]; then printf 'examples/%s.cpp 170\n' 04_loss_scaling 05_own_model >>"$work/files"; fi
 fi
 
 flags=(-std=c++20 -DBENCH_CUBLASLT -DHALFTONE_TEST_CUBLASLT -Xptxas -v -Werror all-warnings -Xcompiler -Wall,-Wextra,-Werror -Iinclude -Itests)
