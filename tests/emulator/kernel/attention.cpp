@@ -309,6 +309,9 @@ TEST_CASE("attention on a GPU refuses what its kernels cannot count") {
     const ht::view<float, 4> other(nullptr, {1, 3, 1, 2});
     CHECK_THROWS_AS(attention::forward<float>(device, ht::kernel::attention_forward<float>{x, other, other, x}),
                     ht::shape_error);
+    const ht::view<float, 4> many(nullptr, {1 << 20, 1 << 20, 8, 1});
+    CHECK_THROWS_AS(attention::forward<float>(device, ht::kernel::attention_forward<float>{many, many, many, many}),
+                    ht::shape_error);
 }
 
 /// Right, with the same bits in every schedule.

@@ -52,7 +52,13 @@ struct attention_problem {
     }
     /// Blocks for all parts of so many rows.
     grid_shape grid(attention_side side, int rows) const {
-        return {sequences * (side == attention_side::queries ? heads : groups) * parts(side, rows), 1, 1};
+        const int heads_here = side == attention_side::queries ? heads : groups;
+        const extent blocks = static_cast<extent>(sequences) * heads_here * parts(side, rows), most = 2147483647;
+        if (blocks > most) {
+            fail<shape_error>("attention: ", sequences, " sequences of ", heads_here, " heads in ", parts(side, rows),
+                              " parts; a GPU's kernels count to ", most);
+        }
+        return {static_cast<int>(blocks), 1, 1};
     }
     /// Under a causal mask the last queries see most keys and the first keys are seen by most queries: these parts of a
     /// head come first. Of a sequence shorter than others some parts have no rows.
