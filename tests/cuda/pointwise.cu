@@ -44,7 +44,8 @@ TEST_CASE("map on cuda: NaN and zeros, rows, columns, scalars, functors, refusal
 
 TEST_CASE("map on cuda: gradients") {
     device_type device;
-    for (const ht::shape<2>& shape : {ht::shape<2>{1, 1}, {113, 31}, {5000, 8}, {700, 264}, {3, 40009}}) {
+    const ht::shape<2> shapes[]{{1, 1}, {113, 31}, {5000, 8}, {700, 264}, {3, 40009}};
+    for (const ht::shape<2>& shape : shapes) {
         gradients_within_bounds(device, device, shape, 0);
         gradients_within_bounds(device, device, shape, 1);
     }
