@@ -16,11 +16,11 @@
 
 #include <concepts>
 #include <cstdint>
-#include <limits>
 
 #include <halftone/config.hpp>
 #include <halftone/number/arithmetic.hpp>
 #include <halftone/number/bits.hpp>
+#include <halftone/number/limits.hpp>
 #include <halftone/number/traits.hpp>
 
 namespace halftone::inline HALFTONE_ABI {
@@ -120,41 +120,5 @@ struct number_traits<float16> : ieee_format<11, -13, 16> {
 }  // namespace halftone::inline HALFTONE_ABI
 
 template <>
-class std::numeric_limits<halftone::float16> {
-    using self = halftone::float16;
-
-  public:
-    static constexpr bool is_specialized = true;
-    static constexpr bool is_signed = true;
-    static constexpr bool is_integer = false;
-    static constexpr bool is_exact = false;
-    static constexpr bool is_iec559 = true;
-    static constexpr bool is_bounded = true;
-    static constexpr bool is_modulo = false;
-    static constexpr bool has_infinity = true;
-    static constexpr bool has_quiet_NaN = true;
-    static constexpr bool has_signaling_NaN = true;
-    static constexpr std::float_denorm_style has_denorm = std::denorm_present;
-    static constexpr bool has_denorm_loss = false;
-    static constexpr bool traps = false;
-    static constexpr bool tinyness_before = false;
-    static constexpr std::float_round_style round_style = std::round_to_nearest;
-    static constexpr int radix = 2;
-    static constexpr int digits = 11;
-    static constexpr int digits10 = 3;
-    static constexpr int max_digits10 = 5;
-    static constexpr int min_exponent = -13;
-    static constexpr int min_exponent10 = -4;
-    static constexpr int max_exponent = 16;
-    static constexpr int max_exponent10 = 4;
-
-    HALFTONE_HD static constexpr self min() noexcept { return self::from_bits(0x0400); }          // 2^-14
-    HALFTONE_HD static constexpr self max() noexcept { return self::from_bits(0x7bff); }          // 65504
-    HALFTONE_HD static constexpr self lowest() noexcept { return self::from_bits(0xfbff); }       // -65504
-    HALFTONE_HD static constexpr self denorm_min() noexcept { return self::from_bits(0x0001); }   // 2^-24
-    HALFTONE_HD static constexpr self epsilon() noexcept { return self::from_bits(0x1400); }      // 2^-10
-    HALFTONE_HD static constexpr self round_error() noexcept { return self::from_bits(0x3800); }  // 0.5
-    HALFTONE_HD static constexpr self infinity() noexcept { return self::from_bits(0x7c00); }
-    HALFTONE_HD static constexpr self quiet_NaN() noexcept { return self::from_bits(0x7e00); }
-    HALFTONE_HD static constexpr self signaling_NaN() noexcept { return self::from_bits(0x7d00); }
-};
+class std::numeric_limits<halftone::float16>
+    : public halftone::detail::ieee_limits<halftone::float16, std::uint16_t, 0, true> {};

@@ -15,11 +15,11 @@
 
 #include <concepts>
 #include <cstdint>
-#include <limits>
 
 #include <halftone/config.hpp>
 #include <halftone/number/arithmetic.hpp>
 #include <halftone/number/bits.hpp>
+#include <halftone/number/limits.hpp>
 #include <halftone/number/traits.hpp>
 
 namespace halftone::inline HALFTONE_ABI {
@@ -84,41 +84,5 @@ struct number_traits<tfloat32> : ieee_format<11, -125, 128> {
 }  // namespace halftone::inline HALFTONE_ABI
 
 template <>
-class std::numeric_limits<halftone::tfloat32> {
-    using self = halftone::tfloat32;
-
-  public:
-    static constexpr bool is_specialized = true;
-    static constexpr bool is_signed = true;
-    static constexpr bool is_integer = false;
-    static constexpr bool is_exact = false;
-    static constexpr bool is_iec559 = false;  // encoded in IEEE 754's way, but none of its formats
-    static constexpr bool is_bounded = true;
-    static constexpr bool is_modulo = false;
-    static constexpr bool has_infinity = true;
-    static constexpr bool has_quiet_NaN = true;
-    static constexpr bool has_signaling_NaN = true;
-    static constexpr std::float_denorm_style has_denorm = std::denorm_present;
-    static constexpr bool has_denorm_loss = false;
-    static constexpr bool traps = false;
-    static constexpr bool tinyness_before = false;
-    static constexpr std::float_round_style round_style = std::round_to_nearest;
-    static constexpr int radix = 2;
-    static constexpr int digits = 11;
-    static constexpr int digits10 = 3;
-    static constexpr int max_digits10 = 5;
-    static constexpr int min_exponent = -125;
-    static constexpr int min_exponent10 = -37;
-    static constexpr int max_exponent = 128;
-    static constexpr int max_exponent10 = 38;
-
-    HALFTONE_HD static constexpr self min() noexcept { return self::from_bits(0x00800000); }          // 2^-126
-    HALFTONE_HD static constexpr self max() noexcept { return self::from_bits(0x7f7fe000); }          // 3.4012e38
-    HALFTONE_HD static constexpr self lowest() noexcept { return self::from_bits(0xff7fe000); }       // -3.4012e38
-    HALFTONE_HD static constexpr self denorm_min() noexcept { return self::from_bits(0x00002000); }   // 2^-136
-    HALFTONE_HD static constexpr self epsilon() noexcept { return self::from_bits(0x3a800000); }      // 2^-10
-    HALFTONE_HD static constexpr self round_error() noexcept { return self::from_bits(0x3f000000); }  // 0.5
-    HALFTONE_HD static constexpr self infinity() noexcept { return self::from_bits(0x7f800000); }
-    HALFTONE_HD static constexpr self quiet_NaN() noexcept { return self::from_bits(0x7fc00000); }
-    HALFTONE_HD static constexpr self signaling_NaN() noexcept { return self::from_bits(0x7fa00000); }
-};
+class std::numeric_limits<halftone::tfloat32>
+    : public halftone::detail::ieee_limits<halftone::tfloat32, std::uint32_t, 13, false> {};  // of IEEE 754's encoding, but none of its formats
