@@ -138,7 +138,7 @@ bench_cuda=$build/bench/bench_cuda
 # ---- right, fast, trained
 
 if there "$test_cuda"; then step test_cuda 120 "$test_cuda"; else skip test_cuda "it was not built"; fi
-if there "$bench_cuda"; then step bench_cuda 150 "$bench_cuda" --json "$out/bench_cuda.json"; else skip bench_cuda "it was not built"; fi
+if there "$bench_cuda"; then step bench_cuda 150 "$bench_cuda" --json "$out/bench_cuda.json" --matmul-table "$out/matmul_table.txt"; else skip bench_cuda "it was not built"; fi
 
 # The text is the repository's own; both devices train the same weights on the same batches.
 small=(--steps 100 --eval-windows 64 --write 0)

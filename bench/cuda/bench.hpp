@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include <halftone/exec/matmul_table.hpp>
+
 namespace bench {
 
 struct row {
@@ -30,6 +32,8 @@ class listener {
   public:
     virtual ~listener() = default;
     virtual void on_row(const row& r) = 0;
+    /// A product by halftone's kernels and by an engine.
+    virtual void on_product(const halftone::measured_product& p) = 0;
 };
 
 /// What the machine reaches: rates that others are compared with.
@@ -40,6 +44,7 @@ struct peaks {
 
 struct gpu_description {
     std::string name{}, cuda{}, driver{};
+    int architecture = 0;  ///< 10 times the compute capability
 };
 /// Throws where there is no usable GPU.
 gpu_description describe_gpu();

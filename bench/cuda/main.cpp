@@ -3,6 +3,7 @@
 /// Kernels on a GPU, beside what the same GPU's copy and cuBLASLt reach in the same run.
 ///
 /// Exit codes: 0; 2 for arguments; 3 without a usable GPU; 1 where a kernel gave wrong values or failed.
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <iostream>
@@ -39,11 +40,14 @@ class table final : public bench::listener {
         rows_.push_back({{"kernel", r.kernel}, {"shape", r.shape}, {"policy", r.policy}, {"engine", r.engine}, {"seconds", r.seconds}, {"p10", r.p10}, {"p90", r.p90}, {"rate", r.rate},
                          {"unit", r.unit}, {"percent_of_peak", r.percent_of_peak}, {"ratio_to", ratios}});
     }
+    void on_product(const halftone::measured_product& p) override { products_.push_back(p); }
     const json& rows() const { return rows_; }
+    const std::vector<halftone::measured_product>& products() const { return products_; }
     bool any_wrong() const { return wrong_; }
 
   private:
     json rows_ = json::array();
+    std::vector<halftone::measured_product> products_;
     bool wrong_ = false;
 };
 
@@ -51,9 +55,10 @@ class table final : public bench::listener {
 
 int main(int argc, char** argv) {
     bench::settings s;
-    std::string file;
+    std::string file, table_file;
     CLI::App app{"Times halftone's kernels on a GPU, beside a copy and cuBLASLt in the same run."};
     app.add_option("--json", file, "write the rows there, too");
+    app.add_option("--matmul-table", table_file, "write there which products cuBLASLt multiplies faster, for ht::matmul_table::read");
     app.add_option("--filter", s.filter, "only kernels whose name contains this: matmul, attention, layer_norm, softmax, cross_entropy, adamw, map, training step");
     app.add_option("--seconds", s.seconds_each, "that a case is measured for")->capture_default_str();
     app.add_flag("--quick", s.quick, "few and small shapes");
@@ -96,15 +101,19 @@ int main(int argc, char** argv) {
     }
     all["rows"] = rows.rows();
     if (rows.any_wrong()) code = 1;
-    if (!file.empty()) {
+    const auto write = [&](const std::string& to, const std::string& text) {
+        if (to.empty()) return;
         try {
-            halftone::output_file out(file);
-            out.write(all.dump(1) + "\n");
+            halftone::output_file out(to);
+            out.write(text);
             out.commit();
         } catch (const std::exception& e) {
             std::cerr << "bench_cuda: " << e.what() << '\n';
-            return 1;
+            code = 1;
         }
-    }
+    };
+    write(file, all.dump(1) + "\n");
+    std::replace(gpu.name.begin(), gpu.name.end(), ' ', '-');
+    write(table_file, halftone::matmul_table(gpu.name, gpu.architecture, rows.products()).text());
     return code;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The matrix product beside cuBLASLt's, where that is there: the best of the algorithms that its heuristics propose,
-/// measured alternately on the same operands.
+/// The matrix product beside cuBLASLt's, where that is there: the best of the algorithms that its heuristics propose, on the
+/// same operands, and cuBLASLt as the engine of halftone's own call, from which a matmul_table is made.
 #include <limits>
 #include <memory>
 #include <random>
@@ -9,7 +9,7 @@
 #include "measure.cuh"
 
 #if defined(BENCH_CUBLASLT)
-#include <cublasLt.h>
+#include <halftone/exec/cuda/cublaslt.cuh>
 #endif
 
 namespace bench {
@@ -186,6 +186,29 @@ void bench_problem(const settings& s, const peaks& p, listener& to, const char* 
     row r = make_row("matmul", shape, policy, ours, flops, p.bf16_flops, true);
     if (!(error <= 0x1p-7)) r.engine += ", WRONG";
 #if defined(BENCH_CUBLASLT)
+    const auto by_engine = [&](row own, ht::product_end end, const auto& call) {
+        ht::cuda other{{.engine = ht::cublaslt{}, .engine_is_used = ht::engine_use::always}};
+        const timing theirs = measure(other, s, sets, [&](int i) { call(other, set(i)); });
+        to.on_product({ht::element_type_of<typename Policy::compute>(), end, of.way == layout::tn ? ht::matrix_order::columns : ht::matrix_order::rows,
+                       of.way == layout::nt ? ht::matrix_order::columns : ht::matrix_order::rows, of.m, of.n, of.k, own.seconds / theirs.median});
+        row r = make_row(own.kernel, own.shape, policy, theirs, flops, p.bf16_flops, true);
+        r.engine = "by cublaslt";
+        r.ratio_to.emplace_back("halftone", own.seconds / theirs.median);
+        to.on_row(r);
+    };
+    // Under the table's roof alone: of operands off an aligned address it knows nothing.
+    if (of.offset == 0) {
+        by_engine(r, ht::product_end::result, [&](ht::cuda& device, const operands<T>& x) { ht::matmul<Policy>(device, view_a(of, x), view_b(of, x), view_c(of, x)); });
+        if constexpr (std::is_same_v<T, bf16>) {
+            if (of.way == layout::nt) {
+                const auto bias = random_tensor<T, 1>(gpu, {of.n}, 7);
+                const auto fused = [&](ht::cuda& device, const operands<T>& x) { ht::matmul<Policy>(device, view_a(of, x), view_b(of, x), view_c(of, x), ht::bias_gelu{bias.view()}); };
+                const row own = make_row("matmul, bias_gelu", shape, policy, measure(gpu, s, sets, [&](int i) { fused(gpu, set(i)); }), flops, p.bf16_flops, true);
+                to.on_row(own);
+                by_engine(own, ht::product_end::kernel, fused);
+            }
+        }
+    }
     peer<T, typename Policy::compute> lt(gpu, of, set(0));
     if (lt.is_there()) {
         const timing theirs = measure(gpu, s, sets, [&](int i) { lt.run(of, set(i)); });

@@ -11,7 +11,7 @@ gpu_description describe_gpu() {
     cudaRuntimeGetVersion(&runtime);
     cudaDriverGetVersion(&driver);
     const auto version = [](int v) { return std::to_string(v / 1000) + "." + std::to_string(v % 1000 / 10); };
-    return {gpu.properties().name, version(runtime), version(driver)};
+    return {gpu.properties().name, version(runtime), version(driver), gpu.architecture().version};
 }
 
 double measure_copy(const settings& s) {

@@ -130,6 +130,22 @@ class cublaslt_device : public device_type {
 };
 static_assert(ht::kernel::on_device::engine_holder<cublaslt_device>);
 
+TEST_CASE("matmul by cublaslt: a table of measured products decides, and belongs to one architecture") {
+    const int here = ht::cuda().architecture().version;
+    const auto is_asked = [&](double ratio) {
+        ht::cuda device{{.engine = ht::cublaslt{.table = {"measured", here, {{ht::element_type::bfloat16, ht::product_end::result, ht::matrix_order::rows,
+                                                                              ht::matrix_order::rows, 128, 128, 128, ratio}}}}}};
+        const ht::tensor<ht::bfloat16, 1> a(device.memory(), {256 * 256}), b(device.memory(), {256 * 256}), c(device.memory(), {256 * 256});
+        return device.engine_for({.m = 256, .n = 256, .k = 256, .a = a.data(), .b = b.data(), .a_leading = 256, .b_leading = 256,
+                                  .a_order = ht::matrix_order::rows, .b_order = ht::matrix_order::rows, .operands = ht::element_type::bfloat16, .c = c.data(),
+                                  .c_leading = 256, .result = ht::element_type::bfloat16, .beta = 0, .end = ht::product_end::result}) != nullptr;
+    };
+    CHECK(is_asked(1.5));
+    CHECK(!is_asked(0.5));
+    const ht::matmul_table other{"other", here + 1, {{ht::element_type::bfloat16, ht::product_end::result, ht::matrix_order::rows, ht::matrix_order::rows, 1, 1, 1, 2}}};
+    CHECK_THROWS_AS(ht::cuda({.engine = ht::cublaslt{.table = other}}), ht::argument_error);
+}
+
 TEST_CASE("matmul by cublaslt: exact on small integers, random products within bounds") {
     cublaslt_device device;
     const auto run = [&](const auto& test) { test(device); };

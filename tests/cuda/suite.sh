@@ -24,7 +24,9 @@ if command -v python3 >/dev/null 2>&1; then
     python3 -c 'import json, sys; json.load(open(sys.argv[1]))' "$work/out/suite.json" || fail "suite.json is no JSON"
 fi
 # Every option that the suite gives to bench_cuda is one that it takes.
-grep -q '"--json"' "$root/bench/cuda/main.cpp" || fail "bench_cuda takes no --json"
+for option in --json --matmul-table; do
+    grep -q "\"$option\"" "$root/bench/cuda/main.cpp" || fail "bench_cuda takes no $option"
+done
 
 refuse() {
     local sentence=$1

@@ -4,9 +4,10 @@
 ///
 ///     ht::cuda device{{.engine = ht::cublaslt{}}};        // or later: device.use(ht::cublaslt{});
 ///
-/// Sums are float, also between parts of k, so that a result is rounded once; floats are multiplied as floats, and in TF32
-/// only under the compute type tfloat32, for which cuBLASLt may cut an operand's bits off where halftone's kernels round; their order follows from the
-/// shape, the types, the alignment and the GPU's model. Its choice of an algorithm is looked up once a shape and kept.
+/// Sums are float, also between parts of k, so that a result is rounded once; their order follows from the shape, the types,
+/// the alignment and the GPU's model. Floats are multiplied as floats, and in TF32 only under the compute type tfloat32, for
+/// which cuBLASLt may cut an operand's bits off where halftone's kernels round. Its choice of an algorithm is looked up once a
+/// shape and kept. A table (exec/matmul_table.hpp) says which products it gets.
 #pragma once
 
 #include <cublasLt.h>
@@ -17,6 +18,7 @@
 
 #include <halftone/exec/cuda/cuda.cuh>
 #include <halftone/exec/matmul_engine.hpp>
+#include <halftone/exec/matmul_table.hpp>
 
 namespace halftone::inline HALFTONE_ABI {
 
@@ -30,8 +32,11 @@ inline void cublaslt_check(cublasStatus_t code, const char* call, const char* fi
 
 class cublaslt_engine final : public matmul_engine {
   public:
-    cublaslt_engine(std::size_t most_workspace, cudaStream_t stream, const cudaDeviceProp& properties)
-        : most_workspace_(most_workspace), stream_(stream), architecture_(properties.major) {
+    cublaslt_engine(std::size_t most_workspace, matmul_table table, cudaStream_t stream, const cudaDeviceProp& properties)
+        : most_workspace_(most_workspace), table_(std::move(table)), stream_(stream), architecture_(10 * properties.major + properties.minor) {
+        if (!table_.products().empty() && table_.architecture() != architecture_) {
+            fail<argument_error>("cublaslt: the matmul table ", table_.name(), " was measured on an sm_", table_.architecture(), ", and ", properties.name, " is an sm_", architecture_);
+        }
         cuda_check(cudaGetDevice(&device_), "cudaGetDevice");
         cublaslt_check(cublasLtCreate(&handle_), "cublasLtCreate");
     }
@@ -42,11 +47,12 @@ class cublaslt_engine final : public matmul_engine {
 
     const char* name() const override { return "cublaslt"; }
     bool can(const product_description& p) override { return plan_for(p).is_possible; }
-    // From peaks and bandwidths, not from measurements: halftone's kernels multiply by mma.sync, which gives an sm_80 to 89
-    // all it has, a Hopper or a Blackwell about two thirds. There cuBLASLt makes up for the 8 bytes an element that float
+    // Where nothing was measured, from peaks and bandwidths: halftone's kernels multiply by mma.sync, which gives an sm_80 to
+    // 89 all it has, a Hopper or a Blackwell about two thirds. There cuBLASLt makes up for the 8 bytes an element that float
     // sums cost on their way to a kernel of their own from a depth of about 1200 on.
     bool prefers(const product_description& p) const override {
-        return p.end == product_end::result || (architecture_ >= 9 && p.k >= 1200);
+        if (const std::optional<bool> measured = table_.prefers_engine(p)) return *measured;
+        return p.end == product_end::result || (architecture_ >= 90 && p.k >= 1200);
     }
     std::size_t workspace_bytes(const product_description& p) override { return plan_for(p).workspace_bytes; }
     void multiply(const product_description& p, workspace& scratch) override {
@@ -131,6 +137,7 @@ class cublaslt_engine final : public matmul_engine {
     }
 
     std::size_t most_workspace_;
+    matmul_table table_;
     cudaStream_t stream_;
     int architecture_, device_ = 0;
     cublasLtHandle_t handle_ = nullptr;
@@ -142,9 +149,11 @@ class cublaslt_engine final : public matmul_engine {
 /// The value that names this engine; see any_matmul_engine.
 struct cublaslt {
     std::size_t most_workspace = std::size_t{32} << 20;  ///< bytes of the context's workspace that an algorithm may ask for
+    matmul_table table{};                                ///< where it is the faster one, as measured; empty: an estimate
 
+    /// Throws argument_error for a table of another architecture.
     std::unique_ptr<matmul_engine> start(cudaStream_t stream, const cudaDeviceProp& properties) const {
-        return std::make_unique<detail::cublaslt_engine>(most_workspace, stream, properties);
+        return std::make_unique<detail::cublaslt_engine>(most_workspace, table, stream, properties);
     }
 };
 
