@@ -79,7 +79,7 @@ TEST_CASE("cuda: a trainer's steps, captured and as they are, have the same bits
     std::vector<float> losses;
     for (const auto capture : {ht::step_capture::automatic, ht::step_capture::off}) {
         ht::cuda device;
-        ht::nn::gpt<ht::amp_bf16> model{device, captured::config, 1};
+        ht::nn::gpt<ht::amp_fp16> model{device, captured::config, 1};
         ht::language_data data{ht::token_view{corpus}, {.context = 8, .vocabulary = 23}};
         ht::trainer trainer{device, model, {.per_device_train_batch_size = 2, .gradient_accumulation_steps = 2, .max_steps = 8, .learning_rate = 1e-2, .capture_steps = capture}};
         losses.push_back(static_cast<float>(trainer.train(data).train_loss));

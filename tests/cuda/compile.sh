@@ -40,7 +40,7 @@ examples/own_project/one_file.cu 20
 examples/train_gpt/amp_bf16.cu 150 again
 examples/train_gpt/gpu.cu 10
 tests/cuda/attention.cu 100
-tests/cuda/captured_step.cu 300 again
+tests/cuda/captured_step.cu 150 again
 tests/cuda/exec.cu 10
 tests/cuda/losses.cu 120
 tests/cuda/model.cu 300

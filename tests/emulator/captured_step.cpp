@@ -50,7 +50,7 @@ TEST_CASE("captured step: nothing inside waits, uploads or takes memory; the dev
 
 TEST_CASE("captured step: a frozen parameter is not trained on by a replay") {
     machine device{quick(4)};
-    captured::parts<ht::amp_bf16, machine> p(device);
+    captured::parts<ht::amp_fp16, machine> p(device);
     ht::captured_step step{device, [&](const captured::batch& b) { return p.body(b); }};
     captured::ids ids;
     for (int t = 0; t < 3; ++t) step(ids.next(1, 4));
@@ -181,7 +181,7 @@ TEST_CASE("trainer on the emulated machine: captured steps have the bits and the
 }
 
 /// A model of a user's, who brings something over in each step.
-struct brings_over : ht::nn::gpt<ht::amp_bf16> {
+struct brings_over : ht::nn::gpt<ht::amp_fp16> {
     using gpt::gpt;
 
     template <class Context, class Batch>
