@@ -33,7 +33,6 @@ else
 bench/cuda/attention.cu 60
 bench/cuda/matmul.cu 40
 bench/cuda/rows.cu 60
-bench/cuda/step.cu 150 again
 examples/03_regression.cpp 40 again
 examples/own_project/main.cu 20
 examples/own_project/one_file.cu 20
@@ -51,8 +50,11 @@ tests/cuda/statistics.cu 60
 tests/cuda/updates.cu 60
 FILES
     # Much the same once more: tests/cuda/model.cu has these policies, too, and the other lessons' kernels.
-    if [[ $full == yes ]]; then printf 'examples/train_gpt/%s.cu 150\n' amp_fp16 full_fp32 >>"$work/files"; fi
-    if [[ $full == yes ]]; then printf 'examples/%s.cpp 170\n' 04_loss_scaling 05_own_model >>"$work/files"; fi
+    if [[ $full == yes ]]; then
+        printf 'examples/train_gpt/%s.cu 150\n' amp_fp16 full_fp32 >>"$work/files"
+        printf 'examples/%s.cpp 170\n' 04_loss_scaling 05_own_model >>"$work/files"
+        printf 'bench/cuda/step.cu 150\n' >>"$work/files"
+    fi
 fi
 
 flags=(-std=c++20 -DBENCH_CUBLASLT -DHALFTONE_TEST_CUBLASLT -Xptxas -v -Werror all-warnings -Xcompiler -Wall,-Wextra,-Werror -Iinclude -Itests)
