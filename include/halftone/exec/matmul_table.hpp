@@ -13,7 +13,7 @@
 /// over the engine's.
 #pragma once
 
-#include <cmath>
+#include <algorithm>
 #include <fstream>
 #include <optional>
 #include <sstream>
@@ -148,11 +148,11 @@ class matmul_table {
         return false;
     }
 
-    /// In doublings of an extent; operands that lie otherwise count as much as one.
+    /// How many times larger the larger of two extents is, multiplied up: its logarithm is the distance, and grows with it.
+    /// Operands that lie otherwise count as much as an extent of twice the size.
     static double distance_between(const measured_product& known, const product_description& p) {
-        const auto doublings = [](extent a, extent b) { return std::fabs(std::log2(static_cast<double>(a)) - std::log2(static_cast<double>(b))); };
-        return doublings(known.m, p.m) + doublings(known.n, p.n) + doublings(known.k, p.k) + (known.a_order != p.a_order) +
-               (known.b_order != p.b_order);
+        const auto times = [](extent a, extent b) { return static_cast<double>(std::max(a, b)) / static_cast<double>(std::min(a, b)); };
+        return times(known.m, p.m) * times(known.n, p.n) * times(known.k, p.k) * (known.a_order == p.a_order ? 1 : 2) * (known.b_order == p.b_order ? 1 : 2);
     }
 
     std::string name_ = "estimate";
