@@ -19,10 +19,7 @@ using namespace statistics_checks;
 
 TEST_CASE("statistics on cuda: as on the CPU") {
     ht::cuda device;
-    all_values<ht::float16>(device);
-    all_values<ht::bfloat16>(device);
-    all_exponents(device);
-    shares(device);
+    check(device);
 }
 
 TEST_CASE("Thrust: in order with the context's kernels, in its memory, which is given back") {

@@ -108,4 +108,13 @@ void shares(Device& device) {
     CHECK_THROWS_AS(statistics_of(device, holes), ht::shape_error);
 }
 
+/// All of them.
+template <class Device>
+void check(Device& device) {
+    all_values<ht::float16>(device);
+    all_values<ht::bfloat16>(device);
+    all_exponents(device);
+    shares(device);
+}
+
 }  // namespace statistics_checks

@@ -167,4 +167,13 @@ TEST_CASE("view: of a type that stands for a number of ours") {
     static_assert(!std::is_constructible_v<ht::view<ht::bfloat16, 1>, foreign*, ht::shape<1>>);
 }
 
+TEST_CASE("view: the memory from its first element to its last") {
+    float x[64];
+    CHECK(ht::view<float, 2>(x, {3, 4}).hull_size() == 12);
+    CHECK(ht::view<float, 2>(x, {3, 4}, {16, 1}).hull_size() == 36);
+    CHECK(ht::view<float, 2>(x, {4, 3}, {1, 16}).hull_size() == 36);
+    CHECK(ht::view<float, 2>(x, {0, 4}, {16, 1}).hull_size() == 0);
+    CHECK(ht::view<float, 0>(x, {}).hull_size() == 1);
+}
+
 }  // namespace

@@ -67,9 +67,7 @@ host_tensor<std::remove_const_t<T>, Rank> to_host(Device& device, const view<T, 
         return result;
     }
     // One transfer of all from the first element to the last: many small ones would each wait for the device.
-    extent last = 0;
-    for (int axis = 0; axis < Rank; ++axis) last += (values.extent_of(axis) - 1) * values.stride_of(axis);
-    std::vector<element> hull(static_cast<std::size_t>(last) + 1);
+    std::vector<element> hull(static_cast<std::size_t>(values.hull_size()));
     device.memory().read(hull.data(), values.data(), hull.size() * sizeof(element));
     shape<Rank> at{};
     for (element& to : result) {

@@ -93,6 +93,13 @@ class view {
         return data_[offset];
     }
 
+    /// How many elements of memory there are from the first to the last one, gaps among them.
+    HALFTONE_HD constexpr extent hull_size() const {
+        extent last = 0;
+        for (int axis = 0; axis < Rank; ++axis) last += (shape_[axis] - 1) * strides_[axis];
+        return size() == 0 ? 0 : last + 1;
+    }
+
     /// True where the elements lie next to each other in row-major order.
     HALFTONE_HD constexpr bool is_contiguous() const {
         extent step = 1;

@@ -71,9 +71,7 @@ constexpr global_span<T> span_of(const view<T, Rank>& v) {
 /// From the first to the last element of a view with strides.
 template <class T, int Rank>
 constexpr global_span<T> hull_of(const view<T, Rank>& v) {
-    extent last = 0;
-    for (int axis = 0; axis < Rank; ++axis) last += (v.extent_of(axis) - 1) * v.stride_of(axis);
-    return {v.data(), v.size() == 0 ? 0 : last + 1};
+    return {v.data(), v.hull_size()};
 }
 
 /// The same memory, N elements at a time. It must begin on a multiple of their bytes.
