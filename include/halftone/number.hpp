@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Rung 1, numbers for any C++20 program: float16, bfloat16 and tfloat32, their traits, rounding, classification, and random
-/// bits for stochastic rounding. Needs nothing of the rest of the library, and adds a few hundredths of a second to a
+/// Rung 1, numbers for any C++20 program: float16, bfloat16, float8_e4m3, float8_e5m2 and tfloat32, their traits, rounding,
+/// saturation, classification, and random bits for stochastic rounding. Needs nothing of the rest of the library, and adds a few hundredths of a second to a
 /// file. (Normally distributed numbers stand in <halftone/number/normal.hpp>.)
 ///
 ///     #include <halftone/number.hpp>
@@ -12,8 +12,10 @@
 #include <halftone/number/bfloat16.hpp>
 #include <halftone/number/classify.hpp>
 #include <halftone/number/float16.hpp>
+#include <halftone/number/float8.hpp>
 #include <halftone/number/philox.hpp>
 #include <halftone/number/round_to.hpp>
 #include <halftone/number/rounding.hpp>
+#include <halftone/number/saturate.hpp>
 #include <halftone/number/tfloat32.hpp>
 #include <halftone/number/traits.hpp>

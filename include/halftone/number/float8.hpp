@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The two numbers of one byte that matrix units take (Micikevicius et al., "FP8 Formats for Deep Learning", 2022; Open Compute
+/// Project, "OFP8").
+///
+/// | type        | sign, exponent, fraction | least number | least normal | largest | beyond the largest | step to either side |
+/// | ----------- | ------------------------ | ------------ | ------------ | ------- | ------------------ | ------------------- |
+/// | float8_e4m3 | 1, 4, 3                  | 2^-9         | 2^-6         | 448     | NaN                | 2^-4                |
+/// | float8_e5m2 | 1, 5, 2                  | 2^-16        | 2^-14        | 57344   | infinity           | 2^-3                |
+///
+/// float8_e4m3 has no infinity and one NaN of each sign, all ones: what others call e4m3fn. float8_e5m2 is encoded as IEEE 754
+/// encodes its formats. Conversion from any arithmetic type rounds once, to nearest even, subnormal numbers kept; from
+/// halfway past the largest number on (past 464; from 61440) it gives what the table says, and so does infinity. `saturate<T>(x)`
+/// gives the largest number instead. A NaN becomes the quiet NaN of its sign (in code for a GPU: of any sign). Conversion to
+/// float is exact, and so are products of two of them in float. Arithmetic is float's; writing back rounds correctly.
+///
+///     ht::float8_e4m3 w{0.3};                                        // 0.3125
+///     static_assert(ht::saturate<ht::float8_e4m3>(1e6f) == 448);
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+
+#include <halftone/config.hpp>
+#include <halftone/number/arithmetic.hpp>
+#include <halftone/number/bits.hpp>
+#include <halftone/number/float16.hpp>
+#include <halftone/number/limits.hpp>
+#include <halftone/number/traits.hpp>
+
+namespace halftone::inline HALFTONE_ABI {
+
+class float8_e4m3;
+class float8_e5m2;
+
+template <>
+struct number_traits<float8_e4m3> : ieee_format<4, -5, 9> {
+    static constexpr const char* name = "float8_e4m3";
+    static constexpr bool ieee_encoding = false;  // what would be infinity is 256, and 480 is NaN
+    static constexpr double max = 448;
+};
+
+template <>
+struct number_traits<float8_e5m2> : ieee_format<3, -13, 16> {
+    static constexpr const char* name = "float8_e5m2";
+};
+
+namespace detail {
+
+/// What the magnitude of a number too large becomes, and a NaN.
+template <class T>
+struct float8_codes;
+template <>
+struct float8_codes<float8_e4m3> {
+    static constexpr std::uint32_t largest = 0x7e, beyond = 0x7f, nan = 0x7f;
+};
+template <>
+struct float8_codes<float8_e5m2> {
+    static constexpr std::uint32_t largest = 0x7b, beyond = 0x7c, nan = 0x7e;
+};
+
+/// float to a number of one byte, on bits; `Beyond` stands for every magnitude that rounds past the largest.
+template <class T, std::uint32_t Beyond = float8_codes<T>::beyond>
+HALFTONE_HD constexpr std::uint8_t float8_from_float(std::uint32_t bits) {
+    using codes = float8_codes<T>;
+    constexpr int dropped = 24 - number_traits<T>::significand_bits;
+    constexpr std::uint32_t least_exponent = number_traits<T>::min_exponent + 126;  // of normal numbers, biased as a float's
+    const std::uint32_t sign = (bits >> 24) & 0x80;
+    const std::uint32_t magnitude = bits & 0x7fffffff;
+    const std::uint32_t exponent = magnitude >> 23;
+    std::uint32_t result = codes::nan;
+    if (magnitude <= 0x7f800000) {
+        if (exponent >= least_exponent) {
+            const std::uint32_t rebiased = magnitude - ((least_exponent - 1) << 23);
+            result = (rebiased + (1u << (dropped - 1)) - 1 + ((rebiased >> dropped) & 1)) >> dropped;
+            result = result > codes::largest ? Beyond : result;
+        } else {  // a multiple of the least number; a shift by 25 leaves nothing, and rounds nothing up
+            constexpr std::uint32_t most = dropped + least_exponent;
+            const std::uint32_t shift = exponent + 25 > most ? most - exponent : 25;
+            const std::uint32_t significand = (magnitude & 0x7fffff) | 0x800000;
+            result = (significand + (1u << (shift - 1)) - 1 + ((significand >> shift) & 1)) >> shift;
+        }
+    }
+    return static_cast<std::uint8_t>(sign | result);
+}
+
+/// float8_e4m3 to float, on bits. No float operation here has a subnormal operand or result.
+HALFTONE_HD constexpr std::uint32_t float_from_float8(const float8_e4m3*, std::uint8_t bits) {
+    const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x80) << 24;
+    const std::uint32_t magnitude = bits & 0x7f;
+    std::uint32_t result = 0;
+    if (magnitude < 0x08) {
+        result = bit_cast<std::uint32_t>(static_cast<float>(magnitude) * 0x1p-9f);
+    } else {
+        result = magnitude < 0x7f ? (magnitude << 20) + (120u << 23) : 0x7fc00000;
+    }
+    return sign | result;
+}
+
+/// float8_e5m2 is the upper half of a float16.
+HALFTONE_HD constexpr std::uint32_t float_from_float8(const float8_e5m2*, std::uint8_t bits) {
+    return float_from_float16(static_cast<std::uint16_t>(bits << 8));
+}
+
+/// What the two types have alike: `Number` is the one that inherits.
+template <class Number>
+class float8 : narrow_arithmetic<Number> {
+  public:
+    float8() = default;
+
+    HALFTONE_HD constexpr operator float() const {
+        return bit_cast<float>(float_from_float8(static_cast<const Number*>(nullptr), bits_));
+    }
+
+    HALFTONE_HD constexpr std::uint8_t bits() const { return bits_; }
+
+    HALFTONE_HD static constexpr Number from_bits(std::uint8_t bits) {
+        Number result{};
+        result.bits_ = bits;
+        return result;
+    }
+
+    /// See `saturate`. `bits` are those of a float that was rounded to odd.
+    HALFTONE_HD static constexpr Number saturated_from_float(std::uint32_t bits) {
+        return from_bits(float8_from_float<Number, float8_codes<Number>::largest>(bits));
+    }
+
+    HALFTONE_HD constexpr Number operator-() const { return from_bits(static_cast<std::uint8_t>(bits_ ^ 0x80)); }
+
+  protected:
+    HALFTONE_HD constexpr explicit float8(std::uint32_t float_bits) : bits_{float8_from_float<Number>(float_bits)} {}
+
+  private:
+    std::uint8_t bits_;
+};
+
+}  // namespace detail
+
+class float8_e4m3 : public detail::float8<float8_e4m3> {
+  public:
+    /// Uninitialised like a float's, so that shared memory holds it; `float8_e4m3{}` is zero.
+    float8_e4m3() = default;
+
+    HALFTONE_HD constexpr explicit float8_e4m3(float x) : float8{detail::bit_cast<std::uint32_t>(x)} {}
+
+    /// Rounds once, also from types wider than float.
+    template <detail::device_arithmetic Arithmetic>
+    HALFTONE_HD HALFTONE_INLINE constexpr explicit float8_e4m3(Arithmetic x) : float8{detail::float_bits_odd(x)} {}
+
+    template <std::same_as<long double> LongDouble>
+    HALFTONE_INLINE constexpr explicit float8_e4m3(LongDouble x) : float8{detail::float_bits_odd(x)} {}
+};
+
+class float8_e5m2 : public detail::float8<float8_e5m2> {
+  public:
+    /// Uninitialised like a float's, so that shared memory holds it; `float8_e5m2{}` is zero.
+    float8_e5m2() = default;
+
+    HALFTONE_HD constexpr explicit float8_e5m2(float x) : float8{detail::bit_cast<std::uint32_t>(x)} {}
+
+    /// Rounds once, also from types wider than float.
+    template <detail::device_arithmetic Arithmetic>
+    HALFTONE_HD HALFTONE_INLINE constexpr explicit float8_e5m2(Arithmetic x) : float8{detail::float_bits_odd(x)} {}
+
+    template <std::same_as<long double> LongDouble>
+    HALFTONE_INLINE constexpr explicit float8_e5m2(LongDouble x) : float8{detail::float_bits_odd(x)} {}
+};
+
+// float8_e5m2's are ieee_number's, of classify.hpp.
+HALFTONE_HD HALFTONE_INLINE constexpr bool is_nan(const float8_e4m3& x) { return (x.bits() & 0x7f) == 0x7f; }
+HALFTONE_HD HALFTONE_INLINE constexpr bool is_inf(const float8_e4m3&) { return false; }
+HALFTONE_HD HALFTONE_INLINE constexpr bool is_finite(const float8_e4m3& x) { return !is_nan(x); }
+
+}  // namespace halftone::inline HALFTONE_ABI
+
+template <>
+class std::numeric_limits<halftone::float8_e5m2>
+    : public halftone::detail::ieee_limits<halftone::float8_e5m2, std::uint8_t, 0, false> {};  // of IEEE 754's encoding, but none of its formats
+
+/// Where others have infinity stands NaN.
+template <>
+class std::numeric_limits<halftone::float8_e4m3>
+    : public halftone::detail::ieee_limits<halftone::float8_e4m3, std::uint8_t, 0, false> {
+    using number = halftone::float8_e4m3;
+
+  public:
+    static constexpr bool has_infinity = false;
+    static constexpr bool has_signaling_NaN = false;
+
+    HALFTONE_HD static constexpr number max() noexcept { return number::from_bits(0x7e); }
+    HALFTONE_HD static constexpr number lowest() noexcept { return number::from_bits(0xfe); }
+    HALFTONE_HD static constexpr number epsilon() noexcept { return number::from_bits(0x20); }      // 2^-3
+    HALFTONE_HD static constexpr number round_error() noexcept { return number::from_bits(0x30); }  // 0.5
+    HALFTONE_HD static constexpr number infinity() noexcept { return quiet_NaN(); }
+    HALFTONE_HD static constexpr number quiet_NaN() noexcept { return number::from_bits(0x7f); }
+    HALFTONE_HD static constexpr number signaling_NaN() noexcept { return quiet_NaN(); }
+};
