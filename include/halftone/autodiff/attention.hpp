@@ -101,7 +101,7 @@ struct attention_record {
     template <class Tape>
     static void give(Tape& tape, const variable<T, 4>& value, const gradient_of<T, 4>& to) {
         if (!tape.takes_gradient(to)) return;
-        if (!to.is_there()) return tape.graph().give_value(value.slot(), to.slot());
+        if (!to.is_there()) return tape.give_gradient(value, to);
         add_into(tape, value.view(), view(tape.gradient_target(to).data, to.shape()));
     }
 };
@@ -115,7 +115,7 @@ template <class Roles, class Context, class T>
 variable<T, 4> attention(Context&& context, const variable<T, 4>& q, const variable<T, 4>& k, const variable<T, 4>& v, const attention_options& options = {},
                          const packed_sequences& sequences = {}) {
     auto& root = context.root();
-    const auto range = root.range(op::attention::name);
+    const auto range = root.template range<Roles>(op::attention::name);
     const bool wanted = detail::wants_gradient(q, k, v);
     const bool keeps = std::remove_cvref_t<Context>::records && wanted;
     auto o = root.template make<T>(q.shape(), wanted);
@@ -141,7 +141,7 @@ variable<T, 3> self_attention(Context&& context, const variable<T, 3>& qkv, exte
     const shape<3> s = qkv.shape();
     if (heads < 1 || s[2] % (3 * heads) != 0) fail<shape_error>("self_attention: qkv is ", s, "; its last extent is no multiple of 3 times ", heads, " heads");
     auto& root = context.root();
-    const auto range = root.range(op::attention::name);
+    const auto range = root.template range<Roles>(op::attention::name);
     const bool wanted = qkv.wants_gradient();
     const bool keeps = std::remove_cvref_t<Context>::records && wanted;
     auto o = root.template make<T>(shape<3>{s[0], s[1], s[2] / 3}, wanted);

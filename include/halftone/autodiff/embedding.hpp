@@ -54,7 +54,7 @@ auto embedding(Context&& context, const const_view<std::int32_t, 2>& tokens, con
     using Y = typename Roles::output;
     using value = typename Table::compute;
     auto& root = context.root();
-    const auto range = root.range(op::embedding::name);
+    const auto range = root.template range<Roles>(op::embedding::name);
     const extent time = tokens.extent_of(1), width = table.shape()[1];
     const bool wanted = detail::wants_gradient(table, positions);
     const auto ids = detail::bring_ids(root, "embedding", "token", tokens, table.shape()[0]);

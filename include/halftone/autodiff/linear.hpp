@@ -73,7 +73,7 @@ auto linear(Context&& context, const variable<X, Rank>& x, const Weight& weight,
     using compute = typename Roles::compute;
     using Y = detail::sum_type<Residual, typename Roles::output>;
     auto& root = context.root();
-    const auto range = root.range(op::linear::name);
+    const auto range = root.template range<Roles>(op::linear::name);
     const shape<Rank> y_shape = detail::with_last(x.shape(), weight.shape()[0]);
     const bool wanted = detail::wants_gradient(x, weight, bias, residual);
     auto y = root.template make<Y>(y_shape, wanted);
@@ -147,7 +147,7 @@ auto mlp(Context&& context, const variable<X, Rank>& x, const Weight& up, const 
          const variable<Y, Rank>& residual) {
     using compute = typename Roles::compute;
     auto& root = context.root();
-    const auto range = root.range(op::mlp::name);
+    const auto range = root.template range<Roles>(op::mlp::name);
     const bool reaches_pre = detail::wants_gradient(x, up, up_bias);
     const bool wanted = reaches_pre || detail::wants_gradient(down, down_bias, residual);
     const shape<Rank> hidden_shape = detail::with_last(x.shape(), up.shape()[0]);

@@ -86,7 +86,7 @@ struct linear_cross_entropy_record {
 template <class Context, class X, int Rank, int TargetRank>
 variable<float, 0> cross_entropy(Context&& context, const variable<X, Rank>& logits, const const_view<std::int32_t, TargetRank>& targets) {
     auto& root = context.root();
-    const auto range = root.range(op::cross_entropy::name);
+    const auto range = root.template range<policy_of<Context>>(op::cross_entropy::name);
     const auto rows = as_rows(logits.view());
     const bool wanted = logits.wants_gradient();
     const auto ids = detail::bring_targets(root, flatten(targets), rows.extent_of(1));
@@ -109,7 +109,7 @@ variable<float, 0> linear_cross_entropy(Context&& context, const variable<X, Ran
                                         const const_view<std::int32_t, TargetRank>& targets) {
     using compute = typename Roles::compute;
     auto& root = context.root();
-    const auto range = root.range(op::linear_cross_entropy::name);
+    const auto range = root.template range<Roles>(op::linear_cross_entropy::name);
     const auto rows = as_rows(x.view());
     const bool wanted = detail::wants_gradient(x, weight);
     const auto ids = detail::bring_targets(root, flatten(targets), weight.shape()[0]);

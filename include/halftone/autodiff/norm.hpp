@@ -83,7 +83,7 @@ template <class Roles, class Context, class X, int Rank, class Gain, class Bias>
 auto layer_norm(Context&& context, const variable<X, Rank>& x, const Gain& gain, const Bias& bias, float epsilon = 1e-5f) {
     using Y = typename Roles::output;
     auto& root = context.root();
-    const auto range = root.range(op::layer_norm::name);
+    const auto range = root.template range<Roles>(op::layer_norm::name);
     const auto rows = as_rows(x.view());
     const bool wanted = detail::wants_gradient(x, gain, bias);
     const bool keeps = std::remove_cvref_t<Context>::records && wanted;
@@ -105,7 +105,7 @@ template <class Roles, class Context, class X, int Rank, class Gain>
 auto rms_norm(Context&& context, const variable<X, Rank>& x, const Gain& gain, float epsilon = 1e-6f) {
     using Y = typename Roles::output;
     auto& root = context.root();
-    const auto range = root.range(op::rms_norm::name);
+    const auto range = root.template range<Roles>(op::rms_norm::name);
     const auto rows = as_rows(x.view());
     const bool wanted = detail::wants_gradient(x, gain);
     const bool keeps = std::remove_cvref_t<Context>::records && wanted;

@@ -36,9 +36,59 @@ struct layer_types {
 
 }  // namespace detail
 
+namespace detail {
+
+/// A context whose root tells operations by their layers. For all others a layer's place is in no type and in no code.
+template <class Context>
+concept layer_naming = requires(std::remove_cvref_t<Context>& context) { requires std::remove_cvref_t<decltype(context.root())>::names_layers; };
+
+/// Roles that say whose they are: `layer` is its policy, and so has its path.
+template <class Roles, class P>
+struct roles_of_layer : Roles {
+    using types = Roles;
+    using layer = P;
+};
+
+template <class Roles, class P, class Context>
+struct marked {
+    using type = Roles;
+};
+template <class Roles, class P, layer_naming Context>
+struct marked<Roles, P, Context> {
+    using type = roles_of_layer<Roles, P>;
+};
+/// The roles of a layer with policy P as operations take them in a context.
+template <class Roles, class P, class Context>
+using marked_roles = typename marked<Roles, P, Context>::type;
+
+template <class Roles>
+struct unmarked {
+    using type = Roles;
+};
+template <class Roles, class P>
+struct unmarked<roles_of_layer<Roles, P>> {
+    using type = Roles;
+};
+/// The types alone, by which layers compare.
+template <class Roles>
+using unmarked_roles = typename unmarked<Roles>::type;
+
+/// Stands for the i-th of a list of layers, while it lives. `List` is the list's policy; its layers are one level further down.
+template <class List, class Root>
+auto within_list(Root& root, int index) {
+    if constexpr (layer_naming<Root>) {
+        return typename Root::list_scope(root, path_of<List>, index);
+    } else {
+        struct nothing {};
+        return nothing{};
+    }
+}
+
+}  // namespace detail
+
 /// The types of the operation Op of a layer with policy P, called in a context; a compile-time error where P is wrong.
 template <class P, class Op, class Context>
-using layer_roles = typename detail::layer_types<P, Op, Context>::type;
+using layer_roles = detail::marked_roles<typename detail::layer_types<P, Op, Context>::type, P, Context>;
 
 template <class T, int Rank>
 const_view<T, Rank> as_const(const view<T, Rank>& v) {

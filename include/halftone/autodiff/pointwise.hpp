@@ -86,7 +86,7 @@ template <class Op, class Context, class F, class First, class... Rest>
 auto pointwise(Context&& context, const F& f, const First& first, const Rest&... rest) {
     using Y = free_output<policy_of<Context>, Op, typename First::value_type, typename Rest::value_type...>;
     auto& root = context.root();
-    const auto range = root.range(Op::name);
+    const auto range = root.template range<policy_of<Context>>(Op::name);
     const bool wanted = (first.wants_gradient() || ... || rest.wants_gradient());
     auto y = root.template make<Y>(first.shape(), wanted);
     const auto expression = make_pack(halftone::trace<1 + sizeof...(Rest)>(f));

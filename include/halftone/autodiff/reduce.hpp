@@ -70,7 +70,7 @@ struct reduce_record {
 template <class Op, class Y, class Context, class F, class... Inputs>
 variable<Y, 0> reduce(Context&& context, double factor, const F& f, const Inputs&... inputs) {
     auto& root = context.root();
-    const auto range = root.range(Op::name);
+    const auto range = root.template range<policy_of<Context>>(Op::name);
     const bool wanted = (inputs.wants_gradient() || ...);
     auto y = root.template make<Y>(shape<0>{}, wanted);
     const auto e = halftone::trace<sizeof...(Inputs)>(f);

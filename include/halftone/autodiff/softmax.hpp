@@ -42,7 +42,7 @@ template <class Op, template <class> class Kernel, class Context, class X, int R
 auto softmax_of(Context&& context, const variable<X, Rank>& x, float scale) {
     using Y = free_output<policy_of<Context>, Op, X>;
     auto& root = context.root();
-    const auto range = root.range(Op::name);
+    const auto range = root.template range<policy_of<Context>>(Op::name);
     const bool wanted = x.wants_gradient();
     auto y = root.template make<Y>(x.shape(), wanted);
     Kernel<typename std::remove_cvref_t<Context>::device_type>::forward(

@@ -48,7 +48,9 @@ class basic_context {
 
     /// From now on `listener` is told of every operation; nullptr: nobody is.
     void listen(range_listener* listener) { graph_->listener = listener; }
-    /// The range of a forward operation, while the result lives.
+    /// The range of a forward operation, while the result lives. `Where` tells the layer (its roles, or the region's policy)
+    /// to contexts that ask for it.
+    template <class Where = void>
     halftone::range range(const char* operation) const { return {graph_->listener, operation, pass::forward}; }
 
     /// A result of an operation, with undefined contents.
@@ -126,8 +128,15 @@ struct begin_gradient {
 
 }  // namespace detail
 
+/// A tape that records and does no more. Other kinds have headers of their own and are named where a tape is made:
+/// ht::tape tape{device, ht::watched}.
+struct plain_tape {};
+
+template <class Device, class Kind = plain_tape>
+class tape;
+
 template <class Device>
-class tape : public basic_context<Device, recording::on> {
+class tape<Device, plain_tape> : public basic_context<Device, recording::on> {
   public:
     using basic_context<Device, recording::on>::basic_context;
     tape& root() { return *this; }
@@ -211,6 +220,12 @@ class tape : public basic_context<Device, recording::on> {
         if (slabs == nullptr) fail<state_error>("tape: the loss depends on parameters that the accumulator was not made for");
         const gradient_slabs::place place = slabs->claim(p.entry());
         return {reinterpret_cast<typename Storage::accumulate*>(place.data), place.is_first ? write_mode::overwrite : write_mode::add};
+    }
+
+    /// Makes a value that was computed for the purpose the gradient of v, which has none yet, without a copy.
+    template <class T, int Rank>
+    void give_gradient(const variable<T, Rank>& value, const gradient_of<T, Rank>& v) {
+        this->graph().give_value(value.slot(), v.slot());
     }
 
     /// What a record does last: its output's gradient has been used, and its memory can go.

@@ -30,8 +30,9 @@ struct mlp {
     auto operator()(Context&& ctx, const variable<X, Rank>& x, const variable<Y, Rank>& residual) const {
         using up_roles = layer_roles<at<P, "up">, op::linear, Context>;
         using down_roles = layer_roles<at<P, "down">, op::linear, Context>;
-        if constexpr (std::is_same_v<up_roles, down_roles> && std::is_same_v<decltype(up.weight), decltype(down.weight)>) {
-            return halftone::mlp<up_roles>(ctx, x, up.weight, up.bias, down.weight, down.bias, residual);
+        using types = halftone::detail::unmarked_roles<up_roles>;
+        if constexpr (std::is_same_v<types, halftone::detail::unmarked_roles<down_roles>> && std::is_same_v<decltype(up.weight), decltype(down.weight)>) {
+            return halftone::mlp<halftone::detail::marked_roles<types, P, Context>>(ctx, x, up.weight, up.bias, down.weight, down.bias, residual);
         } else {
             return down(ctx, gelu(ctx, up(ctx, x)), residual);
         }

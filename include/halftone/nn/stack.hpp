@@ -13,7 +13,7 @@
 #include <tuple>
 #include <vector>
 
-#include <halftone/autodiff/tape.hpp>
+#include <halftone/autodiff/operation.hpp>
 #include <halftone/policy/repeat.hpp>
 
 namespace halftone::inline HALFTONE_ABI::nn {
@@ -52,6 +52,7 @@ class stack {
     X operator()(Context&& ctx, X x) const {
         std::size_t next = 0;
         for (int i = 0; i < depth_; ++i) {
+            [[maybe_unused]] const auto here = halftone::detail::within_list<at<P, Name>>(ctx.root(), i);
             const std::size_t kind = named::class_of(i, depth_);
             if (kind == named::size) {
                 x = call(ctx, common_[next++], std::move(x));
