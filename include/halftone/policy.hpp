@@ -17,4 +17,5 @@
 #include <halftone/policy/recipe.hpp>
 #include <halftone/policy/repeat.hpp>
 #include <halftone/policy/roles.hpp>
+#include <halftone/policy/scaling.hpp>
 #include <halftone/policy/types.hpp>

@@ -18,11 +18,13 @@ template <class T>
 inline constexpr bool is_absent = std::is_same_v<std::remove_cvref_t<T>, absent>;
 
 /// The types an operation runs in: operands of products, its result, the incoming gradient as backward products read it.
-template <class Compute, class Output, class Grad>
+/// Operands of eight bits are scaled by Scaling (policy/scaling.hpp).
+template <class Compute, class Output, class Grad, class Scaling = void>
 struct roles {
     using compute = Compute;
     using output = Output;
     using grad = Grad;
+    using scaling = Scaling;
 };
 
 namespace detail {
@@ -31,7 +33,8 @@ template <class P, class Op, class Context>
 struct layer_types {
     static_assert(check_policy<P>());
     using policy = policy_within<P, policy_of<Context>>;
-    using type = roles<compute_type<policy, Op>, typename policy::output, typename policy::grad>;
+    using compute = compute_type<policy, Op>;
+    using type = roles<compute, typename policy::output, grad_type<policy, Op>, std::conditional_t<eight_bit<compute>, scaling_of<policy>, void>>;
 };
 
 }  // namespace detail

@@ -79,7 +79,7 @@ class gpt : public model {
     gpt(Device& device, const gpt_config& c, std::uint64_t seed = 0)
         : model(device), config_(checked(c)), embed_(parameters(), c.vocabulary, c.context, c.width), h_(parameters(), c.layers, c),
           norm_(parameters(), c.width) {
-        using read_by_head = compute_type<policy_within<typename head::policy, as_given>, op::linear>;
+        using read_by_head = compute_type<policy_within<typename head::policy, as_given>, typename head::operation>;
         if (!contains<typename decltype(embed_.tokens)::compute, read_by_head>) parameters().keep_master(embed_.tokens.entry());
         commit(*this, seed);
     }
@@ -98,7 +98,7 @@ class gpt : public model {
     /// (batch, time, vocabulary)
     template <class Context>
     auto logits(Context&& ctx, const const_view<std::int32_t, 2>& tokens) const {
-        return halftone::linear<layer_roles<typename head::policy, op::linear, Context>>(ctx, hidden(ctx, tokens), embed_.tokens, absent{});
+        return halftone::linear<layer_roles<typename head::policy, typename head::operation, Context>>(ctx, hidden(ctx, tokens), embed_.tokens, absent{});
     }
 
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.embed_, self.h_, self.norm_, self.head_); }

@@ -80,6 +80,10 @@ using storage_of = typename detail::storage_type<T>::type;
 template <class T>
 concept sixteen_bit = number<T> && sizeof(T) == 2;
 
+/// A number of one byte.
+template <class T>
+concept eight_bit = number<T> && sizeof(T) == 1;
+
 /// Half the distance from 1 to the next number: u in every error bound. See number_traits.
 template <number T>
 inline constexpr double unit_roundoff = number_traits<T>::unit_roundoff;

@@ -58,6 +58,15 @@ struct operation_category {
     static constexpr category value = detail::stated_category<Op>();
 };
 
+/// Whether an operation scales operands of eight bits, as its tag states: `static constexpr bool scales_operands = true`. One that
+/// does not computes in the policy's `output` where `compute` has eight bits: unscaled, most numbers would be none of the
+/// format's.
+template <class Op>
+inline constexpr bool scales_operands = false;
+template <class Op>
+    requires requires { Op::scales_operands; }
+inline constexpr bool scales_operands<Op> = Op::scales_operands;
+
 namespace detail {
 
 template <class T>
@@ -111,9 +120,13 @@ struct cast<category::banned, Op, Low, Widest> {
     using type = Low;
 };
 
+// What is left of a role of eight bits where nobody scales: the policy's `output`.
+template <class R, class Role, bool Scaled>
+using scaled_role = std::conditional_t<eight_bit<Role> && !Scaled, typename R::output, Role>;
+
 template <class R, class Op, class... Inputs>
 struct operand {
-    using type = typename cast<operation_category<Op>::value, Op, typename R::compute, promote<Inputs...>>::type;
+    using type = typename cast<operation_category<Op>::value, Op, scaled_role<R, typename R::compute, scales_operands<Op>>, promote<Inputs...>>::type;
 };
 template <policy_marker R, class Op, class... Inputs>
 struct operand<R, Op, Inputs...> {
@@ -140,6 +153,15 @@ struct result<category::low_to_fp32, Compute> {
 /// is wider) for what the category sends there, else `compute`. A free operation gives the types of its inputs.
 template <class P, class Op, class... Inputs>
 using compute_type = typename detail::operand<resolve<P>, Op, Inputs...>::type;
+
+/// The type that a product reads its operands in under P where nobody scales them: `compute`, or `output` where that has eight
+/// bits.
+template <class P>
+using unscaled_compute = detail::scaled_role<resolve<P>, typename resolve<P>::compute, false>;
+
+/// The type that Op's backward products read the incoming gradient in under P, a policy with roles: `grad`, likewise.
+template <class P, class Op>
+using grad_type = detail::scaled_role<P, typename P::grad, scales_operands<Op>>;
 
 /// The type of the registers Op sums in: the policy's `accum`, and never narrower than the operands.
 template <class P, class Op, class... Inputs>

@@ -36,11 +36,37 @@ concept storable_roles = std::same_as<storage_of<typename P::param>, typename P:
     std::same_as<storage_of<typename P::reduce>, typename P::reduce> &&
     std::same_as<storage_of<typename P::state>, typename P::state>;
 
+/// What outlives an operation, and what it sums in, has more than eight bits: only operands of products are scaled so that
+/// these suffice.
+template <class P>
+concept wide_enough_storage = !eight_bit<typename P::param> && !eight_bit<typename P::output> && !eight_bit<typename P::accum> &&
+    !eight_bit<typename P::accumulate> && !eight_bit<typename P::reduce> && !eight_bit<typename P::state>;
+
+/// Activations and weights keep four significant bits, at least: with float8_e5m2's three, training does not converge as it
+/// should (Micikevicius et al. 2022, section 4).
+template <class P>
+concept precise_enough_operands = !eight_bit<typename P::compute> || number_traits<typename P::compute>::significand_bits >= 4;
+
+/// Gradients are read in eight bits only where activations and weights are.
+template <class P>
+concept scaled_gradients = !eight_bit<typename P::grad> || eight_bit<typename P::compute>;
+
 namespace detail {
 
 template <class R>
 struct policy_check {
     static_assert(check_roles<R>());
+    static_assert(precise_enough_operands<R>,
+                  "halftone: this policy reads activations and weights as ht::float8_e5m2 (role `compute`), whose three significant "
+                  "bits are too few for them: take ht::float8_e4m3 there and ht::float8_e5m2 for gradients alone (role `grad`), as "
+                  "ht::fp8_hybrid does");
+    static_assert(scaled_gradients<R>,
+                  "halftone: this policy reads gradients in eight bits (role `grad`), but activations and weights in more (role "
+                  "`compute`): nothing scales gradients there; start from ht::fp8_hybrid, or take ht::with_grad<P, ht::bfloat16>");
+    static_assert(wide_enough_storage<R>,
+                  "halftone: this policy keeps or sums numbers in eight bits, where updates and sums get lost; only `compute` and "
+                  "`grad`, the operands of products, can have them, since they are scaled: take ht::bfloat16 or float for `param`, "
+                  "`output`, `accum`, `accumulate`, `reduce` and `state`");
     static_assert(wide_enough_accum<R>,
                   "halftone: the accumulator of this policy (role `accum`) is narrower than the operands it sums (role "
                   "`compute`), in significand or in range; widen it: ht::with_accum<P, float>");

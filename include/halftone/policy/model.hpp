@@ -161,8 +161,11 @@ namespace detail {
 template <class P, class Op>
 struct signature {
     using r = policy_within<P, as_given>;  // a layer that inherits stores as by full_fp32
-    using type = storage<typename r::param, storage_of<typename weight_compute<r, Op>::type>, typename r::accumulate,
-                         typename r::state, r::param_rounding>;
+    // What is read in eight bits is scaled with each use, out of a copy in the type that every other operation reads, so that
+    // parameters can be tied, and frozen ones keep their copy alone. Half a master's bytes to read, too.
+    using read = typename weight_compute<r, Op>::type;
+    using copy = std::conditional_t<eight_bit<read>, typename r::output, storage_of<read>>;
+    using type = storage<typename r::param, copy, typename r::accumulate, typename r::state, r::param_rounding>;
 };
 
 template <class L>

@@ -30,9 +30,13 @@ using as_input = detail::in_category<category::as_input>;
 
 // clang-format off
 struct matmul : low_precision { static constexpr const char* name = "matmul"; };
-struct linear : low_precision { static constexpr const char* name = "linear"; };
+struct linear : low_precision {
+    static constexpr const char* name = "linear";
+    static constexpr bool scales_operands = true;
+};
 struct mlp : low_precision {
     static constexpr const char* name = "mlp";
+    static constexpr bool scales_operands = true;
 };
 struct attention : low_precision { static constexpr const char* name = "attention"; };
 

@@ -9,8 +9,10 @@
 #include <halftone/config.hpp>
 #include <halftone/number/bfloat16.hpp>
 #include <halftone/number/float16.hpp>
+#include <halftone/number/float8.hpp>
 #include <halftone/number/tfloat32.hpp>
 #include <halftone/policy/roles.hpp>
+#include <halftone/policy/scaling.hpp>
 
 namespace halftone::inline HALFTONE_ABI {
 
@@ -55,6 +57,15 @@ struct pure_bf16 : amp_bf16 {
 struct tf32 : full_fp32 {
     using compute = tfloat32;
     using grad = tfloat32;
+};
+
+/// amp_bf16 whose linear layers multiply eight bits: activations and weights as float8_e4m3, in backward products the gradient
+/// as float8_e5m2, each tensor scaled (policy/scaling.hpp), sums in fp32, results in bf16. What does not scale its operands
+/// (attention's core, the loss, free products) computes in bf16. Needs no loss scale (Micikevicius et al. 2022).
+struct fp8_hybrid : amp_bf16 {
+    using compute = float8_e4m3;
+    using grad = float8_e5m2;
+    using scaling = current_scaling<>;
 };
 
 namespace detail {
@@ -119,6 +130,14 @@ struct with_reduce : detail::policy_with_roles<P> {
 template <class P, number T>
 struct with_state : detail::policy_with_roles<P> {
     using state = T;
+};
+
+/// P with operands of eight bits scaled by S: current_scaling<...> or delayed_scaling<...>.
+template <class P, class S>
+struct with_scaling : detail::policy_with_roles<P> {
+    static_assert(detail::tensor_scaling<S>,
+                  "halftone: with_scaling: this is no scaling; take ht::current_scaling<> or ht::delayed_scaling<>");
+    using scaling = S;
 };
 
 }  // namespace halftone::inline HALFTONE_ABI

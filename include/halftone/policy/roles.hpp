@@ -127,7 +127,8 @@ namespace detail {
 template <class P>
 struct scaling {
     static_assert(check_roles<P>());
-    static constexpr bool value = narrow_range<typename P::grad> || narrow_range<typename P::output>;
+    // Gradients of eight bits have a scale of their own for each tensor (policy/scaling.hpp).
+    static constexpr bool value = (narrow_range<typename P::grad> && !eight_bit<typename P::grad>) || narrow_range<typename P::output>;
 };
 template <policy_marker P>
 struct scaling<P> {

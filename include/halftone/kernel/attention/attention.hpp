@@ -20,6 +20,7 @@
 #include <string>
 
 #include <halftone/kernel/expect.hpp>
+#include <halftone/policy/category.hpp>
 #include <halftone/policy/check.hpp>
 #include <halftone/policy/recipe.hpp>
 
@@ -295,8 +296,8 @@ attention_choice choose_attention(const Device&, const kernel::attention_forward
         return {taken, detail::sentence("math: head_size is ", e.head_size, "; ", why_not)};
     }
     std::string reason = detail::sentence("flash: math would store ", e.queries, " x ", e.keys, " scores a head");
-    if constexpr (requires { flash::template why_not_matrix_units<typename resolve<P>::compute>(views); }) {
-        const char* const why_not = flash::template why_not_matrix_units<typename resolve<P>::compute>(views);
+    if constexpr (requires { flash::template why_not_matrix_units<unscaled_compute<P>>(views); }) {
+        const char* const why_not = flash::template why_not_matrix_units<unscaled_compute<P>>(views);
         if (why_not != nullptr) reason += detail::sentence("; no matrix units: ", why_not);
     }
     return {taken, reason};
@@ -310,7 +311,7 @@ void attention(Device& device, const Q& q, const K& k, const V& v, const O& o, c
     using roles = resolve<P>;
     static_assert(check_policy<roles>());
     using T = typename decltype(as_view(q))::value_type;
-    detail::run_attention<typename roles::compute>(
+    detail::run_attention<unscaled_compute<roles>>(
         device,
         kernel::attention_forward<T>{as_view(q), as_view(k), as_view(v), as_view(o), logsumexp, options, sequences});
 }
@@ -320,7 +321,7 @@ template <class P, class Device, class T>
 void attention_gradients(Device& device, const kernel::attention_backward<T>& views) {
     using roles = resolve<P>;
     static_assert(check_policy<roles>());
-    detail::run_attention<typename roles::compute>(device, views);
+    detail::run_attention<unscaled_compute<roles>>(device, views);
 }
 
 }  // namespace halftone::inline HALFTONE_ABI

@@ -17,6 +17,7 @@
 
 #include <halftone/kernel/matmul/epilogue.hpp>
 #include <halftone/kernel/write_mode.hpp>
+#include <halftone/policy/category.hpp>
 #include <halftone/policy/check.hpp>
 #include <halftone/policy/recipe.hpp>
 
@@ -74,7 +75,7 @@ void matmul(Device& device, const A& a, const B& b, const C& c, const Epilogue& 
     using roles = resolve<P>;
     static_assert(check_policy<roles>());
     detail::check_matmul(as_view(a), as_view(b), as_view(c));
-    kernel::matmul<Device>::template run<typename roles::compute>(device, as_view(a), as_view(b), epilogue_of(epilogue, as_view(c)));
+    kernel::matmul<Device>::template run<unscaled_compute<roles>>(device, as_view(a), as_view(b), epilogue_of(epilogue, as_view(c)));
 }
 
 /// c[i] = a[i] b[i] for every i: a: (count, m, k), b: (count, k, n), c: (count, m, n). Throws shape_error.
