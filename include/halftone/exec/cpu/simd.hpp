@@ -7,15 +7,16 @@
 ///
 ///     f32                     a vector of f32::lanes floats; + - * / and unary minus
 ///     mask                    what a comparison returns; less, less_equal, equal; both, either, complement; select(mask, yes, no), any
-///     splat(x)  load(p)  load(p, n)  store(p, v)  store(p, v, n)    p: float, bfloat16, float16; n: the first n lanes
+///     splat(x)  load(p)  load(p, n)  store(p, v)  store(p, v, n)    p: float, bfloat16, float16, float8_e4m3, float8_e5m2; n: the first n lanes
 ///     fma(a, b, c)  min  max  sqrt  abs  copy_sign  round_even  sum(v)  maximum(v)
 ///     round_as<T>(v)          what is left of v when it is stored as T and loaded again
+///     clamp_to<T>(v)          v between the largest numbers of T, NaNs kept: stored then, it is saturated
 ///     transpose(rows)         f32::lanes vectors as a square matrix, in place
 ///     wide, multiply_low(a, b) a vector of 64-bit integers, with C++'s operators; the products of their low halves
 ///     exp  exp2  log  rsqrt  tanh  sigmoid  silu  gelu  and slopes (derivatives) of the last four: math.inc has their errors
 ///
 /// Numeric contract: a lane is an IEEE single; `fma` rounds once where the set has it, twice in `portable`; conversions
-/// to 16 bits round to nearest even, to tfloat32 ties away from zero; `sum` and `maximum` add lanes in a fixed tree.
+/// to 16 and 8 bits round to nearest even, to tfloat32 ties away from zero; `sum` and `maximum` add lanes in a fixed tree.
 #pragma once
 
 #include <bit>
@@ -25,6 +26,7 @@
 
 #include <halftone/number/bfloat16.hpp>
 #include <halftone/number/float16.hpp>
+#include <halftone/number/float8.hpp>
 #include <halftone/number/tfloat32.hpp>
 
 #if defined(__x86_64__)
@@ -34,6 +36,7 @@
 #include <halftone/exec/cpu/set/portable.inc>
 namespace halftone::inline HALFTONE_ABI::portable {
 #include <halftone/exec/cpu/simd/portable.inc>
+#include <halftone/exec/cpu/simd/float8.inc>
 #include <halftone/exec/cpu/simd/math.inc>
 }  // namespace halftone::inline HALFTONE_ABI::portable
 #include <halftone/exec/cpu/set/end.inc>
@@ -43,6 +46,7 @@ namespace halftone::inline HALFTONE_ABI::portable {
 #include <halftone/exec/cpu/set/avx2.inc>
 namespace halftone::inline HALFTONE_ABI::avx2 {
 #include <halftone/exec/cpu/simd/avx2.inc>
+#include <halftone/exec/cpu/simd/float8.inc>
 #include <halftone/exec/cpu/simd/math.inc>
 }  // namespace halftone::inline HALFTONE_ABI::avx2
 #include <halftone/exec/cpu/set/end.inc>
@@ -50,6 +54,7 @@ namespace halftone::inline HALFTONE_ABI::avx2 {
 #include <halftone/exec/cpu/set/avx512.inc>
 namespace halftone::inline HALFTONE_ABI::avx512 {
 #include <halftone/exec/cpu/simd/avx512.inc>
+#include <halftone/exec/cpu/simd/float8.inc>
 #include <halftone/exec/cpu/simd/math.inc>
 }  // namespace halftone::inline HALFTONE_ABI::avx512
 #include <halftone/exec/cpu/set/end.inc>
