@@ -18,6 +18,7 @@ using map = ht::kernel::map<emulator::device>;
 TEST_CASE("map on a GPU: functions") {
     emulator::device device;
     functions_within_bounds(device);
+    functions_of_cmath(device);
 }
 
 template <class X, class Y, class T>

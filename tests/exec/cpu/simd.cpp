@@ -31,7 +31,10 @@ namespace halftone {
 enum class simd_function {
     exp,
     exp2,
+    expm1,
     log,
+    log1p,
+    softplus,
     rsqrt,
     tanh,
     tanh_slope,
@@ -115,6 +118,10 @@ struct definition {
 
 const definition definitions[] = {
     {simd_function::exp, "exp", [](double x) { return std::exp(x); }, [](double, double y) { return 2 * ulp(y); }},
+    {simd_function::expm1, "expm1", [](double x) { return std::expm1(x); }, [](double, double y) { return 3 * ulp(y); }},
+    {simd_function::log1p, "log1p", [](double x) { return std::log1p(x); }, [](double, double y) { return 3 * ulp(y); }},
+    {simd_function::softplus, "softplus", [](double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::fabs(x))); },
+     [](double, double y) { return 4 * ulp(y); }},
     {simd_function::exp2, "exp2", [](double x) { return std::exp2(x); }, [](double, double y) { return 2 * ulp(y); }},
     {simd_function::log, "log", [](double x) { return std::log(x); }, [](double, double y) { return 2 * ulp(y); }},
     {simd_function::rsqrt, "rsqrt", [](double x) { return 1 / std::sqrt(x); },

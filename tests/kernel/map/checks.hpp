@@ -203,6 +203,28 @@ void long_rows(Device& device) {
     CHECK(out.intact());
 }
 
+/// Functions that are <cmath>'s lane by lane on a CPU: the error that evaluate.hpp and scalar.hpp state.
+template <class Device>
+void functions_of_cmath(Device& device) {
+    support::random data{8};
+    const extent size = 4099;
+    const guarded<float> x(data.normals<float>(size, 9)), y(data.normals<float>(size, 3)), out(5 * size);
+    const auto part = [&](extent i) { return ht::view<float, 1>(out.data() + i * size, {size}); };
+    ht::map(
+        device,
+        [](auto a, auto b) {
+            return ht::results(ht::sinh(a), ht::cosh(a), ht::tan(a), ht::pow(ht::abs(a), b), ht::atan2(a, b));
+        },
+        x.view(), y.view(), part(0), part(1), part(2), part(3), part(4));
+    support::comparison c;
+    for (extent i = 0; i < size; ++i) {
+        const double a = wide(x[i]), b = wide(y[i]);
+        const double want[] = {std::sinh(a), std::cosh(a), std::tan(a), std::pow(std::fabs(a), b), std::atan2(a, b)};
+        for (extent k = 0; k < 5; ++k) c.expect(wide(out[k * size + i]), want[k], 4 * 0x1p-23 * std::fabs(want[k]) + 0x1p-147);
+    }
+    CHECK_WITHIN(c);
+}
+
 struct saturate {
     float limit;
     HALFTONE_HD float operator()(float x, float scale) const { return x * scale > limit ? limit : x * scale; }

@@ -34,7 +34,10 @@ void check_types() {
 }
 
 TEST_CASE("map: functions") {
-    on_every_set([](ht::cpu& device, ht::cpu&) { functions_within_bounds(device); });
+    on_every_set([](ht::cpu& device, ht::cpu&) {
+        functions_within_bounds(device);
+        functions_of_cmath(device);
+    });
 }
 
 TEST_CASE("map: types, sizes, tails, threads") {

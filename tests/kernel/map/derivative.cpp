@@ -79,6 +79,24 @@ TEST_CASE("derivative: functions") {
     check(ht::rsqrt(x) * y, positive);
 }
 
+TEST_CASE("derivative: further functions") {
+    const std::vector<double> moderate = {0.3, 1.2, -0.6, -1.1, 2.4};
+    check(ht::expm1(x * y), moderate);
+    check(ht::log1p(x) * y, {-0.9, -0.2, 0.3, 5});
+    check(ht::softplus(x * y));
+    check(ht::sinh(x * y), moderate);
+    check(ht::cosh(x * y), moderate);
+    check(ht::tan(x) * y, moderate);
+    check(ht::reciprocal(x * y));
+    check(ht::log2(x * y), positive);
+    check(ht::log10(x * y), positive);
+    check(ht::pow(x, y), positive);
+    check(ht::pow(y, x));
+    check(ht::pow(x, 3) + y);
+    check(ht::atan2(x, y));
+    check(ht::atan2(y, x) * y);
+}
+
 TEST_CASE("derivative: choices") {
     check(ht::relu(x) * ht::square(x) + y);
     check(ht::max(x, y) * x + ht::min(x * y, 1));
@@ -109,6 +127,10 @@ TEST_CASE("derivative: corners are PyTorch's") {
     CHECK(at(ht::derivative<0>(ht::min(x, y)), 1, 1) == 0.5);
     CHECK(at(ht::derivative<0>(ht::max(x, y)), 1, 2) == 0);
     CHECK(at(ht::derivative<0>(ht::min(x, y)), 1, 2) == 1);
+    CHECK(at(ht::derivative<0>(ht::pow(x, 0)), 0, 0) == 0);
+    CHECK(at(ht::derivative<0>(ht::pow(x, 2)), 0, 0) == 0);
+    CHECK(at(ht::derivative<1>(ht::pow(x, y)), 0, 2) == 0);
+    CHECK(at(ht::derivative<1>(ht::pow(x, y)), 0, 0) == 0);
     // An infinite gradient of the output does not get past a relu that is off, as infinity times 0 would.
     const double place[] = {-1, std::numeric_limits<double>::infinity()};
     CHECK(ht::reference::evaluate(ht::gradient_expression<0, 1>(ht::relu(x)), place) == 0);

@@ -52,8 +52,32 @@ HALFTONE_HD constexpr auto slope(op::exp, const E& e, const A&) {
     return e;
 }
 template <class E, class A>
+HALFTONE_HD constexpr auto slope(op::expm1, const E&, const A& a) {
+    return symbolic::exp(a);
+}
+template <class E, class A>
 HALFTONE_HD constexpr auto slope(op::log, const E&, const A& a) {
     return one{} / a;
+}
+template <class E, class A>
+HALFTONE_HD constexpr auto slope(op::log1p, const E&, const A& a) {
+    return one{} / (one{} + a);
+}
+template <class E, class A>
+HALFTONE_HD constexpr auto slope(op::softplus, const E&, const A& a) {
+    return symbolic::sigmoid(a);
+}
+template <class E, class A>
+HALFTONE_HD constexpr auto slope(op::sinh, const E&, const A& a) {
+    return symbolic::cosh(a);
+}
+template <class E, class A>
+HALFTONE_HD constexpr auto slope(op::cosh, const E&, const A& a) {
+    return symbolic::sinh(a);
+}
+template <class E, class A>
+HALFTONE_HD constexpr auto slope(op::tan, const E& e, const A&) {
+    return one{} + symbolic::square(e);
 }
 template <class E, class A>
 HALFTONE_HD constexpr auto slope(op::tanh, const E&, const A& a) {
@@ -148,6 +172,19 @@ HALFTONE_HD constexpr auto derive(by<Index> i, const binary<op::multiply, A, B>&
 template <int Index, class A, class B>
 HALFTONE_HD constexpr auto derive(by<Index> i, const binary<op::divide, A, B>& e) {
     return (derive(i, e.left) - e * derive(i, e.right)) / e.right;
+}
+template <int Index, class A, class B>
+HALFTONE_HD constexpr auto derive(by<Index> i, const binary<op::power, A, B>& e) {
+    const auto a = derive(i, e.left);
+    const auto b = derive(i, e.right);
+    // 0 where the power is constant at that place: a^0, and 0^b for b >= 0.
+    return a * symbolic::where(e.right == zero{}, zero{}, e.right * symbolic::pow(e.left, e.right - one{})) +
+           b * symbolic::where(e.left == zero{} && e.right >= zero{}, zero{}, e * symbolic::log(e.left));
+}
+template <int Index, class A, class B>
+HALFTONE_HD constexpr auto derive(by<Index> i, const binary<op::atan2, A, B>& e) {
+    return (derive(i, e.left) * e.right - e.left * derive(i, e.right)) /
+           (symbolic::square(e.left) + symbolic::square(e.right));
 }
 template <int Index, class A, class B>
 HALFTONE_HD constexpr auto derive(by<Index> i, const binary<op::minimum, A, B>& e) {

@@ -7,13 +7,14 @@
 ///     store(out + j, evaluate(e, x));
 ///
 /// Numeric contract: operators round once; a product that is added may be fused with the sum. Functions have the errors
-/// that exec/cpu/simd/math.inc states.
+/// that exec/cpu/simd/math.inc states; sinh, cosh, tan, pow and atan2 are <cmath>'s, within 4 ulp by glibc's manual.
 #pragma once
 
 #include <utility>
 
 #include <halftone/exec/cpu/simd.hpp>
 #include <halftone/kernel/map/expression.hpp>
+#include <halftone/kernel/map/scalar.hpp>
 
 #define HALFTONE_BODY <halftone/kernel/map/evaluate.inc>
 #include <halftone/exec/cpu/each_set.inc>

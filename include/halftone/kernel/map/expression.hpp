@@ -202,9 +202,58 @@ template <expression A>
 HALFTONE_HD constexpr unary<op::exp, A> exp(const A& a) {
     return {a};
 }
+/// exp(a) - 1, also where a is small.
+template <expression A>
+HALFTONE_HD constexpr unary<op::expm1, A> expm1(const A& a) {
+    return {a};
+}
 template <expression A>
 HALFTONE_HD constexpr unary<op::log, A> log(const A& a) {
     return {a};
+}
+/// log(1 + a), also where a is small.
+template <expression A>
+HALFTONE_HD constexpr unary<op::log1p, A> log1p(const A& a) {
+    return {a};
+}
+template <expression A>
+HALFTONE_HD constexpr auto log2(const A& a) {
+    return 1.44269504088896341f * symbolic::log(a);
+}
+template <expression A>
+HALFTONE_HD constexpr auto log10(const A& a) {
+    return 0.434294481903251828f * symbolic::log(a);
+}
+template <expression A>
+HALFTONE_HD constexpr auto reciprocal(const A& a) {
+    return one{} / a;
+}
+/// log(1 + exp(a)).
+template <expression A>
+HALFTONE_HD constexpr unary<op::softplus, A> softplus(const A& a) {
+    return {a};
+}
+template <expression A>
+HALFTONE_HD constexpr unary<op::sinh, A> sinh(const A& a) {
+    return {a};
+}
+template <expression A>
+HALFTONE_HD constexpr unary<op::cosh, A> cosh(const A& a) {
+    return {a};
+}
+template <expression A>
+HALFTONE_HD constexpr unary<op::tan, A> tan(const A& a) {
+    return {a};
+}
+/// a to the power of b, as std::pow.
+template <class A, class B>
+requires detail::operands<A, B> HALFTONE_HD constexpr auto pow(const A& a, const B& b) {
+    return binary<op::power, detail::lifted<A>, detail::lifted<B>>{detail::lift(a), detail::lift(b)};
+}
+/// The angle of the point (x, y), in (-pi, pi].
+template <class Y, class X>
+requires detail::operands<Y, X> HALFTONE_HD constexpr auto atan2(const Y& y, const X& x) {
+    return binary<op::atan2, detail::lifted<Y>, detail::lifted<X>>{detail::lift(y), detail::lift(x)};
 }
 template <expression A>
 HALFTONE_HD constexpr unary<op::tanh, A> tanh(const A& a) {
@@ -246,18 +295,29 @@ struct opaque_function {
 }  // namespace symbolic
 
 using symbolic::abs;
+using symbolic::atan2;
+using symbolic::cosh;
 using symbolic::exp;
+using symbolic::expm1;
 using symbolic::gelu;
 using symbolic::log;
+using symbolic::log10;
+using symbolic::log1p;
+using symbolic::log2;
 using symbolic::max;
 using symbolic::min;
+using symbolic::pow;
+using symbolic::reciprocal;
 using symbolic::relu;
 using symbolic::rsqrt;
 using symbolic::sigmoid;
 using symbolic::sign;
 using symbolic::silu;
+using symbolic::sinh;
+using symbolic::softplus;
 using symbolic::sqrt;
 using symbolic::square;
+using symbolic::tan;
 using symbolic::tanh;
 using symbolic::where;
 

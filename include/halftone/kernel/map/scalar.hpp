@@ -9,8 +9,8 @@
 /// `apply` for the operations that need them.
 ///
 /// Errors in float on a GPU: those that exec/cpu/simd/math.inc states for the CPU, the CUDA Programming Guide giving
-/// expf and logf 1 ulp, tanhf 2, square roots and divisions half of one. With nvcc's -use_fast_math: what that leaves of
-/// them.
+/// expf, expm1f, logf and log1pf 1 ulp, tanhf 2, square roots and divisions half of one. sinh, cosh, tan, pow and atan2 are
+/// <cmath>'s on both: within 4 ulp by that guide and by glibc's manual. With nvcc's -use_fast_math: what that leaves of them.
 #pragma once
 
 #include <cmath>
@@ -80,9 +80,49 @@ HALFTONE_HD inline V apply(op::exp, const V& a) {
     return exp(a);
 }
 HALFTONE_KERNEL template <class V>
+HALFTONE_HD inline V apply(op::expm1, const V& a) {
+    using std::expm1;
+    return expm1(a);
+}
+HALFTONE_KERNEL template <class V>
 HALFTONE_HD inline V apply(op::log, const V& a) {
     using std::log;
     return log(a);
+}
+HALFTONE_KERNEL template <class V>
+HALFTONE_HD inline V apply(op::log1p, const V& a) {
+    using std::log1p;
+    return log1p(a);
+}
+HALFTONE_KERNEL template <class V>
+HALFTONE_HD inline V apply(op::softplus, const V& a) {
+    using std::exp, std::log1p;
+    return (a < V(0) ? V(0) : a) + log1p(exp(a < V(0) ? a : -a));  // e^-|a| does not overflow
+}
+HALFTONE_KERNEL template <class V>
+HALFTONE_HD inline V apply(op::sinh, const V& a) {
+    using std::sinh;
+    return sinh(a);
+}
+HALFTONE_KERNEL template <class V>
+HALFTONE_HD inline V apply(op::cosh, const V& a) {
+    using std::cosh;
+    return cosh(a);
+}
+HALFTONE_KERNEL template <class V>
+HALFTONE_HD inline V apply(op::tan, const V& a) {
+    using std::tan;
+    return tan(a);
+}
+HALFTONE_KERNEL template <class V>
+HALFTONE_HD inline V apply(op::power, const V& a, const V& b) {
+    using std::pow;
+    return pow(a, b);
+}
+HALFTONE_KERNEL template <class V>
+HALFTONE_HD inline V apply(op::atan2, const V& y, const V& x) {
+    using std::atan2;
+    return atan2(y, x);
 }
 HALFTONE_KERNEL template <class V>
 HALFTONE_HD inline V apply(op::tanh, const V& a) {
