@@ -20,7 +20,7 @@ CASES = {  # init_scale, growth_factor, backoff_factor, growth_interval, enabled
     "odd_factors": (1000.0, 1.7, 0.3, 2, 1, "......i......ii..n...."),
     "never_to_infinity": (1e38, 2.0, 0.5, 1, 1, ".....i...."),
     "far_down": (1.0, 2.0, 0.5, 4, 1, "iiiiiiiiiiiiiiiiiiiiiiii....i...."),
-    "to_nothing": (2.0**-140, 2.0, 0.5, 4, 1, "iiiiiiiiiiiiii"),
+    "to_nothing": (2.0**-120, 2.0, 0.5, 4, 1, "iiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiii"),
     "only_overflows": (65536.0, 2.0, 0.5, 2000, 1, "iiiininini"),
     "two_optimizers": (256.0, 2.0, 0.5, 3, 1, "...i....i......", ".....i..i...n.."),
     "disabled": (256.0, 2.0, 0.5, 1, 0, "....."),

@@ -64,6 +64,7 @@ void replay(const MakeDevice& make_device) {
                                 .growth_factor = head.number(2),
                                 .backoff_factor = head.number(3),
                                 .growth_interval = static_cast<int>(head.number(4)),
+                                .min_scale = 0,  // PyTorch's scale has no minimum
                                 .enabled = head.number(5) != 0}};
         std::vector<std::unique_ptr<trained<device_type>>> all;
         for (int i = 0; i < static_cast<int>(head.number(6)); ++i) all.push_back(std::make_unique<trained<device_type>>(*device));

@@ -38,14 +38,18 @@ class gradient_slabs {
         return {at(e), first};
     }
 
-    /// Ends a window: what no backward pass reached is zero, and the next claims are first ones again.
-    void close() {
+    /// Ends a window: what no backward pass reached is zero, and the next claims are first ones again. False where none
+    /// reached anything.
+    bool close() {
         check_layout();
+        bool reached = false;
         for (std::size_t i = 0; i < claimed_.size(); ++i) {
             const store::entry& e = store_->entries()[i];
             if (!claimed_[i] && !e.frozen) store_->memory().clear(at(e), e.count * store_->groups()[e.group].accumulate_bytes);
+            reached = reached || claimed_[i];
             claimed_[i] = false;
         }
+        return reached;
     }
 
     /// The gradients of one group, as the parameters lie in it; gaps between parameters are zero.

@@ -76,6 +76,7 @@ measured_norm<Device> clip_grad_norm(Device& device, gradients<Any, Models>& g, 
     detail::window& w = g.check("clip_grad_norm");
     g.measure(device);
     device.run(detail::clip_norm{w.record(), max_norm});
+    w.is_clipped = true;
     return {device, g};
 }
 
@@ -88,6 +89,7 @@ void clip_grad_value(Device& device, gradients<Any, Models>& g, float limit) {
     detail::window& w = g.check("clip_grad_value");
     g.prepare(device);
     device.run(detail::clip_value{w.record(), limit});
+    w.is_clipped = true;
     if (w.known == detail::window::knowledge::norm) w.known = detail::window::knowledge::finite;
 }
 

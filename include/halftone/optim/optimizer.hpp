@@ -3,7 +3,7 @@
 /// What all optimizers have in common: parameter groups, moments, the count of steps, and the rules of a step.
 ///
 ///     auto outcome = optimizer.step(grads);        // changes nothing where a gradient is not finite, scaled or not
-///     if (outcome.skipped()) ...                   // asks the device
+///     if (outcome.skipped()) log(ht::name(outcome.result()));          // asks the device
 ///     optimizer.set_lr(1e-4);
 ///
 /// Headers of scale/ and optim/ name no device: gradients, records, moments and parameters are wherever the device has its
@@ -16,6 +16,7 @@
 #include <halftone/number/classify.hpp>
 #include <halftone/optim/groups.hpp>
 #include <halftone/optim/schedule.hpp>
+#include <halftone/optim/step_result.hpp>
 #include <halftone/policy/check.hpp>
 #include <halftone/scale/accumulator.hpp>
 
@@ -28,6 +29,7 @@ namespace detail {
 struct optimizer_record {
     kernel::step_record step{};
     schedule_options schedule{};
+    skip_counts skips{};
 };
 
 }  // namespace detail
@@ -39,12 +41,14 @@ class step_outcome {
     step_outcome(const resident<detail::optimizer_record, Device>& record, const std::int64_t& calls)
         : record_(&record), calls_(&calls), call_(calls) {}
 
-    /// True where a gradient was not finite, so that parameters, moments and count are as before. On a GPU it waits for
-    /// the device. Throws state_error after a further step.
-    bool skipped() const {
+    /// True where the step changed nothing: parameters, moments and count are as before. On a GPU it waits for the device.
+    /// Throws state_error after a further step.
+    bool skipped() const { return result() != step_result::taken; }
+    /// Whether it was skipped, and why. Waits and throws like skipped().
+    step_result result() const {
         if (*calls_ != call_)
             fail<state_error>("step_outcome: read after a further step; read it before, or ask skipped_steps()");
-        return record_->read().step.skips != 0;
+        return static_cast<step_result>(record_->read().step.skips);
     }
 
   private:
@@ -58,6 +62,7 @@ struct optimizer_state {
     std::int64_t steps = 0;
     std::int64_t skipped = 0;
     double lr = 0;
+    skip_counts skips{};  ///< `skipped` by reason; those of a state that knows no reasons are 0
 };
 
 namespace detail {
@@ -65,10 +70,18 @@ namespace detail {
 struct begin_step {
     optimizer_record* record;
     const std::int32_t* found_inf;
+    const kernel::gradient_record* gradients;
+    std::int32_t has_work;
 
+    HALFTONE_HD step_result result() const {
+        if (has_work == 0) return step_result::nothing;
+        if (*found_inf != kernel::found_nothing) return *found_inf == kernel::found_nan ? step_result::not_a_number : step_result::infinity;
+        return gradients->outlier != 0 ? step_result::outlier : step_result::taken;
+    }
     HALFTONE_HD void operator()() const {
         kernel::step_record& r = record->step;
-        r.skips = *found_inf;
+        r.skips = static_cast<std::int32_t>(result());
+        record->skips.count(result());
         r.multiplier = rate_multiplier(record->schedule, r.steps);
         ++(r.skips != 0 ? r.skipped : r.steps);
     }
@@ -120,19 +133,26 @@ class optimizer {
     /// Steps that changed the parameters, and steps that did not.
     std::int64_t steps() const { return record_.read().step.steps; }
     std::int64_t skipped_steps() const { return record_.read().step.skipped; }
-    /// Whether the last step was one of these.
-    bool last_step_skipped() const { return record_.read().step.skips != 0; }
+    /// The latter by reason.
+    skip_counts skips() const { return record_.read().skips; }
+    /// Whether the last step was skipped, and why.
+    bool last_step_skipped() const { return last_result() != step_result::taken; }
+    step_result last_result() const { return static_cast<step_result>(record_.read().step.skips); }
 
     optimizer_state state() const {
-        const kernel::step_record r = record_.read().step;
-        return {r.steps, r.skipped, r.lr};
+        const optimizer_record r = record_.read();
+        return {r.step.steps, r.step.skipped, r.step.lr, r.skips};
     }
     /// Takes over counts and rate; moments are written through moment(). Throws argument_error for negative ones.
     void load(const optimizer_state& s) {
         if (s.steps < 0 || s.skipped < 0)
             fail<argument_error>(name_, ": a state with ", s.steps, " steps and ", s.skipped, " skipped ones");
+        for (const std::int64_t count : {s.skips.infinity, s.skips.not_a_number, s.skips.outlier, s.skips.nothing}) {
+            if (count < 0 || count > s.skipped)
+                fail<argument_error>(name_, ": a state with ", s.skipped, " skipped steps, ", count, " of them for one reason");
+        }
         check_rate("lr", s.lr);
-        record_.write({{.steps = s.steps, .skipped = s.skipped, .lr = s.lr}, schedule()});
+        record_.write({{.steps = s.steps, .skipped = s.skipped, .lr = s.lr}, schedule(), s.skips});
     }
 
     static constexpr int moments = Moments;
@@ -188,7 +208,9 @@ class optimizer {
         g.inspect(record_.device());
         part.stepped = true;
         ++calls_;
-        record_.device().run(begin_step{record_.data(), w.found_inf() + index});
+        const bool has_work = part.reached && !segments_.empty();
+        record_.device().run(begin_step{record_.data(), w.found_inf() + index, w.record(), has_work ? 1 : 0});
+        if (!has_work) return {record_, calls_};
         for (const update_segment& s : segments_)
             launch_segment(s, part.slabs, &w.record()->factors, launch, signatures_of<Model>{});
         return {record_, calls_};

@@ -153,9 +153,10 @@ class accumulator<Kind, types<Models...>> {
     }
     void close() {
         window_.is_open = false;
+        window_.is_clipped = false;
         window_.known = detail::window::knowledge::nothing;
         for (detail::window::part& p : window_.parts) {
-            p.slabs.close();
+            p.reached = p.slabs.close();
             p.stepped = false;
         }
     }

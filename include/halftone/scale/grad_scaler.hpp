@@ -26,7 +26,7 @@ struct grad_scaler_options {
     double growth_factor = 2.0;         ///< above 1
     double backoff_factor = 0.5;        ///< between 0 and 1
     int growth_interval = 2000;         ///< updates without an overflow before the scale grows
-    float min_scale = 0.0f;             ///< the scale does not back off below it
+    float min_scale = 1.17549435e-38f;  ///< the scale does not back off below it; by default the least whose inverse is a float
     float max_scale = 3.40282347e+38f;  ///< nor grow above it; never to infinity
     int hysteresis = 1;                 ///< overflows in a row before the scale backs off
     bool enabled = true;
@@ -70,8 +70,8 @@ struct update_scale {
     }
 };
 
-/// Positive and finite, told by the bits.
-inline bool is_scale(float x) { return is_finite(x) && bit_cast<std::uint32_t>(x) - 1 < 0x7f7fffff; }
+/// Positive, finite, and not so small that its inverse is no float; told by the bits.
+inline bool is_scale(float x) { return is_finite(x) && bit_cast<std::uint32_t>(x) - 0x00800000 < 0x7f000000; }
 
 }  // namespace detail
 
@@ -96,13 +96,17 @@ class grad_scaler : public detail::scaler<Device> {
         base::end_round("grad_scaler");
         base::device().run(detail::update_scale{base::record().data()});
     }
-    /// Sets the scale by hand, in place of update(). Throws argument_error unless it is positive and finite.
+    /// Sets the scale by hand, in place of update(); the growth tracker stays. Windows that are open then belong to the scale
+    /// before, and are refused like those that an update() has passed. Throws argument_error for a scale that is not
+    /// positive, finite, and between min_scale and max_scale.
     void update(float new_scale) {
         if (!is_enabled()) return;
         check_scale(new_scale);
+        check_bounds(new_scale);
         base::begin_round();
         detail::scale_record r = base::record().read();
         r.scale = new_scale;
+        r.overflows += r.found_inf != 0 ? 1 : 0;
         r.found_inf = 0;
         base::record().write(r);
     }
@@ -133,6 +137,12 @@ class grad_scaler : public detail::scaler<Device> {
         options.growth_interval = s.growth_interval;
         check(options);
         check_scale(s.scale);
+        check_bounds(s.scale);
+        if (s.growth_tracker < 0 || s.hysteresis > options.hysteresis || s.overflows < 0) {
+            fail<argument_error>("grad_scaler: a state with a growth tracker of ", s.growth_tracker, ", a hysteresis of ",
+                                 s.hysteresis, " and ", s.overflows, " overflows; expected 0 or more, at most ",
+                                 options.hysteresis, ", and 0 or more");
+        }
         options_ = options;
         base::begin_round();
         base::record().write({s.scale, s.growth_tracker, s.hysteresis, 0, s.overflows, rules_of(options)});
@@ -144,7 +154,13 @@ class grad_scaler : public detail::scaler<Device> {
     }
     static void check_scale(float scale) {
         if (!detail::is_scale(scale))
-            fail<argument_error>("grad_scaler: the scale is ", scale, "; expected a positive finite number");
+            fail<argument_error>("grad_scaler: the scale is ", scale, "; expected a positive finite number of 2^-126 or more");
+    }
+    void check_bounds(float scale) const {
+        if (scale < options_.min_scale || scale > options_.max_scale) {
+            fail<argument_error>("grad_scaler: the scale is ", scale, "; expected one between min_scale ", options_.min_scale,
+                                 " and max_scale ", options_.max_scale);
+        }
     }
     static void check(const grad_scaler_options& o) {
         check_scale(o.init_scale);

@@ -31,6 +31,7 @@ struct window {
     struct part {
         gradient_slabs slabs;
         bool stepped = false;  ///< an optimizer has used it
+        bool reached = false;  ///< a backward pass of the window gave it gradients
     };
     /// How much of the record in the device's memory is true.
     enum class knowledge { nothing, factors, finite, norm };
@@ -41,6 +42,7 @@ struct window {
     std::uint64_t serial = 0;  ///< of the window that is, or was last, open
     int received = 0;          ///< micro-batches in it
     bool is_open = false;
+    bool is_clipped = false;  ///< by norm or value
     knowledge known = knowledge::nothing;
 
     kernel::gradient_record* record() const { return reinterpret_cast<kernel::gradient_record*>(record_memory.data()); }

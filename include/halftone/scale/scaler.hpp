@@ -31,17 +31,27 @@ struct scale_record {
     scale_rules rules{};
 };
 
+/// Whether 1 / scale is a float. The scale 0, which a minimum of 0 lets come, has made zeros of all gradients.
+HALFTONE_HD inline bool has_inverse(const scale_record& r) {
+    return 1.0 <= static_cast<double>(r.scale) * static_cast<double>(kernel::gradient_factors::no_limit);
+}
 struct set_inverse_scale {
     kernel::gradient_record* gradients;
     const scale_record* scale;
     HALFTONE_HD void operator()() const {
-        gradients->factors.inv_scale = static_cast<float>(1.0 / static_cast<double>(scale->scale));
+        gradients->factors.inv_scale = has_inverse(*scale) ? static_cast<float>(1.0 / static_cast<double>(scale->scale)) : 1.0f;
     }
 };
+/// Where the scale has no inverse, no optimizer steps.
 struct note_overflow {
     scale_record* scale;
-    const kernel::gradient_record* gradients;
+    kernel::gradient_record* gradients;
+    std::int32_t* found_inf;
+    std::size_t parts;
     HALFTONE_HD void operator()() const {
+        if (!has_inverse(*scale)) {
+            for (std::size_t i = 0; i < parts; ++i) kernel::add_slab(*gradients, found_inf[i], 0, kernel::found_infinity);
+        }
         if (gradients->found_inf != 0) scale->found_inf = 1;
     }
 };
@@ -135,7 +145,7 @@ class scaler {
             }
         }
         result.measure(device());
-        device().run(note_overflow{record_.data(), w.record()});
+        device().run(note_overflow{record_.data(), w.record(), w.found_inf(), w.parts.size()});
         for (const window::part& p : w.parts) unscaled_.push_back(&p.slabs.owner());
         return result;
     }

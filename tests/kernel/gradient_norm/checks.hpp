@@ -98,8 +98,9 @@ void finds_one(Device& device) {
             g[i] = G(odd);
             // Clamped, it is finite; in memory it is not.
             const pass p = run(device, g, {1.0f, 1.0f, 2.0f});
-            CHECK(p.record.found_inf == 1);
-            CHECK(p.found == 1);
+            const std::int32_t want = odd == odd ? kernel::found_infinity : kernel::found_nan;
+            CHECK(p.record.found_inf == want);
+            CHECK(p.found == want);
             CHECK(p.record.norm == infinity);
         }
         g[i] = G(0.5f);
@@ -131,6 +132,39 @@ void adds_up(Device& device) {
     add(a, 2);
     CHECK(record.found_inf == 1);
     CHECK(found[2] == 1);
+    // A NaN is worse than an infinity, whichever comes first, and stays the worst.
+    const std::vector<float> worst{std::numeric_limits<float>::quiet_NaN(), infinity}, turned{infinity, std::numeric_limits<float>::quiet_NaN()};
+    const support::guarded<float> d(worst), e(turned);
+    add(d, 2), add(c, 2), add(e, 1);
+    CHECK(record.found_inf == kernel::found_nan);
+    CHECK(found[2] == kernel::found_nan);
+    CHECK(found[1] == kernel::found_nan);
+    CHECK(found[0] == 0);
+}
+
+/// Gradients that are finite, and whose norm, as their readers see them, is beyond the largest float.
+template <class Device>
+void finds_what_unscaling_overflows(Device& device) {
+    const support::guarded<float> one(std::vector<float>{0, 0x1p100f, 0}), many(std::vector<float>(64, 0x1p125f));
+    const float largest = kernel::gradient_factors::no_limit;
+    CHECK(run(device, one, {0x1p27f, 1.0f, largest}).record.norm == 0x1p127f);
+    const pass p = run(device, one, {0x1p28f, 1.0f, largest});
+    CHECK(p.found == kernel::found_infinity);
+    CHECK(p.record.norm == infinity);
+    CHECK(run(device, one, {0x1p28f, 1.0f, 2.0f}).record.norm == 2);  // clamped
+    CHECK(run(device, many).found == kernel::found_infinity);           // 8 * 2^125
+    CHECK(run(device, many, {0.5f, 1.0f, largest}).record.norm == 0x1p127f);
+    CHECK(run(device, support::guarded<float>(std::vector<float>{largest})).record.norm == largest);
+    // Two runs, each in float's range and together not: the norm is as large as a float can be.
+    kernel::gradient_record record;
+    std::int32_t found = 0;
+    for (int i = 0; i < 2; ++i) {
+        const support::guarded<float> half(std::vector<float>{0.75f * largest});
+        kernel::gradient_norm<Device>::add(device, half.const_view(), &record, &found);
+    }
+    kernel::end_pass(record);
+    CHECK(record.norm == largest);
+    CHECK(found == 0);
 }
 
 /// Gradients in pieces are refused.

@@ -31,6 +31,10 @@ TEST_CASE_TEMPLATE("gradient_norm: one value that is not finite is found whereve
     on_each_set([](ht::cpu& device) { finds_one<G>(device); });
 }
 
+TEST_CASE("gradient_norm: finite gradients whose norm is no float count as infinite") {
+    on_each_set([](ht::cpu& device) { finds_what_unscaling_overflows(device); });
+}
+
 TEST_CASE("gradient_norm: passes over several runs of gradients add up, and each has its own flag") {
     ht::cpu device{{.threads = 1}};
     adds_up(device);

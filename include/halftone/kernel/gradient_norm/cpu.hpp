@@ -5,6 +5,7 @@
 
 #include <halftone/kernel/gradient_norm/gradient_norm.hpp>
 #include <halftone/kernel/update/cpu.hpp>
+#include <halftone/number/classify.hpp>
 
 namespace halftone::inline HALFTONE_ABI::detail {
 
@@ -28,6 +29,15 @@ double squares_in_double(extent count, const G* g, const kernel::gradient_factor
         squares += v * v;
     }
     return squares;
+}
+
+/// What there is among gradients one of which is not finite.
+template <class G>
+std::int32_t worst_of(extent count, const G* g) {
+    for (extent i = 0; i < count; ++i) {
+        if (is_nan(g[i])) return kernel::found_nan;
+    }
+    return kernel::found_infinity;
 }
 
 /// Sums in place: neighbours, then neighbours of those.
@@ -63,7 +73,12 @@ struct gradient_norm<cpu> {
             const gradient_factors factors = record->factors;
             detail::chunk_squares here{};
             body(n, gradients.data() + first, factors, here);
-            if (here.found_inf != 0) found.store(1, std::memory_order_relaxed);
+            if (here.found_inf != 0) {
+                const std::int32_t worst = detail::worst_of(n, gradients.data() + first);
+                std::int32_t so_far = found.load(std::memory_order_relaxed);
+                while (so_far < worst && !found.compare_exchange_weak(so_far, worst, std::memory_order_relaxed)) {
+                }
+            }
             // Between these bounds no square overflows, and what vanishes is in all below 2^-32 of the largest one.
             const bool in_range = here.largest >= 0x1p-40f && here.largest <= 0x1p55f;
             squares[index] = here.found_inf != 0 || here.largest == 0.0f ? 0.0
@@ -72,8 +87,7 @@ struct gradient_norm<cpu> {
         });
 
         device.run([&] {
-            record->squares += detail::tree_sum(squares, chunks);
-            if (found.load(std::memory_order_relaxed) != 0) record->found_inf = *found_inf = 1;
+            add_slab(*record, *found_inf, detail::tree_sum(squares, chunks), found.load(std::memory_order_relaxed));
         });
     }
 };

@@ -19,7 +19,7 @@ namespace on_device {
 /// What a chunk amounts to.
 struct chunk_result {
     double squares;
-    word is_odd;  // 1 where a gradient is not finite
+    word found;  // the worst: found_infinity, found_nan
 };
 
 template <class G, run_access Access>
@@ -42,14 +42,14 @@ struct chunk_squares_kernel {
         const extent count = gradients.count - first < chunk ? gradients.count - first : chunk;
         const auto here = gradients.part(first, count);
 
-        // Magnitudes in the order of their bits; what is not finite counts for more than any of them.
+        // Magnitudes in the order of their bits: infinity is above all that are finite, and a NaN above infinity.
         float squares = 0;
         word largest = 0;
         for (extent i = simt.thread(); i * n < count; i += threads) {
             const vec<float, n> g = load_run<n, Access>(simt, here, i, elements_of(i, count));
             HALFTONE_UNROLL for (int e = 0; e < n; ++e) {
                 const float v = read_gradient(g[e], f);
-                const word magnitude = is_finite(g[e]) ? detail::bit_cast<word>(v) & 0x7fffffffu : odd;
+                const word magnitude = detail::bit_cast<word>(is_finite(g[e]) ? v : g[e]) & 0x7fffffffu;
                 largest = magnitude < largest ? largest : magnitude;
                 squares = std::fma(v, v, squares);
             }
@@ -58,7 +58,7 @@ struct chunk_squares_kernel {
         largest = simt::block_max<threads>(simt, largest, shared_span<word>{0, threads / 32});
 
         double sum = static_cast<double>(squares);
-        if (largest == odd || largest == 0) {
+        if (largest >= infinity || largest == 0) {
             sum = 0;
         } else if (largest < least_in_range || largest > most_in_range) {
             sum = 0;
@@ -71,11 +71,12 @@ struct chunk_squares_kernel {
             }
             sum = simt::block_sum<threads>(simt, sum, shared_span<double>{0, threads / 32});
         }
-        if (simt.thread() == 0) simt.store(results, index, chunk_result{sum, largest == odd ? 1u : 0u});
+        const std::int32_t found = largest > infinity ? found_nan : largest == infinity ? found_infinity : found_nothing;
+        if (simt.thread() == 0) simt.store(results, index, chunk_result{sum, static_cast<word>(found)});
     }
 
   private:
-    static constexpr word odd = 0xffffffffu;
+    static constexpr word infinity = 0x7f800000u;
     // The bits of 2^-40 and of 2^55. Between them no square overflows, and what vanishes is in all below 2^-32 of the
     // largest one.
     static constexpr word least_in_range = word{127 - 40} << 23, most_in_range = word{127 + 55} << 23;
@@ -99,21 +100,19 @@ struct add_chunks_kernel {
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD void operator()(Simt simt) const {
         double squares = 0;
-        word is_odd = 0;
+        word found = 0;
         for (extent i = simt.thread(); i < results.count; i += threads) {
             const chunk_result r = simt.load(results, i);
             squares += r.squares;
-            is_odd |= r.is_odd;
+            found = found < r.found ? r.found : found;
         }
         squares = simt::block_sum<threads>(simt, squares, shared_span<double>{0, threads / 32});
-        is_odd = simt::block_max<threads>(simt, is_odd, shared_span<word>{0, threads / 32});
+        found = simt::block_max<threads>(simt, found, shared_span<word>{0, threads / 32});
         if (simt.thread() != 0) return;
         gradient_record r = simt.load(record, 0);
-        r.squares += squares;
-        if (is_odd != 0) {
-            r.found_inf = 1;
-            simt.store(found_inf, 0, 1);
-        }
+        std::int32_t of_slabs = simt.load(found_inf, 0);
+        add_slab(r, of_slabs, squares, static_cast<std::int32_t>(found));
+        simt.store(found_inf, 0, of_slabs);
         simt.store(record, 0, r);
     }
 };

@@ -8,7 +8,7 @@
 ///     kernel::end_pass(record);                                  // record.norm, record.found_inf
 ///
 /// Numeric contract: finiteness is told by the bits of the gradients as they lie in memory, before they are unscaled,
-/// so that -ffast-math does not touch it. The norm is that of the values with the record's factors applied; squares are
+/// so that -ffast-math does not touch it; gradients whose norm leaves float's range count as infinite. The norm is that of the values with the record's factors applied; squares are
 /// added in float within a chunk of 16,384 elements (in double where a square could overflow or vanish), chunks in
 /// double by a tree fixed by the length alone. 4 bytes a parameter with fp32 gradients, read once.
 #pragma once
@@ -18,8 +18,8 @@
 
 namespace halftone::inline HALFTONE_ABI::kernel {
 
-/// add(device, gradients, record, found_inf): adds the squares to record->squares; sets record->found_inf and
-/// *found_inf where a gradient is not finite, and leaves them else. Both lie in the device's memory. Throws shape_error
+/// add(device, gradients, record, found_inf): adds the squares to record->squares; raises record->found_inf and
+/// *found_inf to found_infinity or found_nan where a gradient is not finite. Both lie in the device's memory. Throws shape_error
 /// for gradients in pieces.
 template <class Device>
 struct gradient_norm {

@@ -15,6 +15,7 @@ namespace halftone::inline HALFTONE_ABI::reference {
 template <class G>
 double read_gradient(const G& g, const kernel::gradient_factors& f) {
     const double v = static_cast<double>(g) * static_cast<double>(f.inv_scale) * static_cast<double>(f.clip);
+    if (f.limit == kernel::gradient_factors::no_limit) return v;
     const double limit = static_cast<double>(f.limit);
     return v > limit ? limit : v < -limit ? -limit : v;
 }

@@ -28,12 +28,17 @@ struct gradient_factors {
     float limit = no_limit;  ///< clipping by value, after `clip`
 };
 
-/// A gradient as its readers see it, in double: where a float overflows or vanishes.
+/// A gradient as its readers see it, in double: where a float overflows or vanishes. Without clipping by value nothing is
+/// clamped, so that what overflows when it is unscaled shows.
 HALFTONE_HD inline double read_gradient_in_double(float g, const gradient_factors& f) {
     const double v = static_cast<double>(g) * static_cast<double>(f.inv_scale) * static_cast<double>(f.clip);
+    if (f.limit == gradient_factors::no_limit) return v;
     const double limit = static_cast<double>(f.limit);
     return v > limit ? limit : v < -limit ? -limit : v;
 }
+
+/// What a read pass can find, the worst of it.
+inline constexpr std::int32_t found_nothing = 0, found_infinity = 1, found_nan = 2;
 
 /// The factors, and what a read pass over the gradients found.
 struct gradient_record {
@@ -41,7 +46,8 @@ struct gradient_record {
     double squares = 0;          ///< the sum of v * v, as the pass goes on
     float norm = 0;              ///< of v, with the present factors; infinity where a gradient is not finite
     float norm_before = 0;       ///< what `norm` was before the last clipping by norm
-    std::int32_t found_inf = 0;  ///< 1 where a gradient, as it lies in memory, is not finite
+    std::int32_t found_inf = 0;  ///< the worst of what the pass found: found_infinity, found_nan
+    std::int32_t outlier = 0;    ///< 1 where a guard judged that no step should follow
 };
 
 /// Begins a read pass.
@@ -50,10 +56,22 @@ HALFTONE_HD inline void begin_pass(gradient_record& r) {
     r.found_inf = 0;
 }
 
+/// Adds what a pass over one slab came to. Gradients whose norm is beyond float's range are as good as infinite: unscaled,
+/// they are, or their squares in a moment would be.
+HALFTONE_HD inline void add_slab(gradient_record& r, std::int32_t& found_inf, double squares, std::int32_t found) {
+    constexpr double largest = static_cast<double>(gradient_factors::no_limit);
+    if (found == found_nothing && squares > largest * largest) found = found_infinity;
+    r.squares += squares;
+    if (found > r.found_inf) r.found_inf = found;
+    if (found > found_inf) found_inf = found;
+}
+
 /// Ends a read pass. The norm is an infinity by its bits, since arithmetic may not give one under -ffast-math.
 HALFTONE_HD inline void end_pass(gradient_record& r) {
     constexpr std::uint32_t infinity = 0x7f800000;
-    r.norm = r.found_inf != 0 ? detail::bit_cast<float>(infinity) : static_cast<float>(std::sqrt(r.squares));
+    constexpr double largest = static_cast<double>(gradient_factors::no_limit);
+    const double norm = std::sqrt(r.squares);
+    r.norm = r.found_inf != 0 ? detail::bit_cast<float>(infinity) : static_cast<float>(norm < largest ? norm : largest);
 }
 
 /// Makes the norm at most max_norm, by PyTorch's formula: a coefficient of max_norm / (norm + 1e-6), never above 1.
@@ -74,10 +92,10 @@ HALFTONE_HD inline void clip_by_value(gradient_record& r, float limit) {
 /// What an optimizer knows of its steps.
 struct step_record {
     std::int64_t steps = 0;    ///< that changed the parameters
-    std::int64_t skipped = 0;  ///< that did not, since a gradient was not finite
+    std::int64_t skipped = 0;  ///< that did not
     double lr = 0;             ///< the learning rate, before the schedule
     double multiplier = 1;     ///< the schedule's factor in the present step, taken or not
-    std::int32_t skips = 0;    ///< 1 where the present step changes nothing
+    std::int32_t skips = 0;    ///< not 0 where the present step changes nothing: the step_result
 };
 
 /// The learning rate and the decay of some of an optimizer's parameters.

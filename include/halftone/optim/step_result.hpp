@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// How an optimizer's step ended: it was taken, or skipped for a reason that the device found out.
+///
+///     const ht::step_result r = optimizer.step(grads).result();          // asks the device
+///     if (r != ht::step_result::taken) std::cout << "skipped: " << ht::name(r) << '\n';
+///     optimizer.skips().infinity;                                        // how often so far
+#pragma once
+
+#include <cstdint>
+
+#include <halftone/config.hpp>
+
+namespace halftone::inline HALFTONE_ABI {
+
+enum class step_result : std::int32_t {
+    taken,
+    infinity,      ///< a gradient of this optimizer was infinite, or became so when it was unscaled; none was a NaN
+    not_a_number,  ///< a gradient of this optimizer was a NaN
+    outlier,       ///< an outlier_guard took the loss or the norm for one
+    nothing,       ///< no parameter to update: all are frozen, or no backward pass of the window reached them
+};
+
+constexpr const char* name(step_result r) {
+    switch (r) {
+        case step_result::taken: return "taken";
+        case step_result::infinity: return "infinity";
+        case step_result::not_a_number: return "not a number";
+        case step_result::outlier: return "outlier";
+        case step_result::nothing: return "nothing to do";
+    }
+    return "?";
+}
+
+/// Skipped steps by reason.
+struct skip_counts {
+    std::int64_t infinity = 0;
+    std::int64_t not_a_number = 0;
+    std::int64_t outlier = 0;
+    std::int64_t nothing = 0;
+
+    HALFTONE_HD constexpr std::int64_t total() const { return infinity + not_a_number + outlier + nothing; }
+    HALFTONE_HD constexpr void count(step_result r) {
+        if (r == step_result::infinity) ++infinity;
+        if (r == step_result::not_a_number) ++not_a_number;
+        if (r == step_result::outlier) ++outlier;
+        if (r == step_result::nothing) ++nothing;
+    }
+    friend constexpr bool operator==(const skip_counts&, const skip_counts&) = default;
+};
+
+}  // namespace halftone::inline HALFTONE_ABI
