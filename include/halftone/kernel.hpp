@@ -23,6 +23,7 @@
 #include <halftone/kernel/sgd/cpu.hpp>
 #include <halftone/kernel/softmax/cpu.hpp>
 #include <halftone/kernel/sum/cpu.hpp>
+#include <halftone/kernel/tally/cpu.hpp>
 #include <halftone/number.hpp>
 #include <halftone/policy.hpp>
 #include <halftone/tensor/host_tensor.hpp>

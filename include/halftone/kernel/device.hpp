@@ -18,3 +18,4 @@
 #include <halftone/kernel/sgd/device.hpp>
 #include <halftone/kernel/softmax/device.hpp>
 #include <halftone/kernel/sum/device.hpp>
+#include <halftone/kernel/tally/device.hpp>

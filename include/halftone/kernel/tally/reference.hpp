@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The definition of a tally.
+///
+///     const kernel::value_tally t = reference::tally(values);
+#pragma once
+
+#include <halftone/kernel/tally/tally.hpp>
+#include <halftone/number/classify.hpp>
+#include <halftone/tensor/view.hpp>
+
+namespace halftone::inline HALFTONE_ABI::reference {
+
+template <class T, int Rank>
+kernel::value_tally tally(const view<T, Rank>& values) {
+    kernel::value_tally t;
+    const auto all = flatten(values);
+    for (extent i = 0; i < all.size(); ++i) {
+        const float x = static_cast<float>(all(i));
+        if (is_nan(x)) {
+            ++t.nans;
+        } else if (is_inf(x)) {
+            ++(x > 0 ? t.positive_infinities : t.negative_infinities);
+        } else {
+            const float magnitude = x < 0 ? -x : x;
+            if (magnitude > t.largest) t.largest = magnitude;
+        }
+    }
+    return t;
+}
+
+}  // namespace halftone::inline HALFTONE_ABI::reference

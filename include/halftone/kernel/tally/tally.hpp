@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What is wrong with a tensor's values, if anything: how many are infinite or NaN, and how large the others are.
+///
+///     kernel::tally<cpu>::run(device, activations, &found);          // a value_tally in the device's memory
+///
+/// Numeric contract: counts, exact, and the largest finite magnitude, by the values' bits, so that -ffast-math does not touch
+/// them. Each value is read once. Nothing waits.
+#pragma once
+
+#include <halftone/kernel/expect.hpp>
+#include <halftone/number/bfloat16.hpp>
+#include <halftone/number/float16.hpp>
+
+namespace halftone::inline HALFTONE_ABI::kernel {
+
+struct value_tally {
+    extent positive_infinities = 0, negative_infinities = 0, nans = 0;
+    float largest = 0;  ///< magnitude of a finite value; 0 where there is none
+
+    /// With what was seen elsewhere.
+    HALFTONE_HD constexpr void add(const value_tally& other) {
+        positive_infinities += other.positive_infinities;
+        negative_infinities += other.negative_infinities;
+        nans += other.nans;
+        largest = largest < other.largest ? other.largest : largest;
+    }
+    HALFTONE_HD constexpr bool is_finite() const { return positive_infinities + negative_infinities + nans == 0; }
+};
+
+/// run(device, values, tally): overwrites *tally, which lies in the device's memory. Values are float, float16 or bfloat16.
+/// Throws shape_error for values in pieces.
+template <class Device>
+struct tally {
+    static_assert(sizeof(Device) == 0,
+                  "halftone: tally: the kernels of this device are not included: include <halftone/kernel.hpp> for ht::cpu, "
+                  "<halftone/cuda.cuh> for ht::cuda");
+};
+
+}  // namespace halftone::inline HALFTONE_ABI::kernel

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Tallies on every instruction set.
+#include <halftone/kernel/tally/cpu.hpp>
+
+#include "kernel/tally/checks.hpp"
+#include "support/each_set.hpp"
+
+namespace {
+
+using namespace tally_checks;
+
+TEST_CASE_TEMPLATE("tally: equals its definition", T, float, ht::bfloat16, ht::float16) {
+    support::for_each_set([](ht::isa set) {
+        ht::cpu device{{.threads = 2, .instruction_set = set}};
+        equals_definition<T>(device);
+    });
+}
+
+TEST_CASE("tally: counts by hand, refusals") {
+    ht::cpu device{{.threads = 1}};
+    counts(device);
+    refuses(device);
+}
+
+}  // namespace
