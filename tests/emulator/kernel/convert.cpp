@@ -13,7 +13,7 @@ using namespace convert_checks;
 namespace emulator = ht::emulator;
 
 TEST_CASE_TEMPLATE("convert on a GPU: every element as its own conversion", M, down_bf16, down_f16, up_bf16, up_f16,
-                   across, back, copy) {
+                   across, back, copy, down_e4m3, up_e5m2) {
     using X = typename M::X;
     using Y = typename M::Y;
     emulator::device device;
@@ -23,6 +23,11 @@ TEST_CASE_TEMPLATE("convert on a GPU: every element as its own conversion", M, d
         converts_each<X, Y>(device, count, 8, 1);
     }
     converts_each<X, Y>(device, 65536 + 257, 0, 0);  // all 16-bit patterns
+}
+
+TEST_CASE("convert on a GPU: what is too large becomes the largest number") {
+    emulator::device device;
+    for (const extent count : {1, 7, 64, 1023}) saturates<bfloat16, ht::float8_e4m3>(device, count);
 }
 
 TEST_CASE("convert on a GPU: in place with a factor, wrong arguments, and none") {

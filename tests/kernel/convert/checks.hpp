@@ -15,6 +15,8 @@
 #include <halftone/number/bfloat16.hpp>
 #include <halftone/number/classify.hpp>
 #include <halftone/number/float16.hpp>
+#include <halftone/number/float8.hpp>
+#include <halftone/number/saturate.hpp>
 
 #include "support/guarded.hpp"
 #include "support/random.hpp"
@@ -39,6 +41,8 @@ using up_f16 = types<float16, float>;
 using across = types<float16, bfloat16>;
 using back = types<bfloat16, float16>;
 using copy = types<float, float>;
+using down_e4m3 = types<bfloat16, ht::float8_e4m3>;
+using up_e5m2 = types<ht::float8_e5m2, float>;
 
 template <class T>
 T any_bits(support::random& data) {
@@ -64,6 +68,9 @@ void converts_each(Device& device, extent count, extent from_offset = 1, extent 
     for (extent i = 0; i < count; ++i) from[i] = any_bits<X>(data);
     if constexpr (sizeof(X) == 2) {
         for (extent i = 0; i < count && i < 65536; ++i) from[i] = X::from_bits(static_cast<std::uint16_t>(i));
+    }
+    if constexpr (sizeof(X) == 1) {
+        for (extent i = 0; i < count && i < 256; ++i) from[i] = X::from_bits(static_cast<std::uint8_t>(i));
     }
     const guarded<Y> to(count, to_offset), scaled(count, 5);
     convert::run(device, from.const_view(), to.view());
@@ -95,6 +102,28 @@ void converts_each(Device& device, extent count, extent from_offset = 1, extent 
         CHECK(wrong_rows == 0);
         CHECK(padded.intact());
     }
+}
+
+/// What is beyond the largest number becomes it; a NaN stays.
+template <class X, class Y, class Device>
+void saturates(Device& device, extent count) {
+    CAPTURE(count);
+    support::random data(6);
+    const guarded<X> from(count, 1);
+    for (extent i = 0; i < count; ++i) from[i] = any_bits<X>(data);
+    const guarded<Y> to(count, 3), scaled(count);
+    ht::kernel::convert<Device>::saturate(device, from.const_view(), to.view());
+    ht::kernel::convert<Device>::saturate(device, from.const_view(), scaled.view(), 64);
+    extent wrong = 0, stopped = 0;
+    for (extent i = 0; i < count; ++i) {
+        const float value = static_cast<float>(from[i]);
+        wrong += same(to[i], ht::saturate<Y>(value)) && same(scaled[i], ht::saturate<Y>(value * 64)) ? 0 : 1;
+        stopped += same(to[i], static_cast<Y>(value)) ? 0 : 1;
+    }
+    CHECK(wrong == 0);
+    CHECK((stopped > 0 || count < 20));
+    CHECK(to.intact());
+    CHECK(scaled.intact());
 }
 
 template <class Device>

@@ -17,12 +17,19 @@ namespace {
 using namespace convert_checks;
 
 TEST_CASE_TEMPLATE("convert: every element as its own conversion", M, down_bf16, down_f16, up_bf16, up_f16, across,
-                   back, copy) {
+                   back, copy, down_e4m3, up_e5m2) {
     support::for_each_set([](ht::isa set) {
         ht::cpu device{{.threads = 2, .instruction_set = set}};
         for (const extent count : support::widths) converts_each<typename M::X, typename M::Y>(device, count);
         // Several pieces, of rows too; more than all 16-bit patterns.
         converts_each<typename M::X, typename M::Y>(device, 399'999);
+    });
+}
+
+TEST_CASE("convert: what is too large becomes the largest number") {
+    support::for_each_set([](ht::isa set) {
+        ht::cpu device{{.threads = 2, .instruction_set = set}};
+        for (const extent count : support::widths) saturates<bfloat16, ht::float8_e4m3>(device, count);
     });
 }
 

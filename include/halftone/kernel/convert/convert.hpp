@@ -4,6 +4,7 @@
 ///
 ///     kernel::convert<cpu>::run(device, master, copy);
 ///     kernel::convert<cpu>::run(device, gradients, unscaled, 1 / scale);
+///     kernel::convert<cpu>::saturate(device, weights, eighths, 448 / largest);     // into view<float8_e4m3, 2>
 ///
 /// Numeric contract: factor times element in float, rounded once to nearest even, as the element types' own conversions
 /// round (a NaN stays one).
@@ -15,6 +16,7 @@ namespace halftone::inline HALFTONE_ABI::kernel {
 
 /// run(device, from, to, factor = 1): `from` and `to` of one shape, any rank; contiguous, or of rank 2 with rows that
 /// lie apart. They may be the same memory where the types agree. Throws shape_error.
+/// saturate(device, from, to, factor = 1): the same, but what is beyond the largest number of `to` becomes that number.
 template <class Device>
 struct convert;
 

@@ -18,13 +18,26 @@ struct convert<cpu> {
     template <class From, class Y, int Rank>
     static void run(cpu& device, const view<From, Rank>& from, const view<Y, Rank>& to, float factor = 1) {
         using X = std::remove_const_t<From>;
+        each(device, from, to, factor,
+             device.select(&portable::convert_rows<portable::converts_on, X, Y>, &avx2::convert_rows<avx2::converts_on, X, Y>,
+                           &avx512::convert_rows<avx512::converts_on, X, Y>));
+    }
+    template <class From, class Y, int Rank>
+    static void saturate(cpu& device, const view<From, Rank>& from, const view<Y, Rank>& to, float factor = 1) {
+        using X = std::remove_const_t<From>;
+        each(device, from, to, factor,
+             device.select(&portable::convert_rows<portable::converts_saturated, X, Y>, &avx2::convert_rows<avx2::converts_saturated, X, Y>,
+                           &avx512::convert_rows<avx512::converts_saturated, X, Y>));
+    }
+
+  private:
+    template <class From, class Y, int Rank, class Body>
+    static void each(cpu& device, const view<From, Rank>& from, const view<Y, Rank>& to, float factor, const Body& body) {
         if (!(to.shape() == from.shape()))
             fail<shape_error>("convert: to is ", to.shape(), "; expected ", from.shape());
-        const auto body =
-            device.select(&portable::convert_rows<X, Y>, &avx2::convert_rows<X, Y>, &avx512::convert_rows<X, Y>);
-        constexpr extent each = 8 * piece_elements;  // an element costs a tenth of what it costs elsewhere
+        constexpr extent each_piece = 8 * piece_elements;  // an element costs a tenth of what it costs elsewhere
         if (from.is_contiguous() && to.is_contiguous()) {
-            const row_pieces cut = cut_rows(from.size(), 1, each);
+            const row_pieces cut = cut_rows(from.size(), 1, each_piece);
             device.parallel_for(cut.count, [&](extent piece) {
                 const extent first = cut.begin(piece);
                 body(1, cut.rows_of(piece), from.data() + first, 0, to.data() + first, 0, factor);
@@ -33,7 +46,7 @@ struct convert<cpu> {
             expect_rows("convert", "from", from, from.shape());
             expect_rows("convert", "to", to, from.shape());
             const extent width = from.extent_of(1), from_stride = from.stride_of(0), to_stride = to.stride_of(0);
-            const row_pieces cut = cut_rows(from.extent_of(0), width, each);
+            const row_pieces cut = cut_rows(from.extent_of(0), width, each_piece);
             device.parallel_for(cut.count, [&](extent piece) {
                 const extent i = cut.begin(piece);
                 body(cut.rows_of(piece), width, from.data() + i * from_stride, from_stride, to.data() + i * to_stride,
