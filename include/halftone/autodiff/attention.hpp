@@ -160,5 +160,17 @@ variable<T, 3> self_attention(Context&& context, const variable<T, 3>& qkv, exte
     }
     return o;
 }
+template <class Roles, class Context, class T>
+    requires detail::records_twice<Context>
+variable<T, 4> attention(Context&& context, const variable<T, 4>& q, const variable<T, 4>& k, const variable<T, 4>& v, const attention_options& options = {},
+                         const packed_sequences& sequences = {}) {
+    return detail::composition<op::attention, Roles>::run(context.root(), q, k, v, options, sequences);
+}
+template <class Roles, class Context, class T>
+    requires detail::records_twice<Context>
+variable<T, 3> self_attention(Context&& context, const variable<T, 3>& qkv, extent heads, const attention_options& options = {},
+                              const packed_sequences& sequences = {}) {
+    return detail::composition<op::attention, Roles>::run(context.root(), qkv, heads, options, sequences);
+}
 
 }  // namespace halftone::inline HALFTONE_ABI

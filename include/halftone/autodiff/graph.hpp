@@ -108,6 +108,8 @@ class graph {
     std::byte* value(index slot) const { return data(slots_[at(slot)].value); }
     index value_block(index slot) const { return slots_[at(slot)].value; }
     bool wants_gradient(index slot) const { return slots_[at(slot)].wants_gradient; }
+    /// No operation made it: it takes gradients from any pass.
+    bool is_leaf(index slot) const { return slots_[at(slot)].pass == any_pass; }
     /// The record that would use this slot's gradient is gone.
     bool is_consumed(index slot) const { return slots_[at(slot)].pass != any_pass && slots_[at(slot)].pass != pass_; }
 
@@ -155,15 +157,17 @@ class graph {
         void* payload;
     };
 
+    /// The record stays where it is returned until it is dropped.
     template <class Tape, class Payload>
-    void push(Payload&& payload) {
+    std::remove_cvref_t<Payload>& push(Payload&& payload) {
         using type = std::remove_cvref_t<Payload>;
         static_assert(sizeof(type) <= record_memory::chunk_bytes, "halftone: a record of an operation is larger than a chunk of the tape");
         // Room first: a record that is made must not be lost.
         if (records_.size() == records_.capacity()) records_.reserve(2 * records_.size() + 16);
-        void* place = new (memory_.take(sizeof(type))) type(std::forward<Payload>(payload));
+        type* const place = new (memory_.take(sizeof(type))) type(std::forward<Payload>(payload));
         records_.push_back({type::operation::name, [](void* tape, void* p) { static_cast<type*>(p)->backward(*static_cast<Tape*>(tape)); },
                             [](void* p) noexcept { static_cast<type*>(p)->~type(); }, place});
+        return *place;
     }
 
     /// Runs and drops all records, the last one first. Where one throws, the rest is dropped without being run.

@@ -176,5 +176,11 @@ auto mlp(Context&& context, const variable<X, Rank>& x, const Weight& up, const 
     }
     return y;
 }
+template <class Roles, class Context, class X, class Y, int Rank, class Weight, class Bias>
+    requires detail::records_twice<Context>
+variable<Y, Rank> mlp(Context&& context, const variable<X, Rank>& x, const Weight& up, const Bias& up_bias, const Weight& down, const Bias& down_bias,
+                      const variable<Y, Rank>& residual) {
+    return detail::composition<op::mlp, Roles>::run(context.root(), x, up, up_bias, down, down_bias, residual);
+}
 
 }  // namespace halftone::inline HALFTONE_ABI

@@ -127,5 +127,11 @@ variable<float, 0> linear_cross_entropy(Context&& context, const variable<X, Ran
     }
     return loss;
 }
+template <class Roles, class Context, class X, int Rank, class Weight, int TargetRank>
+    requires detail::records_twice<Context>
+variable<float, 0> linear_cross_entropy(Context&& context, const variable<X, Rank>& x, const Weight& weight,
+                                        const const_view<std::int32_t, TargetRank>& targets) {
+    return detail::composition<op::linear_cross_entropy, Roles>::run(context.root(), x, weight, targets);
+}
 
 }  // namespace halftone::inline HALFTONE_ABI

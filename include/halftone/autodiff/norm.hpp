@@ -22,6 +22,7 @@ struct layer_norm_record {
     gradient_of<Y, Rank> dy;
     Gain gain;
     Bias bias;
+    float epsilon;
 
     template <class Tape>
     void backward(Tape& tape) {
@@ -58,6 +59,7 @@ struct rms_norm_record {
     gradient_of<X, Rank> dx;
     gradient_of<Y, Rank> dy;
     Gain gain;
+    float epsilon;
 
     template <class Tape>
     void backward(Tape& tape) {
@@ -95,7 +97,7 @@ auto layer_norm(Context&& context, const variable<X, Rank>& x, const Gain& gain,
                            .x = rows, .gain = gain.values(), .bias = bias.values(), .y = as_rows(y.view()),
                            .mean = keeps ? mean.view() : view<float, 1>{}, .rstd = keeps ? rstd.view() : view<float, 1>{}, .epsilon = epsilon});
     if constexpr (std::remove_cvref_t<Context>::records) {
-        if (wanted) root.record(detail::layer_norm_record<X, Y, Rank, Gain, Bias>{x, mean, rstd, gradient_of(x), gradient_of(y), gain, bias});
+        if (wanted) root.record(detail::layer_norm_record<X, Y, Rank, Gain, Bias>{x, mean, rstd, gradient_of(x), gradient_of(y), gain, bias, epsilon});
     }
     return y;
 }
@@ -115,7 +117,7 @@ auto rms_norm(Context&& context, const variable<X, Rank>& x, const Gain& gain, f
         root.device(), kernel::rms_norm_forward<X, typename Gain::compute, Y>{.x = rows, .gain = gain.values(), .y = as_rows(y.view()),
                                                                               .rstd = keeps ? rstd.view() : view<float, 1>{}, .epsilon = epsilon});
     if constexpr (std::remove_cvref_t<Context>::records) {
-        if (wanted) root.record(detail::rms_norm_record<X, Y, Rank, Gain>{x, rstd, gradient_of(x), gradient_of(y), gain});
+        if (wanted) root.record(detail::rms_norm_record<X, Y, Rank, Gain>{x, rstd, gradient_of(x), gradient_of(y), gain, epsilon});
     }
     return y;
 }

@@ -100,6 +100,19 @@ const_view<T, Rank> as_const(const view<T, Rank>& v) {
 
 namespace detail {
 
+template <class Root>
+inline constexpr bool is_twice = false;
+template <class Device>
+inline constexpr bool is_twice<tape<Device, twice_tape>> = true;
+
+/// Where a context's operations have to be differentiable twice.
+template <class Context>
+inline constexpr bool records_twice = is_twice<std::remove_cvref_t<decltype(std::declval<Context&>().root())>>;
+
+/// An operation out of others that are differentiable twice: `run(tape, its arguments)`; autodiff/twice.hpp has them.
+template <class Op, class Roles>
+struct composition;
+
 template <class Roles>
 using backward_compute = promote<typename Roles::compute, typename Roles::grad>;
 

@@ -82,24 +82,29 @@ struct map_record {
     }
 };
 
-template <class Op, class Context, class F, class First, class... Rest>
-auto pointwise(Context&& context, const F& f, const First& first, const Rest&... rest) {
-    using Y = free_output<policy_of<Context>, Op, typename First::value_type, typename Rest::value_type...>;
+/// The values of an expression over the inputs in the shape s, which theirs fit as a map's do.
+template <class Op, class Y, class Context, int Rank, class Expression, class... Inputs>
+variable<Y, Rank> evaluate(Context&& context, const shape<Rank>& s, const Expression& e, const Inputs&... inputs) {
     auto& root = context.root();
     const auto range = root.template range<policy_of<Context>>(Op::name);
-    const bool wanted = (first.wants_gradient() || ... || rest.wants_gradient());
-    auto y = root.template make<Y>(first.shape(), wanted);
-    const auto expression = make_pack(halftone::trace<1 + sizeof...(Rest)>(f));
+    const bool wanted = (inputs.wants_gradient() || ...);
+    auto y = root.template make<Y>(s, wanted);
+    const auto expression = make_pack(e);
     kernel::map<typename std::remove_cvref_t<Context>::device_type>::run(root.device(), expression, make_pack(y.view()),
-                                                                         make_pack(as_const(first.view()), as_const(rest.view())...));
+                                                                         make_pack(as_const(inputs.view())...));
     if constexpr (std::remove_cvref_t<Context>::records) {
         if (wanted) {
-            using traced = std::remove_const_t<decltype(expression.first)>;
-            root.record(map_record<Op, traced, Y, First::rank, First, Rest...>{
-                expression, kept_inputs<traced, First, Rest...>::of(first, rest...), {gradient_of(first), gradient_of(rest)...}, gradient_of(y)});
+            root.record(map_record<Op, Expression, Y, Rank, Inputs...>{
+                expression, kept_inputs<Expression, Inputs...>::of(inputs...), {gradient_of(inputs)...}, gradient_of(y)});
         }
     }
     return y;
+}
+
+template <class Op, class Context, class F, class First, class... Rest>
+auto pointwise(Context&& context, const F& f, const First& first, const Rest&... rest) {
+    using Y = free_output<policy_of<Context>, Op, typename First::value_type, typename Rest::value_type...>;
+    return evaluate<Op, Y>(context, first.shape(), halftone::trace<1 + sizeof...(Rest)>(f), first, rest...);
 }
 
 struct add_function {

@@ -135,6 +135,9 @@ struct plain_tape {};
 template <class Device, class Kind = plain_tape>
 class tape;
 
+/// What ht::twice stands for: autodiff/twice.hpp.
+struct twice_tape {};
+
 template <class Device>
 class tape<Device, plain_tape> : public basic_context<Device, recording::on> {
   public:
@@ -234,7 +237,7 @@ class tape<Device, plain_tape> : public basic_context<Device, recording::on> {
         this->graph().drop_gradient(output.slot());
     }
 
-  private:
+  protected:
     template <class T>
     void check_loss(const variable<T, 0>& loss) const {
         const detail::graph& g = this->graph();
@@ -244,6 +247,7 @@ class tape<Device, plain_tape> : public basic_context<Device, recording::on> {
         if (g.records() == 0) fail<state_error>("tape: backward of an empty tape");
     }
 
+  private:
     template <class Loss, class Find>
     void run(const Loss& loss, const Find& find) {
         const auto& scalar = loss_variable(loss);

@@ -165,6 +165,11 @@ template <class T>
 gradient_seed loss_seed(const variable<T, 0>&) {
     return {};
 }
+/// What was computed of such a loss as it stands, scaled where the loss is.
+template <class T, class Value>
+Value scaled_as(const variable<T, 0>&, Value value) {
+    return value;
+}
 template <class Variable>
 const Variable& loss_variable(const weighted<Variable>& loss) {
     return loss.loss;
@@ -172,6 +177,10 @@ const Variable& loss_variable(const weighted<Variable>& loss) {
 template <class Variable>
 gradient_seed loss_seed(const weighted<Variable>& loss) {
     return {loss.factor};
+}
+template <class Variable, class Value>
+Value scaled_as(const weighted<Variable>&, Value value) {
+    return value;
 }
 
 }  // namespace halftone::inline HALFTONE_ABI

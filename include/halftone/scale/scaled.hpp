@@ -60,5 +60,9 @@ template <class T>
 gradient_seed loss_seed(const scaled<T>& loss) {
     return {loss_seed(loss.value()).factor, loss.scale()};
 }
+template <class T, class Value>
+scaled<Value> scaled_as(const scaled<T>& loss, Value value) {
+    return {std::move(value), nullptr, loss.stamp()};
+}
 
 }  // namespace halftone::inline HALFTONE_ABI
