@@ -51,3 +51,20 @@ TEST_CASE("a layer outside any path, and one that inherits") {
     CHECK(inherits[0].in == "inherit");
     CHECK(inherits[0].out == "inherit");
 }
+
+TEST_CASE("roles of backward products show where a policy states them") {
+    using split = ht::recipe<ht::amp_bf16, rule<"*.qkv", ht::with_weight_grad<ht::amp_bf16, float>>, rule<"*.proj", ht::with_input_grad<ht::amp_fp16, ht::bfloat16>>>;
+    std::ostringstream out;
+    ht::print_policies<outline::block<ht::at<split, "h">>>(out);
+    CHECK(out.str() ==
+          "path         op          in        accumulate  out       input_grad  weight_grad\n"
+          "h.norm       layer_norm  float     float       bfloat16  -           -\n"
+          "h.attn       attention   bfloat16  float       bfloat16  -           -\n"
+          "h.attn.qkv   linear      bfloat16  float       bfloat16  bfloat16    float\n"
+          "h.attn.proj  linear      float16   float       float16   bfloat16    float16\n");
+    const auto derived = ht::policies_of<outline::linear<ht::with_grad<ht::amp_bf16, float>>>();
+    CHECK(derived[0].input_grad == "float");
+    CHECK(derived[0].weight_grad == "float");
+    CHECK(!derived[0].states_grads);
+    CHECK(ht::policies_of<outline::linear<at<ht::inherit, "fc">>>()[0].weight_grad == "inherit");
+}

@@ -6,8 +6,8 @@
 ///     auto y = ht::linear<roles>(ctx, x, weight, bias);              // x: (…, in), weight: (out, in), y: (…, out)
 ///     auto y = ht::linear<roles>(ctx, x, weight, bias, residual);    // of the residual's type
 ///
-/// Numeric contract: products as kernel::matmul; forward in the roles' `compute`, backward products in the wider of
-/// `compute` and `grad`, with the weights as the forward pass read them. Gradients of parameters are added into the accumulator from float sums: they are rounded to
+/// Numeric contract: products as kernel::matmul; forward in the roles' `compute`, backward products in its `input_grad` and
+/// `weight_grad` (the wider of `compute` and `grad`, unless the policy states them), with the weights as the forward pass read them. Gradients of parameters are added into the accumulator from float sums: they are rounded to
 /// `accumulate` and never to a narrower type on the way.
 #pragma once
 
@@ -42,7 +42,6 @@ void linear_parameter_gradients(Tape& tape, const view<Dy, 2>& dy, const variabl
 template <class Roles, class X, class Y, int Rank, class Weight, class Bias>
 struct linear_record {
     using operation = op::linear;
-    using compute = backward_compute<Roles>;
     variable<X, Rank> x;  // kept unless the weight is frozen
     gradient_of<X, Rank> dx;
     gradient_of<Y, Rank> dy;
@@ -56,9 +55,9 @@ struct linear_record {
         if (!dy.is_there()) return;
         const auto g = as_rows(dy.view());
         if (const auto to = tape.gradient_target(dx)) {
-            product<compute>(tape.device(), g, values_for<typename Roles::compute>(weight), as_rows(view(to.data, dx.shape())), to.mode);
+            product<typename Roles::input_grad>(tape.device(), g, values_for<typename Roles::compute>(weight), as_rows(view(to.data, dx.shape())), to.mode);
         }
-        linear_parameter_gradients<compute>(tape, g, x, weight, bias);
+        linear_parameter_gradients<typename Roles::weight_grad>(tape, g, x, weight, bias);
         if (has_residual) pass_gradient(tape, dy, dresidual);
         tape.finish(dy);
     }
@@ -106,7 +105,8 @@ namespace detail {
 template <class Roles, class X, class Y, int Rank, class Weight, class Bias>
 struct mlp_record {
     using operation = op::mlp;
-    using compute = backward_compute<Roles>;
+    using input_grad = typename Roles::input_grad;
+    using weight_grad = typename Roles::weight_grad;
     using H = storage_of<typename Roles::compute>;
     variable<X, Rank> x;  // x and hidden are kept unless their weight is frozen, pre where the gradient goes further back
     variable<typename Roles::output, Rank> pre;
@@ -121,16 +121,16 @@ struct mlp_record {
     void backward(Tape& tape) {
         if (!dy.is_there()) return;
         const auto g = as_rows(dy.view());
-        linear_parameter_gradients<compute>(tape, g, hidden, down, down_bias);
+        linear_parameter_gradients<weight_grad>(tape, g, hidden, down, down_bias);
         hidden = {};
         if (!pre.is_empty()) {
             // dpre takes the place of pre: every element is read once, right before it is written.
             const auto dpre = as_rows(pre.view());
-            product<compute>(tape.device(), g, values_for<typename Roles::compute>(down), dpre, gelu_gradient{dpre});
+            product<input_grad>(tape.device(), g, values_for<typename Roles::compute>(down), dpre, gelu_gradient{dpre});
             if (const auto to = tape.gradient_target(dx)) {
-                product<compute>(tape.device(), dpre, values_for<typename Roles::compute>(up), as_rows(view(to.data, dx.shape())), to.mode);
+                product<input_grad>(tape.device(), dpre, values_for<typename Roles::compute>(up), as_rows(view(to.data, dx.shape())), to.mode);
             }
-            linear_parameter_gradients<compute>(tape, dpre, x, up, up_bias);
+            linear_parameter_gradients<weight_grad>(tape, dpre, x, up, up_bias);
         }
         pass_gradient(tape, dy, dresidual);
         tape.finish(dy);

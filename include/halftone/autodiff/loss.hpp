@@ -70,7 +70,8 @@ struct linear_cross_entropy_record {
         const auto to_x = tape.gradient_target(dx);
         const auto to_w = tape.gradient_target(weight);
         const kernel::linear_cross_entropy_rows rows{targets.view(), losses.view(), logsumexp.view(), {}, count.view()};
-        kernel::linear_cross_entropy<typename Tape::device_type>::template backward<compute, typename Roles::output, backward_compute<Roles>>(
+        kernel::linear_cross_entropy<typename Tape::device_type>::template backward<compute, typename Roles::output, typename Roles::input_grad,
+                                                                                               typename Roles::weight_grad>(
             tape.device(), as_const(as_rows(x.view())), values_for<compute>(weight), rows, as_vector(dloss),
             kernel::gradient_result<X>{to_x ? as_rows(view(to_x.data, dx.shape())) : view<X, 2>{}, to_x.mode},
             kernel::gradient_result<accumulate>{to_w ? view(to_w.data, weight.shape()) : view<accumulate, 2>{}, to_w.mode});

@@ -18,13 +18,16 @@ template <class T>
 inline constexpr bool is_absent = std::is_same_v<std::remove_cvref_t<T>, absent>;
 
 /// The types an operation runs in: operands of products, its result, the incoming gradient as backward products read it.
-/// Operands of eight bits are scaled by Scaling (policy/scaling.hpp).
-template <class Compute, class Output, class Grad, class Scaling = void>
+/// Operands of eight bits are scaled by Scaling (policy/scaling.hpp). InputGrad and WeightGrad are the operands of the two backward
+/// products: where they are left out, the wider of Compute and Grad.
+template <class Compute, class Output, class Grad, class Scaling = void, class InputGrad = promote<Compute, Grad>, class WeightGrad = promote<Compute, Grad>>
 struct roles {
     using compute = Compute;
     using output = Output;
     using grad = Grad;
     using scaling = Scaling;
+    using input_grad = InputGrad;
+    using weight_grad = WeightGrad;
 };
 
 namespace detail {
@@ -34,7 +37,8 @@ struct layer_types {
     static_assert(check_policy<P>());
     using policy = policy_within<P, policy_of<Context>>;
     using compute = compute_type<policy, Op>;
-    using type = roles<compute, typename policy::output, grad_type<policy, Op>, std::conditional_t<eight_bit<compute>, scaling_of<policy>, void>>;
+    using type = roles<compute, typename policy::output, grad_type<policy, Op>, std::conditional_t<eight_bit<compute>, scaling_of<policy>, void>,
+                       input_grad_type<policy, Op>, weight_grad_type<policy, Op>>;
 };
 
 }  // namespace detail

@@ -163,6 +163,26 @@ using unscaled_compute = detail::scaled_role<resolve<P>, typename resolve<P>::co
 template <class P, class Op>
 using grad_type = detail::scaled_role<P, typename P::grad, scales_operands<Op>>;
 
+namespace detail {
+
+template <class Stated, class Derived>
+struct backward_role {
+    using type = Stated;
+};
+template <class Derived>
+struct backward_role<void, Derived> {
+    using type = Derived;
+};
+
+}  // namespace detail
+
+/// The types of the operands of a layer's two backward products under P, a policy with roles: what the policy states as `input_grad`
+/// and `weight_grad`, else the wider of the forward product's type and of that in which the incoming gradient is read.
+template <class P, class Op>
+using input_grad_type = typename detail::backward_role<typename detail::stated_input_grad<P>::type, promote<compute_type<P, Op>, grad_type<P, Op>>>::type;
+template <class P, class Op>
+using weight_grad_type = typename detail::backward_role<typename detail::stated_weight_grad<P>::type, promote<compute_type<P, Op>, grad_type<P, Op>>>::type;
+
 /// The type of the registers Op sums in: the policy's `accum`, and never narrower than the operands.
 template <class P, class Op, class... Inputs>
 using accum_type = promote<compute_type<P, Op, Inputs...>, typename policy_within<inherit, P>::accum>;

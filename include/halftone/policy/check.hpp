@@ -21,6 +21,16 @@ namespace halftone::inline HALFTONE_ABI {
 template <class P>
 concept wide_enough_accum = contains<typename P::accum, typename P::compute>;
 
+/// The same for the operands of backward products, where a policy states them.
+template <class P>
+concept wide_enough_backward_accum =
+    (std::is_void_v<typename detail::stated_input_grad<P>::type> || contains<typename P::accum, typename detail::stated_input_grad<P>::type>) &&
+    (std::is_void_v<typename detail::stated_weight_grad<P>::type> || contains<typename P::accum, typename detail::stated_weight_grad<P>::type>);
+
+/// `input_grad` and `weight_grad` have more than eight bits: only `compute` and `grad` have scales.
+template <class P>
+concept unscaled_backward_operands = !eight_bit<typename detail::stated_input_grad<P>::type> && !eight_bit<typename detail::stated_weight_grad<P>::type>;
+
 /// A parameter of this policy (or storage<...>) keeps an update that is small beside it: by enough bits, as a master
 /// has, or on average, by stochastic rounding.
 template <class P>
@@ -70,6 +80,12 @@ struct policy_check {
     static_assert(wide_enough_accum<R>,
                   "halftone: the accumulator of this policy (role `accum`) is narrower than the operands it sums (role "
                   "`compute`), in significand or in range; widen it: ht::with_accum<P, float>");
+    static_assert(wide_enough_backward_accum<R>,
+                  "halftone: the accumulator of this policy (role `accum`) is narrower than the operands of a backward product (roles "
+                  "`input_grad` and `weight_grad`), in significand or in range; widen it: ht::with_accum<P, float>");
+    static_assert(unscaled_backward_operands<R>,
+                  "halftone: the roles `input_grad` and `weight_grad` have no scales, which numbers of eight bits need; leave them out, so that "
+                  "`compute` and `grad` tell, or give a wider type: ht::with_weight_grad<P, ht::bfloat16>");
     static_assert(storable_roles<R>,
                   "halftone: this policy keeps numbers in a type that only products read, such as ht::tfloat32; only the "
                   "roles `compute` and `grad` can have it: take ht::with_output<P, float>, and float likewise for "

@@ -32,16 +32,19 @@ using as_input = detail::in_category<category::as_input>;
 struct matmul : low_precision { static constexpr const char* name = "matmul"; };
 struct linear : low_precision {
     static constexpr const char* name = "linear";
+    static constexpr bool has_weights = true;
     static constexpr bool scales_operands = true;
 };
 struct mlp : low_precision {
     static constexpr const char* name = "mlp";
+    static constexpr bool has_weights = true;
     static constexpr bool scales_operands = true;
 };
 struct attention : low_precision { static constexpr const char* name = "attention"; };
 
 struct linear_cross_entropy : detail::in_category<category::low_to_fp32> {
     static constexpr const char* name = "linear_cross_entropy";
+    static constexpr bool has_weights = true;
 };
 
 struct layer_norm : fp32 { static constexpr const char* name = "layer_norm"; };

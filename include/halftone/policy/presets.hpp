@@ -114,6 +114,18 @@ struct with_grad : detail::policy_with_roles<P> {
     using grad = T;
 };
 
+/// P with products of T operands for the gradients of a layer's input.
+template <class P, number T>
+struct with_input_grad : detail::policy_with_roles<P> {
+    using input_grad = T;
+};
+
+/// P with products of T operands for the gradients of a layer's weights.
+template <class P, number T>
+struct with_weight_grad : detail::policy_with_roles<P> {
+    using weight_grad = T;
+};
+
 /// P with gradient buffers of T.
 template <class P, number T>
 struct with_accumulate : detail::policy_with_roles<P> {

@@ -124,11 +124,34 @@ concept narrow_range = number<T> &&(number_traits<T>::max_exponent - number_trai
 
 namespace detail {
 
+/// The roles that a policy need not have: void where it has not.
+template <class P>
+struct stated_input_grad {
+    using type = void;
+};
+template <class P>
+    requires requires { typename P::input_grad; }
+struct stated_input_grad<P> {
+    static_assert(number<typename P::input_grad>, "halftone: the role `input_grad` of this policy, the operands of the product that makes an input's gradient, is no number type");
+    using type = typename P::input_grad;
+};
+template <class P>
+struct stated_weight_grad {
+    using type = void;
+};
+template <class P>
+    requires requires { typename P::weight_grad; }
+struct stated_weight_grad<P> {
+    static_assert(number<typename P::weight_grad>, "halftone: the role `weight_grad` of this policy, the operands of the product that makes a weight's gradient, is no number type");
+    using type = typename P::weight_grad;
+};
+
 template <class P>
 struct scaling {
     static_assert(check_roles<P>());
     // Gradients of eight bits have a scale of their own for each tensor (policy/scaling.hpp).
-    static constexpr bool value = (narrow_range<typename P::grad> && !eight_bit<typename P::grad>) || narrow_range<typename P::output>;
+    static constexpr bool value = (narrow_range<typename P::grad> && !eight_bit<typename P::grad>) || narrow_range<typename P::output> ||
+                                  narrow_range<typename stated_input_grad<P>::type> || narrow_range<typename stated_weight_grad<P>::type>;
 };
 template <policy_marker P>
 struct scaling<P> {

@@ -13,7 +13,6 @@
 /// type in place of `out`.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <ostream>
 #include <string>
@@ -33,9 +32,17 @@ struct policy_row {
     std::string in;          ///< the type its operands are read in
     std::string accumulate;  ///< the type it sums in
     std::string out;         ///< the type the layer gives
+    /// The operands of the products that make the gradients of the layer's input and of its weights; "-" where it has no such
+    /// product.
+    std::string input_grad = "-", weight_grad = "-";
+    bool states_grads = false;  ///< its policy says so itself, by the roles of these names
 };
 
 namespace detail {
+
+/// Whether an operation has weights, whose gradient is a product, as its tag states.
+template <class Op>
+inline constexpr bool has_weights = requires { Op::has_weights; };
 
 template <class L>
 void append_row(std::vector<policy_row>& rows) {
@@ -43,11 +50,18 @@ void append_row(std::vector<policy_row>& rows) {
     using op = operation_of<L>;
     if constexpr (!std::is_void_v<op>) {
         policy_row row{path_of<policy>.text().data, op::name, "inherit", "inherit", "inherit"};
+        if constexpr (has_weights<op>) row.input_grad = row.weight_grad = "inherit";
         if (row.path.empty()) row.path = "-";
         if constexpr (!policy_marker<resolve<policy>>) {
             row.in = number_traits<compute_type<policy, op>>::name;
             row.accumulate = number_traits<accum_type<policy, op>>::name;
             row.out = number_traits<layer_output<policy>>::name;
+            if constexpr (has_weights<op>) {
+                using resolved = resolve<policy>;
+                row.input_grad = number_traits<input_grad_type<resolved, op>>::name;
+                row.weight_grad = number_traits<weight_grad_type<resolved, op>>::name;
+                row.states_grads = !std::is_void_v<typename stated_input_grad<resolved>::type> || !std::is_void_v<typename stated_weight_grad<resolved>::type>;
+            }
         }
         rows.push_back(row);
     }
@@ -68,25 +82,30 @@ std::vector<policy_row> policies_of() {
     return detail::rows_of(layers_of<Model>{});
 }
 
-/// Prints the rows under their headings, in aligned columns, and each with its end of line.
+/// Prints the rows under their headings, in aligned columns, and each with its end of line. Where a policy states the roles of
+/// backward products, two more columns tell them for all layers.
 template <class Model>
 void print_policies(std::ostream& out) {
-    std::vector<policy_row> rows{{"path", "op", "in", "accumulate", "out"}};
-    for (policy_row& row : policies_of<Model>()) rows.push_back(row);
+    std::vector<policy_row> rows{{"path", "op", "in", "accumulate", "out", "input_grad", "weight_grad"}};
+    std::vector<std::string policy_row::*> columns{&policy_row::path, &policy_row::op, &policy_row::in, &policy_row::accumulate, &policy_row::out};
+    bool states_grads = false;
+    for (policy_row& row : policies_of<Model>()) {
+        states_grads = states_grads || row.states_grads;
+        rows.push_back(row);
+    }
+    if (states_grads) columns.insert(columns.end(), {&policy_row::input_grad, &policy_row::weight_grad});
 
-    const std::array<std::string policy_row::*, 4> padded{&policy_row::path, &policy_row::op, &policy_row::in,
-                                                          &policy_row::accumulate};
-    std::array<std::size_t, 4> widths{};
+    std::vector<std::size_t> widths(columns.size());
     for (const policy_row& row : rows)
-        for (std::size_t i = 0; i < padded.size(); ++i)
-            if ((row.*padded[i]).size() > widths[i]) widths[i] = (row.*padded[i]).size();
+        for (std::size_t i = 0; i < columns.size(); ++i)
+            if ((row.*columns[i]).size() > widths[i]) widths[i] = (row.*columns[i]).size();
 
     for (const policy_row& row : rows) {
-        for (std::size_t i = 0; i < padded.size(); ++i) {
-            const std::string& cell = row.*padded[i];
+        for (std::size_t i = 0; i + 1 < columns.size(); ++i) {
+            const std::string& cell = row.*columns[i];
             out << cell << std::string(widths[i] + 2 - cell.size(), ' ');
         }
-        out << row.out << '\n';
+        out << row.*columns.back() << '\n';
     }
 }
 

@@ -77,8 +77,8 @@ struct linear_cross_entropy {
     }
 
     /// dx and dw out of `gradient`, that of the mean loss (1); `a` as the forward pass left it. Compute is the type that
-    /// logits are computed in again, Backward that of the two other products.
-    template <class Compute, class Logit, class Backward, class X, class W, class G>
+    /// logits are computed in again, InputGrad and WeightGrad those of the products that give dx and dw.
+    template <class Compute, class Logit, class InputGrad, class WeightGrad = InputGrad, class X, class W, class G>
     static void backward(Device& device, const const_view<X, 2>& x, const const_view<W, 2>& w, const linear_cross_entropy_rows& a,
                          const const_view<float, 1>& gradient, const gradient_result<X>& dx, const gradient_result<G>& dw) {
         const extent rows = x.extent_of(0), classes = w.extent_of(0);
@@ -94,12 +94,12 @@ struct linear_cross_entropy {
                                                                                         .count = a.count,
                                                                                         .dlogits = logits,
                                                                                         .ignore_index = a.ignore_index});
-            if (dx.to.data() != nullptr) halftone::detail::product<Backward>(device, logits, w, rows_of(dx.to, first, count), dx.mode);
-            if (dw.to.data() != nullptr) halftone::detail::product<Backward>(device, transpose(logits), x_rows, dw.to, first == 0 ? dw.mode : write_mode::add);
+            if (dx.to.data() != nullptr) halftone::detail::product<InputGrad>(device, logits, w, rows_of(dx.to, first, count), dx.mode);
+            if (dw.to.data() != nullptr) halftone::detail::product<WeightGrad>(device, transpose(logits), x_rows, dw.to, first == 0 ? dw.mode : write_mode::add);
         });
         if (rows == 0 && dw.to.data() != nullptr) {
             const view<Logit, 2> none(scratch.as<Logit>(), {0, classes});
-            halftone::detail::product<Backward>(device, transpose(none), x, dw.to, dw.mode);
+            halftone::detail::product<WeightGrad>(device, transpose(none), x, dw.to, dw.mode);
         }
     }
 
