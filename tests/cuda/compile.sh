@@ -41,6 +41,7 @@ examples/train_gpt/gpu.cu 10
 tests/cuda/attention.cu 100
 tests/cuda/captured_step.cu 150 again
 tests/cuda/exec.cu 10
+tests/cuda/float8.cu 20
 tests/cuda/losses.cu 120
 tests/cuda/model.cu 300
 tests/cuda/products.cu 120

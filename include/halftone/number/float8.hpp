@@ -47,22 +47,45 @@ struct number_traits<float8_e5m2> : ieee_format<3, -13, 16> {
 
 namespace detail {
 
-/// What the magnitude of a number too large becomes, and a NaN.
+/// What the magnitude of a number too large becomes, and a NaN; the first float that is too large.
 template <class T>
 struct float8_codes;
 template <>
 struct float8_codes<float8_e4m3> {
-    static constexpr std::uint32_t largest = 0x7e, beyond = 0x7f, nan = 0x7f;
+    static constexpr std::uint32_t largest = 0x7e, beyond = 0x7f, nan = 0x7f, first_beyond = 0x43e80001;
 };
 template <>
 struct float8_codes<float8_e5m2> {
-    static constexpr std::uint32_t largest = 0x7b, beyond = 0x7c, nan = 0x7e;
+    static constexpr std::uint32_t largest = 0x7b, beyond = 0x7c, nan = 0x7e, first_beyond = 0x47700000;
 };
 
-/// float to a number of one byte, on bits; `Beyond` stands for every magnitude that rounds past the largest.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+// The instructions convert two at a time, and from floats saturate.
+__device__ inline std::uint16_t saturated_float8(float x, const float8_e4m3*) {
+    std::uint16_t result = 0;
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(result) : "f"(0.0f), "f"(x));
+    return result;
+}
+__device__ inline std::uint16_t saturated_float8(float x, const float8_e5m2*) {
+    std::uint16_t result = 0;
+    asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(result) : "f"(0.0f), "f"(x));
+    return result;
+}
+#endif
+
+/// float to a number of one byte, on bits; by one instruction in code for a GPU that has it. `Beyond` stands for every magnitude that
+/// rounds past the largest.
 template <class T, std::uint32_t Beyond = float8_codes<T>::beyond>
 HALFTONE_HD constexpr std::uint8_t float8_from_float(std::uint32_t bits) {
     using codes = float8_codes<T>;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+    if (!__builtin_is_constant_evaluated()) {
+        const auto code = static_cast<std::uint8_t>(saturated_float8(bit_cast<float>(bits), static_cast<const T*>(nullptr)));
+        const std::uint32_t above = (bits & 0x7fffffff) - codes::first_beyond;  // wraps where the number is not too large
+        if (Beyond == codes::largest || above > 0x7f800000 - codes::first_beyond) return code;
+        return static_cast<std::uint8_t>(((bits >> 24) & 0x80) | Beyond);
+    }
+#endif
     constexpr int dropped = 24 - number_traits<T>::significand_bits;
     constexpr std::uint32_t least_exponent = number_traits<T>::min_exponent + 126;  // of normal numbers, biased as a float's
     const std::uint32_t sign = (bits >> 24) & 0x80;
@@ -86,6 +109,13 @@ HALFTONE_HD constexpr std::uint8_t float8_from_float(std::uint32_t bits) {
 
 /// float8_e4m3 to float, on bits. No float operation here has a subnormal operand or result.
 HALFTONE_HD constexpr std::uint32_t float_from_float8(const float8_e4m3*, std::uint8_t bits) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+    if (!__builtin_is_constant_evaluated()) {
+        std::uint32_t halves = 0;
+        asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"(static_cast<std::uint16_t>(bits)));
+        return float_from_float16(static_cast<std::uint16_t>(halves));
+    }
+#endif
     const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x80) << 24;
     const std::uint32_t magnitude = bits & 0x7f;
     std::uint32_t result = 0;
