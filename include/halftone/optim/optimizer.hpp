@@ -50,6 +50,8 @@ class step_outcome {
             fail<state_error>("step_outcome: read after a further step; read it before, or ask skipped_steps()");
         return static_cast<step_result>(record_->read().step.skips);
     }
+    /// The same for the device's own work, as a number: lies in its memory, and is the last step's.
+    const std::int32_t* on_device() const { return &record_->data()->step.skips; }
 
   private:
     const resident<detail::optimizer_record, Device>* record_;
