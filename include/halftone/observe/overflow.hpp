@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Where it overflowed: the first operation of a step that gave an infinity or a NaN, with the path of its layer.
+///
+///     ht::tape tape{device, ht::watched};
+///     ht::overflow_finder finder{device, tape};
+///     for (...) {
+///         ...                                                // backward passes, unscale
+///         const auto outcome = optimizer.step(grads);
+///         finder.end_step(outcome);
+///         scaler.update();
+///     }
+///     for (const ht::overflow& o : finder.take()) std::cout << o.text() << '\n';      // waits for the device
+///
+///     step 12 skipped (infinity): h.1.mlp, mlp, forward: 37 +inf of 8192 values in float16, the finite ones up to 65472;
+///     before it h.1.mlp.norm, layer_norm, gave 4.1 at most
+///
+/// Each tensor is counted by a kernel (kernel/tally), and a record in the device's memory remembers the first that was not
+/// finite: nothing waits, and captured steps are watched as well. The host names it when it reads. First is first in time:
+/// forward before backward, earlier micro-batches before later ones.
+#pragma once
+
+#include <cstdio>
+#include <limits>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <halftone/autodiff/watched.hpp>
+#include <halftone/kernel/tally/tally.hpp>
+#include <halftone/optim/optimizer.hpp>
+#include <halftone/scale/resident.hpp>
+
+namespace halftone::inline HALFTONE_ABI {
+
+/// A step that met a value which is not finite, or was skipped.
+struct overflow {
+    std::int64_t step = 0;                        ///< counted by end_step, from 1
+    step_result result = step_result::taken;      ///< of the first optimizer that skipped it
+    bool is_located = false;                      ///< false: no operation gave such a value, and all below is empty
+    watched_operation by;
+    halftone::pass pass = pass::forward;
+    int micro_batch = 0;                          ///< of the step, from 1
+    tensor_role role = tensor_role::value;
+    std::string parameter;                        ///< whose gradient it is; else empty
+    value_format format = value_format::float32;
+    extent elements = 0;
+    kernel::value_tally found;
+    watched_operation before;                     ///< whose values were looked at before those, in the same pass; else empty
+    float before_largest = 0;                     ///< their largest magnitude
+
+    bool is_skipped() const { return result != step_result::taken; }
+    /// "+inf", "-inf" or "NaN": infinities first, which NaNs come of.
+    const char* kind() const { return found.positive_infinities > 0 ? "+inf" : found.negative_infinities > 0 ? "-inf" : "NaN"; }
+    /// One line for people.
+    std::string text() const;
+};
+
+namespace detail {
+
+/// "h.1.mlp, mlp"; of a free operation "h.1, add (after h.1.attn.proj)".
+inline std::string place_of(const watched_operation& o) {
+    std::string text = o.layer.empty() ? o.operation : o.layer + ", " + o.operation;
+    if (!o.after.empty()) text += " (after " + o.after + ")";
+    return text;
+}
+
+/// A magnitude for people: "65472", "0.00123", "3.1e+20".
+inline std::string magnitude_text(float x) {
+    char text[32];
+    std::snprintf(text, sizeof text, x >= 1e5f && x < 1e6f ? "%.6g" : "%.5g", static_cast<double>(x));
+    return text;
+}
+
+struct overflow_entry {
+    std::int64_t step = 0;
+    std::int32_t result = 0;
+    std::int32_t tensor = -1, before = -1;
+    float before_largest = 0;
+    kernel::value_tally found{};
+};
+
+/// What the device knows of the step under way.
+struct overflow_record {
+    overflow_entry step{};
+    // The values or gradients looked at last, by this operation and by the one before it.
+    std::int32_t operation = -1, latest = -1, earlier = -1;
+    float latest_largest = 0, earlier_largest = 0;
+    std::int64_t steps = 0, written = 0;
+};
+
+struct note_tally {
+    overflow_record* record;
+    const kernel::value_tally* tally;
+    std::int32_t operation, tensor, is_parameter;
+
+    HALFTONE_HD void operator()() const {
+        overflow_record& r = *record;
+        if (r.step.tensor >= 0) return;
+        const bool is_new = r.operation != operation;
+        if (!tally->is_finite()) {
+            r.step.tensor = tensor;
+            r.step.found = *tally;
+            r.step.before = is_new ? r.latest : r.earlier;
+            r.step.before_largest = is_new ? r.latest_largest : r.earlier_largest;
+            return;
+        }
+        if (is_new) {
+            r.earlier = r.latest, r.earlier_largest = r.latest_largest;
+            r.operation = operation, r.latest = -1, r.latest_largest = 0;
+        }
+        if (is_parameter != 0) return;
+        r.latest = tensor;
+        r.latest_largest = r.latest_largest < tally->largest ? tally->largest : r.latest_largest;
+    }
+};
+
+struct note_result {
+    overflow_record* record;
+    const std::int32_t* result;
+    HALFTONE_HD void operator()() const {
+        if (record->step.result == 0) record->step.result = *result;
+    }
+};
+
+struct end_watched_step {
+    overflow_record* record;
+    overflow_entry* entries;
+    std::int64_t room;
+
+    HALFTONE_HD void operator()() const {
+        overflow_record& r = *record;
+        r.step.step = ++r.steps;
+        if (r.step.tensor >= 0 || r.step.result != 0) entries[r.written++ % room] = r.step;
+        r.step = {};
+        r.operation = r.latest = r.earlier = -1;
+    }
+};
+struct forget_step {
+    overflow_record* record;
+    HALFTONE_HD void operator()() const {
+        record->step = {};
+        record->operation = record->latest = record->earlier = -1;
+    }
+};
+
+}  // namespace detail
+
+template <class Device>
+class overflow_finder final : public tensor_listener {
+  public:
+    /// Looks at the tape's tensors as long as it lives; device and tape must outlive it. Remembers as many steps between two
+    /// calls of take(). Throws argument_error for none.
+    overflow_finder(Device& device, tape<Device, watched_tape>& watched_by_it, std::size_t steps = 1024)
+        : tape_(&watched_by_it), record_(device), tally_(device), room_(steps),
+          entries_(device.memory(), steps * sizeof(detail::overflow_entry), memory_kind::other) {
+        if (steps == 0) fail<argument_error>("overflow_finder: remembers 0 steps; expected 1 or more");
+        tape_->watch(*this);
+    }
+    ~overflow_finder() override { tape_->unwatch(*this); }
+
+    /// Ends a step, which these optimizers have taken or skipped. The device does it, in order with its other work.
+    template <class... Outcomes>
+    void end_step(const Outcomes&... outcomes) {
+        (device().run(detail::note_result{record_.data(), outcomes.on_device()}), ...);
+        device().run(detail::end_watched_step{record_.data(), entries(), static_cast<std::int64_t>(room_)});
+        tape_->begin_step();
+    }
+    /// Forgets what was found of the step under way: after an exception in it.
+    void discard() {
+        device().run(detail::forget_step{record_.data()});
+        tape_->begin_step();
+    }
+
+    /// The steps since the last call that were skipped or met a value which is not finite, the oldest first. Waits for the
+    /// device. Where there were more than it remembers, the oldest are lost; lost() counts them.
+    std::vector<overflow> take() {
+        const std::int64_t written = record_.read().written, room = static_cast<std::int64_t>(room_);
+        if (written == taken_) return {};
+        std::vector<detail::overflow_entry> all(room_);
+        device().memory().read(all.data(), entries(), room_ * sizeof(detail::overflow_entry));
+        if (written - taken_ > room) {
+            lost_ += written - room - taken_;
+            taken_ = written - room;
+        }
+        std::vector<overflow> result;
+        for (; taken_ < written; ++taken_) result.push_back(named(all[static_cast<std::size_t>(taken_ % room)]));
+        return result;
+    }
+    std::int64_t lost() const { return lost_; }
+
+    void on_tensor(const watched_tensor& t) override {
+        const auto id = number_of(tensors_, t);
+        watched_tensor whole = t;  // stands for all tensors of an operation's pass
+        whole.role = {}, whole.parameter = nullptr, whole.format = {}, whole.count = 0;
+        const auto operation = number_of(operations_, whole);
+        with_values(t, [this]<class V>(const V& values) { kernel::tally<Device>::run(record_.device(), values, tally_.data()); });
+        device().run(detail::note_tally{record_.data(), tally_.data(), operation, id, t.role == tensor_role::parameter_gradient ? 1 : 0});
+    }
+
+  private:
+    // Steps that were captured hold these numbers, so they are given once and for good.
+    struct order {
+        static auto key(const watched_tensor& t) { return std::tuple(t.by, t.pass, t.micro_batch, t.role, std::string_view(t.parameter == nullptr ? "" : t.parameter), t.format, t.count); }
+        bool operator()(const watched_tensor& a, const watched_tensor& b) const { return key(a) < key(b); }
+    };
+    struct numbers {
+        std::map<watched_tensor, std::int32_t, order> of;
+        std::vector<const watched_tensor*> all;
+    };
+    static std::int32_t number_of(numbers& n, const watched_tensor& t) {
+        const auto [at, is_new] = n.of.try_emplace(t, static_cast<std::int32_t>(n.all.size()));
+        if (is_new) n.all.push_back(&at->first);
+        return at->second;
+    }
+
+    overflow named(const detail::overflow_entry& e) const {
+        overflow o;
+        o.step = e.step;
+        o.result = static_cast<step_result>(e.result);
+        if (e.tensor < 0) return o;
+        const watched_tensor& t = *tensors_.all[static_cast<std::size_t>(e.tensor)];
+        o.is_located = true;
+        o.by = *t.by, o.pass = t.pass, o.micro_batch = t.micro_batch + 1, o.role = t.role, o.format = t.format, o.elements = t.count;
+        if (t.parameter != nullptr) o.parameter = t.parameter;
+        o.found = e.found;
+        if (e.before < 0) return o;
+        const watched_tensor& before = *tensors_.all[static_cast<std::size_t>(e.before)];
+        if (before.pass == t.pass && before.micro_batch == t.micro_batch) o.before = *before.by, o.before_largest = e.before_largest;
+        return o;
+    }
+
+    Device& device() const { return record_.device(); }
+    detail::overflow_entry* entries() const { return reinterpret_cast<detail::overflow_entry*>(entries_.data()); }
+
+    tape<Device, watched_tape>* tape_;
+    resident<detail::overflow_record, Device> record_;
+    resident<kernel::value_tally, Device> tally_;
+    std::size_t room_;
+    buffer entries_;
+    numbers tensors_, operations_;
+    std::int64_t taken_ = 0, lost_ = 0;
+};
+template <class Device>
+overflow_finder(Device&, tape<Device, watched_tape>&) -> overflow_finder<Device>;
+template <class Device>
+overflow_finder(Device&, tape<Device, watched_tape>&, std::size_t) -> overflow_finder<Device>;
+
+inline std::string overflow::text() const {
+    std::string t = "step " + std::to_string(step);
+    t += is_skipped() ? std::string(" skipped (") + name(result) + "): " : " taken: ";
+    if (!is_located) {
+        const bool is_odd = result == step_result::infinity || result == step_result::not_a_number;
+        return t + (is_odd ? "no operation gave it: gradients became so as they were unscaled, or were written by hand" : "all values were finite");
+    }
+    t += detail::place_of(by) + ", " + name(pass);
+    if (micro_batch > 1) t += ", micro-batch " + std::to_string(micro_batch);
+    t += ": ";
+    if (found.positive_infinities > 0) t += std::to_string(found.positive_infinities) + " +inf, ";
+    if (found.negative_infinities > 0) t += std::to_string(found.negative_infinities) + " -inf, ";
+    if (found.nans > 0) t += std::to_string(found.nans) + " NaN, ";
+    t.resize(t.size() - 2);
+    t += " of " + std::to_string(elements) + (role == tensor_role::value ? " values" : role == tensor_role::gradient ? " values of the gradient that it passes on" : " values of the gradient of " + parameter);
+    t += std::string(" in ") + name(format);
+    if (elements > found.positive_infinities + found.negative_infinities + found.nans) t += ", the finite ones up to " + detail::magnitude_text(found.largest);
+    if (!before.operation.empty()) t += "; before it " + detail::place_of(before) + ", gave " + detail::magnitude_text(before_largest) + " at most";
+    return t;
+}
+
+}  // namespace halftone::inline HALFTONE_ABI
