@@ -14,6 +14,7 @@
 #include <halftone/number/float16.hpp>
 #include <halftone/number/float8.hpp>
 #include <halftone/number/philox.hpp>
+#include <halftone/number/remainder.hpp>
 #include <halftone/number/round_to.hpp>
 #include <halftone/number/rounding.hpp>
 #include <halftone/number/saturate.hpp>

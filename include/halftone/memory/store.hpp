@@ -4,7 +4,8 @@
 ///
 /// Parameters whose storage types agree (policy/model.hpp: `storage`) form a group: one slab of masters and, where kernels
 /// read another type, one slab of rounded copies. Gradients and moments are slabs of their own in the same order, so that
-/// an optimizer walks a group in one pass. A layer holds handles, never pointers.
+/// an optimizer walks a group in one pass. A layer holds handles, never pointers. Where the policy splits masters
+/// (with_split_master), the copies are their upper halves, and the slab of masters has what these lack.
 ///
 ///     ht::store parameters{device.memory()};
 ///     auto weight = parameters.add<ht::at<P, "fc">, ht::op::linear>("weight", ht::shape<2>{out, in}, {.deviation = 0.02f});
@@ -26,7 +27,7 @@
 #include <halftone/memory/resource.hpp>
 #include <halftone/policy/model.hpp>
 #include <halftone/policy/path.hpp>
-#include <halftone/tensor/view.hpp>
+#include <halftone/tensor/split_view.hpp>
 
 namespace halftone::inline HALFTONE_ABI {
 
@@ -40,6 +41,8 @@ class parameter {
     using compute = typename Storage::compute;
     using param = typename Storage::param;
     static constexpr int rank = Rank;
+    /// A master in two halves has no place where it stands as a float; to_host puts it together.
+    using master_view = std::conditional_t<Storage::is_split, split_view<Rank>, view<param, Rank>>;
 
     parameter() = default;
     parameter(halftone::store& owner, std::size_t entry, const halftone::shape<Rank>& shape) : store_(&owner), entry_(entry), shape_(shape) {}
@@ -52,8 +55,9 @@ class parameter {
     /// What kernels read. Throws state_error before the store's commit.
     const_view<compute, Rank> values() const;
     /// What the optimizer updates; after a change by hand call the store's refresh(). Throws state_error before commit,
-    /// and for a frozen parameter that kept its copy only.
-    view<param, Rank> master() const;
+    /// and for a frozen parameter that kept its copy only. A split master can be read, to_host(device, master()), and
+    /// assigned to.
+    master_view master() const;
     /// Puts values out of host memory, row by row, in the place of the parameter's, and rounds its copy again. Throws
     /// shape_error where their number is another, and state_error as master() does.
     void assign(std::span<const param> values) const;
@@ -85,11 +89,12 @@ class store final : public fixture {
 
     struct group {
         const void* key = nullptr;        ///< the address that stands for its storage type: key_of<Storage>()
-        std::size_t param_bytes = 0, copy_bytes = 0, accumulate_bytes = 0, state_bytes = 0;   ///< of one element; copy 0: none
+        std::size_t param_bytes = 0, copy_bytes = 0, accumulate_bytes = 0, state_bytes = 0;   ///< of one element of a slab; copy 0: none
         std::size_t masters = 0, copies = 0, gradients = 0;                                   ///< elements of each slab
         buffer master{}, copy{};
         void (*fill)(const initial&, std::byte* to, std::size_t first, std::size_t count, std::uint64_t seed, std::uint32_t tensor) = nullptr;
-        void (*round)(const std::byte* master, std::byte* copy, std::size_t count) = nullptr;
+        void (*round)(const std::byte* master, std::byte* copy, std::size_t count) = nullptr;   ///< none where masters are split
+        void (*split)(const std::byte* values, std::byte* master, std::byte* copy, std::size_t count) = nullptr;   ///< of parameters
     };
 
     explicit store(memory_resource& memory) : fixture(&memory.fixtures(), "parameters lie elsewhere, since some were frozen"), memory_(&memory) {}
@@ -141,6 +146,8 @@ class store final : public fixture {
             g.master = buffer(*memory_, g.masters * g.param_bytes, memory_kind::master);
             g.copy = buffer(*memory_, g.copies * g.copy_bytes, memory_kind::copy);
             memory_->clear(g.master.data(), g.master.bytes());
+            // Optimizers step over the gaps between parameters, too; other copies' gaps are rounded from their masters'.
+            if (g.split != nullptr) memory_->clear(g.copy.data(), g.copy.bytes());
         }
         committed_ = true;
         staging host;
@@ -150,23 +157,36 @@ class store final : public fixture {
             for (std::size_t first = 0; first < e.count; first += staging::elements) {
                 const std::size_t count = std::min(staging::elements, e.count - first);
                 g.fill(e.values, host.master, first, count, seed, static_cast<std::uint32_t>(i));
-                memory_->write(g.master.data() + (e.master + first) * g.param_bytes, host.master, count * g.param_bytes);
+                write(g, e, first, host.master, count, host);
             }
         }
         refresh();
     }
     bool is_committed() const { return committed_; }
 
-    /// Rounds all masters to their copies again: after masters were changed by hand.
+    /// Puts `count` values out of host memory, of the type that the parameters have, in the places of an entry's from
+    /// `first` on. Where masters are split, their copies are written with them; others are for refresh().
+    void write(std::size_t index, std::size_t first, const std::byte* values, std::size_t count) {
+        check_committed();
+        const entry& e = entries_[index];
+        staging host;
+        const group& g = groups_[e.group];
+        if (g.split == nullptr) return write(g, e, first, values, count, host);
+        for (std::size_t done = 0; done < count; done += staging::elements) {
+            write(g, e, first + done, values + done * sizeof(float), std::min(staging::elements, count - done), host);
+        }
+    }
+
+    /// Rounds all masters to their copies again: after masters were changed by hand. Split masters have none to round.
     void refresh() {
         check_committed();
         staging host;
         for (const group& g : groups_) {
-            if (g.copy_bytes != 0 && g.masters == g.copies) round(g, 0, 0, g.masters, host);
+            if (g.round != nullptr && g.masters == g.copies) round(g, 0, 0, g.masters, host);
         }
         for (const entry& e : entries_) {
             const group& g = groups_[e.group];
-            if (g.copy_bytes != 0 && g.masters != g.copies && e.master != nowhere) round(g, e.master, e.copy, e.count, host);
+            if (g.round != nullptr && g.masters != g.copies && e.master != nowhere) round(g, e.master, e.copy, e.count, host);
         }
     }
     /// The same for one parameter, by its index.
@@ -175,7 +195,7 @@ class store final : public fixture {
         const entry& e = entries_[index];
         const group& g = groups_[e.group];
         staging host;
-        if (g.copy_bytes != 0 && e.master != nowhere) round(g, e.master, e.copy, e.count, host);
+        if (g.round != nullptr && e.master != nowhere) round(g, e.master, e.copy, e.count, host);
     }
 
     /// Freezes every parameter whose path the pattern matches (path_matches, policy/path.hpp): from now on it has no
@@ -246,12 +266,16 @@ class store final : public fixture {
         if (const std::size_t found = find_group<Storage>(); found != nowhere) return found;
         group g;
         g.key = key_of<Storage>();
-        g.param_bytes = sizeof(typename Storage::param);
+        g.param_bytes = sizeof(typename Storage::master);
         g.copy_bytes = has_copy<Storage> ? sizeof(typename Storage::compute) : 0;
         g.accumulate_bytes = sizeof(typename Storage::accumulate);
         g.state_bytes = sizeof(typename Storage::state);
         g.fill = &detail::fill_initial<typename Storage::param>;
-        g.round = &round_values<typename Storage::param, typename Storage::compute>;
+        if constexpr (Storage::is_split) {
+            g.split = &split_values;
+        } else if constexpr (has_copy<Storage>) {
+            g.round = &round_values<typename Storage::param, typename Storage::compute, Storage::copy_rounding>;
+        }
         groups_.push_back(std::move(g));
         return groups_.size() - 1;
     }
@@ -261,13 +285,32 @@ class store final : public fixture {
         static constexpr std::size_t elements = 4096;  // a multiple of 4: random numbers come in fours
         alignas(16) std::byte master[elements * sizeof(double)];
         alignas(16) std::byte copy[elements * sizeof(double)];
+        alignas(16) std::byte rest[elements * sizeof(bfloat16_remainder)];
     };
 
-    template <class Param, class Compute>
+    template <class Param, class Compute, rounding CopyRounding>
     static void round_values(const std::byte* master, std::byte* copy, std::size_t count) {
         const auto* from = reinterpret_cast<const Param*>(master);
         auto* to = reinterpret_cast<Compute*>(copy);
-        for (std::size_t i = 0; i < count; ++i) to[i] = Compute(static_cast<float>(from[i]));
+        for (std::size_t i = 0; i < count; ++i) to[i] = round_to<Compute, CopyRounding>(static_cast<float>(from[i]));
+    }
+    static void split_values(const std::byte* values, std::byte* master, std::byte* copy, std::size_t count) {
+        const auto* from = reinterpret_cast<const float*>(values);
+        for (std::size_t i = 0; i < count; ++i) {
+            const float_halves h = halves_of(from[i]);
+            reinterpret_cast<bfloat16_remainder*>(master)[i] = h.rest;
+            reinterpret_cast<bfloat16*>(copy)[i] = h.nearest;
+        }
+    }
+    /// No more than staging::elements where masters are split.
+    void write(const group& g, const entry& e, std::size_t first, const std::byte* values, std::size_t count, staging& host) {
+        const std::byte* masters = values;
+        if (g.split != nullptr) {
+            g.split(values, host.rest, host.copy, count);
+            memory_->write(g.copy.data() + (e.copy + first) * g.copy_bytes, host.copy, count * g.copy_bytes);
+            masters = host.rest;
+        }
+        memory_->write(g.master.data() + (e.master + first) * g.param_bytes, masters, count * g.param_bytes);
     }
     void round(const group& g, std::size_t master, std::size_t copy, std::size_t all, staging& host) {
         for (std::size_t first = 0; first < all; first += staging::elements) {
@@ -353,20 +396,25 @@ const_view<typename Storage::compute, Rank> parameter<Storage, Rank>::values() c
 }
 
 template <class Storage, int Rank>
-view<typename Storage::param, Rank> parameter<Storage, Rank>::master() const {
+typename parameter<Storage, Rank>::master_view parameter<Storage, Rank>::master() const {
     store_->check_committed();
     const store::entry& e = store_->entries()[entry_];
     if (e.master == store::nowhere) fail<state_error>("store: ", e.path, " is frozen and kept its rounded copy only");
-    return {reinterpret_cast<param*>(store_->groups()[e.group].master.data()) + e.master, shape_};
+    const auto slab = reinterpret_cast<typename Storage::master*>(store_->groups()[e.group].master.data()) + e.master;
+    if constexpr (Storage::is_split) {
+        return {values(), {slab, shape_}};
+    } else {
+        return {slab, shape_};
+    }
 }
 
 template <class Storage, int Rank>
 void parameter<Storage, Rank>::assign(std::span<const param> values) const {
-    const auto to = master();
-    if (static_cast<extent>(values.size()) != to.size()) {
+    static_cast<void>(master());  // which tells where there is none
+    if (static_cast<extent>(values.size()) != shape_.size()) {
         fail<shape_error>("store: ", values.size(), " values for ", store_->entries()[entry_].path, ", which is ", shape_);
     }
-    store_->memory().write(to.data(), values.data(), values.size_bytes());
+    store_->write(entry_, 0, reinterpret_cast<const std::byte*>(values.data()), values.size());
     store_->refresh(entry_);
 }
 

@@ -5,6 +5,7 @@
 /// | mode         | finite x between two numbers of T             | beyond T's largest number                   |
 /// | ------------ | --------------------------------------------- | ------------------------------------------- |
 /// | nearest_even | the nearer one: T(x)                          | infinity from its upper rounding limit on   |
+/// | nearest_away | the nearer one, of two the larger in magnitude | infinity, likewise                          |
 /// | toward_zero  | the one of smaller magnitude                  | the largest number                          |
 /// | stochastic   | the upper one with its share of the distance  | infinity, likewise                          |
 ///
@@ -25,9 +26,19 @@ namespace halftone::inline HALFTONE_ABI {
 
 namespace detail {
 
-/// A finite float's magnitude, moved down or up to a multiple of T's step there: as many bits of `random` as do not fit
-/// T are added to those bits, then they are dropped. The exponent is not bounded above: that is T's own affair.
-template <class T>
+/// What is added to the bits that do not fit T, all of which `mask` has, before they are dropped.
+template <rounding Mode, class Word>
+HALFTONE_HD HALFTONE_INLINE constexpr Word added_to_rest(Word mask, std::uint32_t random) {
+    if constexpr (Mode == rounding::nearest_away) {
+        return (mask >> 1) + 1;
+    } else {
+        return Mode == rounding::stochastic ? random & mask : 0;
+    }
+}
+
+/// A finite float's magnitude, moved down or up to a multiple of T's step there. The exponent is not bounded above: that
+/// is T's own affair.
+template <class T, rounding Mode>
 HALFTONE_HD HALFTONE_INLINE constexpr std::uint32_t to_grid(std::uint32_t magnitude, std::uint32_t random) {
     using traits = number_traits<T>;
     constexpr int dropped = 24 - traits::significand_bits;
@@ -42,12 +53,12 @@ HALFTONE_HD HALFTONE_INLINE constexpr std::uint32_t to_grid(std::uint32_t magnit
                 shift = 32;
             }
             const std::uint64_t mask = (std::uint64_t{1} << shift) - 1;
-            const auto count = static_cast<float>((significand + (random & mask)) >> shift);
+            const auto count = static_cast<float>((significand + added_to_rest<Mode>(mask, random)) >> shift);
             return bit_cast<std::uint32_t>(count * static_cast<float>(traits::min_subnormal));
         }
     }
     constexpr std::uint32_t mask = (std::uint32_t{1} << dropped) - 1;
-    return (magnitude + (random & mask)) & ~mask;
+    return (magnitude + added_to_rest<Mode>(mask, random)) & ~mask;
 }
 
 }  // namespace detail
@@ -65,7 +76,7 @@ HALFTONE_HD HALFTONE_INLINE constexpr T round_to(float x, std::uint32_t random) 
         const std::uint32_t bits = detail::bit_cast<std::uint32_t>(x);
         const std::uint32_t magnitude = bits & 0x7fffffff;
         if (magnitude >= 0x7f800000) return T(x);
-        std::uint32_t result = detail::to_grid<T>(magnitude, Mode == rounding::stochastic ? random : 0);
+        std::uint32_t result = detail::to_grid<T, Mode>(magnitude, random);
         if constexpr (Mode == rounding::toward_zero) {
             constexpr std::uint32_t largest =
                 detail::bit_cast<std::uint32_t>(static_cast<float>(number_traits<T>::max));
@@ -75,7 +86,8 @@ HALFTONE_HD HALFTONE_INLINE constexpr T round_to(float x, std::uint32_t random) 
     }
 }
 
-/// `x` rounded to `T`, to nearest even (tfloat32: ties away from zero, as its constructor) unless `Mode` says toward zero.
+/// `x` rounded to `T`, to nearest even (tfloat32: ties away from zero, as its constructor) unless `Mode` says
+/// otherwise.
 template <number T, rounding Mode = rounding::nearest_even>
 HALFTONE_HD HALFTONE_INLINE constexpr T round_to(float x) {
     static_assert(Mode != rounding::stochastic,

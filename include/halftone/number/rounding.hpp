@@ -12,6 +12,7 @@ namespace halftone::inline HALFTONE_ABI {
 enum class rounding {
     nearest_even,  ///< the nearer neighbour, of two equally near ones the one whose last bit is zero (IEEE 754's
                    ///< default)
+    nearest_away,  ///< the nearer neighbour, of two equally near ones the one of larger magnitude
     toward_zero,   ///< the neighbour of smaller magnitude: the bits that do not fit are dropped
     stochastic,    ///< either neighbour, the nearer one more often, so that the mean is the number itself
 };

@@ -71,7 +71,7 @@ class adamw : public detail::optimizer<Device, Model, 2> {
     template <class Storage>
     void update(const detail::update_segment& s, const gradient_slabs& slabs,
                 const kernel::gradient_factors* factors) const {
-        using param = typename Storage::param;
+        using master = typename Storage::master;
         using copy = typename Storage::compute;
         using accumulate = typename Storage::accumulate;
         using state = typename Storage::state;
@@ -80,10 +80,10 @@ class adamw : public detail::optimizer<Device, Model, 2> {
             "halftone: adamw: the squares of gradients underflow in fp16 (role `state`): take bfloat16 or float, "
             "ht::with_state<P, ht::bfloat16>");
         const store::group& g = base::group_of(s);
-        kernel::adamw<Device>::template run<Storage::param_rounding>(
+        kernel::adamw<Device>::template run<Storage::param_rounding, master, copy, accumulate, state, Storage::copy_rounding>(
             base::device(),
-            kernel::adamw_arguments<param, copy, accumulate, state>{
-                .master = base::template part_of<param>(g.master.data(), s.master, s.count),
+            kernel::adamw_arguments<master, copy, accumulate, state>{
+                .master = base::template part_of<master>(g.master.data(), s.master, s.count),
                 .copy =
                     g.copy_bytes == 0 ? view<copy, 1>{} : base::template part_of<copy>(g.copy.data(), s.copy, s.count),
                 .gradient = base::template part_of<accumulate>(

@@ -76,15 +76,15 @@ class sgd : public detail::optimizer<Device, Model, 1> {
     template <class Storage>
     void update(const detail::update_segment& s, const gradient_slabs& slabs,
                 const kernel::gradient_factors* factors) const {
-        using param = typename Storage::param;
+        using master = typename Storage::master;
         using copy = typename Storage::compute;
         using accumulate = typename Storage::accumulate;
         using state = typename Storage::state;
         const store::group& g = base::group_of(s);
-        kernel::sgd<Device>::template run<Storage::param_rounding>(
+        kernel::sgd<Device>::template run<Storage::param_rounding, master, copy, accumulate, state, Storage::copy_rounding>(
             base::device(),
-            kernel::sgd_arguments<param, copy, accumulate, state>{
-                .master = base::template part_of<param>(g.master.data(), s.master, s.count),
+            kernel::sgd_arguments<master, copy, accumulate, state>{
+                .master = base::template part_of<master>(g.master.data(), s.master, s.count),
                 .copy =
                     g.copy_bytes == 0 ? view<copy, 1>{} : base::template part_of<copy>(g.copy.data(), s.copy, s.count),
                 .gradient = base::template part_of<accumulate>(

@@ -61,6 +61,10 @@ concept precise_enough_operands = !eight_bit<typename P::compute> || number_trai
 template <class P>
 concept scaled_gradients = !eight_bit<typename P::grad> || eight_bit<typename P::compute>;
 
+/// Masters are whole, or can be split.
+template <class P>
+concept possible_masters = detail::layout_of<P>() == master_layout::whole || detail::splittable<P>;
+
 namespace detail {
 
 template <class R>
@@ -90,6 +94,9 @@ struct policy_check {
                   "halftone: this policy keeps numbers in a type that only products read, such as ht::tfloat32; only the "
                   "roles `compute` and `grad` can have it: take ht::with_output<P, float>, and float likewise for "
                   "`param`, `accum`, `accumulate`, `reduce` and `state`");
+    static_assert(possible_masters<R>,
+                  "halftone: this policy splits its masters (ht::with_split_master) and has another `param` than float or another `compute` "
+                  "than bfloat16: an fp32 master splits into a bf16 copy and its remainder, and no other does");
 };
 template <policy_marker R>
 struct policy_check<R> {};

@@ -27,6 +27,7 @@
 #include <utility>
 
 #include <halftone/config.hpp>
+#include <halftone/number/remainder.hpp>
 #include <halftone/policy/category.hpp>
 #include <halftone/policy/path.hpp>
 #include <halftone/policy/recipe.hpp>
@@ -147,13 +148,17 @@ template <class Layer>
 using operation_of = typename detail::operation<Layer>::type;
 
 /// The types that decide in which group of the store a parameter lies.
-template <number Param, number Compute, number Accumulate, number State, rounding ParamRounding>
+template <number Param, number Compute, number Accumulate, number State, rounding ParamRounding, rounding CopyRounding = rounding::nearest_even,
+          master_layout Masters = master_layout::whole>
 struct storage {
     using param = Param;            ///< the master
     using compute = Compute;        ///< the copy that kernels read; the same type as the master: no copy
     using accumulate = Accumulate;  ///< the gradient buffer
     using state = State;            ///< each moment
     static constexpr rounding param_rounding = ParamRounding;
+    static constexpr rounding copy_rounding = CopyRounding;
+    static constexpr bool is_split = Masters == master_layout::split;
+    using master = std::conditional_t<is_split, bfloat16_remainder, Param>;  ///< what lies in the slab of masters
 };
 
 namespace detail {
@@ -165,7 +170,11 @@ struct signature {
     // parameters can be tied, and frozen ones keep their copy alone. Half a master's bytes to read, too.
     using read = typename weight_compute<r, Op>::type;
     using copy = std::conditional_t<eight_bit<read>, typename r::output, storage_of<read>>;
-    using type = storage<typename r::param, copy, typename r::accumulate, typename r::state, r::param_rounding>;
+    // Without a copy there is nothing to round, and nothing to share a master with.
+    static constexpr bool is_copied = !std::is_same_v<typename r::param, copy>;
+    static constexpr bool is_split = layout_of<r>() == master_layout::split && std::is_same_v<typename r::param, float> && std::is_same_v<copy, bfloat16>;
+    using type = storage<typename r::param, copy, typename r::accumulate, typename r::state, r::param_rounding,
+                         is_copied ? copy_rounding_of<r>() : rounding::nearest_even, is_split ? master_layout::split : master_layout::whole>;
 };
 
 template <class L>

@@ -70,6 +70,14 @@ struct fp8_hybrid : amp_bf16 {
 
 namespace detail {
 
+template <class P>
+concept has_roles = precision_policy<P>;
+
+/// A float as a bfloat16 and its remainder is all that there is.
+template <class P>
+concept splittable = std::same_as<typename P::param, float> &&
+    std::same_as<std::conditional_t<eight_bit<typename P::compute>, typename P::output, typename P::compute>, bfloat16>;
+
 // A base of each transform, so that a transform of something else says so instead of failing later.
 template <class P>
 struct policy_with_roles : P {
@@ -88,6 +96,25 @@ struct with_param : detail::policy_with_roles<P> {
 template <class P, rounding Mode>
 struct with_param_rounding : detail::policy_with_roles<P> {
     static constexpr rounding param_rounding = Mode;
+};
+
+/// P with copies rounded by Mode from their masters, to the nearest or toward zero.
+template <class P, rounding Mode>
+struct with_copy_rounding : detail::policy_with_roles<P> {
+    static_assert(Mode != rounding::stochastic, "halftone: with_copy_rounding: copies are made again from the same masters, and have to come out the same: round them to the nearest");
+    static constexpr rounding copy_rounding = Mode;
+};
+
+/// P with masters split into the bf16 copy that kernels read and the 16 bits that it lacks: the same numbers in four bytes
+/// a parameter, not six. Copies are rounded to nearest with ties away from zero, as by with_copy_rounding<P,
+/// rounding::nearest_away>, and the bits of a run are that policy's. What an operation computes in fp32, a norm, reads its
+/// master, which is whole.
+template <class P>
+struct with_split_master : detail::policy_with_roles<P> {
+    static_assert(!detail::has_roles<P> || detail::splittable<P>,
+                  "halftone: with_split_master: an fp32 master (role `param`) splits into the bf16 copy that products read (role `compute`) and its "
+                  "remainder, and no other does: take ht::with_split_master<ht::amp_bf16>");
+    static constexpr master_layout masters = master_layout::split;
 };
 
 /// P with products of T operands.

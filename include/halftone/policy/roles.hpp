@@ -13,7 +13,15 @@
 /// | `reduce`     | gradients on their way between processes |
 /// | `state`      | the optimizer's moments |
 ///
-/// and `static constexpr rounding param_rounding`: how an updated parameter is rounded to `param`.
+/// and `static constexpr rounding param_rounding`: how an updated parameter is rounded to `param`. A policy may also have
+/// `copy_rounding`, how the copy that kernels read is rounded from the parameter (nearest even where it has none), and
+/// `masters`, how the parameter lies in memory (whole where it has none).
+///
+/// The two backward products of a layer with weights have the wider of `compute` and `grad` as their operands. A policy that
+/// wants them otherwise says so by further roles:
+///
+/// | `input_grad`  | the operands of dx = dy w, the gradient of the layer's input |
+/// | `weight_grad` | the operands of dw = dyᵀ x, the gradient of its weights |
 ///
 ///     struct mine : ht::amp_bf16 { using output = float; };      // inherit a preset, change a role
 ///     static_assert(ht::precision_policy<mine>);
@@ -73,6 +81,36 @@ template <class P>
 concept precision_policy = detail::has_param<P> && detail::has_compute<P> && detail::has_output<P> &&
     detail::has_accum<P> && detail::has_grad<P> && detail::has_accumulate<P> && detail::has_reduce<P> &&
     detail::has_state<P> && detail::has_param_rounding<P>;
+
+/// How a master and the copy that kernels read lie in memory.
+enum class master_layout {
+    whole,  ///< one beside the other
+    split,  ///< an fp32 master as its bf16 copy and the 16 bits that this one lacks (number/remainder.hpp)
+};
+
+namespace detail {
+
+template <class P>
+constexpr master_layout layout_of() {
+    if constexpr (requires { P::masters; }) {
+        return P::masters;
+    } else {
+        return master_layout::whole;
+    }
+}
+/// The halves of a split master fit together where ties are rounded away from zero.
+template <class P>
+constexpr rounding copy_rounding_of() {
+    if constexpr (layout_of<P>() == master_layout::split) {
+        return rounding::nearest_away;
+    } else if constexpr (requires { P::copy_rounding; }) {
+        return P::copy_rounding;
+    } else {
+        return rounding::nearest_even;
+    }
+}
+
+}  // namespace detail
 
 /// A layer with this policy computes as the region around it says. Its parameters, which outlive every region, are
 /// stored as by full_fp32.

@@ -11,6 +11,7 @@
 
 #include <vector>
 
+#include <halftone/tensor/split_view.hpp>
 #include <halftone/tensor/tensor.hpp>
 
 namespace halftone::inline HALFTONE_ABI {
@@ -76,6 +77,16 @@ host_tensor<std::remove_const_t<T>, Rank> to_host(Device& device, const view<T, 
         to = hull[static_cast<std::size_t>(offset)];
         for (int axis = Rank - 1; axis >= 0 && ++at[axis] == values.extent_of(axis); --axis) at[axis] = 0;
     }
+    return result;
+}
+
+/// The same for floats in two halves.
+template <class Device, int Rank>
+host_tensor<float, Rank> to_host(Device& device, const split_view<Rank>& values) {
+    const auto nearest = to_host(device, values.nearest);
+    const auto rest = to_host(device, values.rest);
+    host_tensor<float, Rank> result(values.shape());
+    for (extent i = 0; i < result.size(); ++i) result.data()[i] = join({nearest.data()[i], rest.data()[i]});
     return result;
 }
 

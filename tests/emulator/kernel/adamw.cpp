@@ -73,7 +73,7 @@ TEST_CASE("adamw on a GPU: a thread goes on to further runs where there are fewe
     run<rounding::stochastic>(device, all.arguments(factors, third));
     CHECK(device.count().blocks == 9);
     const auto a = few.arguments(factors, third);
-    device.launch(kernel::on_device::adamw_kernel<rounding::stochastic, ht::bfloat16, float, float, ht::bfloat16, kernel::on_device::run_access::vectors>{
+    device.launch(kernel::on_device::adamw_kernel<rounding::stochastic, rounding::nearest_even, ht::bfloat16, float, float, ht::bfloat16, kernel::on_device::run_access::vectors>{
         span_of(a.master), span_of(a.copy), span_of(a.gradient), span_of(a.first), span_of(a.second), a.decays, a.rates, {a.factors, 1}, {a.step, 1},
         a.key, 2});
     CHECK(few.same_bits(all));

@@ -16,6 +16,7 @@
 
 #include <halftone/kernel/expect.hpp>
 #include <halftone/kernel/update/records.hpp>
+#include <halftone/number/remainder.hpp>
 #include <halftone/number/rounding.hpp>
 
 namespace halftone::inline HALFTONE_ABI::kernel {
@@ -29,7 +30,7 @@ struct adamw_decays {
 
 template <class Param, class Copy, class Accumulate, class State>
 struct adamw_arguments {
-    view<Param, 1> master;               ///< (count)
+    view<Param, 1> master;               ///< (count); bfloat16_remainder: its upper half is the copy, which must be there
     view<Copy, 1> copy{};                ///< (count), or none
     const_view<Accumulate, 1> gradient;  ///< (count), as the backward pass left it
     view<State, 1> first;                ///< (count), the mean of gradients
@@ -41,7 +42,8 @@ struct adamw_arguments {
     rounding_key key{};
 };
 
-/// run<Rounding>(device, arguments): Rounding is how the parameter is rounded to its type. Changes nothing where
+/// run<Rounding>(device, arguments): Rounding is how the parameter is rounded to its type. A last template argument says how
+/// the copy is rounded from it, to nearest even where it is left out; split masters do without both. Changes nothing where
 /// step->skips. Throws shape_error, and argument_error for a random index that is no multiple of 4.
 template <class Device>
 struct adamw {
@@ -71,7 +73,11 @@ template <class Param, class Copy, class Accumulate, class State>
 void check(const adamw_arguments<Param, Copy, Accumulate, State>& a) {
     const shape<1> count = a.master.shape();
     expect("adamw", "master", a.master, count);
-    expect_optional("adamw", "copy", a.copy, count);
+    if constexpr (std::is_same_v<Param, bfloat16_remainder>) {
+        expect("adamw", "copy", a.copy, count);
+    } else {
+        expect_optional("adamw", "copy", a.copy, count);
+    }
     expect("adamw", "gradient", a.gradient, count);
     expect("adamw", "first", a.first, count);
     expect("adamw", "second", a.second, count);

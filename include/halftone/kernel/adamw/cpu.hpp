@@ -13,14 +13,14 @@ namespace halftone::inline HALFTONE_ABI::kernel {
 
 template <>
 struct adamw<cpu> {
-    template <rounding Rounding, class Param, class Copy, class Accumulate, class State>
+    template <rounding Rounding, class Param, class Copy, class Accumulate, class State, rounding CopyRounding = rounding::nearest_even>
     static void run(cpu& device, const adamw_arguments<Param, Copy, Accumulate, State>& a) {
         check(a);
         device.run([&] {
             if (a.step->skips != 0) return;
-            const auto body = device.select(&portable::adamw_elements<Rounding, Param, Copy, Accumulate, State>,
-                                            &avx2::adamw_elements<Rounding, Param, Copy, Accumulate, State>,
-                                            &avx512::adamw_elements<Rounding, Param, Copy, Accumulate, State>);
+            const auto body = device.select(&portable::adamw_elements<Rounding, CopyRounding, Param, Copy, Accumulate, State>,
+                                            &avx2::adamw_elements<Rounding, CopyRounding, Param, Copy, Accumulate, State>,
+                                            &avx512::adamw_elements<Rounding, CopyRounding, Param, Copy, Accumulate, State>);
             const adamw_scalars scalars = scalars_of(a.decays, a.rates, *a.step);
             const gradient_factors factors = *a.factors;
             const auto step = static_cast<std::uint32_t>(a.step->steps);

@@ -15,7 +15,7 @@ namespace halftone::inline HALFTONE_ABI::kernel {
 
 namespace on_device {
 
-template <rounding Rounding, class Param, class Copy, class Accumulate, class State, run_access Access>
+template <rounding Rounding, rounding CopyRounding, class Param, class Copy, class Accumulate, class State, run_access Access>
 struct adamw_kernel {
     static constexpr int threads = 256;
     static constexpr int n = update_run;
@@ -49,7 +49,7 @@ struct adamw_kernel {
         const int here = master.count - i * n < n ? static_cast<int>(master.count - i * n) : n;
         const vec<float, n> g = load_run<n, Access>(simt, gradient, i, here);
         vec<float, n> m = load_run<n, Access>(simt, first, i, here), v = load_run<n, Access>(simt, second, i, here);
-        vec<float, n> w = load_run<n, Access>(simt, master, i, here);
+        vec<float, n> w = load_master<Access>(simt, master, copy, i, here);
         HALFTONE_UNROLL for (int e = 0; e < n; ++e) {
             const float read = read_gradient(g[e], p.factors);
             m[e] = std::fma(read - m[e], s.first_weight, m[e]);
@@ -59,9 +59,13 @@ struct adamw_kernel {
         }
         store_run<Access>(simt, first, i, here, round_run<State, rounding::stochastic>(m, key, 1, p.step, i));
         store_run<Access>(simt, second, i, here, round_run<State, rounding::stochastic>(v, key, 2, p.step, i));
-        const vec<Param, n> rounded = round_run<Param, Rounding>(w, key, 0, p.step, i);
-        store_run<Access>(simt, master, i, here, rounded);
-        if (copy.is_there()) store_run<Access>(simt, copy, i, here, round_to<Copy>(to_float(rounded)));
+        if constexpr (std::is_same_v<Param, bfloat16_remainder>) {
+            store_halves<Access>(simt, master, copy, i, here, w);
+        } else {
+            const vec<Param, n> rounded = round_run<Param, Rounding>(w, key, 0, p.step, i);
+            store_run<Access>(simt, master, i, here, rounded);
+            if (copy.is_there()) store_run<Access>(simt, copy, i, here, round_copy<Copy, CopyRounding>(to_float(rounded)));
+        }
     }
 };
 
@@ -69,14 +73,14 @@ struct adamw_kernel {
 
 template <simt_device Device>
 struct adamw<Device> {
-    template <rounding Rounding, class Param, class Copy, class Accumulate, class State>
+    template <rounding Rounding, class Param, class Copy, class Accumulate, class State, rounding CopyRounding = rounding::nearest_even>
     static void run(Device& device, const adamw_arguments<Param, Copy, Accumulate, State>& a) {
         check(a);
         using namespace on_device;
-        using kernel = adamw_kernel<Rounding, Param, Copy, Accumulate, State, run_access::elements>;
+        using kernel = adamw_kernel<Rounding, CopyRounding, Param, Copy, Accumulate, State, run_access::elements>;
         const int blocks = update_blocks(a.master.size(), kernel::threads);
         const auto launch = [&]<run_access Access>(std::integral_constant<run_access, Access>) {
-            device.launch(adamw_kernel<Rounding, Param, Copy, Accumulate, State, Access>{
+            device.launch(adamw_kernel<Rounding, CopyRounding, Param, Copy, Accumulate, State, Access>{
                 simt::span_of(a.master), simt::span_of(a.copy), simt::span_of(a.gradient), simt::span_of(a.first),
                 simt::span_of(a.second), a.decays, a.rates, {a.factors, 1}, {a.step, 1}, a.key, blocks});
         };

@@ -13,14 +13,14 @@ namespace halftone::inline HALFTONE_ABI::kernel {
 
 template <>
 struct sgd<cpu> {
-    template <rounding Rounding, class Param, class Copy, class Accumulate, class State>
+    template <rounding Rounding, class Param, class Copy, class Accumulate, class State, rounding CopyRounding = rounding::nearest_even>
     static void run(cpu& device, const sgd_arguments<Param, Copy, Accumulate, State>& a) {
         check(a);
         device.run([&] {
             if (a.step->skips != 0) return;
-            const auto body = device.select(&portable::sgd_elements<Rounding, Param, Copy, Accumulate, State>,
-                                            &avx2::sgd_elements<Rounding, Param, Copy, Accumulate, State>,
-                                            &avx512::sgd_elements<Rounding, Param, Copy, Accumulate, State>);
+            const auto body = device.select(&portable::sgd_elements<Rounding, CopyRounding, Param, Copy, Accumulate, State>,
+                                            &avx2::sgd_elements<Rounding, CopyRounding, Param, Copy, Accumulate, State>,
+                                            &avx512::sgd_elements<Rounding, CopyRounding, Param, Copy, Accumulate, State>);
             const sgd_scalars scalars = scalars_of(a.coefficients, a.rates, *a.step);
             const float nesterov =
                 a.coefficients.kind == momentum_kind::nesterov ? static_cast<float>(a.coefficients.momentum) : 0.0f;

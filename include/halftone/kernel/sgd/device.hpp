@@ -13,7 +13,7 @@ namespace halftone::inline HALFTONE_ABI::kernel {
 
 namespace on_device {
 
-template <rounding Rounding, class Param, class Copy, class Accumulate, class State, run_access Access>
+template <rounding Rounding, rounding CopyRounding, class Param, class Copy, class Accumulate, class State, run_access Access>
 struct sgd_kernel {
     static constexpr int threads = 256;
     static constexpr int n = update_run;
@@ -47,7 +47,7 @@ struct sgd_kernel {
         const sgd_scalars& s = p.scalars;
         const int here = master.count - i * n < n ? static_cast<int>(master.count - i * n) : n;
         const vec<float, n> g = load_run<n, Access>(simt, gradient, i, here);
-        vec<float, n> w = load_run<n, Access>(simt, master, i, here), d;
+        vec<float, n> w = load_master<Access>(simt, master, copy, i, here), d;
         HALFTONE_UNROLL for (int e = 0; e < n; ++e) d[e] = std::fma(w[e], s.decay, read_gradient(g[e], p.factors));
         if (momentum.is_there()) {
             // In the first step the old momentum is multiplied by zero: it was set to zero when it was made.
@@ -59,9 +59,13 @@ struct sgd_kernel {
             store_run<Access>(simt, momentum, i, here, round_run<State, rounding::stochastic>(m, key, 1, p.step, i));
         }
         HALFTONE_UNROLL for (int e = 0; e < n; ++e) w[e] = std::fma(d[e], -s.lr, w[e]);
-        const vec<Param, n> rounded = round_run<Param, Rounding>(w, key, 0, p.step, i);
-        store_run<Access>(simt, master, i, here, rounded);
-        if (copy.is_there()) store_run<Access>(simt, copy, i, here, round_to<Copy>(to_float(rounded)));
+        if constexpr (std::is_same_v<Param, bfloat16_remainder>) {
+            store_halves<Access>(simt, master, copy, i, here, w);
+        } else {
+            const vec<Param, n> rounded = round_run<Param, Rounding>(w, key, 0, p.step, i);
+            store_run<Access>(simt, master, i, here, rounded);
+            if (copy.is_there()) store_run<Access>(simt, copy, i, here, round_copy<Copy, CopyRounding>(to_float(rounded)));
+        }
     }
 };
 
@@ -69,16 +73,16 @@ struct sgd_kernel {
 
 template <simt_device Device>
 struct sgd<Device> {
-    template <rounding Rounding, class Param, class Copy, class Accumulate, class State>
+    template <rounding Rounding, class Param, class Copy, class Accumulate, class State, rounding CopyRounding = rounding::nearest_even>
     static void run(Device& device, const sgd_arguments<Param, Copy, Accumulate, State>& a) {
         check(a);
         using namespace on_device;
-        using kernel = sgd_kernel<Rounding, Param, Copy, Accumulate, State, run_access::elements>;
+        using kernel = sgd_kernel<Rounding, CopyRounding, Param, Copy, Accumulate, State, run_access::elements>;
         const int blocks = update_blocks(a.master.size(), kernel::threads);
         const float nesterov = a.coefficients.kind == momentum_kind::nesterov ? static_cast<float>(a.coefficients.momentum) : 0.0f;
         const global_span<State> momentum = a.coefficients.momentum == 0 ? global_span<State>{} : simt::span_of(a.momentum);
         const auto launch = [&]<run_access Access>(std::integral_constant<run_access, Access>) {
-            device.launch(sgd_kernel<Rounding, Param, Copy, Accumulate, State, Access>{
+            device.launch(sgd_kernel<Rounding, CopyRounding, Param, Copy, Accumulate, State, Access>{
                 simt::span_of(a.master), simt::span_of(a.copy), simt::span_of(a.gradient), momentum, a.coefficients, nesterov,
                 a.rates, {a.factors, 1}, {a.step, 1}, a.key, blocks});
         };

@@ -14,6 +14,7 @@
 
 #include <halftone/kernel/expect.hpp>
 #include <halftone/kernel/update/records.hpp>
+#include <halftone/number/remainder.hpp>
 #include <halftone/number/rounding.hpp>
 
 namespace halftone::inline HALFTONE_ABI::kernel {
@@ -30,7 +31,7 @@ struct sgd_coefficients {
 
 template <class Param, class Copy, class Accumulate, class State>
 struct sgd_arguments {
-    view<Param, 1> master;               ///< (count)
+    view<Param, 1> master;               ///< (count); bfloat16_remainder: its upper half is the copy, which must be there
     view<Copy, 1> copy{};                ///< (count), or none
     const_view<Accumulate, 1> gradient;  ///< (count), as the backward pass left it
     view<State, 1> momentum{};           ///< (count); none where the coefficient is 0
@@ -41,7 +42,8 @@ struct sgd_arguments {
     rounding_key key{};
 };
 
-/// run<Rounding>(device, arguments): Rounding is how the parameter is rounded to its type. Changes nothing where
+/// run<Rounding>(device, arguments): Rounding is how the parameter is rounded to its type. A last template argument says how
+/// the copy is rounded from it, to nearest even where it is left out; split masters do without both. Changes nothing where
 /// step->skips. Throws shape_error, and argument_error for a random index that is no multiple of 4.
 template <class Device>
 struct sgd {
@@ -66,7 +68,11 @@ template <class Param, class Copy, class Accumulate, class State>
 void check(const sgd_arguments<Param, Copy, Accumulate, State>& a) {
     const shape<1> count = a.master.shape();
     expect("sgd", "master", a.master, count);
-    expect_optional("sgd", "copy", a.copy, count);
+    if constexpr (std::is_same_v<Param, bfloat16_remainder>) {
+        expect("sgd", "copy", a.copy, count);
+    } else {
+        expect_optional("sgd", "copy", a.copy, count);
+    }
     expect("sgd", "gradient", a.gradient, count);
     if (a.coefficients.momentum != 0) expect("sgd", "momentum", a.momentum, count);
     if (a.key.first % 4 != 0)

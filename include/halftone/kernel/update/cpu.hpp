@@ -9,6 +9,7 @@
 #include <halftone/kernel/rows/rows.hpp>
 #include <halftone/kernel/update/records.hpp>
 #include <halftone/number/philox.hpp>
+#include <halftone/number/remainder.hpp>
 #include <halftone/number/round_to.hpp>
 
 #define HALFTONE_BODY <halftone/kernel/update/cpu.inc>

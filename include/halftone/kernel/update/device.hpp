@@ -12,6 +12,7 @@
 #include <halftone/kernel/rows/device.hpp>
 #include <halftone/kernel/update/records.hpp>
 #include <halftone/number/philox.hpp>
+#include <halftone/number/remainder.hpp>
 #include <halftone/number/round_to.hpp>
 
 namespace halftone::inline HALFTONE_ABI::kernel::on_device {
@@ -75,6 +76,53 @@ HALFTONE_HD HALFTONE_INLINE vec<T, update_run> round_run(const vec<float, update
     } else {
         return round_to<T>(v);
     }
+}
+
+/// Copies of a run as CopyRounding says.
+template <class Copy, rounding CopyRounding>
+HALFTONE_HD HALFTONE_INLINE vec<Copy, update_run> round_copy(const vec<float, update_run>& v) {
+    vec<Copy, update_run> rounded;
+    HALFTONE_UNROLL for (int e = 0; e < update_run; ++e) rounded[e] = halftone::round_to<Copy, CopyRounding>(v[e]);
+    return rounded;
+}
+
+/// Elements i * update_run and the following, `n` of them, as they lie in memory; the rest is zero.
+HALFTONE_KERNEL template <run_access Access, class Simt, class T>
+HALFTONE_HD HALFTONE_INLINE vec<T, update_run> load_bits(Simt simt, const global_span<T>& s, extent i, int n) {
+    if constexpr (Access == run_access::vectors) {
+        if (n == update_run) return simt.load(simt::as_vectors<update_run>(s), i);
+    }
+    vec<T, update_run> v{};
+    HALFTONE_UNROLL for (int e = 0; e < update_run; ++e) {
+        if (e < n) v[e] = simt.load(s, i * update_run + e);
+    }
+    return v;
+}
+
+/// A run of masters, put together where they are split.
+HALFTONE_KERNEL template <run_access Access, class Simt, class T, class Copy>
+HALFTONE_HD HALFTONE_INLINE vec<float, update_run> load_master(Simt simt, const global_span<T>& master, const global_span<Copy>& copy, extent i, int n) {
+    if constexpr (std::is_same_v<T, bfloat16_remainder>) {
+        const vec<bfloat16, update_run> nearest = load_bits<Access>(simt, copy, i, n);
+        const vec<bfloat16_remainder, update_run> rest = load_bits<Access>(simt, master, i, n);
+        vec<float, update_run> v;
+        HALFTONE_UNROLL for (int e = 0; e < update_run; ++e) v[e] = join({nearest[e], rest[e]});
+        return v;
+    } else {
+        return load_run<update_run, Access>(simt, master, i, n);
+    }
+}
+HALFTONE_KERNEL template <run_access Access, class Simt>
+HALFTONE_HD HALFTONE_INLINE void store_halves(Simt simt, const global_span<bfloat16_remainder>& master, const global_span<bfloat16>& copy, extent i, int n,
+                                              const vec<float, update_run>& v) {
+    vec<bfloat16, update_run> nearest;
+    vec<bfloat16_remainder, update_run> rest;
+    HALFTONE_UNROLL for (int e = 0; e < update_run; ++e) {
+        const float_halves h = halves_of(v[e]);
+        nearest[e] = h.nearest, rest[e] = h.rest;
+    }
+    store_run<Access>(simt, copy, i, n, nearest);
+    store_run<Access>(simt, master, i, n, rest);
 }
 
 /// What every thread of a step needs to know; one thread of a block reads and computes it.
