@@ -10,6 +10,7 @@
 
 #include <halftone/kernel/adamw/device.hpp>
 #include <halftone/kernel/gradient_norm/device.hpp>
+#include <halftone/kernel/quantize/device.hpp>
 #include <halftone/kernel/sgd/device.hpp>
 #include <halftone/optim/adamw.hpp>
 #include <halftone/optim/clip.hpp>

@@ -14,6 +14,7 @@
 
 #include <halftone/kernel/adamw/cpu.hpp>
 #include <halftone/kernel/gradient_norm/cpu.hpp>
+#include <halftone/kernel/quantize/cpu.hpp>
 #include <halftone/kernel/sgd/cpu.hpp>
 #include <halftone/memory/gradient_slabs.hpp>
 #include <halftone/nn/model.hpp>

@@ -8,10 +8,10 @@
 ///
 /// Numeric contract: products as kernel::matmul; forward in the roles' `compute`, backward products in its `input_grad` and
 /// `weight_grad` (the wider of `compute` and `grad`, unless the policy states them), with the weights as the forward pass read them. Gradients of parameters are added into the accumulator from float sums: they are rounded to
-/// `accumulate` and never to a narrower type on the way.
+/// `accumulate` and never to a narrower type on the way. Where `compute` has eight bits: scaled_linear.hpp.
 #pragma once
 
-#include <halftone/autodiff/operation.hpp>
+#include <halftone/autodiff/scaled_linear.hpp>
 #include <halftone/kernel/column_sum/column_sum.hpp>
 #include <halftone/kernel/matmul/matmul.hpp>
 
@@ -177,7 +177,7 @@ auto mlp(Context&& context, const variable<X, Rank>& x, const Weight& up, const 
     return y;
 }
 template <class Roles, class Context, class X, class Y, int Rank, class Weight, class Bias>
-    requires detail::records_twice<Context>
+    requires(detail::records_twice<Context> && !detail::is_scaled_product<Roles>)
 variable<Y, Rank> mlp(Context&& context, const variable<X, Rank>& x, const Weight& up, const Bias& up_bias, const Weight& down, const Bias& down_bias,
                       const variable<Y, Rank>& residual) {
     return detail::composition<op::mlp, Roles>::run(context.root(), x, up, up_bias, down, down_bias, residual);

@@ -20,7 +20,8 @@ inline constexpr bool is_absent = std::is_same_v<std::remove_cvref_t<T>, absent>
 /// The types an operation runs in: operands of products, its result, the incoming gradient as backward products read it.
 /// Operands of eight bits are scaled by Scaling (policy/scaling.hpp). InputGrad and WeightGrad are the operands of the two backward
 /// products: where they are left out, the wider of Compute and Grad.
-template <class Compute, class Output, class Grad, class Scaling = void, class InputGrad = promote<Compute, Grad>, class WeightGrad = promote<Compute, Grad>>
+template <class Compute, class Output, class Grad, class Scaling = void, class InputGrad = typename detail::read_gradient<Compute, Grad>::type,
+          class WeightGrad = typename detail::read_gradient<Compute, Grad>::type>
 struct roles {
     using compute = Compute;
     using output = Output;

@@ -14,6 +14,7 @@
 #include <halftone/kernel/layer_norm/device.hpp>
 #include <halftone/kernel/map/device.hpp>
 #include <halftone/kernel/matmul/device.hpp>
+#include <halftone/kernel/quantize/device.hpp>
 #include <halftone/kernel/rms_norm/device.hpp>
 #include <halftone/kernel/sgd/device.hpp>
 #include <halftone/kernel/softmax/device.hpp>

@@ -23,6 +23,7 @@
 #include <utility>
 #include <vector>
 
+#include <halftone/memory/amax_history.hpp>
 #include <halftone/memory/initial.hpp>
 #include <halftone/memory/resource.hpp>
 #include <halftone/policy/model.hpp>
@@ -120,6 +121,7 @@ class store final : public fixture {
         e.count = static_cast<std::size_t>(shape.size());
         e.values = values;
         place(e);
+        if constexpr (Rank == 2) amaxes_.add<P, Op>(entries_.size(), e.path);
         entries_.push_back(std::move(e));
         ++layout_;
         return {*this, entries_.size() - 1, shape};
@@ -149,6 +151,7 @@ class store final : public fixture {
             // Optimizers step over the gaps between parameters, too; other copies' gaps are rounded from their masters'.
             if (g.split != nullptr) memory_->clear(g.copy.data(), g.copy.bytes());
         }
+        amaxes_.commit(*memory_);
         committed_ = true;
         staging host;
         for (std::size_t i = 0; i < entries_.size(); ++i) {
@@ -222,6 +225,9 @@ class store final : public fixture {
     const std::vector<group>& groups() const { return groups_; }
     std::vector<group>& groups() { return groups_; }
     memory_resource& memory() const { return *memory_; }
+    /// What delayed scaling keeps of the layers' operands.
+    amax_histories& amaxes() { return amaxes_; }
+    const amax_histories& amaxes() const { return amaxes_; }
     /// Changes whenever the layout of the gradient slabs does.
     unsigned layout() const { return layout_; }
 
@@ -382,6 +388,7 @@ class store final : public fixture {
     static constexpr std::size_t most_elements = INT64_MAX / 16;
     std::size_t elements_ = 0;
     unsigned layout_ = 0;
+    amax_histories amaxes_;
     bool committed_ = false;
 };
 

@@ -13,6 +13,7 @@
 #include <initializer_list>
 #include <span>
 
+#include <halftone/kernel/quantize/quantize.hpp>
 #include <halftone/number/classify.hpp>
 #include <halftone/optim/groups.hpp>
 #include <halftone/optim/schedule.hpp>
@@ -213,6 +214,8 @@ class optimizer {
         const bool has_work = part.reached && !segments_.empty();
         record_.device().run(begin_step{record_.data(), w.found_inf() + index, w.record(), has_work ? 1 : 0});
         if (!has_work) return {record_, calls_};
+        // With the step the window of delayed scaling ends.
+        if (parameters_->amaxes().size() != 0) kernel::quantize<Device>::roll(record_.device(), parameters_->amaxes(), &record_.data()->step.skips);
         for (const update_segment& s : segments_)
             launch_segment(s, part.slabs, &w.record()->factors, launch, signatures_of<Model>{});
         return {record_, calls_};

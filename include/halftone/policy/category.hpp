@@ -165,6 +165,16 @@ using grad_type = detail::scaled_role<P, typename P::grad, scales_operands<Op>>;
 
 namespace detail {
 
+// What is read in eight bits has a scale, and stays as it is; anything else takes in both operands.
+template <class Compute, class Grad>
+struct read_gradient {
+    using type = promote<Compute, Grad>;
+};
+template <class Compute, eight_bit Grad>
+struct read_gradient<Compute, Grad> {
+    using type = Grad;
+};
+
 template <class Stated, class Derived>
 struct backward_role {
     using type = Stated;
@@ -177,11 +187,12 @@ struct backward_role<void, Derived> {
 }  // namespace detail
 
 /// The types of the operands of a layer's two backward products under P, a policy with roles: what the policy states as `input_grad`
-/// and `weight_grad`, else the wider of the forward product's type and of that in which the incoming gradient is read.
+/// and `weight_grad`, else the wider of the forward product's type and of that in which the incoming gradient is read. Where that
+/// has eight bits, the other operand is in eight bits as well, as the forward pass read it.
 template <class P, class Op>
-using input_grad_type = typename detail::backward_role<typename detail::stated_input_grad<P>::type, promote<compute_type<P, Op>, grad_type<P, Op>>>::type;
+using input_grad_type = typename detail::backward_role<typename detail::stated_input_grad<P>::type, typename detail::read_gradient<compute_type<P, Op>, grad_type<P, Op>>::type>::type;
 template <class P, class Op>
-using weight_grad_type = typename detail::backward_role<typename detail::stated_weight_grad<P>::type, promote<compute_type<P, Op>, grad_type<P, Op>>>::type;
+using weight_grad_type = typename detail::backward_role<typename detail::stated_weight_grad<P>::type, typename detail::read_gradient<compute_type<P, Op>, grad_type<P, Op>>::type>::type;
 
 /// The type of the registers Op sums in: the policy's `accum`, and never narrower than the operands.
 template <class P, class Op, class... Inputs>

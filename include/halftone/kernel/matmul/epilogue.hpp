@@ -9,6 +9,7 @@
 ///     ht::matmul<P>(device, a, b, c, ht::gelu_gradient{pre});          // c = ab gelu'(pre)
 ///     ht::matmul<P>(device, a, b, c, ht::add_product{});               // c += ab
 ///     ht::matmul<P>(device, a, b, c, ht::then{f, x, beta});            // c = f(ab, x, beta), f as for ht::map
+///     ht::matmul<P>(device, a, b, c, ht::of_scaled{ht::bias{beta}, &p, &q});  // c = p q ab + beta; p, q in the device's memory
 ///
 /// Each is a short way to say an expression over the sum and some operands; a kernel evaluates it on the float sums and
 /// rounds once, when it stores. An epilogue of your own is a type with an `epilogue_of` beside it.
@@ -37,6 +38,14 @@ struct matmul_result {
     Expression expression;
     T* data;
     extent stride;
+};
+
+/// Operands of an epilogue whose sums are first multiplied by two factors that lie in the device's memory, each where it is there.
+template <class Operands>
+struct scaled_sums {
+    static constexpr std::size_t count = Operands::count;
+    Operands operands;
+    const float *first, *second;
 };
 
 /// Everything that a kernel needs to finish a block of sums.
@@ -173,6 +182,30 @@ auto epilogue_of(const gelu_gradient<Pre>& e, const view<C, 2>& c) {
     const auto slope = derivative<1>(gelu(detail::first_operand));
     return detail::make_epilogue(make_pack(detail::operand_of(e.pre)),
                                  make_pack(detail::result_of(detail::product_sum * slope, c)));
+}
+
+/// What an epilogue makes of ab times two factors that lie in the device's memory (nullptr: 1): the inverse scales of operands in
+/// eight bits (kernel/quantize).
+template <class Epilogue>
+struct of_scaled {
+    Epilogue epilogue;
+    const float *first, *second;
+};
+template <class Epilogue>
+of_scaled(Epilogue, const float*, const float*) -> of_scaled<Epilogue>;
+
+namespace detail {
+
+template <class Operands, class Results>
+matmul_epilogue<scaled_sums<Operands>, Results> scale_sums(const matmul_epilogue<Operands, Results>& e, const float* first, const float* second) {
+    return {{e.operands, first, second}, e.results};
+}
+
+}  // namespace detail
+
+template <class Epilogue, class C>
+auto epilogue_of(const of_scaled<Epilogue>& e, const view<C, 2>& c) {
+    return detail::scale_sums(epilogue_of(e.epilogue, c), e.first, e.second);
 }
 
 /// c = f(ab, operands…): a generic lambda as for map; operands are (columns) or (rows, columns).

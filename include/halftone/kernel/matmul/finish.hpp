@@ -35,6 +35,24 @@ HALFTONE_HD HALFTONE_INLINE void load_operands(Simt simt, const pack<Operand, Re
     load_operands(simt, operands.rest, access, row, column, columns, to + 1);
 }
 
+HALFTONE_KERNEL template <int N, class Simt, class T>
+HALFTONE_HD HALFTONE_INLINE void load_operands(Simt simt, const scaled_sums<T>& scaled, row_access access, int row, int column, int columns, vec<float, N>* to) {
+    load_operands(simt, scaled.operands, access, row, column, columns, to);
+}
+
+/// The sums times their factors.
+HALFTONE_KERNEL template <int N, class Simt, class Operands>
+HALFTONE_HD HALFTONE_INLINE vec<float, N> scale_sums(Simt, const Operands&, const vec<float, N>& sums) {
+    return sums;
+}
+HALFTONE_KERNEL template <int N, class Simt, class T>
+HALFTONE_HD HALFTONE_INLINE vec<float, N> scale_sums(Simt simt, const scaled_sums<T>& scaled, vec<float, N> sums) {
+    const float first = scaled.first == nullptr ? 1.0f : simt.load(global_span<const float>{scaled.first, 1}, 0);
+    const float second = scaled.second == nullptr ? 1.0f : simt.load(global_span<const float>{scaled.second, 1}, 0);
+    HALFTONE_UNROLL for (int e = 0; e < N; ++e) sums[e] = sums[e] * (first * second);
+    return sums;
+}
+
 HALFTONE_KERNEL template <int Arguments, int N, class Simt>
 HALFTONE_HD HALFTONE_INLINE void store_results(Simt, const pack<>&, row_access, int, int, int, const vec<float, N>*) {}
 HALFTONE_KERNEL template <int Arguments, int N, class Simt, class Result, class... Rest>
@@ -54,7 +72,7 @@ HALFTONE_KERNEL template <int N, class Simt, class Operands, class Results>
 HALFTONE_HD HALFTONE_INLINE void finish_row(Simt simt, const matmul_epilogue<Operands, Results>& epilogue, row_access access, int row, int column, int columns, const vec<float, N>& sums) {
     constexpr int arguments = 1 + static_cast<int>(Operands::count);
     vec<float, N> values[arguments];
-    values[0] = sums;
+    values[0] = scale_sums(simt, epilogue.operands, sums);
     load_operands(simt, epilogue.operands, access, row, column, columns, values + 1);
     store_results<arguments>(simt, epilogue.results, access, row, column, columns, values);
 }
@@ -134,6 +152,10 @@ row_access access_to(const pack<T...>& all) {
     } else {
         return access_to(all.first) & access_to(all.rest);
     }
+}
+template <class T>
+row_access access_to(const scaled_sums<T>& scaled) {
+    return access_to(scaled.operands);
 }
 /// How all rows that an epilogue touches may be touched.
 template <class Operands, class Results>

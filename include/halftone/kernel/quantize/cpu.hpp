@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Tensors in eight bits on the CPU; quantize.hpp has their contract and an example.
+#pragma once
+
+#include <halftone/kernel/quantize/quantize.hpp>
+#include <halftone/kernel/rows/rows.hpp>
+
+#define HALFTONE_BODY <halftone/kernel/quantize/cpu.inc>
+#include <halftone/exec/cpu/each_set.inc>
+
+namespace halftone::inline HALFTONE_ABI::kernel {
+
+template <>
+struct quantize<cpu> {
+    template <class X, class Y, int Rank>
+    static void current(cpu& device, const view<X, Rank>& x, const view<Y, Rank>& y, tensor_scale* scale, const scaling_rule& rule) {
+        using T = std::remove_const_t<X>;
+        check_quantize(x, y);
+        const auto body = device.select(&portable::largest_magnitude<T>, &avx2::largest_magnitude<T>, &avx512::largest_magnitude<T>);
+        over_pieces(device, x.size(), [&](extent first, extent count) { return body(count, x.data() + first); },
+                    [&](std::uint32_t amax) { *scale = scale_of(amax, static_cast<float>(number_traits<Y>::max), rule, 1.0f); });
+        again(device, x, y, scale);
+    }
+    template <class X, class Y, int Rank>
+    static void delayed(cpu& device, const view<X, Rank>& x, const view<Y, Rank>& y, tensor_scale* scale, amax_record* record, gathering gathers) {
+        check_quantize(x, y);
+        device.run([&] { *scale = record->now; });
+        convert(device, x, y, scale, [&](std::uint32_t amax) {
+            if (gathers == gathering::on && record->amax < amax) record->amax = amax;
+        });
+    }
+    template <class X, class Y, int Rank>
+    static void again(cpu& device, const view<X, Rank>& x, const view<Y, Rank>& y, const tensor_scale* scale) {
+        check_quantize(x, y);
+        convert(device, x, y, scale, [](std::uint32_t) {});
+    }
+
+    /// Ends a window of all histories, unless *skips is not 0: then what it met is forgotten.
+    static void roll(cpu& device, const amax_histories& all, const std::int32_t* skips) {
+        device.run([&] {
+            for (extent i = 0; i < all.size(); ++i) {
+                amax_record& r = all.records()[i];
+                if (*skips != 0) {
+                    r.amax = 0;
+                    continue;
+                }
+                std::uint32_t* const history = all.history() + r.first;
+                history[r.next] = r.amax;
+                std::uint32_t amax = r.amax;
+                for (int w = 0; w < r.rule.history && r.rule.rule == amax_rule::max; ++w) amax = amax < history[w] ? history[w] : amax;
+                next_window(r, amax);
+            }
+        });
+    }
+
+  private:
+    template <class X, class Y, int Rank, class Finish>
+    static void convert(cpu& device, const view<X, Rank>& x, const view<Y, Rank>& y, const tensor_scale* scale, const Finish& finish) {
+        using T = std::remove_const_t<X>;
+        const auto body = device.select(&portable::quantize_piece<T, Y>, &avx2::quantize_piece<T, Y>, &avx512::quantize_piece<T, Y>);
+        over_pieces(device, x.size(), [&](extent first, extent count) { return body(count, x.data() + first, scale->scale, y.data() + first); }, finish);
+    }
+    /// The largest of what the pieces of a tensor find, to `finish`.
+    template <class Body, class Finish>
+    static void over_pieces(cpu& device, extent size, const Body& body, const Finish& finish) {
+        const row_pieces cut = cut_rows(size, 1, 4 * piece_elements);
+        const workspace::lease lease(device.scratch(), static_cast<std::size_t>(cut.count) * sizeof(std::uint32_t));
+        auto* const amaxes = lease.as<std::uint32_t>();
+        device.parallel_for(cut.count, [&](extent piece) { amaxes[piece] = halftone::detail::bit_cast<std::uint32_t>(body(cut.begin(piece), cut.rows_of(piece))); });
+        device.run([&] {
+            std::uint32_t amax = 0;
+            for (extent piece = 0; piece < cut.count; ++piece) amax = amax < amaxes[piece] ? amaxes[piece] : amax;
+            finish(amax);
+        });
+    }
+};
+
+}  // namespace halftone::inline HALFTONE_ABI::kernel

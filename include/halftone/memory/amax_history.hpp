@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The scales of tensors that are read in eight bits, and what delayed scaling (policy/scaling.hpp) keeps of each, in the device's
+/// memory. A store has the histories of the layers whose weights it has, three a layer: input, weight, incoming gradient.
+///
+///     for (const ht::amax_state& s : model.parameters().amaxes().read()) ...       // part of what a checkpoint saves
+///     model.parameters().amaxes().load(states);
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <halftone/memory/resource.hpp>
+#include <halftone/number/classify.hpp>
+#include <halftone/policy/category.hpp>
+
+namespace halftone::inline HALFTONE_ABI {
+
+/// By what a tensor was multiplied, and what gives its values back.
+struct tensor_scale {
+    float scale = 1, inverse = 1;
+};
+
+/// Delayed scaling of one tensor. Magnitudes by their bits, which are in the same order; infinity stands for all that is not
+/// finite.
+struct amax_record {
+    tensor_scale now{};
+    std::uint32_t amax = 0;  ///< the largest magnitude met in this window
+    std::int32_t next = 0;   ///< the place in the history that it will take
+    float largest = 0;       ///< number of the format
+    scaling_rule rule{};
+    std::int64_t first = 0;  ///< of its history among all
+};
+
+/// What a layer's product reads in eight bits.
+enum class scaled_tensor { input, weight, gradient };
+
+constexpr const char* name(scaled_tensor t) {
+    constexpr const char* names[] = {"input", "weight", "gradient"};
+    return names[static_cast<int>(t)];
+}
+
+/// All of a tensor that a resumed run needs, taken between windows.
+struct amax_state {
+    std::string path;            ///< of the layer's weight
+    scaled_tensor tensor{};
+    float scale = 1;
+    std::vector<float> history;  ///< the latest last
+};
+
+class amax_histories {
+  public:
+    /// Makes room for what a layer with policy P and operation Op keeps, where its scaling is a delayed one. `entry` is its
+    /// weight's index.
+    template <class P, class Op>
+    void add(std::size_t entry, const std::string& path) {
+        using r = policy_within<P, as_given>;
+        using compute = compute_type<r, Op>;
+        if constexpr (eight_bit<compute> && scaling_of<r>::rule.history > 0) {
+            using grad = grad_type<r, Op>;
+            constexpr float of_operand = static_cast<float>(number_traits<compute>::max);
+            constexpr float of_gradient = eight_bit<grad> ? static_cast<float>(number_traits<grad>::max) : 0.0f;
+            layers_.push_back({entry, path});
+            for (const float largest : {of_operand, of_operand, of_gradient}) {
+                amax_record r0{.largest = largest, .rule = scaling_of<r>::rule, .first = windows_};
+                records_.push_back(r0);
+                windows_ += r0.rule.history;
+            }
+        }
+    }
+    /// Takes the memory.
+    void commit(memory_resource& memory) {
+        memory_ = &memory;
+        on_device_ = buffer(memory, records_.size() * sizeof(amax_record), memory_kind::other);
+        history_ = buffer(memory, static_cast<std::size_t>(windows_) * sizeof(std::uint32_t), memory_kind::other);
+        memory.write(on_device_.data(), records_.data(), on_device_.bytes());
+        memory.clear(history_.data(), history_.bytes());
+    }
+
+    /// How many tensors.
+    std::int64_t size() const { return static_cast<std::int64_t>(records_.size()); }
+    amax_record* records() const { return reinterpret_cast<amax_record*>(on_device_.data()); }
+    std::uint32_t* history() const { return reinterpret_cast<std::uint32_t*>(history_.data()); }
+    std::int64_t windows() const { return windows_; }
+    /// The record of a layer's tensor, in the device's memory. Throws state_error for a weight whose layer keeps none.
+    amax_record* record(std::size_t entry, scaled_tensor tensor) const {
+        for (std::size_t i = 0; i < layers_.size(); ++i) {
+            if (layers_[i].entry == entry && on_device_.data() != nullptr) return records() + 3 * i + static_cast<std::size_t>(tensor);
+        }
+        fail<state_error>("linear: delayed scaling of a weight whose layer was made under another policy, and keeps no history; let the "
+                          "layer have the policy, or take ht::current_scaling<>");
+    }
+
+    /// On a GPU it waits for the device.
+    std::vector<amax_state> read() const {
+        std::vector<amax_record> now(records_.size());
+        std::vector<std::uint32_t> windows(static_cast<std::size_t>(windows_));
+        if (memory_ != nullptr) {
+            memory_->read(now.data(), on_device_.data(), on_device_.bytes());
+            memory_->read(windows.data(), history_.data(), history_.bytes());
+        }
+        std::vector<amax_state> states;
+        for (std::size_t i = 0; i < now.size(); ++i) {
+            amax_state s{layers_[i / 3].path, static_cast<scaled_tensor>(i % 3), now[i].now.scale, {}};
+            for (int w = 0; w < now[i].rule.history; ++w) s.history.push_back(bit_cast<float>(windows[place(now[i], w)]));
+            states.push_back(std::move(s));
+        }
+        return states;
+    }
+    /// Throws argument_error for the states of other layers, of histories of another length, or that hold no scale; nothing
+    /// changes then. Throws state_error before the store's commit.
+    void load(const std::vector<amax_state>& states) {
+        if (memory_ == nullptr) fail<state_error>("amax history: load() before the store's commit");
+        if (states.size() != records_.size()) fail<argument_error>("amax history: ", states.size(), " states for ", records_.size(), " tensors");
+        std::vector<amax_record> now = records_;
+        std::vector<std::uint32_t> windows(static_cast<std::size_t>(windows_));
+        for (std::size_t i = 0; i < now.size(); ++i) {
+            const amax_state& s = states[i];
+            const char* const tensor = name(static_cast<scaled_tensor>(i % 3));
+            if (s.path != layers_[i / 3].path || s.tensor != static_cast<scaled_tensor>(i % 3)) {
+                fail<argument_error>("amax history: the state of ", s.path, ", ", name(s.tensor), "; expected ", layers_[i / 3].path, ", ", tensor);
+            }
+            if (static_cast<int>(s.history.size()) != now[i].rule.history) {
+                fail<argument_error>("amax history: ", s.path, ", ", tensor, ": ", s.history.size(), " windows; expected ", now[i].rule.history);
+            }
+            if (!is_finite(s.scale) || !(s.scale > 0)) fail<argument_error>("amax history: ", s.path, ", ", tensor, ": the scale is ", s.scale);
+            now[i].now = {s.scale, 1 / s.scale};
+            for (int w = 0; w < now[i].rule.history; ++w) windows[place(now[i], w)] = bit_cast<std::uint32_t>(s.history[static_cast<std::size_t>(w)]);
+        }
+        memory_->write(on_device_.data(), now.data(), on_device_.bytes());
+        memory_->write(history_.data(), windows.data(), history_.bytes());
+    }
+
+  private:
+    template <class To, class From>
+    static To bit_cast(const From& x) {
+        return detail::bit_cast<To>(x);
+    }
+    /// Of the w-th window, the earliest first.
+    static std::size_t place(const amax_record& r, int w) { return static_cast<std::size_t>(r.first + (r.next + w) % r.rule.history); }
+
+    struct layer_entry {
+        std::size_t entry;
+        std::string path;
+    };
+    memory_resource* memory_ = nullptr;
+    std::vector<layer_entry> layers_;
+    std::vector<amax_record> records_;  // as they begin
+    std::int64_t windows_ = 0;
+    buffer on_device_, history_;
+};
+
+}  // namespace halftone::inline HALFTONE_ABI
