@@ -9,14 +9,13 @@ namespace op = halftone::op;
 // PyTorch's lists (autocast_mode.h, CUDA), as far as the operations exist here.
 template <ht::category Category, class... Ops>
 inline constexpr bool all_are = ((ht::operation_category<Ops>::value == Category) && ...);
-static_assert(all_are<ht::category::low_precision, op::matmul, op::linear, op::attention>);
+static_assert(all_are<ht::category::low_precision, op::matmul, op::linear, op::attention, op::prelu>);
 static_assert(all_are<ht::category::fp32, op::exp, op::expm1, op::log, op::log1p, op::log2, op::log10, op::pow,
                       op::reciprocal, op::rsqrt, op::sinh, op::cosh, op::tan, op::softplus, op::layer_norm,
-                      op::rms_norm, op::softmax, op::log_softmax, op::logsumexp, op::cross_entropy, op::nll_loss,
+                      op::rms_norm, op::softmax, op::log_softmax, op::cross_entropy,
                       op::mse_loss, op::l1_loss, op::smooth_l1_loss, op::huber_loss,
-                      op::binary_cross_entropy_with_logits, op::sum, op::prod, op::cumsum, op::cumprod, op::norm>);
-static_assert(all_are<ht::category::promote, op::addcmul, op::addcdiv, op::atan2, op::dot, op::index_put,
-                      op::scatter_add, op::cat, op::stack>);
+                      op::binary_cross_entropy_with_logits, op::sum, op::norm>);
+static_assert(all_are<ht::category::promote, op::addcmul, op::addcdiv, op::atan2, op::dot, op::cat, op::stack>);
 static_assert(all_are<ht::category::as_input, op::map, op::add, op::sub, op::mul, op::div, op::neg, op::abs, op::sqrt,
-                      op::tanh, op::sigmoid, op::relu, op::gelu, op::silu, op::mean, op::dropout, op::embedding>);
+                      op::tanh, op::cast, op::leaky_relu, op::sigmoid, op::relu, op::gelu, op::silu, op::mean, op::dropout, op::embedding>);
 static_assert(all_are<ht::category::banned, op::binary_cross_entropy>);

@@ -6,8 +6,8 @@
 ///     auto y = ht::add(ctx, x, z);
 ///
 /// The result has the type that PyTorch's autocast gives in the context's region (policy/category.hpp), and on a bare tape
-/// that of the inputs; it has the first input's shape. Further inputs may be of rank 0, or of rank 1 with one value for
-/// each column.
+/// that of the inputs; a type that is given explicitly, ht::add<float>(ctx, x, z), bypasses both. It has the first input's shape.
+/// Further inputs may be of rank 0, or of rank 1 with one value for each column.
 #pragma once
 
 #include <tuple>
@@ -101,9 +101,9 @@ variable<Y, Rank> evaluate(Context&& context, const shape<Rank>& s, const Expres
     return y;
 }
 
-template <class Op, class Context, class F, class First, class... Rest>
+template <class Op, class As = by_category, class Context, class F, class First, class... Rest>
 auto pointwise(Context&& context, const F& f, const First& first, const Rest&... rest) {
-    using Y = free_output<policy_of<Context>, Op, typename First::value_type, typename Rest::value_type...>;
+    using Y = chosen_output<As, policy_of<Context>, Op, typename First::value_type, typename Rest::value_type...>;
     return evaluate<Op, Y>(context, first.shape(), halftone::trace<1 + sizeof...(Rest)>(f), first, rest...);
 }
 
@@ -136,35 +136,35 @@ concept recording_context = requires(T& t) {
 };
 
 /// f of every element. Throws shape_error.
-template <recording_context Context, class F, class... Variables>
+template <class As = by_category, recording_context Context, class F, class... Variables>
     requires(sizeof...(Variables) > 0 && (detail::is_variable<Variables> && ...))
 auto map(Context&& context, const F& f, const Variables&... inputs) {
-    return detail::pointwise<op::map>(context, f, inputs...);
+    return detail::pointwise<op::map, As>(context, f, inputs...);
 }
 
-template <recording_context Context, class A, class B, int Rank, int Other>
+template <class As = by_category, recording_context Context, class A, class B, int Rank, int Other>
 auto add(Context&& context, const variable<A, Rank>& a, const variable<B, Other>& b) {
-    return detail::pointwise<op::add>(context, detail::add_function{}, a, b);
+    return detail::pointwise<op::add, As>(context, detail::add_function{}, a, b);
 }
-template <recording_context Context, class A, class B, int Rank, int Other>
+template <class As = by_category, recording_context Context, class A, class B, int Rank, int Other>
 auto sub(Context&& context, const variable<A, Rank>& a, const variable<B, Other>& b) {
-    return detail::pointwise<op::sub>(context, detail::subtract_function{}, a, b);
+    return detail::pointwise<op::sub, As>(context, detail::subtract_function{}, a, b);
 }
-template <recording_context Context, class A, class B, int Rank, int Other>
+template <class As = by_category, recording_context Context, class A, class B, int Rank, int Other>
 auto mul(Context&& context, const variable<A, Rank>& a, const variable<B, Other>& b) {
-    return detail::pointwise<op::mul>(context, detail::multiply_function{}, a, b);
+    return detail::pointwise<op::mul, As>(context, detail::multiply_function{}, a, b);
 }
-template <recording_context Context, class A, int Rank>
+template <class As = by_category, recording_context Context, class A, int Rank>
 auto gelu(Context&& context, const variable<A, Rank>& a) {
-    return detail::pointwise<op::gelu>(context, detail::gelu_function{}, a);
+    return detail::pointwise<op::gelu, As>(context, detail::gelu_function{}, a);
 }
-template <recording_context Context, class A, int Rank>
+template <class As = by_category, recording_context Context, class A, int Rank>
 auto relu(Context&& context, const variable<A, Rank>& a) {
-    return detail::pointwise<op::relu>(context, detail::relu_function{}, a);
+    return detail::pointwise<op::relu, As>(context, detail::relu_function{}, a);
 }
-template <recording_context Context, class A, int Rank>
+template <class As = by_category, recording_context Context, class A, int Rank>
 auto tanh(Context&& context, const variable<A, Rank>& a) {
-    return detail::pointwise<op::tanh>(context, detail::tanh_function{}, a);
+    return detail::pointwise<op::tanh, As>(context, detail::tanh_function{}, a);
 }
 
 }  // namespace halftone::inline HALFTONE_ABI

@@ -6,7 +6,7 @@
 ///     auto loss = ht::mean_squared_error(ctx, prediction, target);     // float under every policy, as losses are
 ///
 /// Numeric contract: kernel/sum's; the result is rounded once. A sum under autocast is fp32, a mean has its input's
-/// type (PyTorch's categories); on a bare tape both have their input's.
+/// type (PyTorch's categories); on a bare tape both have their input's. ht::sum<float>(ctx, x) gives floats anywhere.
 #pragma once
 
 #include <tuple>
@@ -96,16 +96,16 @@ struct squared_difference_function {
 }  // namespace detail
 
 /// The sum of all elements.
-template <recording_context Context, class X, int Rank>
+template <class As = by_category, recording_context Context, class X, int Rank>
 auto sum(Context&& context, const variable<X, Rank>& x) {
-    return detail::reduce<op::sum, free_output<policy_of<Context>, op::sum, X>>(context, 1.0,
+    return detail::reduce<op::sum, chosen_output<As, policy_of<Context>, op::sum, X>>(context, 1.0,
                                                                                 detail::identity_function{}, x);
 }
 
 /// The mean of all elements; of none, NaN.
-template <recording_context Context, class X, int Rank>
+template <class As = by_category, recording_context Context, class X, int Rank>
 auto mean(Context&& context, const variable<X, Rank>& x) {
-    return detail::reduce<op::mean, free_output<policy_of<Context>, op::mean, X>>(
+    return detail::reduce<op::mean, chosen_output<As, policy_of<Context>, op::mean, X>>(
         context, 1.0 / static_cast<double>(x.size()), detail::identity_function{}, x);
 }
 

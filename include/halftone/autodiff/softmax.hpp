@@ -4,6 +4,7 @@
 ///
 ///     auto probabilities = ht::softmax(ht::autocast<ht::full_fp32>(ctx), scores);       // (…, classes)
 ///     auto sharper = ht::softmax(ctx, scores, 2.0f);                                    // of 2 scores
+///     auto wide = ht::softmax<float>(ctx, scores);                                      // floats, in any region
 ///
 /// Numeric contract: kernel/softmax's. The result is fp32 under autocast (PyTorch's category), on a bare tape it has
 /// the input's type.
@@ -38,9 +39,9 @@ struct softmax_record {
     }
 };
 
-template <class Op, template <class> class Kernel, class Context, class X, int Rank>
+template <class Op, class As, template <class> class Kernel, class Context, class X, int Rank>
 auto softmax_of(Context&& context, const variable<X, Rank>& x, float scale) {
-    using Y = free_output<policy_of<Context>, Op, X>;
+    using Y = chosen_output<As, policy_of<Context>, Op, X>;
     auto& root = context.root();
     const auto range = root.template range<policy_of<Context>>(Op::name);
     const bool wanted = x.wants_gradient();
@@ -56,15 +57,15 @@ auto softmax_of(Context&& context, const variable<X, Rank>& x, float scale) {
 }  // namespace detail
 
 /// exp(scale x) / (the sum of exp(scale x) over the last axis).
-template <recording_context Context, class X, int Rank>
+template <class As = by_category, recording_context Context, class X, int Rank>
 auto softmax(Context&& context, const variable<X, Rank>& x, float scale = 1.0f) {
-    return detail::softmax_of<op::softmax, kernel::softmax>(context, x, scale);
+    return detail::softmax_of<op::softmax, As, kernel::softmax>(context, x, scale);
 }
 
 /// scale x - log(the sum of exp(scale x) over the last axis).
-template <recording_context Context, class X, int Rank>
+template <class As = by_category, recording_context Context, class X, int Rank>
 auto log_softmax(Context&& context, const variable<X, Rank>& x, float scale = 1.0f) {
-    return detail::softmax_of<op::log_softmax, kernel::log_softmax>(context, x, scale);
+    return detail::softmax_of<op::log_softmax, As, kernel::log_softmax>(context, x, scale);
 }
 
 }  // namespace halftone::inline HALFTONE_ABI

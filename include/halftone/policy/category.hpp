@@ -206,4 +206,30 @@ using layer_output = typename resolve<P>::output;
 template <class P, class Op, class... Inputs>
 using free_output = storage_of<typename detail::result<operation_category<Op>::value, compute_type<P, Op, Inputs...>>::type>;
 
+/// The first template argument of every free operation, unless it is a number type: the category says. A number type takes the
+/// category's place, as `dtype=` does in PyTorch: ht::softmax<float>(ctx, x) gives floats, in every region and in none.
+struct by_category {};
+
+namespace detail {
+
+template <class As, class P, class Op, class... Inputs>
+struct chosen {
+    static_assert(number<As>, "halftone: what is given explicitly to this operation is no number type: ht::softmax<float>(ctx, x); the policy is the context's, ht::autocast<policy>(ctx)");
+    using compute = As;
+    using type = storage_of<As>;
+};
+template <class P, class Op, class... Inputs>
+struct chosen<by_category, P, Op, Inputs...> {
+    using compute = compute_type<P, Op, Inputs...>;
+    using type = free_output<P, Op, Inputs...>;
+};
+
+}  // namespace detail
+
+/// What a free operation gives that was called with As, a number type or by_category; and what its products read operands in.
+template <class As, class P, class Op, class... Inputs>
+using chosen_output = typename detail::chosen<As, P, Op, Inputs...>::type;
+template <class As, class P, class Op, class... Inputs>
+using chosen_compute = typename detail::chosen<As, P, Op, Inputs...>::compute;
+
 }  // namespace halftone::inline HALFTONE_ABI

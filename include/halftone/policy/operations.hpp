@@ -30,6 +30,7 @@ using as_input = detail::in_category<category::as_input>;
 
 // clang-format off
 struct matmul : low_precision { static constexpr const char* name = "matmul"; };
+struct prelu : low_precision { static constexpr const char* name = "prelu"; };
 struct linear : low_precision {
     static constexpr const char* name = "linear";
     static constexpr bool has_weights = true;
@@ -51,9 +52,7 @@ struct layer_norm : fp32 { static constexpr const char* name = "layer_norm"; };
 struct rms_norm : fp32 { static constexpr const char* name = "rms_norm"; };
 struct softmax : fp32 { static constexpr const char* name = "softmax"; };
 struct log_softmax : fp32 { static constexpr const char* name = "log_softmax"; };
-struct logsumexp : fp32 { static constexpr const char* name = "logsumexp"; };
 struct cross_entropy : fp32 { static constexpr const char* name = "cross_entropy"; };
-struct nll_loss : fp32 { static constexpr const char* name = "nll_loss"; };
 struct mse_loss : fp32 { static constexpr const char* name = "mse_loss"; };
 struct l1_loss : fp32 { static constexpr const char* name = "l1_loss"; };
 struct smooth_l1_loss : fp32 { static constexpr const char* name = "smooth_l1_loss"; };
@@ -75,20 +74,16 @@ struct sinh : fp32 { static constexpr const char* name = "sinh"; };
 struct cosh : fp32 { static constexpr const char* name = "cosh"; };
 struct tan : fp32 { static constexpr const char* name = "tan"; };
 struct sum : fp32 { static constexpr const char* name = "sum"; };
-struct prod : fp32 { static constexpr const char* name = "prod"; };
-struct cumsum : fp32 { static constexpr const char* name = "cumsum"; };
-struct cumprod : fp32 { static constexpr const char* name = "cumprod"; };
 struct norm : fp32 { static constexpr const char* name = "norm"; };
 
 struct addcmul : promote { static constexpr const char* name = "addcmul"; };
 struct addcdiv : promote { static constexpr const char* name = "addcdiv"; };
 struct atan2 : promote { static constexpr const char* name = "atan2"; };
 struct dot : promote { static constexpr const char* name = "dot"; };
-struct index_put : promote { static constexpr const char* name = "index_put"; };
-struct scatter_add : promote { static constexpr const char* name = "scatter_add"; };
 struct cat : promote { static constexpr const char* name = "cat"; };
 struct stack : promote { static constexpr const char* name = "stack"; };
 
+struct cast : as_input { static constexpr const char* name = "cast"; };
 struct map : as_input { static constexpr const char* name = "map"; };
 struct add : as_input { static constexpr const char* name = "add"; };
 struct sub : as_input { static constexpr const char* name = "sub"; };
@@ -101,6 +96,7 @@ struct tanh : as_input { static constexpr const char* name = "tanh"; };
 struct sigmoid : as_input { static constexpr const char* name = "sigmoid"; };
 struct relu : as_input { static constexpr const char* name = "relu"; };
 struct gelu : as_input { static constexpr const char* name = "gelu"; };
+struct leaky_relu : as_input { static constexpr const char* name = "leaky_relu"; };
 struct silu : as_input { static constexpr const char* name = "silu"; };
 struct mean : as_input { static constexpr const char* name = "mean"; };
 struct dropout : as_input { static constexpr const char* name = "dropout"; };
