@@ -2,6 +2,7 @@
 #include "options.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <iostream>
 
 #include <CLI/CLI.hpp>
@@ -32,6 +33,17 @@ double least_memory(const options& o) {
     const double parameters = (256.0 + static_cast<double>(o.context)) * width + layers * (12 * width * width + 13 * width);
     const double activations = tokens * width * 14 * layers;
     return 16 * parameters + 2 * activations + 8 * tokens * static_cast<double>(o.accumulation);
+}
+
+void parse_plant(const std::string& plant, options& o) {
+    const std::size_t colon = plant.rfind(':');
+    const char* const first = plant.data() + (colon == std::string::npos ? plant.size() : colon + 1);
+    const char* const last = plant.data() + plant.size();
+    if (colon == std::string::npos || std::from_chars(first, last, o.planted_step).ptr != last || first == last) {
+        refuse("--plant is '", plant, "'; expected LAYER:STEP, h.1.mlp:30 say");
+    }
+    o.planted_layer = plant.substr(0, colon);
+    check_range("--plant: the step", o.planted_step, 1, o.steps);
 }
 
 void check(options& o) {
@@ -101,6 +113,9 @@ std::optional<options> parse_options(int argc, char** argv) {
     app.add_option("--eval-windows", o.eval_windows, "windows of held-out text to evaluate on; 0: all");
     app.add_option("--write", o.write, "bytes that the model writes in the end");
     app.add_flag("--profile", o.profile, "print time by operation and pass");
+    app.add_flag("--watch", o.watch, "tell of each skipped step which operation overflowed first");
+    std::string plant;
+    app.add_option("--plant", plant, "LAYER:STEP: make a layer overflow in a step, h.1.mlp:30 say, to see what --watch tells");
     try {
         app.parse(argc, argv);
     } catch (const CLI::Success& e) {  // --help, --version
@@ -109,6 +124,7 @@ std::optional<options> parse_options(int argc, char** argv) {
     } catch (const CLI::ParseError& e) {
         refuse(e.what());
     }
+    if (!plant.empty()) parse_plant(plant, o);
     check(o);
     return o;
 }

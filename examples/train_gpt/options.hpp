@@ -33,6 +33,9 @@ struct options {
     std::int64_t eval_windows = 256;          ///< 0: all
     std::int64_t write = 200;                 ///< bytes of text that the model writes in the end
     bool profile = false;
+    bool watch = false;                       ///< tell of each skipped step where it overflowed
+    std::string planted_layer;                ///< whose weights are spoilt in step planted_step; empty: none
+    std::int64_t planted_step = 0;
 };
 
 /// Nothing where --help or --version has been answered. Throws exit_with(2) for anything that makes no run.

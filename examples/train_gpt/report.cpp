@@ -6,6 +6,7 @@
 
 #include <halftone/observe/machine.hpp>
 #include <halftone/observe/metrics.hpp>
+#include <halftone/observe/overflow_json.hpp>
 #include <halftone/observe/progress.hpp>
 #include <halftone/observe/terminal.hpp>
 
@@ -43,6 +44,13 @@ class observer final : public ht::trainer_callback {
                          s.seconds);
     }
     void on_log(const ht::trainer_state& s) override { metrics_.write(s, fields_); }
+    void on_overflow(const ht::trainer_state&, const ht::overflow& o) override {
+        json line = fields_;
+        line["step"] = o.step;
+        line["overflow"] = ht::overflow_json(o);
+        metrics_.write_line(line);
+        progress_.note(fields_["policy"].get<std::string>() + "  " + o.text());
+    }
     void on_evaluate(const ht::trainer_state& s, const ht::evaluation_result& r) override {
         json line = fields_;
         line["step"] = s.step;

@@ -57,6 +57,47 @@ std::string write_text(Device& device, const Model& model, const std::string& pr
     return text;
 }
 
+/// Makes the weights of a layer so large, for one step, that what it gives overflows in float16.
+class planter final : public ht::trainer_callback {
+  public:
+    planter(ht::store& parameters, const std::string& layer, std::int64_t step) : parameters_(&parameters), layer_(layer), step_(step) {
+        if (layer_.empty()) return;
+        if (!spoil(1)) throw exit_with(2, "--plant: no layer '" + layer_ + "' has weights");
+        if (step_ == 1) spoil(factor);
+    }
+    void on_step(const ht::trainer_state& s) override {
+        if (layer_.empty()) return;
+        if (s.step == step_) spoil(1 / factor);
+        if (s.step + 1 == step_) spoil(factor);
+    }
+
+  private:
+    // A power of two, so that the weights of before come back to the bit.
+    static constexpr float factor = 0x1p19f;
+
+    /// Times so much; false where there are none.
+    bool spoil(float times) {
+        bool found = false;
+        const auto& entries = parameters_->entries();
+        for (std::size_t i = 0; i < entries.size(); ++i) {
+            const ht::store::entry& e = entries[i];
+            if (e.path.rfind(layer_ + ".", 0) != 0 || e.path.find(".weight") == std::string::npos) continue;
+            std::byte* const at = parameters_->groups()[e.group].master.data() + e.master * sizeof(float);
+            std::vector<float> values(e.count);
+            parameters_->memory().read(values.data(), at, e.count * sizeof(float));
+            for (float& v : values) v *= times;
+            parameters_->memory().write(at, values.data(), e.count * sizeof(float));
+            parameters_->refresh(i);
+            found = true;
+        }
+        return found;
+    }
+
+    ht::store* parameters_;
+    std::string layer_;
+    std::int64_t step_;
+};
+
 }  // namespace
 
 template <class Policy, class Device>
@@ -80,7 +121,9 @@ run_result run(Device& device, const options& o, const ht::token_view& corpus, c
                          .eval_steps = o.eval_every,
                          // The customary 2,000 is for long runs; a short one would never see the scale move.
                          .loss_scale_growth_interval = static_cast<int>(std::clamp<std::int64_t>(o.steps / 20, 10, 2000)),
-                         .seed = o.seed}};
+                         .find_overflow = o.watch ? ht::overflow_search::on : ht::overflow_search::off,
+                         .seed = o.seed},
+                        ht::watched};
 
     struct stopper : ht::trainer_callback {
         decltype(trainer)* target = nullptr;
@@ -94,6 +137,8 @@ run_result run(Device& device, const options& o, const ht::token_view& corpus, c
     trainer.add_callback(around.observer);
     trainer.add_callback(stop_when_interrupted);
     trainer.listen(around.profile);
+    planter plant{model.parameters(), o.planted_layer, o.planted_step};
+    trainer.add_callback(plant);
 
     run_result result;
     result.parameters = model.parameters().size();

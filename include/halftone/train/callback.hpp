@@ -9,6 +9,7 @@
 #pragma once
 
 #include <halftone/memory/usage.hpp>
+#include <halftone/observe/overflow.hpp>
 #include <halftone/observe/step_metrics.hpp>
 
 namespace halftone::inline HALFTONE_ABI {
@@ -54,6 +55,8 @@ class trainer_callback {
     virtual void on_step(const trainer_state&) {}
     /// Every logging_steps steps, and after the last one.
     virtual void on_log(const trainer_state&) {}
+    /// For each skipped step, where find_overflow asks for it; before the on_step of the step that the device is read after.
+    virtual void on_overflow(const trainer_state&, const overflow&) {}
     virtual void on_evaluate(const trainer_state&, const evaluation_result&) {}
 };
 

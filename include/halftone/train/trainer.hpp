@@ -17,11 +17,13 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include <halftone/autodiff/tape.hpp>
+#include <halftone/autodiff/watched.hpp>
 #include <halftone/optim/adamw.hpp>
+#include <halftone/observe/overflow.hpp>
 #include <halftone/optim/clip.hpp>
 #include <halftone/scale/grad_scaler.hpp>
 #include <halftone/train/callback.hpp>
@@ -80,13 +82,19 @@ inline std::vector<parameter_group> with_undecayed(const store& parameters, std:
 
 }  // namespace detail
 
-template <class Device, class Model>
+/// `Kind`: of its tape.
+template <class Device, class Model, class Kind = plain_tape>
 class trainer {
+    static constexpr bool watches = std::is_same_v<Kind, watched_tape>;
+
   public:
     /// Takes memory for gradients and moments. `groups` come after those that keep weight decay from biases and gains.
     /// Model and device must outlive it. Throws argument_error for arguments out of range, out_of_memory.
     trainer(Device& device, Model& model, const training_arguments& arguments, std::vector<parameter_group> groups = {})
-        : arguments_((check(arguments), arguments)),
+        : trainer(device, model, arguments, Kind{}, std::move(groups)) {}
+    /// The same with a tape of another kind: ht::watched, which arguments that look at values want.
+    trainer(Device& device, Model& model, const training_arguments& arguments, Kind, std::vector<parameter_group> groups = {})
+        : arguments_((check(arguments), check_kind(arguments), arguments)),
           device_(&device),
           model_(&model),
           optimizer_(device, model,
@@ -112,6 +120,9 @@ class trainer {
                                  .warmup_ratio = arguments.warmup_ratio,
                                  .final_ratio = arguments.final_lr_ratio});
         state_.max_steps = arguments.max_steps;
+        if constexpr (watches) {
+            if (arguments.find_overflow == overflow_search::on) finder_.emplace(device, tape_);
+        }
     }
     trainer(const trainer&) = delete;
     trainer& operator=(const trainer&) = delete;
@@ -193,6 +204,11 @@ class trainer {
         double rate() const { return seconds > 0 ? tokens / seconds : 0; }
     };
 
+    static void check_kind(const training_arguments& a) {
+        if (!watches && a.find_overflow == overflow_search::on) {
+            fail<argument_error>("training_arguments: find_overflow of a trainer that does not watch; make it as ht::trainer trainer{device, model, arguments, ht::watched}");
+        }
+    }
     static double since(clock::time_point begin) { return std::chrono::duration<double>(clock::now() - begin).count(); }
 
     /// Whether the device works while the host goes on, so that to read from it means to wait.
@@ -230,6 +246,7 @@ class trainer {
                     capture_refused_ = e.what();
                     tape_.clear();
                     accumulator_.discard();
+                    if constexpr (watches) tape_.begin_step();
                     take(batch);
                 }
             }
@@ -263,7 +280,10 @@ class trainer {
             clip_grad_norm(gradients, static_cast<float>(arguments_.max_grad_norm));
         }
         const range here(listener_, "adamw", pass::update);
-        optimizer_.step(gradients);
+        [[maybe_unused]] const auto outcome = optimizer_.step(gradients);
+        if constexpr (watches) {
+            if (finder_) finder_->end_step(outcome);
+        }
         scaler_.update();
     }
 
@@ -279,6 +299,16 @@ class trainer {
         window_.add(unread_.tokens, seconds), total_.add(unread_.tokens, seconds);
         state_.tokens_per_second = window_.rate();
         unread_ = {};
+        if constexpr (watches) {
+            if (finder_) {
+                for (const overflow& o : finder_->take()) tell(o);
+            }
+        }
+    }
+
+    void tell(const overflow& o) const {
+        if (!o.is_skipped()) return;
+        for (trainer_callback* callback : callbacks_) callback->on_overflow(state_, o);
     }
 
     template <class Data>
@@ -319,7 +349,9 @@ class trainer {
     adamw<Device, Model> optimizer_;
     accumulator<through_scaler, types<Model>> accumulator_;
     grad_scaler<Device> scaler_;
-    tape<Device> tape_;
+    tape<Device, Kind> tape_;
+    struct no_finder {};
+    std::conditional_t<watches, std::optional<overflow_finder<Device>>, no_finder> finder_;
     inference<Device> inference_;
     std::vector<trainer_callback*> callbacks_;
     range_listener* listener_ = nullptr;
@@ -343,5 +375,9 @@ template <class Device, class Model>
 trainer(Device&, Model&, const training_arguments&) -> trainer<Device, Model>;
 template <class Device, class Model>
 trainer(Device&, Model&, const training_arguments&, std::vector<parameter_group>) -> trainer<Device, Model>;
+template <class Device, class Model>
+trainer(Device&, Model&, const training_arguments&, watched_tape) -> trainer<Device, Model, watched_tape>;
+template <class Device, class Model>
+trainer(Device&, Model&, const training_arguments&, watched_tape, std::vector<parameter_group>) -> trainer<Device, Model, watched_tape>;
 
 }  // namespace halftone::inline HALFTONE_ABI

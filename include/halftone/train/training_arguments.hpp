@@ -24,6 +24,10 @@ enum class step_capture {
     off,
 };
 
+/// Whether the operations' values are looked at, so that a step that is skipped tells where it overflowed
+/// (observe/overflow.hpp). It wants a trainer that watches: ht::trainer trainer{device, model, arguments, ht::watched}.
+enum class overflow_search { off, on };
+
 struct training_arguments {
     extent per_device_train_batch_size = 8;        ///< rows of a micro-batch
     extent per_device_eval_batch_size = 8;
@@ -48,6 +52,7 @@ struct training_arguments {
     float initial_loss_scale = 65536;              ///< where the model's policies need scaling
     int loss_scale_growth_interval = 2000;
 
+    overflow_search find_overflow = overflow_search::off;
     std::uint64_t seed = 42;                       ///< of stochastic rounding
     step_capture capture_steps = step_capture::automatic;
 };

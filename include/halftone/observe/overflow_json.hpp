@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// An overflow as JSON. Needs nlohmann-json, so no umbrella header includes it.
+///
+///     metrics.write_line({{"step", o.step}, {"overflow", ht::overflow_json(o)}});
+///
+/// Fields: result; layer, after, operation, pass, micro_batch, tensor ("value", "gradient", "parameter gradient"), parameter,
+/// kind ("+inf", "-inf", "NaN"), type, elements, positive_infinities, negative_infinities, nans, largest; before: null, or
+/// layer, operation, largest. Of a step where no operation gave such a value, `result` alone.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include <halftone/observe/overflow.hpp>
+
+namespace halftone::inline HALFTONE_ABI {
+
+inline nlohmann::ordered_json overflow_json(const overflow& o) {
+    nlohmann::ordered_json j{{"result", name(o.result)}};
+    if (!o.is_located) return j;
+    j["layer"] = o.by.layer;
+    j["after"] = o.by.after;
+    j["operation"] = o.by.operation;
+    j["pass"] = name(o.pass);
+    j["micro_batch"] = o.micro_batch;
+    j["tensor"] = name(o.role);
+    j["parameter"] = o.parameter;
+    j["kind"] = o.kind();
+    j["type"] = name(o.format);
+    j["elements"] = o.elements;
+    j["positive_infinities"] = o.found.positive_infinities;
+    j["negative_infinities"] = o.found.negative_infinities;
+    j["nans"] = o.found.nans;
+    j["largest"] = o.found.largest;
+    if (o.before.operation.empty()) {
+        j["before"] = nullptr;
+    } else {
+        j["before"] = {{"layer", o.before.layer}, {"operation", o.before.operation}, {"largest", o.before_largest}};
+    }
+    return j;
+}
+
+}  // namespace halftone::inline HALFTONE_ABI
