@@ -152,6 +152,13 @@ auto values_for(const parameter<Storage, Rank>& p) {
     }
 }
 
+/// The same for a variable in a parameter's place (matmul.hpp).
+template <class Compute, class Weight>
+    requires(Weight::is_variable)
+auto values_for(const Weight& weight) {
+    return weight.values();
+}
+
 template <class Residual, class Output>
 struct sum_with {
     using type = typename Residual::value_type;

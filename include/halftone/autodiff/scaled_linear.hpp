@@ -20,7 +20,10 @@ namespace detail {
 
 /// Whether products of these roles read scaled operands.
 template <class Roles>
-inline constexpr bool is_scaled_product = eight_bit<typename Roles::compute>;
+inline constexpr bool is_scaled_product = false;
+template <class Roles>
+    requires requires { typename Roles::compute; }
+inline constexpr bool is_scaled_product<Roles> = eight_bit<typename Roles::compute>;
 
 /// The type that multiplies operands exactly: every number of eight bits is a bfloat16.
 template <class T>
