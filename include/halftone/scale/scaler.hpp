@@ -88,8 +88,12 @@ class scaler {
                       "halftone: unscale consumes the scaled gradients, so that nobody unscales them twice: write "
                       "scaler.unscale(acc.take()), or std::move them");
         if constexpr (is_scaled<type> && !std::is_lvalue_reference_v<T>) {
-            static_assert(is_gradients<typename type::value_type>, "halftone: unscale: only gradients can be unscaled");
-            return unscale_gradients(std::move(scaled_gradients));
+            if constexpr (requires { std::move(scaled_gradients).value().over(&record_.data()->scale); }) {
+                return unscale_variables(std::move(scaled_gradients));
+            } else {
+                static_assert(is_gradients<typename type::value_type>, "halftone: unscale: only gradients can be unscaled");
+                return unscale_gradients(std::move(scaled_gradients));
+            }
         }
     }
 
@@ -119,17 +123,28 @@ class scaler {
     }
 
   private:
-    template <class Models>
-    gradients<Device, Models> unscale_gradients(scaled<gradients<void, Models>>&& s) {
-        gradients<void, Models> raw = std::move(s).value();
-        detail::window& w = raw.check("unscale");
-        if (s.stamp().clock != &clock_)
+    template <class T>
+    static void check_stamp(const scaled<T>& s, const scale_stamp& own) {
+        if (s.stamp().clock != own.clock)
             fail<state_error>("unscale: another scaler scaled the losses of these gradients");
-        if (!s.stamp().is_current()) {
+        if (!(s.stamp() == own)) {
             fail<state_error>(
                 "unscale: update() was called after the backward pass and before unscale(); the scale is no longer "
                 "theirs");
         }
+    }
+    /// Variables of a tape (autodiff/twice.hpp), which are part of a further loss: overflows show in its gradients.
+    template <class Variables>
+    Variables unscale_variables(scaled<Variables>&& s) const {
+        check_stamp(s, {&clock_, clock_});
+        return std::move(s).value().over(&record_.data()->scale);
+    }
+
+    template <class Models>
+    gradients<Device, Models> unscale_gradients(scaled<gradients<void, Models>>&& s) {
+        gradients<void, Models> raw = std::move(s).value();
+        detail::window& w = raw.check("unscale");
+        check_stamp(s, {&clock_, clock_});
         gradients<Device, Models> result(w, &device());
         result.prepare(device());
         device().run(set_inverse_scale{w.record(), record_.data()});
