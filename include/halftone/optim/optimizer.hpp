@@ -215,7 +215,9 @@ class optimizer {
         record_.device().run(begin_step{record_.data(), w.found_inf() + index, w.record(), has_work ? 1 : 0});
         if (!has_work) return {record_, calls_};
         // With the step the window of delayed scaling ends.
-        if (parameters_->amaxes().size() != 0) kernel::quantize<Device>::roll(record_.device(), parameters_->amaxes(), &record_.data()->step.skips);
+        if (const amax_histories& a = parameters_->amaxes(); a.size() != 0) {
+            kernel::quantize<Device>::roll(record_.device(), a.records(), a.size(), a.history(), a.windows(), &record_.data()->step.skips);
+        }
         for (const update_segment& s : segments_)
             launch_segment(s, part.slabs, &w.record()->factors, launch, signatures_of<Model>{});
         return {record_, calls_};

@@ -36,19 +36,19 @@ struct quantize<cpu> {
         convert(device, x, y, scale, [](std::uint32_t) {});
     }
 
-    /// Ends a window of all histories, unless *skips is not 0: then what it met is forgotten.
-    static void roll(cpu& device, const amax_histories& all, const std::int32_t* skips) {
+    /// Ends a window of all records, whose histories lie in `windows` words; where *skips is not 0, what it met is forgotten.
+    static void roll(cpu& device, amax_record* records, extent count, std::uint32_t* history, extent, const std::int32_t* skips) {
         device.run([&] {
-            for (extent i = 0; i < all.size(); ++i) {
-                amax_record& r = all.records()[i];
+            for (extent i = 0; i < count; ++i) {
+                amax_record& r = records[i];
                 if (*skips != 0) {
                     r.amax = 0;
                     continue;
                 }
-                std::uint32_t* const history = all.history() + r.first;
-                history[r.next] = r.amax;
+                std::uint32_t* const mine = history + r.first;
+                mine[r.next] = r.amax;
                 std::uint32_t amax = r.amax;
-                for (int w = 0; w < r.rule.history && r.rule.rule == amax_rule::max; ++w) amax = amax < history[w] ? history[w] : amax;
+                for (int w = 0; w < r.rule.history && r.rule.rule == amax_rule::max; ++w) amax = amax < mine[w] ? mine[w] : amax;
                 next_window(r, amax);
             }
         });

@@ -38,11 +38,19 @@ HALFTONE_HD HALFTONE_INLINE word larger_magnitude(word largest, const vec<float,
     return largest;
 }
 
+/// The largest of a block's magnitudes, in bits; infinity where one is not finite.
+using amax_team = row_team<256, 1>;
+HALFTONE_KERNEL template <class Simt>
+HALFTONE_HD HALFTONE_INLINE word block_amax(Simt simt, word mine) {
+    const float largest = halftone::detail::bit_cast<float>(mine > infinite_magnitude ? infinite_magnitude : mine);
+    return halftone::detail::bit_cast<word>(amax_team::max(simt, largest, constant<0>{}));
+}
+
 template <class X, run_access Access>
 struct amax_kernel {
-    static constexpr int threads = 256;
+    static constexpr int threads = amax_team::block_threads;
     static constexpr int n = widest<X>;
-    static constexpr word shared_bytes = threads / 32 * sizeof(word);
+    static constexpr word shared_bytes = amax_team::shared_bytes;
 
     global_span<const X> x;
     global_span<word> amaxes;  // of each chunk
@@ -55,16 +63,16 @@ struct amax_kernel {
         const global_span<const X> here = x.part(c.first, c.count_);
         word largest = 0;
         for (extent i = simt.thread(); i * n < c.count_; i += threads) largest = larger_magnitude(largest, load_run<n, Access>(simt, here, i, c.run(i, n)));
-        largest = simt::block_max<threads>(simt, largest, shared_span<word>{0, threads / 32});
+        largest = block_amax(simt, largest);
         if (simt.thread() == 0) simt.store(amaxes, simt.block().x, largest);
     }
 };
 
 template <class X, class Y, run_access Access>
 struct quantize_kernel {
-    static constexpr int threads = 256;
+    static constexpr int threads = amax_team::block_threads;
     static constexpr int n = widest<X>;
-    static constexpr word shared_bytes = threads / 32 * sizeof(word);
+    static constexpr word shared_bytes = amax_team::shared_bytes;
 
     global_span<const X> x;
     global_span<Y> y;
@@ -92,15 +100,15 @@ struct quantize_kernel {
             store_run<Access>(simt, y.part(c.first, c.count_), i, c.run(i, n), q);
         }
         if (amaxes.count == 0) return;
-        largest = simt::block_max<threads>(simt, largest, shared_span<word>{0, threads / 32});
+        largest = block_amax(simt, largest);
         if (simt.thread() == 0) simt.store(amaxes, simt.block().x, largest);
     }
 };
 
 /// One block: the largest of all chunks becomes a scale, or goes into a record.
 struct largest_amax_kernel {
-    static constexpr int threads = 256;
-    static constexpr word shared_bytes = threads / 32 * sizeof(word);
+    static constexpr int threads = amax_team::block_threads;
+    static constexpr word shared_bytes = amax_team::shared_bytes;
 
     global_span<const word> amaxes;
     float largest;
@@ -117,9 +125,8 @@ struct largest_amax_kernel {
             const word one = simt.load(amaxes, i);
             amax = amax < one ? one : amax;
         }
-        amax = simt::block_max<threads>(simt, amax, shared_span<word>{0, threads / 32});
+        amax = block_amax(simt, amax);
         if (simt.thread() != 0) return;
-        if (amax > infinite_magnitude) amax = infinite_magnitude;
         if (scale.is_there()) simt.store(scale, 0, scale_of(amax, largest, rule, 1.0f));
         if (record.is_there()) {
             amax_record r = simt.load(record, 0);
@@ -194,8 +201,8 @@ struct quantize<Device> {
         check_quantize(x, y);
         convert(device, x, y, scale, {}, {});
     }
-    static void roll(Device& device, const amax_histories& all, const std::int32_t* skips) {
-        device.launch(on_device::roll_kernel{{all.records(), all.size()}, {all.history(), all.windows()}, {skips, 1}});
+    static void roll(Device& device, amax_record* records, extent count, std::uint32_t* history, extent windows, const std::int32_t* skips) {
+        device.launch(on_device::roll_kernel{{records, count}, {history, windows}, {skips, 1}});
     }
 
   private:

@@ -5,7 +5,7 @@
 ///     kernel::quantize<cpu>::current(device, x, y, &scale, rule);           // scale from the amax of x; written beside y
 ///     kernel::quantize<cpu>::delayed(device, x, y, &scale, record, kernel::gathering::on);  // by the record; amax goes into it
 ///     kernel::quantize<cpu>::again(device, x, y, &scale);                   // by a scale that is there: the same bits once more
-///     kernel::quantize<cpu>::roll(device, histories, &skips);               // a window ends
+///     kernel::quantize<cpu>::roll(device, records, n, history, words, &skips);   // a window ends
 ///
 /// Numeric contract: scale times x in float, rounded once to nearest even; what is larger than the format's largest number
 /// becomes that. A number that is not finite stays so (float8_e4m3 has NaN for all of them): an overflow has to reach the
