@@ -13,6 +13,7 @@
 #include <halftone/kernel/column_sum/cpu.hpp>
 #include <halftone/kernel/convert/cpu.hpp>
 #include <halftone/kernel/cross_entropy/cpu.hpp>
+#include <halftone/kernel/dropout/cpu.hpp>
 #include <halftone/kernel/embedding/cpu.hpp>
 #include <halftone/kernel/gradient_norm/cpu.hpp>
 #include <halftone/kernel/layer_norm/cpu.hpp>

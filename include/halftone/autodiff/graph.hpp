@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include <halftone/autodiff/random_draws.hpp>
 #include <halftone/exec/ranges.hpp>
 #include <halftone/memory/arena.hpp>
 
@@ -199,11 +200,16 @@ class graph {
         ++pass_;
     }
     std::size_t records() const { return records_.size(); }
+    /// The number of the present pass, which ends when its records are gone.
+    std::int64_t pass() const { return pass_; }
     halftone::arena& arena() { return arena_; }
     memory_resource& memory() const { return *resource_; }
 
     /// Told of every operation, where it is set.
     range_listener* listener = nullptr;
+
+    /// Which random numbers come next.
+    random_draws random;
 
     // ---- life: the tape and every handle hold the graph, so that a variable may outlive its tape
 

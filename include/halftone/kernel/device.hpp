@@ -9,6 +9,7 @@
 #include <halftone/kernel/column_sum/device.hpp>
 #include <halftone/kernel/convert/device.hpp>
 #include <halftone/kernel/cross_entropy/device.hpp>
+#include <halftone/kernel/dropout/device.hpp>
 #include <halftone/kernel/embedding/device.hpp>
 #include <halftone/kernel/gradient_norm/device.hpp>
 #include <halftone/kernel/layer_norm/device.hpp>

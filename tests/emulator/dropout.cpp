@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Dropout on a tape as a GPU runs it: the record of its random numbers lies where the host cannot see it.
+#include <halftone/kernel/device.hpp>
+
+#include <emulator/device.hpp>
+
+#include "autodiff/dropout_checks.hpp"
+
+namespace {
+
+namespace ht = halftone;
+
+TEST_CASE("dropout on a GPU: the backward pass drops what the forward pass dropped") {
+    ht::emulator::device device;
+    dropout_test::same_mask_backward<ht::bfloat16, float>(device);
+}
+
+TEST_CASE("dropout on a GPU: a step replays by its state") {
+    ht::emulator::device device;
+    dropout_test::replays(device);
+}
+
+TEST_CASE("dropout on a GPU: in inference, nothing and everything") {
+    ht::emulator::device device;
+    dropout_test::ends_of_the_range(device);
+}
+
+}  // namespace

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Dropout as a GPU runs it.
+#include <emulator/damage.hpp>
+
+#include <halftone/kernel/dropout/device.hpp>
+
+#include "kernel/dropout/checks.hpp"
+
+namespace {
+
+using namespace dropout_checks;
+namespace emulator = ht::emulator;
+
+TEST_CASE("dropout on a GPU: as its definition, at any alignment") {
+    emulator::device device;
+    for (const extent count : {1, 3, 7, 8, 63, 1031}) {
+        CAPTURE(count);
+        for (const extent offset : {0, 1, 4}) {
+            CHECK(is_right<float, float>(device, count, 0.1f, offset, offset));
+            CHECK(is_right<bfloat16, float>(device, count, 0.75f, offset, 0));
+            CHECK(is_right<bfloat16, bfloat16>(device, count, 0.5f, offset, 0));
+        }
+    }
+}
+
+TEST_CASE("dropout on a GPU: nothing, everything, no elements, and wrong ones") {
+    emulator::device device;
+    ends_of_the_range(device);
+}
+
+TEST_CASE("dropout on a GPU: masks are random") {
+    emulator::device device;
+    masks_are_random(device, 4000);
+}
+
+TEST_CASE("dropout on a GPU: right in every schedule") {
+    emulator::check_kernels([](emulator::device& device) { return is_right<bfloat16, bfloat16>(device, 1031, 0.5f, 0, 0); });
+}
+
+}  // namespace
