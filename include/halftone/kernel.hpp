@@ -15,6 +15,7 @@
 #include <halftone/kernel/cross_entropy/cpu.hpp>
 #include <halftone/kernel/dropout/cpu.hpp>
 #include <halftone/kernel/embedding/cpu.hpp>
+#include <halftone/kernel/embedding_rows/cpu.hpp>
 #include <halftone/kernel/gradient_norm/cpu.hpp>
 #include <halftone/kernel/layer_norm/cpu.hpp>
 #include <halftone/kernel/linear_cross_entropy/linear_cross_entropy.hpp>

@@ -7,6 +7,7 @@
 
 #include <halftone/autodiff/operation.hpp>
 #include <halftone/kernel/embedding/embedding.hpp>
+#include <halftone/kernel/embedding_rows/embedding_rows.hpp>
 
 namespace halftone::inline HALFTONE_ABI {
 
@@ -27,7 +28,13 @@ struct embedding_record {
         using kernel_type = kernel::embedding<typename Tape::device_type>;
         if (!dy.is_there()) return;
         const auto all = as_const(flatten(tokens.view()));
-        if (const auto to = tape.gradient_target(table)) {
+        if constexpr (has_sparse_gradient<typename Table::storage>) {
+            if (const auto to = tape.row_target(table, all.size()); to.is_wanted) {
+                kernel::embedding_rows<typename Tape::device_type>::add(
+                    tape.device(),
+                    kernel::embedding_rows_backward<Y, accumulate>{.tokens = all, .dy = as_rows(dy.view()), .vocabulary = table.shape()[0], .rows = to.rows, .before = to.before});
+            }
+        } else if (const auto to = tape.gradient_target(table)) {
             kernel_type::backward(tape.device(), arguments{.tokens = all, .dy = as_rows(dy.view()), .dtable = view(to.data, table.shape()), .mode = to.mode});
         }
         if constexpr (!is_absent<Positions>) {

@@ -226,10 +226,11 @@ class tape<Device, plain_tape> : public basic_context<Device, recording::on> {
     /// Where the gradient of a parameter goes: nowhere for a frozen one.
     template <class Storage, int Rank>
     target<typename Storage::accumulate> gradient_target(const parameter<Storage, Rank>& p) {
+        static_assert(!has_sparse_gradient<Storage>,
+                      "halftone: a table with a sparse gradient (ht::nn::sparse_embedding) can only be looked up: the gradient of this operation reaches "
+                      "every row, as that of a tied head does; take ht::nn::embedding, whose table has a dense gradient");
         if (p.is_frozen()) return {};
-        gradient_slabs* slabs = find_(sink_, p.owner());
-        if (slabs == nullptr) fail<state_error>("tape: the loss depends on parameters that the accumulator was not made for");
-        const gradient_slabs::place place = slabs->claim(p.entry());
+        const gradient_slabs::place place = slabs_of(p.owner()).claim(p.entry());
         return {reinterpret_cast<typename Storage::accumulate*>(place.data), place.is_first ? write_mode::overwrite : write_mode::add};
     }
 
@@ -239,6 +240,13 @@ class tape<Device, plain_tape> : public basic_context<Device, recording::on> {
         this->graph().give_value(value.slot(), v.slot());
     }
 
+    /// Where the sparse gradient of a table goes, with room for the rows of so many tokens.
+    template <class Storage, int Rank>
+    gradient_slabs::row_place<typename Storage::accumulate> row_target(const parameter<Storage, Rank>& p, extent tokens) {
+        if (p.is_frozen()) return {};
+        return slabs_of(p.owner()).claim_rows(this->device(), p, tokens);
+    }
+
     /// What a record does last: its output's gradient has been used, and its memory can go.
     template <class T, int Rank>
     void finish(const gradient_of<T, Rank>& output) {
@@ -246,6 +254,12 @@ class tape<Device, plain_tape> : public basic_context<Device, recording::on> {
     }
 
   protected:
+    gradient_slabs& slabs_of(const store& owner) const {
+        gradient_slabs* slabs = find_(sink_, owner);
+        if (slabs == nullptr) fail<state_error>("tape: the loss depends on parameters that the accumulator was not made for");
+        return *slabs;
+    }
+
     template <class T>
     void check_loss(const variable<T, 0>& loss) const {
         const detail::graph& g = this->graph();

@@ -4,10 +4,14 @@
 ///
 /// A backward pass claims the place of a parameter's gradient; the first claim in a window tells it to overwrite what is
 /// there, every later one to add. So no slab is ever cleared, and none is read before it has been written.
+///
+/// A table whose gradient is sparse has no part in a slab: it has rows of its own (memory/gradient_rows.hpp).
 #pragma once
 
+#include <memory>
 #include <vector>
 
+#include <halftone/memory/gradient_rows.hpp>
 #include <halftone/memory/store.hpp>
 
 namespace halftone::inline HALFTONE_ABI {
@@ -17,8 +21,14 @@ class gradient_slabs {
     explicit gradient_slabs(store& owner) : store_(&owner), layout_(owner.layout()), claimed_(owner.entries().size(), false) {
         owner.check_committed();
         for (const store::group& g : owner.groups()) {
-            slabs_.emplace_back(owner.memory(), g.gradients * g.accumulate_bytes, memory_kind::gradient);
+            slabs_.emplace_back(owner.memory(), g.has_sparse_gradients ? 0 : g.gradients * g.accumulate_bytes, memory_kind::gradient);
             owner.memory().clear(slabs_.back().data(), slabs_.back().bytes());
+        }
+        for (const store::entry& e : owner.entries()) {
+            const store::group& g = owner.groups()[e.group];
+            rows_.emplace_back(g.has_sparse_gradients && !e.frozen
+                                   ? std::make_unique<detail::row_memory>(owner.memory(), e.path, e.rows, e.width, g.accumulate_bytes, e.most_rows)
+                                   : nullptr);
         }
     }
 
@@ -33,9 +43,29 @@ class gradient_slabs {
         check_layout();
         const store::entry& e = store_->entries()[entry];
         if (e.frozen) return {};
+        if (rows_[entry]) fail<argument_error>("gradients: that of ", e.path, " is sparse and has no place in a slab; claim_rows makes room for it");
         const bool first = !claimed_[entry];
         claimed_[entry] = true;
         return {at(e), first};
+    }
+
+    template <class T>
+    struct row_place {
+        gradient_rows<T> rows{};
+        extent before = 0;       ///< rows of this window that are there already, at most
+        bool is_wanted = false;  ///< false for a frozen parameter
+    };
+    /// The place of a sparse gradient, with room for the rows of so many further tokens. It grows where it must, and
+    /// captured work is of no use then. Throws argument_error where the table has a limit and these exceed it: nothing has
+    /// changed then.
+    template <class Device, class Storage, int Rank>
+    row_place<typename Storage::accumulate> claim_rows(Device& device, const parameter<Storage, Rank>& p, extent tokens) {
+        check_layout();
+        if (store_->entries()[p.entry()].frozen) return {};
+        detail::row_memory& memory = *rows_[p.entry()];
+        const extent before = memory.make_room(device, tokens, !claimed_[p.entry()]);
+        claimed_[p.entry()] = true;
+        return {memory.rows<typename Storage::accumulate>(), before, true};
     }
 
     /// Ends a window: what no backward pass reached is zero, and the next claims are first ones again. False where none
@@ -45,7 +75,8 @@ class gradient_slabs {
         bool reached = false;
         for (std::size_t i = 0; i < claimed_.size(); ++i) {
             const store::entry& e = store_->entries()[i];
-            if (!claimed_[i] && !e.frozen) store_->memory().clear(at(e), e.count * store_->groups()[e.group].accumulate_bytes);
+            if (!claimed_[i] && !e.frozen && !rows_[i]) store_->memory().clear(at(e), e.count * store_->groups()[e.group].accumulate_bytes);
+            if (!claimed_[i] && rows_[i]) rows_[i]->set_empty();
             reached = reached || claimed_[i];
             claimed_[i] = false;
         }
@@ -63,6 +94,9 @@ class gradient_slabs {
     /// a frozen one, which has none.
     template <class Storage, int Rank>
     const_view<typename Storage::accumulate, Rank> of(const parameter<Storage, Rank>& p) const {
+        static_assert(!has_sparse_gradient<Storage>,
+                      "halftone: gradients: that of this table is sparse, and nothing has the table's shape: rows(table) gives the rows that were looked up, "
+                      "read_rows(table) copies them into host memory");
         if (&p.owner() != store_) fail<argument_error>("gradients: a parameter of another store");
         check_layout();
         const store::entry& e = store_->entries()[p.entry()];
@@ -70,7 +104,39 @@ class gradient_slabs {
         return {reinterpret_cast<const typename Storage::accumulate*>(at(e)), p.shape()};
     }
 
+    /// The rows of a sparse gradient, in the device's memory. Throws as of() does.
+    template <class Storage, int Rank>
+    gradient_rows<typename Storage::accumulate> rows(const parameter<Storage, Rank>& p) const {
+        return memory_of(p).template rows<typename Storage::accumulate>();
+    }
+    /// The same in host memory. On a GPU it waits for the device.
+    template <class Storage, int Rank>
+    host_rows<typename Storage::accumulate> read_rows(const parameter<Storage, Rank>& p) const {
+        return memory_of(p).template read<typename Storage::accumulate>();
+    }
+    /// Of a parameter that has one, by its index in the store.
+    template <class T>
+    gradient_rows<T> rows(std::size_t entry) const {
+        return rows_[entry]->template rows<T>();
+    }
+    /// Bytes of memory, those of sparse gradients as many as they have by now.
+    std::size_t bytes() const {
+        std::size_t n = 0;
+        for (const buffer& b : slabs_) n += round_up(b.bytes(), block_alignment);
+        for (const auto& r : rows_) n += r ? r->bytes() : 0;
+        return n;
+    }
+
   private:
+    template <class Storage, int Rank>
+    const detail::row_memory& memory_of(const parameter<Storage, Rank>& p) const {
+        static_assert(has_sparse_gradient<Storage>, "halftone: gradients: that of this parameter is dense: of(parameter) views it");
+        if (&p.owner() != store_) fail<argument_error>("gradients: a parameter of another store");
+        check_layout();
+        const store::entry& e = store_->entries()[p.entry()];
+        if (e.frozen) fail<state_error>("gradients: ", e.path, " is frozen and has no gradient");
+        return *rows_[p.entry()];
+    }
     std::byte* at(const store::entry& e) const { return slabs_[e.group].data() + e.gradient * store_->groups()[e.group].accumulate_bytes; }
     void check_layout() const {
         if (layout_ != store_->layout()) fail<state_error>("gradients: parameters were frozen after these buffers were made; freeze first");
@@ -79,6 +145,7 @@ class gradient_slabs {
     halftone::store* store_;
     unsigned layout_;
     std::vector<buffer> slabs_;
+    std::vector<std::unique_ptr<detail::row_memory>> rows_;  // of each entry; null where its gradient is dense
     std::vector<bool> claimed_;
 };
 

@@ -86,10 +86,13 @@ class store final : public fixture {
         initial values{};
         bool frozen = false;
         bool keeps_master = false;    ///< some operation reads the master although there is a copy
+        extent rows = 0, width = 0;   ///< of a table whose gradient is sparse, else 0
+        extent most_rows = 0;         ///< of such a gradient; 0: as many as turn up
     };
 
     struct group {
         const void* key = nullptr;        ///< the address that stands for its storage type: key_of<Storage>()
+        bool has_sparse_gradients = false;   ///< no gradient slab, then; moments lie as ever
         std::size_t param_bytes = 0, copy_bytes = 0, accumulate_bytes = 0, state_bytes = 0;   ///< of one element of a slab; copy 0: none
         std::size_t masters = 0, copies = 0, gradients = 0;                                   ///< elements of each slab
         buffer master{}, copy{};
@@ -104,12 +107,17 @@ class store final : public fixture {
 
     /// A further parameter, for a layer with policy P and operation Op. Throws state_error after commit, shape_error,
     /// argument_error for initial values that are none, and out_of_memory where no machine could hold the parameters.
+    /// `most_rows` is the room of a sparse gradient; 0: it grows with the windows.
     template <class P, class Op, int Rank>
-    parameter<storage_signature<P, Op>, Rank> add(const char* leaf, const shape<Rank>& shape, const initial& values) {
+    parameter<storage_signature<P, Op>, Rank> add(const char* leaf, const shape<Rank>& shape, const initial& values, extent most_rows = 0) {
         using types = storage_signature<P, Op>;
         if (committed_) fail<state_error>("store: ", leaf, " added after commit");
         check_shape("store", shape);
         detail::check_initial(leaf, values);
+        static_assert(!has_sparse_gradient<types> || Rank == 2, "halftone: store: a sparse gradient is one of a table's rows: this parameter's rank is not 2");
+        if (most_rows < 0 || (most_rows > 0 && !has_sparse_gradient<types>)) {
+            fail<argument_error>("store: ", leaf, " with ", most_rows, " rows of gradient; expected 1 or more for a sparse gradient, or 0 for as many as turn up");
+        }
         const auto room = round_up(static_cast<std::size_t>(shape.size()), granule);
         if (room > most_elements - elements_) {
             fail<out_of_memory>("store: ", leaf, " ", shape, " after ", elements_, " numbers of other parameters: more than memory can hold");
@@ -120,6 +128,7 @@ class store final : public fixture {
         e.group = group_of<types>();
         e.count = static_cast<std::size_t>(shape.size());
         e.values = values;
+        if constexpr (has_sparse_gradient<types>) e.rows = shape[0], e.width = shape[1], e.most_rows = most_rows;
         place(e);
         if constexpr (Rank == 2) amaxes_.add<P, Op>(entries_.size(), e.path);
         entries_.push_back(std::move(e));
@@ -272,6 +281,7 @@ class store final : public fixture {
         if (const std::size_t found = find_group<Storage>(); found != nowhere) return found;
         group g;
         g.key = key_of<Storage>();
+        g.has_sparse_gradients = has_sparse_gradient<Storage>;
         g.param_bytes = sizeof(typename Storage::master);
         g.copy_bytes = has_copy<Storage> ? sizeof(typename Storage::compute) : 0;
         g.accumulate_bytes = sizeof(typename Storage::accumulate);

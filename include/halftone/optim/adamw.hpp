@@ -80,21 +80,30 @@ class adamw : public detail::optimizer<Device, Model, 2> {
             "halftone: adamw: the squares of gradients underflow in fp16 (role `state`): take bfloat16 or float, "
             "ht::with_state<P, ht::bfloat16>");
         const store::group& g = base::group_of(s);
-        kernel::adamw<Device>::template run<Storage::param_rounding, master, copy, accumulate, state, Storage::copy_rounding>(
-            base::device(),
-            kernel::adamw_arguments<master, copy, accumulate, state>{
-                .master = base::template part_of<master>(g.master.data(), s.master, s.count),
-                .copy =
-                    g.copy_bytes == 0 ? view<copy, 1>{} : base::template part_of<copy>(g.copy.data(), s.copy, s.count),
-                .gradient = base::template part_of<accumulate>(
-                    reinterpret_cast<std::byte*>(slabs.template group<Storage>(s.group).data()), s.gradient, s.count),
-                .first = base::template part_of<state>(base::moment(0, s.group).data(), s.gradient, s.count),
-                .second = base::template part_of<state>(base::moment(1, s.group).data(), s.gradient, s.count),
-                .decays = {options_.beta1, options_.beta2, options_.epsilon},
-                .rates = s.rates,
-                .factors = factors,
-                .step = base::step_data(),
-                .key = base::key_of(s, options_.seed)});
+        view<accumulate, 1> gradient;
+        if constexpr (!has_sparse_gradient<Storage>) {
+            gradient = base::template part_of<accumulate>(
+                reinterpret_cast<std::byte*>(slabs.template group<Storage>(s.group).data()), s.gradient, s.count);
+        }
+        const kernel::adamw_arguments<master, copy, accumulate, state> arguments{
+            .master = base::template part_of<master>(g.master.data(), s.master, s.count),
+            .copy =
+                g.copy_bytes == 0 ? view<copy, 1>{} : base::template part_of<copy>(g.copy.data(), s.copy, s.count),
+            .gradient = gradient,
+            .first = base::template part_of<state>(base::moment(0, s.group).data(), s.gradient, s.count),
+            .second = base::template part_of<state>(base::moment(1, s.group).data(), s.gradient, s.count),
+            .decays = {options_.beta1, options_.beta2, options_.epsilon},
+            .rates = s.rates,
+            .factors = factors,
+            .step = base::step_data(),
+            .key = base::key_of(s, options_.seed)};
+        if constexpr (has_sparse_gradient<Storage>) {
+            kernel::adamw<Device>::template run_rows<Storage::param_rounding, master, copy, accumulate, state, Storage::copy_rounding>(
+                base::device(), arguments, slabs.template rows<accumulate>(s.entry));
+        } else {
+            kernel::adamw<Device>::template run<Storage::param_rounding, master, copy, accumulate, state, Storage::copy_rounding>(
+                base::device(), arguments);
+        }
     }
 
     adamw_options options_;

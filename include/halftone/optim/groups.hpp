@@ -41,10 +41,12 @@ struct parameter_group {
 
 namespace detail {
 
-/// A run of parameters in a group of the store, contiguous in all slabs, with the same rates.
+/// A run of parameters in a group of the store, contiguous in all slabs, with the same rates. A table whose gradient is
+/// sparse is one by itself.
 struct update_segment {
     std::size_t group, master, copy, gradient, count;
     kernel::group_rates rates;
+    std::size_t entry;  ///< the first parameter's
 };
 
 inline group_options options_of(const std::string& path, const std::vector<parameter_group>& groups) {
@@ -101,14 +103,16 @@ inline void freeze_groups(store& parameters, const std::vector<parameter_group>&
 inline std::vector<update_segment> make_segments(const store& parameters, double weight_decay,
                                                  const std::vector<parameter_group>& groups) {
     std::vector<update_segment> segments;
-    for (const store::entry& e : parameters.entries()) {
+    for (std::size_t entry = 0; entry < parameters.entries().size(); ++entry) {
+        const store::entry& e = parameters.entries()[entry];
         if (e.frozen) continue;
+        const bool is_sparse = parameters.groups()[e.group].has_sparse_gradients;
         const group_options o = options_of(e.path, groups);
         const kernel::group_rates rates{o.lr.value_or(0), o.lr ? 0 : o.lr_scale.value_or(1),
                                         o.weight_decay.value_or(weight_decay)};
         const std::size_t room = round_up(e.count, store::granule);
         const auto continues = [&](const update_segment& s) {
-            return s.group == e.group && s.rates == rates && s.master + s.count == e.master &&
+            return !is_sparse && s.group == e.group && s.rates == rates && s.master + s.count == e.master &&
                    s.gradient + s.count == e.gradient && (e.copy == store::nowhere || s.copy + s.count == e.copy);
         };
         update_segment* last = nullptr;
@@ -118,7 +122,7 @@ inline std::vector<update_segment> make_segments(const store& parameters, double
         if (last != nullptr) {
             last->count += room;
         } else {
-            segments.push_back({e.group, e.master, e.copy, e.gradient, room, rates});
+            segments.push_back({e.group, e.master, e.copy, e.gradient, is_sparse ? e.count : room, rates, entry});
         }
     }
     return segments;

@@ -81,22 +81,31 @@ class sgd : public detail::optimizer<Device, Model, 1> {
         using accumulate = typename Storage::accumulate;
         using state = typename Storage::state;
         const store::group& g = base::group_of(s);
-        kernel::sgd<Device>::template run<Storage::param_rounding, master, copy, accumulate, state, Storage::copy_rounding>(
-            base::device(),
-            kernel::sgd_arguments<master, copy, accumulate, state>{
-                .master = base::template part_of<master>(g.master.data(), s.master, s.count),
-                .copy =
-                    g.copy_bytes == 0 ? view<copy, 1>{} : base::template part_of<copy>(g.copy.data(), s.copy, s.count),
-                .gradient = base::template part_of<accumulate>(
-                    reinterpret_cast<std::byte*>(slabs.template group<Storage>(s.group).data()), s.gradient, s.count),
-                .momentum = options_.momentum == 0
-                                ? view<state, 1>{}
-                                : base::template part_of<state>(base::moment(0, s.group).data(), s.gradient, s.count),
-                .coefficients = {options_.momentum, options_.dampening, options_.kind},
-                .rates = s.rates,
-                .factors = factors,
-                .step = base::step_data(),
-                .key = base::key_of(s, options_.seed)});
+        view<accumulate, 1> gradient;
+        if constexpr (!has_sparse_gradient<Storage>) {
+            gradient = base::template part_of<accumulate>(
+                reinterpret_cast<std::byte*>(slabs.template group<Storage>(s.group).data()), s.gradient, s.count);
+        }
+        const kernel::sgd_arguments<master, copy, accumulate, state> arguments{
+            .master = base::template part_of<master>(g.master.data(), s.master, s.count),
+            .copy =
+                g.copy_bytes == 0 ? view<copy, 1>{} : base::template part_of<copy>(g.copy.data(), s.copy, s.count),
+            .gradient = gradient,
+            .momentum = options_.momentum == 0
+                            ? view<state, 1>{}
+                            : base::template part_of<state>(base::moment(0, s.group).data(), s.gradient, s.count),
+            .coefficients = {options_.momentum, options_.dampening, options_.kind},
+            .rates = s.rates,
+            .factors = factors,
+            .step = base::step_data(),
+            .key = base::key_of(s, options_.seed)};
+        if constexpr (has_sparse_gradient<Storage>) {
+            kernel::sgd<Device>::template run_rows<Storage::param_rounding, master, copy, accumulate, state, Storage::copy_rounding>(
+                base::device(), arguments, slabs.template rows<accumulate>(s.entry));
+        } else {
+            kernel::sgd<Device>::template run<Storage::param_rounding, master, copy, accumulate, state, Storage::copy_rounding>(
+                base::device(), arguments);
+        }
     }
 
     sgd_options options_;

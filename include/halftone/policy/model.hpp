@@ -161,7 +161,26 @@ struct storage {
     using master = std::conditional_t<is_split, bfloat16_remainder, Param>;  ///< what lies in the slab of masters
 };
 
+/// The same for a table whose gradient is held as the rows that were looked up (memory/gradient_rows.hpp).
+template <class Dense>
+struct sparse_storage : Dense {};
+
+template <class Storage>
+inline constexpr bool has_sparse_gradient = false;
+template <class Dense>
+inline constexpr bool has_sparse_gradient<sparse_storage<Dense>> = true;
+
 namespace detail {
+
+template <class Op, class Storage>
+struct storage_for {
+    using type = Storage;
+};
+template <class Op, class Storage>
+    requires requires { requires Op::gradient_is_sparse; }
+struct storage_for<Op, Storage> {
+    using type = sparse_storage<Storage>;
+};
 
 template <class P, class Op>
 struct signature {
@@ -183,7 +202,8 @@ struct own_signature {
 };
 template <parameter_owner L>
 struct own_signature<L> {
-    using type = types<typename signature<typename L::policy, operation_of<L>>::type>;
+    using type =
+        types<typename storage_for<operation_of<L>, typename signature<typename L::policy, operation_of<L>>::type>::type>;
 };
 
 template <class Layers>
@@ -210,7 +230,7 @@ constexpr bool any_needs_scaling(types<Ls...>) {
 /// How the parameters of a layer with policy P and operation Op are stored: a norm under amp_bf16 computes in fp32, so
 /// that it reads its master and has no copy.
 template <class P, class Op = void>
-using storage_signature = typename detail::signature<P, Op>::type;
+using storage_signature = typename detail::storage_for<Op, typename detail::signature<P, Op>::type>::type;
 
 /// The layers of a model that own parameters, as types<...>.
 template <class Model>

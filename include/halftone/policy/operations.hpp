@@ -101,6 +101,10 @@ struct silu : as_input { static constexpr const char* name = "silu"; };
 struct mean : as_input { static constexpr const char* name = "mean"; };
 struct dropout : as_input { static constexpr const char* name = "dropout"; };
 struct embedding : as_input { static constexpr const char* name = "embedding"; };
+struct sparse_embedding : as_input {
+    static constexpr const char* name = "sparse_embedding";
+    static constexpr bool gradient_is_sparse = true;  // of the parameters stored for it
+};
 
 struct binary_cross_entropy : detail::in_category<category::banned> {
     static constexpr const char* name = "binary_cross_entropy";

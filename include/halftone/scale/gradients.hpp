@@ -115,6 +115,16 @@ class gradients {
     const_view<typename Storage::accumulate, Rank> of(const parameter<Storage, Rank>& p) const {
         return slabs(p.owner()).of(p);
     }
+    /// The rows of a sparse gradient as they lie in the device's memory, still scaled; throws as of() does.
+    template <class Storage, int Rank>
+    gradient_rows<typename Storage::accumulate> rows(const parameter<Storage, Rank>& p) const {
+        return slabs(p.owner()).rows(p);
+    }
+    /// The same, copied into host memory. On a GPU it waits for the device.
+    template <class Storage, int Rank>
+    host_rows<typename Storage::accumulate> read_rows(const parameter<Storage, Rank>& p) const {
+        return slabs(p.owner()).read_rows(p);
+    }
 
     /// The window, for those who read or change it. Throws state_error where another window has begun since, and where
     /// this object was moved from.
@@ -143,8 +153,8 @@ class gradients {
         detail::window& w = *window_;
         if (w.known == detail::window::knowledge::norm) return;
         device.run(detail::begin_pass{w.record()});
-        for_each_slab([&](std::size_t part, const auto& values) {
-            kernel::gradient_norm<Any>::add(device, values, w.record(), w.found_inf() + part);
+        for_each_slab([&](std::size_t part, const auto& values, const kernel::row_limit& limit) {
+            kernel::gradient_norm<Any>::add(device, values, w.record(), w.found_inf() + part, limit);
         });
         device.run(detail::end_pass{w.record()});
         w.known = detail::window::knowledge::norm;
@@ -175,7 +185,16 @@ class gradients {
         const gradient_slabs& slabs = window_->parts[part].slabs;
         const std::size_t group = slabs.owner().template find_group<Storage>();
         if (group == store::nowhere) return;
-        f(part, const_view<typename Storage::accumulate, 1>(slabs.template group<Storage>(group)));
+        if constexpr (has_sparse_gradient<Storage>) {
+            const auto& entries = slabs.owner().entries();
+            for (std::size_t entry = 0; entry < entries.size(); ++entry) {
+                if (entries[entry].group != group || entries[entry].frozen) continue;
+                const auto rows = slabs.template rows<typename Storage::accumulate>(entry);
+                f(part, as_const(flatten(rows.values)), kernel::row_limit{rows.count, rows.values.extent_of(1)});
+            }
+        } else {
+            f(part, const_view<typename Storage::accumulate, 1>(slabs.template group<Storage>(group)), kernel::row_limit{});
+        }
     }
 
     detail::window* window_;

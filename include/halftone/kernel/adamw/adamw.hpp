@@ -45,6 +45,10 @@ struct adamw_arguments {
 /// run<Rounding>(device, arguments): Rounding is how the parameter is rounded to its type. A last template argument says how
 /// the copy is rounded from it, to nearest even where it is left out; split masters do without both. Changes nothing where
 /// step->skips. Throws shape_error, and argument_error for a random index that is no multiple of 4.
+///
+/// run_rows<Rounding>(device, arguments, rows): for a table (rows, width) whose gradient is sparse. Only the rows in it are
+/// read and written, each element as with the dense gradient of the same value, random numbers included; arguments.gradient
+/// is none. Throws also where random numbers are drawn and the width is no multiple of 4.
 template <class Device>
 struct adamw {
     static_assert(sizeof(Device) == 0,

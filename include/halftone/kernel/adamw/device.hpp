@@ -10,6 +10,7 @@
 
 #include <halftone/kernel/adamw/adamw.hpp>
 #include <halftone/kernel/update/device.hpp>
+#include <halftone/kernel/update/rows.hpp>
 
 namespace halftone::inline HALFTONE_ABI::kernel {
 
@@ -40,8 +41,12 @@ struct adamw_kernel {
         take_step<present>(simt, *this);
     }
 
-    // ---- for take_step
+    // ---- for take_step and step_rows_kernel
 
+    HALFTONE_HD HALFTONE_INLINE adamw_kernel part(extent i, extent n_elements, const global_span<const Accumulate>& g) const {
+        return {part_of(master, i, n_elements), part_of(copy, i, n_elements), g, part_of(first, i, n_elements), part_of(second, i, n_elements),
+                decays, rates, factors, step, part_of(key, i), blocks};
+    }
     HALFTONE_HD HALFTONE_INLINE adamw_scalars scalars(const step_record& record) const { return scalars_of(decays, rates, record); }
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE void update(Simt simt, const present& p, extent i) const {
@@ -85,6 +90,23 @@ struct adamw<Device> {
                 simt::span_of(a.second), a.decays, a.rates, {a.factors, 1}, {a.step, 1}, a.key, blocks});
         };
         launch_with_access<update_run>(launch, a.master.data(), a.copy.data(), a.gradient.data(), a.first.data(), a.second.data());
+    }
+
+    template <rounding Rounding, class Param, class Copy, class Accumulate, class State, rounding CopyRounding = rounding::nearest_even>
+    static void run_rows(Device& device, const adamw_arguments<Param, Copy, Accumulate, State>& a,
+                         const gradient_rows<Accumulate>& rows) {
+        check_rows<draws_random_numbers<Rounding, Param, State>>("adamw", a, rows);
+        using namespace on_device;
+        const auto launch = [&]<run_access Access>(std::integral_constant<run_access, Access>) {
+            using kernel = adamw_kernel<Rounding, CopyRounding, Param, Copy, Accumulate, State, Access>;
+            const int blocks = update_blocks(rows.values.size(), kernel::threads);
+            device.launch(step_rows_kernel<kernel, Accumulate>{
+                {simt::span_of(a.master), simt::span_of(a.copy), {}, simt::span_of(a.first), simt::span_of(a.second), a.decays,
+                 a.rates, {a.factors, 1}, {a.step, 1}, a.key, blocks},
+                {rows.indices.data(), rows.indices.size()}, {rows.count, 1}, {rows.values.data(), rows.values.size()},
+                rows.values.extent_of(1)});
+        };
+        launch_with_row_access<update_run>(rows.values.extent_of(1), launch, a.master.data(), a.copy.data(), rows.values.data(), a.first.data(), a.second.data());
     }
 };
 

@@ -49,12 +49,38 @@ struct embedding<cpu> {
         if (a.dpositions.data() != nullptr) backward_positions(device, a);
     }
 
-  private:
+    // ---- for embedding_rows, too
+
+    /// Counting sort, stable: order lists the rows by token; first[t] becomes the end of token t's places.
+    static void sort(const const_view<std::int32_t, 1>& tokens, extent vocabulary, std::int32_t* order,
+                     std::int32_t* first) {
+        std::memset(first, 0, static_cast<std::size_t>(vocabulary + 1) * sizeof *first);
+        for (extent r = 0; r < tokens.extent_of(0); ++r) ++first[tokens(r) + 1];
+        for (extent t = 0; t < vocabulary; ++t) first[t + 1] += first[t];
+        for (extent r = 0; r < tokens.extent_of(0); ++r) order[first[tokens(r)]++] = static_cast<std::int32_t>(r);
+    }
+
+    /// table[tokens[r]] = (or +=) the sum of the rows r of dy with this token. `order` lists the rows by token.
     template <class Y, class G>
-    static void backward_tokens(cpu& device, const embedding_backward<Y, G>& a) {
+    static void add_sorted(cpu& device, const const_view<std::int32_t, 1>& tokens, const std::int32_t* order,
+                           const const_view<Y, 2>& dy, G* table, write_mode mode) {
         const auto body =
             device.select(&portable::embedding_backward_tokens<Y, G>, &avx2::embedding_backward_tokens<Y, G>,
                           &avx512::embedding_backward_tokens<Y, G>);
+        const extent rows = tokens.extent_of(0), width = dy.extent_of(1);
+        // A frequent token is one sum, so columns are cut too.
+        constexpr extent columns = 256, places = piece_elements / columns;
+        const extent blocks = (width + columns - 1) / columns, pieces = (rows + places - 1) / places;
+        device.parallel_for(blocks * pieces, [&](extent index) {
+            const extent begin = index / blocks * places, j = index % blocks * columns;
+            body(begin, begin + places < rows ? begin + places : rows, rows, tokens.data(), order, dy.data() + j, width,
+                 j + columns < width ? columns : width - j, table + j, mode);
+        });
+    }
+
+  private:
+    template <class Y, class G>
+    static void backward_tokens(cpu& device, const embedding_backward<Y, G>& a) {
         const extent rows = a.tokens.extent_of(0), vocabulary = a.dtable.extent_of(0), width = a.dy.extent_of(1);
         const workspace::lease memory(device.scratch(),
                                       static_cast<std::size_t>(rows + vocabulary + 1) * sizeof(std::int32_t));
@@ -75,14 +101,7 @@ struct embedding<cpu> {
             });
         }
 
-        // A frequent token is one sum, so columns are cut too.
-        constexpr extent columns = 256, places = piece_elements / columns;
-        const extent blocks = (width + columns - 1) / columns, pieces = (rows + places - 1) / places;
-        device.parallel_for(blocks * pieces, [&](extent index) {
-            const extent begin = index / blocks * places, j = index % blocks * columns;
-            body(begin, begin + places < rows ? begin + places : rows, rows, a.tokens.data(), order, a.dy.data() + j,
-                 width, j + columns < width ? columns : width - j, a.dtable.data() + j, a.mode);
-        });
+        add_sorted(device, a.tokens, order, a.dy, a.dtable.data(), a.mode);
     }
 
     template <class Y, class G>
@@ -97,15 +116,6 @@ struct embedding<cpu> {
             const extent p = cut.begin(piece);
             body(p, p + cut.rows_of(piece), period, rows, a.dy.data(), width, a.dpositions.data(), a.mode);
         });
-    }
-
-    /// Counting sort, stable: order lists the rows by token; first[t] becomes the end of token t's places.
-    static void sort(const const_view<std::int32_t, 1>& tokens, extent vocabulary, std::int32_t* order,
-                     std::int32_t* first) {
-        std::memset(first, 0, static_cast<std::size_t>(vocabulary + 1) * sizeof *first);
-        for (extent r = 0; r < tokens.extent_of(0); ++r) ++first[tokens(r) + 1];
-        for (extent t = 0; t < vocabulary; ++t) first[t + 1] += first[t];
-        for (extent r = 0; r < tokens.extent_of(0); ++r) order[first[tokens(r)]++] = static_cast<std::int32_t>(r);
     }
 };
 

@@ -112,9 +112,11 @@ struct embedding_keys_kernel {
 };
 
 /// What the two kernels share that sum runs of places. `begun` takes the sum of a piece's last run where it goes on in the
-/// next piece, `continued` that of its first where it comes from the piece before.
+/// next piece, `continued` that of its first where it comes from the piece before. `finish` takes the sum of a whole run:
+/// its token, a place of it, the vector.
 template <class Y, class G, int N>
 struct embedding_runs {
+    static constexpr int n = N;
     static constexpr extent places = 16;  // of a piece
 
     global_span<const word> sorted;         // (rows), the keys
@@ -139,17 +141,18 @@ struct embedding_runs {
         return place + 1 < rows && simt.load(sorted, place + 1) == simt.load(sorted, place);
     }
     HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD HALFTONE_INLINE void finish(Simt simt, extent token, extent i, const vec<float, N>& sum) const {
+    HALFTONE_HD HALFTONE_INLINE void finish(Simt simt, extent token, extent, extent i, const vec<float, N>& sum) const {
         if (token < vocabulary) store_gradient<N>(simt, dtable, width, token, i, sum, mode);
     }
 };
 
-template <class Y, class G, int N>
+template <class Runs>
 struct embedding_sums_kernel {
     static constexpr int threads = embedding_threads::threads;
     static constexpr word shared_bytes = 0;
+    static constexpr int N = Runs::n;
 
-    embedding_runs<Y, G, N> runs;
+    Runs runs;
     embedding_threads place;  // rows are pieces
 
     grid_shape grid() const { return place.grid(); }
@@ -168,7 +171,7 @@ struct embedding_sums_kernel {
                 if (from_before) {
                     store_rounded<N>(simt, runs.continued.part(piece * runs.width, runs.width), i, sum);
                 } else {
-                    runs.finish(simt, token, i, sum);
+                    runs.finish(simt, token, at - 1, i, sum);
                 }
                 token = next, from_before = false, sum = {};
             }
@@ -179,18 +182,19 @@ struct embedding_sums_kernel {
         } else if (runs.goes_on(simt, end - 1)) {
             store_rounded<N>(simt, runs.begun.part(piece * runs.width, runs.width), i, sum);
         } else {
-            runs.finish(simt, token, i, sum);
+            runs.finish(simt, token, end - 1, i, sum);
         }
     }
 };
 
 /// The runs that cross pieces, each by the threads of the piece that it begins in.
-template <class Y, class G, int N>
+template <class Runs>
 struct embedding_joins_kernel {
     static constexpr int threads = embedding_threads::threads;
     static constexpr word shared_bytes = 0;
+    static constexpr int N = Runs::n;
 
-    embedding_runs<Y, G, N> runs;
+    Runs runs;
     embedding_threads place;
 
     grid_shape grid() const { return place.grid(); }
@@ -209,7 +213,7 @@ struct embedding_joins_kernel {
             const extent last = runs.end_of(later) - 1;
             if (simt.load(runs.sorted, last) != token || !runs.goes_on(simt, last)) break;
         }
-        runs.finish(simt, token, i, sum);
+        runs.finish(simt, token, end - 1, i, sum);
     }
 };
 
@@ -294,7 +298,8 @@ struct embedding<Device> {
         float* const sums = partials.as<float>();
         with_vectors<Y, G, float>(
             width, a.dy.data(), a.dtable.data(), sums + pieces * width, [&]<int N>(simt::constant<N>) {
-                const on_device::embedding_runs<Y, G, N> runs{{sorted, rows},
+                using runs_type = on_device::embedding_runs<Y, G, N>;
+                const runs_type runs{{sorted, rows},
                                                               {order, rows},
                                                               simt::span_of(a.dy),
                                                               simt::span_of(a.dtable),
@@ -305,8 +310,8 @@ struct embedding<Device> {
                                                               vocabulary,
                                                               a.mode};
                 const on_device::embedding_threads place(pieces, width / N);
-                device.launch(on_device::embedding_sums_kernel<Y, G, N>{runs, place});
-                device.launch(on_device::embedding_joins_kernel<Y, G, N>{runs, place});
+                device.launch(on_device::embedding_sums_kernel<runs_type>{runs, place});
+                device.launch(on_device::embedding_joins_kernel<runs_type>{runs, place});
             });
     }
 

@@ -59,7 +59,8 @@ struct gradient_norm<cpu> {
     static constexpr extent depth = sum_depth(chunk);
 
     template <class G>
-    static void add(cpu& device, const const_view<G, 1>& gradients, gradient_record* record, std::int32_t* found_inf) {
+    static void add(cpu& device, const const_view<G, 1>& gradients, gradient_record* record, std::int32_t* found_inf,
+                    const row_limit& limit = {}) {
         expect("gradient_norm", "gradients", gradients, gradients.shape());
         const auto body =
             device.select(&portable::gradient_squares<G>, &avx2::gradient_squares<G>, &avx512::gradient_squares<G>);
@@ -69,7 +70,11 @@ struct gradient_norm<cpu> {
         std::atomic<std::int32_t> found{0};
 
         device.parallel_for(chunks, [&](extent index) {
-            const extent first = index * chunk, n = count - first < chunk ? count - first : chunk;
+            const extent first = index * chunk, there = limit.elements(count) - first, n = there < chunk ? there : chunk;
+            if (n <= 0) {
+                squares[index] = 0;
+                return;
+            }
             const gradient_factors factors = record->factors;
             detail::chunk_squares here{};
             body(n, gradients.data() + first, factors, here);

@@ -32,6 +32,8 @@ struct chunk_squares_kernel {
     global_span<const G> gradients;
     global_span<const gradient_factors> factors;
     global_span<chunk_result> results;  // of each chunk
+    global_span<const std::int32_t> rows;  // how many rows of `width` are there, or none: all
+    extent width;
 
     grid_shape grid() const { return {static_cast<int>(results.count), 1, 1}; }
 
@@ -39,7 +41,12 @@ struct chunk_squares_kernel {
     HALFTONE_HD void operator()(Simt simt) const {
         const gradient_factors f = simt.load(factors, 0);
         const extent index = simt.block().x, first = index * chunk;
-        const extent count = gradients.count - first < chunk ? gradients.count - first : chunk;
+        const extent there = (rows.is_there() ? simt.load(rows, 0) * width : gradients.count) - first;
+        if (there <= 0) {
+            if (simt.thread() == 0) simt.store(results, index, chunk_result{});
+            return;
+        }
+        const extent count = there < chunk ? there : chunk;
         const auto here = gradients.part(first, count);
 
         // Magnitudes in the order of their bits: infinity is above all that are finite, and a NaN above infinity.
@@ -126,7 +133,8 @@ struct gradient_norm<Device> {
     static constexpr extent depth = chunk / 256 + 5 + 8;
 
     template <class G>
-    static void add(Device& device, const const_view<G, 1>& gradients, gradient_record* record, std::int32_t* found_inf) {
+    static void add(Device& device, const const_view<G, 1>& gradients, gradient_record* record, std::int32_t* found_inf,
+                    const row_limit& limit = {}) {
         expect("gradient_norm", "gradients", gradients, gradients.shape());
         using namespace on_device;
         const extent chunks = (gradients.size() + chunk - 1) / chunk;
@@ -134,7 +142,7 @@ struct gradient_norm<Device> {
         const workspace::lease memory(device.scratch(), static_cast<std::size_t>(chunks) * sizeof(chunk_result));
         const global_span<chunk_result> results{memory.as<chunk_result>(), chunks};
         const auto launch = [&]<run_access Access>(std::integral_constant<run_access, Access>) {
-            device.launch(chunk_squares_kernel<G, Access>{simt::span_of(gradients), {&record->factors, 1}, results});
+            device.launch(chunk_squares_kernel<G, Access>{simt::span_of(gradients), {&record->factors, 1}, results, {limit.count, 1}, limit.width});
         };
         launch_with_access<widest<G>>(launch, gradients.data());
         device.launch(add_chunks_kernel{{results.data, chunks}, {record, 1}, {found_inf, 1}});

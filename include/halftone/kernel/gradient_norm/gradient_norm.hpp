@@ -18,9 +18,17 @@
 
 namespace halftone::inline HALFTONE_ABI::kernel {
 
+/// Of a sparse gradient only the first *count rows are there: what lies behind them is not looked at.
+struct row_limit {
+    const std::int32_t* count = nullptr;  ///< in the device's memory; none: no limit
+    extent width = 0;
+
+    HALFTONE_HD extent elements(extent all) const { return count == nullptr ? all : *count * width; }
+};
+
 /// add(device, gradients, record, found_inf): adds the squares to record->squares; raises record->found_inf and
 /// *found_inf to found_infinity or found_nan where a gradient is not finite. Both lie in the device's memory. Throws shape_error
-/// for gradients in pieces.
+/// for gradients in pieces. add(device, gradients, record, found_inf, row_limit) looks at the rows that are there.
 template <class Device>
 struct gradient_norm {
     static_assert(sizeof(Device) == 0,

@@ -32,6 +32,16 @@ void launch_with_access(const Launch& launch, const Ts*... pointers) {
     }
 }
 
+/// The same for rows of this width, which are to begin where a vector may.
+template <int N, class Launch, class... Ts>
+void launch_with_row_access(extent width, const Launch& launch, const Ts*... pointers) {
+    if (width % N == 0) {
+        launch_with_access<N>(launch, pointers...);
+    } else {
+        launch(std::integral_constant<run_access, run_access::elements>{});
+    }
+}
+
 /// Elements i * N and the following, `n` of them; the rest is zero.
 HALFTONE_KERNEL template <int N, run_access Access, class Simt, class T>
 HALFTONE_HD HALFTONE_INLINE vec<float, N> load_run(Simt simt, const global_span<T>& s, extent i, int n) {
@@ -134,11 +144,9 @@ struct present_step {
     std::int32_t skips;
 };
 
-/// One thread's part of a step. The first of its block reads the records and works out the scalars, kernel.scalars(record);
-/// then, unless the step is skipped, all take their runs: kernel.update(simt, present, i). A kernel also has threads, master,
-/// factors, step and blocks.
+/// The first thread of a block reads the records and works out the scalars, kernel.scalars(record), for all.
 HALFTONE_KERNEL template <class Present, class Simt, class Kernel>
-HALFTONE_HD HALFTONE_INLINE void take_step(Simt simt, const Kernel& kernel) {
+HALFTONE_HD HALFTONE_INLINE Present find_present(Simt simt, const Kernel& kernel) {
     const shared_span<Present> shared{0, 1};
     if (simt.thread() == 0) {
         const step_record record = simt.load(kernel.step, 0);
@@ -150,11 +158,56 @@ HALFTONE_HD HALFTONE_INLINE void take_step(Simt simt, const Kernel& kernel) {
         simt.store(shared, 0, p);
     }
     simt.barrier();
-    const Present p = simt.load(shared, 0);
+    return simt.load(shared, 0);
+}
+
+/// One thread's part of a step: unless the step is skipped, all take their runs, kernel.update(simt, present, i). A kernel also
+/// has threads, master, factors, step and blocks.
+HALFTONE_KERNEL template <class Present, class Simt, class Kernel>
+HALFTONE_HD HALFTONE_INLINE void take_step(Simt simt, const Kernel& kernel) {
+    const Present p = find_present<Present>(simt, kernel);
     if (p.skips != 0) return;
     const extent runs = (kernel.master.count + update_run - 1) / update_run;
     const extent first_run = static_cast<extent>(simt.block().x) * Kernel::threads + simt.thread();
     for (extent i = first_run; i < runs; i += static_cast<extent>(kernel.blocks) * Kernel::threads) kernel.update(simt, p, i);
+}
+
+/// A step over the rows of a sparse gradient: the step of a whole table, done to the parts of it that they name, by
+/// kernel.part(first, count, gradient). The grid is that of the room; how many rows there are is read from memory.
+template <class Kernel, class Accumulate>
+struct step_rows_kernel {
+    using present = typename Kernel::present;
+    static constexpr int threads = Kernel::threads;
+    static constexpr word shared_bytes = Kernel::shared_bytes;
+
+    Kernel step;  // without a gradient
+    global_span<const std::int32_t> indices, count;
+    global_span<const Accumulate> values;
+    extent width;
+
+    grid_shape grid() const { return {step.blocks, 1, 1}; }
+
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD void operator()(Simt simt) const {
+        const present p = find_present<present>(simt, step);
+        if (p.skips != 0) return;
+        const extent runs_of_row = (width + update_run - 1) / update_run, runs = simt.load(count, 0) * runs_of_row;
+        const extent first_run = static_cast<extent>(simt.block().x) * threads + simt.thread();
+        for (extent i = first_run; i < runs; i += static_cast<extent>(step.blocks) * threads) {
+            const extent row = i / runs_of_row;
+            step.part(simt.load(indices, row) * width, width, values.part(row * width, width)).update(simt, p, i - row * runs_of_row);
+        }
+    }
+};
+
+/// A span's part, or none of none.
+template <class T>
+HALFTONE_HD HALFTONE_INLINE global_span<T> part_of(const global_span<T>& s, extent first, extent count) {
+    return s.is_there() ? s.part(first, count) : s;
+}
+HALFTONE_HD HALFTONE_INLINE rounding_key part_of(rounding_key key, extent first) {
+    key.first += static_cast<std::uint64_t>(first);
+    return key;
 }
 
 /// Blocks of so many threads for an array, whose runs the threads take one after another: enough to fill any GPU a few

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The gradient of an embedding's table as rows, on the CPU; embedding_rows.hpp has its arguments, its contract and an
+/// example.
+///
+/// Once each token knows its row, the sums are those of a dense gradient whose tokens are these rows, by the same code.
+#pragma once
+
+#include <cstring>
+
+#include <halftone/kernel/embedding/cpu.hpp>
+#include <halftone/kernel/embedding_rows/embedding_rows.hpp>
+
+namespace halftone::inline HALFTONE_ABI::kernel {
+
+template <>
+struct embedding_rows<cpu> {
+    template <class Y, class G>
+    static void add(cpu& device, const embedding_rows_backward<Y, G>& a) {
+        check(a);
+        device.run([&] { embedding<cpu>::check_tokens(a.vocabulary, a.tokens); });
+        const extent lookups = a.tokens.extent_of(0);
+        const workspace::lease memory(device.scratch(),
+                                      static_cast<std::size_t>(2 * lookups + a.vocabulary + 1) * sizeof(std::int32_t));
+        auto* const order = memory.as<std::int32_t>();
+        auto *const row_of = order + lookups, *const first = row_of + lookups;
+        device.run([&] {
+            embedding<cpu>::sort(a.tokens, a.vocabulary, order, first);
+            make_rows(a, order, first, row_of);
+        });
+        embedding<cpu>::add_sorted<Y, G>(device, {row_of, {lookups}}, order, a.dy, a.rows.values.data(),
+                                         a.before == 0 ? write_mode::overwrite : write_mode::add);
+    }
+
+  private:
+    /// Makes room for the tokens that have no row yet, each at its place in the order, and says which row each lookup has.
+    /// From the last row on, since rows only move up.
+    template <class Y, class G>
+    static void make_rows(const embedding_rows_backward<Y, G>& a, const std::int32_t* order, const std::int32_t* end,
+                          std::int32_t* row_of) {
+        const std::size_t row_bytes = static_cast<std::size_t>(a.dy.extent_of(1)) * sizeof(G);
+        std::int32_t* const indices = a.rows.indices.data();
+        G* const values = a.rows.values.data();
+        const auto row = [&](extent r) { return values + r * a.dy.extent_of(1); };
+        const auto begin_of = [&](extent t) { return t == 0 ? 0 : end[t - 1]; };
+        const extent old = a.before == 0 ? 0 : *a.rows.count;
+        extent all = old;
+        for (extent t = 0, i = 0; t < a.vocabulary; ++t) {
+            while (i < old && indices[i] < t) ++i;
+            all += begin_of(t) < end[t] && (i == old || indices[i] != t) ? 1 : 0;
+        }
+        *a.rows.count = static_cast<std::int32_t>(all);
+        extent from = old - 1, to = all - 1;
+        for (extent t = a.vocabulary - 1; t >= 0 && to >= 0; --t) {
+            const bool is_old = from >= 0 && indices[from] == t, is_looked_up = begin_of(t) < end[t];
+            if (!is_old && !is_looked_up) continue;
+            if (is_old && from != to) std::memcpy(static_cast<void*>(row(to)), row(from), row_bytes);
+            // So that what is added to is there; in the first call of a window sums overwrite.
+            if (!is_old && a.before != 0) std::memset(static_cast<void*>(row(to)), 0, row_bytes);
+            indices[to] = static_cast<std::int32_t>(t);
+            for (std::int32_t place = begin_of(t); place < end[t]; ++place) row_of[order[place]] = static_cast<std::int32_t>(to);
+            from -= is_old ? 1 : 0;
+            --to;
+        }
+    }
+};
+
+}  // namespace halftone::inline HALFTONE_ABI::kernel

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The gradient of an embedding's table as rows, on devices that run GPU kernels; embedding_rows.hpp has its arguments, its
+/// contract and an example.
+///
+/// The lookups are sorted by token and their runs summed as for a dense gradient (kernel/embedding/device.hpp), to the same
+/// bits. Where each run's sum goes follows from a count of the runs before it whose token has no row yet and a binary
+/// search among the rows that are there; these move up to make room, out of a copy. How many rows that gives only the
+/// device knows: grids are those of the lookups and of the room.
+#pragma once
+
+#include <halftone/kernel/embedding/device.hpp>
+#include <halftone/kernel/embedding_rows/embedding_rows.hpp>
+
+namespace halftone::inline HALFTONE_ABI::kernel {
+
+namespace on_device {
+
+/// The lookups by token, and the rows that earlier calls left.
+struct row_merge {
+    global_span<const word> sorted;          // (lookups), the keys of embedding_keys_kernel
+    global_span<const std::int32_t> old;     // (before), ascending; only the first `olds` are
+    global_span<const std::int32_t> olds;    // one, or none where there are no rows yet
+    word vocabulary;
+
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE extent old_rows(Simt simt) const {
+        return olds.is_there() ? simt.load(olds, 0) : 0;
+    }
+    /// How many of the first `count` values, which ascend, are below `value`.
+    HALFTONE_KERNEL template <class Simt, class T>
+    HALFTONE_HD HALFTONE_INLINE static extent below(Simt simt, const global_span<const T>& values, extent count, T value) {
+        extent first = 0;
+        while (count > 0) {
+            const extent half = count / 2;
+            if (simt.load(values, first + half) < value) {
+                first += half + 1, count -= half + 1;
+            } else {
+                count = half;
+            }
+        }
+        return first;
+    }
+};
+
+/// What a place of the sorted lookups needs to know of its token.
+struct merged_place {
+    extent below = 0;        // rows that are there, of tokens before it
+    bool is_token = false;   // what is none has no row
+    bool is_old = false;     // it has a row already
+    bool begins_new = false; // a run begins here that wants a row
+};
+HALFTONE_KERNEL template <class Simt>
+HALFTONE_HD HALFTONE_INLINE merged_place merge_place(Simt simt, const row_merge& m, extent place) {
+    merged_place p;
+    if (place >= m.sorted.count) return p;
+    const word token = simt.load(m.sorted, place);
+    if (token >= m.vocabulary) return p;
+    const extent old_rows = m.old_rows(simt);
+    const auto index = static_cast<std::int32_t>(token);
+    p.is_token = true;
+    p.below = row_merge::below(simt, m.old, old_rows, index);
+    p.is_old = p.below < old_rows && simt.load(m.old, p.below) == index;
+    p.begins_new = !p.is_old && (place == 0 || simt.load(m.sorted, place - 1) != token);
+    return p;
+}
+
+/// new_runs[b] = how many runs begin in block b whose token has no row yet.
+struct count_new_rows_kernel {
+    static constexpr int threads = 256;
+    static constexpr int warps = threads / 32;
+    static constexpr word shared_bytes = warps * sizeof(word);
+
+    row_merge merge;
+    global_span<word> new_runs;  // of each block
+
+    grid_shape grid() const { return {static_cast<int>(new_runs.count), 1, 1}; }
+
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD void operator()(Simt simt) const {
+        const extent place = static_cast<extent>(simt.block().x) * threads + simt.thread();
+        const shared_span<word> of_warps{0, warps};
+        const word here = simt::warp_sum(simt, merge_place(simt, merge, place).begins_new ? 1u : 0u);
+        if (simt.lane() == 0) simt.store(of_warps, simt.warp(), here);
+        simt.barrier();
+        if (simt.thread() != 0) return;
+        word all = 0;
+        HALFTONE_UNROLL for (int w = 0; w < warps; ++w) all += simt.load(of_warps, w);
+        simt.store(new_runs, simt.block().x, all);
+    }
+};
+
+/// One thread: makes the blocks' counts those of all blocks before, and the number of rows the new one.
+struct sum_new_rows {
+    word* new_runs;
+    extent blocks;
+    const std::int32_t* olds;  // or none
+    std::int32_t* count;
+
+    HALFTONE_HD void operator()() const {
+        word sum = 0;
+        for (extent b = 0; b < blocks; ++b) {
+            const word here = new_runs[b];
+            new_runs[b] = sum;
+            sum += here;
+        }
+        *count = (olds == nullptr ? 0 : *olds) + static_cast<std::int32_t>(sum);
+    }
+};
+
+/// For each place: how many new rows there are up to it, and where the sum of its run goes: a row that is there as ~row.
+struct place_rows_kernel {
+    static constexpr int threads = 256;
+    static constexpr int warps = threads / 32;
+    static constexpr word shared_bytes = warps * sizeof(word);
+
+    row_merge merge;
+    global_span<const word> new_before;   // of each block
+    global_span<word> new_up_to;          // (lookups)
+    global_span<std::int32_t> targets;    // (lookups)
+    global_span<std::int32_t> indices;    // (room): those of new rows are set
+
+    grid_shape grid() const { return {static_cast<int>(new_before.count), 1, 1}; }
+
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD void operator()(Simt simt) const {
+        const extent place = static_cast<extent>(simt.block().x) * threads + simt.thread();
+        const merged_place p = merge_place(simt, merge, place);
+        word sum = p.begins_new ? 1u : 0u;
+        HALFTONE_UNROLL for (int step = 1; step < 32; step *= 2) {
+            const word left = simt.shuffle(sum, simt.lane() < step ? simt.lane() : simt.lane() - step);
+            sum += simt.lane() < step ? 0u : left;
+        }
+        const shared_span<word> of_warps{0, warps};
+        if (simt.lane() == 31) simt.store(of_warps, simt.warp(), sum);
+        simt.barrier();
+        sum += simt.load(new_before, simt.block().x);
+        HALFTONE_UNROLL for (int w = 0; w < warps; ++w) sum += w < simt.warp() ? simt.load(of_warps, w) : 0u;
+        if (place >= merge.sorted.count) return;
+        const auto row = static_cast<std::int32_t>(p.below + sum) - (p.is_old ? 0 : 1);
+        simt.store(new_up_to, place, sum);
+        simt.store(targets, place, !p.is_token ? 0 : p.is_old ? ~row : row);
+        if (p.begins_new) simt.store(indices, row, static_cast<std::int32_t>(simt.load(merge.sorted, place)));
+    }
+};
+
+/// The rows that were there, each to its new place.
+template <class G, int N>
+struct move_rows_kernel {
+    static constexpr int threads = embedding_threads::threads;
+    static constexpr word shared_bytes = 0;
+
+    row_merge merge;
+    global_span<const word> new_up_to;
+    global_span<const G> old_values;     // (before, width)
+    global_span<std::int32_t> indices;   // (room)
+    global_span<G> values;               // (room, width)
+    extent width;
+    embedding_threads place;
+
+    grid_shape grid() const { return place.grid(); }
+
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD void operator()(Simt simt) const {
+        const extent row = place.row(simt), i = place.vector(simt);
+        if (row >= merge.old_rows(simt) || i >= place.vectors) return;
+        const std::int32_t index = simt.load(merge.old, row);
+        const extent before = row_merge::below(simt, merge.sorted, merge.sorted.count, static_cast<word>(index));
+        const extent to = row + (before == 0 ? 0 : simt.load(new_up_to, before - 1));
+        if (i == 0) simt.store(indices, to, index);
+        store_rounded<N>(simt, values.part(to * width, width), i, load_from_row<N>(simt, old_values, width, row, i));
+    }
+};
+
+/// As for a dense gradient, but for where sums go.
+template <class Y, class G, int N>
+struct embedding_row_runs : embedding_runs<Y, G, N> {
+    global_span<const std::int32_t> targets;  // (lookups)
+
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE void finish(Simt simt, extent token, extent place, extent i, const vec<float, N>& sum) const {
+        if (token >= this->vocabulary) return;
+        const std::int32_t target = simt.load(targets, place);
+        store_gradient<N>(simt, this->dtable, this->width, target < 0 ? ~target : target, i, sum,
+                          target < 0 ? write_mode::add : write_mode::overwrite);
+    }
+};
+
+}  // namespace on_device
+
+template <simt_device Device>
+struct embedding_rows<Device> {
+    template <class Y, class G>
+    static void add(Device& device, const embedding_rows_backward<Y, G>& a) {
+        static_assert(sorting_device<Device>, "halftone: embedding_rows: the gradient of a table sorts its lookups, and this device's "
+                                              "sort is not included: include <halftone/exec/cuda/sort.cuh> for ht::cuda");
+        check(a);
+        using namespace on_device;
+        const extent lookups = a.tokens.extent_of(0), width = a.dy.extent_of(1), before = a.before;
+        if (lookups == 0 || a.vocabulary == 0 || width == 0) {
+            if (before == 0) device.fill(a.rows.count, 1, std::int32_t{0});
+            return;
+        }
+        constexpr extent most = extent{1} << 31;
+        const auto vocabulary = static_cast<word>(a.vocabulary < most ? a.vocabulary : most);
+        const extent blocks = (lookups + count_new_rows_kernel::threads - 1) / count_new_rows_kernel::threads;
+        const extent pieces = embedding_runs<Y, G, 1>::pieces_of(lookups);
+
+        // Of words: keys, sorted keys, numbers, order, counts up to each place, targets; of blocks; old rows and their count.
+        const workspace::lease words(device.scratch(), static_cast<std::size_t>(6 * lookups + blocks + before + 1) * sizeof(word));
+        auto *const keys = words.as<word>(), *const sorted = keys + lookups, *const up_to = sorted + lookups, *const new_runs = up_to + lookups;
+        auto *const numbers = reinterpret_cast<std::int32_t*>(new_runs + blocks), *const order = numbers + lookups, *const targets = order + lookups;
+        auto *const olds = targets + lookups, *const old = olds + 1;
+        const workspace::lease old_rows(device.scratch(), static_cast<std::size_t>(before * width) * sizeof(G));
+        G* const old_values = old_rows.as<G>();
+        const workspace::lease partials(device.scratch(), static_cast<std::size_t>(2 * pieces * width) * sizeof(float));
+        float* const sums = partials.as<float>();
+
+        device.launch(embedding_keys_kernel{simt::span_of(a.tokens), {keys, lookups}, {numbers, lookups}, vocabulary});
+        sort_pairs(device, keys, sorted, numbers, order, lookups, std::bit_width(vocabulary));
+
+        row_merge merge{{sorted, lookups}, {old, before}, {}, vocabulary};
+        if (before > 0) {
+            device.copy(olds, a.rows.count, sizeof(std::int32_t));
+            device.copy(old, a.rows.indices.data(), static_cast<std::size_t>(before) * sizeof(std::int32_t));
+            device.copy(old_values, a.rows.values.data(), static_cast<std::size_t>(before * width) * sizeof(G));
+            merge.olds = {olds, 1};
+        }
+        device.launch(count_new_rows_kernel{merge, {new_runs, blocks}});
+        device.run(sum_new_rows{new_runs, blocks, merge.olds.data, a.rows.count});
+        device.launch(place_rows_kernel{merge, {new_runs, blocks}, {up_to, lookups}, {targets, lookups}, simt::span_of(a.rows.indices)});
+        with_vectors<Y, G>(a, [&]<int N>(simt::constant<N>) {
+            if (before > 0) {
+                device.launch(move_rows_kernel<G, N>{merge, {up_to, lookups}, {old_values, before * width}, simt::span_of(a.rows.indices),
+                                                     simt::span_of(a.rows.values), width, embedding_threads(before, width / N)});
+            }
+            using runs_type = embedding_row_runs<Y, G, N>;
+            const runs_type runs{{{sorted, lookups}, {order, lookups}, simt::span_of(a.dy), simt::span_of(a.rows.values), {sums, pieces * width},
+                                  {sums + pieces * width, pieces * width}, lookups, width, vocabulary, write_mode::add}, {targets, lookups}};
+            const embedding_threads place(pieces, width / N);
+            device.launch(embedding_sums_kernel<runs_type>{runs, place});
+            device.launch(embedding_joins_kernel<runs_type>{runs, place});
+        });
+    }
+
+  private:
+    template <class Y, class G, class F>
+    static void with_vectors(const embedding_rows_backward<Y, G>& a, const F& f) {
+        // As for a dense gradient, whose partial sums are vectors, too; the memory of leases is aligned.
+        constexpr int n = on_device::longest<Y, G, float>;
+        if (on_device::can_use_vectors(n, a.dy.extent_of(1), a.dy.data(), a.rows.values.data())) {
+            f(simt::constant<n>{});
+        } else {
+            f(simt::constant<1>{});
+        }
+    }
+};
+
+}  // namespace halftone::inline HALFTONE_ABI::kernel
