@@ -37,7 +37,7 @@ class basic_context {
     basic_context(const basic_context&) = delete;
     basic_context& operator=(const basic_context&) = delete;
     ~basic_context() {
-        graph_->clear();
+        if (owns_records_) graph_->clear();
         graph_->let_go();
     }
 
@@ -92,6 +92,10 @@ class basic_context {
         return {*graph_, graph_->make_leaf(block, false), v.shape()};
     }
 
+  protected:
+    /// Over the memory of another context.
+    basic_context(Device& device, detail::graph& others) : device_(&device), graph_(&others), owns_records_(false) { graph_->hold(); }
+
   private:
     template <class T, int Rank>
     static void check_contiguous(const view<T, Rank>& values) {
@@ -106,6 +110,7 @@ class basic_context {
 
     Device* device_;
     detail::graph* graph_;
+    bool owns_records_ = true;
 };
 
 template <class Device>

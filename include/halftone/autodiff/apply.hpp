@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Operations of the user's own, which state how autocast treats them: the counterpart of torch.autograd.Function with custom_fwd
+/// and custom_bwd.
+///
+///     struct cubed {
+///         static constexpr const char* name = "cubed";
+///         using cast_inputs = float;                                  // or: static constexpr ht::category cast_rule = …;
+///         static auto forward(auto& ctx, const auto& x) {
+///             auto y = ht::map(ctx, [](auto a) { return a * a * a; }, x);
+///             return ht::keep(y, x);                                  // the result, and what backward wants to see again
+///         }
+///         static auto backward(auto& ctx, const auto& dy, const auto& x) {
+///             return ht::map(ctx, [](auto g, auto a) { return 3 * a * a * g; }, dy, x);
+///         }
+///     };
+///     auto y = ht::apply<cubed>(ctx, x);                              // ctx: a tape, an inference context, a region
+///
+/// In a region the inputs are cast to what the operation states, and both functions run outside autocast, in the types that they
+/// are handed; on a bare tape nothing is cast. Without a rule inputs stay as they are. Only numbers are cast, and fp64 is not. A
+/// parameter among the inputs is read from the store's copy where that has the type. Arguments that are neither variables nor
+/// parameters are handed on.
+///
+/// `ctx` is a context of its own that records nothing: free operations work in it, ctx.device() launches kernels, ctx.make<T>(shape)
+/// is memory for them, and ctx.wants(i) tells backward whether input i (of the variables and parameters with numbers) takes a
+/// gradient. backward is given dy, in the type of the result, and what forward kept, whatever region it is called in; it returns a
+/// variable for each of those inputs, in a std::tuple where there are several, or ht::absent{} for one without a gradient. A gradient
+/// has its input's shape and any type: it is rounded to the input's.
+#pragma once
+
+#include <cstdint>
+#include <tuple>
+
+#include <halftone/autodiff/elementwise.hpp>
+#include <halftone/autodiff/matmul.hpp>
+
+namespace halftone::inline HALFTONE_ABI {
+
+/// The context in which the functions of a user's operation run.
+template <class Device>
+class operation_context : public basic_context<Device, recording::off> {
+  public:
+    operation_context(Device& device, detail::graph& graph, std::uint64_t wanted) : basic_context<Device, recording::off>(device, graph), wanted_(wanted) {}
+    operation_context& root() { return *this; }
+
+    /// Memory for a result or an intermediate one, with undefined contents.
+    template <class T, int Rank>
+    variable<T, Rank> make(const shape<Rank>& s, bool = false) {
+        return basic_context<Device, recording::off>::template make<T>(s, false);
+    }
+    bool wants(int input) const { return (wanted_ >> input & 1) != 0; }
+
+  private:
+    std::uint64_t wanted_;
+};
+
+namespace detail {
+
+template <class Y, class... Kept>
+struct kept_result {
+    Y result;
+    std::tuple<Kept...> kept;
+};
+template <class T>
+inline constexpr bool is_kept_result = false;
+template <class Y, class... Kept>
+inline constexpr bool is_kept_result<kept_result<Y, Kept...>> = true;
+
+}  // namespace detail
+
+/// What the forward function of an operation returns: its result, and what its backward function is given after dy.
+template <class T, int Rank, class... Kept>
+detail::kept_result<variable<T, Rank>, Kept...> keep(const variable<T, Rank>& result, const Kept&... kept) {
+    return {result, {kept...}};
+}
+
+namespace detail {
+
+template <class T>
+inline constexpr bool is_operand = false;
+template <number T, int Rank>
+inline constexpr bool is_operand<variable<T, Rank>> = true;
+template <class Storage, int Rank>
+inline constexpr bool is_operand<parameter<Storage, Rank>> = true;
+
+template <class T>
+struct input_type {
+    using type = void;  // no number: neither promotes nor is cast
+};
+template <class T>
+    requires is_operand<T>
+struct input_type<T> {
+    using type = element_of<T>;
+};
+
+/// What Op's inputs are cast to under P; void where they stay as they are.
+template <class P, class Op, class... Inputs>
+struct cast_inputs_type {
+    using type = storage_of<compute_type<P, Op, Inputs...>>;
+};
+template <class P, class Op, class... Inputs>
+    requires(policy_marker<resolve<P>> || operation_category<Op>::value == category::as_input)
+struct cast_inputs_type<P, Op, Inputs...> {
+    using type = void;
+};
+
+/// An argument as the forward function is given it.
+template <class To, class Body, class T, int Rank>
+auto cast_argument(Body& body, const variable<T, Rank>& x) {
+    if constexpr (std::is_void_v<To> || !number<T> || is_fp64<T>) {
+        return x;
+    } else {
+        return halftone::cast<To>(body, x);
+    }
+}
+template <class To, class Body, class Storage, int Rank>
+auto cast_argument(Body& body, const parameter<Storage, Rank>& p) {
+    if constexpr (std::is_same_v<To, typename Storage::compute>) {
+        return body.constant(p.values());
+    } else {
+        return cast_argument<To>(body, body.constant(as_const(p.master())));
+    }
+}
+template <class To, class Body, class T>
+const T& cast_argument(Body&, const T& other) {
+    return other;
+}
+
+/// Where an input's gradient goes.
+template <class T, int Rank>
+std::tuple<gradient_of<T, Rank>> destination(const variable<T, Rank>& v) {
+    return {gradient_of(v)};
+}
+template <class Storage, int Rank>
+std::tuple<parameter<Storage, Rank>> destination(const parameter<Storage, Rank>& p) {
+    return {p};
+}
+template <class T>
+auto destination_of(const T& argument) {
+    if constexpr (is_operand<T>) {
+        return destination(argument);
+    } else {
+        return std::tuple<>{};
+    }
+}
+template <class... Arguments>
+std::uint64_t wanted_inputs(const Arguments&... arguments) {
+    std::uint64_t wanted = 0;
+    int i = 0;
+    const auto see = [&](const auto& a) {
+        if constexpr (is_operand<std::remove_cvref_t<decltype(a)>>) wanted |= static_cast<std::uint64_t>(wants_gradient(a)) << i++;
+    };
+    (see(arguments), ...);
+    return wanted;
+}
+
+template <class T>
+inline constexpr bool is_tuple = false;
+template <class... T>
+inline constexpr bool is_tuple<std::tuple<T...>> = true;
+
+
+/// Adds the gradient that a user's function gave to where it goes.
+template <class Op, class Tape, class To, class Gradient>
+void give_input(Tape& tape, int index, const To& to, const Gradient& gradient) {
+    static_assert(is_absent<Gradient> || is_variable<Gradient>, "halftone: apply: backward returns variables, one for each input, and ht::absent{} for an input without a gradient");
+    if constexpr (is_variable<Gradient>) {
+        static_assert(std::is_same_v<std::remove_cvref_t<decltype(gradient.shape())>, std::remove_cvref_t<decltype(to.shape())>>, "halftone: apply: a gradient that backward returns has another rank than its input");
+        if (gradient.is_empty()) return;  // as absent
+        if (!(gradient.shape() == to.shape())) fail<shape_error>(Op::name, ": the gradient of input ", index, " is ", gradient.shape(), ", the input ", to.shape());
+        if (const auto target = tape.gradient_target(to)) {
+            const auto in = as_const(flatten(gradient.view()));
+            const view out(target.data, in.shape());
+            copy_rows(tape.device(), view(in.data(), shape<2>{1, in.size()}), view(out.data(), shape<2>{1, in.size()}), target.mode);
+        }
+    }
+}
+
+template <class Op, class Y, int Rank, class Kept, class Destinations>
+struct apply_record {
+    using operation = Op;
+    Kept kept;
+    Destinations destinations;
+    gradient_of<Y, Rank> dy;
+    std::uint64_t wanted;
+
+    template <class Tape>
+    void backward(Tape& tape) {
+        if (!dy.is_there()) return;
+        operation_context<typename Tape::device_type> body(tape.device(), tape.graph(), wanted);
+        {
+            auto& graph = tape.graph();
+            const auto block = graph.gradient_block(dy.slot());
+            graph.retain_block(block);
+            const variable<Y, Rank> g(graph, graph.make_leaf(block, false), dy.shape());
+            std::apply([&](const auto&... k) { differentiate(tape, body, g, k...); }, kept);
+        }
+        tape.finish(dy);
+    }
+
+  private:
+    template <class Tape, class Body, class G, class... K>
+    void differentiate(Tape& tape, Body& body, const G& g, const K&... k) {
+        static_assert(
+            requires { Op::backward(body, g, k...); },
+            "halftone: apply: this operation has no `static auto backward(auto& ctx, const auto& dy, …)` that takes what its forward function keeps: "
+            "ht::keep(y, x, z) wants backward(ctx, dy, x, z); outside tapes, in an ht::inference, none is needed");
+        if constexpr (requires { Op::backward(body, g, k...); }) {
+            const auto gradients = as_tuple(Op::backward(body, g, k...));
+            static_assert(std::tuple_size_v<std::remove_const_t<decltype(gradients)>> == std::tuple_size_v<Destinations>,
+                          "halftone: apply: backward returns another number of gradients than the operation has inputs (variables and parameters that "
+                          "hold numbers): one for each, in a std::tuple where there are several, ht::absent{} for one that has none");
+            if constexpr (std::tuple_size_v<std::remove_const_t<decltype(gradients)>> == std::tuple_size_v<Destinations>) {
+                give_each(tape, gradients, std::make_index_sequence<std::tuple_size_v<Destinations>>{});
+            }
+        }
+    }
+    template <class T>
+    static auto as_tuple(T&& given) {
+        if constexpr (is_tuple<std::remove_cvref_t<T>>) {
+            return std::forward<T>(given);
+        } else {
+            return std::tuple<std::remove_cvref_t<T>>(std::forward<T>(given));
+        }
+    }
+    template <class Tape, class Gradients, std::size_t... I>
+    void give_each(Tape& tape, const Gradients& gradients, std::index_sequence<I...>) {
+        (give_input<Op>(tape, static_cast<int>(I), std::get<I>(destinations), std::get<I>(gradients)), ...);
+    }
+};
+
+template <class Op>
+concept named_operation = requires {
+    { Op::name } -> std::convertible_to<const char*>;
+};
+
+template <class T>
+auto with_kept(const T& returned) {
+    if constexpr (is_kept_result<T>) {
+        return returned;
+    } else {
+        return kept_result<T>{returned, {}};
+    }
+}
+
+}  // namespace detail
+
+/// The result of the operation Op: see the file's head. Throws what its functions throw; shape_error in the backward pass for a
+/// gradient of another shape than its input.
+template <class Op, recording_context Context, class... Arguments>
+auto apply(Context&& context, const Arguments&... arguments) {
+    static_assert(detail::named_operation<Op>, "halftone: apply: this operation has no name, by which profiles and errors tell it: static constexpr const char* name = \"my_op\"");
+    using To = typename detail::cast_inputs_type<policy_of<Context>, Op, typename detail::input_type<Arguments>::type...>::type;
+    auto& root = context.root();
+    using device = typename std::remove_cvref_t<Context>::device_type;
+    constexpr bool records = std::remove_cvref_t<Context>::records;
+    const auto range = root.template range<policy_of<Context>>(detail::named_operation<Op> ? Op::name : "");
+    const std::uint64_t wanted = records ? detail::wanted_inputs(arguments...) : 0;
+    operation_context<device> body(root.device(), root.graph(), wanted);
+
+    static_assert(
+        requires { Op::forward(body, detail::cast_argument<To>(body, arguments)...); },
+        "halftone: apply: this operation has no `static auto forward(auto& ctx, …)` for these inputs: it takes as many as apply is given, as variables of "
+        "the types that its cast rule makes of them");
+    const auto returned = detail::with_kept(Op::forward(body, detail::cast_argument<To>(body, arguments)...));
+    using Y = std::remove_cvref_t<decltype(returned.result)>;
+    static_assert(detail::is_variable<Y>, "halftone: apply: forward returns a variable, or ht::keep(variable, what backward needs…)");
+
+    auto& graph = root.graph();
+    if (&returned.result.graph() != &graph) fail<argument_error>(Op::name, ": forward returned a variable of another context");
+    Y y;
+    if constexpr (detail::layer_naming<Context>) {
+        // Made by the tape, which gets to see it so.
+        using T = typename Y::value_type;
+        y = root.template make<T>(returned.result.shape(), wanted != 0);
+        root.device().copy(y.view().data(), returned.result.view().data(), static_cast<std::size_t>(y.size()) * sizeof(T));
+    } else {
+        const auto block = graph.value_block(returned.result.slot());
+        graph.retain_block(block);
+        y = Y(graph, graph.make_result(block, wanted != 0), returned.result.shape());
+    }
+    if constexpr (records) {
+        if (wanted != 0) {
+            auto destinations = std::tuple_cat(detail::destination_of(arguments)...);
+            root.record(detail::apply_record<Op, typename Y::value_type, Y::rank, std::remove_cvref_t<decltype(returned.kept)>, decltype(destinations)>{
+                returned.kept, std::move(destinations), gradient_of(y), wanted});
+        }
+    }
+    return y;
+}
+
+}  // namespace halftone::inline HALFTONE_ABI
