@@ -106,6 +106,9 @@ void reporter::commit(const std::vector<run_result>& runs) {
                                    {"peak_bytes", t.peak_bytes},
                                    {"peak_bytes_by_kind", bytes_by_kind(t)},
                                    {"skipped_steps", t.skipped_steps},
+                                   {"skipped_infinity", t.skips.infinity},
+                                   {"skipped_nan", t.skips.not_a_number},
+                                   {"skipped_outlier", t.skips.outlier},
                                    {"loss_scale", t.loss_scale}});
     }
     state_->summary.write(summary.dump(2) + "\n");

@@ -28,4 +28,5 @@
 #include <halftone/optim/sgd.hpp>
 #include <halftone/scale/accumulator.hpp>
 #include <halftone/scale/grad_scaler.hpp>
+#include <halftone/scale/outlier_guard.hpp>
 #include <halftone/scale/static_scaler.hpp>

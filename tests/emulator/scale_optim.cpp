@@ -23,6 +23,8 @@
 #include "optim/golden.hpp"
 #include "optim/golden_run.hpp"
 #include "optim/small_model.hpp"
+#include "scale/outcomes.hpp"
+#include "scale/outliers.hpp"
 #include "scale/traces.hpp"
 #include "support/bounds.hpp"
 
@@ -218,6 +220,16 @@ TEST_CASE("steps on a GPU: clips in the order of their calls, gradients without 
     const float before = small::master_of(a.fc1.weight)[0];
     CHECK_FALSE(for_a.step(grads).skipped());
     CHECK(small::master_of(a.fc1.weight)[0] == before - 2.0f);
+}
+
+TEST_CASE("steps on a GPU: whether a step was skipped, and why") {
+    emulator::device device;
+    outcomes::check(device);
+}
+
+TEST_CASE("steps on a GPU: outliers are left out") {
+    emulator::device device;
+    outliers::check_scripts(device);
 }
 
 TEST_CASE("steps on a GPU: the traces of torch.amp.GradScaler") {

@@ -157,11 +157,33 @@ TEST_CASE("an overflow skips the step and shows, and only where the policy needs
     CHECK(result.skipped_steps == 12);
     CHECK(result.loss_scale == doctest::Approx(1e30 / 4096));
     CHECK(one.masters() == before);
+    CHECK(result.skips.infinity + result.skips.not_a_number == 12);
     CHECK(keeper.logs[0].skipped == 5);
+    CHECK(keeper.logs[0].skips.total() == 5);
     CHECK_MESSAGE(keeper.logs[2].learning_rate == 0, "skipped steps do not move the schedule");
 
     run<ht::amp_bf16> other(a);
     CHECK(other.trainer.train(other.data).skipped_steps == 0);
+}
+
+TEST_CASE("outliers are skipped where that is asked for, and the scale has no part in it") {
+    ht::training_arguments a = arguments;
+    a.max_steps = 30;
+    run<ht::amp_fp16> plain(a);
+    CHECK(plain.trainer.train(plain.data).skips == ht::skip_counts{});
+    a.outlier_factor = 1e6;
+    a.outlier_window = 4;
+    run<ht::amp_fp16> mild(a);
+    CHECK(mild.trainer.train(mild.data).skips == ht::skip_counts{});
+    CHECK_MESSAGE(mild.masters() == plain.masters(), "a guard that finds nothing changes nothing");
+    a.outlier_factor = 1e-6;  // one hundredth of that above the mean
+    run<ht::amp_fp16> strict(a);
+    const ht::training_result result = strict.trainer.train(strict.data);
+    CHECK(result.skips.outlier > 2);
+    CHECK(result.skips.outlier < 28);
+    CHECK(result.skipped_steps == result.skips.outlier);
+    CHECK(result.loss_scale == 65536);
+    CHECK(strict.masters() != plain.masters());
 }
 
 TEST_CASE("a stop ends the run at a step, and going on reaches the same bits") {

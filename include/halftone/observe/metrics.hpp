@@ -6,8 +6,8 @@
 ///     metrics.write(state, {{"policy", "amp_bf16"}});            // any further fields
 ///     metrics.commit();
 ///
-/// Fields: step, loss, lr, tokens_per_second, step_ms, peak_bytes, loss_scale, skipped; see step_metrics. What is not finite
-/// becomes null. Each line is flushed when it is written; the file gets its name at the commit.
+/// Fields: step, loss, lr, tokens_per_second, step_ms, peak_bytes, loss_scale, skipped, and of these skipped_infinity,
+/// skipped_nan and skipped_outlier; see step_metrics. What is not finite becomes null. Each line is flushed when it is written; the file gets its name at the commit.
 #pragma once
 
 #include <string>
@@ -37,6 +37,9 @@ class metrics_file {
         line["peak_bytes"] = m.peak_bytes;
         line["loss_scale"] = m.loss_scale;
         line["skipped"] = m.skipped;
+        line["skipped_infinity"] = m.skips.infinity;
+        line["skipped_nan"] = m.skips.not_a_number;
+        line["skipped_outlier"] = m.skips.outlier;
         write_line(line);
     }
     /// Any other line: an evaluation's.

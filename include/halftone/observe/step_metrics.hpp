@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <halftone/config.hpp>
+#include <halftone/optim/step_result.hpp>
 
 namespace halftone::inline HALFTONE_ABI {
 
@@ -18,7 +18,8 @@ struct step_metrics {
     double step_ms = 0;                ///< milliseconds a step, the median over the latest steps
     std::size_t peak_bytes = 0;        ///< the most that was used at one time so far
     double loss_scale = 1;
-    std::int64_t skipped = 0;          ///< steps skipped so far, as a gradient was not finite
+    std::int64_t skipped = 0;          ///< steps skipped so far
+    skip_counts skips{};               ///< the same by reason
 };
 
 }  // namespace halftone::inline HALFTONE_ABI

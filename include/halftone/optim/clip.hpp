@@ -56,6 +56,16 @@ struct clip_value {
     HALFTONE_HD void operator()() const { kernel::clip_by_value(*record, limit); }
 };
 
+/// Throws state_error where some optimizer has stepped with them already.
+template <class Gradients>
+window& check_clip(const char* operation, const Gradients& g) {
+    window& w = g.check(operation);
+    for (const window::part& p : w.parts) {
+        if (p.stepped) fail<state_error>(operation, ": after a step with these gradients; clip before all steps");
+    }
+    return w;
+}
+
 template <class Device, class Gradients>
 void check_clip_device() {
     static_assert(
@@ -67,26 +77,27 @@ void check_clip_device() {
 
 /// Makes the norm of all gradients at most max_norm: they are read times max_norm / (norm + 1e-6) where that is below
 /// 1. With an infinite max_norm it only measures.
-/// Throws argument_error for a max_norm that is negative or no number.
+/// Throws argument_error for a max_norm that is negative or no number, state_error after a step with them.
 template <class Device, class Any, class Models>
 measured_norm<Device> clip_grad_norm(Device& device, gradients<Any, Models>& g, float max_norm) {
     detail::check_clip_device<Device, gradients<Any, Models>>();
     if (is_nan(max_norm) || max_norm < 0)
         fail<argument_error>("clip_grad_norm: max_norm is ", max_norm, "; expected 0 or more");
-    detail::window& w = g.check("clip_grad_norm");
+    detail::window& w = detail::check_clip("clip_grad_norm", g);
     g.measure(device);
     device.run(detail::clip_norm{w.record(), max_norm});
     w.is_clipped = true;
     return {device, g};
 }
 
-/// Makes every gradient at most `limit` in magnitude. Throws argument_error for a limit that is negative or no number.
+/// Makes every gradient at most `limit` in magnitude. Throws argument_error for a limit that is negative or no number,
+/// state_error after a step with them.
 template <class Device, class Any, class Models>
 void clip_grad_value(Device& device, gradients<Any, Models>& g, float limit) {
     detail::check_clip_device<Device, gradients<Any, Models>>();
     if (is_nan(limit) || limit < 0)
         fail<argument_error>("clip_grad_value: the limit is ", limit, "; expected 0 or more");
-    detail::window& w = g.check("clip_grad_value");
+    detail::window& w = detail::check_clip("clip_grad_value", g);
     g.prepare(device);
     device.run(detail::clip_value{w.record(), limit});
     w.is_clipped = true;

@@ -138,6 +138,13 @@ class gradients {
     }
     Device* device() const { return device_; }
 
+    /// To be called by who has written values by hand: norm and finiteness are looked at anew, by the next clip or step. A
+    /// value that is not finite then skips the step and has no part in the loss scale, which unscale() has judged already.
+    void changed() {
+        detail::window& w = check("gradients");
+        if (w.known != detail::window::knowledge::nothing) w.known = detail::window::knowledge::factors;
+    }
+
     /// Makes the record valid, its factors those of gradients that nobody scaled, unless it is valid.
     template <class Any>
     void prepare(Any& device) const {

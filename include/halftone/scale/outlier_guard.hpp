@@ -73,6 +73,14 @@ struct add_watched_loss {
     }
 };
 
+struct drop_watched_losses {
+    guard_record* record;
+    HALFTONE_HD void operator()() const {
+        record->loss_sum = 0;
+        record->losses = 0;
+    }
+};
+
 struct judge_step {
     guard_record* record;
     float* norms;
@@ -140,6 +148,12 @@ class outlier_guard {
         if (options_.of == outlier_of::norm) fail<state_error>("outlier_guard: add() of a loss, and .of = outlier_of::norm watches none");
         ++added_;
         record_.device().run(detail::add_watched_loss{record_.data(), loss.view().data()});
+    }
+
+    /// Drops the losses of a step that an exception ended.
+    void discard() {
+        added_ = 0;
+        record_.device().run(detail::drop_watched_losses{record_.data()});
     }
 
     /// Judges the step that these gradients are for; every optimizer that steps with them follows. Throws state_error after a

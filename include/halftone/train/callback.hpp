@@ -32,6 +32,7 @@ enum class training_end { finished, stopped };
 struct training_result {
     std::int64_t steps = 0;
     std::int64_t skipped_steps = 0;
+    skip_counts skips{};                           ///< skipped_steps by reason
     double train_loss = 0;                         ///< nats a token, the mean over the last logging_steps steps
     double tokens_per_second = 0;                  ///< over all steps, without evaluations
     double step_ms = 0;                            ///< the median of the latest 1,024 steps

@@ -26,6 +26,7 @@
 #include <halftone/observe/overflow.hpp>
 #include <halftone/optim/clip.hpp>
 #include <halftone/scale/grad_scaler.hpp>
+#include <halftone/scale/outlier_guard.hpp>
 #include <halftone/train/callback.hpp>
 #include <halftone/train/captured_step.hpp>
 #include <halftone/train/loss_meter.hpp>
@@ -119,6 +120,12 @@ class trainer {
                                  .warmup_steps = arguments.warmup_steps,
                                  .warmup_ratio = arguments.warmup_ratio,
                                  .final_ratio = arguments.final_lr_ratio});
+        if (arguments.outlier_factor > 0) {
+            guard_.emplace(device, outlier_options{.factor = arguments.outlier_factor,
+                                                   .window = arguments.outlier_window,
+                                                   .warm_up = arguments.outlier_window / 2,
+                                                   .of = outlier_of::both});
+        }
         state_.max_steps = arguments.max_steps;
         if constexpr (watches) {
             if (arguments.find_overflow == overflow_search::on) finder_.emplace(device, tape_);
@@ -265,6 +272,7 @@ class trainer {
             const auto loss = model_->loss(tape_, micro);
             tape_.backward(scaler_.scale(loss / static_cast<float>(micro_batches)), accumulator_);
             losses_.add(loss);
+            if (guard_) guard_->add(loss);
         }
         losses_.end_step();
         update();
@@ -275,6 +283,7 @@ class trainer {
             const range here(listener_, "unscale", pass::update);
             return scaler_.unscale(accumulator_.take());
         }();
+        if (guard_) guard_->watch(gradients);
         if (arguments_.max_grad_norm > 0) {
             const range here(listener_, "clip_grad_norm", pass::update);
             clip_grad_norm(gradients, static_cast<float>(arguments_.max_grad_norm));
@@ -294,6 +303,7 @@ class trainer {
         state_.learning_rate = optimizer_.last_lr();
         state_.loss_scale = static_cast<double>(scaler_.get_scale());
         state_.skipped = optimizer_.skipped_steps();
+        state_.skips = optimizer_.skips();
         const double seconds = since(unread_.begin);
         for (std::int64_t i = 0; i < std::min<std::int64_t>(unread_.steps, 1024); ++i) step_seconds_.add(seconds / static_cast<double>(unread_.steps));
         window_.add(unread_.tokens, seconds), total_.add(unread_.tokens, seconds);
@@ -333,6 +343,7 @@ class trainer {
         const memory_usage& usage = device_->memory().usage();
         training_result r{.steps = state_.step,
                           .skipped_steps = optimizer_.skipped_steps(),
+                          .skips = optimizer_.skips(),
                           .train_loss = losses_.latest_mean(),
                           .tokens_per_second = total_.rate(),
                           .step_ms = 1e3 * step_seconds_.median(),
@@ -349,6 +360,7 @@ class trainer {
     adamw<Device, Model> optimizer_;
     accumulator<through_scaler, types<Model>> accumulator_;
     grad_scaler<Device> scaler_;
+    std::optional<outlier_guard<Device>> guard_;
     tape<Device, Kind> tape_;
     struct no_finder {};
     std::conditional_t<watches, std::optional<overflow_finder<Device>>, no_finder> finder_;

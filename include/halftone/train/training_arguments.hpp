@@ -40,6 +40,9 @@ struct training_arguments {
     double adam_beta2 = 0.999;
     double adam_epsilon = 1e-8;
     double max_grad_norm = 1;                      ///< 0: gradients are not clipped
+    double outlier_factor = 0;                     ///< steps whose loss or gradient norm is so many standard deviations above those
+                                                   ///< before are skipped (scale/outlier_guard.hpp); 0: none are
+    int outlier_window = 128;                      ///< latest steps that an outlier is measured against; judged from half of them on
 
     schedule lr_scheduler_type = schedule::linear;
     double warmup_ratio = 0;                       ///< of max_steps; read where warmup_steps is 0
@@ -85,6 +88,8 @@ inline void check(const training_arguments& a) {
     below_one("adam_beta2", a.adam_beta2);
     number("adam_epsilon", a.adam_epsilon, 0);
     number("max_grad_norm", a.max_grad_norm, 0);
+    number("outlier_factor", a.outlier_factor, 0);
+    at_least("outlier_window", a.outlier_window, 4);
     if (!(a.warmup_ratio >= 0 && a.warmup_ratio <= 1)) fail<argument_error>("training_arguments: warmup_ratio is ", a.warmup_ratio, "; expected 0 to 1");
     at_least("warmup_steps", a.warmup_steps, 0);
     if (!(a.final_lr_ratio >= 0 && a.final_lr_ratio <= 1)) {
