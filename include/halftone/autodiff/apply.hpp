@@ -118,7 +118,7 @@ auto cast_argument(Body& body, const parameter<Storage, Rank>& p) {
     if constexpr (std::is_same_v<To, typename Storage::compute>) {
         return body.constant(p.values());
     } else {
-        return cast_argument<To>(body, body.constant(as_const(p.master())));
+        return cast_argument<To>(body, body.constant(whole_master(p)));
     }
 }
 template <class To, class Body, class T>

@@ -237,7 +237,7 @@ auto as_variable(Context&& context, const parameter<Storage, Rank>& p) {
     if constexpr (std::is_same_v<type, typename Storage::compute>) {
         values = p.values();
     } else {
-        values = as_const(p.master());
+        values = detail::whole_master(p);
     }
     auto& graph = root.graph();
     const auto block = graph.make_block_over(values.data(), static_cast<std::size_t>(values.size()) * sizeof(type));

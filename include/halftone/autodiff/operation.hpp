@@ -141,6 +141,15 @@ bool wants_gradient(const First& first, const Second& second, const Rest&... res
     return wants_gradient(first) || wants_gradient(second, rest...);
 }
 
+/// A master that lies in memory as such.
+template <class Storage, int Rank>
+auto whole_master(const parameter<Storage, Rank>& p) {
+    static_assert(!Storage::is_split,
+                  "halftone: this operation reads a parameter in a wider type than its bf16 copy, and its master is split (ht::with_split_master), so that it lies "
+                  "nowhere as fp32: keep this layer's masters whole, ht::rule<\"embed\", ht::amp_bf16>, or let the reader compute in bfloat16");
+    if constexpr (!Storage::is_split) return as_const(p.master());
+}
+
 /// A parameter as an operation that computes in Compute reads it, forward and backward alike: its copy where that holds
 /// as much, else the master.
 template <class Compute, class Storage, int Rank>
@@ -148,7 +157,7 @@ auto values_for(const parameter<Storage, Rank>& p) {
     if constexpr (contains<typename Storage::compute, Compute>) {
         return p.values();
     } else {
-        return as_const(p.master());
+        return whole_master(p);
     }
 }
 
