@@ -13,6 +13,7 @@
 #include <emulator/device.hpp>
 
 #include "../../examples/train_gpt/run_policy.hpp"
+#include "train/split_net.hpp"
 
 namespace {
 
@@ -34,6 +35,11 @@ TEST_CASE("train_gpt on the emulated machine: the CPU's losses within 0.02 nats,
     CHECK(std::fabs(there.validation->loss - here.validation->loss) <= 0.02);
     CHECK(there.text.size() == 20);
     CHECK(here.text.size() == 20);
+}
+
+TEST_CASE("split masters on the emulated machine: a trainer whose steps are captured has the bits of whole masters") {
+    ht::emulator::device one{{.seed = 1, .check = ht::emulator::checking::values_only}}, two{{.seed = 2, .check = ht::emulator::checking::values_only}};
+    split_net::same_training(one, two);
 }
 
 }  // namespace
