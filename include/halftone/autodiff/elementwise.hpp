@@ -8,7 +8,7 @@
 ///
 /// Each is a symbolic map (kernel/map): one kernel forward and one backward, compiled where it is called. The contract is that
 /// of pointwise.hpp; where several follow each other, one ht::map of them all reads memory once. Powers, logarithms and
-/// exponentials are fp32 under autocast, addcmul, addcdiv and atan2 take the widest of their inputs, the others keep their
+/// exponentials are fp32 under autocast, addcmul, addcdiv and atan2 the widest of their inputs and `compute`, the others keep their
 /// inputs' type (policy/operations.hpp).
 #pragma once
 

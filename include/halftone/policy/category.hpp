@@ -30,7 +30,7 @@ enum class category {
     low_precision,  ///< computes in the policy's `compute` and gives it: products
     low_to_fp32,    ///< products in `compute` whose result, a loss, is fp32
     fp32,           ///< computes in fp32 and gives it: what sums, divides or exponentiates
-    promote,        ///< takes several tensors, which all become the widest of them
+    promote,        ///< takes several tensors, which all become the widest of them and of `compute`
     as_input,       ///< computes in its input's type; several inputs promote as in plain arithmetic
     stated,         ///< computes in the type that the operation names as `cast_inputs`, and gives it
     banned,         ///< overflows in low precision: an error under autocast
@@ -95,8 +95,12 @@ struct first_of<void, Otherwise> {
 
 // Under a policy: Low is its compute role, Widest what the inputs promote to, void where no input is given.
 template <category Category, class Op, class Low, class Widest>
-struct cast {  // promote, as_input
+struct cast {  // as_input
     using type = typename first_of<Widest, storage_of<Low>>::type;
+};
+template <class Op, class Low, class Widest>
+struct cast<category::promote, Op, Low, Widest> {
+    using type = promote<storage_of<Low>, Widest>;
 };
 template <class Op, class Low, class Widest>
 struct cast<category::low_precision, Op, Low, Widest> {

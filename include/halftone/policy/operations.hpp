@@ -80,8 +80,8 @@ struct addcmul : promote { static constexpr const char* name = "addcmul"; };
 struct addcdiv : promote { static constexpr const char* name = "addcdiv"; };
 struct atan2 : promote { static constexpr const char* name = "atan2"; };
 struct dot : promote { static constexpr const char* name = "dot"; };
-struct cat : promote { static constexpr const char* name = "cat"; };
-struct stack : promote { static constexpr const char* name = "stack"; };
+struct cat : as_input { static constexpr const char* name = "cat"; };
+struct stack : as_input { static constexpr const char* name = "stack"; };
 
 struct cast : as_input { static constexpr const char* name = "cast"; };
 struct map : as_input { static constexpr const char* name = "map"; };

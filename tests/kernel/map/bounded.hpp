@@ -126,4 +126,26 @@ inline bounded apply(op::gelu_slope, const bounded& a) {
     return {exact(a.value, op::gelu_slope{}), 0.8 * a.error + 0x1p-21};
 }
 
+/// A function that is monotonic within the error of its operand.
+inline bounded monotonic(const bounded& a, double relative, auto operation) {
+    const double y = exact(a.value, operation);
+    return result(y, std::max(std::fabs(exact(a.above(), operation) - y), std::fabs(exact(a.below(), operation) - y)), relative);
+}
+inline bounded apply(op::expm1 f, const bounded& a) { return monotonic(a, 6 * unit, f); }
+inline bounded apply(op::log1p f, const bounded& a) { return monotonic(a, 6 * unit, f); }
+inline bounded apply(op::softplus f, const bounded& a) { return monotonic(a, 8 * unit, f); }
+inline bounded apply(op::sinh f, const bounded& a) { return monotonic(a, 8 * unit, f); }
+inline bounded apply(op::cosh f, const bounded& a) { return monotonic({std::fabs(a.value), a.error}, 8 * unit, f); }
+inline bounded apply(op::tan f, const bounded& a) { return monotonic(a, 8 * unit, f); }
+/// Of two operands, monotonic in each: its extremes are at the corners.
+inline bounded monotonic(const bounded& a, const bounded& b, double relative, auto operation) {
+    const double y = halftone::scalar::apply(operation, a.value, b.value);
+    double inherited = 0;
+    for (const double p : {a.below(), a.above()})
+        for (const double q : {b.below(), b.above()}) inherited = std::max(inherited, std::fabs(halftone::scalar::apply(operation, p, q) - y));
+    return result(y, inherited, relative);
+}
+inline bounded apply(op::power f, const bounded& a, const bounded& b) { return monotonic(a, b, 8 * unit, f); }
+inline bounded apply(op::atan2 f, const bounded& y, const bounded& x) { return monotonic(y, x, 8 * unit, f); }
+
 }  // namespace support
