@@ -55,8 +55,8 @@ class row_memory final : public fixture {
         const extent before = is_first ? 0 : used_;
         const extent wanted = tokens > table_rows_ - before ? table_rows_ : before + tokens;
         if (wanted > capacity_ && is_fixed_) {
-            fail<argument_error>("gradient of ", path_, ": room for ", capacity_, " rows (its most_rows), of which lookups of this window take up to ", before,
-                                 "; expected ", tokens, " tokens more to fit, or a table made with more");
+            fail<argument_error>("gradient of ", path_, ": room for ", capacity_, " rows (its most_rows), and this window may have looked up ", before,
+                                 "; no room for ", tokens, " tokens more");
         }
         if (wanted > capacity_) {
             take(wanted, [&](std::byte* indices, std::byte* values) {

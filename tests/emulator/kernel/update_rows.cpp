@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Steps over the rows of sparse gradients, as a GPU runs them.
+#include <halftone/kernel/adamw/device.hpp>
+#include <halftone/kernel/sgd/device.hpp>
+
+#include <emulator/damage.hpp>
+
+#include "kernel/update/rows_checks.hpp"
+
+namespace {
+
+using namespace rows_checks;
+namespace emulator = ht::emulator;
+
+TEST_CASE("steps over rows on a GPU: the bits of a dense step in these rows, and no other byte") {
+    emulator::device device{{.check = emulator::checking::values_only}};
+    for (const extent width : {3, 8, 67}) equals_dense<float, float>(device, width, width % 4 == 0 ? 16 : 1);
+    for (const extent width : {4, 68}) equals_dense<bfloat16, bfloat16>(device, width, 16);
+}
+
+TEST_CASE("steps over rows on a GPU: skipped steps, refusals") {
+    emulator::device device;
+    skips_and_refuses(device);
+}
+
+TEST_CASE("steps over rows on a GPU: any schedule, and the barrier needed") {
+    // More rows than one block takes.
+    std::vector<std::int32_t> touched;
+    for (std::int32_t r = 0; r < 150; ++r) touched.push_back(2 * r);
+    for (const rule which : {rule::adamw, rule::sgd}) {
+        const kernel::step_record third{.steps = 3, .lr = 0.01};
+        using type = table<float, float>;
+        const gradient g(300, 8, touched, 16);
+        const type want(300, 8, 16);
+        emulator::device plain;
+        step_dense(plain, which, want, g, third);
+        emulator::check_kernels([&](emulator::device& device) {
+            const type here(300, 8, 16);
+            step_rows(device, which, here, g.rows(), third);
+            bool right = here.intact();
+            for (const std::int32_t r : touched) right = right && here.row(r) == want.row(r);
+            return right;
+        });
+    }
+}
+
+}  // namespace
