@@ -69,6 +69,7 @@ void check(options& o) {
     check_range("--threads", o.threads, 0, 4096);
     check_range("--eval-every", o.eval_every, 0, 1'000'000'000);
     check_range("--eval-windows", o.eval_windows, 0, 1'000'000'000);
+    check_range("--numerics-every", o.numerics_every, 0, 1'000'000'000);
     check_range("--write", o.write, 0, 1'000'000);
     if (o.width % o.heads != 0) refuse("--heads: ", o.heads, " do not divide a --width of ", o.width);
     if (!(o.learning_rate >= 0 && o.learning_rate <= 1e6)) refuse("--lr is ", o.learning_rate, "; expected 0 or more");
@@ -114,6 +115,7 @@ std::optional<options> parse_options(int argc, char** argv) {
     app.add_option("--write", o.write, "bytes that the model writes in the end");
     app.add_flag("--profile", o.profile, "print time by operation and pass");
     app.add_flag("--watch", o.watch, "tell of each skipped step which operation overflowed first");
+    app.add_option("--numerics-every", o.numerics_every, "steps between two views of what the tensors hold, as HTML and JSON in the folder; 0: none");
     std::string plant;
     app.add_option("--plant", plant, "LAYER:STEP: make a layer overflow in a step, h.1.mlp:30 say, to see what --watch tells");
     try {

@@ -34,6 +34,7 @@ struct options {
     std::int64_t write = 200;                 ///< bytes of text that the model writes in the end
     bool profile = false;
     bool watch = false;                       ///< tell of each skipped step where it overflowed
+    std::int64_t numerics_every = 0;          ///< steps between two looks at what the tensors hold; 0: none
     std::string planted_layer;                ///< whose weights are spoilt in step planted_step; empty: none
     std::int64_t planted_step = 0;
 };

@@ -6,6 +6,8 @@
 
 #include <halftone/observe/machine.hpp>
 #include <halftone/observe/metrics.hpp>
+#include <halftone/observe/numerics_html.hpp>
+#include <halftone/observe/numerics_json.hpp>
 #include <halftone/observe/overflow_json.hpp>
 #include <halftone/observe/progress.hpp>
 #include <halftone/observe/terminal.hpp>
@@ -29,8 +31,9 @@ namespace {
 
 class observer final : public ht::trainer_callback {
   public:
-    observer(const std::string& policy, const std::string& device, std::int64_t steps, ht::metrics_file& metrics)
+    observer(const std::string& policy, const std::string& device, std::int64_t steps, ht::metrics_file& metrics, const std::filesystem::path& folder)
         : fields_{{"policy", policy}, {"device", device}},
+          folder_(folder),
           metrics_(metrics),
           progress_(std::cerr, policy, steps, {.columns = ht::terminal_columns(stderr)}) {}
 
@@ -51,6 +54,17 @@ class observer final : public ht::trainer_callback {
         metrics_.write_line(line);
         progress_.note(fields_["policy"].get<std::string>() + "  " + o.text());
     }
+    void on_numerics(const ht::trainer_state&, const ht::numerics_view& view) override {
+        const std::string policy = fields_["policy"].get<std::string>(), step = std::to_string(view.step);
+        const auto write = [&](const std::string& ending, const std::string& text) {
+            ht::output_file file(folder_ / ("numerics_" + policy + "_" + step + ending));
+            file.write(text);
+            file.commit();
+        };
+        write(".json", ht::numerics_json(view).dump(1) + "\n");
+        write(".html", ht::numerics_html(view, policy + ", step " + step));
+        for (const ht::numerics_proposal& p : view.proposals()) progress_.note(policy + "  step " + step + ": " + p.text);
+    }
     void on_evaluate(const ht::trainer_state& s, const ht::evaluation_result& r) override {
         json line = fields_;
         line["step"] = s.step;
@@ -63,6 +77,7 @@ class observer final : public ht::trainer_callback {
 
   private:
     json fields_;
+    std::filesystem::path folder_;
     ht::metrics_file& metrics_;
     ht::progress progress_;
 };
@@ -80,7 +95,7 @@ reporter::reporter(const options& o, const machine& where)
 reporter::~reporter() = default;
 
 std::unique_ptr<ht::trainer_callback> reporter::observe(const std::string& policy) {
-    return std::make_unique<observer>(policy, state_->where.device, state_->o.steps, state_->metrics);
+    return std::make_unique<observer>(policy, state_->where.device, state_->o.steps, state_->metrics, state_->folder.path());
 }
 
 void reporter::commit(const std::vector<run_result>& runs) {

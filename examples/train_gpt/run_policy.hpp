@@ -122,6 +122,7 @@ run_result run(Device& device, const options& o, const ht::token_view& corpus, c
                          // The customary 2,000 is for long runs; a short one would never see the scale move.
                          .loss_scale_growth_interval = static_cast<int>(std::clamp<std::int64_t>(o.steps / 20, 10, 2000)),
                          .find_overflow = o.watch ? ht::overflow_search::on : ht::overflow_search::off,
+                         .numerics_steps = o.numerics_every,
                          .seed = o.seed},
                         ht::watched};
 

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include <halftone/exec/cpu/cpu.hpp>
 #include <halftone/number/bits.hpp>
@@ -32,6 +33,12 @@ struct tensor_statistics {
         for (int e = first < least_exponent ? least_exponent : first; e <= last && e <= most_exponent; ++e)
             sum += by_exponent[e - least_exponent];
         return sum;
+    }
+    /// With those of another tensor.
+    void add(const tensor_statistics& other) {
+        zeros += other.zeros, infinities += other.infinities, nans += other.nans;
+        largest = largest < other.largest ? other.largest : largest;
+        for (int e = 0; e < exponents; ++e) by_exponent[e] += other.by_exponent[e];
     }
     extent finite() const { return zeros + count(least_exponent, most_exponent); }
     extent elements() const { return finite() + infinities + nans; }
@@ -98,11 +105,8 @@ inline tensor_statistics statistics_from(const extent* ends, std::uint32_t large
     return s;
 }
 
-}  // namespace detail
-
-/// Of a contiguous view on the host. Throws shape_error for a view with holes.
 template <class T, int Rank>
-tensor_statistics statistics_of(cpu&, const view<T, Rank>& values) {
+tensor_statistics statistics_on_host(const view<T, Rank>& values) {
     const auto all = flatten(values);
     constexpr int classes = detail::magnitude_class::count;
     extent ends[classes] = {};
@@ -114,6 +118,23 @@ tensor_statistics statistics_of(cpu&, const view<T, Rank>& values) {
     }
     for (int c = 1; c < classes; ++c) ends[c] += ends[c - 1];
     return detail::statistics_from(ends, largest);
+}
+
+}  // namespace detail
+
+/// Of a contiguous view on the host. Throws shape_error for a view with holes.
+template <class T, int Rank>
+tensor_statistics statistics_of(cpu&, const view<T, Rank>& values) {
+    return detail::statistics_on_host(values);
+}
+/// Of a contiguous view in the memory of any other device: the values are brought to the host. statistics.cuh has a faster way.
+template <class Device, class T, int Rank>
+    requires(Device::runs_simt_kernels)
+tensor_statistics statistics_of(Device& device, const view<T, Rank>& values) {
+    const auto all = flatten(values);
+    std::vector<std::remove_const_t<T>> host(static_cast<std::size_t>(all.size()));
+    device.memory().read(host.data(), all.data(), host.size() * sizeof(T));
+    return detail::statistics_on_host(view<const T, 1>(host.data(), {all.size()}));
 }
 
 }  // namespace halftone::inline HALFTONE_ABI

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <halftone/memory/usage.hpp>
+#include <halftone/observe/numerics.hpp>
 #include <halftone/observe/overflow.hpp>
 #include <halftone/observe/step_metrics.hpp>
 
@@ -58,6 +59,8 @@ class trainer_callback {
     virtual void on_log(const trainer_state&) {}
     /// For each skipped step, where find_overflow asks for it; before the on_step of the step that the device is read after.
     virtual void on_overflow(const trainer_state&, const overflow&) {}
+    /// Every numerics_steps steps, with what that step's tensors held.
+    virtual void on_numerics(const trainer_state&, const numerics_view&) {}
     virtual void on_evaluate(const trainer_state&, const evaluation_result&) {}
 };
 

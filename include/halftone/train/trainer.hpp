@@ -23,6 +23,7 @@
 
 #include <halftone/autodiff/watched.hpp>
 #include <halftone/optim/adamw.hpp>
+#include <halftone/observe/numerics.hpp>
 #include <halftone/observe/overflow.hpp>
 #include <halftone/optim/clip.hpp>
 #include <halftone/scale/grad_scaler.hpp>
@@ -115,6 +116,7 @@ class trainer {
           losses_(device, static_cast<std::size_t>(std::min<std::int64_t>(arguments.logging_steps, 4096))),
           captured_(device, one_step{this}),
           step_seconds_(1024) {
+        tape_.seed(arguments.seed);
         optimizer_.set_schedule({.shape = arguments.lr_scheduler_type,
                                  .total_steps = arguments.max_steps,
                                  .warmup_steps = arguments.warmup_steps,
@@ -212,9 +214,9 @@ class trainer {
     };
 
     static void check_kind(const training_arguments& a) {
-        if (!watches && a.find_overflow == overflow_search::on) {
-            fail<argument_error>("training_arguments: find_overflow of a trainer that does not watch; make it as ht::trainer trainer{device, model, arguments, ht::watched}");
-        }
+        if (watches || (a.find_overflow == overflow_search::off && a.numerics_steps == 0)) return;
+        fail<argument_error>("training_arguments: ", a.numerics_steps == 0 ? "find_overflow" : "numerics_steps",
+                             " of a trainer that does not watch; make it as ht::trainer trainer{device, model, arguments, ht::watched}");
     }
     static double since(clock::time_point begin) { return std::chrono::duration<double>(clock::now() - begin).count(); }
 
@@ -242,7 +244,9 @@ class trainer {
             const range here(listener_, "batch", pass::forward);
             return data.sample(static_cast<std::uint32_t>(state_.step), arguments_.per_device_train_batch_size * arguments_.gradient_accumulation_steps);
         }();
-        if constexpr (is_apart && requires { batch.with_views(same_view{}); }) {
+        if (looks_now()) {
+            take_and_look(batch);
+        } else if constexpr (is_apart && requires { batch.with_views(same_view{}); }) {
             if (arguments_.capture_steps == step_capture::off || listener_ != nullptr || !capture_refused_.empty()) {
                 take(batch);
             } else {
@@ -263,6 +267,19 @@ class trainer {
         ++state_.step;
         ++window_steps_;
         return batch.size();
+    }
+
+    bool looks_now() const { return watches && arguments_.numerics_steps > 0 && (state_.step + 1) % arguments_.numerics_steps == 0; }
+    /// The step as it is, its tensors looked at.
+    template <class Batch>
+    void take_and_look(const Batch& batch) {
+        if constexpr (watches) {
+            numerics_collector<Device> numerics(*device_, tape_);
+            const float scale = scaler_.get_scale();
+            take(batch);
+            const numerics_view view = numerics.take(*model_, scale, state_.step + 1);
+            for (trainer_callback* callback : callbacks_) callback->on_numerics(state_, view);
+        }
     }
 
     template <class Batch>

@@ -56,7 +56,8 @@ struct training_arguments {
     int loss_scale_growth_interval = 2000;
 
     overflow_search find_overflow = overflow_search::off;
-    std::uint64_t seed = 42;                       ///< of stochastic rounding
+    std::int64_t numerics_steps = 0;               ///< steps between two numerics views (observe/numerics.hpp); 0: none. Wants a trainer that watches, too
+    std::uint64_t seed = 42;                       ///< of stochastic rounding and dropout
     step_capture capture_steps = step_capture::automatic;
 };
 
@@ -97,6 +98,7 @@ inline void check(const training_arguments& a) {
     }
     at_least("logging_steps", a.logging_steps, 1);
     at_least("eval_steps", a.eval_steps, 0);
+    at_least("numerics_steps", a.numerics_steps, 0);
     if (!(a.initial_loss_scale > 0 && is_finite(a.initial_loss_scale))) {
         fail<argument_error>("training_arguments: initial_loss_scale is ", a.initial_loss_scale, "; expected more than 0");
     }
