@@ -5,6 +5,9 @@
 #
 #     tests/cuda/compile.sh [--full] [FILE...]      for sm_80 and sm_90; --full: also sm_100 and sm_120, and every policy
 #
+# Without --full sm_90 gets its machine code from what the compiler made for sm_80, so that half of the work is done once:
+# no source asks which of the two it is but that of eight-bit numbers, whose test is compiled for each.
+#
 # CUDACXX names the compiler, CXX the one behind it. Prints for each file its seconds of processor time, how many kernels it
 # has, and the most registers that one of them uses.
 set -euo pipefail
@@ -25,9 +28,10 @@ if [[ ${1:-} == --full ]]; then
 fi
 
 # Each file with the most kernels that it may have on one architecture: what users wait for when they compile. Those marked
-# `again`, whose kernels tests/cuda/model.cu has, too, are compiled for the last architecture alone where there is no --full.
+# `again`, whose kernels tests/cuda/model.cu has, too, are compiled for the last architecture alone where there is no --full;
+# those marked `each`, for every one from the source.
 if (($#)); then
-    printf '%s 100000\n' "$@" >"$work/files"
+    printf '%s 100000 each\n' "$@" >"$work/files"
 else
     cat >"$work/files" <<'FILES'
 bench/cuda/attention.cu 60
@@ -41,7 +45,7 @@ examples/train_gpt/gpu.cu 10
 tests/cuda/attention.cu 100
 tests/cuda/captured_step.cu 150 again
 tests/cuda/exec.cu 10
-tests/cuda/float8.cu 20
+tests/cuda/float8.cu 20 each
 tests/cuda/losses.cu 120
 tests/cuda/model.cu 300
 tests/cuda/products.cu 120
@@ -62,12 +66,15 @@ flags=(-std=c++20 -DBENCH_CUBLASLT -DHALFTONE_TEST_CUBLASLT -Xptxas -v -Werror a
 if [[ ${CXX:-} == *g++* && ${CXX:-} != *clang* ]]; then flags+=(-ccbin "$CXX"); fi
 code=("${architectures[@]/#/-gencode=arch=compute_}")
 for i in "${!code[@]}"; do code[i]+=,code=sm_${architectures[i]}; done
-export work nvcc options="${flags[*]}" all_code="${code[*]}" last_code=${code[-1]}
-if [[ $full == yes ]]; then last_code=$all_code; fi
+export work nvcc options="${flags[*]}" each_code="${code[*]}" all_code="-gencode=arch=compute_80,code=[sm_80,sm_90]" last_code=${code[-1]}
+if [[ $full == yes ]]; then all_code=$each_code last_code=$each_code; fi
 
 compile_one() {
     local file=$1 name=${1//\//_} code=$all_code TIMEFORMAT=%U
-    if [[ ${2:-} == again ]]; then code=$last_code; fi
+    case ${2:-} in
+        again) code=$last_code ;;
+        each) code=$each_code ;;
+    esac
     # shellcheck disable=SC2086  # several words each
     { time "$nvcc" -x cu $options $code -c "$file" -o "$work/$name.o" >"$work/$name.log" 2>&1; } 2>"$work/$name.seconds" || touch "$work/$name.failed"
 }
