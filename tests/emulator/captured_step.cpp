@@ -147,7 +147,7 @@ TEST_CASE("trainer on the emulated machine: captured steps have the bits and the
     for (int i = 0; i < 300; ++i) corpus += static_cast<char>((i * i + i / 7) % 16);
     const auto train = [&](ht::step_capture capture) {
         machine device{quick(8)};
-        ht::nn::gpt<ht::amp_fp16> model{device, captured::config, 1};
+        ht::nn::gpt<ht::amp_fp16> model{device, captured::with_dropout(0.1f), 1};
         ht::language_data data{ht::token_view{corpus}, {.context = 8, .vocabulary = 23, .held_out = 0.05}};
         ht::trainer trainer{device, model,
                             {.per_device_train_batch_size = 1, .gradient_accumulation_steps = 2, .max_steps = 9, .learning_rate = 1e-2, .warmup_steps = 2, .logging_steps = 4, .eval_steps = 6,

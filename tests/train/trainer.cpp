@@ -32,8 +32,8 @@ struct run {
     ht::language_data data;
     ht::trainer<ht::cpu, ht::nn::gpt<Policy>> trainer;
 
-    explicit run(const ht::training_arguments& a, int threads = 1)
-        : device({.threads = threads}), model(device, small::config, 1), data(ht::token_view{corpus}, small::options), trainer(device, model, a) {}
+    explicit run(const ht::training_arguments& a, int threads = 1, const ht::nn::gpt_config& config = small::config)
+        : device({.threads = threads}), model(device, config, 1), data(ht::token_view{corpus}, small::options), trainer(device, model, a) {}
     std::vector<std::byte> masters() const { return small::masters(model.parameters()); }
 };
 
@@ -287,4 +287,21 @@ TEST_CASE("arguments are checked before memory is taken") {
     using trainer = ht::trainer<ht::cpu, ht::nn::gpt<ht::full_fp32>>;
     CHECK_THROWS_AS(trainer(device, model, {.max_steps = 0}), ht::argument_error);
     CHECK(device.memory().usage().live() == before);
+}
+
+TEST_CASE("dropout follows from the seed, at any number of threads, and evaluation has none") {
+    ht::nn::gpt_config config = small::config;
+    config.dropout = 0.2f;
+    ht::training_arguments a = arguments;
+    a.max_steps = 3;
+    run<ht::amp_bf16> plain(a), one(a, 1, config), two(a, 2, config);
+    CHECK(one.trainer.evaluate(one.data).loss == plain.trainer.evaluate(plain.data).loss);
+    const double loss = one.trainer.train(one.data).train_loss;
+    CHECK(two.trainer.train(two.data).train_loss == loss);
+    CHECK(one.masters() == two.masters());
+    plain.trainer.train(plain.data);
+    CHECK(plain.masters() != one.masters());
+    a.seed += 1;
+    run<ht::amp_bf16> other(a, 1, config);
+    CHECK(other.trainer.train(other.data).train_loss != loss);
 }

@@ -116,6 +116,7 @@ struct mlp_record {
     gradient_of<Y, Rank> dresidual;
     Weight up, down;
     Bias up_bias, down_bias;
+    bool has_residual;
 
     template <class Tape>
     void backward(Tape& tape) {
@@ -132,20 +133,26 @@ struct mlp_record {
             }
             linear_parameter_gradients<weight_grad>(tape, dpre, x, up, up_bias);
         }
-        pass_gradient(tape, dy, dresidual);
+        if (has_residual) pass_gradient(tape, dy, dresidual);
         tape.finish(dy);
     }
 };
+
+/// Whether mlp() does without a residual, too: not where it is made of other operations.
+template <class Roles, class Context>
+concept whole_mlp = !records_twice<Context> && !is_scaled_product<Roles>;
 
 }  // namespace detail
 
 /// y = gelu(x upᵀ + up_bias) downᵀ + down_bias + residual, with GPT-2's gelu. x, residual and y: (…, width), up: (hidden,
 /// width), down: (width, hidden). The hidden activations are kept in `compute` as it is stored, their input in `output`; y has the
-/// residual's type. Throws shape_error.
-template <class Roles, class Context, class X, class Y, int Rank, class Weight, class Bias>
+/// residual's type, or is of the role `output` where that is absent. Throws shape_error.
+template <class Roles, class Context, class X, int Rank, class Weight, class Bias, class Residual>
+    requires(!is_absent<Residual> || detail::whole_mlp<Roles, Context>)
 auto mlp(Context&& context, const variable<X, Rank>& x, const Weight& up, const Bias& up_bias, const Weight& down, const Bias& down_bias,
-         const variable<Y, Rank>& residual) {
+         const Residual& residual) {
     using compute = typename Roles::compute;
+    using Y = detail::sum_type<Residual, typename Roles::output>;
     auto& root = context.root();
     const auto range = root.template range<Roles>(op::mlp::name);
     const bool reaches_pre = detail::wants_gradient(x, up, up_bias);
@@ -156,7 +163,6 @@ auto mlp(Context&& context, const variable<X, Rank>& x, const Weight& up, const 
     const auto rows = as_rows(x.view());
     const auto h = as_rows(hidden.view());
     const auto up_values = transpose(detail::values_for<compute>(up)), down_values = transpose(detail::values_for<compute>(down));
-    const bias_residual finish{down_bias.values(), as_rows(residual.view())};
     variable<typename Roles::output, Rank> pre;
     if constexpr (std::remove_cvref_t<Context>::records) {
         if (reaches_pre) pre = root.template make<typename Roles::output>(hidden_shape, false);
@@ -166,12 +172,18 @@ auto mlp(Context&& context, const variable<X, Rank>& x, const Weight& up, const 
     } else {
         detail::product<compute>(root.device(), rows, up_values, h, bias_gelu_keep{up_bias.values(), as_rows(pre.view())});
     }
-    detail::product<compute>(root.device(), as_const(h), down_values, as_rows(y.view()), finish);
+    if constexpr (is_absent<Residual>) {
+        detail::product<compute>(root.device(), as_const(h), down_values, as_rows(y.view()), halftone::bias<const typename Bias::compute>{down_bias.values()});
+    } else {
+        detail::product<compute>(root.device(), as_const(h), down_values, as_rows(y.view()), bias_residual{down_bias.values(), as_rows(residual.view())});
+    }
     if constexpr (std::remove_cvref_t<Context>::records) {
         if (wanted) {
-            root.record(detail::mlp_record<Roles, X, Y, Rank, Weight, Bias>{
+            detail::mlp_record<Roles, X, Y, Rank, Weight, Bias> r{
                 up.is_frozen() ? variable<X, Rank>{} : x, pre, down.is_frozen() ? variable<storage_of<compute>, Rank>{} : hidden, gradient_of(x), gradient_of(y),
-                gradient_of(residual), up, down, up_bias, down_bias});
+                {}, up, down, up_bias, down_bias, !is_absent<Residual>};
+            if constexpr (!is_absent<Residual>) r.dresidual = gradient_of(residual);
+            root.record(std::move(r));
         }
     }
     return y;

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <halftone/autodiff/attention.hpp>
+#include <halftone/autodiff/dropout.hpp>
 #include <halftone/nn/linear.hpp>
 
 namespace halftone::inline HALFTONE_ABI::nn {
@@ -23,6 +24,7 @@ struct attention {
     linear<at<P, "proj">> proj;  // width to width
     extent heads;
     attention_options options;
+    float residual_dropout = 0;  ///< of the result, before the residual is added; probabilities are not dropped
 
     /// The weights of both products begin as said. Throws argument_error where the heads do not divide the width, or are
     /// larger than the strategy asked for takes.
@@ -33,7 +35,17 @@ struct attention {
     /// With packed sequences, x is one row of them; autodiff/attention.hpp says where their offsets may lie.
     template <class Context, class X, class Residual = absent>
     auto operator()(Context&& ctx, const variable<X, 3>& x, const Residual& residual = {}, const packed_sequences& sequences = {}) const {
-        return proj(ctx, self_attention<layer_roles<P, operation, Context>>(ctx, qkv(ctx, x), heads, options, sequences), residual);
+        const auto mixed = self_attention<layer_roles<P, operation, Context>>(ctx, qkv(ctx, x), heads, options, sequences);
+        if constexpr (std::remove_cvref_t<Context>::records) {
+            if (residual_dropout != 0) {
+                if constexpr (is_absent<Residual>) {
+                    return halftone::dropout(ctx, proj(ctx, mixed), {residual_dropout});
+                } else {
+                    return halftone::dropout(ctx, proj(ctx, mixed), {residual_dropout}, residual);
+                }
+            }
+        }
+        return proj(ctx, mixed, residual);
     }
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.qkv, self.proj); }
 

@@ -15,6 +15,7 @@
 /// makes it fp32, as PyTorch's autocast has it.
 #pragma once
 
+#include <halftone/autodiff/dropout.hpp>
 #include <halftone/autodiff/loss.hpp>
 #include <halftone/nn/attention.hpp>
 #include <halftone/nn/embedding.hpp>
@@ -32,6 +33,7 @@ struct gpt_config {
     extent heads = 4;
     extent width = 256;
     attention_strategy strategy = attention_strategy::automatic;
+    float dropout = 0;  ///< on tapes: of the embeddings and of what attention and perceptron add; attention's probabilities stay whole
 };
 
 /// x + attn(norm(x)), then that + mlp(norm(that)). Each norm stands below the layer that it serves.
@@ -56,7 +58,9 @@ struct transformer_block {
   private:
     transformer_block(store& s, const gpt_config& c, const initial& inner, const initial& projection)
         : attn_norm(s, c.width), attn(s, c.width, c.heads, inner, projection, {.mask = attention_mask::causal, .strategy = c.strategy}),
-          mlp_norm(s, c.width), mlp_(s, c.width, 4 * c.width, inner, projection) {}
+          mlp_norm(s, c.width), mlp_(s, c.width, 4 * c.width, inner, projection) {
+        attn.residual_dropout = mlp_.residual_dropout = c.dropout;
+    }
 };
 
 /// The head of a language model: logits = x tableᵀ, with somebody else's table.
@@ -108,7 +112,7 @@ class gpt : public model {
 
     template <class Context>
     auto hidden(Context&& ctx, const const_view<std::int32_t, 2>& tokens) const {
-        return norm_(ctx, h_(ctx, embed_(ctx, tokens)));
+        return norm_(ctx, h_(ctx, halftone::dropout(ctx, embed_(ctx, tokens), {config_.dropout})));
     }
 
     static const gpt_config& checked(const gpt_config& c) {
@@ -121,6 +125,7 @@ class gpt : public model {
         check_range("layers", c.layers, 1 << 16);
         check_range("heads", c.heads, most);
         check_range("width", c.width, most);
+        halftone::detail::dropout_probability("gpt: dropout", c.dropout);
         if (c.width % c.heads != 0) fail<argument_error>("gpt: ", c.heads, " heads do not divide a width of ", c.width);
         return c;  // the attention layers check what their strategy takes
     }

@@ -9,6 +9,7 @@
 /// the sums lie; else they are two, with a gelu between.
 #pragma once
 
+#include <halftone/autodiff/dropout.hpp>
 #include <halftone/autodiff/pointwise.hpp>
 #include <halftone/nn/linear.hpp>
 
@@ -21,6 +22,7 @@ struct mlp {
 
     linear<at<P, "up">> up;
     linear<at<P, "down">> down;
+    float residual_dropout = 0;  ///< of what is added to the residual
 
     /// The weights of both products begin as said.
     mlp(store& s, extent width, extent hidden, const initial& inner = {.deviation = 0.02f}, const initial& projection = {.deviation = 0.02f})
@@ -28,16 +30,26 @@ struct mlp {
 
     template <class Context, class X, int Rank, class Y>
     auto operator()(Context&& ctx, const variable<X, Rank>& x, const variable<Y, Rank>& residual) const {
+        if constexpr (std::remove_cvref_t<Context>::records) {
+            if (residual_dropout != 0) return halftone::dropout(ctx, run(ctx, x, absent{}), {residual_dropout}, residual);
+        }
+        return run(ctx, x, residual);
+    }
+    static decltype(auto) visit(auto&& self, auto&& f) { return f(self.up, self.down); }
+
+  private:
+    template <class Context, class X, int Rank, class Residual>
+    auto run(Context&& ctx, const variable<X, Rank>& x, const Residual& residual) const {
         using up_roles = layer_roles<at<P, "up">, op::linear, Context>;
         using down_roles = layer_roles<at<P, "down">, op::linear, Context>;
         using types = halftone::detail::unmarked_roles<up_roles>;
-        if constexpr (std::is_same_v<types, halftone::detail::unmarked_roles<down_roles>> && std::is_same_v<decltype(up.weight), decltype(down.weight)>) {
+        if constexpr (std::is_same_v<types, halftone::detail::unmarked_roles<down_roles>> && std::is_same_v<decltype(up.weight), decltype(down.weight)> &&
+                      (!is_absent<Residual> || halftone::detail::whole_mlp<types, Context>)) {
             return halftone::mlp<halftone::detail::marked_roles<types, P, Context>>(ctx, x, up.weight, up.bias, down.weight, down.bias, residual);
         } else {
             return down(ctx, gelu(ctx, up(ctx, x)), residual);
         }
     }
-    static decltype(auto) visit(auto&& self, auto&& f) { return f(self.up, self.down); }
 };
 
 }  // namespace halftone::inline HALFTONE_ABI::nn

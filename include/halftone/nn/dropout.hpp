@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Dropout as a member of a model: a probability that is checked when the model is made.
+///
+///     ht::nn::dropout drop{0.1f};
+///     auto y = drop(ctx, x);                                 // on a tape; in an inference context x itself
+///     auto y = drop(ctx, x, residual);                       // residual + drop(x), in one pass
+///
+/// It has no parameters and no policy, hence no path: `visit` need not show it. Results have the input's type, or the residual's.
+#pragma once
+
+#include <halftone/autodiff/dropout.hpp>
+
+namespace halftone::inline HALFTONE_ABI::nn {
+
+class dropout {
+  public:
+    /// Throws argument_error for a probability that is none.
+    explicit dropout(float p = 0.5f) : p_(halftone::detail::dropout_probability("dropout", p)) {}
+
+    float p() const { return p_; }
+
+    template <class Context, class X, int Rank>
+    variable<X, Rank> operator()(Context&& ctx, const variable<X, Rank>& x) const {
+        return halftone::dropout(ctx, x, {p_});
+    }
+    template <class Context, class X, int Rank, class Y>
+    variable<Y, Rank> operator()(Context&& ctx, const variable<X, Rank>& x, const variable<Y, Rank>& residual) const {
+        return halftone::dropout(ctx, x, {p_}, residual);
+    }
+
+  private:
+    float p_;
+};
+
+}  // namespace halftone::inline HALFTONE_ABI::nn
