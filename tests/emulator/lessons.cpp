@@ -17,6 +17,7 @@
 
 #include <halftone/amp.hpp>
 #include <halftone/kernel/device.hpp>
+#include <halftone/nn/sparse_embedding.hpp>
 #include <halftone/policy/table.hpp>
 
 #include <emulator/device.hpp>
@@ -33,6 +34,9 @@ namespace lesson_04 {
 }
 namespace lesson_05 {
 #include "../../examples/05_own_model.cpp"
+}
+namespace lesson_07 {
+#include "../../examples/07_sparse_embeddings.cpp"
 }
 #undef with_device
 
@@ -181,6 +185,10 @@ TEST_CASE("lesson 4 on the emulated machine") {
 
 TEST_CASE("lesson 5 on the emulated machine") {
     keeps_its_promises("05_own_model.cpp", [](auto& device) { lesson_05::lesson(device); });
+}
+
+TEST_CASE("lesson 7 on the emulated machine") {
+    keeps_its_promises("07_sparse_embeddings.cpp", [](auto& device) { lesson_07::lesson(device); });
 }
 
 }  // namespace

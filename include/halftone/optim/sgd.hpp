@@ -9,6 +9,10 @@
 /// <halftone/cuda.cuh> those of ht::cuda.
 ///
 /// Numeric contract: kernel/sgd/sgd.hpp has it. A step whose gradients are not finite changes nothing.
+///
+/// Of a table with a sparse gradient (nn/sparse_embedding.hpp) a step changes the rows that were looked up in its window, and
+/// no others. Without momentum and decay the result has the bits of a dense gradient. With them it is another rule: a row
+/// that was not looked up neither decays nor moves on, and keeps its momentum until it is looked up again.
 #pragma once
 
 #include <halftone/kernel/sgd/sgd.hpp>
