@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Free operations in regions, and operations of a user's own, as a GPU runs them; the latter in a captured step, too.
+#include <vector>
+
+#include <halftone/kernel/device.hpp>
+#include <halftone/train/captured_step.hpp>
+
+#include <emulator/device.hpp>
+
+#include "autodiff/region_checks.hpp"
+
+namespace {
+
+namespace ht = halftone;
+using machine = ht::emulator::device;
+
+TEST_CASE("joined tensors, operations of a user's own on a GPU") {
+    machine device{{.seed = 11}};
+    region_checks::joined(device);
+    region_checks::own_operations(device);
+}
+
+struct batch {
+    ht::const_view<float, 2> x;
+    template <class Function>
+    batch with_views(const Function& f) const {
+        return {f(x)};
+    }
+};
+
+/// The masters of a model after some steps of SGD.
+struct training {
+    machine& device;
+    region_checks::gated<ht::amp_bf16> model{device};
+    ht::sgd<machine, region_checks::gated<ht::amp_bf16>> optimizer{device, model, {.lr = 0.01}};
+    ht::accumulator<ht::unscaled_t, ht::types<region_checks::gated<ht::amp_bf16>>> acc{model, ht::unscaled};
+    ht::tape<machine> tape{device};
+
+    ht::variable<float, 0> body(const batch& b) {
+        auto loss = ht::sum<float>(tape, model.output(tape, tape.bring(b.x)));
+        tape.backward(loss, acc);
+        optimizer.step(acc.take());
+        return loss;
+    }
+    std::vector<float> weights() const { return support::read_masters(model.parameters(), 0); }
+};
+
+TEST_CASE("apply, linear, matmul and as_variable in a captured step: the same bits") {
+    machine one{{.seed = 1, .check = ht::emulator::checking::values_only}}, two{{.seed = 99, .check = ht::emulator::checking::values_only}};
+    training plain{one}, captured{two};
+    ht::captured_step step{two, [&](const batch& b) { return captured.body(b); }};
+    for (int t = 0; t < 4; ++t) {
+        const std::vector<float> x = support::random(static_cast<std::uint64_t>(t)).normals<float>(9);
+        const batch b{{x.data(), {3, 3}}};
+        plain.body(b);
+        step(b);
+        CHECK(plain.weights() == captured.weights());
+    }
+    CHECK(step.replays() >= 2);
+}
+
+}  // namespace
