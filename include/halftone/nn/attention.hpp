@@ -19,6 +19,7 @@ template <class P>
 struct attention {
     using policy = P;
     using operation = op::attention;
+    static constexpr bool adds_to_stream = true;  // policy/ledger.hpp
 
     linear<at<P, "qkv">> qkv;    // width to 3 width
     linear<at<P, "proj">> proj;  // width to width

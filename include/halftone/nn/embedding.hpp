@@ -15,6 +15,7 @@ template <class P>
 struct embedding {
     using policy = P;
     using operation = op::linear;
+    using computes = op::embedding;
     static constexpr bool owns_parameters = true;
 
     parameter<storage_signature<P, operation>, 2> tokens;     // (vocabulary, width)

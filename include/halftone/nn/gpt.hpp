@@ -63,11 +63,12 @@ struct transformer_block {
     }
 };
 
-/// The head of a language model: logits = x tableᵀ, with somebody else's table.
-template <class P>
+/// The head of a language model: logits = x tableᵀ, with somebody else's table, which is stored as Table says.
+template <class P, class Table>
 struct tied_head {
     using policy = P;
     using operation = op::linear_cross_entropy;
+    using reads = Table;
 
     static decltype(auto) visit(auto&&, auto&& f) { return f(); }
 };
@@ -108,7 +109,7 @@ class gpt : public model {
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.embed_, self.h_, self.norm_, self.head_); }
 
   private:
-    using head = tied_head<at<P, "head">>;
+    using head = tied_head<at<P, "head">, typename decltype(embedding<at<P, "embed">>::tokens)::storage>;
 
     template <class Context>
     auto hidden(Context&& ctx, const const_view<std::int32_t, 2>& tokens) const {

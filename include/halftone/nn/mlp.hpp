@@ -19,6 +19,7 @@ template <class P>
 struct mlp {
     using policy = P;
     using operation = op::linear;
+    static constexpr bool adds_to_stream = true;  // policy/ledger.hpp
 
     linear<at<P, "up">> up;
     linear<at<P, "down">> down;

@@ -33,6 +33,7 @@ template <class P>
 struct sparse_embedding {
     using policy = P;
     using operation = op::sparse_embedding;
+    using computes = op::embedding;
     static constexpr bool owns_parameters = true;
 
     parameter<storage_signature<P, operation>, 2> table;  // (vocabulary, width)

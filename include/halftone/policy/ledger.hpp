@@ -1,0 +1,436 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The precision ledger of a model: every operation of its forward and backward pass with the types of its operands as they
+/// lie in memory and as they are read, at compile time.
+///
+///     static_assert(ht::casts<ht::nn::gpt<recipe>> <= 12);
+///     ht::print_ledger<ht::nn::gpt<recipe>>(std::cout);           // or ht::ledger_json<...>()
+///
+///     path        op          pass             in        accumulate  out       casts
+///     h.*.norm    layer_norm  forward          float     float       bfloat16  x: bfloat16 as float
+///     h.*.fc      linear      forward          bfloat16  float       bfloat16  -
+///     h.*.fc      linear      weight gradient  bfloat16  float       float     -
+///
+/// A cast is an operand that an operation reads in another type than it has in memory. (The reading kernel converts it: none
+/// is written.) What is no cast: sums that are rounded once to the type of a result; bias and residual, which are added to sums
+/// where these lie; weights that are read from the copy that the store keeps in their products' type, since the optimizer's
+/// pass over the parameters writes it, not the step's.
+///
+/// Types alone do not tell what arrives at a layer. Here it is what the layer before gives, in the order of `visit`; a layer
+/// with `static constexpr bool adds_to_stream = true` gives the type that arrived at the layer before it. Where data flow
+/// otherwise, autodiff/ledger.hpp runs the model once and tells the same from what its operations were called with. Free
+/// operations (add, gelu, a loss) stand in that one alone.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <ostream>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include <halftone/config.hpp>
+#include <halftone/policy/category.hpp>
+#include <halftone/policy/model.hpp>
+#include <halftone/policy/operations.hpp>
+
+namespace halftone::inline HALFTONE_ABI {
+
+enum class ledger_pass { forward, recomputation, input_gradient, weight_gradient };
+
+constexpr const char* name(ledger_pass p) {
+    constexpr const char* names[] = {"forward", "recomputation", "input gradient", "weight gradient"};
+    return names[static_cast<int>(p)];
+}
+
+/// An operand as it lies in memory and as it is read.
+struct ledger_operand {
+    const char* name = nullptr;  ///< nullptr: none
+    const char* stored = nullptr;
+    const char* read = nullptr;
+    bool is_cast = false;
+};
+
+/// One line.
+struct ledger_entry {
+    static constexpr int most_operands = 3;
+
+    const char* op = "";
+    ledger_pass pass = ledger_pass::forward;
+    const char* in = "";          ///< the type that the operation computes in
+    const char* accumulate = "";  ///< the type that it sums in
+    const char* out = "";         ///< the type of the result, in memory
+    ledger_operand operands[most_operands] = {};
+    const char* path = "-";       ///< of the layer; "-" outside of any
+
+    constexpr int casts() const {
+        int n = 0;
+        for (const ledger_operand& o : operands) n += o.is_cast ? 1 : 0;
+        return n;
+    }
+};
+
+namespace detail::ledger {
+
+template <class T>
+inline constexpr const char* type_name = number_traits<T>::name;
+
+constexpr bool same_text(const char* a, const char* b) {
+    while (*a != 0 && *a == *b) ++a, ++b;
+    return *a == *b;
+}
+constexpr bool same_operand(const ledger_operand& a, const ledger_operand& b) {
+    if (a.name == nullptr || b.name == nullptr) return a.name == b.name;
+    return same_text(a.name, b.name) && same_text(a.stored, b.stored) && same_text(a.read, b.read);
+}
+
+/// tfloat32 is how products read floats, and no conversion of its own.
+template <class Stored, class Read>
+constexpr ledger_operand operand(const char* name) {
+    return {name, type_name<Stored>, type_name<Read>, !std::is_same_v<Stored, storage_of<Read>>};
+}
+
+/// An operation that computes in In, and gives Out.
+template <class In, class Out>
+constexpr ledger_entry entry(const char* op, ledger_pass pass, ledger_operand a, ledger_operand b = {}, ledger_operand c = {}) {
+    return {op, pass, type_name<In>, type_name<promote<float, storage_of<In>>>, type_name<Out>, {a, b, c}};
+}
+
+/// What a product with an incoming gradient reads its other operand in: as the forward pass did where eight bits are scaled.
+template <class Compute, class Grad>
+using beside_gradient = std::conditional_t<eight_bit<Grad>, Compute, Grad>;
+
+/// What an operation that computes in Compute reads of a parameter: its copy where that holds as much, else the master.
+template <class Storage, class Compute>
+using parameter_read = std::conditional_t<contains<typename Storage::compute, Compute>, typename Storage::compute, typename Storage::param>;
+
+/// What the weight's gradient reads: what was made in eight bits, of x for the forward pass and of the gradient for its other
+/// product, is kept.
+template <class Stored, class Read>
+using kept = std::conditional_t<eight_bit<Read>, Read, Stored>;
+
+/// x weightᵀ: x arrives in X and the result is Y; Types has compute, input_grad, weight_grad.
+template <class Types, class X, class Y, class Storage>
+constexpr std::array<ledger_entry, 3> linear(const char* op) {
+    using C = typename Types::compute;
+    using I = typename Types::input_grad;
+    using G = typename Types::weight_grad;
+    using W = parameter_read<Storage, C>;
+    return {entry<C, Y>(op, ledger_pass::forward, operand<X, C>("x"), operand<W, C>("weight")),
+            entry<I, X>(op, ledger_pass::input_gradient, operand<Y, I>("dy"), operand<W, beside_gradient<C, I>>("weight")),
+            entry<G, typename Storage::accumulate>(op, ledger_pass::weight_gradient, operand<kept<Y, G>, G>("dy"), operand<kept<X, beside_gradient<C, G>>, beside_gradient<C, G>>("x"))};
+}
+
+/// Two of them, with an activation between that is kept in Output before it and in the type of the products behind it.
+template <class Types, class X, class Y, class Storage>
+constexpr std::array<ledger_entry, 6> mlp(const char* op) {
+    using C = typename Types::compute;
+    using I = typename Types::input_grad;
+    using G = typename Types::weight_grad;
+    using O = typename Types::output;
+    using H = storage_of<C>;
+    using W = parameter_read<Storage, C>;
+    using A = typename Storage::accumulate;
+    return {entry<C, H>(op, ledger_pass::forward, operand<X, C>("x"), operand<W, C>("up")),
+            entry<C, Y>(op, ledger_pass::forward, operand<H, C>("hidden"), operand<W, C>("down")),
+            entry<I, O>(op, ledger_pass::input_gradient, operand<Y, I>("dy"), operand<W, beside_gradient<C, I>>("down")),
+            entry<I, X>(op, ledger_pass::input_gradient, operand<O, I>("dhidden"), operand<W, beside_gradient<C, I>>("up")),
+            entry<G, A>(op, ledger_pass::weight_gradient, operand<Y, G>("dy"), operand<H, beside_gradient<C, G>>("hidden")),
+            entry<G, A>(op, ledger_pass::weight_gradient, operand<O, G>("dhidden"), operand<X, beside_gradient<C, G>>("x"))};
+}
+
+/// Norms, softmax, losses and all that computes row by row or element by element in In. One pass gives all gradients.
+template <class In, class X, class Y>
+constexpr std::array<ledger_entry, 2> rows(const char* op) {
+    return {entry<In, Y>(op, ledger_pass::forward, operand<X, In>("x")), entry<In, X>(op, ledger_pass::input_gradient, operand<X, In>("x"), operand<Y, In>("dy"))};
+}
+
+template <class Y, class Storage>
+constexpr std::array<ledger_entry, 2> embedding(const char* op) {
+    using W = typename Storage::compute;
+    return {entry<W, Y>(op, ledger_pass::forward, operand<W, W>("table")), entry<Y, typename Storage::accumulate>(op, ledger_pass::weight_gradient, operand<Y, Y>("dy"))};
+}
+
+/// Queries, keys, values and the result have one type.
+template <class Compute, class Backward, class T>
+constexpr std::array<ledger_entry, 2> attention(const char* op) {
+    return {entry<Compute, T>(op, ledger_pass::forward, operand<T, Compute>("qkv")),
+            entry<Backward, T>(op, ledger_pass::input_gradient, operand<T, Backward>("qkv"), operand<T, Backward>("dy"))};
+}
+
+/// Logits are rounded to the role `output` in passing, and computed again in the backward pass.
+template <class Types, class X, class Storage>
+constexpr std::array<ledger_entry, 4> linear_cross_entropy(const char* op) {
+    using C = typename Types::compute;
+    using I = typename Types::input_grad;
+    using G = typename Types::weight_grad;
+    using L = typename Types::output;
+    using W = parameter_read<Storage, C>;
+    return {entry<C, float>(op, ledger_pass::forward, operand<X, C>("x"), operand<W, C>("weight"), operand<L, float>("logits")),
+            entry<C, L>(op, ledger_pass::recomputation, operand<X, C>("x"), operand<W, C>("weight"), operand<L, float>("logits")),
+            entry<I, X>(op, ledger_pass::input_gradient, operand<L, I>("dlogits"), operand<W, I>("weight")),
+            entry<G, typename Storage::accumulate>(op, ledger_pass::weight_gradient, operand<L, G>("dlogits"), operand<X, G>("x"))};
+}
+
+// ---- from layers
+
+/// The types of a layer's operation, as roles<...> has them (autodiff/operation.hpp); one that inherits is on a bare tape.
+template <class P, class Op>
+struct layer_types {
+    using policy = policy_within<P, as_given>;
+    using compute = compute_type<policy, Op>;
+    using output = typename policy::output;
+    using input_grad = input_grad_type<policy, Op>;
+    using weight_grad = weight_grad_type<policy, Op>;
+};
+
+template <class P>
+inline constexpr auto place_text = path_of<P>.text();
+
+template <class P, std::size_t N>
+constexpr std::array<ledger_entry, N> at_path(std::array<ledger_entry, N> entries) {
+    for (ledger_entry& e : entries) e.path = path_of<P>.size() == 0 ? "-" : place_text<P>.data;
+    return entries;
+}
+
+/// The lines of a layer, and the type that it gives. Stream: the type of the stream that the layer adds to; void: none.
+template <class L, class In, class Stream>
+struct of_layer;
+
+template <class L>
+concept adding_layer = requires { requires L::adds_to_stream; };
+
+/// What a layer computes, where its `operation` says how its parameters are stored: `using computes = op::embedding;`.
+template <class L>
+struct computed_by {
+    using type = operation_of<L>;
+};
+template <class L>
+    requires requires { typename L::computes; }
+struct computed_by<L> {
+    using type = typename L::computes;
+};
+
+/// The parameter of another layer that this one reads, as its storage; else its own.
+template <class L>
+struct storage_read {
+    using type = storage_signature<typename L::policy, operation_of<L>>;
+};
+template <class L>
+    requires requires { typename L::reads; }
+struct storage_read<L> {
+    using type = typename L::reads;
+};
+
+template <class Stream, class Own>
+using stream_or = typename first_of<Stream, Own>::type;
+
+template <class Op>
+inline constexpr bool computes_by_rows = operation_category<Op>::value == category::fp32;
+
+/// The lines of a single operation.
+template <class L, class In, class Stream, class Op = typename computed_by<L>::type>
+struct of_operation {
+    using types = layer_types<typename L::policy, Op>;
+    using out = stream_or<Stream, typename types::output>;
+    using arrives = stream_or<In, typename types::output>;
+    static constexpr auto lines() {
+        using P = typename L::policy;
+        if constexpr (std::is_same_v<Op, op::linear>) {
+            return at_path<P>(linear<types, arrives, out, typename storage_read<L>::type>(Op::name));
+        } else if constexpr (std::is_same_v<Op, op::embedding>) {
+            return at_path<P>(embedding<out, typename storage_read<L>::type>(Op::name));
+        } else if constexpr (computes_by_rows<Op>) {
+            return at_path<P>(rows<typename types::compute, arrives, out>(Op::name));
+        } else {
+            return at_path<P>(rows<arrives, arrives, out>(Op::name));
+        }
+    }
+};
+template <class L, class In, class Stream>
+struct of_operation<L, In, Stream, op::linear_cross_entropy> {
+    using types = layer_types<typename L::policy, op::linear_cross_entropy>;
+    using out = float;
+    static constexpr auto lines() {
+        return at_path<typename L::policy>(linear_cross_entropy<types, stream_or<In, typename types::output>, typename storage_read<L>::type>(op::linear_cross_entropy::name));
+    }
+};
+
+struct no_lines {
+    static constexpr std::array<ledger_entry, 0> lines() { return {}; }
+};
+
+template <std::size_t N, std::size_t M>
+constexpr std::array<ledger_entry, N + M> join(const std::array<ledger_entry, N>& a, const std::array<ledger_entry, M>& b) {
+    std::array<ledger_entry, N + M> all{};
+    for (std::size_t i = 0; i < N; ++i) all[i] = a[i];
+    for (std::size_t i = 0; i < M; ++i) all[N + i] = b[i];
+    return all;
+}
+
+/// Layers one after the other. Before is the type that arrived at the layer in front of them: the stream, for one that adds.
+template <class In, class Before, class... Ls>
+struct sequence : no_lines {
+    using out = In;
+};
+template <class In, class Before, class L, class... Rest>
+struct sequence<In, Before, L, Rest...> {
+    using first = of_layer<L, In, std::conditional_t<adding_layer<L>, Before, void>>;
+    using rest = sequence<typename first::out, In, Rest...>;
+    using out = typename rest::out;
+    static constexpr auto lines() { return join(first::lines(), rest::lines()); }
+};
+template <class In, class List>
+struct in_order;
+template <class In, class... Ls>
+struct in_order<In, types<Ls...>> : sequence<In, void, Ls...> {};
+
+/// Lists of what is no layer are left out.
+template <class L, class In, class Stream>
+struct of_layer : in_order<In, children_of<L>> {};
+
+template <class L, class In, class Stream>
+    requires(layer<L> && !std::is_void_v<operation_of<L>> && std::is_same_v<children_of<L>, types<>>)
+struct of_layer<L, In, Stream> : of_operation<L, In, Stream> {};
+
+template <class List>
+struct two;
+template <class A, class B>
+struct two<types<A, B>> {
+    using first = A;
+    using second = B;
+};
+template <class L>
+concept two_linear_layers = requires {
+    typename two<children_of<L>>::second;
+    requires std::is_same_v<operation_of<typename two<children_of<L>>::first>, op::linear>;
+    requires std::is_same_v<operation_of<typename two<children_of<L>>::second>, op::linear>;
+};
+
+/// One product, attention, another product.
+template <class L, class In, class Stream>
+    requires(std::is_same_v<operation_of<L>, op::attention> && two_linear_layers<L>)
+struct of_layer<L, In, Stream> {
+    using before = of_operation<typename two<children_of<L>>::first, In, void>;
+    using heads = typename before::out;
+    using behind = of_operation<typename two<children_of<L>>::second, heads, Stream>;
+    using out = typename behind::out;
+    static constexpr auto lines() {
+        using P = typename L::policy;
+        using policy = policy_within<P, as_given>;
+        using compute = compute_type<policy, op::attention>;
+        using backward = typename read_gradient<compute, grad_type<policy, op::attention>>::type;
+        return join(before::lines(), join(at_path<P>(attention<compute, backward, heads>(op::attention::name)), behind::lines()));
+    }
+};
+
+template <class A, class B>
+inline constexpr bool same_types = std::is_same_v<typename A::compute, typename B::compute> && std::is_same_v<typename A::output, typename B::output> &&
+    std::is_same_v<typename A::input_grad, typename B::input_grad> && std::is_same_v<typename A::weight_grad, typename B::weight_grad>;
+
+/// A perceptron: one operation where both products have the same types, else two and what is between them.
+template <class L, class In, class Stream>
+    requires(std::is_same_v<operation_of<L>, op::linear> && two_linear_layers<L>)
+struct of_layer<L, In, Stream> {
+    using up = typename two<children_of<L>>::first;
+    using down = typename two<children_of<L>>::second;
+    using up_types = layer_types<typename up::policy, op::linear>;
+    using down_types = layer_types<typename down::policy, op::linear>;
+    using up_out = typename up_types::output;
+    using out = stream_or<Stream, typename down_types::output>;
+    using up_storage = typename storage_read<up>::type;
+    static constexpr bool whole = same_types<up_types, down_types> && std::is_same_v<up_storage, typename storage_read<down>::type> && !eight_bit<typename up_types::compute>;
+    static constexpr auto lines() {
+        if constexpr (whole) {
+            return at_path<typename L::policy>(mlp<up_types, stream_or<In, up_out>, out, up_storage>(op::mlp::name));
+        } else {
+            return join(of_operation<up, In, void>::lines(), join(rows<up_out, up_out, up_out>(op::gelu::name), of_operation<down, up_out, Stream>::lines()));
+        }
+    }
+};
+
+inline std::string casts_text(const ledger_entry& e) {
+    std::string text;
+    for (const ledger_operand& o : e.operands) {
+        if (!o.is_cast) continue;
+        if (!text.empty()) text += ", ";
+        text += std::string(o.name) + ": " + o.stored + " as " + o.read;
+    }
+    return text.empty() ? "-" : text;
+}
+
+}  // namespace detail::ledger
+
+/// Two lines that say the same.
+constexpr bool operator==(const ledger_entry& a, const ledger_entry& b) {
+    using detail::ledger::same_text;
+    bool same = same_text(a.path, b.path) && same_text(a.op, b.op) && a.pass == b.pass && same_text(a.in, b.in) && same_text(a.accumulate, b.accumulate) && same_text(a.out, b.out);
+    for (int i = 0; i < ledger_entry::most_operands; ++i) same = same && detail::ledger::same_operand(a.operands[i], b.operands[i]);
+    return same;
+}
+
+/// All lines of a Model, in the order of its layers; each block of a list that no rule names stands there once. Input is the
+/// type that the first layer is given; one that takes ids needs none.
+template <class Model, class Input = void>
+inline constexpr auto ledger = detail::ledger::of_layer<Model, Input, void>::lines();
+
+/// The casts of a step: forward and backward pass, each block that no rule names counted once.
+template <class Model, class Input = void>
+inline constexpr int casts = [] {
+    int n = 0;
+    for (const ledger_entry& e : ledger<Model, Input>) n += e.casts();
+    return n;
+}();
+
+/// The casts of the layers that the pattern names (path_matches), and of those below them. No path is a compile-time check.
+template <class Model, class Input = void>
+constexpr int casts_at(const char* pattern) {
+    int n = 0;
+    for (const ledger_entry& e : ledger<Model, Input>) n += path_matches(pattern, e.path) ? e.casts() : 0;
+    return n;
+}
+
+/// Prints lines under their headings, in aligned columns.
+template <class Entries>
+void print_ledger(std::ostream& out, const Entries& entries) {
+    std::vector<std::array<std::string, 7>> rows{{"path", "op", "pass", "in", "accumulate", "out", "casts"}};
+    for (const ledger_entry& e : entries) rows.push_back({e.path, e.op, name(e.pass), e.in, e.accumulate, e.out, detail::ledger::casts_text(e)});
+    std::array<std::size_t, 7> widths{};
+    for (const auto& row : rows) {
+        for (std::size_t i = 0; i < row.size(); ++i) widths[i] = row[i].size() > widths[i] ? row[i].size() : widths[i];
+    }
+    for (const auto& row : rows) {
+        for (std::size_t i = 0; i + 1 < row.size(); ++i) out << row[i] << std::string(widths[i] + 2 - row[i].size(), ' ');
+        out << row.back() << '\n';
+    }
+}
+template <class Model, class Input = void>
+void print_ledger(std::ostream& out) {
+    print_ledger(out, ledger<Model, Input>);
+}
+
+/// The same as a JSON array of objects: path, op, pass, in, accumulate, out, operands (name, stored, read), casts (their number).
+template <class Entries>
+std::string ledger_json(const Entries& entries) {
+    std::string text = "[";
+    const auto quoted = [](const char* s) { return '"' + std::string(s) + '"'; };  // names and paths have nothing to escape
+    for (const ledger_entry& e : entries) {
+        if (text.size() > 1) text += ",";
+        text += "\n {\"path\": " + quoted(e.path) + ", \"op\": " + quoted(e.op) + ", \"pass\": " + quoted(name(e.pass)) + ", \"in\": " + quoted(e.in) +
+            ", \"accumulate\": " + quoted(e.accumulate) + ", \"out\": " + quoted(e.out) + ", \"operands\": [";
+        const char* separator = "";
+        for (const ledger_operand& o : e.operands) {
+            if (o.name == nullptr) continue;
+            text += std::string(separator) + "{\"name\": " + quoted(o.name) + ", \"stored\": " + quoted(o.stored) + ", \"read\": " + quoted(o.read) + "}";
+            separator = ", ";
+        }
+        text += "], \"casts\": " + std::to_string(e.casts()) + "}";
+    }
+    return text + "\n]\n";
+}
+template <class Model, class Input = void>
+std::string ledger_json() {
+    return ledger_json(ledger<Model, Input>);
+}
+
+}  // namespace halftone::inline HALFTONE_ABI
