@@ -61,7 +61,7 @@ class observer final : public ht::trainer_callback {
             file.write(text);
             file.commit();
         };
-        write(".json", ht::numerics_json(view).dump(1) + "\n");
+        write(".json", ht::numerics_json(view).dump() + "\n");
         write(".html", ht::numerics_html(view, policy + ", step " + step));
         for (const ht::numerics_proposal& p : view.proposals()) progress_.note(policy + "  step " + step + ": " + p.text);
     }

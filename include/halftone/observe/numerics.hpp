@@ -167,7 +167,7 @@ inline std::string percent_text(double share) {
 }
 inline std::string number_text(double x) {
     char text[32];
-    std::snprintf(text, sizeof text, x >= 1e5 && x < 1e7 ? "%.0f" : "%.3g", x);
+    std::snprintf(text, sizeof text, x >= 100 && x < 1e7 ? "%.0f" : "%.3g", x);
     return text;
 }
 inline std::string row_text(const numerics_row& r) {
@@ -177,19 +177,21 @@ inline std::string row_text(const numerics_row& r) {
     return text;
 }
 inline std::string row_tensor_text(const numerics_row& r) {
-    return r.role == tensor_role::parameter_gradient && !r.is_weight() ? "gradient of " + r.parameter.substr(r.parameter.rfind('.') + 1) : std::string(r.tensor());
+    if (r.role != tensor_role::parameter_gradient || r.is_weight()) return r.tensor();
+    const bool is_below = r.parameter.rfind(r.by.layer + ".", 0) == 0;
+    return "gradient of " + (is_below ? r.parameter.substr(r.by.layer.size() + 1) : r.parameter);
 }
 
 }  // namespace detail
 
 inline void numerics_view::print(std::ostream& out) const {
     char line[256];
-    std::snprintf(line, sizeof line, "%-34s %-8s %-18s %-8s %9s %7s %9s %9s %8s %5s %9s %9s\n", "layer, operation", "pass", "tensor", "type", "values", "zeros", "subnormal",
+    std::snprintf(line, sizeof line, "%-34s %-8s %-24s %-8s %9s %7s %9s %9s %8s %5s %9s %9s\n", "layer, operation", "pass", "tensor", "type", "values", "zeros", "subnormal",
                   "underflow", "infinite", "NaN", "largest", "doublings");
     out << line;
     for (const numerics_row& r : rows) {
         const double all = static_cast<double>(std::max<extent>(r.counts.elements(), 1));
-        std::snprintf(line, sizeof line, "%-34s %-8s %-18s %-8s %9lld %7s %9s %9s %8lld %5lld %9s %9d\n", detail::row_text(r).c_str(), r.is_weight() ? "" : name(r.pass),
+        std::snprintf(line, sizeof line, "%-34s %-8s %-24s %-8s %9lld %7s %9s %9s %8lld %5lld %9s %9d\n", detail::row_text(r).c_str(), r.is_weight() ? "" : name(r.pass),
                       detail::row_tensor_text(r).c_str(), name(r.format), static_cast<long long>(r.counts.elements()),
                       detail::percent_text(static_cast<double>(r.counts.zeros) / all).c_str(), detail::percent_text(r.subnormal()).c_str(),
                       r.underflowed < 0 ? "" : detail::percent_text(static_cast<double>(r.underflowed) / all).c_str(), static_cast<long long>(r.counts.infinities),
@@ -206,8 +208,14 @@ struct layer_findings {
     bool fits_bf16 = true;  // of all values that were counted
 };
 
+/// What a larger loss scale would do.
+struct scale_findings {
+    int gradients = 0;  // that would no longer lie too low
+    int doublings = 0;  // at which none of these does
+};
+
 template <class T>
-void judge_row(const numerics_row& r, double threshold, int spare_doublings, float loss_scale, std::string& reason, int& wanted_doublings) {
+void judge_row(const numerics_row& r, double threshold, int spare_doublings, float loss_scale, std::string& reason, scale_findings& scale) {
     using traits = number_traits<T>;
     const auto share_below = [&](int exponent) {
         const extent all = r.counts.count(-149, 127);
@@ -235,13 +243,14 @@ void judge_row(const numerics_row& r, double threshold, int spare_doublings, flo
     if (now <= threshold) return;
     for (int d = 1; d <= spare_doublings; ++d) {
         if (share_below(below_normal - d) > threshold) continue;
-        wanted_doublings = std::max(wanted_doublings, d);
+        scale.doublings = std::max(scale.doublings, d);
+        ++scale.gradients;
         return;
     }
     reason = percent_text(now) + " of the gradient that " + r.by.operation + " passes on lie below " + least + ", " + type + "'s least normal number, at a loss scale of " +
              number_text(static_cast<double>(loss_scale)) + " (and " + of_all(r.counts.zeros) + " are zeros); ";
-    reason += spare_doublings == 0 ? "a larger scale overflows elsewhere"
-                                   : percent_text(share_below(below_normal - spare_doublings)) + " would at " + std::to_string(spare_doublings) + " doublings, more overflow elsewhere";
+    reason += spare_doublings == 0 ? "with a larger scale a gradient overflows"
+                                   : percent_text(share_below(below_normal - spare_doublings)) + " would at " + std::to_string(spare_doublings) + " doublings, and at more a gradient overflows";
 }
 
 }  // namespace detail
@@ -259,13 +268,13 @@ inline std::vector<numerics_proposal> numerics_view::proposals(double threshold)
 
     std::vector<numerics_proposal> all;
     std::vector<std::pair<std::string, detail::layer_findings>> layers;
-    int wanted = 0;
+    detail::scale_findings scale;
     for (const numerics_row& r : rows) {
         if (r.by.layer.empty() || !r.by.after.empty() || r.format == value_format::float32) continue;
         auto at = std::find_if(layers.begin(), layers.end(), [&](const auto& l) { return l.first == r.by.layer; });
         if (at == layers.end()) at = layers.insert(layers.end(), {r.by.layer, {}});
         std::string reason;
-        with_format(r.format, [&]<class T>(T) { detail::judge_row<T>(r, threshold, spare, loss_scale, reason, wanted); });
+        with_format(r.format, [&]<class T>(T) { detail::judge_row<T>(r, threshold, spare, loss_scale, reason, scale); });
         at->second.fits_bf16 = at->second.fits_bf16 && r.format != value_format::bfloat16 && r.counts.subnormal<bfloat16>() <= threshold;
         if (!reason.empty()) at->second.reasons += (at->second.reasons.empty() ? "" : "; ") + reason;
     }
@@ -274,9 +283,11 @@ inline std::vector<numerics_proposal> numerics_view::proposals(double threshold)
         const std::string policy = findings.fits_bf16 ? "ht::amp_bf16" : "ht::full_fp32";
         all.push_back({layer, policy, layer + ": " + findings.reasons + ": ht::rule<\"" + layer + "\", " + policy + ">"});
     }
-    if (wanted > 0) {
-        all.push_back({"", "", "the loss scale: gradients that lie below their type's least normal number would not at " + std::to_string(wanted) + " doublings of " +
-                                   detail::number_text(static_cast<double>(loss_scale)) + ", and nothing overflows before " + std::to_string(spare + 1)});
+    if (scale.gradients > 0) {
+        all.push_back({"", "", "the loss scale: more than " + detail::percent_text(threshold) + " of the gradient lies below its type's least normal number in " +
+                                   std::to_string(scale.gradients) + (scale.gradients == 1 ? " operation" : " operations") + "; at " + std::to_string(scale.doublings) +
+                                   " doublings of " + detail::number_text(static_cast<double>(loss_scale)) + " in none of these, and no gradient of the step overflows before " +
+                                   std::to_string(spare + 1)});
     }
     return all;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A numerics view as one HTML page: a strip for each tensor, dark where many of its values are, with the ranges of the
+/// A numerics view as one HTML page: a strip for each tensor, strong where many of its values are, with the ranges of the
 /// small formats above. It needs no network, and reads in light and dark, on narrow and wide screens.
 ///
 ///     std::ofstream("numerics.html") << ht::numerics_html(view, "amp_fp16, step 100");
@@ -74,7 +74,7 @@ inline std::string numerics_html(const numerics_view& view, const std::string& t
         "h1{font-size:1.3rem}h2{font-size:1.1rem;margin-top:2rem}p,li{overflow-wrap:anywhere}\n"
         "table{border-collapse:collapse;width:100%;table-layout:fixed;font-size:12px}\n"
         "th{font-weight:400;text-align:left;width:38%;padding:1px 6px 1px 0;overflow-wrap:anywhere;vertical-align:middle}\n"
-        "th small,.n{color:var(--dim)}td{padding:1px 0}.n{width:5.5rem;text-align:right;font-variant-numeric:tabular-nums;font-size:11px}\n"
+        "th small,.n{color:var(--dim)}td{padding:1px 0}.n{width:6.5rem;text-align:right;font-variant-numeric:tabular-nums;font-size:11px}\n"
         "svg{display:block;width:100%;height:14px;background:var(--strip)}.format svg{height:8px}\n"
         ".in{fill:var(--in)}.low{fill:var(--low)}.range{fill:var(--dim)}.part{fill:var(--dim);opacity:.4}\n"
         ".mark{stroke:var(--line);stroke-width:1;vector-effect:non-scaling-stroke;fill:none}\n"
@@ -83,7 +83,7 @@ inline std::string numerics_html(const numerics_view& view, const std::string& t
         "@media (max-width:600px){body{padding:.6rem}th{width:44%}.n{width:3.6rem}.axis .odd{display:none}}\n"
         "</style>\n</head>\n<body>\n<h1>" +
         escaped(title) + "</h1>\n<p>Loss scale " + number_text(static_cast<double>(view.loss_scale)) +
-        ". A strip is a tensor: how many of its values have each exponent, the darker the more. Orange: below the least normal number of its own type, where bits are "
+        ". A strip is a tensor: how many of its values have each exponent, the stronger the colour the more. Orange: below the least normal number of its own type, where bits are "
         "lost. The lines are where float16's normal numbers begin and end.</p>\n<h2>What the counts speak for</h2>\n<ul>\n";
     const auto proposals = view.proposals();
     for (const numerics_proposal& p : proposals) page += "<li>" + escaped(p.text) + "</li>\n";
@@ -117,7 +117,7 @@ inline std::string numerics_html(const numerics_view& view, const std::string& t
             page += c.rectangle(e, e, e < normal ? "low" : "in", opacity);
         }
         page += marks + "</svg></td><td class=\"n\">";
-        page += r.counts.zeros > 0 ? percent_text(static_cast<double>(r.counts.zeros) / static_cast<double>(all)) + " 0" : std::string();
+        page += r.counts.zeros > 0 ? percent_text(static_cast<double>(r.counts.zeros) / static_cast<double>(all)) + " zero" : std::string();
         if (odd > 0) page += (r.counts.zeros > 0 ? ", " : "") + std::to_string(odd) + (r.counts.infinities > 0 ? " inf" : " NaN");
         page += "</td></tr>\n";
     }

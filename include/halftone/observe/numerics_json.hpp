@@ -2,7 +2,7 @@
 /// \file
 /// A numerics view as JSON. Needs nlohmann-json, so no umbrella header includes it.
 ///
-///     std::ofstream("numerics.json") << ht::numerics_json(view).dump(1);
+///     std::ofstream("numerics.json") << ht::numerics_json(view).dump();
 ///
 /// {"step", "loss_scale", "tensors": [{"layer", "after", "operation", "pass" (null: a weight), "tensor", "parameter", "type",
 /// "elements", "zeros", "infinities", "nans", "largest", "subnormal_share", "saturation_share", "doublings", "underflowed",

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The numerics view: its counts of tensors made by hand, what it proposes, and its files.
+#include <limits>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <halftone/amp.hpp>
+#include <halftone/observe/numerics_html.hpp>
+#include <halftone/observe/numerics_json.hpp>
+
+namespace {
+
+namespace ht = halftone;
+
+/// One linear layer under "in".
+template <class P>
+struct network : ht::nn::model {
+    using policy = P;
+    ht::nn::linear<ht::at<P, "in">> in;
+    explicit network(ht::cpu& device) : model(device), in(parameters(), 2, 2) { commit(*this, 1); }
+    static decltype(auto) visit(auto&& self, auto&& f) { return f(self.in); }
+};
+
+const ht::numerics_row* find(const ht::numerics_view& view, const std::string& operation, ht::pass pass, const std::string& parameter = "") {
+    for (const ht::numerics_row& r : view.rows) {
+        if (r.by.operation == operation && r.pass == pass && r.parameter == parameter) return &r;
+    }
+    return nullptr;
+}
+
+TEST_CASE("numerics: counts of known tensors are exact") {
+    ht::cpu device{{.threads = 1}};
+    network<ht::amp_fp16> model{device};
+    // The copies: a zero that rounding has made, one that was there, an infinity that it has made, and a subnormal number.
+    const std::vector<float> weights{1e-9f, 0.0f, 70000.0f, 0x1p-20f};
+    model.in.weight.assign(weights);
+    const std::vector<float> bias{1.0f, -0.5f};
+    model.in.bias.assign(bias);
+    ht::tape tape{device, ht::watched};
+    ht::numerics_collector numerics{device, tape};
+    ht::accumulator acc{model};
+    ht::grad_scaler scaler{device, {.init_scale = 4.0f}};
+    const std::vector<ht::float16> input{ht::float16(0.0f), ht::float16(0.0f), ht::float16(0.0f), ht::float16(3.0f)};
+    const auto y = model.in(tape, tape.constant(ht::const_view<ht::float16, 2>(input.data(), {2, 2})));
+    // y: 1 and NaN (0 times infinity), then 1 and NaN: of the second only the kind is known.
+    tape.backward(scaler.scale(ht::sum(tape, y)), acc);
+    acc.discard();
+    const ht::numerics_view view = numerics.take(model, 4.0f, 7);
+    CHECK(view.step == 7);
+
+    const ht::numerics_row* forward = find(view, "linear", ht::pass::forward);
+    REQUIRE(forward != nullptr);
+    CHECK(forward->by.layer == "in");
+    CHECK(forward->format == ht::value_format::float16);
+    CHECK(forward->counts.elements() == 4);
+    CHECK(forward->counts.nans + forward->counts.infinities == 2);
+    CHECK(forward->counts.count(0, 0) == 2);
+    CHECK(forward->counts.largest == 1.0f);
+    CHECK(forward->doublings() == 15);
+    CHECK(forward->underflowed == -1);
+
+    const ht::numerics_row* of_bias = find(view, "linear", ht::pass::backward, "in.bias");
+    REQUIRE(of_bias != nullptr);
+    CHECK(of_bias->format == ht::value_format::float32);
+    CHECK(of_bias->counts.count(3, 3) == 2);  // 4 from each row
+
+    const ht::numerics_row* weight = find(view, "", ht::pass::update, "in.weight");
+    REQUIRE(weight != nullptr);
+    CHECK(weight->is_weight());
+    CHECK(weight->counts.zeros == 2);
+    CHECK(weight->counts.infinities == 1);
+    CHECK(weight->underflowed == 1);
+    CHECK(weight->overflowed == 1);
+    CHECK(weight->subnormal() == 1.0);
+    CHECK(weight->saturation() == 0.0);
+
+    // A second look begins anew.
+    CHECK(numerics.take(model).rows.size() == 2);
+    std::ostringstream table;
+    view.print(table);
+    CHECK(table.str().find("in linear") != std::string::npos);
+    CHECK(table.str().find("in.weight") != std::string::npos);
+}
+
+/// A row with so many values of some exponents.
+ht::numerics_row row(const char* layer, ht::pass pass, ht::tensor_role role, std::initializer_list<std::pair<int, ht::extent>> counts,
+                     ht::value_format format = ht::value_format::float16) {
+    ht::numerics_row r;
+    r.by = {layer, "", "linear"};
+    r.pass = pass, r.role = role, r.format = format;
+    for (const auto& [exponent, n] : counts) {
+        r.counts.by_exponent[exponent - ht::tensor_statistics::least_exponent] = n;
+        r.counts.largest = std::ldexp(1.0f, exponent);
+    }
+    return r;
+}
+
+TEST_CASE("numerics: proposals say what the counts say") {
+    using ht::pass;
+    using ht::tensor_role;
+    ht::numerics_view view;
+    view.loss_scale = 65536;
+    // Nothing to say of values and gradients in the middle.
+    view.rows = {row("a", pass::forward, tensor_role::value, {{-3, 900}, {2, 100}}), row("a", pass::backward, tensor_role::gradient, {{-10, 1000}})};
+    CHECK(view.proposals().empty());
+
+    // 3% below float16's least normal number 2^-14, where the gradients of b leave room for two doublings.
+    view.rows.push_back(row("b", pass::backward, tensor_role::gradient, {{-20, 30}, {-5, 960}, {13, 10}}));
+    auto p = view.proposals();
+    REQUIRE(p.size() == 1);
+    CHECK(p[0].layer == "b");
+    CHECK(p[0].policy == "ht::amp_bf16");
+    CHECK(p[0].text == "b: 3% of the gradient that linear passes on lie below 6.1e-05, float16's least normal number, at a loss scale of 65536 (and 0 of 1000 (0%) are "
+                       "zeros); 3% would at 2 doublings, and at more a gradient overflows: ht::rule<\"b\", ht::amp_bf16>");
+    CHECK(view.proposals(0.05).empty());
+    // At exactly the threshold nothing is said.
+    CHECK(view.proposals(0.03).empty());
+
+    // Where the scale can grow by as much, it is the scale.
+    view.rows.back() = row("b", pass::backward, tensor_role::gradient, {{-16, 30}, {-5, 970}});
+    p = view.proposals();
+    REQUIRE(p.size() == 1);
+    CHECK(p[0].layer.empty());
+    CHECK(p[0].text == "the loss scale: more than 1% of the gradient lies below its type's least normal number in 1 operation; at 2 doublings of 65536 in none of these, "
+                       "and no gradient of the step overflows before 21");
+
+    // Values at the end of the range, and beyond.
+    view.rows = {row("c", pass::forward, tensor_role::value, {{15, 1}, {0, 9}})};
+    view.rows[0].counts.largest = 61216;
+    p = view.proposals();
+    REQUIRE(p.size() == 1);
+    CHECK(p[0].text == "c: the values of linear reach 61216 in float16, which ends at 65504: ht::rule<\"c\", ht::amp_bf16>");
+    view.rows[0].counts.infinities = 10;
+    p = view.proposals();
+    REQUIRE(p.size() == 1);
+    CHECK(p[0].text == "c: 10 of 20 (50%) of the values of linear are infinite in float16, which ends at 65504: ht::rule<\"c\", ht::amp_bf16>");
+    // bfloat16 has no more range to offer than it has.
+    view.rows[0] = row("c", pass::forward, tensor_role::value, {{0, 10}}, ht::value_format::bfloat16);
+    view.rows[0].counts.infinities = 1;
+    p = view.proposals();
+    REQUIRE(p.size() == 1);
+    CHECK(p[0].policy == "ht::full_fp32");
+
+    // Weights: what rounding has done is known.
+    ht::numerics_row weight = row("d", pass::update, tensor_role::value, {{-24, 90}});
+    weight.parameter = "d.weight";
+    weight.counts.zeros = 10;
+    weight.underflowed = 5, weight.overflowed = 0;
+    view.rows = {weight};
+    p = view.proposals();
+    REQUIRE(p.size() == 1);
+    CHECK(p[0].text == "d: 5 of 100 (5%) of d.weight are zeros in float16 and not in the master: ht::rule<\"d\", ht::amp_bf16>");
+    // Float is the widest there is.
+    view.rows = {row("e", pass::forward, tensor_role::value, {{127, 10}}, ht::value_format::float32)};
+    CHECK(view.proposals().empty());
+}
+
+/// Whether every element is closed by its own name, in order, and quotes are even within tags.
+bool is_well_formed(const std::string& html) {
+    std::vector<std::string> open;
+    for (std::size_t at = html.find('<'); at != std::string::npos; at = html.find('<', at + 1)) {
+        const std::size_t end = html.find('>', at);
+        if (end == std::string::npos) return false;
+        const std::string tag = html.substr(at + 1, end - at - 1);
+        if (std::count(tag.begin(), tag.end(), '"') % 2 != 0) return false;
+        if (tag[0] == '!' || tag.back() == '/') continue;
+        const std::string name = tag.substr(0, tag.find_first_of(" /", 1));
+        if (name == "meta") continue;
+        if (tag[0] != '/') {
+            open.push_back(name);
+        } else {
+            if (open.empty() || "/" + open.back() != tag) return false;
+            open.pop_back();
+        }
+    }
+    return open.empty();
+}
+
+TEST_CASE("numerics: the page is well-formed and needs nothing from elsewhere; the JSON has all") {
+    ht::numerics_view view;
+    view.loss_scale = 1024, view.step = 3;
+    view.rows = {row("a<b>", ht::pass::forward, ht::tensor_role::value, {{-40, 5}, {0, 10}}),
+                 row("b", ht::pass::backward, ht::tensor_role::gradient, {{-20, 500}, {15, 1}})};
+    view.rows[0].counts.infinities = 2;
+    const std::string html = ht::numerics_html(view, "run \"1\" & more");
+    CHECK(is_well_formed(html));
+    CHECK_FALSE(is_well_formed(html + "</p>"));
+    CHECK(html.find("run &quot;1&quot; &amp; more") != std::string::npos);
+    CHECK(html.find("a&lt;b&gt; linear") != std::string::npos);
+    CHECK(html.find("prefers-color-scheme:dark") != std::string::npos);
+    for (const char* outside : {"http:", "https:", "<script", "src=", "href=", "url("}) CHECK(html.find(outside) == std::string::npos);
+    for (const char* format : {"float16", "bfloat16", "float8_e4m3", "float8_e5m2"}) CHECK(html.find(std::string("<th scope=\"row\">") + format + "</th>") != std::string::npos);
+    CHECK(html.find("2 inf") != std::string::npos);
+    CHECK(html.find("class=\"low\" x=\"0\"") != std::string::npos);  // 2^-40 is the first column
+
+    const auto j = ht::numerics_json(view);
+    CHECK(j["step"] == 3);
+    CHECK(j["loss_scale"] == 1024);
+    REQUIRE(j["tensors"].size() == 2);
+    const auto& t = j["tensors"][0];
+    for (const char* field : {"layer", "after", "operation", "pass", "tensor", "parameter", "type", "elements", "zeros", "infinities", "nans", "largest", "subnormal_share",
+                              "saturation_share", "doublings", "underflowed", "overflowed", "exponents"}) {
+        CHECK(t.contains(field));
+    }
+    CHECK(t.size() == 18);
+    CHECK(t["elements"] == 17);
+    CHECK(t["underflowed"].is_null());
+    CHECK(t["exponents"] == nlohmann::ordered_json::parse("[[-40,5],[0,10]]"));
+    CHECK(j["proposals"].size() == view.proposals().size());
+    CHECK(j["proposals"].size() == 2);
+}
+
+}  // namespace
