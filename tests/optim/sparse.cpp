@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Sparse gradients on the CPU: memory, growth, limits, steps as torch has them.
+#include <string>
+
+#include <halftone/autodiff/watched.hpp>
 #include <halftone/kernel/adamw/cpu.hpp>
 #include <halftone/kernel/cross_entropy/cpu.hpp>
 #include <halftone/kernel/embedding_rows/cpu.hpp>
@@ -146,6 +149,42 @@ TEST_CASE("sparse gradients: groups give tables rates of their own") {
     };
     CHECK(same_bits(trained({{"tokens", {.lr = 0.25}}}, 0.5), trained({}, 0.25)));
     CHECK_FALSE(same_bits(trained({{"tokens", {.lr = 0.25}}}, 0.5), trained({}, 0.5)));
+}
+
+struct row_watcher : ht::tensor_listener {
+    explicit row_watcher(const ht::store& s) : parameters(s) {}
+    void on_tensor(const ht::watched_tensor& t) override {
+        if (t.role != ht::tensor_role::parameter_gradient || t.parameter != std::string("tokens.table")) return;
+        seen.push_back(copy_of<float>(parameters, t.data, static_cast<std::size_t>(t.count)));
+        layers.push_back(t.by->layer + ' ' + t.by->operation);
+    }
+    const ht::store& parameters;
+    std::vector<std::vector<float>> seen;
+    std::vector<std::string> layers;
+};
+
+TEST_CASE("sparse gradients: a watched tape shows the rows, and zeros where there is room for more") {
+    ht::cpu device;
+    sparse<ht::full_fp32> model{device};
+    ht::accumulator acc{model, ht::unscaled};
+    ht::tape tape{device, ht::watched};
+    row_watcher watcher(model.parameters());
+    tape.watch(watcher);
+    ids all;
+    for (int window = 0; window < 2; ++window) {
+        watcher.seen.clear();
+        for (int micro = 0; micro < 3; ++micro) {
+            tape.backward(model.loss(tape, all.next(1, 6 + micro)), acc);
+            const auto rows = acc.find(model.parameters())->read_rows(model.tokens.table);
+            REQUIRE(watcher.seen.size() == static_cast<std::size_t>(micro + 1));
+            std::vector<float> want = rows.values;
+            want.resize(watcher.seen.back().size());
+            CHECK(want.size() > rows.values.size());
+            CHECK(same_bits(watcher.seen.back(), want));
+        }
+        static_cast<void>(acc.take());
+    }
+    CHECK(watcher.layers[0].find("embedding") != std::string::npos);
 }
 
 // ---- torch.optim.SparseAdam, torch.optim.SGD

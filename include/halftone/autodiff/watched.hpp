@@ -205,6 +205,21 @@ class tape<Device, watched_tape> : public tape<Device, plain_tape> {
         }
         return to;
     }
+    /// A sparse gradient is shown as the rows that there is room for: behind those that are there they are zero.
+    template <class Storage, int Rank>
+    gradient_slabs::row_place<typename Storage::accumulate> row_target(const parameter<Storage, Rank>& p, extent tokens) {
+        using T = typename Storage::accumulate;
+        const auto to = plain::row_target(p, tokens);
+        if constexpr (detail::is_watchable<T>) {
+            if (to.is_wanted && is_watched()) {
+                const extent used = to.before * to.rows.values.extent_of(1);
+                this->device().fill(to.rows.values.data() + used, to.rows.values.size() - used, T(0.0f));
+                pending_.push_back({tensor_role::parameter_gradient, p.owner().entries()[p.entry()].path.c_str(), detail::format_of<T>(), to.rows.values.data(),
+                                    to.rows.values.size()});
+            }
+        }
+        return to;
+    }
     template <class T, int Rank>
     void give_gradient(const variable<T, Rank>& value, const gradient_of<T, Rank>& v) {
         plain::give_gradient(value, v);
