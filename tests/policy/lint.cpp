@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Each rule shown true in the type that it speaks of.
+#include <cstdint>
+
+#include <doctest/doctest.h>
+
+#include <halftone/number/bfloat16.hpp>
+#include <halftone/number/classify.hpp>
+#include <halftone/number/float16.hpp>
+#include <halftone/policy/lint.hpp>
+#include <halftone/policy/presets.hpp>
+
+namespace {
+
+namespace ht = halftone;
+
+template <class T>
+T running_sum(std::uint64_t k, float term) {
+    T sum(0.0f);
+    for (std::uint64_t i = 0; i < k; ++i) sum = T(static_cast<float>(sum) + term);
+    return sum;
+}
+
+TEST_CASE_TEMPLATE("lint: a running sum counts 2^p terms of equal size, and loses the rest", T, ht::bfloat16, ht::float16, float) {
+    const std::uint64_t most = ht::countable_terms<T>;
+    CHECK(static_cast<double>(static_cast<float>(running_sum<T>(most, 1))) == static_cast<double>(most));
+    CHECK(static_cast<double>(static_cast<float>(running_sum<T>(most - 1, 1))) == static_cast<double>(most - 1));
+    CHECK(static_cast<double>(static_cast<float>(running_sum<T>(most + most / 2, 1))) == static_cast<double>(most));
+    CHECK(ht::lost_share<T>(most) == 0);
+    CHECK(ht::lost_share<T>(most + most / 2) == doctest::Approx(1.0 / 3));
+    // Of any size.
+    if (most < 10000) {
+        for (const float term : {0.75f, 1.3125f, 0.01171875f}) {
+            CHECK(static_cast<float>(running_sum<T>(4 * most, term)) == static_cast<float>(running_sum<T>(5 * most, term)));
+            CHECK(static_cast<float>(running_sum<T>(4 * most, term)) < 2 * static_cast<float>(most) * term);
+        }
+    }
+}
+
+TEST_CASE("lint: gradients begin at scale / terms") {
+    CHECK(ht::is_inf(ht::float16(65536.0f)));
+    CHECK(ht::is_finite(ht::float16(65536.0f * 2 / 4)));
+    static_assert(ht::check_loss_scale<ht::amp_fp16, 65504>());
+    static_assert(ht::check_loss_scale<ht::amp_fp16, 65536, 2>());
+    static_assert(ht::check_loss_scale<ht::amp_bf16, std::uint64_t{1} << 40>());
+    static_assert(ht::check_loss_scale<ht::full_fp32, ~std::uint64_t{0}>());
+}
+
+TEST_CASE("lint: products reach k |x| |w|") {
+    CHECK(ht::is_inf(ht::float16(2048.0f * 8 * 4)));
+    CHECK(static_cast<float>(ht::float16(2047.0f * 8 * 4)) == 65504);
+    static_assert(ht::check_product_range<ht::amp_fp16, 2047, 8, 4>());
+    static_assert(ht::check_product_range<ht::amp_bf16, ~std::uint64_t{0}, 8, 4>());
+}
+
+static_assert(ht::check_sum_length<ht::amp_bf16, 16777216>());
+static_assert(ht::check_sum_length<ht::with_accum<ht::amp_fp16, ht::float16>, 2048>());
+static_assert(ht::check_micro_batches<ht::with_accumulate<ht::amp_bf16, ht::bfloat16>, 256>());
+
+}  // namespace
