@@ -9,6 +9,7 @@
 
 #include "cuda/device.cuh"
 #include "kernel/convert/checks.hpp"
+#include "kernel/dropout/checks.hpp"
 #include "kernel/embedding/checks.hpp"
 #include "kernel/map/checks.hpp"
 
@@ -71,6 +72,20 @@ TEST_CASE("convert on cuda: in place with a factor, wrong arguments, and none") 
     refuses(device);
 }
 }  // namespace conversion
+
+namespace dropping {
+using namespace dropout_checks;
+
+TEST_CASE("dropout on cuda: as its definition, at any alignment; masks are random") {
+    device_type device;
+    for (const extent count : {1, 3, 8, 1031, 70001}) {
+        CHECK(is_right<bfloat16, float>(device, count, 0.1f, 0, 0));
+        CHECK(is_right<bfloat16, float>(device, count, 0.75f, 1, 0));
+    }
+    ends_of_the_range(device);
+    masks_are_random(device, 100'000);
+}
+}  // namespace dropping
 
 namespace embeddings {
 using namespace embedding_checks;

@@ -17,10 +17,10 @@ namespace {
 namespace ht = halftone;
 using nn_test::batch;
 
-constexpr ht::nn::gpt_config config{.vocabulary = 11, .context = 6, .layers = 2, .heads = 2, .width = 8};
+constexpr ht::nn::gpt_config base_config{.vocabulary = 11, .context = 6, .layers = 2, .heads = 2, .width = 8};
 
 ht::nn::gpt_config with_dropout(float p) {
-    ht::nn::gpt_config c = config;
+    ht::nn::gpt_config c = base_config;
     c.dropout = p;
     return c;
 }
@@ -58,7 +58,7 @@ float loss_and_gradients(Model& model, Tape& tape, const batch& b, std::vector<s
 
 TEST_CASE("gpt with dropout: acts on tapes, replays by the tape's state, and is no part of inference") {
     ht::cpu device{{.threads = 2}};
-    ht::nn::gpt<ht::full_fp32> plain{device, config, 5}, model{device, with_dropout(0.25f), 5};
+    ht::nn::gpt<ht::full_fp32> plain{device, base_config, 5}, model{device, with_dropout(0.25f), 5};
     const batch b = batch::random(3, 5, 11, 4);
     ht::inference inference{device};
     CHECK(model.loss(inference, b).item() == plain.loss(inference, b).item());
