@@ -3,7 +3,7 @@
 /// The precision ledger of a model: every operation of its forward and backward pass with the types of its operands as they
 /// lie in memory and as they are read, at compile time.
 ///
-///     static_assert(ht::casts<ht::nn::gpt<recipe>> <= 12);
+///     static_assert(ht::casts<ht::nn::gpt<recipe>> <= 12 && ht::casts_at<ht::nn::gpt<recipe>, "head"> == 2);
 ///     ht::print_ledger<ht::nn::gpt<recipe>>(std::cout);           // or ht::ledger_json<...>()
 ///
 ///     path        op          pass             in        accumulate  out       casts
@@ -382,13 +382,23 @@ inline constexpr int casts = [] {
     return n;
 }();
 
-/// The casts of the layers that the pattern names (path_matches), and of those below them. No path is a compile-time check.
-template <class Model, class Input = void>
-constexpr int casts_at(const char* pattern) {
+namespace detail::ledger {
+
+template <class Model, path_name Pattern, class Input>
+constexpr int count_at() {
+    static_assert(names_a_layer<Pattern, Model>,
+                  "halftone: casts_at: this path names no layer of the model, and would count nothing; ht::print_ledger lists the paths that exist");
     int n = 0;
-    for (const ledger_entry& e : ledger<Model, Input>) n += path_matches(pattern, e.path) ? e.casts() : 0;
+    for (const ledger_entry& e : halftone::ledger<Model, Input>) n += path_matches(Pattern.text().data, e.path) ? e.casts() : 0;
     return n;
 }
+
+}  // namespace detail::ledger
+
+/// The casts of the layers that the pattern names (path_matches), and of those below them: ht::casts_at<model, "*.norm">. Does
+/// not compile for a path that the model has not.
+template <class Model, path_name Pattern, class Input = void>
+inline constexpr int casts_at = detail::ledger::count_at<Model, Pattern, Input>();
 
 /// Prints lines under their headings, in aligned columns.
 template <class Entries>

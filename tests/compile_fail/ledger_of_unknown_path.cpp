@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: MIT
+// expect: halftone: casts_at: this path names no layer of the model, and would count nothing
+#include <halftone/policy/ledger.hpp>
+
+namespace ht = halftone;
+
+struct norm {
+    using policy = ht::at<ht::amp_bf16, "norm">;
+    using operation = ht::op::layer_norm;
+    static constexpr bool owns_parameters = true;
+};
+struct model {
+    norm first;
+    static decltype(auto) visit(auto&& self, auto&& f) { return f(self.first); }
+};
+#if defined(HALFTONE_TEST_RIGHT)
+static_assert(ht::casts_at<model, "norm"> == 3);
+#else
+static_assert(ht::casts_at<model, "norms"> == 0);
+#endif
