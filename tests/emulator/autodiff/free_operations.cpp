@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Free operations in regions, and operations of a user's own, as a GPU runs them; the latter in a captured step, too.
+/// Free operations as a GPU runs them: by name, joined tensors, and operations of a user's own, these in a captured step, too.
 #include <vector>
 
 #include <halftone/kernel/device.hpp>
@@ -8,12 +8,19 @@
 
 #include <emulator/device.hpp>
 
+#include "autodiff/elementwise_checks.hpp"
 #include "autodiff/region_checks.hpp"
 
 namespace {
 
 namespace ht = halftone;
 using machine = ht::emulator::device;
+
+TEST_CASE("operations and losses by name on a GPU") {
+    machine device{{.seed = 7}};
+    elementwise_checks::gradients(device);
+    elementwise_checks::further(device);
+}
 
 TEST_CASE("joined tensors, operations of a user's own on a GPU") {
     machine device{{.seed = 11}};
@@ -46,7 +53,7 @@ struct training {
     std::vector<float> weights() const { return support::read_masters(model.parameters(), 0); }
 };
 
-TEST_CASE("apply, linear, matmul and as_variable in a captured step: the same bits") {
+TEST_CASE("apply, linear and as_variable in a captured step: the same bits") {
     machine one{{.seed = 1, .check = ht::emulator::checking::values_only}}, two{{.seed = 99, .check = ht::emulator::checking::values_only}};
     training plain{one}, captured{two};
     ht::captured_step step{two, [&](const batch& b) { return captured.body(b); }};
