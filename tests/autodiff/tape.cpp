@@ -70,6 +70,22 @@ TEST_CASE("detach: the same value, and no gradient behind it") {
     CHECK_THROWS_WITH_AS(static_cast<void>(other.detach(y)), "tape: detach of a variable that belongs to another context", ht::argument_error);
 }
 
+TEST_CASE("detach: in a region of a tape and in an inference context, without a copy") {
+    fixture f;
+    ht::tape tape{f.device};
+    const auto x = tape.leaf(f.input());
+    const auto cut = ht::detach(ht::autocast<ht::amp_bf16>(tape), x);
+    CHECK(cut.view().data() == x.view().data());
+    CHECK(!cut.wants_gradient());
+    tape.backward(ht::sum(tape, ht::mul(tape, ht::detach(tape, ht::mul(tape, cut, cut)), x)));
+    CHECK(support::doubles(tape.gradient(x)) == doubles{1, 1, 4, 25});
+    ht::inference eval{f.device};
+    const auto y = ht::sum(eval, eval.constant(f.input()));
+    const auto same = ht::detach(ht::autocast<ht::amp_bf16>(eval), y);
+    CHECK(same.view().data() == y.view().data());
+    CHECK_THROWS_AS(static_cast<void>(ht::detach(eval, x)), ht::argument_error);
+}
+
 TEST_CASE("backward: losses that cannot be, and the accumulator hears of none of them") {
     fixture f;
     support::gradient_sink sink(f.parameters);

@@ -319,4 +319,12 @@ auto autocast(Context&& context) {
     return region<P, root>(context.root());
 }
 
+/// The same value, but no gradient flows through it, in any context: a tape, a region of one, an inference context. Shares the
+/// memory. Throws argument_error for a variable of another context.
+template <class Context, class T, int Rank>
+    requires requires(Context& context) { context.root(); }
+variable<T, Rank> detach(Context&& context, const variable<T, Rank>& v) {
+    return context.root().detach(v);
+}
+
 }  // namespace halftone::inline HALFTONE_ABI
