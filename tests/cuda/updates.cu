@@ -61,6 +61,7 @@ TEST_CASE_TEMPLATE("gradient_norm on cuda: equals its definition, and one value 
 TEST_CASE("gradient_norm on cuda: squares that leave float's range, several runs, refusals") {
     device_type device;
     knows_all_magnitudes(device);
+    finds_what_unscaling_overflows(device);
     adds_up(device);
     refuses(device);
 }
