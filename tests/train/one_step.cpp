@@ -2,6 +2,7 @@
 /// \file
 /// Whole training steps with every part in sight: the same bits at any number of threads, under every policy and on every
 /// instruction set; no memory from the system once they are steady; a loss that falls. Small enough for an emulator.
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -17,7 +18,7 @@ namespace ht = halftone;
 using training::loop;
 using recipe = ht::recipe<ht::amp_bf16, ht::rule<"*.norm", ht::full_fp32>, ht::rule<"head", ht::with_output<ht::amp_bf16, float>>>;
 
-TEST_CASE_TEMPLATE("one step: the same bits with one thread and with two, on every instruction set", P, ht::full_fp32, ht::amp_bf16, ht::amp_fp16, recipe) {
+TEST_CASE_TEMPLATE("one step: the same bits with one thread and with two, on every instruction set", P, ht::full_fp32, ht::amp_bf16, ht::amp_fp16, ht::fp8_hybrid, recipe) {
     for (const ht::isa set : ht::every_isa) {
         const std::string instruction_set = ht::name(set);
         CAPTURE(instruction_set);
@@ -35,7 +36,7 @@ TEST_CASE_TEMPLATE("one step: the same bits with one thread and with two, on eve
     }
 }
 
-TEST_CASE_TEMPLATE("steps: the loss falls, and a steady step takes nothing from the system", P, ht::full_fp32, ht::tf32, ht::amp_bf16, ht::amp_fp16) {
+TEST_CASE_TEMPLATE("steps: the loss falls, and a steady step takes nothing from the system", P, ht::full_fp32, ht::tf32, ht::amp_bf16, ht::amp_fp16, ht::fp8_hybrid) {
     ht::cpu device{{.threads = 2}};
     loop<P, ht::cpu> l(device);
     const float first = l.step();
@@ -58,5 +59,56 @@ TEST_CASE("steps: the same seed gives the same bits again") {
     for (int i = 0; i < 3; ++i) CHECK(a.step() == b.step());
     CHECK(a.parameters() == b.parameters());
 }
+
+/// A text in which the next token follows from the last two (order 2) or from the last one, but for one in sixteen.
+struct text {
+    std::vector<std::int32_t> tokens, targets;
+
+    text(int order, int rows, int time, std::uint64_t seed) {
+        support::random data{seed};
+        for (int r = 0; r < rows; ++r) {
+            std::int32_t a = data.below(23), b = data.below(23);
+            for (int t = 0; t < time; ++t) {
+                const std::int32_t next = data.below(16) == 0 ? data.below(23) : ((order - 1) * 3 * a + 5 * b + 1) % 23;
+                tokens.push_back(b), targets.push_back(next);
+                a = b, b = next;
+            }
+        }
+    }
+    training::batch batch_of(int rows, int time) const { return {{tokens.data(), {rows, time}}, {targets.data(), {rows, time}}}; }
+};
+
+/// The loss of other text of the same kind, after so many steps.
+template <class P>
+double loss_after(int order, int steps) {
+    constexpr int rows = 8, time = 8;
+    ht::cpu device{{.threads = 1}};
+    loop<P, ht::cpu> p(device);
+    p.optimizer.set_schedule({.shape = ht::cosine, .total_steps = steps, .warmup_ratio = 0.05});
+    for (int t = 0; t < steps; ++t) {
+        const text some(order, rows, time, static_cast<std::uint64_t>(t));
+        const auto loss = p.model.loss(p.tape, some.batch_of(rows, time));
+        p.tape.backward(p.scaler.scale(loss), p.acc);
+        auto grads = p.scaler.unscale(p.acc.take());
+        ht::clip_grad_norm(grads, 1.0f);
+        p.optimizer.step(grads);
+        p.scaler.update();
+    }
+    const text others(order, 64, time, 1u << 20);
+    ht::inference eval{device};
+    return static_cast<double>(p.model.loss(eval, others.batch_of(64, time)).item());
+}
+
+/// Eight bits take less than 2^-4, float8_e4m3's unit roundoff, of what training gains.
+void learns_as_in_bf16(int order, int steps) {
+    const double bf16 = loss_after<ht::amp_bf16>(order, steps), fp8 = loss_after<ht::fp8_hybrid>(order, steps);
+    MESSAGE("after ", steps, " steps: amp_bf16 ", bf16, ", fp8_hybrid ", fp8);
+    const double gain = std::log(23.0) - bf16;
+    CHECK(gain > 1);
+    CHECK(std::fabs(fp8 - bf16) < ht::unit_roundoff<ht::float8_e4m3> * gain);
+}
+
+TEST_CASE("fp8_hybrid: learns as amp_bf16 does, over some steps") { learns_as_in_bf16(1, 100); }
+TEST_CASE("fp8_hybrid: learns as amp_bf16 does, a text that takes thousands of steps" * doctest::skip()) { learns_as_in_bf16(2, 4000); }
 
 }  // namespace

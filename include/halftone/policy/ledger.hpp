@@ -200,17 +200,6 @@ struct of_layer;
 template <class L>
 concept adding_layer = requires { requires L::adds_to_stream; };
 
-/// What a layer computes, where its `operation` says how its parameters are stored: `using computes = op::embedding;`.
-template <class L>
-struct computed_by {
-    using type = operation_of<L>;
-};
-template <class L>
-    requires requires { typename L::computes; }
-struct computed_by<L> {
-    using type = typename L::computes;
-};
-
 /// The parameter of another layer that this one reads, as its storage; else its own.
 template <class L>
 struct storage_read {

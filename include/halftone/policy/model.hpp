@@ -147,6 +147,21 @@ struct paths {
 template <class Layer>
 using operation_of = typename detail::operation<Layer>::type;
 
+namespace detail {
+
+/// What a layer computes, where its `operation` says how its parameters are stored: `using computes = op::embedding;`.
+template <class L>
+struct computed_by {
+    using type = operation_of<L>;
+};
+template <class L>
+    requires requires { typename L::computes; }
+struct computed_by<L> {
+    using type = typename L::computes;
+};
+
+}  // namespace detail
+
 /// The types that decide in which group of the store a parameter lies.
 template <number Param, number Compute, number Accumulate, number State, rounding ParamRounding, rounding CopyRounding = rounding::nearest_even,
           master_layout Masters = master_layout::whole>

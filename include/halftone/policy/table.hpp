@@ -47,7 +47,7 @@ inline constexpr bool has_weights = requires { Op::has_weights; };
 template <class L>
 void append_row(std::vector<policy_row>& rows) {
     using policy = typename L::policy;
-    using op = operation_of<L>;
+    using op = typename computed_by<L>::type;
     if constexpr (!std::is_void_v<op>) {
         policy_row row{path_of<policy>.text().data, op::name, "inherit", "inherit", "inherit"};
         if constexpr (has_weights<op>) row.input_grad = row.weight_grad = "inherit";
