@@ -16,6 +16,7 @@
 #include <doctest/doctest.h>
 
 #include <halftone/amp.hpp>
+#include <halftone/autodiff/twice.hpp>
 #include <halftone/kernel/device.hpp>
 #include <halftone/nn/sparse_embedding.hpp>
 #include <halftone/policy/table.hpp>
@@ -37,6 +38,9 @@ namespace lesson_05 {
 }
 namespace lesson_07 {
 #include "../../examples/07_sparse_embeddings.cpp"
+}
+namespace lesson_06 {
+#include "../../examples/06_gradient_penalty.cpp"
 }
 #undef with_device
 
@@ -185,6 +189,10 @@ TEST_CASE("lesson 4 on the emulated machine") {
 
 TEST_CASE("lesson 5 on the emulated machine") {
     keeps_its_promises("05_own_model.cpp", [](auto& device) { lesson_05::lesson(device); });
+}
+
+TEST_CASE("lesson 6 on the emulated machine") {
+    keeps_its_promises("06_gradient_penalty.cpp", [](auto& device) { lesson_06::lesson(device); });
 }
 
 TEST_CASE("lesson 7 on the emulated machine") {

@@ -124,9 +124,6 @@ template <class Roles, class X, class Y, int Rank, class Weight, class Bias>
 struct rule<linear_record<Roles, X, Y, Rank, Weight, Bias>> {
     template <class Tape>
     static void run(Tape& tape, const linear_record<Roles, X, Y, Rank, Weight, Bias>& r) {
-        static_assert(!eight_bit<typename Roles::compute>,
-                      "halftone: linear: products of eight bits have no second derivatives; let the layer compute in more, ht::with_compute<P, ht::bfloat16>, or "
-                      "record on ht::tape tape{device}");
         if (!tape.has(r.dy)) return;
         const extent out = r.weight.shape()[0], in = r.weight.shape()[1], rows = rows_of(r.dy.shape());
         const variable<Y, Rank> dy = tape.take(r.dy);
@@ -136,6 +133,16 @@ struct rule<linear_record<Roles, X, Y, Rank, Weight, Bias>> {
         }
         give_parameters<typename Roles::weight_grad>(tape, flat(dy), rows, r.x, r.weight, r.bias);
         if (r.has_residual && tape.takes(r.dresidual)) tape.give(r.dresidual, dy);
+    }
+};
+
+template <class Roles, class X, class Y, int Rank, class Weight, class Bias>
+struct rule<scaled_linear_record<Roles, X, Y, Rank, Weight, Bias>> {
+    template <class Tape>
+    static void run(Tape&, const scaled_linear_record<Roles, X, Y, Rank, Weight, Bias>&) {
+        static_assert(sizeof(Roles) == 0,
+                      "halftone: linear: products of eight bits have no second derivatives; let the layer compute in more, as by ht::amp_bf16, or record on "
+                      "ht::tape tape{device}");
     }
 };
 
