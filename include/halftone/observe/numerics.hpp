@@ -275,7 +275,9 @@ inline std::vector<numerics_proposal> numerics_view::proposals(double threshold)
         if (at == layers.end()) at = layers.insert(layers.end(), {r.by.layer, {}});
         std::string reason;
         with_format(r.format, [&]<class T>(T) { detail::judge_row<T>(r, threshold, spare, loss_scale, reason, scale); });
-        at->second.fits_bf16 = at->second.fits_bf16 && r.format != value_format::bfloat16 && r.counts.subnormal<bfloat16>() <= threshold;
+        // What bfloat16 itself has lost, it does not hold.
+        const bool fits = r.counts.subnormal<bfloat16>() <= threshold && (reason.empty() || r.format != value_format::bfloat16);
+        at->second.fits_bf16 = at->second.fits_bf16 && fits;
         if (!reason.empty()) at->second.reasons += (at->second.reasons.empty() ? "" : "; ") + reason;
     }
     for (const auto& [layer, findings] : layers) {
