@@ -16,6 +16,7 @@
 #include <emulator/device.hpp>
 
 #include "train/captured.hpp"
+#include "train/overflow_checks.hpp"
 
 namespace {
 
@@ -213,6 +214,60 @@ TEST_CASE("trainer on the emulated machine: what no capture can have runs as it 
     }
     CHECK(losses[0] == losses[1]);
     CHECK(listener.begun > 0);
+}
+
+TEST_CASE("overflow on a GPU: captured steps tell the step and the layer, without a wait, and have the bits of plain ones") {
+    using namespace overflow_checks;
+    machine gpu{quick(1)}, other{quick(2)};
+    loop<ht::amp_fp16, machine> l(gpu);
+    loop<ht::amp_fp16, machine, ht::plain_tape> plain(other);
+    ht::overflow_finder finder{gpu, l.tape};
+    ht::captured_step step{gpu, [&](const overflow_checks::batch& b) { finder.end_step(l.step(b)); }};
+    std::vector<step_run> runs;
+    for (int n = 1; n <= 4; ++n) {
+        if (n == 3) l.scale_weight("h.0.mlp.up.weight", 0x1p21f), plain.scale_weight("h.0.mlp.up.weight", 0x1p21f);
+        if (n == 4) l.scaler.update(0x1p40f);
+        runs.push_back(step(l.whole()));
+        if (n < 4) plain.step(plain.whole());
+        if (n == 3) l.scale_weight("h.0.mlp.up.weight", 0x1p-21f), plain.scale_weight("h.0.mlp.up.weight", 0x1p-21f);
+    }
+    CHECK(runs == std::vector<step_run>{step_run::uncaptured, step_run::captured, step_run::replayed, step_run::replayed});
+    CHECK(l.parameters() == plain.parameters());
+    const auto all = finder.take();
+    REQUIRE(all.size() == 2);
+    CHECK(all[0].step == 3);
+    CHECK(all[0].is_skipped());
+    CHECK(all[0].by.layer == "h.0.mlp");
+    CHECK(all[0].pass == ht::pass::forward);
+    CHECK(all[1].step == 4);
+    CHECK(all[1].is_skipped());
+    CHECK(all[1].by.layer == "head");
+    CHECK(all[1].pass == ht::pass::backward);
+    CHECK(all[1].micro_batch == 1);
+}
+
+TEST_CASE("overflow on a GPU: operations in each pass are found to be the first") {
+    machine gpu{quick(1)};
+    overflow_checks::finds_each<ht::amp_fp16>(gpu, 61);
+}
+
+TEST_CASE("numerics on a GPU: counts of a known tensor are exact") {
+    machine gpu{quick(1)};
+    overflow_checks::loop<ht::amp_fp16, machine> l(gpu);
+    ht::numerics_collector numerics{gpu, l.tape};
+    const std::vector<float> values{1.0f, -3.0f, 0.0f, 1e-30f, 70000.0f};
+    const auto x = l.tape.bring(ht::const_view<float, 1>(values.data(), {5}));
+    ht::mul(l.tape, x, x);
+    ht::mul(l.tape, x, x);  // before it the first one is looked at
+    const auto rows = numerics.take(l.model).rows;
+    CHECK(rows.size() == 1 + l.model.parameters().entries().size());
+    CHECK(rows[0].by.operation == "mul");
+    CHECK(rows[0].counts.elements() == 5);
+    CHECK(rows[0].counts.zeros == 2);
+    CHECK(rows[0].counts.largest == 4.9e9f);
+    CHECK(rows[0].counts.count(0, 0) + rows[0].counts.count(3, 3) + rows[0].counts.count(32, 32) == 3);
+    CHECK(rows[1].is_weight());
+    CHECK(rows[1].underflowed == 0);
 }
 
 }  // namespace
