@@ -64,6 +64,16 @@ TEST_CASE("fast math: conversions") {
     CHECK(ht::round_stochastic<ht::float16>(hidden(0x7f800000u), 0xffffffff).bits() == 0x7c00);
     CHECK(ht::round_to<ht::bfloat16, ht::rounding::toward_zero>(hidden(0x7f7fffffu)).bits() == 0x7f7f);
 
+    const float infinity = hidden(0x7f800000u), nan = hidden(0xffc00000u);
+    CHECK(ht::is_nan(ht::float8_e4m3(infinity)));
+    CHECK(ht::float8_e5m2(infinity).bits() == 0x7c);
+    CHECK(ht::float8_e4m3(nan).bits() == 0xff);
+    CHECK(ht::float8_e5m2(nan).bits() == 0xfe);
+    CHECK(ht::saturate<ht::float8_e4m3>(infinity).bits() == 0x7e);
+    CHECK(ht::saturate<ht::float16>(infinity).bits() == 0x7bff);
+    CHECK(ht::is_nan(ht::saturate<ht::float8_e5m2>(nan)));
+    CHECK(ht::is_nan(ht::saturate<ht::bfloat16>(nan)));
+
     int wrong = 0;
     for (std::uint32_t h = 0; h < 0x10000; ++h) {
         const bool half_is_nan = (h & 0x7fff) > 0x7c00, brain_is_nan = (h & 0x7fff) > 0x7f80;

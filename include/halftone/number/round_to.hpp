@@ -9,6 +9,8 @@
 /// | toward_zero  | the one of smaller magnitude                  | the largest number                          |
 /// | stochastic   | the upper one with its share of the distance  | infinity, likewise                          |
 ///
+/// A type without infinity (float8_e4m3) has NaN in its place; saturate.hpp stops at the largest number.
+///
 /// What T holds stays what it is in every mode, infinities and NaNs (quietened) too. Integer arithmetic: the same bits
 /// on the host and on a GPU.
 ///
