@@ -42,8 +42,8 @@ HALFTONE_HD HALFTONE_INLINE word larger_magnitude(word largest, const vec<float,
 using amax_team = row_team<256, 1>;
 HALFTONE_KERNEL template <class Simt>
 HALFTONE_HD HALFTONE_INLINE word block_amax(Simt simt, word mine) {
-    const float largest = halftone::detail::bit_cast<float>(mine > infinite_magnitude ? infinite_magnitude : mine);
-    return halftone::detail::bit_cast<word>(amax_team::max(simt, largest, constant<0>{}));
+    if (mine > infinite_magnitude) mine = infinite_magnitude;
+    return halftone::detail::bit_cast<word>(amax_team::max(simt, halftone::detail::bit_cast<float>(mine), constant<0>{}));
 }
 
 template <class X, run_access Access>
