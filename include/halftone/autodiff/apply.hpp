@@ -203,7 +203,7 @@ struct apply_record {
     void differentiate(Tape& tape, Body& body, const G& g, const K&... k) {
         static_assert(
             requires { Op::backward(body, g, k...); },
-            "halftone: apply: this operation has no `static auto backward(auto& ctx, const auto& dy, …)` that takes what its forward function keeps: "
+            "halftone: apply: this operation has no `static auto backward(auto& ctx, const auto& dy, ...)` that takes what its forward function keeps: "
             "ht::keep(y, x, z) wants backward(ctx, dy, x, z); outside tapes, in an ht::inference, none is needed");
         if constexpr (requires { Op::backward(body, g, k...); }) {
             const auto gradients = as_tuple(Op::backward(body, g, k...));
@@ -260,11 +260,11 @@ auto apply(Context&& context, const Arguments&... arguments) {
 
     static_assert(
         requires { Op::forward(body, detail::cast_argument<To>(body, arguments)...); },
-        "halftone: apply: this operation has no `static auto forward(auto& ctx, …)` for these inputs: it takes as many as apply is given, as variables of "
+        "halftone: apply: this operation has no `static auto forward(auto& ctx, ...)` for these inputs: it takes as many as apply is given, as variables of "
         "the types that its cast rule makes of them");
     const auto returned = detail::with_kept(Op::forward(body, detail::cast_argument<To>(body, arguments)...));
     using Y = std::remove_cvref_t<decltype(returned.result)>;
-    static_assert(detail::is_variable<Y>, "halftone: apply: forward returns a variable, or ht::keep(variable, what backward needs…)");
+    static_assert(detail::is_variable<Y>, "halftone: apply: forward returns a variable, or ht::keep(variable, what backward needs...)");
 
     auto& graph = root.graph();
     if (&returned.result.graph() != &graph) fail<argument_error>(Op::name, ": forward returned a variable of another context");

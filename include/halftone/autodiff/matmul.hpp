@@ -163,7 +163,7 @@ template <class As = by_category, recording_context Context, class A, class B, i
     requires detail::type_choice<As>
 auto matmul(Context&& context, const variable<A, Rank>& a, const variable<B, Other>& b) {
     static_assert(Rank >= 2 && (Other == Rank || Other == 2),
-                  "halftone: matmul of variables takes matrices, (…, m, k) and (…, k, n) of one rank, or (…, m, k) and (k, n); dot multiplies vectors");
+                  "halftone: matmul of variables takes matrices, (..., m, k) and (..., k, n) of one rank, or (..., m, k) and (k, n); dot multiplies vectors");
     using roles = detail::product_roles<As, Context, A, B>;
     using Y = typename roles::output;
     auto& root = context.root();
