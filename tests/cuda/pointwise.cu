@@ -11,6 +11,7 @@
 #include "kernel/convert/checks.hpp"
 #include "kernel/dropout/checks.hpp"
 #include "kernel/embedding/checks.hpp"
+#include "kernel/embedding_rows/checks.hpp"
 #include "kernel/map/checks.hpp"
 
 namespace {
@@ -120,5 +121,17 @@ TEST_CASE("embedding on cuda: integers exactly, the same bits in every run; wron
     refuses(device);
 }
 }  // namespace embeddings
+
+namespace embedding_rows {
+using namespace embedding_rows_checks;
+
+TEST_CASE("embedding rows on cuda: the bits of a dense gradient, and what is no token has no row") {
+    device_type device;
+    for (const extent width : {1, 8, 67, 300}) as_dense<bfloat16, float>(device, 23, width, {40, 9, 0, 64});
+    as_dense<bfloat16, float>(device, 3000, 4, {700, 600, 900}, 16);
+    as_dense<bfloat16, float>(device, 1 << 20, 64, {5000, 5000}, 16);
+    as_dense<bfloat16, float>(device, 9, 8, {40, 300}, 16, true);
+}
+}  // namespace embedding_rows
 
 }  // namespace

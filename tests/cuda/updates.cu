@@ -7,6 +7,7 @@
 #include "kernel/adamw/checks.hpp"
 #include "kernel/gradient_norm/checks.hpp"
 #include "kernel/sgd/checks.hpp"
+#include "kernel/update/rows_checks.hpp"
 
 namespace {
 
@@ -48,6 +49,17 @@ TEST_CASE("sgd on cuda: random roundings, skipped steps, refusals") {
     skips_and_refuses(device);
 }
 }  // namespace sgd
+
+namespace rows {
+using namespace rows_checks;
+
+TEST_CASE("steps over rows on cuda: the bits of a dense step in these rows, and no other byte") {
+    device_type device;
+    for (const extent width : {3, 8, 67}) equals_dense<float, float>(device, width, width % 4 == 0 ? 16 : 1);
+    for (const extent width : {4, 68}) equals_dense<bfloat16, bfloat16>(device, width, 16);
+    skips_and_refuses(device);
+}
+}  // namespace rows
 
 namespace gradient_norm {
 using namespace gradient_norm_checks;

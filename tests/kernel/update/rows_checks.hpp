@@ -47,18 +47,18 @@ struct table {
     template <class Arguments>
     Arguments fill(Arguments a, const kernel::step_record& record) const {
         a.master = master.view(), a.copy = copy.view();
-        a.rates = {.weight_decay = 0.1};
-        a.factors = &factors, a.step = &record, a.key = {.seed = 5, .tensor = 8, .first = 64};
+        a.rates = kernel::group_rates{.weight_decay = 0.1};
+        a.factors = &factors, a.step = &record, a.key = kernel::rounding_key{.seed = 5, .tensor = 8, .first = 64};
         return a;
     }
     kernel::adamw_arguments<Param, bfloat16, float, State> adamw(const kernel::step_record& record) const {
         auto a = fill(kernel::adamw_arguments<Param, bfloat16, float, State>{}, record);
-        a.first = first.view(), a.second = second.view(), a.decays = {0.9, 0.99, 1e-6};
+        a.first = first.view(), a.second = second.view(), a.decays = kernel::adamw_decays{0.9, 0.99, 1e-6};
         return a;
     }
     kernel::sgd_arguments<Param, bfloat16, float, State> sgd(const kernel::step_record& record) const {
         auto a = fill(kernel::sgd_arguments<Param, bfloat16, float, State>{}, record);
-        a.momentum = first.view(), a.coefficients = {.momentum = 0.9, .kind = kernel::momentum_kind::nesterov};
+        a.momentum = first.view(), a.coefficients = kernel::sgd_coefficients{.momentum = 0.9, .kind = kernel::momentum_kind::nesterov};
         return a;
     }
     /// Everything of one row, byte by byte.
