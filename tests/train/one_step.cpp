@@ -60,7 +60,7 @@ TEST_CASE("steps: the same seed gives the same bits again") {
     CHECK(a.parameters() == b.parameters());
 }
 
-/// A text in which the next token follows from the last two (order 2) or from the last one, but for one in sixteen.
+/// A text in which the next token follows from the last one (order 1) or from the one before it, but for one in sixteen.
 struct text {
     std::vector<std::int32_t> tokens, targets;
 
@@ -69,7 +69,7 @@ struct text {
         for (int r = 0; r < rows; ++r) {
             std::int32_t a = data.below(23), b = data.below(23);
             for (int t = 0; t < time; ++t) {
-                const std::int32_t next = data.below(16) == 0 ? data.below(23) : ((order - 1) * 3 * a + 5 * b + 1) % 23;
+                const std::int32_t next = data.below(16) == 0 ? data.below(23) : (5 * (order == 1 ? b : a) + 1) % 23;
                 tokens.push_back(b), targets.push_back(next);
                 a = b, b = next;
             }
@@ -109,6 +109,6 @@ void learns_as_in_bf16(int order, int steps) {
 }
 
 TEST_CASE("fp8_hybrid: learns as amp_bf16 does, over some steps") { learns_as_in_bf16(1, 100); }
-TEST_CASE("fp8_hybrid: learns as amp_bf16 does, a text that takes thousands of steps" * doctest::skip()) { learns_as_in_bf16(2, 4000); }
+TEST_CASE("fp8_hybrid: learns as amp_bf16 does, what takes a thousand steps and attention" * doctest::skip()) { learns_as_in_bf16(2, 1500); }
 
 }  // namespace
