@@ -335,7 +335,8 @@ class tape<Device, watched_tape> : public tape<Device, plain_tape> {
             const bool moved = t.role == tensor_role::gradient;
             if (!moved || this->graph().has_gradient(t.slot)) {
                 const void* data = moved ? this->graph().gradient(t.slot) : t.data;
-                for (tensor_listener* listener : listeners_) listener->on_tensor({current_, pass_, micro_batch_, t.role, t.parameter, t.format, data, t.count});
+                const watched_tensor tensor{current_, pass_, micro_batch_, t.role, t.parameter, t.format, data, t.count};
+                for (tensor_listener* listener : listeners_) listener->on_tensor(tensor);
             }
         }
         drop();
