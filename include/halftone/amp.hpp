@@ -17,6 +17,11 @@
 ///     }
 #pragma once
 
+#include <halftone/autodiff/apply.hpp>
+#include <halftone/autodiff/elementwise.hpp>
+#include <halftone/autodiff/elementwise_loss.hpp>
+#include <halftone/autodiff/join.hpp>
+#include <halftone/autodiff/matmul.hpp>
 #include <halftone/autodiff/pointwise.hpp>
 #include <halftone/autodiff/reduce.hpp>
 #include <halftone/autodiff/softmax.hpp>
