@@ -184,7 +184,8 @@ auto matmul(Context&& context, const variable<A, Rank>& a, const variable<B, Oth
         const auto range = root.template range<policy_of<Context>>(op::matmul::name);
         const bool wanted = detail::wants_gradient(a, b);
         auto y = root.template make<Y>(detail::with_last(sa, sb[Rank - 1]), wanted);
-        const auto left = detail::as_matrices(as_const(a.view())), right = detail::as_matrices(as_const(b.view()));
+        const auto left = detail::as_matrices(as_const(a.view()));
+        const auto right = detail::as_matrices(as_const(b.view()));
         const auto out = detail::as_matrices(y.view());
         for (extent i = 0; i < out.extent_of(0); ++i) {
             detail::product<typename roles::compute>(root.device(), matrix(left, i), matrix(right, i), matrix(out, i), write_mode::overwrite);
