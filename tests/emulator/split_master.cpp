@@ -24,6 +24,7 @@ TEST_CASE("split masters on a GPU: a step gives the bits of whole masters, which
     emulator::device device;
     split_checks::equals_whole<rule::adamw, float>(device);
     split_checks::equals_whole<rule::sgd, bfloat16>(device);
+    split_checks::rounds_away(device);
     split_checks::refuses(device);
     if (!ht::supports(ht::isa::avx2)) {  // portable code has no multiply-add of one rounding
         MESSAGE("not compared with the CPU here: this processor lacks avx2");

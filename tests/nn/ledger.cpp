@@ -151,7 +151,7 @@ static_assert(ht::casts<gpt<ht::amp_fp16>> == 11 && ht::casts<gpt<ht::full_fp32>
 static_assert(ht::casts<gpt<ht::with_output<amp_bf16, float>>> > ht::casts<gpt<amp_bf16>>);
 static_assert(ht::casts<gpt<ht::with_split_master<amp_bf16>>> == 11 && ht::casts<gpt<ht::pure_bf16>> == 11);
 // Operands in eight bits are made out of 16: x once, the weight with each use, the gradient once.
-static_assert(ht::casts_at<gpt<ht::fp8_hybrid>, "h.*.attn.qkv"> == 2 + 2);
+static_assert(ht::casts_at<gpt<ht::fp8_hybrid>, "h.*.attn.qkv"> == 2 + 2 && ht::casts_at<gpt<ht::fp8_hybrid>, "h.*.mlp"> == 3 + 2 * (2 + 2));
 
 ht::nn::gpt_config config() { return {.vocabulary = 23, .context = 8, .layers = 3, .heads = 2, .width = 32}; }
 struct batch {

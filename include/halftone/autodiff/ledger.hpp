@@ -52,6 +52,10 @@ template <class Roles, class X, class Y, int Rank, class Weight, class Bias>
 struct of_record<mlp_record<Roles, X, Y, Rank, Weight, Bias>> {
     static auto lines() { return mlp<Roles, X, Y, typename Weight::storage>(op::mlp::name); }
 };
+template <class Roles, class X, class Y, int Rank, class Weight, class Bias>
+struct of_record<scaled_mlp_record<Roles, X, Y, Rank, Weight, Bias>> {
+    static auto lines() { return mlp<Roles, X, Y, typename Weight::storage>(op::mlp::name); }
+};
 template <class X, class Y, int Rank, class Gain, class Bias>
 struct of_record<layer_norm_record<X, Y, Rank, Gain, Bias>> {
     static auto lines() { return rows<float, X, Y>(op::layer_norm::name); }

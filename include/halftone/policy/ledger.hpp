@@ -121,22 +121,24 @@ constexpr std::array<ledger_entry, 3> linear(const char* op) {
             entry<G, typename Storage::accumulate>(op, ledger_pass::weight_gradient, operand<kept<Y, G>, G>("dy"), operand<kept<X, beside_gradient<C, G>>, beside_gradient<C, G>>("x"))};
 }
 
-/// Two of them, with an activation between that is kept in Output before it and in the type of the products behind it.
+/// Two of them, with an activation between that is kept in Output before it and in the type of the products behind it; what these
+/// read in eight bits is made out of Output.
 template <class Types, class X, class Y, class Storage>
 constexpr std::array<ledger_entry, 6> mlp(const char* op) {
     using C = typename Types::compute;
     using I = typename Types::input_grad;
     using G = typename Types::weight_grad;
     using O = typename Types::output;
-    using H = storage_of<C>;
+    using H = std::conditional_t<eight_bit<C>, O, storage_of<C>>;
     using W = parameter_read<Storage, C>;
+    using B = beside_gradient<C, G>;
     using A = typename Storage::accumulate;
     return {entry<C, H>(op, ledger_pass::forward, operand<X, C>("x"), operand<W, C>("up")),
             entry<C, Y>(op, ledger_pass::forward, operand<H, C>("hidden"), operand<W, C>("down")),
             entry<I, O>(op, ledger_pass::input_gradient, operand<Y, I>("dy"), operand<W, beside_gradient<C, I>>("down")),
             entry<I, X>(op, ledger_pass::input_gradient, operand<O, I>("dhidden"), operand<W, beside_gradient<C, I>>("up")),
-            entry<G, A>(op, ledger_pass::weight_gradient, operand<Y, G>("dy"), operand<H, beside_gradient<C, G>>("hidden")),
-            entry<G, A>(op, ledger_pass::weight_gradient, operand<O, G>("dhidden"), operand<X, beside_gradient<C, G>>("x"))};
+            entry<G, A>(op, ledger_pass::weight_gradient, operand<kept<Y, G>, G>("dy"), operand<kept<H, B>, B>("hidden")),
+            entry<G, A>(op, ledger_pass::weight_gradient, operand<kept<O, G>, G>("dhidden"), operand<kept<X, B>, B>("x"))};
 }
 
 /// Norms, softmax, losses and all that computes row by row or element by element in In. One pass gives all gradients.
@@ -328,7 +330,7 @@ struct of_layer<L, In, Stream> {
     using up_out = typename up_types::output;
     using out = stream_or<Stream, typename down_types::output>;
     using up_storage = typename storage_read<up>::type;
-    static constexpr bool whole = same_types<up_types, down_types> && std::is_same_v<up_storage, typename storage_read<down>::type> && !eight_bit<typename up_types::compute>;
+    static constexpr bool whole = same_types<up_types, down_types> && std::is_same_v<up_storage, typename storage_read<down>::type>;
     static constexpr auto lines() {
         if constexpr (whole) {
             return at_path<typename L::policy>(mlp<up_types, stream_or<In, up_out>, out, up_storage>(op::mlp::name));

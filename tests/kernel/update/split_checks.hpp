@@ -15,6 +15,7 @@
 #include <halftone/kernel/adamw/adamw.hpp>
 #include <halftone/kernel/sgd/sgd.hpp>
 #include <halftone/number/bfloat16.hpp>
+#include <halftone/number/float16.hpp>
 
 #include "support/guarded.hpp"
 #include "support/random.hpp"
@@ -111,6 +112,23 @@ void equals_whole(Device& device) {
         CAPTURE(n);
         CHECK(same_steps<Rule, State>(device, device, n, placement::aligned));
         CHECK(same_steps<Rule, State>(device, device, n, placement::unaligned));
+    }
+}
+
+/// Copies of whole masters, in any type, are rounded as asked: ties away from zero.
+template <class Device>
+void rounds_away(Device& device) {
+    const ht::extent n = 67;
+    guarded<float> master(n), gradient(n), momentum(n);
+    guarded<ht::float16> copy(n);
+    for (ht::extent i = 0; i < n; ++i) master[i] = 1 + static_cast<float>(i) * 0x1p-11f, gradient[i] = 0, momentum[i] = 0;  // every second one a tie
+    const kernel::gradient_factors plain;
+    const kernel::step_record record{.steps = 2, .lr = 0.01};
+    kernel::sgd<Device>::template run<ht::rounding::nearest_even, float, ht::float16, float, float, ht::rounding::nearest_away>(
+        device, {.master = master.view(), .copy = copy.view(), .gradient = gradient.const_view(), .momentum = momentum.view(), .factors = &plain, .step = &record});
+    for (ht::extent i = 0; i < n; ++i) {
+        CHECK(copy[i].bits() == ht::round_to<ht::float16, ht::rounding::nearest_away>(master[i]).bits());
+        if (i % 4 == 1) CHECK(copy[i].bits() == ht::float16(master[i]).bits() + 1);
     }
 }
 

@@ -17,6 +17,7 @@ TEST_CASE("split masters: a step gives the bits of whole masters, moments in fp3
         ht::cpu device{{.threads = 2, .instruction_set = set}};
         split_checks::equals_whole<rule::adamw, float>(device);
         split_checks::equals_whole<rule::sgd, ht::bfloat16>(device);
+        split_checks::rounds_away(device);
     });
 }
 
