@@ -161,7 +161,8 @@ void joined(Device& device) {
     tape.backward(ht::sum(tape, ht::mul(tape, rows, tape.constant(dy.view(ht::shape<2>{6, 2})))));
     for (int i = 0; i < 4; ++i) CHECK(values(device, tape.gradient(z))[static_cast<std::size_t>(i)] == static_cast<double>(dy[i]) + static_cast<double>(dy[8 + i]));
 
-    const auto u = tape.leaf(b.view(ht::shape<2>{2, 2})), v = tape.leaf(h.view(ht::shape<2>{2, 2}));
+    const auto u = tape.leaf(b.view(ht::shape<2>{2, 2}));
+    const auto v = tape.leaf(h.view(ht::shape<2>{2, 2}));
     const auto stacked = ht::stack<float16>(tape, 1, u, v);
     static_assert(std::is_same_v<decltype(stacked), const ht::variable<float16, 3>>);
     CHECK(stacked.shape() == ht::shape<3>{2, 2, 2});
