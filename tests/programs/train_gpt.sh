@@ -59,6 +59,12 @@ cp out first
 grep -Eq '^attention +[0-9.]+ +[0-9.]+ ' out || fail "--profile prints no attention"
 (($(grep -c validation_loss e/metrics.jsonl) == 4)) || fail "--eval-every 2 over 4 steps of two policies gives not 4 evaluations"
 grep -q 'amp_bf16  step 2: validation loss ' err || fail "an evaluation is not told"
+"$program" "${small[@]}" --steps 6 --text text --out w --policy amp_fp16 --accumulation 2 --watch --plant h.0.mlp:4 --numerics-every 3 >out 2>err ||
+    fail "with a planted overflow: $?"
+grep -Eq '^amp_fp16  step 4 skipped \((infinity|not a number)\): h\.0\.mlp, mlp, forward: [0-9]+ [+-]inf.* in float16' err || fail "--watch does not tell of the planted overflow"
+grep -Eq '"step":4,"overflow":\{"result":"[a-z ]+","layer":"h.0.mlp",.*"micro_batch":1,' w/metrics.jsonl || fail "metrics.jsonl has no overflow"
+[[ $(ls w) == $'metrics.jsonl\nnumerics_amp_fp16_3.html\nnumerics_amp_fp16_3.json\nnumerics_amp_fp16_6.html\nnumerics_amp_fp16_6.json\nsummary.json' ]] ||
+    fail "--numerics-every leaves $(ls w)"
 "$program" "${small[@]}" --steps 2 --out own >out 2>err || fail "on the repository's own text: $?"
 "$program" --policy amp_bf16 --layers 1 --heads 1 --width 320 --context 16 --batch 2 --steps 2 --eval-windows 2 --write 0 --text text --out wide >out 2>err ||
     fail "a head wider than flash attention takes: $?"
@@ -119,6 +125,9 @@ refuse '--threads is -1' --text text --threads -1
 refuse "there is no 'amp_fp8'" --text text --policy amp_fp8
 refuse "there is no 'amp_fp8'" --text text --policy full_fp32,amp_fp8
 refuse 'twice' --text text --policy full_fp32,full_fp32
+refuse 'expected LAYER:STEP' --text text --plant h.0.mlp
+refuse "no layer 'h.9.mlp' has weights" --text text --context 16 --steps 2 --plant h.9.mlp:2
+refuse 'expected 1 to 2' --text text --context 16 --steps 2 --plant h.0.mlp:3
 refuse 'no instruction set' --text text --isa mmx
 refuse "there is no 'tpu'" --text text --device tpu
 refuse 'not expected' --text text --no-such-option

@@ -110,6 +110,13 @@ constexpr value_format format_of() {
     return std::is_same_v<T, float16> ? value_format::float16 : std::is_same_v<T, bfloat16> ? value_format::bfloat16 : value_format::float32;
 }
 
+/// True, or a compile-time error, for who looks at tapes of this kind.
+template <class Kind>
+consteval bool check_watched() {
+    static_assert(std::is_same_v<Kind, watched_tape>, "halftone: this looks at what a tape shows, and a plain tape shows nothing: write ht::tape tape{device, ht::watched};");
+    return true;
+}
+
 /// The layer that roles or a region's policy belong to.
 template <class Where>
 inline constexpr path_name place_of_where = path_of<Where>;

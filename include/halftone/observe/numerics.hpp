@@ -87,6 +87,8 @@ class numerics_collector final : public tensor_listener {
   public:
     /// Looks at the tape's tensors as long as it lives. Not within a step that is being captured.
     numerics_collector(Device& device, tape<Device, watched_tape>& watched_by_it) : device_(&device), tape_(&watched_by_it) { tape_->watch(*this); }
+    template <class Kind, bool IsWatched = detail::check_watched<Kind>()>
+    numerics_collector(Device&, tape<Device, Kind>&) = delete;
     ~numerics_collector() override { tape_->unwatch(*this); }
 
     void on_tensor(const watched_tensor& t) override {

@@ -157,6 +157,8 @@ class overflow_finder final : public tensor_listener {
         if (steps == 0) fail<argument_error>("overflow_finder: remembers 0 steps; expected 1 or more");
         tape_->watch(*this);
     }
+    template <class Kind, bool IsWatched = detail::check_watched<Kind>()>
+    overflow_finder(Device&, tape<Device, Kind>&) = delete;
     ~overflow_finder() override { tape_->unwatch(*this); }
 
     /// Ends a step, which these optimizers have taken or skipped. The device does it, in order with its other work.
