@@ -24,7 +24,7 @@
 #include <halftone/autodiff/norm.hpp>
 #include <halftone/autodiff/reduce.hpp>
 #include <halftone/autodiff/softmax.hpp>
-#include <halftone/policy/ledger.hpp>
+#include <halftone/policy/ledger_table.hpp>
 
 namespace halftone::inline HALFTONE_ABI {
 
@@ -95,7 +95,9 @@ template <class Op, class Y, class... Inputs>
 std::array<ledger_entry, 2> by_element() {
     using In = std::conditional_t<computes_by_rows<Op>, promote<float, Inputs...>, promote<Inputs...>>;
     constexpr const char* names[] = {"a", "b", "c"};
-    ledger_entry forward = entry<In, Y>(Op::name, ledger_pass::forward, {}), backward = entry<In, std::tuple_element_t<0, std::tuple<Inputs...>>>(Op::name, ledger_pass::input_gradient, operand<Y, In>("dy"));
+    using First = std::tuple_element_t<0, std::tuple<Inputs...>>;
+    ledger_entry forward = entry<In, Y>(Op::name, ledger_pass::forward, {});
+    const ledger_entry backward = entry<In, First>(Op::name, ledger_pass::input_gradient, operand<Y, In>("dy"));
     int i = 0;
     const auto read = [&](const ledger_operand& o) {
         if (i < ledger_entry::most_operands) forward.operands[i] = o;

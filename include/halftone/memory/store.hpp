@@ -25,50 +25,13 @@
 
 #include <halftone/memory/amax_history.hpp>
 #include <halftone/memory/initial.hpp>
+#include <halftone/memory/masters.hpp>
+#include <halftone/memory/parameter.hpp>
 #include <halftone/memory/resource.hpp>
 #include <halftone/policy/model.hpp>
 #include <halftone/policy/path.hpp>
-#include <halftone/tensor/split_view.hpp>
 
 namespace halftone::inline HALFTONE_ABI {
-
-class store;
-
-/// One parameter, by its place in the store. Copies refer to the same parameter: that is how weights are tied.
-template <class Storage, int Rank>
-class parameter {
-  public:
-    using storage = Storage;
-    using compute = typename Storage::compute;
-    using param = typename Storage::param;
-    static constexpr int rank = Rank;
-    /// A master in two halves has no place where it stands as a float; to_host puts it together.
-    using master_view = std::conditional_t<Storage::is_split, split_view<Rank>, view<param, Rank>>;
-
-    parameter() = default;
-    parameter(halftone::store& owner, std::size_t entry, const halftone::shape<Rank>& shape) : store_(&owner), entry_(entry), shape_(shape) {}
-
-    halftone::store& owner() const { return *store_; }
-    /// The parameter's index in its store, by which accumulators and optimizers find it.
-    std::size_t entry() const { return entry_; }
-    const halftone::shape<Rank>& shape() const { return shape_; }
-
-    /// What kernels read. Throws state_error before the store's commit.
-    const_view<compute, Rank> values() const;
-    /// What the optimizer updates; after a change by hand call the store's refresh(). Throws state_error before commit,
-    /// and for a frozen parameter that kept its copy only. A split master can be read, to_host(device, master()), and
-    /// assigned to.
-    master_view master() const;
-    /// Puts values out of host memory, row by row, in the place of the parameter's, and rounds its copy again. Throws
-    /// shape_error where their number is another, and state_error as master() does.
-    void assign(std::span<const param> values) const;
-    bool is_frozen() const;
-
-  private:
-    halftone::store* store_ = nullptr;
-    std::size_t entry_ = 0;
-    halftone::shape<Rank> shape_{};
-};
 
 class store final : public fixture {
   public:
@@ -288,9 +251,9 @@ class store final : public fixture {
         g.state_bytes = sizeof(typename Storage::state);
         g.fill = &detail::fill_initial<typename Storage::param>;
         if constexpr (Storage::is_split) {
-            g.split = &split_values;
+            g.split = &detail::split_values;
         } else if constexpr (has_copy<Storage>) {
-            g.round = &round_values<typename Storage::param, typename Storage::compute, Storage::copy_rounding>;
+            g.round = &detail::round_values<typename Storage::param, typename Storage::compute, Storage::copy_rounding>;
         }
         groups_.push_back(std::move(g));
         return groups_.size() - 1;
@@ -304,20 +267,6 @@ class store final : public fixture {
         alignas(16) std::byte rest[elements * sizeof(bfloat16_remainder)];
     };
 
-    template <class Param, class Compute, rounding CopyRounding>
-    static void round_values(const std::byte* master, std::byte* copy, std::size_t count) {
-        const auto* from = reinterpret_cast<const Param*>(master);
-        auto* to = reinterpret_cast<Compute*>(copy);
-        for (std::size_t i = 0; i < count; ++i) to[i] = round_to<Compute, CopyRounding>(static_cast<float>(from[i]));
-    }
-    static void split_values(const std::byte* values, std::byte* master, std::byte* copy, std::size_t count) {
-        const auto* from = reinterpret_cast<const float*>(values);
-        for (std::size_t i = 0; i < count; ++i) {
-            const float_halves h = halves_of(from[i]);
-            reinterpret_cast<bfloat16_remainder*>(master)[i] = h.rest;
-            reinterpret_cast<bfloat16*>(copy)[i] = h.nearest;
-        }
-    }
     /// No more than staging::elements where masters are split.
     void write(const group& g, const entry& e, std::size_t first, const std::byte* values, std::size_t count, staging& host) {
         const std::byte* masters = values;

@@ -4,7 +4,7 @@
 /// lie in memory and as they are read, at compile time.
 ///
 ///     static_assert(ht::casts<ht::nn::gpt<recipe>> <= 12 && ht::casts_at<ht::nn::gpt<recipe>, "head"> == 2);
-///     ht::print_ledger<ht::nn::gpt<recipe>>(std::cout);           // or ht::ledger_json<...>()
+///     ht::print_ledger<ht::nn::gpt<recipe>>(std::cout);           // policy/ledger_table.hpp, which also writes JSON
 ///
 ///     path        op          pass             in        accumulate  out       casts
 ///     h.*.norm    layer_norm  forward          float     float       bfloat16  x: bfloat16 as float
@@ -24,10 +24,7 @@
 
 #include <array>
 #include <cstddef>
-#include <ostream>
-#include <string>
 #include <type_traits>
-#include <vector>
 
 #include <halftone/config.hpp>
 #include <halftone/policy/category.hpp>
@@ -340,16 +337,6 @@ struct of_layer<L, In, Stream> {
     }
 };
 
-inline std::string casts_text(const ledger_entry& e) {
-    std::string text;
-    for (const ledger_operand& o : e.operands) {
-        if (!o.is_cast) continue;
-        if (!text.empty()) text += ", ";
-        text += std::string(o.name) + ": " + o.stored + " as " + o.read;
-    }
-    return text.empty() ? "-" : text;
-}
-
 }  // namespace detail::ledger
 
 /// Two lines that say the same.
@@ -390,48 +377,5 @@ constexpr int count_at() {
 /// not compile for a path that the model has not.
 template <class Model, path_name Pattern, class Input = void>
 inline constexpr int casts_at = detail::ledger::count_at<Model, Pattern, Input>();
-
-/// Prints lines under their headings, in aligned columns.
-template <class Entries>
-void print_ledger(std::ostream& out, const Entries& entries) {
-    std::vector<std::array<std::string, 7>> rows{{"path", "op", "pass", "in", "accumulate", "out", "casts"}};
-    for (const ledger_entry& e : entries) rows.push_back({e.path, e.op, name(e.pass), e.in, e.accumulate, e.out, detail::ledger::casts_text(e)});
-    std::array<std::size_t, 7> widths{};
-    for (const auto& row : rows) {
-        for (std::size_t i = 0; i < row.size(); ++i) widths[i] = row[i].size() > widths[i] ? row[i].size() : widths[i];
-    }
-    for (const auto& row : rows) {
-        for (std::size_t i = 0; i + 1 < row.size(); ++i) out << row[i] << std::string(widths[i] + 2 - row[i].size(), ' ');
-        out << row.back() << '\n';
-    }
-}
-template <class Model, class Input = void>
-void print_ledger(std::ostream& out) {
-    print_ledger(out, ledger<Model, Input>);
-}
-
-/// The same as a JSON array of objects: path, op, pass, in, accumulate, out, operands (name, stored, read), casts (their number).
-template <class Entries>
-std::string ledger_json(const Entries& entries) {
-    std::string text = "[";
-    const auto quoted = [](const char* s) { return '"' + std::string(s) + '"'; };  // names and paths have nothing to escape
-    for (const ledger_entry& e : entries) {
-        if (text.size() > 1) text += ",";
-        text += "\n {\"path\": " + quoted(e.path) + ", \"op\": " + quoted(e.op) + ", \"pass\": " + quoted(name(e.pass)) + ", \"in\": " + quoted(e.in) +
-            ", \"accumulate\": " + quoted(e.accumulate) + ", \"out\": " + quoted(e.out) + ", \"operands\": [";
-        const char* separator = "";
-        for (const ledger_operand& o : e.operands) {
-            if (o.name == nullptr) continue;
-            text += std::string(separator) + "{\"name\": " + quoted(o.name) + ", \"stored\": " + quoted(o.stored) + ", \"read\": " + quoted(o.read) + "}";
-            separator = ", ";
-        }
-        text += "], \"casts\": " + std::to_string(e.casts()) + "}";
-    }
-    return text + "\n]\n";
-}
-template <class Model, class Input = void>
-std::string ledger_json() {
-    return ledger_json(ledger<Model, Input>);
-}
 
 }  // namespace halftone::inline HALFTONE_ABI

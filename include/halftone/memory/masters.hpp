@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// How parameters become what a store keeps of them: masters and the copies that kernels read, in host memory.
+///
+///     detail::round_values<float, bfloat16, rounding::nearest_even>(masters, copies, count);
+///     detail::split_values(values, remainders, copies, count);
+#pragma once
+
+#include <cstddef>
+
+#include <halftone/number/remainder.hpp>
+
+namespace halftone::inline HALFTONE_ABI::detail {
+
+/// Copies, out of whole masters.
+template <class Param, class Compute, rounding CopyRounding>
+void round_values(const std::byte* master, std::byte* copy, std::size_t count) {
+    const auto* from = reinterpret_cast<const Param*>(master);
+    auto* to = reinterpret_cast<Compute*>(copy);
+    for (std::size_t i = 0; i < count; ++i) to[i] = round_to<Compute, CopyRounding>(static_cast<float>(from[i]));
+}
+
+/// Floats as their two halves.
+inline void split_values(const std::byte* values, std::byte* master, std::byte* copy, std::size_t count) {
+    const auto* from = reinterpret_cast<const float*>(values);
+    for (std::size_t i = 0; i < count; ++i) {
+        const float_halves h = halves_of(from[i]);
+        reinterpret_cast<bfloat16_remainder*>(master)[i] = h.rest;
+        reinterpret_cast<bfloat16*>(copy)[i] = h.nearest;
+    }
+}
+
+}  // namespace halftone::inline HALFTONE_ABI::detail
