@@ -176,6 +176,16 @@ void give_input(Tape& tape, int index, const To& to, const Gradient& gradient) {
     }
 }
 
+// As concepts of types: nvcc takes no pack of a function's parameters in a requires-expression.
+template <class Op, class Body, class... Inputs>
+concept has_forward = requires(Body& body, const Inputs&... inputs) {
+    Op::forward(body, inputs...);
+};
+template <class Op, class Body, class G, class... Kept>
+concept has_backward = requires(Body& body, const G& g, const Kept&... kept) {
+    Op::backward(body, g, kept...);
+};
+
 template <class Op, class Y, int Rank, class Kept, class Destinations>
 struct apply_record {
     using operation = Op;
@@ -201,11 +211,12 @@ struct apply_record {
   private:
     template <class Tape, class Body, class G, class... K>
     void differentiate(Tape& tape, Body& body, const G& g, const K&... k) {
+        constexpr bool is_there = has_backward<Op, Body, G, K...>;
         static_assert(
-            requires { Op::backward(body, g, k...); },
+            is_there,
             "halftone: apply: this operation has no `static auto backward(auto& ctx, const auto& dy, ...)` that takes what its forward function keeps: "
             "ht::keep(y, x, z) wants backward(ctx, dy, x, z); outside tapes, in an ht::inference, none is needed");
-        if constexpr (requires { Op::backward(body, g, k...); }) {
+        if constexpr (is_there) {
             const auto gradients = as_tuple(Op::backward(body, g, k...));
             static_assert(std::tuple_size_v<std::remove_const_t<decltype(gradients)>> == std::tuple_size_v<Destinations>,
                           "halftone: apply: backward returns another number of gradients than the operation has inputs (variables and parameters that "
@@ -259,7 +270,7 @@ auto apply(Context&& context, const Arguments&... arguments) {
     operation_context<device> body(root.device(), root.graph(), wanted);
 
     static_assert(
-        requires { Op::forward(body, detail::cast_argument<To>(body, arguments)...); },
+        detail::has_forward<Op, operation_context<device>, std::remove_cvref_t<decltype(detail::cast_argument<To>(body, arguments))>...>,
         "halftone: apply: this operation has no `static auto forward(auto& ctx, ...)` for these inputs: it takes as many as apply is given, as variables of "
         "the types that its cast rule makes of them");
     const auto returned = detail::with_kept(Op::forward(body, detail::cast_argument<To>(body, arguments)...));
