@@ -128,6 +128,70 @@ TEST_CASE("a gradient penalty: scale, skips and parameters of PyTorch's recipe")
     CHECK(at == lines.size());
 }
 
+TEST_CASE("Hessian times vector: differences of a plain tape's gradients") {
+    const std::vector<float> x = numbers(rows * in, 3, 5, 16), t = numbers(rows * out, 1, 7, 16);
+    ht::cpu device{{.threads = 1}};
+    network<ht::full_fp32> model(device);
+    const std::vector<float> start = model.values();
+    std::vector<float> direction;
+    for (std::size_t i = 0; i < start.size(); ++i) direction.push_back(static_cast<float>(i % 5) - 1.5f);
+    support::gradient_sink sink(model.parameters());
+    const auto gathered = [&] {
+        std::vector<double> all;
+        for (std::size_t i = 0; i < model.parameters().entries().size(); ++i) {
+            for (const float g : sink.entry(i)) all.push_back(static_cast<double>(g));
+        }
+        sink.close();
+        return all;
+    };
+    const auto loss_on = [&](auto& tape) { return ht::mean_squared_error(tape, model(tape, tape.constant(as_matrix(x, in))), as_matrix(t, out)); };
+
+    ht::tape tape{device, ht::twice};
+    std::vector<double> got, first;
+    std::uint64_t blocks = 0;
+    for (int pass = 0; pass < 4; ++pass) {
+        const auto loss = loss_on(tape);
+        const auto grads = tape.gradients(loss, model);
+        ht::variable<float, 0> total;
+        std::size_t at = 0;
+        for (std::size_t i = 0; i < grads.size(); ++i) {
+            const auto v = tape.constant(ht::const_view<float, 1>(direction.data() + at, grads[i].shape()));
+            const auto part = ht::sum(tape, ht::mul(tape, grads[i], v));
+            total = i == 0 ? part : ht::add(tape, total, part);
+            at += static_cast<std::size_t>(grads[i].size());
+        }
+        tape.backward(total, sink);
+        const auto now = gathered();
+        if (pass == 2) blocks = device.memory().usage().allocations();
+        if (pass > 0) CHECK(now == got);
+        got = now;
+    }
+    CHECK(device.memory().usage().allocations() == blocks);
+
+    ht::tape plain{device};
+    double operations = 0;
+    const auto gradient_at = [&](double step) {
+        std::vector<double> moved;
+        for (std::size_t i = 0; i < start.size(); ++i) moved.push_back(static_cast<double>(start[i]) + step * static_cast<double>(direction[i]));
+        model.assign(moved.data());
+        const auto loss = loss_on(plain);
+        operations = static_cast<double>(plain.graph().records());
+        plain.backward(loss, sink);
+        return gathered();
+    };
+    const double h = 0x1p-7;
+    const auto above = gradient_at(h), below = gradient_at(-h), far_above = gradient_at(2 * h), far_below = gradient_at(-2 * h);
+    double largest = 0;
+    for (const double g : far_above) largest = std::max(largest, std::fabs(g));
+    support::comparison c;
+    for (std::size_t i = 0; i < got.size(); ++i) {
+        // The error of the narrow difference is a quarter of that of the wide one, but for higher terms; both gradients are rounded.
+        const double narrow = (above[i] - below[i]) / (2 * h), wide = (far_above[i] - far_below[i]) / (4 * h);
+        c.expect(got[i], narrow, std::fabs(narrow - wide) + 2 * support::gamma(operations * (18 + 8)) * largest / (2 * h));
+    }
+    CHECK_WITHIN(c);
+}
+
 struct small_run {
     ht::cpu device{{.threads = 1}};
     network<ht::amp_fp16> model{device};

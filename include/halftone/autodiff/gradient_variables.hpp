@@ -7,6 +7,8 @@
 ///     const auto slope = grads.of(model.head.weight);                // ht::variable<float, 2>
 #pragma once
 
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include <halftone/autodiff/tape.hpp>
@@ -36,7 +38,14 @@ class gradient_variables {
     using device_type = Device;
     using tape_type = tape<Device, twice_tape>;
 
-    explicit gradient_variables(tape_type& owner) : tape_(&owner) {}
+    gradient_variables(gradient_variables&& other) noexcept = default;
+    gradient_variables& operator=(gradient_variables&& other) = delete;
+    /// Lets the gradients go, and gives the list back to the tape, which fills it again: a steady step takes no memory.
+    ~gradient_variables() {
+        if (spare_ == nullptr) return;
+        items_.clear();
+        spare_->push_back(std::move(items_));
+    }
 
     /// The gradient of a variable. Throws argument_error where it was not asked for.
     template <class T, int Rank>
@@ -62,17 +71,23 @@ class gradient_variables {
         std::size_t key;
         variable<float, 1> value;
     };
+    using lists = std::vector<std::vector<item>>;
+
+    gradient_variables(tape_type& owner, const std::shared_ptr<lists>& spare) : tape_(&owner), spare_(spare) {
+        if (!spare->empty()) {
+            items_ = std::move(spare->back());
+            spare->pop_back();
+        }
+        spare->reserve(spare->capacity() == 0 ? 8 : spare->size() + 1);
+    }
+
     template <int Rank>
     variable<float, Rank> find(const void* owner, std::size_t key, const shape<Rank>& s) const;
 
     tape_type* tape_;
+    std::shared_ptr<lists> spare_;
     std::vector<item> items_;
 };
-
-template <class T>
-inline constexpr bool is_gradient_variables = false;
-template <class Device>
-inline constexpr bool is_gradient_variables<gradient_variables<Device>> = true;
 
 template <class Device>
 template <int Rank>

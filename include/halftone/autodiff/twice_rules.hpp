@@ -108,15 +108,35 @@ struct rule<reduce_record<Op, E, Y, Inputs...>> {
     }
 };
 
-/// Gradients of weight and bias, in float, out of dy and x (…, in).
+/// The type of a weight's gradient: parameters' are float on the tape, those of a variable in a parameter's place are of its type.
+template <class Weight>
+struct weight_gradient {
+    using type = float;
+};
+template <class Weight>
+    requires(Weight::is_variable)
+struct weight_gradient<Weight> {
+    using type = typename Weight::compute;
+};
+template <class Compute, class Tape, class Storage, int Rank>
+variable<float, Rank> read_weight(Tape& tape, const parameter<Storage, Rank>& weight) {
+    return tape.template variable_of<Compute>(weight);
+}
+template <class Compute, class Tape, class Weight>
+    requires(Weight::is_variable)
+auto read_weight(Tape&, const Weight& weight) {
+    return weight.value;
+}
+
+/// Gradients of weight and bias out of dy and x (…, in).
 template <class Compute, class Tape, class Dy, class X, int Rank, class Weight, class Bias>
 void give_parameters(Tape& tape, const variable<Dy, 1>& dy, extent rows, const variable<X, Rank>& x, const Weight& weight, const Bias& bias) {
     const extent out = weight.shape()[0], in = weight.shape()[1];
     if (tape.takes(weight)) {
-        tape.give(weight, product<Compute, float>(tape.inner(), factor_of(dy, {1, rows, out}, orientation::transposed), factor_of(x, {1, rows, in})));
+        tape.give(weight, product<Compute, typename weight_gradient<Weight>::type>(tape.inner(), factor_of(dy, {1, rows, out}, orientation::transposed), factor_of(x, {1, rows, in})));
     }
     if constexpr (!is_absent<Bias>) {
-        if (tape.takes(bias)) tape.give(bias, column_sums<float>(tape.inner(), dy, out));
+        if (tape.takes(bias)) tape.give(bias, column_sums<typename weight_gradient<Bias>::type>(tape.inner(), dy, out));
     }
 }
 
@@ -128,7 +148,7 @@ struct rule<linear_record<Roles, X, Y, Rank, Weight, Bias>> {
         const extent out = r.weight.shape()[0], in = r.weight.shape()[1], rows = rows_of(r.dy.shape());
         const variable<Y, Rank> dy = tape.take(r.dy);
         if (tape.takes(r.dx)) {
-            const auto w = tape.template variable_of<typename Roles::compute>(r.weight);
+            const auto w = read_weight<typename Roles::compute>(tape, r.weight);
             tape.give(r.dx, product<typename Roles::input_grad, X>(tape.inner(), factor_of(dy, {1, rows, out}), factor_of(w, {1, out, in})));
         }
         give_parameters<typename Roles::weight_grad>(tape, flat(dy), rows, r.x, r.weight, r.bias);

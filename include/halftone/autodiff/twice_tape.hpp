@@ -108,7 +108,7 @@ class tape<Device, twice_tape> : public tape<Device> {
             rules_[i].run(*this, rules_[i].record);
         }
         check_order();
-        gradient_variables<Device> found(*this);
+        gradient_variables<Device> found(*this, spare_);
         (collect(found, by), ...);
         return scaled_as(loss, std::move(found));
     }
@@ -356,6 +356,7 @@ class tape<Device, twice_tape> : public tape<Device> {
     std::vector<asked_store> stores_;
     std::vector<index> parameter_gradients_;
     std::vector<read_parameter> read_;
+    std::shared_ptr<typename gradient_variables<Device>::lists> spare_ = std::make_shared<typename gradient_variables<Device>::lists>();
 };
 template <class Device>
 tape(Device&, twice_tape) -> tape<Device, twice_tape>;
