@@ -22,15 +22,16 @@
 #include <vector>
 
 #include <halftone/autodiff/watched.hpp>
-#include <halftone/optim/adamw.hpp>
 #include <halftone/observe/numerics.hpp>
 #include <halftone/observe/overflow.hpp>
+#include <halftone/optim/adamw.hpp>
 #include <halftone/optim/clip.hpp>
 #include <halftone/scale/grad_scaler.hpp>
 #include <halftone/scale/outlier_guard.hpp>
 #include <halftone/train/callback.hpp>
 #include <halftone/train/captured_step.hpp>
 #include <halftone/train/loss_meter.hpp>
+#include <halftone/train/recent.hpp>
 #include <halftone/train/training_arguments.hpp>
 
 namespace halftone::inline HALFTONE_ABI {
@@ -50,26 +51,6 @@ concept evaluation_data = requires(Data& data, extent first, extent rows) {
 };
 
 namespace detail {
-
-/// The latest numbers of a series, as many as it has room for.
-class recent {
-  public:
-    explicit recent(std::size_t capacity) : values_(capacity), sorted_(capacity) {}
-
-    void add(double value) { values_[count_++ % values_.size()] = value; }
-    std::size_t size() const { return std::min(count_, values_.size()); }
-    double median() {
-        if (size() == 0) return 0;
-        const auto end = std::copy_n(values_.begin(), size(), sorted_.begin());
-        const auto middle = sorted_.begin() + static_cast<std::ptrdiff_t>(size() / 2);
-        std::nth_element(sorted_.begin(), middle, end);
-        return *middle;
-    }
-
-  private:
-    std::vector<double> values_, sorted_;
-    std::size_t count_ = 0;
-};
 
 /// Weight decay pulls towards zero what multiplies; what is added, and gains around one, are left alone.
 inline std::vector<parameter_group> with_undecayed(const store& parameters, std::vector<parameter_group> groups) {
