@@ -27,6 +27,9 @@
 
 // Each lesson in a namespace of its own, its main an ordinary function there, which chooses no device.
 #define with_device(argc, argv, ...) (static_cast<void>(argc), static_cast<void>(argv), 0)
+namespace lesson_09 {
+#include "../../examples/09_fp8.cpp"
+}
 namespace lesson_03 {
 #include "../../examples/03_regression.cpp"
 }
@@ -177,6 +180,10 @@ TEST_CASE("the machine that lessons run on tells host memory from its own") {
     CHECK(ht::to_host(gpu, own)(7) == 2);
     CHECK_THROWS_AS(ht::map(gpu, twice, ht::view<float, 1>(host.data(), {8}), own), ht::emulator::failure);
     CHECK_THROWS_AS(ht::map(gpu, twice, own, ht::view<float, 1>(host.data(), {8})), ht::emulator::failure);
+}
+
+TEST_CASE("lesson 9 on the emulated machine") {
+    keeps_its_promises("09_fp8.cpp", [](auto& device) { lesson_09::lesson(device); });
 }
 
 TEST_CASE("lesson 3 on the emulated machine") {
