@@ -18,6 +18,8 @@
 #include <halftone/amp.hpp>
 #include <halftone/autodiff/twice.hpp>
 #include <halftone/kernel/device.hpp>
+#include <halftone/observe/numerics.hpp>
+#include <halftone/observe/overflow.hpp>
 #include <halftone/nn/sparse_embedding.hpp>
 #include <halftone/policy/table.hpp>
 
@@ -44,6 +46,9 @@ namespace lesson_07 {
 }
 namespace lesson_06 {
 #include "../../examples/06_gradient_penalty.cpp"
+}
+namespace lesson_10 {
+#include "../../examples/10_find_the_overflow.cpp"
 }
 #undef with_device
 
@@ -204,6 +209,10 @@ TEST_CASE("lesson 6 on the emulated machine") {
 
 TEST_CASE("lesson 7 on the emulated machine") {
     keeps_its_promises("07_sparse_embeddings.cpp", [](auto& device) { lesson_07::lesson(device); });
+}
+
+TEST_CASE("lesson 10 on the emulated machine") {
+    keeps_its_promises("10_find_the_overflow.cpp", [](auto& device) { lesson_10::lesson(device); });
 }
 
 }  // namespace
