@@ -21,6 +21,7 @@
 #include <halftone/observe/numerics.hpp>
 #include <halftone/observe/overflow.hpp>
 #include <halftone/nn/sparse_embedding.hpp>
+#include <halftone/policy/ledger.hpp>
 #include <halftone/policy/table.hpp>
 
 #include <emulator/device.hpp>
@@ -46,6 +47,9 @@ namespace lesson_07 {
 }
 namespace lesson_06 {
 #include "../../examples/06_gradient_penalty.cpp"
+}
+namespace lesson_08 {
+#include "../../examples/08_one_layer_in_fp32.cpp"
 }
 namespace lesson_10 {
 #include "../../examples/10_find_the_overflow.cpp"
@@ -209,6 +213,10 @@ TEST_CASE("lesson 6 on the emulated machine") {
 
 TEST_CASE("lesson 7 on the emulated machine") {
     keeps_its_promises("07_sparse_embeddings.cpp", [](auto& device) { lesson_07::lesson(device); });
+}
+
+TEST_CASE("lesson 8 on the emulated machine") {
+    keeps_its_promises("08_one_layer_in_fp32.cpp", [](auto& device) { lesson_08::lesson(device); });
 }
 
 TEST_CASE("lesson 10 on the emulated machine") {
