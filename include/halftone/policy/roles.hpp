@@ -187,8 +187,8 @@ struct stated_weight_grad<P> {
 template <class P>
 struct scaling {
     static_assert(check_roles<P>());
-    // Gradients of eight bits have a scale of their own for each tensor (policy/scaling.hpp).
-    static constexpr bool value = (narrow_range<typename P::grad> && !eight_bit<typename P::grad>) || narrow_range<typename P::output> ||
+    // Gradients of eight bits have a scale of their own for each tensor where operands have (policy/scaling.hpp).
+    static constexpr bool value = (narrow_range<typename P::grad> && !(eight_bit<typename P::grad> && eight_bit<typename P::compute>)) || narrow_range<typename P::output> ||
                                   narrow_range<typename stated_input_grad<P>::type> || narrow_range<typename stated_weight_grad<P>::type>;
 };
 template <policy_marker P>
