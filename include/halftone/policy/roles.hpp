@@ -15,7 +15,8 @@
 ///
 /// and `static constexpr rounding param_rounding`: how an updated parameter is rounded to `param`. A policy may also have
 /// `copy_rounding`, how the copy that kernels read is rounded from the parameter (nearest even where it has none), and
-/// `masters`, how the parameter lies in memory (whole where it has none).
+/// `masters`, how the parameter lies in memory (whole where it has none), and `scaling`, how operands of eight bits are scaled
+/// (scaling.hpp).
 ///
 /// The two backward products of a layer with weights have the wider of `compute` and `grad` as their operands. A policy that
 /// wants them otherwise says so by further roles:
