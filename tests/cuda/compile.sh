@@ -57,7 +57,7 @@ FILES
     # Much the same once more: tests/cuda/model.cu has these policies, too, and the other lessons' kernels.
     if [[ $full == yes ]]; then
         printf 'examples/train_gpt/%s.cu 150\n' amp_fp16 full_fp32 >>"$work/files"
-        printf 'examples/%s.cpp 170\n' 04_loss_scaling 05_own_model >>"$work/files"
+        printf 'examples/%s.cpp 170\n' 04_loss_scaling 05_own_model 06_gradient_penalty >>"$work/files"
         printf 'bench/cuda/step.cu 150\n' >>"$work/files"
     fi
 fi
