@@ -8,7 +8,8 @@
 # and the program twice: wrong, and right where HALFTONE_TEST_RIGHT is defined. The right one must compile without a
 # warning, so that a case fails for its own reason and no other.
 #
-# Without a compiler CXX names it, without cases all run; -v shows what the compiler says.
+# Without a compiler CXX names it, without cases all run; -v shows what the compiler says. nvcc is a compiler, too: it is
+# given the programs as CUDA.
 #
 #     tests/compile_fail/run.sh [-v] [compiler] [case.cpp...]
 set -euo pipefail
@@ -19,6 +20,8 @@ verbose=0
 if [[ ${1-} == -v ]]; then verbose=1; shift; fi
 cxx=${CXX:-c++}
 if (($#)) && [[ $1 != *.cpp ]]; then cxx=$1; shift; fi
+if [[ $cxx == nvcc ]] && ! command -v nvcc >/dev/null 2>&1; then cxx=/usr/local/cuda/bin/nvcc; fi
+command -v "$cxx" >/dev/null 2>&1 || { echo "skipped: there is no $cxx"; exit 77; }
 cases=("$@")
 if ((!$#)); then cases=("$here"/*.cpp); fi
 
@@ -31,14 +34,18 @@ check_case() {
         echo "$name: has no '// expect:' line"
         return 1
     fi
-    local compile=("$cxx" -std=c++20 -fsyntax-only -Wall -Wextra -Wpedantic -I"$include" "${flags[@]}" "$file")
+    local compile=("$cxx" -std=c++20 -I"$include") strict=-Werror
+    case ${cxx##*/} in
+        nvcc*) compile+=(-x cu -cuda -o /dev/null -Xcompiler -Wall,-Wextra "${flags[@]/#/-Xcompiler=}") strict=-Werror=all-warnings ;;
+        *) compile+=(-fsyntax-only -Wall -Wextra -Wpedantic "${flags[@]}") ;;
+    esac
 
-    if ! output=$("${compile[@]}" -Werror -DHALFTONE_TEST_RIGHT 2>&1); then
+    if ! output=$("${compile[@]}" "$strict" -DHALFTONE_TEST_RIGHT "$file" 2>&1); then
         echo "$name: the right program does not compile:"
         echo "$output"
         return 1
     fi
-    if output=$("${compile[@]}" 2>&1); then
+    if output=$("${compile[@]}" "$file" 2>&1); then
         echo "$name: the wrong program compiles"
         return 1
     fi
