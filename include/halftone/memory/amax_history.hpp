@@ -14,7 +14,7 @@
 
 #include <halftone/memory/resource.hpp>
 #include <halftone/number/classify.hpp>
-#include <halftone/policy/category.hpp>
+#include <halftone/policy/model.hpp>
 
 namespace halftone::inline HALFTONE_ABI {
 
@@ -56,11 +56,10 @@ class amax_histories {
     /// weight's index.
     template <class P, class Op>
     void add(std::size_t entry, const std::string& path) {
-        using r = policy_within<P, as_given>;
-        using compute = compute_type<r, Op>;
-        if constexpr (eight_bit<compute> && scaling_of<r>::rule.history > 0) {
+        if constexpr (detail::keeps_amaxes<P, Op>()) {
+            using r = policy_within<P, as_given>;
             using grad = grad_type<r, Op>;
-            constexpr float of_operand = static_cast<float>(number_traits<compute>::max);
+            constexpr float of_operand = static_cast<float>(number_traits<compute_type<r, Op>>::max);
             constexpr float of_gradient = eight_bit<grad> ? static_cast<float>(number_traits<grad>::max) : 0.0f;
             layers_.push_back({entry, path});
             for (const float largest : {of_operand, of_operand, of_gradient}) {

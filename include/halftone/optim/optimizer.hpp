@@ -215,8 +215,11 @@ class optimizer {
         record_.device().run(begin_step{record_.data(), w.found_inf() + index, w.record(), has_work ? 1 : 0});
         if (!has_work) return {record_, calls_};
         // With the step the window of delayed scaling ends.
-        if (const amax_histories& a = parameters_->amaxes(); a.size() != 0) {
-            kernel::quantize<Device>::roll(record_.device(), a.records(), a.size(), a.history(), a.windows(), &record_.data()->step.skips);
+        if constexpr (model_keeps_amaxes<Model>) {
+            const amax_histories& a = parameters_->amaxes();
+            if (a.size() != 0) {
+                kernel::quantize<Device>::roll(record_.device(), a.records(), a.size(), a.history(), a.windows(), &record_.data()->step.skips);
+            }
         }
         for (const update_segment& s : segments_)
             launch_segment(s, part.slabs, &w.record()->factors, launch, signatures_of<Model>{});

@@ -240,6 +240,21 @@ constexpr bool any_needs_scaling(types<Ls...>) {
     return (needs_scaling<typename Ls::policy> || ...);
 }
 
+/// Whether a layer with policy P and operation Op keeps amax histories (memory/amax_history.hpp).
+template <class P, class Op>
+constexpr bool keeps_amaxes() {
+    if constexpr (std::is_void_v<Op>) {
+        return false;
+    } else {
+        using r = policy_within<P, as_given>;
+        return eight_bit<compute_type<r, Op>> && scaling_of<r>::rule.history > 0;
+    }
+}
+template <class... Ls>
+constexpr bool any_keeps_amaxes(types<Ls...>) {
+    return (keeps_amaxes<typename Ls::policy, operation_of<Ls>>() || ...);
+}
+
 }  // namespace detail
 
 /// How the parameters of a layer with policy P and operation Op are stored: a norm under amp_bf16 computes in fp32, so
@@ -258,6 +273,10 @@ using signatures_of = typename detail::signatures<layers_of<Model>>::type;
 /// Whether some layer of the model needs a scaled loss.
 template <class Model>
 inline constexpr bool model_needs_scaling = detail::any_needs_scaling(layers_of<Model>{});
+
+/// Whether some layer of the model scales its operands by a history of theirs.
+template <class Model>
+inline constexpr bool model_keeps_amaxes = detail::any_keeps_amaxes(owners_of<Model>{});
 
 /// Whether a rule for Pattern names a layer of the model.
 template <path_name Pattern, class Model>
