@@ -155,7 +155,7 @@ void each_operation(arguments& m, const sizes& s, const Test& test) {
         const auto head = [&]<class D, std::size_t Bytes>(D& d, std::integral_constant<std::size_t, Bytes>) {
             using both_ways = kernel::linear_cross_entropy<D, Bytes>;
             both_ways::template forward<bfloat16, bfloat16, bfloat16, bfloat16>(d, x, w, rows_of);
-            both_ways::template backward<bfloat16, bfloat16, bfloat16, bfloat16, bfloat16, float>(
+            both_ways::template backward<bfloat16, bfloat16, bfloat16, bfloat16, bfloat16, bfloat16, float>(
                 d, x, w, rows_of, gradient, {.to = dx}, {.to = dw});
         };
         test("linear_cross_entropy",

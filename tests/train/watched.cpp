@@ -125,7 +125,7 @@ TEST_CASE("overflow: the gradients of separate queries, keys and values, and inp
 
 TEST_CASE("overflow: steps that are lost, skipped without a cause, or given up") {
     ht::cpu device{{.threads = 1}};
-    loop<ht::amp_fp16, ht::cpu> l(device);
+    overflow_checks::loop<ht::amp_fp16, ht::cpu> l(device);
     CHECK_THROWS_AS(ht::overflow_finder(device, l.tape, 0), ht::argument_error);
     ht::overflow_finder finder{device, l.tape, 2};
     l.scaler.update(0x1p60f);
