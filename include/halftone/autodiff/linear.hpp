@@ -7,8 +7,9 @@
 ///     auto y = ht::linear<roles>(ctx, x, weight, bias, residual);    // of the residual's type
 ///
 /// Numeric contract: products as kernel::matmul; forward in the roles' `compute`, backward products in its `input_grad` and
-/// `weight_grad` (the wider of `compute` and `grad`, unless the policy states them), with the weights as the forward pass read them. Gradients of parameters are added into the accumulator from float sums: they are rounded to
-/// `accumulate` and never to a narrower type on the way. Where `compute` has eight bits: scaled_linear.hpp.
+/// `weight_grad` (the wider of `compute` and `grad`, unless the policy states them), with the weights as the forward pass
+/// read them. Gradients of parameters are added into the accumulator from float sums: they are rounded to `accumulate` and
+/// never to a narrower type on the way. Where `compute` has eight bits: scaled_linear.hpp.
 #pragma once
 
 #include <halftone/autodiff/scaled_linear.hpp>
