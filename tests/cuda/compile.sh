@@ -43,7 +43,6 @@ examples/own_project/one_file.cu 20
 examples/train_gpt/amp_bf16.cu 150 again
 examples/train_gpt/gpu.cu 10
 tests/cuda/attention.cu 100
-tests/cuda/captured_step.cu 150 again
 tests/cuda/exec.cu 10
 tests/cuda/float8.cu 20 each
 tests/cuda/losses.cu 120
@@ -54,11 +53,12 @@ tests/cuda/rows.cu 200
 tests/cuda/statistics.cu 60
 tests/cuda/updates.cu 60
 FILES
-    # Much the same once more: tests/cuda/model.cu has these policies, too, and the other lessons' kernels.
+    # Much the same once more: tests/cuda/model.cu has these policies, too, and the other lessons' kernels; train_gpt's steps
+    # are captured as those are.
     if [[ $full == yes ]]; then
         printf 'examples/train_gpt/%s.cu 150\n' amp_fp16 full_fp32 >>"$work/files"
         printf 'examples/%s.cpp 170\n' 04_loss_scaling 05_own_model 06_gradient_penalty >>"$work/files"
-        printf 'bench/cuda/step.cu 150\n' >>"$work/files"
+        printf '%s 150\n' bench/cuda/step.cu tests/cuda/captured_step.cu >>"$work/files"
     fi
 fi
 
