@@ -36,7 +36,10 @@ check_case() {
     fi
     local compile=("$cxx" -std=c++20 -I"$include") strict=-Werror
     case ${cxx##*/} in
-        nvcc*) compile+=(-x cu -cuda -o /dev/null -Xcompiler -Wall,-Wextra "${flags[@]/#/-Xcompiler=}") strict=-Werror=all-warnings ;;
+        nvcc*)
+            compile+=(-x cu -cuda -o /dev/null -Xcompiler -Wall,-Wextra "${flags[@]/#/-Xcompiler=}") strict=-Werror=all-warnings
+            expected=("${expected[@]//\`/?}")  # as it prints them
+            ;;
         *) compile+=(-fsyntax-only -Wall -Wextra -Wpedantic "${flags[@]}") ;;
     esac
 
