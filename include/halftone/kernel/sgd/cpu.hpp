@@ -19,22 +19,7 @@ struct sgd<cpu> {
         check(a);
         device.run([&] {
             if (a.step->skips != 0) return;
-            const auto body = device.select(&portable::sgd_elements<Rounding, CopyRounding, Param, Copy, Accumulate, State>,
-                                            &avx2::sgd_elements<Rounding, CopyRounding, Param, Copy, Accumulate, State>,
-                                            &avx512::sgd_elements<Rounding, CopyRounding, Param, Copy, Accumulate, State>);
-            const sgd_scalars scalars = scalars_of(a.coefficients, a.rates, *a.step);
-            const float nesterov =
-                a.coefficients.kind == momentum_kind::nesterov ? static_cast<float>(a.coefficients.momentum) : 0.0f;
-            const gradient_factors factors = *a.factors;
-            const auto step = static_cast<std::uint32_t>(a.step->steps);
-            const extent count = a.master.size();
-            State* const momentum = a.coefficients.momentum == 0 ? nullptr : a.momentum.data();
-            device.parallel_for((count + update_chunk - 1) / update_chunk, [&](extent chunk) {
-                const extent i = chunk * update_chunk, n = count - i < update_chunk ? count - i : update_chunk;
-                body(n, a.master.data() + i, a.copy.data() == nullptr ? nullptr : a.copy.data() + i,
-                     a.gradient.data() + i, momentum == nullptr ? nullptr : momentum + i, scalars, nesterov, factors,
-                     a.key, step, i);
-            });
+            update_all(device, a.gradient, updater<Rounding, CopyRounding>(device, a));
         });
     }
 
@@ -44,26 +29,24 @@ struct sgd<cpu> {
         check_rows<draws_random_numbers<Rounding, Param, State>>("sgd", a, rows);
         device.run([&] {
             if (a.step->skips != 0) return;
-            const auto body = device.select(&portable::sgd_elements<Rounding, CopyRounding, Param, Copy, Accumulate, State>,
-                                            &avx2::sgd_elements<Rounding, CopyRounding, Param, Copy, Accumulate, State>,
-                                            &avx512::sgd_elements<Rounding, CopyRounding, Param, Copy, Accumulate, State>);
-            const sgd_scalars scalars = scalars_of(a.coefficients, a.rates, *a.step);
-            const float nesterov =
-                a.coefficients.kind == momentum_kind::nesterov ? static_cast<float>(a.coefficients.momentum) : 0.0f;
-            const gradient_factors factors = *a.factors;
-            const auto step = static_cast<std::uint32_t>(a.step->steps);
-            State* const momentum = a.coefficients.momentum == 0 ? nullptr : a.momentum.data();
-            const extent width = rows.values.extent_of(1);
-            const row_pieces cut = cut_rows(*rows.count, width, update_chunk);
-            device.parallel_for(cut.count, [&](extent piece) {
-                for (extent r = cut.begin(piece); r < cut.begin(piece) + cut.rows_of(piece); ++r) {
-                    const extent i = rows.indices(r) * width;
-                    body(width, a.master.data() + i, a.copy.data() == nullptr ? nullptr : a.copy.data() + i,
-                         rows.values.data() + r * width, momentum == nullptr ? nullptr : momentum + i, scalars, nesterov,
-                         factors, a.key, step, i);
-                }
-            });
+            update_rows(device, rows, updater<Rounding, CopyRounding>(device, a));
         });
+    }
+
+  private:
+    /// Updates n parameters from the i-th on by their gradients.
+    template <rounding Rounding, rounding CopyRounding, class Param, class Copy, class Accumulate, class State>
+    static auto updater(cpu& device, const sgd_arguments<Param, Copy, Accumulate, State>& a) {
+        const auto body = device.select(&portable::sgd_elements<Rounding, CopyRounding, Param, Copy, Accumulate, State>,
+                                        &avx2::sgd_elements<Rounding, CopyRounding, Param, Copy, Accumulate, State>,
+                                        &avx512::sgd_elements<Rounding, CopyRounding, Param, Copy, Accumulate, State>);
+        const float nesterov = a.coefficients.kind == momentum_kind::nesterov ? static_cast<float>(a.coefficients.momentum) : 0.0f;
+        State* const momentum = a.coefficients.momentum == 0 ? nullptr : a.momentum.data();
+        return [a, body, nesterov, momentum, scalars = scalars_of(a.coefficients, a.rates, *a.step), factors = *a.factors,
+                step = static_cast<std::uint32_t>(a.step->steps)](extent i, extent n, const Accumulate* gradient) {
+            body(n, a.master.data() + i, a.copy.data() == nullptr ? nullptr : a.copy.data() + i, gradient,
+                 momentum == nullptr ? nullptr : momentum + i, scalars, nesterov, factors, a.key, step, i);
+        };
     }
 };
 

@@ -6,8 +6,10 @@
 
 #include <type_traits>
 
+#include <halftone/exec/cpu/cpu.hpp>
 #include <halftone/kernel/rows/rows.hpp>
 #include <halftone/kernel/update/records.hpp>
+#include <halftone/memory/gradient_rows.hpp>
 #include <halftone/number/philox.hpp>
 #include <halftone/number/remainder.hpp>
 #include <halftone/number/round_to.hpp>
@@ -19,5 +21,25 @@ namespace halftone::inline HALFTONE_ABI::kernel {
 
 /// Elements that one thread takes at a time: a multiple of a cache line in every type.
 inline constexpr extent update_chunk = 16384;
+
+/// update(i, n, gradients) for all parameters: n from the i-th on, with their gradients.
+template <class Accumulate, class Update>
+void update_all(cpu& device, const const_view<Accumulate, 1>& gradient, const Update& update) {
+    const extent count = gradient.size();
+    device.parallel_for((count + update_chunk - 1) / update_chunk, [&](extent chunk) {
+        const extent i = chunk * update_chunk, n = count - i < update_chunk ? count - i : update_chunk;
+        update(i, n, gradient.data() + i);
+    });
+}
+
+/// The same for the rows of a table that have a gradient.
+template <class Accumulate, class Update>
+void update_rows(cpu& device, const gradient_rows<Accumulate>& rows, const Update& update) {
+    const extent width = rows.values.extent_of(1);
+    const row_pieces cut = cut_rows(*rows.count, width, update_chunk);
+    device.parallel_for(cut.count, [&](extent piece) {
+        for (extent r = cut.begin(piece); r < cut.begin(piece) + cut.rows_of(piece); ++r) update(rows.indices(r) * width, width, rows.values.data() + r * width);
+    });
+}
 
 }  // namespace halftone::inline HALFTONE_ABI::kernel
