@@ -12,6 +12,7 @@
 /// never to a narrower type on the way. Where `compute` has eight bits: scaled_linear.hpp.
 #pragma once
 
+#include <halftone/autodiff/linear_epilogue.hpp>
 #include <halftone/autodiff/scaled_linear.hpp>
 #include <halftone/kernel/column_sum/column_sum.hpp>
 #include <halftone/kernel/matmul/matmul.hpp>
@@ -80,16 +81,7 @@ auto linear(Context&& context, const variable<X, Rank>& x, const Weight& weight,
     const auto w = transpose(detail::values_for<compute>(weight));
     const auto rows = as_rows(x.view());
     const auto to = as_rows(y.view());
-    if constexpr (is_absent<Bias> && is_absent<Residual>) {
-        detail::product<compute>(root.device(), rows, w, to, plain{});
-    } else if constexpr (is_absent<Residual>) {
-        // With its argument spelt out: nvcc hands this on as `bias`, which is the parameter's name.
-        detail::product<compute>(root.device(), rows, w, to, halftone::bias<const typename Bias::compute>{bias.values()});
-    } else if constexpr (is_absent<Bias>) {
-        detail::product<compute>(root.device(), rows, w, to, then{[](auto sum, auto r) { return sum + r; }, as_rows(residual.view())});
-    } else {
-        detail::product<compute>(root.device(), rows, w, to, bias_residual{bias.values(), as_rows(residual.view())});
-    }
+    detail::product<compute>(root.device(), rows, w, to, detail::linear_epilogue(bias, residual));
     if constexpr (std::remove_cvref_t<Context>::records) {
         if (wanted) {
             detail::linear_record<Roles, X, Y, Rank, Weight, Bias> r{

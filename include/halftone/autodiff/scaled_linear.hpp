@@ -9,7 +9,7 @@
 /// in the backward pass, too. Gradients of biases are sums of the incoming gradient as it came, before it is quantized.
 #pragma once
 
-#include <halftone/autodiff/operation.hpp>
+#include <halftone/autodiff/linear_epilogue.hpp>
 #include <halftone/kernel/column_sum/column_sum.hpp>
 #include <halftone/kernel/matmul/matmul.hpp>
 #include <halftone/kernel/quantize/quantize.hpp>
@@ -198,15 +198,7 @@ auto linear(Context&& context, const variable<X, Rank>& x, const Weight& weight,
     const auto rows = q.rows();
     const auto transposed = transpose(w.rows());
     const auto to = as_rows(y.view());
-    if constexpr (is_absent<Bias> && is_absent<Residual>) {
-        scaled_product<compute>(root.device(), rows, transposed, to, plain{});
-    } else if constexpr (is_absent<Residual>) {
-        scaled_product<compute>(root.device(), rows, transposed, to, halftone::bias<const typename Bias::compute>{bias.values()});
-    } else if constexpr (is_absent<Bias>) {
-        scaled_product<compute>(root.device(), rows, transposed, to, then{[](auto sum, auto r) { return sum + r; }, as_rows(residual.view())});
-    } else {
-        scaled_product<compute>(root.device(), rows, transposed, to, bias_residual{bias.values(), as_rows(residual.view())});
-    }
+    scaled_product<compute>(root.device(), rows, transposed, to, linear_epilogue(bias, residual));
     if constexpr (records) {
         if (wanted) {
             if (weight.is_frozen()) q = {};
