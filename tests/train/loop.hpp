@@ -11,6 +11,7 @@
 #include <halftone/amp.hpp>
 
 #include "support/random.hpp"
+#include "support/store_bytes.hpp"
 
 namespace training {
 
@@ -51,17 +52,7 @@ struct loop {
         return mean;
     }
     /// Masters and copies, byte by byte, out of the device's memory.
-    std::vector<std::byte> parameters() const {
-        std::vector<std::byte> all;
-        const ht::store& s = model.parameters();
-        for (const ht::store::group& g : s.groups()) {
-            for (const ht::buffer* b : {&g.master, &g.copy}) {
-                all.resize(all.size() + b->bytes());
-                s.memory().read(all.data() + all.size() - b->bytes(), b->data(), b->bytes());
-            }
-        }
-        return all;
-    }
+    std::vector<std::byte> parameters() const { return support::bytes_of(model.parameters()); }
 };
 
 }  // namespace training

@@ -15,6 +15,7 @@
 #include <halftone/observe/overflow.hpp>
 
 #include "support/random.hpp"
+#include "support/store_bytes.hpp"
 
 namespace overflow_checks {
 
@@ -57,17 +58,7 @@ struct loop {
         scaler.update();
         return outcome;
     }
-    std::vector<std::byte> parameters() const {
-        std::vector<std::byte> all;
-        const ht::store& s = model.parameters();
-        for (const ht::store::group& g : s.groups()) {
-            for (const ht::buffer* b : {&g.master, &g.copy}) {
-                all.resize(all.size() + b->bytes());
-                s.memory().read(all.data() + all.size() - b->bytes(), b->data(), b->bytes());
-            }
-        }
-        return all;
-    }
+    std::vector<std::byte> parameters() const { return support::bytes_of(model.parameters()); }
     /// Times so much, in the master and its copy.
     void scale_weight(const char* path, float times) {
         ht::store& s = model.parameters();
