@@ -55,8 +55,8 @@ using recipe = ht::recipe<ht::amp_bf16,                           // everything,
 using model = ht::nn::gpt<recipe>;
 
 void resolved() {
-    // What each operation reads, sums in and gives. "h.*" are the blocks that no rule names by number. What attention and
-    // perceptron add to the residual stream is rounded to its type, which is what "embed" gives, bfloat16 here.
+    // What each operation reads, sums in and gives. "h.*" are the blocks that no rule names by number. What attention
+    // and perceptron add to the residual stream is rounded to its type, which is what "embed" gives, bfloat16 here.
     ht::print_policies<model>(std::cout);
     // Prints: path              op                    in        accumulate  out
     // Prints: h.*.attn.norm     layer_norm            float     float       float

@@ -3,7 +3,8 @@
 /// Lesson 4: loss scaling rescues fp16.
 ///
 /// A network learns corrections of about 1e-5. The loss is a mean over 8192 numbers, so that the gradient of each of
-/// them is about 2e-5 / 8192 = 2e-9, and float16's least number is 6e-8: all of them are rounded to zero. A loss that is multiplied by 65536 has gradients which are as much larger, and an optimizer that divides them again makes the
+/// them is about 2e-5 / 8192 = 2e-9, and float16's least number is 6e-8: all of them are rounded to zero. A loss that
+/// is multiplied by 65536 has gradients which are as much larger, and an optimizer that divides them again makes the
 /// step that was meant (Micikevicius et al. 2018). How large the factor may be, a dynamic scale finds out.
 #include <cmath>
 #include <cstdio>

@@ -2,10 +2,10 @@
 /// \file
 /// Lesson 6: a loss with a gradient in it.
 ///
-/// A network that learns a jump becomes as steep as it can. A gradient penalty forbids that: where the slope of the network by
-/// its input exceeds 1, the excess is part of the loss (Gulrajani et al. 2017, "Improved Training of Wasserstein GANs"). So a
-/// gradient has to be differentiated once more. Under a loss scale it has to be unscaled first: or the penalty would be that
-/// of a slope 65536 times as steep, and another one whenever the scale changes.
+/// A network that learns a jump becomes as steep as it can. A gradient penalty forbids that: where the slope of the
+/// network by its input exceeds 1, the excess is part of the loss (Gulrajani et al. 2017, "Improved Training of
+/// Wasserstein GANs"). So a gradient has to be differentiated once more. Under a loss scale it has to be unscaled
+/// first: or the penalty would be that of a slope 65536 times as steep, and another one whenever the scale changes.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -74,7 +74,8 @@ void train(auto& device, const char* name, float weight) {
         steepest = 0;
         for (const float s : all) steepest = std::max(steepest, std::fabs(static_cast<double>(s)));
     }
-    std::printf("%s: the steepest slope is %s2, %d of 60 steps skipped\n", name, steepest > 2 ? "above " : "below ", skipped);
+    std::printf("%s: the steepest slope is %s2, %d of 60 steps skipped\n", name, steepest > 2 ? "above " : "below ",
+                skipped);
 }
 
 /// The lesson; `device` is a ht::cpu, or a ht::cuda.

@@ -2,10 +2,10 @@
 /// \file
 /// Lesson 7: a large table of which a step looks up little.
 ///
-/// A model of words or of a shop's items learns a vector for each id, and a step sees a few of them. The gradient of the
-/// table is zero everywhere else. Held densely it takes the table's own size, is written, measured and read by the optimizer
-/// in every step, and nearly all of that is zeros. `ht::nn::sparse_embedding` holds the rows that were looked up: their
-/// indices, each once, and their sums. The loop around it stays the same.
+/// A model of words or of a shop's items learns a vector for each id, and a step sees a few of them. The gradient of
+/// the table is zero everywhere else. Held densely it takes the table's own size, is written, measured and read by the
+/// optimizer in every step, and nearly all of that is zeros. `ht::nn::sparse_embedding` holds the rows that were looked
+/// up: their indices, each once, and their sums. The loop around it stays the same.
 #include <cstdio>
 #include <cstring>
 #include <vector>
@@ -55,7 +55,8 @@ struct batch {
 
     explicit batch(int step) {
         for (int i = 0; i < lookups; ++i) {
-            const float u = ht::uniform(ht::random_bits(1, static_cast<std::uint32_t>(step), 0, static_cast<std::uint64_t>(i)));
+            const float u =
+                ht::uniform(ht::random_bits(1, static_cast<std::uint32_t>(step), 0, static_cast<std::uint64_t>(i)));
             ids.push_back(static_cast<std::int32_t>(static_cast<float>(items) * u * u * u));
             labels.push_back(ids.back() % kinds);
         }
@@ -79,14 +80,16 @@ auto train(auto& device, const char* name, const auto& options) {
         const batch b(step);
         const auto loss = ht::cross_entropy(tape, model.head(tape, model.embed(tape, b.tokens())), b.targets());
         tape.backward(scaler.scale(loss), acc);
-        auto grads = scaler.unscale(acc.take());  // the finite check sees the rows that were looked up, duplicates summed
+        auto grads =
+            scaler.unscale(acc.take());  // the finite check sees the rows that were looked up, duplicates summed
         optimizer.step(grads);                    // changes these rows alone
         scaler.update();
     }
     auto after = ht::to_host(device, ht::as_const(ht::flatten(model.embed.table.master())));
     int changed = 0;
     for (std::size_t row = 0; row < static_cast<std::size_t>(items); ++row) {
-        changed += std::memcmp(before.data() + row * width, after.data() + row * width, width * sizeof(float)) != 0 ? 1 : 0;
+        changed +=
+            std::memcmp(before.data() + row * width, after.data() + row * width, width * sizeof(float)) != 0 ? 1 : 0;
     }
     std::printf("%s: gradients take %d bytes; %d of %d rows have changed\n", name,
                 static_cast<int>(acc.find(model.parameters())->bytes()), changed, static_cast<int>(items));
@@ -95,16 +98,18 @@ auto train(auto& device, const char* name, const auto& options) {
 
 /// The lesson; `device` is a ht::cpu, or a ht::cuda.
 void lesson(auto& device) {
-    // Plain SGD moves a row by its gradient. Where that is zero nothing happens, and both tables end with the same bits.
+    // Plain SGD moves a row by its gradient. Where that is zero nothing happens, and both tables end with the same
+    // bits.
     const auto dense = train<dense_embedding, ht::sgd>(device, "sgd, dense", ht::sgd_options{.lr = 0.5});
     const auto sparse = train<ht::nn::sparse_embedding, ht::sgd>(device, "sgd, sparse", ht::sgd_options{.lr = 0.5});
-    std::printf("the tables are %s\n", std::memcmp(dense.data(), sparse.data(), items * width * sizeof(float)) == 0 ? "equal" : "different");
+    std::printf("the tables are %s\n",
+                std::memcmp(dense.data(), sparse.data(), items * width * sizeof(float)) == 0 ? "equal" : "different");
     // Prints: sgd, dense: gradients take 192512 bytes; 415 of 3000 rows have changed
     // Prints: sgd, sparse: gradients take 3840 bytes; 415 of 3000 rows have changed
     // Prints: the tables are equal
 
-    // AdamW decays every row in every step, and its moments go on pushing a row long after it was looked up. Over rows it is
-    // lazy, as torch.optim.SparseAdam is: a row that is not looked up stays as it is, and so do its moments.
+    // AdamW decays every row in every step, and its moments go on pushing a row long after it was looked up. Over rows
+    // it is lazy, as torch.optim.SparseAdam is: a row that is not looked up stays as it is, and so do its moments.
     train<dense_embedding, ht::adamw>(device, "adamw, dense", ht::adamw_options{.lr = 0.01});
     train<ht::nn::sparse_embedding, ht::adamw>(device, "adamw, sparse", ht::adamw_options{.lr = 0.01});
     // Prints: adamw, dense: gradients take 192512 bytes; 3000 of 3000 rows have changed

@@ -2,10 +2,10 @@
 /// \file
 /// Lesson 8: one layer in fp32, and what it changes.
 ///
-/// A network learns temperatures between 99.9 and 100.1. Numbers of bfloat16 near 100 are half a degree apart, since they have
-/// eight significant bits, so that the last layer can say 100 and nothing else that is any better, whatever the layers before
-/// it learn. The remedy is one line of a recipe. Which line it is, and what it costs, shows below; all other layers of a large
-/// model would go on in bf16.
+/// A network learns temperatures between 99.9 and 100.1. Numbers of bfloat16 near 100 are half a degree apart, since
+/// they have eight significant bits, so that the last layer can say 100 and nothing else that is any better, whatever
+/// the layers before it learn. The remedy is one line of a recipe. Which line it is, and what it costs, shows below;
+/// all other layers of a large model would go on in bf16.
 #include <cstdio>
 #include <vector>
 
@@ -26,7 +26,9 @@ struct thermometer : ht::nn::model {
 
     // What is common to all temperatures is there from the beginning; the differences are to be learned.
     explicit thermometer(auto& device)
-        : model{device}, up{parameters(), features, hidden}, down{parameters(), hidden, results, {.mean = 0}, {.mean = 100}} {
+        : model{device},
+          up{parameters(), features, hidden},
+          down{parameters(), hidden, results, {.mean = 0}, {.mean = 100}} {
         commit(*this, 7);
     }
     auto operator()(auto& tape, const auto& x) const { return down(tape, ht::gelu(tape, up(tape, x))); }
@@ -55,7 +57,8 @@ void train(auto& device, const char* name) {
     float first = 0, last = 0;
     for (int step = 0; step < 60; ++step) {
         const auto x = tape.bring(ht::const_view<float, 2>(inputs.data(), {samples, features}));
-        const auto loss = ht::mean_squared_error(tape, model(tape, x), ht::const_view<float, 2>(targets.data(), {samples, results}));
+        const auto loss =
+            ht::mean_squared_error(tape, model(tape, x), ht::const_view<float, 2>(targets.data(), {samples, results}));
         last = loss.item();
         if (step == 0) first = last;
         tape.backward(loss, acc);
@@ -64,7 +67,9 @@ void train(auto& device, const char* name) {
     }
     const std::size_t copies = device.memory().usage().live(ht::memory_kind::copy);
     std::printf("%s: loss %.4f, in the end %s; %d casts, %d bytes of bf16 copies\n", name, static_cast<double>(first),
-                last < first / 20 ? "less than a twentieth" : last < first / 2 ? "less than a half" : "more than a half",
+                last < first / 20  ? "less than a twentieth"
+                : last < first / 2 ? "less than a half"
+                                   : "more than a half",
                 static_cast<int>(ht::casts<thermometer<P>>), static_cast<int>(copies));
 }
 
@@ -82,8 +87,8 @@ void lesson(auto& device) {
     train<right_layer>(device, "down in fp32");
     // Prints: down in fp32: loss 0.0050, in the end less than a twentieth; 2 casts, 384 bytes of bf16 copies
 
-    // Of that the results alone would do. Products in bf16 are summed in float anyway; what was lost was lost in the rounding
-    // of the sums to what the layer gives.
+    // Of that the results alone would do. Products in bf16 are summed in float anyway; what was lost was lost in the
+    // rounding of the sums to what the layer gives.
     train<results_alone>(device, "results of down in fp32");
     // Prints: results of down in fp32: loss 0.0050, in the end less than a twentieth; 2 casts, 768 bytes of bf16 copies
 }

@@ -2,10 +2,11 @@
 /// \file
 /// Lesson 9: eight bits, and the scale that they need.
 ///
-/// A float8_e4m3 knows 2^-9 to 448, a float8_e5m2 2^-16 to 57344: no tensor's numbers lie there by themselves. So each tensor has a
-/// factor that takes its largest magnitude to the format's; the product of two such tensors is divided by both. Weights and
-/// activations want the four significant bits of the one format, gradients the range of the other (Micikevicius et al.
-/// 2022). With delayed scaling the factor follows from what the last steps met, so that a tensor is read once.
+/// A float8_e4m3 knows 2^-9 to 448, a float8_e5m2 2^-16 to 57344: no tensor's numbers lie there by themselves. So each
+/// tensor has a factor that takes its largest magnitude to the format's; the product of two such tensors is divided by
+/// both. Weights and activations want the four significant bits of the one format, gradients the range of the other
+/// (Micikevicius et al. 2022). With delayed scaling the factor follows from what the last steps met, so that a tensor
+/// is read once.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -40,7 +41,8 @@ void formats() {
     // Activations differ by a factor of a hundred or so, gradients by millions.
     std::vector<float> activations, gradients;
     for (std::uint32_t i = 0; i < 4096; ++i) {
-        const double normal = static_cast<double>(ht::normal(ht::random_bits(1, 0, 0, 2 * i), ht::random_bits(1, 0, 0, 2 * i + 1)).first);
+        const double normal =
+            static_cast<double>(ht::normal(ht::random_bits(1, 0, 0, 2 * i), ht::random_bits(1, 0, 0, 2 * i + 1)).first);
         activations.push_back(static_cast<float>(0.001 * normal));
         gradients.push_back(static_cast<float>(1e-9 * std::exp(3 * normal)));
     }
@@ -88,7 +90,8 @@ void windows(auto& device) {
         tape.backward(ht::mean_squared_error(tape, y, ht::const_view<float, 2>(targets.data(), {2, 4})), acc);
         auto grads = acc.take();
         optimizer.step(grads);  // the window ends: amax goes into the history
-        std::printf("step %d: amax %g, scale %g%s\n", step, static_cast<double>(amax), static_cast<double>(before.scale),
+        std::printf("step %d: amax %g, scale %g%s\n", step, static_cast<double>(amax),
+                    static_cast<double>(before.scale),
                     amax * before.scale > 448 ? ", too large: what is beyond 448 becomes that" : "");
     }
 }
@@ -96,8 +99,8 @@ void windows(auto& device) {
 /// The lesson; `device` is a ht::cpu, or a ht::cuda.
 void lesson(auto& device) {
     formats();
-    // The first step knows nothing yet. The third meets numbers that it did not expect; the next ones are prepared for as many, until three
-    // steps have met none.
+    // The first step knows nothing yet. The third meets numbers that it did not expect; the next ones are prepared for
+    // as many, until three steps have met none.
     windows(device);
     // Prints: step 0: amax 1, scale 1
     // Prints: step 1: amax 1, scale 448

@@ -2,10 +2,10 @@
 /// \file
 /// Lesson 10: find the overflow.
 ///
-/// In float16 a step is skipped now and then, and the loss scale is halved: that is as it should be. Where every step is
-/// skipped, the scale falls for ever and the model does not learn, and the question is which operation it was. A watched tape
-/// knows: the first operation of a step that gave an infinity or a NaN, by the path of its layer. Then a look at what the
-/// tensors of a step hold says which layer wants another type.
+/// In float16 a step is skipped now and then, and the loss scale is halved: that is as it should be. Where every step
+/// is skipped, the scale falls for ever and the model does not learn, and the question is which operation it was. A
+/// watched tape knows: the first operation of a step that gave an infinity or a NaN, by the path of its layer. Then a
+/// look at what the tensors of a step hold says which layer wants another type.
 #include <cstdio>
 #include <vector>
 
@@ -19,8 +19,8 @@ namespace ht = halftone;
 
 constexpr ht::extent samples = 64, features = 8, hidden = 32;
 
-/// Its inputs are large: of the order of 1,000, as prices or pixels are that nobody has normalised. What `square` makes of
-/// them is of the order of 1,000,000, and float16 ends at 65,504.
+/// Its inputs are large: of the order of 1,000, as prices or pixels are that nobody has normalised. What `square` makes
+/// of them is of the order of 1,000,000, and float16 ends at 65,504.
 template <class P>
 struct network : ht::nn::model {
     using policy = P;
@@ -29,7 +29,9 @@ struct network : ht::nn::model {
     ht::nn::linear<ht::at<P, "out">> out;
 
     explicit network(auto& device)
-        : model{device}, mix{parameters(), features, features}, square{parameters(), features, hidden, {.deviation = 300.0f}},
+        : model{device},
+          mix{parameters(), features, features},
+          square{parameters(), features, hidden, {.deviation = 300.0f}},
           out{parameters(), hidden, 1, {.deviation = 1e-7f}} {
         commit(*this, 3);
     }
@@ -40,7 +42,8 @@ struct network : ht::nn::model {
 struct data_set {
     std::vector<float> inputs, targets;
     data_set() : inputs(samples * features), targets(samples) {
-        for (std::size_t i = 0; i < inputs.size(); ++i) inputs[i] = 2000 * ht::uniform(ht::random_bits(1, 0, 0, i)) - 1000;
+        for (std::size_t i = 0; i < inputs.size(); ++i)
+            inputs[i] = 2000 * ht::uniform(ht::random_bits(1, 0, 0, i)) - 1000;
         for (std::size_t i = 0; i < targets.size(); ++i) targets[i] = inputs[features * i] / 1000;
     }
 };
@@ -57,7 +60,8 @@ void train(auto& device, const char* name) {
 
     const auto step = [&] {
         const auto x = tape.bring(ht::const_view<float, 2>(data.inputs.data(), {samples, features}));
-        const auto loss = ht::mean_squared_error(tape, model(tape, x), ht::const_view<float, 2>(data.targets.data(), {samples, 1}));
+        const auto loss =
+            ht::mean_squared_error(tape, model(tape, x), ht::const_view<float, 2>(data.targets.data(), {samples, 1}));
         tape.backward(scaler.scale(loss), acc);
         auto grads = scaler.unscale(acc.take());
         const auto outcome = optimizer.step(grads);
@@ -71,11 +75,14 @@ void train(auto& device, const char* name) {
     const auto overflows = finder.take();
     if (!overflows.empty()) {
         const ht::overflow& o = overflows.front();
-        std::printf("%s: step %d: %s, %s, %s: %s in %s\n", name, static_cast<int>(o.step), o.by.layer.c_str(), o.by.operation.c_str(), ht::name(o.pass), o.kind(), ht::name(o.format));
-        std::printf("%s: before it %s gave %.0f at most\n", name, o.before.layer.c_str(), static_cast<double>(o.before_largest));
+        std::printf("%s: step %d: %s, %s, %s: %s in %s\n", name, static_cast<int>(o.step), o.by.layer.c_str(),
+                    o.by.operation.c_str(), ht::name(o.pass), o.kind(), ht::name(o.format));
+        std::printf("%s: before it %s gave %.0f at most\n", name, o.before.layer.c_str(),
+                    static_cast<double>(o.before_largest));
     }
 
-    // What the tensors of one more step hold, and what that speaks for. This is for a step now and then: it waits for each.
+    // What the tensors of one more step hold, and what that speaks for. This is for a step now and then: it waits for
+    // each.
     ht::numerics_collector numerics{device, tape};
     step();
     for (const auto& p : numerics.take(model, scaler.get_scale()).proposals()) {
@@ -91,7 +98,8 @@ void lesson(auto& device) {
     // Prints: fp16: square:
     // Prints: fp16: out: 10 of 32 (31%) of out.weight are zeros in float16 and not in the master
 
-    // With a rule for it, `square` gives what it should; but `out` reads that in a type of its own, and is the next one.
+    // With a rule for it, `square` gives what it should; but `out` reads that in a type of its own, and is the next
+    // one.
     train<ht::recipe<ht::amp_fp16, ht::rule<"square", ht::amp_bf16>>>(device, "half mended");
     // Prints: half mended: 5 of 5 steps are skipped
     // Prints: half mended: step 1: out, linear, forward:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The command line of the lessons that need a device: the CPU, or with `--device cuda` the GPU, where nvcc compiled them.
+/// The command line of the lessons that need a device: the CPU, or with `--device cuda` the GPU, where nvcc compiled
+/// them.
 ///
 ///     int main(int argc, char** argv) {
 ///         return with_device(argc, argv, [](auto& device) { lesson(device); });      // ht::cpu& or ht::cuda&

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The main of every test executable. HALFTONE_ISA names the instruction set to test: where this processor lacks it, the
-/// program says so and returns 77, which CTest counts as skipped.
+/// The main of every test executable. HALFTONE_ISA names the instruction set to test: where this processor lacks it,
+/// the program says so and returns 77, which CTest counts as skipped.
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What 16-bit parameters cost in loss: the same GPT from the same weights on the same batches, its parameters kept in fp32
-/// masters (beside their bf16 copies and in two halves), in bf16 with stochastic rounding (moments in fp32 and in bf16), and in bf16 rounded to nearest, whose updates are
-/// mostly smaller than half a step of their parameter and are lost: the run that stalls.
+/// What 16-bit parameters cost in loss: the same GPT from the same weights on the same batches, its parameters kept in
+/// fp32 masters (beside their bf16 copies and in two halves), in bf16 with stochastic rounding (moments in fp32 and in
+/// bf16), and in bf16 rounded to nearest, whose updates are mostly smaller than half a step of their parameter and are
+/// lost: the run that stalls.
 ///
 ///     bench_parameters --text FILE --json OUT
 ///
-/// The library's optimizers refuse the last one at compile time ("have so few bits that an optimizer's updates round away"):
-/// here is one of our own that passes the kernel the other rounding.
+/// The library's optimizers refuse the last one at compile time ("have so few bits that an optimizer's updates round
+/// away"): here is one of our own that passes the kernel the other rounding.
 #include <cstdio>
 #include <exception>
 #include <iostream>
@@ -52,7 +53,8 @@ class nearest_adamw : public ht::detail::optimizer<Device, Model, 2> {
     struct launch {
         const nearest_adamw* self;
         template <class Storage>
-        void operator()(const ht::detail::update_segment& s, const ht::gradient_slabs& slabs, const ht::kernel::gradient_factors* factors) const {
+        void operator()(const ht::detail::update_segment& s, const ht::gradient_slabs& slabs,
+                        const ht::kernel::gradient_factors* factors) const {
             using param = typename Storage::param;
             using copy = typename Storage::compute;
             using accumulate = typename Storage::accumulate;
@@ -64,7 +66,8 @@ class nearest_adamw : public ht::detail::optimizer<Device, Model, 2> {
                 self->device(),
                 ht::kernel::adamw_arguments<param, copy, accumulate, state>{
                     .master = base::template part_of<param>(g.master.data(), s.master, s.count),
-                    .copy = g.copy_bytes == 0 ? ht::view<copy, 1>{} : base::template part_of<copy>(g.copy.data(), s.copy, s.count),
+                    .copy = g.copy_bytes == 0 ? ht::view<copy, 1>{}
+                                              : base::template part_of<copy>(g.copy.data(), s.copy, s.count),
                     .gradient = ht::const_view<accumulate, 1>(gradient.data() + s.gradient, {size}),
                     .first = base::template part_of<state>(self->moment(0, s.group).data(), s.gradient, s.count),
                     .second = base::template part_of<state>(self->moment(1, s.group).data(), s.gradient, s.count),
@@ -101,7 +104,8 @@ result train(const char* name, ht::cpu& device, const settings& o, const ht::tok
     using model_type = ht::nn::gpt<Policy>;
     ht::language_data data{corpus, {.context = o.context, .most_windows = o.windows, .seed = o.seed}};
     model_type model{device, {.vocabulary = 256, .context = o.context, .layers = static_cast<int>(o.layers), .heads = o.heads, .width = o.width}, o.seed};
-    Optimizer<ht::cpu, model_type> optimizer{device, model, {.lr = o.lr, .beta2 = 0.999, .weight_decay = 0.1, .seed = o.seed}};
+    Optimizer<ht::cpu, model_type> optimizer{
+        device, model, {.lr = o.lr, .beta2 = 0.999, .weight_decay = 0.1, .seed = o.seed}};
     // A constant rate after the warm-up: a schedule that falls to zero would freeze narrow parameters by itself.
     optimizer.set_schedule({.total_steps = o.steps, .warmup_ratio = 0.05});
     ht::accumulator acc{model, ht::unscaled};
@@ -134,7 +138,8 @@ result train(const char* name, ht::cpu& device, const settings& o, const ht::tok
         std::size_t changed = 0, all = 0, at = 0;  // of a split master, its lower half
         for (const ht::store::group& g : model.parameters().groups()) {
             for (std::size_t end = at + g.master.bytes(); at < end; at += g.param_bytes, ++all) {
-                changed += std::equal(before.begin() + static_cast<std::ptrdiff_t>(at), before.begin() + static_cast<std::ptrdiff_t>(at + g.param_bytes),
+                changed += std::equal(before.begin() + static_cast<std::ptrdiff_t>(at),
+                                      before.begin() + static_cast<std::ptrdiff_t>(at + g.param_bytes),
                                       after.begin() + static_cast<std::ptrdiff_t>(at))
                                ? 0
                                : 1;
@@ -147,8 +152,10 @@ result train(const char* name, ht::cpu& device, const settings& o, const ht::tok
     for (std::size_t group = 0; group < model.parameters().groups().size(); ++group) {
         r.moment_bytes += optimizer.moment(0, group).size_bytes() + optimizer.moment(1, group).size_bytes();
     }
-    std::printf("%-34s loss %.4f -> %.4f, on held-out text %.4f; %5.1f%% of the last step's updates changed nothing; %zu bytes of parameters, %zu of moments\n", name, r.initial_loss,
-                r.train_loss, r.validation_loss, 100 * r.unmoved, r.parameter_bytes, r.moment_bytes);
+    std::printf(
+        "%-34s loss %.4f -> %.4f, on held-out text %.4f; %5.1f%% of the last step's updates changed nothing; %zu bytes "
+        "of parameters, %zu of moments\n",
+        name, r.initial_loss, r.train_loss, r.validation_loss, 100 * r.unmoved, r.parameter_bytes, r.moment_bytes);
     std::fflush(stdout);
     return r;
 }
@@ -157,13 +164,15 @@ int run(const settings& o) {
     using ht::amp_bf16, ht::pure_bf16, ht::bfloat16;
     const std::string corpus = ht::read_text(o.text);
     const ht::token_view tokens{corpus};
-    ht::cpu device{{.threads = o.threads, .instruction_set = o.isa.empty() ? std::nullopt : std::optional(ht::parse_isa(o.isa.c_str()))}};
+    ht::cpu device{{.threads = o.threads,
+                    .instruction_set = o.isa.empty() ? std::nullopt : std::optional(ht::parse_isa(o.isa.c_str()))}};
     std::printf("%s; %zu bytes of text\n", device.description().c_str(), corpus.size());
     std::vector<result> results;
     results.push_back(train<amp_bf16, ht::adamw>("fp32 masters", device, o, tokens));
     results.push_back(train<ht::with_split_master<amp_bf16>, ht::adamw>("fp32 masters, split", device, o, tokens));
     results.push_back(train<pure_bf16, ht::adamw>("bf16, stochastic", device, o, tokens));
-    results.push_back(train<ht::with_state<pure_bf16, bfloat16>, ht::adamw>("bf16, stochastic, bf16 moments", device, o, tokens));
+    results.push_back(
+        train<ht::with_state<pure_bf16, bfloat16>, ht::adamw>("bf16, stochastic, bf16 moments", device, o, tokens));
     results.push_back(train<pure_bf16, nearest_adamw>("bf16, nearest", device, o, tokens));
     if (o.json_file.empty()) return 0;
 
@@ -190,7 +199,8 @@ int run(const settings& o) {
 
 int main(int argc, char** argv) {
     settings o;
-    CLI::App app{"Trains one GPT with its parameters kept in fp32 masters and in bf16, rounded stochastically and to nearest."};
+    CLI::App app{
+        "Trains one GPT with its parameters kept in fp32 masters and in bf16, rounded stochastically and to nearest."};
     app.add_option("--text", o.text, "files or folders of text")->required();
     app.add_option("--json", o.json_file, "write the results there, too");
     app.add_option("--commit", o.commit, "written beside the results");

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Attention, 16,384 tokens of 2,048 channels at every length, and packed sequences of various lengths. Operations as they
-/// are counted everywhere: two products of queries x keys x head size forward, five backward, half of it under a causal
-/// mask.
+/// Attention, 16,384 tokens of 2,048 channels at every length, and packed sequences of various lengths. Operations as
+/// they are counted everywhere: two products of queries x keys x head size forward, five backward, half of it under a
+/// causal mask.
 #include "measure.cuh"
 
 namespace bench {
@@ -22,30 +22,39 @@ struct attention_case {
     ht::packed_sequences packs;  ///< or none
 
     std::string text() const {
-        return name + ", " + std::to_string(shape[2]) + " heads of " + std::to_string(shape[3]) + (mask == ht::attention_mask::causal ? ", causal" : ", full");
+        return name + ", " + std::to_string(shape[2]) + " heads of " + std::to_string(shape[3]) +
+               (mask == ht::attention_mask::causal ? ", causal" : ", full");
     }
 };
 
 void bench_case(ht::cuda& gpu, const settings& s, const peaks& p, listener& to, const attention_case& c) {
     using attention = ht::kernel::attention<ht::cuda>;
     const auto tensor = [&](std::uint32_t seed) { return random_tensor<bf16, 4>(gpu, c.shape, seed); };
-    const auto q = tensor(1), k = tensor(2), v = tensor(3), o = tensor(4), d_o = tensor(5), dq = tensor(6), dk = tensor(7), dv = tensor(8);
+    const auto q = tensor(1), k = tensor(2), v = tensor(3), o = tensor(4), d_o = tensor(5), dq = tensor(6),
+               dk = tensor(7), dv = tensor(8);
     const ht::tensor<float, 3> logsumexp(gpu.memory(), {c.shape[0], c.shape[2], c.shape[1]});
     const double products = c.pairs * static_cast<double>(c.shape[3]) / (c.mask == ht::attention_mask::causal ? 2 : 1);
-    const ht::kernel::attention_forward<bf16> forward{q.const_view(), k.const_view(), v.const_view(), o.view(), logsumexp.view(), {.mask = c.mask}, c.packs};
-    const ht::kernel::attention_backward<bf16> backward{q.const_view(), k.const_view(), v.const_view(), o.const_view(), logsumexp.const_view(), d_o.const_view(),
-                                                        dq.view(), dk.view(), dv.view(), {.mask = c.mask}, c.packs};
+    const ht::kernel::attention_forward<bf16> forward{q.const_view(),   k.const_view(),   v.const_view(), o.view(),
+                                                      logsumexp.view(), {.mask = c.mask}, c.packs};
+    const ht::kernel::attention_backward<bf16> backward{
+        q.const_view(),   k.const_view(), v.const_view(), o.const_view(), logsumexp.const_view(),
+        d_o.const_view(), dq.view(),      dk.view(),      dv.view(),      {.mask = c.mask},
+        c.packs};
     timing t = measure(gpu, s, 1, [&](int) { attention::forward<bf16>(gpu, forward); });
     to.on_row(make_row("attention forward", c.text(), "bf16", t, 4 * products, p.bf16_flops, true));
     t = measure(gpu, s, 1, [&](int) { attention::backward<bf16>(gpu, backward); });
     to.on_row(make_row("attention backward", c.text(), "bf16", t, 10 * products, p.bf16_flops, true));
 }
 
-void bench_length(const settings& s, const peaks& p, listener& to, ht::extent length, ht::extent head_size, ht::attention_mask mask) {
+void bench_length(const settings& s, const peaks& p, listener& to, ht::extent length, ht::extent head_size,
+                  ht::attention_mask mask) {
     ht::cuda gpu;
-    const ht::extent tokens = s.quick ? 2048 : 16384, batch = tokens / length, heads = (s.quick ? 512 : 2048) / head_size;
+    const ht::extent tokens = s.quick ? 2048 : 16384, batch = tokens / length,
+                     heads = (s.quick ? 512 : 2048) / head_size;
     const double pairs = static_cast<double>(batch * heads) * static_cast<double>(length) * static_cast<double>(length);
-    bench_case(gpu, s, p, to, {{batch, length, heads, head_size}, mask, pairs, std::to_string(batch) + " x " + std::to_string(length), {}});
+    bench_case(
+        gpu, s, p, to,
+        {{batch, length, heads, head_size}, mask, pairs, std::to_string(batch) + " x " + std::to_string(length), {}});
 }
 
 void bench_packed(const settings& s, const peaks& p, listener& to, ht::extent head_size) {
@@ -80,7 +89,8 @@ void bench_attention(const settings& s, const peaks& p, listener& to) {
                 continue;
             }
             for (const ht::extent length : {1024, 2048, 4096, 8192, 16384}) {
-                if (usual || length == 1024 || length == 4096 || length == 16384) bench_length(s, p, to, length, head_size, mask);
+                if (usual || length == 1024 || length == 4096 || length == 16384)
+                    bench_length(s, p, to, length, head_size, mask);
             }
         }
         if (usual) bench_packed(s, p, to, head_size);

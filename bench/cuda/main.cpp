@@ -27,8 +27,8 @@ using json = nlohmann::ordered_json;
 class table final : public bench::listener {
   public:
     void on_row(const bench::row& r) override {
-        std::printf("%-24s %-36s %-24s %-16s %12.2f us %10.1f %-8s %5.1f%%", r.kernel.c_str(), r.shape.c_str(), r.policy.c_str(), r.engine.c_str(), r.seconds * 1e6, r.rate, r.unit.c_str(),
-                    r.percent_of_peak);
+        std::printf("%-24s %-36s %-24s %-16s %12.2f us %10.1f %-8s %5.1f%%", r.kernel.c_str(), r.shape.c_str(),
+                    r.policy.c_str(), r.engine.c_str(), r.seconds * 1e6, r.rate, r.unit.c_str(), r.percent_of_peak);
         json ratios = json::object();
         for (const auto& [peer, ratio] : r.ratio_to) {
             std::printf("  %.2f of %s", ratio, peer.c_str());
@@ -58,8 +58,11 @@ int main(int argc, char** argv) {
     std::string file, table_file;
     CLI::App app{"Times halftone's kernels on a GPU, beside a copy and cuBLASLt in the same run."};
     app.add_option("--json", file, "write the rows there, too");
-    app.add_option("--matmul-table", table_file, "write there which products cuBLASLt multiplies faster, for ht::matmul_table::read");
-    app.add_option("--filter", s.filter, "only kernels whose name contains this: matmul, attention, layer_norm, softmax, cross_entropy, adamw, map, training step");
+    app.add_option("--matmul-table", table_file,
+                   "write there which products cuBLASLt multiplies faster, for ht::matmul_table::read");
+    app.add_option("--filter", s.filter,
+                   "only kernels whose name contains this: matmul, attention, layer_norm, softmax, cross_entropy, "
+                   "adamw, map, training step");
     app.add_option("--seconds", s.seconds_each, "that a case is measured for")->capture_default_str();
     app.add_flag("--quick", s.quick, "few and small shapes");
     try {
@@ -83,11 +86,14 @@ int main(int argc, char** argv) {
     try {
         std::printf("%s, CUDA %s, driver %s\n", gpu.name.c_str(), gpu.cuda.c_str(), gpu.driver.c_str());
         const bench::peaks p = bench::measure_peaks(s);
-        std::printf("copy %.0f GB/s, read and written; cuBLASLt at 8192 cubed %.0f TFLOP/s\n", p.copy_bytes / 1e9, p.bf16_flops / 1e12);
+        std::printf("copy %.0f GB/s, read and written; cuBLASLt at 8192 cubed %.0f TFLOP/s\n", p.copy_bytes / 1e9,
+                    p.bf16_flops / 1e12);
         all["machine"] = {{"cpu", halftone::cpu_model()}, {"gpu", gpu.name}, {"driver", gpu.driver}};
         all["compiler"] = "nvcc, CUDA " + gpu.cuda;
-        all["protocol"] = "random operands, buffers in turn over 3 times the second-level cache, CUDA graphs of many launches, medians of 10 to 200 of these; "
-                          "percent_of_peak is of copy_bytes_per_second or of cublaslt_bf16_flops, measured in the same run";
+        all["protocol"] =
+            "random operands, buffers in turn over 3 times the second-level cache, CUDA graphs of many launches, "
+            "medians of 10 to 200 of these; percent_of_peak is of copy_bytes_per_second or of cublaslt_bf16_flops, "
+            "measured in the same run";
         all["copy_bytes_per_second"] = p.copy_bytes;
         all["cublaslt_bf16_flops"] = p.bf16_flops;
         bench::bench_step(s, rows);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The matrix product beside cuBLASLt's, where that is there: the best of the algorithms that its heuristics propose, on the
-/// same operands, and cuBLASLt as the engine of halftone's own call, from which a matmul_table is made.
+/// The matrix product beside cuBLASLt's, where that is there: the best of the algorithms that its heuristics propose,
+/// on the same operands, and cuBLASLt as the engine of halftone's own call, from which a matmul_table is made.
 #include <limits>
 #include <memory>
 #include <random>
@@ -39,7 +39,9 @@ struct operands {
     ht::tensor<T, 1> a, b, c;
 
     operands(ht::cuda& gpu, const problem& p, std::uint32_t seed)
-        : a(random_tensor<T, 1>(gpu, {p.m * p.k + 8}, seed)), b(random_tensor<T, 1>(gpu, {p.n * p.k + 8}, seed + 1)), c(random_tensor<T, 1>(gpu, {p.m * p.n + 8}, seed + 2)) {}
+        : a(random_tensor<T, 1>(gpu, {p.m * p.k + 8}, seed)),
+          b(random_tensor<T, 1>(gpu, {p.n * p.k + 8}, seed + 1)),
+          c(random_tensor<T, 1>(gpu, {p.m * p.n + 8}, seed + 2)) {}
 };
 
 template <class T>
@@ -68,16 +70,25 @@ template <class T, class Compute = T>
 class peer {
   public:
     // Column-major: c' = b' a', so that its a is our b.
-    peer(ht::cuda& gpu, const problem& p, const operands<T>& x) : gpu_(gpu), workspace_(gpu.memory(), {ht::extent{64} << 20}) {
-        const cudaDataType type = std::is_same_v<T, bf16> ? CUDA_R_16BF : std::is_same_v<T, ht::float16> ? CUDA_R_16F : CUDA_R_32F;
+    peer(ht::cuda& gpu, const problem& p, const operands<T>& x)
+        : gpu_(gpu), workspace_(gpu.memory(), {ht::extent{64} << 20}) {
+        const cudaDataType type = std::is_same_v<T, bf16>          ? CUDA_R_16BF
+                                  : std::is_same_v<T, ht::float16> ? CUDA_R_16F
+                                                                   : CUDA_R_32F;
         check(cublasLtCreate(&handle_), "cublasLtCreate");
-        constexpr cublasComputeType_t multiplied = std::is_same_v<Compute, ht::tfloat32> ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+        constexpr cublasComputeType_t multiplied =
+            std::is_same_v<Compute, ht::tfloat32> ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
         check(cublasLtMatmulDescCreate(&operation_, multiplied, CUDA_R_32F), "cublasLtMatmulDescCreate");
-        const cublasOperation_t of_b = p.way == layout::nt ? CUBLAS_OP_T : CUBLAS_OP_N, of_a = p.way == layout::tn ? CUBLAS_OP_T : CUBLAS_OP_N;
-        check(cublasLtMatmulDescSetAttribute(operation_, CUBLASLT_MATMUL_DESC_TRANSA, &of_b, sizeof of_b), "cublasLtMatmulDescSetAttribute");
-        check(cublasLtMatmulDescSetAttribute(operation_, CUBLASLT_MATMUL_DESC_TRANSB, &of_a, sizeof of_a), "cublasLtMatmulDescSetAttribute");
+        const cublasOperation_t of_b = p.way == layout::nt ? CUBLAS_OP_T : CUBLAS_OP_N,
+                                of_a = p.way == layout::tn ? CUBLAS_OP_T : CUBLAS_OP_N;
+        check(cublasLtMatmulDescSetAttribute(operation_, CUBLASLT_MATMUL_DESC_TRANSA, &of_b, sizeof of_b),
+              "cublasLtMatmulDescSetAttribute");
+        check(cublasLtMatmulDescSetAttribute(operation_, CUBLASLT_MATMUL_DESC_TRANSB, &of_a, sizeof of_a),
+              "cublasLtMatmulDescSetAttribute");
         const auto make = [&](cublasLtMatrixLayout_t& l, ht::extent rows, ht::extent columns) {
-            check(cublasLtMatrixLayoutCreate(&l, type, static_cast<std::uint64_t>(rows), static_cast<std::uint64_t>(columns), rows), "cublasLtMatrixLayoutCreate");
+            check(cublasLtMatrixLayoutCreate(&l, type, static_cast<std::uint64_t>(rows),
+                                             static_cast<std::uint64_t>(columns), rows),
+                  "cublasLtMatrixLayoutCreate");
         };
         p.way == layout::nt ? make(b_, p.k, p.n) : make(b_, p.n, p.k);
         p.way == layout::tn ? make(a_, p.m, p.k) : make(a_, p.k, p.m);
@@ -85,16 +96,21 @@ class peer {
         cublasLtMatmulPreference_t preference = nullptr;
         check(cublasLtMatmulPreferenceCreate(&preference), "cublasLtMatmulPreferenceCreate");
         const std::size_t bytes = static_cast<std::size_t>(workspace_.size());
-        check(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes, sizeof bytes), "cublasLtMatmulPreferenceSetAttribute");
+        check(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes,
+                                                   sizeof bytes),
+              "cublasLtMatmulPreferenceSetAttribute");
         const auto alignment = static_cast<std::uint32_t>(p.offset == 0 ? 256 : sizeof(T));
-        for (const auto attribute : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
-                                     CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
-            check(cublasLtMatmulPreferenceSetAttribute(preference, attribute, &alignment, sizeof alignment), "cublasLtMatmulPreferenceSetAttribute");
+        for (const auto attribute :
+             {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+              CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
+            check(cublasLtMatmulPreferenceSetAttribute(preference, attribute, &alignment, sizeof alignment),
+                  "cublasLtMatmulPreferenceSetAttribute");
         }
         constexpr int most = 8;
         cublasLtMatmulHeuristicResult_t found[most];
         int count = 0;
-        const cublasStatus_t code = cublasLtMatmulAlgoGetHeuristic(handle_, operation_, b_, a_, c_, c_, preference, most, found, &count);
+        const cublasStatus_t code =
+            cublasLtMatmulAlgoGetHeuristic(handle_, operation_, b_, a_, c_, c_, preference, most, found, &count);
         cublasLtMatmulPreferenceDestroy(preference);
         if (code != CUBLAS_STATUS_SUCCESS || count == 0) return;
         double best = std::numeric_limits<double>::infinity();
@@ -120,8 +136,9 @@ class peer {
     void run(const problem& p, const operands<T>& x) {
         const float one = 1, zero = 0;
         T* const c = x.c.data() + p.offset;
-        check(cublasLtMatmul(handle_, operation_, &one, x.b.data() + p.offset, b_, x.a.data() + p.offset, a_, &zero, c, c_, c, c_, &algorithm_, workspace_.data(),
-                             static_cast<std::size_t>(workspace_.size()), gpu_.stream()),
+        check(cublasLtMatmul(handle_, operation_, &one, x.b.data() + p.offset, b_, x.a.data() + p.offset, a_, &zero, c,
+                             c_, c, c_, &algorithm_, workspace_.data(), static_cast<std::size_t>(workspace_.size()),
+                             gpu_.stream()),
               "cublasLtMatmul");
     }
 
@@ -136,8 +153,8 @@ class peer {
 };
 #endif
 
-/// Some elements of c against products in double: whoever is fast must also be right. Largest error, relative to the sum of
-/// magnitudes.
+/// Some elements of c against products in double: whoever is fast must also be right. Largest error, relative to the
+/// sum of magnitudes.
 template <class Compute, class T>
 double largest_error(ht::cuda& gpu, const problem& p, const operands<T>& x) {
     const auto a = view_a(p, x), b = view_b(p, x), c = view_c(p, x);
@@ -145,13 +162,17 @@ double largest_error(ht::cuda& gpu, const problem& p, const operands<T>& x) {
     const auto length = static_cast<std::size_t>(p.k);
     const auto fetch = [&](std::vector<T>& to, const T* from, ht::extent stride) {
         to.resize(length);
-        ht::detail::cuda_check(cudaMemcpy2DAsync(to.data(), sizeof(T), from, static_cast<std::size_t>(stride) * sizeof(T), sizeof(T), length, cudaMemcpyDeviceToHost, gpu.stream()), "cudaMemcpy2DAsync");
+        ht::detail::cuda_check(
+            cudaMemcpy2DAsync(to.data(), sizeof(T), from, static_cast<std::size_t>(stride) * sizeof(T), sizeof(T),
+                              length, cudaMemcpyDeviceToHost, gpu.stream()),
+            "cudaMemcpy2DAsync");
         gpu.synchronize();
     };
     double worst = 0;
     for (int i = 0; i < 12; ++i) {
         const ht::extent row = i == 0 ? p.m - 1 : static_cast<ht::extent>(random() % static_cast<std::uint32_t>(p.m));
-        const ht::extent column = i == 0 ? p.n - 1 : static_cast<ht::extent>(random() % static_cast<std::uint32_t>(p.n));
+        const ht::extent column =
+            i == 0 ? p.n - 1 : static_cast<ht::extent>(random() % static_cast<std::uint32_t>(p.n));
         std::vector<T> left, right;
         fetch(left, &a(row, 0), a.stride_of(1));
         fetch(right, &b(0, column), b.stride_of(0));
@@ -159,13 +180,16 @@ double largest_error(ht::cuda& gpu, const problem& p, const operands<T>& x) {
         gpu.memory().read(&got, &c(row, column), sizeof got);
         double sum = 0, magnitude = 0;
         for (std::size_t j = 0; j < length; ++j) {
-            const auto multiplied = [](T x) { return static_cast<double>(static_cast<float>(Compute(static_cast<float>(x)))); };
+            const auto multiplied = [](T x) {
+                return static_cast<double>(static_cast<float>(Compute(static_cast<float>(x))));
+            };
             const double term = multiplied(left[j]) * multiplied(right[j]);
             sum += term;
             magnitude += std::fabs(term);
         }
         // A rounding of the result, and float sums.
-        const double error = std::fabs(static_cast<double>(static_cast<float>(got)) - sum) / (magnitude * 1e-5 + std::fabs(sum));
+        const double error =
+            std::fabs(static_cast<double>(static_cast<float>(got)) - sum) / (magnitude * 1e-5 + std::fabs(sum));
         if (!(error <= worst)) worst = error;
     }
     return worst;
@@ -178,10 +202,13 @@ void bench_problem(const settings& s, const peaks& p, listener& to, const char* 
     const int sets = sets_for(gpu, sizeof(T) * static_cast<double>(of.m * of.k + of.n * of.k + of.m * of.n));
     std::vector<operands<T>> all;
     for (int i = 0; i < sets; ++i) all.emplace_back(gpu, of, static_cast<std::uint32_t>(3 * i));
-    const std::string shape = std::to_string(of.m) + "x" + std::to_string(of.n) + "x" + std::to_string(of.k) + " " + name(of.way) + (of.offset == 0 ? "" : " off by " + std::to_string(of.offset));
+    const std::string shape = std::to_string(of.m) + "x" + std::to_string(of.n) + "x" + std::to_string(of.k) + " " +
+                              name(of.way) + (of.offset == 0 ? "" : " off by " + std::to_string(of.offset));
     const auto set = [&](int i) -> const operands<T>& { return all[static_cast<std::size_t>(i % sets)]; };
 
-    const timing ours = measure(gpu, s, sets, [&](int i) { ht::matmul<Policy>(gpu, view_a(of, set(i)), view_b(of, set(i)), view_c(of, set(i))); });
+    const timing ours = measure(gpu, s, sets, [&](int i) {
+        ht::matmul<Policy>(gpu, view_a(of, set(i)), view_b(of, set(i)), view_c(of, set(i)));
+    });
     const double error = largest_error<typename Policy::compute>(gpu, of, set(0));
     row r = make_row("matmul", shape, policy, ours, flops, p.bf16_flops, true);
     if (!(error <= 0x1p-7)) r.engine += ", WRONG";
@@ -189,8 +216,10 @@ void bench_problem(const settings& s, const peaks& p, listener& to, const char* 
     const auto by_engine = [&](row own, ht::product_end end, const auto& call) {
         ht::cuda other{{.engine = ht::cublaslt{}, .engine_is_used = ht::engine_use::always}};
         const timing theirs = measure(other, s, sets, [&](int i) { call(other, set(i)); });
-        to.on_product({ht::element_type_of<typename Policy::compute>(), end, of.way == layout::tn ? ht::matrix_order::columns : ht::matrix_order::rows,
-                       of.way == layout::nt ? ht::matrix_order::columns : ht::matrix_order::rows, of.m, of.n, of.k, own.seconds / theirs.median});
+        to.on_product({ht::element_type_of<typename Policy::compute>(), end,
+                       of.way == layout::tn ? ht::matrix_order::columns : ht::matrix_order::rows,
+                       of.way == layout::nt ? ht::matrix_order::columns : ht::matrix_order::rows, of.m, of.n, of.k,
+                       own.seconds / theirs.median});
         row r = make_row(own.kernel, own.shape, policy, theirs, flops, p.bf16_flops, true);
         r.engine = "by cublaslt";
         r.ratio_to.emplace_back("halftone", own.seconds / theirs.median);
@@ -198,12 +227,18 @@ void bench_problem(const settings& s, const peaks& p, listener& to, const char* 
     };
     // Under the table's roof alone: of operands off an aligned address it knows nothing.
     if (of.offset == 0) {
-        by_engine(r, ht::product_end::result, [&](ht::cuda& device, const operands<T>& x) { ht::matmul<Policy>(device, view_a(of, x), view_b(of, x), view_c(of, x)); });
+        by_engine(r, ht::product_end::result, [&](ht::cuda& device, const operands<T>& x) {
+            ht::matmul<Policy>(device, view_a(of, x), view_b(of, x), view_c(of, x));
+        });
         if constexpr (std::is_same_v<T, bf16>) {
             if (of.way == layout::nt) {
                 const auto bias = random_tensor<T, 1>(gpu, {of.n}, 7);
-                const auto fused = [&](ht::cuda& device, const operands<T>& x) { ht::matmul<Policy>(device, view_a(of, x), view_b(of, x), view_c(of, x), ht::bias_gelu{bias.view()}); };
-                const row own = make_row("matmul, bias_gelu", shape, policy, measure(gpu, s, sets, [&](int i) { fused(gpu, set(i)); }), flops, p.bf16_flops, true);
+                const auto fused = [&](ht::cuda& device, const operands<T>& x) {
+                    ht::matmul<Policy>(device, view_a(of, x), view_b(of, x), view_c(of, x), ht::bias_gelu{bias.view()});
+                };
+                const row own =
+                    make_row("matmul, bias_gelu", shape, policy,
+                             measure(gpu, s, sets, [&](int i) { fused(gpu, set(i)); }), flops, p.bf16_flops, true);
                 to.on_row(own);
                 by_engine(own, ht::product_end::kernel, fused);
             }
@@ -233,7 +268,9 @@ peaks measure_peaks(const settings& s) {
         const problem of{8192, 8192, 8192};
         const operands<bf16> x(gpu, of, 1);
         peer<bf16> lt(gpu, of, x);
-        if (lt.is_there()) p.bf16_flops = 2.0 * 8192 * 8192 * 8192 / measure(gpu, {.seconds_each = 1}, 1, [&](int) { lt.run(of, x); }).median;
+        if (lt.is_there())
+            p.bf16_flops =
+                2.0 * 8192 * 8192 * 8192 / measure(gpu, {.seconds_each = 1}, 1, [&](int) { lt.run(of, x); }).median;
     }
 #endif
     return p;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// How a kernel is timed: many launches in one CUDA graph, over as many sets of buffers as outsize the second-level cache
-/// three times, and the median of many such graphs.
+/// How a kernel is timed: many launches in one CUDA graph, over as many sets of buffers as outsize the second-level
+/// cache three times, and the median of many such graphs.
 #pragma once
 
 #include <algorithm>
@@ -21,8 +21,10 @@ namespace ht = halftone;
 /// Uniform in [-1, 1], of any type: random, since zeros are multiplied faster.
 template <class T>
 __global__ void fill_uniform(T* x, std::int64_t n, std::uint32_t seed) {
-    for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < n; i += static_cast<std::int64_t>(gridDim.x) * blockDim.x) {
-        std::uint32_t h = static_cast<std::uint32_t>(i) * 2654435761u ^ seed ^ static_cast<std::uint32_t>(i >> 32) * 97u;
+    for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < n;
+         i += static_cast<std::int64_t>(gridDim.x) * blockDim.x) {
+        std::uint32_t h =
+            static_cast<std::uint32_t>(i) * 2654435761u ^ seed ^ static_cast<std::uint32_t>(i >> 32) * 97u;
         h = (h ^ h >> 16) * 0x7feb352du;
         h = (h ^ h >> 15) * 0x846ca68bu;
         h ^= h >> 16;
@@ -41,7 +43,8 @@ ht::tensor<T, Rank> random_tensor(ht::cuda& gpu, const ht::shape<Rank>& shape, s
 
 /// Sets of buffers in turn: `bytes` is what one set holds. At least one, at most as many as 8 GiB hold.
 inline int sets_for(const ht::cuda& gpu, double bytes) {
-    const double wanted = std::ceil(3.0 * gpu.properties().l2CacheSize / bytes), room = std::floor(8.0 * (1 << 30) / bytes);
+    const double wanted = std::ceil(3.0 * gpu.properties().l2CacheSize / bytes),
+                 room = std::floor(8.0 * (1 << 30) / bytes);
     return static_cast<int>(std::max(1.0, std::min(wanted, room)));
 }
 
@@ -92,14 +95,19 @@ inline timing measure(ht::cuda& gpu, const settings& s, int sets, const std::fun
     cudaEventDestroy(begin);
     cudaEventDestroy(end);
     std::sort(samples.begin(), samples.end());
-    const auto at = [&](double share) { return samples[static_cast<std::size_t>(share * static_cast<double>(samples.size() - 1))]; };
+    const auto at = [&](double share) {
+        return samples[static_cast<std::size_t>(share * static_cast<double>(samples.size() - 1))];
+    };
     return {at(0.5), at(0.1), at(0.9)};
 }
 
-inline bool is_wanted(const settings& s, const std::string& kernel) { return kernel.find(s.filter) != std::string::npos; }
+inline bool is_wanted(const settings& s, const std::string& kernel) {
+    return kernel.find(s.filter) != std::string::npos;
+}
 
 /// The row of a kernel that does `work` (operations or bytes) a call.
-inline row make_row(const std::string& kernel, const std::string& shape, const std::string& policy, const timing& t, double work, double peak, bool in_flops) {
+inline row make_row(const std::string& kernel, const std::string& shape, const std::string& policy, const timing& t,
+                    double work, double peak, bool in_flops) {
     row r{kernel, shape, policy, "halftone", t.median, t.p10, t.p90};
     r.rate = work / t.median / (in_flops ? 1e12 : 1e9);
     r.unit = in_flops ? "TFLOP/s" : "GB/s";

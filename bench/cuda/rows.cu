@@ -41,8 +41,9 @@ void bench_layer_norm(const settings& s, const peaks& p, listener& to, ht::exten
     std::vector<buffers> all;
     for (int i = 0; i < sets; ++i) {
         const auto seed = static_cast<std::uint32_t>(i);
-        all.push_back({random_tensor<bf16, 2>(gpu, {rows, width}, seed), random_tensor<bf16, 2>(gpu, {rows, width}, seed),
-                       random_tensor<bf16, 2>(gpu, {rows, width}, seed + 77), random_tensor<bf16, 2>(gpu, {rows, width}, seed)});
+        all.push_back(
+            {random_tensor<bf16, 2>(gpu, {rows, width}, seed), random_tensor<bf16, 2>(gpu, {rows, width}, seed),
+             random_tensor<bf16, 2>(gpu, {rows, width}, seed + 77), random_tensor<bf16, 2>(gpu, {rows, width}, seed)});
     }
     const auto gain = random_tensor<float, 1>(gpu, {width}, 3), bias = random_tensor<float, 1>(gpu, {width}, 4);
     const auto dgain = random_tensor<float, 1>(gpu, {width}, 5), dbias = random_tensor<float, 1>(gpu, {width}, 6);
@@ -51,13 +52,15 @@ void bench_layer_norm(const settings& s, const peaks& p, listener& to, ht::exten
         const buffers& b = all[static_cast<std::size_t>(i % sets)];
         layer_norm::forward<bf16, float, bf16>(gpu, {.x = b.x.const_view(), .gain = gain.const_view(), .bias = bias.const_view(), .y = b.y.view(), .mean = mean.view(), .rstd = rstd.view()});
     });
-    to.on_row(make_row("layer_norm forward", text_of(rows, width), "bf16, float gain", t, 4 * elements, p.copy_bytes, false));
+    to.on_row(
+        make_row("layer_norm forward", text_of(rows, width), "bf16, float gain", t, 4 * elements, p.copy_bytes, false));
     t = measure(gpu, s, sets, [&](int i) {
         const buffers& b = all[static_cast<std::size_t>(i % sets)];
         layer_norm::backward<bf16, float, bf16, float>(gpu, {.x = b.x.const_view(), .gain = gain.const_view(), .dy = b.dy.const_view(), .mean = mean.const_view(), .rstd = rstd.const_view(),
                                                              .dx = b.dx.view(), .dgain = dgain.view(), .dbias = dbias.view()});
     });
-    to.on_row(make_row("layer_norm backward", text_of(rows, width), "bf16, float gain", t, 6 * elements, p.copy_bytes, false));
+    to.on_row(make_row("layer_norm backward", text_of(rows, width), "bf16, float gain", t, 6 * elements, p.copy_bytes,
+                       false));
 }
 
 void bench_softmax(const settings& s, const peaks& p, listener& to, ht::extent rows, ht::extent width) {
@@ -72,9 +75,14 @@ void bench_softmax(const settings& s, const peaks& p, listener& to, ht::extent r
         dx.push_back(random_tensor<bf16, 2>(gpu, {rows, width}, static_cast<std::uint32_t>(i)));
     }
     const auto at = [&](int i) { return static_cast<std::size_t>(i % sets); };
-    timing t = measure(gpu, s, sets, [&](int i) { softmax::forward<bf16, bf16>(gpu, {.x = x[at(i)].const_view(), .y = y[at(i)].view()}); });
+    timing t = measure(gpu, s, sets, [&](int i) {
+        softmax::forward<bf16, bf16>(gpu, {.x = x[at(i)].const_view(), .y = y[at(i)].view()});
+    });
     to.on_row(make_row("softmax forward", text_of(rows, width), "bf16", t, 4 * elements, p.copy_bytes, false));
-    t = measure(gpu, s, sets, [&](int i) { softmax::backward<bf16, bf16>(gpu, {.y = y[at(i)].const_view(), .dy = x[at(i)].const_view(), .dx = dx[at(i)].view()}); });
+    t = measure(gpu, s, sets, [&](int i) {
+        softmax::backward<bf16, bf16>(
+            gpu, {.y = y[at(i)].const_view(), .dy = x[at(i)].const_view(), .dx = dx[at(i)].view()});
+    });
     to.on_row(make_row("softmax backward", text_of(rows, width), "bf16", t, 6 * elements, p.copy_bytes, false));
 }
 
@@ -90,19 +98,29 @@ void bench_cross_entropy(const settings& s, const peaks& p, listener& to, ht::ex
     }
     const ht::tensor<std::int32_t, 1> targets(gpu.memory(), {rows});
     std::vector<std::int32_t> host(static_cast<std::size_t>(rows));
-    for (std::size_t i = 0; i < host.size(); ++i) host[i] = static_cast<std::int32_t>(i * 7919 % static_cast<std::size_t>(classes));
+    for (std::size_t i = 0; i < host.size(); ++i)
+        host[i] = static_cast<std::int32_t>(i * 7919 % static_cast<std::size_t>(classes));
     gpu.memory().write(targets.data(), host.data(), host.size() * sizeof host[0]);
     const auto losses = random_tensor<float, 1>(gpu, {rows}, 1), logsumexp = random_tensor<float, 1>(gpu, {rows}, 2);
-    const auto loss = random_tensor<float, 1>(gpu, {1}, 3), count = random_tensor<float, 1>(gpu, {1}, 4), gradient = random_tensor<float, 1>(gpu, {1}, 5);
+    const auto loss = random_tensor<float, 1>(gpu, {1}, 3), count = random_tensor<float, 1>(gpu, {1}, 4),
+               gradient = random_tensor<float, 1>(gpu, {1}, 5);
     const auto at = [&](int i) { return static_cast<std::size_t>(i % sets); };
     timing t = measure(gpu, s, sets, [&](int i) {
-        cross_entropy::forward(gpu, ht::kernel::cross_entropy_forward<bf16>{.logits = x[at(i)].const_view(), .targets = targets.const_view(), .losses = losses.view(),
-                                                                            .logsumexp = logsumexp.view(), .loss = loss.view(), .count = count.view()});
+        cross_entropy::forward(gpu, ht::kernel::cross_entropy_forward<bf16>{.logits = x[at(i)].const_view(),
+                                                                            .targets = targets.const_view(),
+                                                                            .losses = losses.view(),
+                                                                            .logsumexp = logsumexp.view(),
+                                                                            .loss = loss.view(),
+                                                                            .count = count.view()});
     });
     to.on_row(make_row("cross_entropy forward", text_of(rows, classes), "bf16", t, 2 * elements, p.copy_bytes, false));
     t = measure(gpu, s, sets, [&](int i) {
-        cross_entropy::backward(gpu, ht::kernel::cross_entropy_backward<bf16, bf16>{.logits = x[at(i)].const_view(), .targets = targets.const_view(), .logsumexp = logsumexp.const_view(),
-                                                                                    .gradient = gradient.const_view(), .count = count.const_view(), .dlogits = dx[at(i)].view()});
+        cross_entropy::backward(gpu, ht::kernel::cross_entropy_backward<bf16, bf16>{.logits = x[at(i)].const_view(),
+                                                                                    .targets = targets.const_view(),
+                                                                                    .logsumexp = logsumexp.const_view(),
+                                                                                    .gradient = gradient.const_view(),
+                                                                                    .count = count.const_view(),
+                                                                                    .dlogits = dx[at(i)].view()});
     });
     to.on_row(make_row("cross_entropy backward", text_of(rows, classes), "bf16", t, 4 * elements, p.copy_bytes, false));
 }
@@ -123,11 +141,16 @@ void bench_adamw(const settings& s, const peaks& p, listener& to, ht::extent cou
     gpu.memory().write(record.data(), &none, sizeof none);
     const ht::kernel::adamw_arguments<float, bf16, float, float> a{.master = master.view(), .copy = copy.view(), .gradient = gradient.const_view(), .first = first.view(), .second = second.view(),
                                                                    .rates = {.weight_decay = 0.1}, .factors = &record.data()->factors, .step = step.data()};
-    const timing t = measure(gpu, s, 1, [&](int) { ht::kernel::adamw<ht::cuda>::run<ht::rounding::nearest_even>(gpu, a); });
-    to.on_row(make_row("adamw", std::to_string(count), "float master, bf16 copy", t, 30 * static_cast<double>(count), p.copy_bytes, false));
+    const timing t =
+        measure(gpu, s, 1, [&](int) { ht::kernel::adamw<ht::cuda>::run<ht::rounding::nearest_even>(gpu, a); });
+    to.on_row(make_row("adamw", std::to_string(count), "float master, bf16 copy", t, 30 * static_cast<double>(count),
+                       p.copy_bytes, false));
     const ht::tensor<std::int32_t, 1> found(gpu.memory(), {1});
-    const timing n = measure(gpu, s, 1, [&](int) { ht::kernel::gradient_norm<ht::cuda>::add(gpu, gradient.const_view(), record.data(), found.data()); });
-    to.on_row(make_row("gradient_norm", std::to_string(count), "float", n, 4 * static_cast<double>(count), p.copy_bytes, false));
+    const timing n = measure(gpu, s, 1, [&](int) {
+        ht::kernel::gradient_norm<ht::cuda>::add(gpu, gradient.const_view(), record.data(), found.data());
+    });
+    to.on_row(make_row("gradient_norm", std::to_string(count), "float", n, 4 * static_cast<double>(count), p.copy_bytes,
+                       false));
 }
 
 void bench_map(const settings& s, const peaks& p, listener& to, ht::extent count) {
@@ -143,7 +166,8 @@ void bench_map(const settings& s, const peaks& p, listener& to, ht::extent count
         const auto k = static_cast<std::size_t>(i % sets);
         ht::map(gpu, [](auto a, auto b) { return a * b + 0.5f * ht::tanh(a); }, x[k], y[k], z[k]);
     });
-    to.on_row(make_row("map x y + tanh(x) / 2", std::to_string(count), "bf16", t, 6.0 * static_cast<double>(count), p.copy_bytes, false));
+    to.on_row(make_row("map x y + tanh(x) / 2", std::to_string(count), "bf16", t, 6.0 * static_cast<double>(count),
+                       p.copy_bytes, false));
 }
 
 }  // namespace

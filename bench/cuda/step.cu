@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A whole training step of a small GPT, launched kernel by kernel and as one captured graph, in turns: what the host's part of
-/// a step costs. Of both, the time from a step to the next as a training loop has it, with other tokens each time.
+/// A whole training step of a small GPT, launched kernel by kernel and as one captured graph, in turns: what the host's
+/// part of a step costs. Of both, the time from a step to the next as a training loop has it, with other tokens each
+/// time.
 #include <chrono>
 
 #include <halftone/amp.hpp>
@@ -65,10 +66,13 @@ void bench_step(const settings& s, listener& to) {
     const auto replayed = [&](const ht::language_batch& b) { captured(b); };
     seconds_of(as_it_is), seconds_of(replayed);
     std::vector<double> plain, graph;
-    for (int round = 0; round < rounds; ++round) plain.push_back(seconds_of(as_it_is)), graph.push_back(seconds_of(replayed));
+    for (int round = 0; round < rounds; ++round)
+        plain.push_back(seconds_of(as_it_is)), graph.push_back(seconds_of(replayed));
     const auto timing_of = [](std::vector<double>& samples) {
         std::sort(samples.begin(), samples.end());
-        const auto at = [&](double share) { return samples[static_cast<std::size_t>(share * static_cast<double>(samples.size() - 1))]; };
+        const auto at = [&](double share) {
+            return samples[static_cast<std::size_t>(share * static_cast<double>(samples.size() - 1))];
+        };
         return timing{at(0.5), at(0.1), at(0.9)};
     };
     const timing of_plain = timing_of(plain), of_graph = timing_of(graph);

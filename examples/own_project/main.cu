@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A program that has its memory and its stream already, and borrows two kernels: one fused product on its __half pointers,
-/// and one pointwise operation of its own, which is an ordinary lambda.
+/// A program that has its memory and its stream already, and borrows two kernels: one fused product on its __half
+/// pointers, and one pointwise operation of its own, which is an ordinary lambda.
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -43,8 +43,8 @@ double gelu(double x) { return 0.5 * x * (1 + std::tanh(0.7978845608028654 * (x 
 
 constexpr int batch = 64, width = 96, hidden = 200;
 
-/// All that is asked of halftone: y = a sigmoid(a / 2) of a = gelu(x w' + b). Views say how the project's memory is to be
-/// read, and own nothing; the kernels go into the project's stream, and nothing waits for them.
+/// All that is asked of halftone: y = a sigmoid(a / 2) of a = gelu(x w' + b). Views say how the project's memory is to
+/// be read, and own nothing; the kernels go into the project's stream, and nothing waits for them.
 void hidden_layer(ht::cuda& gpu, const __half* x, const __half* w, const __half* b, __half* y) {
     const ht::view rows(x, ht::shape<2>{batch, width}), weights(w, ht::shape<2>{hidden, width});
     const ht::view bias(b, ht::shape<1>{hidden});
@@ -59,7 +59,8 @@ int main() try {
     const auto x = numbers(batch * width, 1), w = numbers(hidden * width, 2), b = numbers(hidden, 3);
     cudaStream_t stream = nullptr;
     CHECK(cudaStreamCreate(&stream));
-    __half *x_gpu = upload(x), *w_gpu = upload(w), *b_gpu = upload(b), *y_gpu = upload(std::vector<__half>(batch * hidden));
+    __half *x_gpu = upload(x), *w_gpu = upload(w), *b_gpu = upload(b),
+           *y_gpu = upload(std::vector<__half>(batch * hidden));
     std::string name;
     {
         ht::cuda gpu{stream};  // for as long as there is work; it borrows the stream, which has to outlive it
@@ -75,9 +76,12 @@ int main() try {
     for (int i = 0; i < batch; ++i) {
         for (int j = 0; j < hidden; ++j) {
             double sum = static_cast<double>(__half2float(b[j]));
-            for (int k = 0; k < width; ++k) sum += static_cast<double>(__half2float(x[i * width + k])) * static_cast<double>(__half2float(w[j * width + k]));
+            for (int k = 0; k < width; ++k)
+                sum += static_cast<double>(__half2float(x[i * width + k])) *
+                       static_cast<double>(__half2float(w[j * width + k]));
             const double a = gelu(sum), want = a / (1 + std::exp(-0.5 * a));
-            worst = std::fmax(worst, std::fabs(static_cast<double>(__half2float(result[i * hidden + j])) - want) / std::fmax(1, std::fabs(want)));
+            worst = std::fmax(worst, std::fabs(static_cast<double>(__half2float(result[i * hidden + j])) - want) /
+                                         std::fmax(1, std::fabs(want)));
         }
     }
     std::printf("%s: largest error %.1e\n", name.c_str(), worst);

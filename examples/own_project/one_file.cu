@@ -20,7 +20,8 @@ int main() try {
 
     ht::map(gpu, [k = 2.0f](auto v) { return ht::where(v > 3.0f, k * v, -v); }, x, x);
     gpu.synchronize();
-    std::printf("%g %g\n", static_cast<double>(__bfloat162float(x[3])), static_cast<double>(__bfloat162float(x[4])));  // -3 8
+    std::printf("%g %g\n", static_cast<double>(__bfloat162float(x[3])),
+                static_cast<double>(__bfloat162float(x[4])));  // -3 8
     const bool is_right = __bfloat162float(x[3]) == -3 && __bfloat162float(x[4]) == 8;
     cudaFreeHost(data);
     return is_right ? 0 : 1;

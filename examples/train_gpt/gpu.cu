@@ -17,7 +17,8 @@ gpu_names describe_gpu() try {
     throw exit_with(3, std::string("--device cuda: ") + e.what());
 }
 
-run_result run_on_gpu(const std::string& policy, const options& o, const ht::token_view& corpus, const surroundings& around) {
+run_result run_on_gpu(const std::string& policy, const options& o, const ht::token_view& corpus,
+                      const surroundings& around) {
     ht::cuda device;
     return run_named(policy, device, o, corpus, around);
 }

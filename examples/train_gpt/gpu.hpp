@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The GPU, as far as a program that is built with or without one needs to know. Both throw exit_with(3) where there is none:
-/// gpu.cu is built where there is CUDA, no_gpu.cpp elsewhere.
+/// The GPU, as far as a program that is built with or without one needs to know. Both throw exit_with(3) where there is
+/// none: gpu.cu is built where there is CUDA, no_gpu.cpp elsewhere.
 #pragma once
 
 #include <string>
@@ -14,4 +14,5 @@ struct gpu_names {
 };
 gpu_names describe_gpu();
 
-run_result run_on_gpu(const std::string& policy, const options& o, const halftone::token_view& corpus, const surroundings& around);
+run_result run_on_gpu(const std::string& policy, const options& o, const halftone::token_view& corpus,
+                      const surroundings& around);

@@ -3,8 +3,9 @@
 /// Trains the same byte-level GPT from the same initial weights on the same batches under full_fp32, amp_fp16 and
 /// amp_bf16, and puts side by side what each of them costs and reaches. `train_gpt --help` lists the options.
 ///
-/// Exit codes: 0; 2 for arguments, text or an output folder that make no run, with one line and nothing left behind; 3 for
-/// a device that is not there; 130 after Ctrl-C, which ends at a step boundary with the summary so far; 1 for the rest.
+/// Exit codes: 0; 2 for arguments, text or an output folder that make no run, with one line and nothing left behind; 3
+/// for a device that is not there; 130 after Ctrl-C, which ends at a step boundary with the summary so far; 1 for the
+/// rest.
 #include <csignal>
 #include <iostream>
 #include <new>
@@ -33,7 +34,8 @@ extern "C" void note_signal(int signal) {
 bool is_interrupted() { return received_signal != 0; }
 
 ht::cpu_options cpu_options_of(const options& o) {
-    return {.threads = o.threads, .instruction_set = o.isa.empty() ? std::nullopt : std::optional(ht::parse_isa(o.isa.c_str()))};
+    return {.threads = o.threads,
+            .instruction_set = o.isa.empty() ? std::nullopt : std::optional(ht::parse_isa(o.isa.c_str()))};
 }
 
 machine describe(const options& o) {
@@ -47,7 +49,8 @@ machine describe(const options& o) {
     return where;
 }
 
-run_result run_policy(const std::string& policy, const options& o, const ht::token_view& corpus, const surroundings& around) {
+run_result run_policy(const std::string& policy, const options& o, const ht::token_view& corpus,
+                      const surroundings& around) {
     if (o.device == "cuda") return run_on_gpu(policy, o, corpus, around);
     ht::cpu device{cpu_options_of(o)};
     return run_named(policy, device, o, corpus, around);
@@ -70,14 +73,17 @@ int train(const options& o) {
     reporter report(o, where);
 
     std::cout << where.device << '\n';
-    std::cout << corpus.size() << " bytes of text, " << o.steps << " steps of " << o.batch * o.accumulation << " x " << o.context << " bytes\n" << std::flush;
+    std::cout << corpus.size() << " bytes of text, " << o.steps << " steps of " << o.batch * o.accumulation << " x "
+              << o.context << " bytes\n"
+              << std::flush;
     std::vector<run_result> runs;
     for (const std::string& policy : o.policies) {
         if (is_interrupted()) break;
         ht::profiler profile;
         {
             const auto observer = report.observe(policy);
-            runs.push_back(run_policy(policy, o, ht::token_view{corpus}, {*observer, o.profile ? &profile : nullptr, &is_interrupted}));
+            runs.push_back(run_policy(policy, o, ht::token_view{corpus},
+                                      {*observer, o.profile ? &profile : nullptr, &is_interrupted}));
         }
         if (o.profile) {
             std::cout << '\n' << policy << ", ";

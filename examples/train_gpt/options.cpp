@@ -26,11 +26,13 @@ void check_range(const char* option, std::int64_t value, std::int64_t least, std
     if (value < least || value > most) refuse(option, " is ", value, "; expected ", least, " to ", most);
 }
 
-/// Bytes that the run needs at the very least: parameters, gradients and moments, what a micro-batch keeps, and the batch.
+/// Bytes that the run needs at the very least: parameters, gradients and moments, what a micro-batch keeps, and the
+/// batch.
 double least_memory(const options& o) {
     const double width = static_cast<double>(o.width), layers = static_cast<double>(o.layers);
     const double tokens = static_cast<double>(o.batch) * static_cast<double>(o.context);
-    const double parameters = (256.0 + static_cast<double>(o.context)) * width + layers * (12 * width * width + 13 * width);
+    const double parameters =
+        (256.0 + static_cast<double>(o.context)) * width + layers * (12 * width * width + 13 * width);
     const double activations = tokens * width * 14 * layers;
     return 16 * parameters + 2 * activations + 8 * tokens * static_cast<double>(o.accumulation);
 }
@@ -82,8 +84,8 @@ void check(options& o) {
     }
     const double memory = static_cast<double>(ht::physical_memory());
     if (o.device == "cpu" && memory != 0 && least_memory(o) > memory) {
-        refuse("these sizes need ", static_cast<std::int64_t>(least_memory(o) / (1 << 30)), " GiB of memory or more; this machine has ",
-               static_cast<std::int64_t>(memory / (1 << 30)));
+        refuse("these sizes need ", static_cast<std::int64_t>(least_memory(o) / (1 << 30)),
+               " GiB of memory or more; this machine has ", static_cast<std::int64_t>(memory / (1 << 30)));
     }
 }
 
@@ -91,12 +93,16 @@ void check(options& o) {
 
 std::optional<options> parse_options(int argc, char** argv) {
     options o;
-    CLI::App app{"Trains the same byte-level GPT from the same initial weights on the same batches under each precision policy, and compares."};
+    CLI::App app{
+        "Trains the same byte-level GPT from the same initial weights on the same batches under each precision policy, "
+        "and compares."};
     app.name("train_gpt");
     app.option_defaults()->always_capture_default();
-    app.set_version_flag("--version", ht::detail::sentence(HALFTONE_VERSION_MAJOR, '.', HALFTONE_VERSION_MINOR, '.', HALFTONE_VERSION_PATCH));
+    app.set_version_flag("--version", ht::detail::sentence(HALFTONE_VERSION_MAJOR, '.', HALFTONE_VERSION_MINOR, '.',
+                                                           HALFTONE_VERSION_PATCH));
     app.add_option("--policy", o.policies, "full_fp32, amp_fp16, amp_bf16: which, in which order")->delimiter(',');
-    app.add_option("--text", o.text, "files and folders to read; without it this repository's own headers and documents");
+    app.add_option("--text", o.text,
+                   "files and folders to read; without it this repository's own headers and documents");
     app.add_option("--out", o.out, "folder for metrics.jsonl and summary.json");
     app.add_option("--device", o.device, "cpu or cuda");
     app.add_option("--isa", o.isa, "portable, avx2, avx512, avx512_bf16 or amx in place of the fastest here");
@@ -115,9 +121,11 @@ std::optional<options> parse_options(int argc, char** argv) {
     app.add_option("--write", o.write, "bytes that the model writes in the end");
     app.add_flag("--profile", o.profile, "print time by operation and pass");
     app.add_flag("--watch", o.watch, "tell of each skipped step which operation overflowed first");
-    app.add_option("--numerics-every", o.numerics_every, "steps between two views of what the tensors hold, as HTML and JSON in the folder; 0: none");
+    app.add_option("--numerics-every", o.numerics_every,
+                   "steps between two views of what the tensors hold, as HTML and JSON in the folder; 0: none");
     std::string plant;
-    app.add_option("--plant", plant, "LAYER:STEP: make a layer overflow in a step, h.1.mlp:30 say, to see what --watch tells");
+    app.add_option("--plant", plant,
+                   "LAYER:STEP: make a layer overflow in a step, h.1.mlp:30 say, to see what --watch tells");
     try {
         app.parse(argc, argv);
     } catch (const CLI::Success& e) {  // --help, --version

@@ -31,7 +31,8 @@ namespace {
 
 class observer final : public ht::trainer_callback {
   public:
-    observer(const std::string& policy, const std::string& device, std::int64_t steps, ht::metrics_file& metrics, const std::filesystem::path& folder)
+    observer(const std::string& policy, const std::string& device, std::int64_t steps, ht::metrics_file& metrics,
+             const std::filesystem::path& folder)
         : fields_{{"policy", policy}, {"device", device}},
           folder_(folder),
           metrics_(metrics),
@@ -63,7 +64,8 @@ class observer final : public ht::trainer_callback {
         };
         write(".json", ht::numerics_json(view).dump() + "\n");
         write(".html", ht::numerics_html(view, policy + ", step " + step));
-        for (const ht::numerics_proposal& p : view.proposals()) progress_.note(policy + "  step " + step + ": " + p.text);
+        for (const ht::numerics_proposal& p : view.proposals())
+            progress_.note(policy + "  step " + step + ": " + p.text);
     }
     void on_evaluate(const ht::trainer_state& s, const ht::evaluation_result& r) override {
         json line = fields_;
@@ -84,18 +86,21 @@ class observer final : public ht::trainer_callback {
 
 json bytes_by_kind(const ht::training_result& t) {
     json bytes;
-    for (int kind = 0; kind < ht::memory_kinds; ++kind) bytes[ht::name(static_cast<ht::memory_kind>(kind))] = t.peak_bytes_of[kind];
+    for (int kind = 0; kind < ht::memory_kinds; ++kind)
+        bytes[ht::name(static_cast<ht::memory_kind>(kind))] = t.peak_bytes_of[kind];
     return bytes;
 }
 
 }  // namespace
 
 reporter::reporter(const options& o, const machine& where)
-    : state_(new state{o, where, ht::output_folder(o.out), ht::metrics_file(o.out / "metrics.jsonl"), ht::output_file(o.out / "summary.json")}) {}
+    : state_(new state{o, where, ht::output_folder(o.out), ht::metrics_file(o.out / "metrics.jsonl"),
+                       ht::output_file(o.out / "summary.json")}) {}
 reporter::~reporter() = default;
 
 std::unique_ptr<ht::trainer_callback> reporter::observe(const std::string& policy) {
-    return std::make_unique<observer>(policy, state_->where.device, state_->o.steps, state_->metrics, state_->folder.path());
+    return std::make_unique<observer>(policy, state_->where.device, state_->o.steps, state_->metrics,
+                                      state_->folder.path());
 }
 
 void reporter::commit(const std::vector<run_result>& runs) {
@@ -133,7 +138,8 @@ void reporter::commit(const std::vector<run_result>& runs) {
 }
 
 void print_table(std::ostream& out, const std::vector<run_result>& runs) {
-    constexpr ht::memory_kind shown[] = {ht::memory_kind::master,     ht::memory_kind::copy,      ht::memory_kind::gradient, ht::memory_kind::moment,
+    constexpr ht::memory_kind shown[] = {ht::memory_kind::master,     ht::memory_kind::copy,
+                                         ht::memory_kind::gradient,   ht::memory_kind::moment,
                                          ht::memory_kind::activation, ht::memory_kind::workspace};
     char cell[64];
     const auto put = [&](const char* format, auto value) {
@@ -157,7 +163,8 @@ void print_table(std::ostream& out, const std::vector<run_result>& runs) {
         put(" %10.2f", t.step_ms);
         put(" %14lld |", static_cast<long long>(t.skipped_steps));
         put(" %6.1f", static_cast<double>(t.peak_bytes) / (1 << 20));
-        for (const ht::memory_kind kind : shown) put(" %10.1f", static_cast<double>(t.peak_bytes_of[static_cast<int>(kind)]) / (1 << 20));
+        for (const ht::memory_kind kind : shown)
+            put(" %10.1f", static_cast<double>(t.peak_bytes_of[static_cast<int>(kind)]) / (1 << 20));
         out << '\n';
     }
 }

@@ -33,7 +33,8 @@ template <class Policy, class Device>
 run_result run(Device& device, const options& o, const halftone::token_view& corpus, const surroundings& around);
 
 template <class Device>
-run_result run_named(const std::string& policy, Device& device, const options& o, const halftone::token_view& corpus, const surroundings& around) {
+run_result run_named(const std::string& policy, Device& device, const options& o, const halftone::token_view& corpus,
+                     const surroundings& around) {
     const auto which = policy == "full_fp32"  ? &run<halftone::full_fp32, Device>
                        : policy == "amp_fp16" ? &run<halftone::amp_fp16, Device>
                                               : &run<halftone::amp_bf16, Device>;

@@ -36,7 +36,8 @@ std::int32_t draw(const std::vector<Logit>& logits, double temperature, double u
 /// `count` bytes that follow `prompt`, each drawn from what the model expects after the window before it. The same for
 /// the same weights and seed.
 template <class Device, class Model>
-std::string write_text(Device& device, const Model& model, const std::string& prompt, std::int64_t count, std::uint64_t seed) {
+std::string write_text(Device& device, const Model& model, const std::string& prompt, std::int64_t count,
+                       std::uint64_t seed) {
     constexpr std::uint32_t stream = 0x80000001;  // Philox counters that neither weights nor batches use
     constexpr double temperature = 0.8;
     ht::inference eval{device};
@@ -45,7 +46,8 @@ std::string write_text(Device& device, const Model& model, const std::string& pr
     std::string text;
     while (static_cast<std::int64_t>(text.size()) < count) {
         const auto length = std::min<ht::extent>(static_cast<ht::extent>(tokens.size()), model.config().context);
-        const ht::const_view<std::int32_t, 2> window{tokens.data() + tokens.size() - static_cast<std::size_t>(length), {1, length}};
+        const ht::const_view<std::int32_t, 2> window{tokens.data() + tokens.size() - static_cast<std::size_t>(length),
+                                                     {1, length}};
         const auto logits = model.logits(eval, window);  // (1, length, vocabulary)
         const auto random = ht::random_bits(seed, static_cast<std::uint32_t>(text.size()), stream, 0);
         const auto all = logits.view();
@@ -60,7 +62,8 @@ std::string write_text(Device& device, const Model& model, const std::string& pr
 /// Makes the weights of a layer so large, for one step, that what it gives overflows in float16.
 class planter final : public ht::trainer_callback {
   public:
-    planter(ht::store& parameters, const std::string& layer, std::int64_t step) : parameters_(&parameters), layer_(layer), step_(step) {
+    planter(ht::store& parameters, const std::string& layer, std::int64_t step)
+        : parameters_(&parameters), layer_(layer), step_(step) {
         if (layer_.empty()) return;
         if (!spoil(1)) throw exit_with(2, "--plant: no layer '" + layer_ + "' has weights");
         if (step_ == 1) spoil(factor);
@@ -104,27 +107,33 @@ template <class Policy, class Device>
 run_result run(Device& device, const options& o, const ht::token_view& corpus, const surroundings& around) {
     ht::language_data data{corpus, {.context = o.context, .most_windows = o.eval_windows, .seed = o.seed}};
     ht::nn::gpt<Policy> model{device,
-                              {.vocabulary = 256, .context = o.context, .layers = static_cast<int>(o.layers), .heads = o.heads, .width = o.width},
+                              {.vocabulary = 256,
+                               .context = o.context,
+                               .layers = static_cast<int>(o.layers),
+                               .heads = o.heads,
+                               .width = o.width},
                               o.seed};
-    ht::trainer trainer{device, model,
-                        {.per_device_train_batch_size = o.batch,
-                         .per_device_eval_batch_size = std::max<ht::extent>(o.batch, 4096 / o.context),
-                         .gradient_accumulation_steps = o.accumulation,
-                         .max_steps = o.steps,
-                         .learning_rate = o.learning_rate,
-                         .weight_decay = 0.1,
-                         .adam_beta2 = 0.95,
-                         .lr_scheduler_type = ht::cosine,
-                         .warmup_ratio = 0.1,
-                         .final_lr_ratio = 0.1,
-                         .logging_steps = std::max<std::int64_t>(1, o.steps / 20),
-                         .eval_steps = o.eval_every,
-                         // The customary 2,000 is for long runs; a short one would never see the scale move.
-                         .loss_scale_growth_interval = static_cast<int>(std::clamp<std::int64_t>(o.steps / 20, 10, 2000)),
-                         .find_overflow = o.watch ? ht::overflow_search::on : ht::overflow_search::off,
-                         .numerics_steps = o.numerics_every,
-                         .seed = o.seed},
-                        ht::watched};
+    ht::trainer trainer{
+        device,
+        model,
+        {.per_device_train_batch_size = o.batch,
+         .per_device_eval_batch_size = std::max<ht::extent>(o.batch, 4096 / o.context),
+         .gradient_accumulation_steps = o.accumulation,
+         .max_steps = o.steps,
+         .learning_rate = o.learning_rate,
+         .weight_decay = 0.1,
+         .adam_beta2 = 0.95,
+         .lr_scheduler_type = ht::cosine,
+         .warmup_ratio = 0.1,
+         .final_lr_ratio = 0.1,
+         .logging_steps = std::max<std::int64_t>(1, o.steps / 20),
+         .eval_steps = o.eval_every,
+         // The customary 2,000 is for long runs; a short one would never see the scale move.
+         .loss_scale_growth_interval = static_cast<int>(std::clamp<std::int64_t>(o.steps / 20, 10, 2000)),
+         .find_overflow = o.watch ? ht::overflow_search::on : ht::overflow_search::off,
+         .numerics_steps = o.numerics_every,
+         .seed = o.seed},
+        ht::watched};
 
     struct stopper : ht::trainer_callback {
         decltype(trainer)* target = nullptr;
@@ -149,7 +158,8 @@ run_result run(Device& device, const options& o, const ht::token_view& corpus, c
     if (o.write > 0) {
         std::string prompt;
         const ht::token_view held_out = data.validation();
-        for (ht::extent i = 0; i < std::min<ht::extent>(held_out.size(), 16); ++i) prompt += static_cast<char>(held_out[i]);
+        for (ht::extent i = 0; i < std::min<ht::extent>(held_out.size(), 16); ++i)
+            prompt += static_cast<char>(held_out[i]);
         result.text = write_text(device, model, prompt, o.write, o.seed);
     }
     return result;

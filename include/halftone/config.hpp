@@ -30,7 +30,8 @@ static_assert(_MSVC_LANG >= 202002L, "halftone: needs C++20; compile with /std:c
 #define HALFTONE_HD
 #endif
 
-/// Inlined into its caller whatever the optimiser thinks: kernel building blocks, whose caller's instruction set they take.
+/// Inlined into its caller whatever the optimiser thinks: kernel building blocks, whose caller's instruction set they
+/// take.
 #if defined(__GNUC__)
 #define HALFTONE_INLINE inline __attribute__((always_inline))
 #else

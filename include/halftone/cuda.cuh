@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// An NVIDIA GPU as a device, and every kernel on it. Beside any other header of halftone's, in a file that nvcc compiles:
+/// An NVIDIA GPU as a device, and every kernel on it. Beside any other header of halftone's, in a file that nvcc
+/// compiles:
 ///
 ///     #include <halftone/amp.hpp>
 ///     #include <halftone/cuda.cuh>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Rung 2 on a GPU: every kernel, over views of your own memory, in order with your own stream. What halftone/kernel.hpp is
-/// for the CPU; a program may include both. Only an embedding's gradient needs one header more, which says so: it sorts.
+/// Rung 2 on a GPU: every kernel, over views of your own memory, in order with your own stream. What
+/// halftone/kernel.hpp is for the CPU; a program may include both. Only an embedding's gradient needs one header more,
+/// which says so: it sorts.
 ///
 ///     ht::cuda gpu{stream};
 ///     ht::matmul<ht::amp_bf16>(gpu, a, b, c, ht::bias_gelu{bias});       // views of your pointers, __half* and

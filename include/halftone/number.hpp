@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Rung 1, numbers for any C++20 program: float16, bfloat16, float8_e4m3, float8_e5m2 and tfloat32, their traits, rounding,
-/// saturation, classification, and random bits for stochastic rounding. Needs nothing of the rest of the library, and adds a
-/// few hundredths of a second to a file. (Normally distributed numbers stand in <halftone/number/normal.hpp>.)
+/// Rung 1, numbers for any C++20 program: float16, bfloat16, float8_e4m3, float8_e5m2 and tfloat32, their traits,
+/// rounding, saturation, classification, and random bits for stochastic rounding. Needs nothing of the rest of the
+/// library, and adds a few hundredths of a second to a file. (Normally distributed numbers stand in
+/// <halftone/number/normal.hpp>.)
 ///
 ///     #include <halftone/number.hpp>
 ///     namespace ht = halftone;

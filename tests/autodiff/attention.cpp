@@ -49,9 +49,11 @@ struct definition {
     matrix<Number> o, dqkv;
 
     template <class Store>
-    definition(const matrix<Number>& qkv, const matrix<Number>& d_o, bool causal, const Store& store) : o(qkv.rows, width), dqkv(qkv.rows, 3 * width) {
+    definition(const matrix<Number>& qkv, const matrix<Number>& d_o, bool causal, const Store& store)
+        : o(qkv.rows, width), dqkv(qkv.rows, 3 * width) {
         for (int b = 0; b < batch; ++b) {
-            const attention_of<Number> a(part(qkv, b, 0), part(qkv, b, width), part(qkv, b, 2 * width), heads, causal, store);
+            const attention_of<Number> a(part(qkv, b, 0), part(qkv, b, width), part(qkv, b, 2 * width), heads, causal,
+                                         store);
             put(a.o, o, b, 0);
             matrix<Number> dq, dk, dv;
             a.backward(part(d_o, b, 0), each(a.o, store), dq, dk, dv, store);
@@ -90,7 +92,8 @@ void within_bounds(ht::isa set, ht::attention_mask mask) {
     using roles = ht::roles<T, T, T>;
     ht::cpu device{{.threads = 2, .instruction_set = set}};
     const inputs<T> in;
-    const definition<tracked> want(matrix<tracked>(batch * time_steps, 3 * width, in.qkv.data()), matrix<tracked>(batch * time_steps, width, in.d_o.data()),
+    const definition<tracked> want(matrix<tracked>(batch * time_steps, 3 * width, in.qkv.data()),
+                                   matrix<tracked>(batch * time_steps, width, in.d_o.data()),
                                    mask == ht::attention_mask::causal, support::stored_as<T>{});
     ht::tape tape{device};
 
@@ -111,7 +114,8 @@ void within_bounds(ht::isa set, ht::attention_mask mask) {
     autodiff_test::check_within(tape.gradient(z), third_of<T>(want.dqkv, 2));
 
     ht::inference eval{device};
-    CHECK(support::doubles(ht::self_attention<roles>(eval, eval.constant(in.view()), heads, {.mask = mask}).view()) == support::doubles(o.view()));
+    CHECK(support::doubles(ht::self_attention<roles>(eval, eval.constant(in.view()), heads, {.mask = mask}).view()) ==
+          support::doubles(o.view()));
 }
 
 TEST_CASE("attention: values and gradients within their bounds") {
@@ -124,15 +128,18 @@ TEST_CASE("attention: values and gradients within their bounds") {
 
 TEST_CASE("attention: the definition is the reference's, its gradients are central differences") {
     support::random data(5);
-    const doubles qkv = data.normals<double>(batch * time_steps * 3 * width), d_o = data.normals<double>(batch * time_steps * width);
-    const definition<double> d(matrix<double>(batch * time_steps, 3 * width, qkv.data()), matrix<double>(batch * time_steps, width, d_o.data()), true,
-                               support::stored_exactly{});
+    const doubles qkv = data.normals<double>(batch * time_steps * 3 * width),
+                  d_o = data.normals<double>(batch * time_steps * width);
+    const definition<double> d(matrix<double>(batch * time_steps, 3 * width, qkv.data()),
+                               matrix<double>(batch * time_steps, width, d_o.data()), true, support::stored_exactly{});
     const auto reference = [&](const doubles& at) {
         doubles o(d_o.size()), logsumexp(batch * heads * time_steps);
         const auto third = [&](int which) {
-            return ht::const_view<double, 4>(at.data() + which * width, in_heads, {time_steps * 3 * width, 3 * width, head_size, 1});
+            return ht::const_view<double, 4>(at.data() + which * width, in_heads,
+                                             {time_steps * 3 * width, 3 * width, head_size, 1});
         };
-        ht::reference::attention(third(0), third(1), third(2), ht::view<double, 4>(o.data(), in_heads), ht::view<double, 3>(logsumexp.data(), {batch, heads, time_steps}),
+        ht::reference::attention(third(0), third(1), third(2), ht::view<double, 4>(o.data(), in_heads),
+                                 ht::view<double, 3>(logsumexp.data(), {batch, heads, time_steps}),
                                  ht::attention_options{.mask = ht::attention_mask::causal});
         return o;
     };
@@ -157,12 +164,15 @@ TEST_CASE("attention: one variable as queries, keys and values has the sum of th
     for (int i = 0; i < batch * time_steps; ++i) {
         for (int j = 0; j < 3 * width; ++j) thrice.push_back(x[i * width + j % width]);
     }
-    const definition<tracked> want(matrix<tracked>(batch * time_steps, 3 * width, thrice.data()), matrix<tracked>(batch * time_steps, width, in.d_o.data()), false,
+    const definition<tracked> want(matrix<tracked>(batch * time_steps, 3 * width, thrice.data()),
+                                   matrix<tracked>(batch * time_steps, width, in.d_o.data()), false,
                                    support::stored_exactly{});
     ht::tape tape{device};
     const auto leaf = tape.leaf(x.view(in_heads));
     tape.backward(autodiff_test::weigh(tape, ht::attention<roles>(tape, leaf, leaf, leaf), in.d_o.view()));
-    autodiff_test::check_within(tape.gradient(leaf), plus(plus(third_of<float>(want.dqkv, 0), third_of<float>(want.dqkv, 1)), third_of<float>(want.dqkv, 2)));
+    autodiff_test::check_within(
+        tape.gradient(leaf),
+        plus(plus(third_of<float>(want.dqkv, 0), third_of<float>(want.dqkv, 1)), third_of<float>(want.dqkv, 2)));
 
     // The same side by side, used twice: a second contribution is added.
     const guarded<float> side(thrice);
@@ -185,7 +195,8 @@ void packed_as_batch(ht::attention_strategy strategy) {
     const auto in_a_row = [](const ht::shape<4>& s) { return ht::shape<4>{1, s[0] * s[1], s[2], s[3]}; };
 
     ht::tape tape{device};
-    const auto rows = tape.leaf(in.view()), row = tape.leaf(in.qkv.view(ht::shape<3>{1, batch * time_steps, 3 * width}));
+    const auto rows = tape.leaf(in.view()),
+               row = tape.leaf(in.qkv.view(ht::shape<3>{1, batch * time_steps, 3 * width}));
     const auto batched = ht::self_attention<roles>(tape, rows, heads, options);
     const std::vector<double> want = support::doubles(batched.view());
     tape.backward(autodiff_test::weigh(tape, batched, in.d_o.view()));
@@ -196,14 +207,16 @@ void packed_as_batch(ht::attention_strategy strategy) {
     CHECK(support::doubles(tape.gradient(row)) == gradient);
 
     const guarded<T> q = in.third(0), k = in.third(1), v = in.third(2);
-    const auto x = tape.leaf(q.view(in_a_row(in_heads))), y = tape.leaf(k.view(in_a_row(in_heads))), z = tape.leaf(v.view(in_a_row(in_heads)));
+    const auto x = tape.leaf(q.view(in_a_row(in_heads))), y = tape.leaf(k.view(in_a_row(in_heads))),
+               z = tape.leaf(v.view(in_a_row(in_heads)));
     const auto apart = ht::attention<roles>(tape, x, y, z, options, packed);
     CHECK(support::doubles(apart.view()) == want);
     tape.backward(autodiff_test::weigh(tape, apart, in.d_o.view()));
     for (const auto& [leaf, which] : {std::pair(x, 0), std::pair(y, 1), std::pair(z, 2)}) {
         const std::vector<double> part = support::doubles(tape.gradient(leaf));
         bool same = true;
-        for (std::size_t i = 0; i < part.size(); ++i) same = same && part[i] == gradient[i / width * 3 * width + which * width + i % width];
+        for (std::size_t i = 0; i < part.size(); ++i)
+            same = same && part[i] == gradient[i / width * 3 * width + which * width + i % width];
         CHECK(same);
     }
 }
@@ -220,27 +233,38 @@ TEST_CASE("attention: packed sequences that are none") {
     ht::tape tape{device};
     const auto rows = tape.constant(in.view()), row = tape.constant(in.qkv.view(ht::shape<3>{1, 12, 3 * width}));
     const auto attend = [&](const auto& qkv, const std::vector<std::int32_t>& offsets, ht::extent longest) {
-        return ht::self_attention<roles>(tape, qkv, heads, {}, ht::packed_sequences::of({offsets.data(), {static_cast<ht::extent>(offsets.size())}}, longest));
+        return ht::self_attention<roles>(
+            tape, qkv, heads, {},
+            ht::packed_sequences::of({offsets.data(), {static_cast<ht::extent>(offsets.size())}}, longest));
     };
     CHECK_NOTHROW(attend(row, {0, 5, 5, 12}, 7));
-    CHECK_THROWS_WITH_AS(attend(rows, {0, 6}, 6), "attention: packed sequences in a batch of 2; expected 1", ht::shape_error);
-    CHECK_THROWS_WITH_AS(attend(row, {0, 5, 11}, 6), "attention: the offsets of queries go from 0 to 11; expected 0 to 12", ht::shape_error);
-    CHECK_THROWS_WITH_AS(attend(row, {1, 5, 12}, 7), "attention: the offsets of queries go from 1 to 12; expected 0 to 12", ht::shape_error);
-    CHECK_THROWS_WITH_AS(attend(row, {0, 9, 5, 12}, 12), "attention: the offsets give sequence 1 -4 queries; expected 0 to 12, the length stated of the longest",
+    CHECK_THROWS_WITH_AS(attend(rows, {0, 6}, 6), "attention: packed sequences in a batch of 2; expected 1",
                          ht::shape_error);
-    CHECK_THROWS_WITH_AS(attend(row, {0, 5, 12}, 6), "attention: the offsets give sequence 1 7 queries; expected 0 to 6, the length stated of the longest",
-                         ht::shape_error);
+    CHECK_THROWS_WITH_AS(attend(row, {0, 5, 11}, 6),
+                         "attention: the offsets of queries go from 0 to 11; expected 0 to 12", ht::shape_error);
+    CHECK_THROWS_WITH_AS(attend(row, {1, 5, 12}, 7),
+                         "attention: the offsets of queries go from 1 to 12; expected 0 to 12", ht::shape_error);
+    CHECK_THROWS_WITH_AS(
+        attend(row, {0, 9, 5, 12}, 12),
+        "attention: the offsets give sequence 1 -4 queries; expected 0 to 12, the length stated of the longest",
+        ht::shape_error);
+    CHECK_THROWS_WITH_AS(
+        attend(row, {0, 5, 12}, 6),
+        "attention: the offsets give sequence 1 7 queries; expected 0 to 6, the length stated of the longest",
+        ht::shape_error);
 }
 
 TEST_CASE("attention: by products and softmax, within bounds; heads that only these take") {
     using roles = ht::roles<float, float, float>;
     ht::cpu device{{.threads = 1}};
     const inputs<float> in;
-    const definition<tracked> want(matrix<tracked>(batch * time_steps, 3 * width, in.qkv.data()), matrix<tracked>(batch * time_steps, width, in.d_o.data()), true,
+    const definition<tracked> want(matrix<tracked>(batch * time_steps, 3 * width, in.qkv.data()),
+                                   matrix<tracked>(batch * time_steps, width, in.d_o.data()), true,
                                    support::stored_exactly{});
     ht::tape tape{device};
     const auto qkv = tape.leaf(in.view());
-    const auto o = ht::self_attention<roles>(tape, qkv, heads, {.mask = ht::attention_mask::causal, .strategy = ht::attention_strategy::math});
+    const auto o = ht::self_attention<roles>(
+        tape, qkv, heads, {.mask = ht::attention_mask::causal, .strategy = ht::attention_strategy::math});
     autodiff_test::check_within(o.view(), want.o);
     tape.backward(autodiff_test::weigh(tape, o, in.d_o.view()));
     autodiff_test::check_within(tape.gradient(qkv), want.dqkv);
@@ -249,7 +273,8 @@ TEST_CASE("attention: by products and softmax, within bounds; heads that only th
     const guarded<float> wide{data.normals<float>(2 * 3 * 300)};
     const auto x = tape.leaf(wide.view(ht::shape<3>{1, 2, 900}));
     CHECK_NOTHROW(ht::self_attention<roles>(tape, x, 1));
-    CHECK_THROWS_AS(ht::self_attention<roles>(tape, x, 1, {.strategy = ht::attention_strategy::flash}), ht::argument_error);
+    CHECK_THROWS_AS(ht::self_attention<roles>(tape, x, 1, {.strategy = ht::attention_strategy::flash}),
+                    ht::argument_error);
 }
 
 TEST_CASE("attention: keys that nobody learns") {
@@ -275,7 +300,9 @@ TEST_CASE("attention: heads that do not divide what is given") {
     const inputs<float> in;
     ht::tape tape{device};
     const auto qkv = tape.constant(in.view());
-    CHECK_THROWS_WITH_AS(ht::self_attention<roles>(tape, qkv, 3), "self_attention: qkv is (2, 6, 30); its last extent is no multiple of 3 times 3 heads", ht::shape_error);
+    CHECK_THROWS_WITH_AS(ht::self_attention<roles>(tape, qkv, 3),
+                         "self_attention: qkv is (2, 6, 30); its last extent is no multiple of 3 times 3 heads",
+                         ht::shape_error);
     CHECK_THROWS_AS(ht::self_attention<roles>(tape, qkv, 0), ht::shape_error);
 }
 

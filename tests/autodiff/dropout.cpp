@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Dropout on a tape: its kernel is tested where it lies, here the way of its gradient, which numbers it draws, and its types.
+/// Dropout on a tape: its kernel is tested where it lies, here the way of its gradient, which numbers it draws, and its
+/// types.
 #include <halftone/kernel/dropout/cpu.hpp>
 #include <halftone/kernel.hpp>
 
@@ -29,8 +30,11 @@ TEST_CASE("dropout: in inference, nothing and everything") {
 TEST_CASE("dropout: keeps its input's type in any region") {
     using tape = ht::tape<ht::cpu>;
     using x = ht::variable<ht::bfloat16, 2>;
-    static_assert(std::is_same_v<decltype(ht::dropout(std::declval<ht::region<ht::full_fp32, tape>>(), std::declval<x>(), {})), x>);
-    static_assert(std::is_same_v<decltype(ht::dropout(std::declval<ht::region<ht::amp_fp16, tape>>(), std::declval<x>(), {}, std::declval<ht::variable<float, 2>>())),
+    static_assert(
+        std::is_same_v<decltype(ht::dropout(std::declval<ht::region<ht::full_fp32, tape>>(), std::declval<x>(), {})),
+                       x>);
+    static_assert(std::is_same_v<decltype(ht::dropout(std::declval<ht::region<ht::amp_fp16, tape>>(), std::declval<x>(),
+                                                      {}, std::declval<ht::variable<float, 2>>())),
                                  ht::variable<float, 2>>);
 }
 

@@ -43,7 +43,8 @@ ht::tensor<T, Rank> numbers(Device& device, const ht::shape<Rank>& shape, int fi
     return ht::to_device(device, ht::const_view<T, Rank>(all.data(), shape));
 }
 
-/// What is dropped has no gradient, what is kept the scale; the residual all of it. Each draw and each pass has a mask of its own.
+/// What is dropped has no gradient, what is kept the scale; the residual all of it. Each draw and each pass has a mask
+/// of its own.
 template <class X, class Y, class Device>
 void same_mask_backward(Device& device) {
     const ht::shape<2> shape{9, 15};
@@ -57,8 +58,10 @@ void same_mask_backward(Device& device) {
         const auto r = tape.leaf(residual.const_view());
         const auto y = ht::dropout(tape, a, {.p = 0.5f});
         const auto z = ht::dropout(tape, b, {.p = 0.75f}, r);
-        static_assert(std::is_same_v<decltype(y), const ht::variable<X, 2>> && std::is_same_v<decltype(z), const ht::variable<Y, 2>>);
-        const auto y_values = values(y), z_values = values(z), r_values = values(r), a_values = values(a), b_values = values(b);
+        static_assert(std::is_same_v<decltype(y), const ht::variable<X, 2>> &&
+                      std::is_same_v<decltype(z), const ht::variable<Y, 2>>);
+        const auto y_values = values(y), z_values = values(z), r_values = values(r), a_values = values(a),
+                   b_values = values(b);
         // a's gradient arrives twice: by y, and by itself.
         tape.backward(ht::add(tape, ht::add(tape, ht::sum(tape, y), ht::sum(tape, z)), ht::sum(tape, a)));
         const auto da = gradients(tape, a), db = gradients(tape, b), dr = gradients(tape, r);
@@ -67,7 +70,10 @@ void same_mask_backward(Device& device) {
         for (std::size_t i = 0; i < y_values.size(); ++i) {
             y_mask.push_back(y_values[i] != 0 ? 1.0f : 0.0f);
             z_mask.push_back(z_values[i] != r_values[i] ? 1.0f : 0.0f);
-            wrong += y_values[i] == 2 * a_values[i] * y_mask[i] && z_values[i] == r_values[i] + 4 * b_values[i] * z_mask[i] ? 0 : 1;
+            wrong +=
+                y_values[i] == 2 * a_values[i] * y_mask[i] && z_values[i] == r_values[i] + 4 * b_values[i] * z_mask[i]
+                    ? 0
+                    : 1;
             wrong += da[i] == 1 + 2 * y_mask[i] && db[i] == 4 * z_mask[i] && dr[i] == 1 ? 0 : 1;
             dropped += y_mask[i] == 0 ? 1 : 0;
         }
@@ -82,7 +88,8 @@ void same_mask_backward(Device& device) {
     }
 }
 
-/// The numbers of a pass again: by its state, by its seed, within the pass; and others after a pass that came to nothing.
+/// The numbers of a pass again: by its state, by its seed, within the pass; and others after a pass that came to
+/// nothing.
 template <class Device>
 void replays(Device& device) {
     const auto x = numbers<float>(device, ht::shape<1>{200}, 0);
@@ -147,9 +154,11 @@ void ends_of_the_range(Device& device) {
         CHECK_THROWS_AS(ht::dropout(tape, leaf, {.p = p}), ht::argument_error);
         CHECK_THROWS_AS(ht::dropout(inference, leaf, {.p = p}, leaf), ht::argument_error);
     }
-    CHECK_THROWS_WITH_AS(ht::dropout(tape, leaf, {.p = 1.5f}), "dropout: p is 1.5; expected 0 to 1", ht::argument_error);
+    CHECK_THROWS_WITH_AS(ht::dropout(tape, leaf, {.p = 1.5f}), "dropout: p is 1.5; expected 0 to 1",
+                         ht::argument_error);
     const auto longer = numbers<float>(device, ht::shape<1>{51}, 0);
-    CHECK_THROWS_WITH_AS(ht::dropout(tape, leaf, {.p = 0.5f}, tape.leaf(longer.const_view())), "dropout: the residual is (51); expected (50)", ht::shape_error);
+    CHECK_THROWS_WITH_AS(ht::dropout(tape, leaf, {.p = 0.5f}, tape.leaf(longer.const_view())),
+                         "dropout: the residual is (51); expected (50)", ht::shape_error);
     tape.clear();
 }
 

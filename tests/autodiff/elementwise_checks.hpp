@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Pointwise operations and losses by name, on any device: values against <cmath> in double, gradients against central differences
-/// of that and, as a kernel computes them, within the bound that the expression's operations state.
+/// Pointwise operations and losses by name, on any device: values against <cmath> in double, gradients against central
+/// differences of that and, as a kernel computes them, within the bound that the expression's operations state.
 #pragma once
 
 #include <cmath>
@@ -40,7 +40,9 @@ inline std::vector<float> numbers(int seed, double low, double high) {
     std::vector<float> x;
     support::random data(static_cast<std::uint64_t>(seed));
     while (x.size() < count) {
-        const double v = low + (high - low) * (static_cast<double>(x.size()) + 0.1 + 0.8 * std::fabs(std::fmod(data.normal(), 1.0))) / count;
+        const double v =
+            low + (high - low) *
+                      (static_cast<double>(x.size()) + 0.1 + 0.8 * std::fabs(std::fmod(data.normal(), 1.0))) / count;
         x.push_back(static_cast<float>(std::fabs(v) < 0.02 ? 0.05 : std::fabs(std::fabs(v) - 1) < 0.01 ? 1.02 * v : v));
     }
     return x;
@@ -52,16 +54,18 @@ auto weigh(Tape& tape, const ht::variable<Y, Rank>& y, const guarded<float>& dy)
     return ht::sum(tape, ht::mul(tape, y, tape.constant(ht::view<float, Rank>(dy.data(), y.shape()))));
 }
 
-/// How much of an operation is run, since each kernel costs time to compile: gradients of maps are kernel/map's to test.
+/// How much of an operation is run, since each kernel costs time to compile: gradients of maps are kernel/map's to
+/// test.
 enum class depth { value, gradient };
 
 /// operation(context, x...) is f, an expression; definition is the same in double. Operand i lies in [low[i], high[i]].
 template <int Operands, depth Depth, class Device, class Operation, class F, class Definition>
-void check(Device& device, const char* name, const Operation& operation, const F& f, const Definition& definition, std::vector<double> low, std::vector<double> high,
-           double constants = 0) {
+void check(Device& device, const char* name, const Operation& operation, const F& f, const Definition& definition,
+           std::vector<double> low, std::vector<double> high, double constants = 0) {
     CAPTURE(std::string(name));
     const auto e = ht::trace<Operands>(f);
-    const std::vector<float> data[third] = {numbers(1, low[0], high[0]), numbers(2, low[Operands > 1 ? 1 : 0], high[Operands > 1 ? 1 : 0]),
+    const std::vector<float> data[third] = {numbers(1, low[0], high[0]),
+                                            numbers(2, low[Operands > 1 ? 1 : 0], high[Operands > 1 ? 1 : 0]),
                                             numbers(3, low[Operands > 2 ? 2 : 0], high[Operands > 2 ? 2 : 0])};
     const guarded<float> in[third] = {data[0], data[1], data[2]}, dy(support::random(4).normals<float>(count));
     std::conditional_t<Depth == depth::gradient, ht::tape<Device>, ht::inference<Device>> ctx{device};
@@ -75,7 +79,8 @@ void check(Device& device, const char* name, const Operation& operation, const F
     for (std::size_t i = 0; i < count; ++i) {
         std::vector<double> at(third);
         bounded with_error[third];
-        for (int k = 0; k < third; ++k) with_error[k] = at[static_cast<std::size_t>(k)] = static_cast<double>(data[k][i]);
+        for (int k = 0; k < third; ++k)
+            with_error[k] = at[static_cast<std::size_t>(k)] = static_cast<double>(data[k][i]);
         const bounded want = ht::scalar::evaluate(e, with_error);
         result.expect(got[i], want.value, want.error);
         const double exact = definition(at);
@@ -90,7 +95,8 @@ void check(Device& device, const char* name, const Operation& operation, const F
         for (std::size_t i = 0; i < count; ++i) {
             std::vector<double> at(third);
             bounded with_error[third];
-            for (int k = 0; k < third; ++k) with_error[k] = at[static_cast<std::size_t>(k)] = static_cast<double>(data[k][i]);
+            for (int k = 0; k < third; ++k)
+                with_error[k] = at[static_cast<std::size_t>(k)] = static_cast<double>(data[k][i]);
             const bounded slope = ht::scalar::evaluate(derivative, with_error);
             double error = 0;
             const double difference = support::central_difference(definition, at, Index, error);
@@ -132,10 +138,11 @@ void functions(Device& device) {
     // silu's slope crosses zero, and is stated absolutely.
     HALFTONE_UNARY(silu, a / (1 + std::exp(-a)), -9, 9, 0);
     check<1, depth::value>(
-        device, "neg", [](auto& tape, const auto* x) { return ht::neg(tape, x[0]); }, [](auto a) { return -a; }, [](const std::vector<double>& at) { return -at[0]; }, {-3},
-        {3});
+        device, "neg", [](auto& tape, const auto* x) { return ht::neg(tape, x[0]); }, [](auto a) { return -a; },
+        [](const std::vector<double>& at) { return -at[0]; }, {-3}, {3});
     check<1, depth::value>(
-        device, "leaky_relu", [](auto& tape, const auto* x) { return ht::leaky_relu(tape, x[0], 0.25f); }, [](auto a) { return ht::where(a > 0, a, 0.25f * a); },
+        device, "leaky_relu", [](auto& tape, const auto* x) { return ht::leaky_relu(tape, x[0], 0.25f); },
+        [](auto a) { return ht::where(a > 0, a, 0.25f * a); },
         [](const std::vector<double>& at) { return at[0] > 0 ? at[0] : 0.25 * at[0]; }, {-3}, {3});
 }
 
@@ -148,13 +155,21 @@ void gradients(Device& device) {
         device, "map of functions",
         [](auto& tape, const auto* x) {
             return ht::map(
-                tape, [](auto a, auto b) { return ht::expm1(a) * ht::softplus(b) + ht::log1p(b) * ht::sinh(a) + ht::tan(a) * ht::cosh(b) + ht::atan2(a, b) * ht::pow(b, a); }, x[0],
-                x[1]);
+                tape,
+                [](auto a, auto b) {
+                    return ht::expm1(a) * ht::softplus(b) + ht::log1p(b) * ht::sinh(a) + ht::tan(a) * ht::cosh(b) +
+                           ht::atan2(a, b) * ht::pow(b, a);
+                },
+                x[0], x[1]);
         },
-        [](auto a, auto b) { return ht::expm1(a) * ht::softplus(b) + ht::log1p(b) * ht::sinh(a) + ht::tan(a) * ht::cosh(b) + ht::atan2(a, b) * ht::pow(b, a); },
+        [](auto a, auto b) {
+            return ht::expm1(a) * ht::softplus(b) + ht::log1p(b) * ht::sinh(a) + ht::tan(a) * ht::cosh(b) +
+                   ht::atan2(a, b) * ht::pow(b, a);
+        },
         [](const std::vector<double>& at) {
             const double a = at[0], b = at[1];
-            return std::expm1(a) * std::log1p(std::exp(b)) + std::log1p(b) * std::sinh(a) + std::tan(a) * std::cosh(b) + std::atan2(a, b) * std::pow(b, a);
+            return std::expm1(a) * std::log1p(std::exp(b)) + std::log1p(b) * std::sinh(a) + std::tan(a) * std::cosh(b) +
+                   std::atan2(a, b) * std::pow(b, a);
         },
         {-1.2, 0.3}, {1.2, 2});
 }
@@ -162,36 +177,46 @@ void gradients(Device& device) {
 template <class Device>
 void of_two_and_three(Device& device) {
     check<2, depth::value>(
-        device, "div", [](auto& tape, const auto* x) { return ht::div(tape, x[0], x[1]); }, [](auto a, auto b) { return a / b; },
-        [](const std::vector<double>& at) { return at[0] / at[1]; }, {-3, 0.5}, {3, 4});
+        device, "div", [](auto& tape, const auto* x) { return ht::div(tape, x[0], x[1]); },
+        [](auto a, auto b) { return a / b; }, [](const std::vector<double>& at) { return at[0] / at[1]; }, {-3, 0.5},
+        {3, 4});
     check<2, depth::value>(
-        device, "pow", [](auto& tape, const auto* x) { return ht::pow(tape, x[0], x[1]); }, [](auto a, auto b) { return ht::pow(a, b); },
+        device, "pow", [](auto& tape, const auto* x) { return ht::pow(tape, x[0], x[1]); },
+        [](auto a, auto b) { return ht::pow(a, b); },
         [](const std::vector<double>& at) { return std::pow(at[0], at[1]); }, {0.2, -3}, {4, 3});
     check<2, depth::value>(
-        device, "atan2", [](auto& tape, const auto* x) { return ht::atan2(tape, x[0], x[1]); }, [](auto a, auto b) { return ht::atan2(a, b); },
+        device, "atan2", [](auto& tape, const auto* x) { return ht::atan2(tape, x[0], x[1]); },
+        [](auto a, auto b) { return ht::atan2(a, b); },
         [](const std::vector<double>& at) { return std::atan2(at[0], at[1]); }, {-3, 0.5}, {3, 4});
     check<2, depth::value>(
-        device, "prelu", [](auto& tape, const auto* x) { return ht::prelu(tape, x[0], x[1]); }, [](auto a, auto b) { return ht::where(a > 0, a, b * a); },
+        device, "prelu", [](auto& tape, const auto* x) { return ht::prelu(tape, x[0], x[1]); },
+        [](auto a, auto b) { return ht::where(a > 0, a, b * a); },
         [](const std::vector<double>& at) { return at[0] > 0 ? at[0] : at[1] * at[0]; }, {-3, 0.1}, {3, 0.5});
     check<3, depth::value>(
         device, "addcmul", [](auto& tape, const auto* x) { return ht::addcmul(tape, x[0], x[1], x[2], 0.5f); },
-        [](auto a, auto b, auto c) { return a + 0.5f * b * c; }, [](const std::vector<double>& at) { return at[0] + 0.5 * at[1] * at[2]; }, {-3, -2, -1}, {3, 2, 1});
+        [](auto a, auto b, auto c) { return a + 0.5f * b * c; },
+        [](const std::vector<double>& at) { return at[0] + 0.5 * at[1] * at[2]; }, {-3, -2, -1}, {3, 2, 1});
     check<3, depth::value>(
         device, "addcdiv", [](auto& tape, const auto* x) { return ht::addcdiv(tape, x[0], x[1], x[2], 0.5f); },
-        [](auto a, auto b, auto c) { return a + 0.5f * b / c; }, [](const std::vector<double>& at) { return at[0] + 0.5 * at[1] / at[2]; }, {-3, -2, 0.5}, {3, 2, 4});
+        [](auto a, auto b, auto c) { return a + 0.5f * b / c; },
+        [](const std::vector<double>& at) { return at[0] + 0.5 * at[1] / at[2]; }, {-3, -2, 0.5}, {3, 2, 4});
     check<1, depth::value>(
-        device, "pow of a number", [](auto& tape, const auto* x) { return ht::pow(tape, x[0], 3); }, [](auto a) { return ht::pow(a, 3); },
-        [](const std::vector<double>& at) { return at[0] * at[0] * at[0]; }, {0.2}, {4});
+        device, "pow of a number", [](auto& tape, const auto* x) { return ht::pow(tape, x[0], 3); },
+        [](auto a) { return ht::pow(a, 3); }, [](const std::vector<double>& at) { return at[0] * at[0] * at[0]; },
+        {0.2}, {4});
     check<1, depth::value>(
         device, "numbers",
-        [](auto& tape, const auto* x) { return ht::div(tape, ht::mul(tape, ht::add(tape, ht::sub(tape, x[0], 1), 0.5f), 3), 2); },
-        [](auto a) { return (a - 1 + 0.5f) * 3 / 2; }, [](const std::vector<double>& at) { return (at[0] - 0.5) * 1.5; }, {-3}, {3});
+        [](auto& tape, const auto* x) {
+            return ht::div(tape, ht::mul(tape, ht::add(tape, ht::sub(tape, x[0], 1), 0.5f), 3), 2);
+        },
+        [](auto a) { return (a - 1 + 0.5f) * 3 / 2; },
+        [](const std::vector<double>& at) { return (at[0] - 0.5) * 1.5; }, {-3}, {3});
 }
 
 /// A mean of f over all elements, its gradient by the prediction and by the target.
 template <depth Depth, class Device, class Operation, class F, class Definition>
-void check_loss(Device& device, const char* name, const Operation& operation, const F& f, const Definition& definition, double low, double high, double target_low,
-                double target_high) {
+void check_loss(Device& device, const char* name, const Operation& operation, const F& f, const Definition& definition,
+                double low, double high, double target_low, double target_high) {
     CAPTURE(std::string(name));
     const auto e = ht::trace<2>(f);
     const std::vector<float> p = numbers(1, low, high), t = numbers(7, target_low, target_high);
@@ -222,7 +247,8 @@ void check_loss(Device& device, const char* name, const Operation& operation, co
             const bounded slope = ht::scalar::evaluate(derivative, with_error);
             // The factor 1 / count is a rounded float.
             const bounded want = bounded(1.0 / count, 0x1p-25 / count) * slope;
-            if constexpr (Depth == depth::gradient) gradients.expect(gradient, want.value, want.error + 0x1p-23 * std::fabs(want.value));
+            if constexpr (Depth == depth::gradient)
+                gradients.expect(gradient, want.value, want.error + 0x1p-23 * std::fabs(want.value));
             double error = 0;
             const double difference = support::central_difference(definition, at, static_cast<std::size_t>(by), error);
             slopes.expect(slope.value, difference, error + 0x1p-22 * std::fabs(difference));
@@ -240,29 +266,40 @@ void check_loss(Device& device, const char* name, const Operation& operation, co
 template <class Device>
 void losses(Device& device) {
     check_loss<depth::value>(
-        device, "l1_loss", [](auto& tape, const auto& x, const auto& t) { return ht::l1_loss(tape, x, t); }, [](auto x, auto t) { return ht::abs(x - t); },
+        device, "l1_loss", [](auto& tape, const auto& x, const auto& t) { return ht::l1_loss(tape, x, t); },
+        [](auto x, auto t) { return ht::abs(x - t); },
         [](const std::vector<double>& at) { return std::fabs(at[0] - at[1]); }, -3, 3, 4, 5);
     const auto smooth = [](const std::vector<double>& at) {
         const double d = std::fabs(at[0] - at[1]);
         return d < 0.5 ? d * d : d - 0.25;
     };
     check_loss<depth::value>(
-        device, "smooth_l1_loss", [](auto& tape, const auto& x, const auto& t) { return ht::smooth_l1_loss(tape, x, t, 0.5f); },
-        [](auto x, auto t) { return ht::where(ht::abs(x - t) < 0.5f, 1.0f * ht::square(x - t), ht::abs(x - t) - 0.25f); }, smooth, -3, 3, 2.2, 2.3);
+        device, "smooth_l1_loss",
+        [](auto& tape, const auto& x, const auto& t) { return ht::smooth_l1_loss(tape, x, t, 0.5f); },
+        [](auto x, auto t) {
+            return ht::where(ht::abs(x - t) < 0.5f, 1.0f * ht::square(x - t), ht::abs(x - t) - 0.25f);
+        },
+        smooth, -3, 3, 2.2, 2.3);
     const auto huber = [](const std::vector<double>& at) {
         const double d = std::fabs(at[0] - at[1]);
         return d < 0.75 ? d * d / 2 : 0.75 * (d - 0.375);
     };
     check_loss<depth::gradient>(
-        device, "huber_loss", [](auto& tape, const auto& x, const auto& t) { return ht::huber_loss(tape, x, t, 0.75f); },
-        [](auto x, auto t) { return ht::where(ht::abs(x - t) < 0.75f, 0.5f * ht::square(x - t), 0.75f * (ht::abs(x - t) - 0.375f)); }, huber, -3, 3, 2.2, 2.3);
+        device, "huber_loss",
+        [](auto& tape, const auto& x, const auto& t) { return ht::huber_loss(tape, x, t, 0.75f); },
+        [](auto x, auto t) {
+            return ht::where(ht::abs(x - t) < 0.75f, 0.5f * ht::square(x - t), 0.75f * (ht::abs(x - t) - 0.375f));
+        },
+        huber, -3, 3, 2.2, 2.3);
     const auto entropy = [](double p, double t) { return -t * std::log(p) - (1 - t) * std::log(1 - p); };
     check_loss<depth::value>(
-        device, "binary_cross_entropy_with_logits", [](auto& tape, const auto& x, const auto& t) { return ht::binary_cross_entropy_with_logits(tape, x, t); },
+        device, "binary_cross_entropy_with_logits",
+        [](auto& tape, const auto& x, const auto& t) { return ht::binary_cross_entropy_with_logits(tape, x, t); },
         [](auto x, auto t) { return (ht::max(x, 0) - x * t) + ht::softplus(-ht::abs(x)); },
         [=](const std::vector<double>& at) { return entropy(1 / (1 + std::exp(-at[0])), at[1]); }, -4, 4, 0.1, 0.9);
     check_loss<depth::value>(
-        device, "binary_cross_entropy", [](auto& tape, const auto& x, const auto& t) { return ht::binary_cross_entropy(tape, x, t); },
+        device, "binary_cross_entropy",
+        [](auto& tape, const auto& x, const auto& t) { return ht::binary_cross_entropy(tape, x, t); },
         [](auto x, auto t) { return -(t * ht::max(ht::log(x), -100) + (1 - t) * ht::max(ht::log1p(-x), -100)); },
         [=](const std::vector<double>& at) { return entropy(at[0], at[1]); }, 0.1, 0.9, 0.1, 0.9);
 }
@@ -271,20 +308,22 @@ void losses(Device& device) {
 template <class Device>
 void further(Device& device) {
     ht::tape tape{device};
-    const guarded<float> x(std::vector<float>{3, -4, 0, 0, 12, 0}), z(std::vector<float>{1, 2, 3, 4, 5, 6}), large(std::vector<float>{200, -200, 0}),
-        labels(std::vector<float>{1, 0, 1}), zero(std::vector<float>{0, 0, 0});
+    const guarded<float> x(std::vector<float>{3, -4, 0, 0, 12, 0}), z(std::vector<float>{1, 2, 3, 4, 5, 6}),
+        large(std::vector<float>{200, -200, 0}), labels(std::vector<float>{1, 0, 1}), zero(std::vector<float>{0, 0, 0});
     const ht::shape<2> s{2, 3};
     const auto a = tape.leaf(x.view(s)), b = tape.leaf(z.view(s));
     CHECK(ht::norm(tape, a).item() == 13.0f);
     CHECK(ht::dot(tape, a, b).item() == 55.0f);
     tape.backward(ht::norm(tape, a));
     const std::vector<double> direction = values(device, tape.gradient(a));
-    for (int i = 0; i < 6; ++i) CHECK(std::fabs(direction[static_cast<std::size_t>(i)] - static_cast<double>(x[i]) / 13) <= 4 * 0x1p-24);
+    for (int i = 0; i < 6; ++i)
+        CHECK(std::fabs(direction[static_cast<std::size_t>(i)] - static_cast<double>(x[i]) / 13) <= 4 * 0x1p-24);
     const auto nothing = tape.leaf(zero.view());
     tape.backward(ht::norm(tape, nothing));
     for (const double g : values(device, tape.gradient(nothing))) CHECK(g == 0);
     tape.backward(ht::dot(tape, b, b));
-    for (int i = 0; i < 6; ++i) CHECK(values(device, tape.gradient(b))[static_cast<std::size_t>(i)] == 2 * static_cast<double>(z[i]));
+    for (int i = 0; i < 6; ++i)
+        CHECK(values(device, tape.gradient(b))[static_cast<std::size_t>(i)] == 2 * static_cast<double>(z[i]));
 
     // Logits that overflow as probabilities; the slope at 0 is 1/2 - t.
     const auto logits = tape.leaf(large.view());
@@ -297,7 +336,8 @@ void further(Device& device) {
     CHECK(slopes[2] == static_cast<double>(-0.5f * static_cast<float>(1.0 / 3)));
     // Probabilities of 0 and 1, and a target that says otherwise.
     const guarded<float> sure(std::vector<float>{1, 0, 0});
-    CHECK(ht::binary_cross_entropy(tape, tape.constant(sure.view()), labels.const_view()).item() == static_cast<float>(100.0 / 3));
+    CHECK(ht::binary_cross_entropy(tape, tape.constant(sure.view()), labels.const_view()).item() ==
+          static_cast<float>(100.0 / 3));
 
     CHECK_THROWS_AS(ht::l1_loss(tape, a, z.const_view(ht::shape<2>{3, 2})), ht::shape_error);
     CHECK_THROWS_AS(ht::huber_loss(tape, a, b, 0), ht::argument_error);

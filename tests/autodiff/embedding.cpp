@@ -30,7 +30,8 @@ struct fixture {
     ht::cpu device;
     ht::store parameters{device.memory()};
     ht::parameter<storage, 2> table = parameters.add<P, ht::op::linear>("tokens", ht::shape<2>{vocabulary, width}, {});
-    ht::parameter<storage, 2> positions = parameters.add<P, ht::op::linear>("positions", ht::shape<2>{context, width}, {});
+    ht::parameter<storage, 2> positions =
+        parameters.add<P, ht::op::linear>("positions", ht::shape<2>{context, width}, {});
     support::random data{1};
     std::vector<float> t = data.integers<float>(vocabulary * width, 5), p = data.integers<float>(context * width, 5);
     guarded<Y> dy{data.integers<Y>(batch * time_steps * width, 4)};
@@ -44,14 +45,18 @@ struct fixture {
     doubles table_gradient(double times = 1) const {
         doubles g(vocabulary * width);
         for (std::size_t i = 0; i < ids.size(); ++i) {
-            for (std::size_t j = 0; j < width; ++j) g[static_cast<std::size_t>(ids[i]) * width + j] += times * static_cast<double>(dy[static_cast<std::int64_t>(i * width + j)]);
+            for (std::size_t j = 0; j < width; ++j)
+                g[static_cast<std::size_t>(ids[i]) * width + j] +=
+                    times * static_cast<double>(dy[static_cast<std::int64_t>(i * width + j)]);
         }
         return g;
     }
     doubles position_gradient(double times = 1) const {
         doubles g(context * width);
         for (std::size_t i = 0; i < ids.size(); ++i) {
-            for (std::size_t j = 0; j < width; ++j) g[i % time_steps * width + j] += times * static_cast<double>(dy[static_cast<std::int64_t>(i * width + j)]);
+            for (std::size_t j = 0; j < width; ++j)
+                g[i % time_steps * width + j] +=
+                    times * static_cast<double>(dy[static_cast<std::int64_t>(i * width + j)]);
         }
         return g;
     }
@@ -68,7 +73,8 @@ void values_and_gradients(ht::isa set) {
         static_assert(std::is_same_v<decltype(x), const ht::variable<typename P::output, 3>>);
         for (std::size_t i = 0; i < f.ids.size(); ++i) {
             for (std::size_t j = 0; j < f.width; ++j) {
-                const float want = f.t[static_cast<std::size_t>(f.ids[i]) * f.width + j] + f.p[i % f.time_steps * f.width + j];
+                const float want =
+                    f.t[static_cast<std::size_t>(f.ids[i]) * f.width + j] + f.p[i % f.time_steps * f.width + j];
                 REQUIRE(static_cast<float>(x.view().data()[i * f.width + j]) == want);
             }
         }
@@ -122,7 +128,9 @@ TEST_CASE("embedding: a frozen table, frozen positions") {
         f.parameters.freeze(frozen);
         ht::tape tape{f.device};
         support::gradient_sink sink(f.parameters);
-        tape.backward(autodiff_test::weigh(tape, ht::embedding<fixture<P>::roles>(tape, f.tokens(), f.table, f.positions), f.dy.view()), sink);
+        tape.backward(autodiff_test::weigh(
+                          tape, ht::embedding<fixture<P>::roles>(tape, f.tokens(), f.table, f.positions), f.dy.view()),
+                      sink);
         if (!f.table.is_frozen()) CHECK(sink.of(f.table) == f.table_gradient());
         if (!f.positions.is_frozen()) CHECK(sink.of(f.positions) == f.position_gradient());
     }
@@ -139,9 +147,11 @@ TEST_CASE("embedding: tokens outside the vocabulary, too many of them in a row")
     fixture<P> f;
     ht::tape tape{f.device};
     f.ids[5] = 9;
-    CHECK_THROWS_WITH_AS(ht::embedding<fixture<P>::roles>(tape, f.tokens(), f.table, f.positions), "embedding: the token of row 5 is 9; expected 0 to 8", ht::argument_error);
+    CHECK_THROWS_WITH_AS(ht::embedding<fixture<P>::roles>(tape, f.tokens(), f.table, f.positions),
+                         "embedding: the token of row 5 is 9; expected 0 to 8", ht::argument_error);
     const ht::const_view<std::int32_t, 2> long_row(f.ids.data(), {1, 8});
-    CHECK_THROWS_WITH_AS(ht::embedding<fixture<P>::roles>(tape, long_row, f.table, f.positions), "embedding: 8 tokens in a row; the context holds 5", ht::shape_error);
+    CHECK_THROWS_WITH_AS(ht::embedding<fixture<P>::roles>(tape, long_row, f.table, f.positions),
+                         "embedding: 8 tokens in a row; the context holds 5", ht::shape_error);
 }
 
 }  // namespace

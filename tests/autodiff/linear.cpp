@@ -39,7 +39,8 @@ struct fixture {
     ht::parameter<storage, 1> bias = parameters.add<P, ht::op::linear>("bias", ht::shape<1>{out}, {});
     support::random data{1};
     std::vector<float> w = data.integers<float>(out * in, 3), b = data.integers<float>(out, 3);
-    guarded<T> x{data.integers<T>(rows * in, 3)}, r{data.integers<T>(rows * out, 3)}, dy{data.integers<T>(rows * out, 3)};
+    guarded<T> x{data.integers<T>(rows * in, 3)}, r{data.integers<T>(rows * out, 3)},
+        dy{data.integers<T>(rows * out, 3)};
 
     explicit fixture(ht::isa set = ht::default_isa()) : device({.threads = 2, .instruction_set = set}) {
         parameters.commit();
@@ -62,7 +63,8 @@ void values_and_gradients(ht::isa set) {
     support::gradient_sink sink(f.parameters);
 
     const auto y = ht::linear<typename fixture<P>::roles>(tape, x, f.weight, f.bias, r);
-    const matrix<double> want = plus(plus_row(product(f.X(), transposed(f.W())), matrix<double>(1, f.out, f.b.data())), matrix<double>(f.rows, f.out, f.r.data()));
+    const matrix<double> want = plus(plus_row(product(f.X(), transposed(f.W())), matrix<double>(1, f.out, f.b.data())),
+                                     matrix<double>(f.rows, f.out, f.r.data()));
     CHECK(support::doubles(y.view()) == want.values);
     CHECK(y.shape() == ht::shape<3>{2, 3, f.out});
 
@@ -73,7 +75,11 @@ void values_and_gradients(ht::isa set) {
     CHECK(sink.of(f.bias) == column_sums(f.DY()).values);
 
     // A second micro-batch adds; a second window begins anew.
-    const auto again = [&] { tape.backward(autodiff_test::weigh(tape, ht::linear<typename fixture<P>::roles>(tape, x, f.weight, f.bias), f.dy.view()), sink); };
+    const auto again = [&] {
+        tape.backward(
+            autodiff_test::weigh(tape, ht::linear<typename fixture<P>::roles>(tape, x, f.weight, f.bias), f.dy.view()),
+            sink);
+    };
     again();
     CHECK(sink.of(f.bias) == each(column_sums(f.DY()), [](double d) { return 2 * d; }).values);
     CHECK(sink.of(f.weight) == each(product(transposed(f.DY()), f.X()), [](double d) { return 2 * d; }).values);
@@ -118,7 +124,8 @@ TEST_CASE("linear: one variable as input and as residual gets both gradients") {
     using roles = ht::roles<float, float, float>;
     ht::tape tape{device};
     const auto leaf = tape.leaf(x.view(ht::shape<2>{1, 3}));
-    tape.backward(autodiff_test::weigh(tape, ht::linear<roles>(tape, leaf, weight, ht::absent{}, leaf), dy.view()), sink);
+    tape.backward(autodiff_test::weigh(tape, ht::linear<roles>(tape, leaf, weight, ht::absent{}, leaf), dy.view()),
+                  sink);
     // dy + dy W
     CHECK(support::doubles(tape.gradient(leaf)) == doubles{1 + 1 - 14, 0 + 2 - 16, -2 + 3 - 18});
 }
@@ -161,7 +168,8 @@ TEST_CASE("linear: gradients of frozen layers need no accumulator") {
     f.parameters.freeze("*");
     ht::tape tape{f.device};
     const auto x = tape.leaf(f.input());
-    tape.backward(autodiff_test::weigh(tape, ht::linear<fixture<ht::full_fp32>::roles>(tape, x, f.weight, f.bias), f.dy.view()));
+    tape.backward(
+        autodiff_test::weigh(tape, ht::linear<fixture<ht::full_fp32>::roles>(tape, x, f.weight, f.bias), f.dy.view()));
     CHECK(support::doubles(tape.gradient(x)) == product(f.DY(), f.W()).values);
 }
 
@@ -178,7 +186,8 @@ TEST_CASE("linear: frozen 16-bit copies serve a backward pass in fp32 too") {
     ht::tape tape{f.device};
     support::gradient_sink sink(f.parameters);
     const auto x = tape.leaf(f.input());
-    tape.backward(autodiff_test::weigh(tape, ht::linear<fixture<policy>::roles>(tape, x, f.weight, f.bias), f.dy.view()), sink);
+    tape.backward(
+        autodiff_test::weigh(tape, ht::linear<fixture<policy>::roles>(tape, x, f.weight, f.bias), f.dy.view()), sink);
     f.w[0] = 1;
     CHECK(support::doubles(tape.gradient(x)) == product(f.DY(), f.W()).values);
 }
@@ -198,9 +207,12 @@ TEST_CASE("linear: shapes that do not fit") {
     using roles = fixture<ht::full_fp32>::roles;
     ht::tape tape{f.device};
     const auto x = tape.constant(ht::view<float, 2>(f.x.data(), {5, 6}));
-    CHECK_THROWS_WITH_AS(ht::linear<roles>(tape, x, f.weight, f.bias), "matmul: the inner extents differ: a is (5, 6), b is (5, 7); b needs 6 rows", ht::shape_error);
-    const auto y = tape.constant(ht::view<float, 2>(f.x.data(), {6, 5})), r = tape.constant(ht::view<float, 2>(f.x.data(), {3, 7}));
-    CHECK_THROWS_WITH_AS(ht::linear<roles>(tape, y, f.weight, f.bias, r), "matmul: an epilogue's operand is (3, 7), the product (6, 7)", ht::shape_error);
+    CHECK_THROWS_WITH_AS(ht::linear<roles>(tape, x, f.weight, f.bias),
+                         "matmul: the inner extents differ: a is (5, 6), b is (5, 7); b needs 6 rows", ht::shape_error);
+    const auto y = tape.constant(ht::view<float, 2>(f.x.data(), {6, 5})),
+               r = tape.constant(ht::view<float, 2>(f.x.data(), {3, 7}));
+    CHECK_THROWS_WITH_AS(ht::linear<roles>(tape, y, f.weight, f.bias, r),
+                         "matmul: an epilogue's operand is (3, 7), the product (6, 7)", ht::shape_error);
 }
 
 }  // namespace

@@ -39,19 +39,23 @@ void cross_entropy_within_bounds(ht::isa set) {
     const auto logits = tape.leaf(x.view(ht::shape<3>{2, 3, classes}));
     const auto loss = ht::cross_entropy(tape, logits, target_view);
     const cross_entropy_of<tracked> want(matrix<tracked>(rows, classes, x.data()), targets, 64);
-    CHECK(std::fabs(static_cast<double>(loss.item()) - want.loss.value) <= support::rounded<float>(want.loss.value, want.loss.error));
+    CHECK(std::fabs(static_cast<double>(loss.item()) - want.loss.value) <=
+          support::rounded<float>(want.loss.value, want.loss.error));
     tape.backward(loss * 64);
     // What does not count has no gradient at all, and the bound there is 0.
     CHECK(tape.gradient(logits)(0, 2, 1) == T(0.0f));
     autodiff_test::check_within(tape.gradient(logits), want.dlogits);
 
     const auto twice = tape.leaf(x.view(ht::shape<3>{2, 3, classes}));
-    tape.backward(ht::add(tape, ht::cross_entropy(tape, twice, target_view), ht::cross_entropy(tape, twice, target_view)) * 64);
+    tape.backward(
+        ht::add(tape, ht::cross_entropy(tape, twice, target_view), ht::cross_entropy(tape, twice, target_view)) * 64);
     const matrix<tracked> once = each(want.dlogits, support::stored_as<T>{});
     autodiff_test::check_within(tape.gradient(twice), plus(once, once));
 
     ht::inference eval{device};
-    CHECK(ht::cross_entropy(eval, eval.constant(x.view(ht::shape<2>{rows, classes})), ht::const_view<std::int32_t, 1>(targets.data(), {rows})).item() == loss.item());
+    CHECK(ht::cross_entropy(eval, eval.constant(x.view(ht::shape<2>{rows, classes})),
+                            ht::const_view<std::int32_t, 1>(targets.data(), {rows}))
+              .item() == loss.item());
 }
 
 TEST_CASE("cross_entropy: loss and gradient within their bounds") {
@@ -65,7 +69,8 @@ TEST_CASE("cross_entropy: the definition is the reference's, its gradient is cen
     const doubles x = support::random(2).normals<double>(rows * classes);
     const auto reference = [&](const doubles& at) {
         doubles losses(rows);
-        return ht::reference::cross_entropy(ht::const_view<double, 2>(at.data(), {rows, classes}), ht::const_view<std::int32_t, 1>(targets.data(), {rows}), -100,
+        return ht::reference::cross_entropy(ht::const_view<double, 2>(at.data(), {rows, classes}),
+                                            ht::const_view<std::int32_t, 1>(targets.data(), {rows}), -100,
                                             ht::view<double, 1>(losses.data(), {rows}));
     };
     const cross_entropy_of<double> d(matrix<double>(rows, classes, x.data()), targets);
@@ -81,7 +86,8 @@ struct head {
     ht::cpu device;
     ht::store parameters{device.memory()};
     ht::parameter<storage, 2> weight = parameters.add<P, ht::op::linear>("weight", ht::shape<2>{classes, width}, {});
-    std::vector<typename storage::compute> w = support::random(3).normals<typename storage::compute>(classes * width, 0.5);
+    std::vector<typename storage::compute> w =
+        support::random(3).normals<typename storage::compute>(classes * width, 0.5);
     guarded<T> x{support::random(4).normals<T>(rows * width)};
 
     explicit head(ht::isa set = ht::default_isa()) : device({.threads = 2, .instruction_set = set}) {
@@ -101,12 +107,15 @@ void head_within_bounds(ht::isa set) {
     const auto loss = ht::linear_cross_entropy<typename head<P>::roles>(tape, x, h.weight, target_view);
     const matrix<tracked> X(rows, width, h.x.data()), W(classes, width, h.w.data());
     const cross_entropy_of<tracked> ce(each(product(X, transposed(W)), support::stored_as<T>{}), targets, 8);
-    CHECK(std::fabs(static_cast<double>(loss.item()) - ce.loss.value) <= support::rounded<float>(ce.loss.value, ce.loss.error));
+    CHECK(std::fabs(static_cast<double>(loss.item()) - ce.loss.value) <=
+          support::rounded<float>(ce.loss.value, ce.loss.error));
     tape.backward(loss * 8, sink);
     const matrix<tracked> dlogits = each(ce.dlogits, support::stored_as<T>{}), dw = product(transposed(dlogits), X);
     autodiff_test::check_within(tape.gradient(x), product(dlogits, W));
     autodiff_test::check_within<float>(sink.of(h.weight), dw);
-    tape.backward(ht::linear_cross_entropy<typename head<P>::roles>(tape, tape.constant(h.input()), h.weight, target_view) * 8, sink);
+    tape.backward(
+        ht::linear_cross_entropy<typename head<P>::roles>(tape, tape.constant(h.input()), h.weight, target_view) * 8,
+        sink);
     autodiff_test::check_within<float>(sink.of(h.weight), plus(dw, dw));
 }
 
@@ -122,7 +131,9 @@ TEST_CASE("linear_cross_entropy: a frozen weight, and one that is tied to anothe
     head<P> h;
     ht::tape tape{h.device};
     support::gradient_sink sink(h.parameters);
-    const auto loss = [&](const auto& x) { return ht::linear_cross_entropy<head<P>::roles>(tape, x, h.weight, target_view); };
+    const auto loss = [&](const auto& x) {
+        return ht::linear_cross_entropy<head<P>::roles>(tape, x, h.weight, target_view);
+    };
     const auto x = tape.leaf(h.input());
     tape.backward(loss(x), sink);
     const doubles dx = support::doubles(tape.gradient(x)), dw = sink.of(h.weight);

@@ -29,13 +29,16 @@ struct mlp_definition {
     matrix<Number> y, dx, dup, dup_bias, ddown, ddown_bias;
 
     template <class Store>
-    mlp_definition(const matrix<Number>& x, const matrix<Number>& up, const matrix<Number>& up_bias, const matrix<Number>& down, const matrix<Number>& down_bias,
-                   const matrix<Number>& residual, const matrix<Number>& dy, const Store& store) {
+    mlp_definition(const matrix<Number>& x, const matrix<Number>& up, const matrix<Number>& up_bias,
+                   const matrix<Number>& down, const matrix<Number>& down_bias, const matrix<Number>& residual,
+                   const matrix<Number>& dy, const Store& store) {
         const matrix<Number> pre = plus_row(product(x, transposed(up)), up_bias);
-        const matrix<Number> hidden = each(each(pre, [](const Number& v) { return support::gelu(v); }), store), kept = each(pre, store);
+        const matrix<Number> hidden = each(each(pre, [](const Number&v) { return support::gelu(v); }), store),
+                             kept = each(pre, store);
         y = plus(plus_row(product(hidden, transposed(down)), down_bias), residual);
         matrix<Number> dpre = product(dy, down);
-        for (std::size_t i = 0; i < dpre.values.size(); ++i) dpre.values[i] = store(dpre.values[i] * support::gelu_slope(kept.values[i]));
+        for (std::size_t i = 0; i < dpre.values.size(); ++i)
+            dpre.values[i] = store(dpre.values[i] * support::gelu_slope(kept.values[i]));
         dx = product(dpre, up);
         dup = product(transposed(dpre), x);
         dup_bias = column_sums(dpre);
@@ -60,10 +63,13 @@ struct fixture {
     ht::parameter<storage, 1> down_bias = parameters.add<P, ht::op::linear>("down.bias", ht::shape<1>{width}, {});
     support::random data{1};
     // Values that the compute type holds, so that copies equal masters.
-    std::vector<C> a = data.normals<C>(hidden * width, 0.5), b = data.normals<C>(hidden, 0.5), c = data.normals<C>(width * hidden, 0.5), d = data.normals<C>(width);
-    guarded<T> x{data.normals<T>(rows * width)}, residual{data.normals<T>(rows * width)}, dy{data.normals<T>(rows * width)};
+    std::vector<C> a = data.normals<C>(hidden * width, 0.5), b = data.normals<C>(hidden, 0.5),
+                   c = data.normals<C>(width * hidden, 0.5), d = data.normals<C>(width);
+    guarded<T> x{data.normals<T>(rows * width)}, residual{data.normals<T>(rows * width)},
+        dy{data.normals<T>(rows * width)};
 
-    explicit fixture(ht::isa set = ht::default_isa(), const char* frozen = nullptr) : device({.threads = 2, .instruction_set = set}) {
+    explicit fixture(ht::isa set = ht::default_isa(), const char* frozen = nullptr)
+        : device({.threads = 2, .instruction_set = set}) {
         parameters.commit();
         support::set(up, a), support::set(up_bias, b), support::set(down, c), support::set(down_bias, d);
         if (frozen != nullptr) parameters.freeze(frozen);
@@ -76,8 +82,9 @@ struct fixture {
     ht::view<T, 2> added() const { return residual.view(ht::shape<2>{rows, width}); }
     mlp_definition<tracked> definition() const {
         using m = matrix<tracked>;
-        return {m(rows, width, x.data()), m(hidden, width, a.data()), m(1, hidden, b.data()), m(width, hidden, c.data()), m(1, width, d.data()),
-                m(rows, width, residual.data()), m(rows, width, dy.data()), support::stored_as<T>{}};
+        return {m(rows, width, x.data()),   m(hidden, width, a.data()), m(1, hidden, b.data()),
+                m(width, hidden, c.data()), m(1, width, d.data()),      m(rows, width, residual.data()),
+                m(rows, width, dy.data()),  support::stored_as<T>{}};
     }
 };
 
@@ -101,7 +108,8 @@ void within_bounds(ht::isa set) {
 
     // Without a tape, the same values.
     ht::inference eval{f.device};
-    CHECK(support::doubles(f(eval, eval.constant(f.input()), eval.constant(f.added())).view()) == support::doubles(y.view()));
+    CHECK(support::doubles(f(eval, eval.constant(f.input()), eval.constant(f.added())).view()) ==
+          support::doubles(y.view()));
     static_assert(std::is_same_v<typename decltype(y.view())::value_type, T>);
 }
 
@@ -116,12 +124,17 @@ TEST_CASE("mlp: values and gradients within their bounds") {
 TEST_CASE("mlp: the definition's gradients are central differences") {
     constexpr int rows = 2, width = 3, hidden = 4;
     support::random data(3);
-    const doubles x = data.normals<double>(rows * width), up = data.normals<double>(hidden * width), b = data.normals<double>(hidden), down = data.normals<double>(width * hidden);
-    const doubles c = data.normals<double>(width), r = data.normals<double>(rows * width), dy = data.normals<double>(rows * width);
+    const doubles x = data.normals<double>(rows * width), up = data.normals<double>(hidden * width),
+                  b = data.normals<double>(hidden), down = data.normals<double>(width * hidden);
+    const doubles c = data.normals<double>(width), r = data.normals<double>(rows * width),
+                  dy = data.normals<double>(rows * width);
     using m = matrix<double>;
-    const auto definition = [&](const doubles& at_x, const doubles& at_up, const doubles& at_b, const doubles& at_down) {
-        return mlp_definition<double>(m(rows, width, at_x.data()), m(hidden, width, at_up.data()), m(1, hidden, at_b.data()), m(width, hidden, at_down.data()),
-                                      m(1, width, c.data()), m(rows, width, r.data()), m(rows, width, dy.data()), support::stored_exactly{});
+    const auto definition = [&](const doubles& at_x, const doubles& at_up, const doubles& at_b,
+                                const doubles& at_down) {
+        return mlp_definition<double>(m(rows, width, at_x.data()), m(hidden, width, at_up.data()),
+                                      m(1, hidden, at_b.data()), m(width, hidden, at_down.data()),
+                                      m(1, width, c.data()), m(rows, width, r.data()), m(rows, width, dy.data()),
+                                      support::stored_exactly{});
     };
     const auto loss = [&](const mlp_definition<double>& d) {
         double sum = 0;

@@ -85,8 +85,10 @@ void within_bounds(ht::isa set) {
     autodiff_test::check_within<float>(sink.of(f.gain), dgain);
 
     ht::inference eval{f.device};
-    CHECK(support::doubles(ht::layer_norm<roles>(eval, eval.constant(f.input()), f.gain, f.bias).view()) == support::doubles(y.view()));
-    CHECK(support::doubles(ht::rms_norm<roles>(eval, eval.constant(f.input()), f.gain).view()) == support::doubles(r.view()));
+    CHECK(support::doubles(ht::layer_norm<roles>(eval, eval.constant(f.input()), f.gain, f.bias).view()) ==
+          support::doubles(y.view()));
+    CHECK(support::doubles(ht::rms_norm<roles>(eval, eval.constant(f.input()), f.gain).view()) ==
+          support::doubles(r.view()));
 }
 
 TEST_CASE("layer_norm and rms_norm: values and gradients within their bounds") {
@@ -100,7 +102,8 @@ TEST_CASE("layer_norm and rms_norm: values and gradients within their bounds") {
 TEST_CASE("layer_norm and rms_norm: the definitions are the references', their gradients central differences") {
     constexpr int rows = 2, width = 5;
     support::random data(3);
-    const doubles x = data.normals<double>(rows * width), gain = data.normals<double>(width, 0.5, 1), bias = data.normals<double>(width), dy = data.normals<double>(rows * width);
+    const doubles x = data.normals<double>(rows * width), gain = data.normals<double>(width, 0.5, 1),
+                  bias = data.normals<double>(width), dy = data.normals<double>(rows * width);
     using m = matrix<double>;
     // The definitions' epsilons are floats.
     constexpr double epsilon = static_cast<double>(1e-5f), rms_epsilon = static_cast<double>(1e-6f);
@@ -111,22 +114,26 @@ TEST_CASE("layer_norm and rms_norm: the definitions are the references', their g
     };
     const auto layer = [&](const doubles& at_x, const doubles& at_gain) {
         doubles y(dy.size()), mean(rows), rstd(rows);
-        ht::reference::layer_norm(ht::const_view<double, 2>(at_x.data(), {rows, width}), ht::const_view<double, 1>(at_gain.data(), {width}),
-                                  ht::const_view<double, 1>(bias.data(), {width}), epsilon, ht::view<double, 2>(y.data(), {rows, width}),
-                                  ht::view<double, 1>(mean.data(), {rows}), ht::view<double, 1>(rstd.data(), {rows}));
+        ht::reference::layer_norm(
+            ht::const_view<double, 2>(at_x.data(), {rows, width}), ht::const_view<double, 1>(at_gain.data(), {width}),
+            ht::const_view<double, 1>(bias.data(), {width}), epsilon, ht::view<double, 2>(y.data(), {rows, width}),
+            ht::view<double, 1>(mean.data(), {rows}), ht::view<double, 1>(rstd.data(), {rows}));
         return weighted(y);
     };
     const auto rms = [&](const doubles& at_x, const doubles& at_gain) {
         doubles y(dy.size()), rstd(rows);
-        ht::reference::rms_norm(ht::const_view<double, 2>(at_x.data(), {rows, width}), ht::const_view<double, 1>(at_gain.data(), {width}), rms_epsilon,
+        ht::reference::rms_norm(ht::const_view<double, 2>(at_x.data(), {rows, width}),
+                                ht::const_view<double, 1>(at_gain.data(), {width}), rms_epsilon,
                                 ht::view<double, 2>(y.data(), {rows, width}), ht::view<double, 1>(rstd.data(), {rows}));
         return weighted(y);
     };
     m dx, dgain, dbias;
-    layer_norm_of<double>(m(rows, width, x.data()), m(1, width, gain.data()), m(1, width, bias.data())).backward(m(rows, width, dy.data()), m(1, width, gain.data()), dx, dgain, dbias);
+    layer_norm_of<double>(m(rows, width, x.data()), m(1, width, gain.data()), m(1, width, bias.data()))
+        .backward(m(rows, width, dy.data()), m(1, width, gain.data()), dx, dgain, dbias);
     support::check_gradient([&](const doubles& at) { return layer(at, gain); }, x, dx.values);
     support::check_gradient([&](const doubles& at) { return layer(x, at); }, gain, dgain.values);
-    rms_norm_of<double>(m(rows, width, x.data()), m(1, width, gain.data())).backward(m(rows, width, dy.data()), m(1, width, gain.data()), dx, dgain);
+    rms_norm_of<double>(m(rows, width, x.data()), m(1, width, gain.data()))
+        .backward(m(rows, width, dy.data()), m(1, width, gain.data()), dx, dgain);
     support::check_gradient([&](const doubles& at) { return rms(at, gain); }, x, dx.values);
     support::check_gradient([&](const doubles& at) { return rms(x, at); }, gain, dgain.values);
 }
@@ -141,7 +148,9 @@ TEST_CASE("layer_norm: one of gain and bias frozen, or the input a constant: the
     tape.backward(autodiff_test::weigh(tape, ht::layer_norm<roles>(tape, x, all.gain, all.bias), all.dy.view()), sink);
 
     support::gradient_sink of_constant(all.parameters);
-    tape.backward(autodiff_test::weigh(tape, ht::layer_norm<roles>(tape, tape.constant(all.input()), all.gain, all.bias), all.dy.view()), of_constant);
+    tape.backward(autodiff_test::weigh(
+                      tape, ht::layer_norm<roles>(tape, tape.constant(all.input()), all.gain, all.bias), all.dy.view()),
+                  of_constant);
     CHECK(of_constant.of(all.gain) == sink.of(all.gain));
     CHECK(of_constant.of(all.bias) == sink.of(all.bias));
 
@@ -171,7 +180,9 @@ TEST_CASE("layer_norm: a bias that two norms share while each has its own gain")
     support::gradient_sink apart(more), together(more);
     ht::tape tape{f.device};
     const auto x = tape.constant(f.input());
-    const auto loss = [&](const auto& gain) { return autodiff_test::weigh(tape, ht::layer_norm<roles>(tape, x, gain, shared), f.dy.view()); };
+    const auto loss = [&](const auto& gain) {
+        return autodiff_test::weigh(tape, ht::layer_norm<roles>(tape, x, gain, shared), f.dy.view());
+    };
     tape.backward(loss(a), apart);
     const doubles of_a = apart.of(a), bias_once = apart.of(shared);
     apart.close();

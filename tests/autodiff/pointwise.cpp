@@ -31,7 +31,8 @@ template <class Number>
 struct definition {
     matrix<Number> y, dx, dz;
 
-    definition(const matrix<Number>& x, const matrix<Number>& z, const matrix<Number>& dy, double k) : y(x), dx(x), dz(x) {
+    definition(const matrix<Number>& x, const matrix<Number>& z, const matrix<Number>& dy, double k)
+        : y(x), dx(x), dz(x) {
         for (std::size_t i = 0; i < x.values.size(); ++i) {
             const Number a = x.values[i], b = z.values[i], t = support::tanh(a), g = dy.values[i];
             y.values[i] = a * b + Number(k) * t;
@@ -46,7 +47,8 @@ template <class T>
 void within_bounds(ht::isa set) {
     ht::cpu device{{.threads = 2, .instruction_set = set}};
     support::random data(1);
-    const guarded<T> x(data.normals<T>(rows * columns)), z(data.normals<T>(rows * columns)), dy(data.normals<T>(rows * columns));
+    const guarded<T> x(data.normals<T>(rows * columns)), z(data.normals<T>(rows * columns)),
+        dy(data.normals<T>(rows * columns));
     const float k = 0.75f;
     ht::tape tape{device};
     const auto a = tape.leaf(x.view(shape)), b = tape.leaf(z.view(shape));
@@ -69,9 +71,11 @@ TEST_CASE("map: values and gradients within their bounds") {
 
 TEST_CASE("map: the definition's gradients are central differences") {
     support::random data(2);
-    const doubles x = data.normals<double>(rows * columns), z = data.normals<double>(rows * columns), dy = data.normals<double>(rows * columns);
+    const doubles x = data.normals<double>(rows * columns), z = data.normals<double>(rows * columns),
+                  dy = data.normals<double>(rows * columns);
     const auto at = [&](const doubles& p, const doubles& q) {
-        return definition<double>(matrix<double>(rows, columns, p.data()), matrix<double>(rows, columns, q.data()), matrix<double>(rows, columns, dy.data()), 0.75);
+        return definition<double>(matrix<double>(rows, columns, p.data()), matrix<double>(rows, columns, q.data()),
+                                  matrix<double>(rows, columns, dy.data()), 0.75);
     };
     const auto loss = [&](const definition<double>& d) {
         double sum = 0;
@@ -85,7 +89,8 @@ TEST_CASE("map: the definition's gradients are central differences") {
 
 struct integers {
     support::random data{3};
-    guarded<float> x{data.integers<float>(rows * columns, 5)}, z{data.integers<float>(rows * columns, 5)}, dy{data.integers<float>(rows * columns, 5)};
+    guarded<float> x{data.integers<float>(rows * columns, 5)}, z{data.integers<float>(rows * columns, 5)},
+        dy{data.integers<float>(rows * columns, 5)};
     guarded<float> row{data.integers<float>(columns, 5)}, one{data.integers<float>(1, 5)};
     ht::cpu device{{.threads = 2}};
     ht::tape<ht::cpu> tape{device};
@@ -102,21 +107,28 @@ TEST_CASE("add, sub, mul, relu: exact on small integers") {
     const auto gradients = [&](const auto& function, auto value, auto dx, auto dz) {
         const auto x = f.tape.leaf(f.x.view(shape)), z = f.tape.leaf(f.z.view(shape));
         const auto y = function(x, z);
-        for (int i = 0; i < rows * columns; ++i) REQUIRE(static_cast<double>(y.view().data()[i]) == value(f.at(f.x, i), f.at(f.z, i)));
+        for (int i = 0; i < rows * columns; ++i)
+            REQUIRE(static_cast<double>(y.view().data()[i]) == value(f.at(f.x, i), f.at(f.z, i)));
         f.backward(y);
         for (int i = 0; i < rows * columns; ++i) {
-            REQUIRE(static_cast<double>(f.tape.gradient(x).data()[i]) == f.at(f.dy, i) * dx(f.at(f.x, i), f.at(f.z, i)));
-            REQUIRE(static_cast<double>(f.tape.gradient(z).data()[i]) == f.at(f.dy, i) * dz(f.at(f.x, i), f.at(f.z, i)));
+            REQUIRE(static_cast<double>(f.tape.gradient(x).data()[i]) ==
+                    f.at(f.dy, i) * dx(f.at(f.x, i), f.at(f.z, i)));
+            REQUIRE(static_cast<double>(f.tape.gradient(z).data()[i]) ==
+                    f.at(f.dy, i) * dz(f.at(f.x, i), f.at(f.z, i)));
         }
     };
-    gradients([&](const auto& x, const auto& z) { return ht::add(f.tape, x, z); }, [](double x, double z) { return x + z; }, [](double, double) { return 1; },
+    gradients([&](const auto& x, const auto& z) { return ht::add(f.tape, x, z); },
+              [](double x, double z) { return x + z; }, [](double, double) { return 1; },
               [](double, double) { return 1; });
-    gradients([&](const auto& x, const auto& z) { return ht::sub(f.tape, x, z); }, [](double x, double z) { return x - z; }, [](double, double) { return 1; },
+    gradients([&](const auto& x, const auto& z) { return ht::sub(f.tape, x, z); },
+              [](double x, double z) { return x - z; }, [](double, double) { return 1; },
               [](double, double) { return -1; });
-    gradients([&](const auto& x, const auto& z) { return ht::mul(f.tape, x, z); }, [](double x, double z) { return x * z; }, [](double, double z) { return z; },
+    gradients([&](const auto& x, const auto& z) { return ht::mul(f.tape, x, z); },
+              [](double x, double z) { return x * z; }, [](double, double z) { return z; },
               [](double x, double) { return x; });
-    gradients([&](const auto& x, const auto& z) { return ht::add(f.tape, ht::relu(f.tape, x), z); }, [](double x, double z) { return (x > 0 ? x : 0) + z; },
-              [](double x, double) { return x > 0 ? 1 : 0; }, [](double, double) { return 1; });
+    gradients([&](const auto& x, const auto& z) { return ht::add(f.tape, ht::relu(f.tape, x), z); },
+              [](double x, double z) { return (x > 0 ? x : 0) + z; }, [](double x, double) { return x > 0 ? 1 : 0; },
+              [](double, double) { return 1; });
 }
 
 TEST_CASE("gelu and tanh: gradients within their bounds") {
@@ -129,7 +141,9 @@ TEST_CASE("gelu and tanh: gradients within their bounds") {
     autodiff_test::check_within(tape.gradient(a), each(at, [](const tracked& v) { return support::gelu_slope(v); }));
     const auto b = tape.leaf(x.view(shape));
     tape.backward(ht::sum(tape, ht::tanh(tape, b)));
-    const auto slope = [](const tracked& v) { return tracked(1 - std::tanh(v.value) * std::tanh(v.value)).rounded(10 * support::u); };
+    const auto slope = [](const tracked& v) {
+        return tracked(1 - std::tanh(v.value) * std::tanh(v.value)).rounded(10 * support::u);
+    };
     autodiff_test::check_within(tape.gradient(b), each(at, slope));
 }
 
@@ -137,16 +151,19 @@ TEST_CASE("one variable in several places of an operation has the sum of all its
     integers f;
     const auto x = f.tape.leaf(f.x.view(shape));
     f.backward(ht::mul(f.tape, x, x));
-    for (int i = 0; i < rows * columns; ++i) REQUIRE(static_cast<double>(f.tape.gradient(x).data()[i]) == 2 * f.at(f.x, i) * f.at(f.dy, i));
+    for (int i = 0; i < rows * columns; ++i)
+        REQUIRE(static_cast<double>(f.tape.gradient(x).data()[i]) == 2 * f.at(f.x, i) * f.at(f.dy, i));
 
     const auto z = f.tape.leaf(f.z.view(shape));
     f.backward(ht::map(f.tape, [](auto a, auto b, auto c) { return a * b - 3 * c; }, z, z, z));
-    for (int i = 0; i < rows * columns; ++i) REQUIRE(static_cast<double>(f.tape.gradient(z).data()[i]) == (2 * f.at(f.z, i) - 3) * f.at(f.dy, i));
+    for (int i = 0; i < rows * columns; ++i)
+        REQUIRE(static_cast<double>(f.tape.gradient(z).data()[i]) == (2 * f.at(f.z, i) - 3) * f.at(f.dy, i));
 
     const auto row = f.tape.leaf(f.row.view());
     const auto one = f.tape.leaf(f.one.view(ht::shape<0>{}));
     const auto c = f.tape.constant(f.x.view(shape));
-    f.backward(ht::map(f.tape, [](auto v, auto p, auto q, auto s, auto t) { return v * p + q * s + t; }, c, row, row, one, one));
+    f.backward(ht::map(
+        f.tape, [](auto v, auto p, auto q, auto s, auto t) { return v * p + q * s + t; }, c, row, row, one, one));
     double of_one = 0;
     for (int j = 0; j < columns; ++j) {
         double of_row = 0;
@@ -181,7 +198,8 @@ TEST_CASE("scalars add up: two losses become one") {
     const auto x = f.tape.leaf(f.x.view(shape));
     const auto a = ht::sum(f.tape, x), b = ht::sum(f.tape, ht::mul(f.tape, x, x));
     f.tape.backward(ht::add(f.tape, a, b));
-    for (int i = 0; i < rows * columns; ++i) REQUIRE(static_cast<double>(f.tape.gradient(x).data()[i]) == 1 + 2 * f.at(f.x, i));
+    for (int i = 0; i < rows * columns; ++i)
+        REQUIRE(static_cast<double>(f.tape.gradient(x).data()[i]) == 1 + 2 * f.at(f.x, i));
 }
 
 TEST_CASE("the result's type: the inputs' on a bare tape, PyTorch's category in a region") {
@@ -190,11 +208,15 @@ TEST_CASE("the result's type: the inputs' on a bare tape, PyTorch's category in 
     using half = ht::variable<float16, 2>;
     using brain = ht::variable<bfloat16, 2>;
     using full = ht::variable<float, 2>;
-    static_assert(std::is_same_v<decltype(ht::add(std::declval<tape&>(), std::declval<brain>(), std::declval<brain>())), brain>);
-    static_assert(std::is_same_v<decltype(ht::add(std::declval<tape&>(), std::declval<brain>(), std::declval<full>())), full>);
-    static_assert(std::is_same_v<decltype(ht::mul(std::declval<tape&>(), std::declval<brain>(), std::declval<half>())), full>);
+    static_assert(
+        std::is_same_v<decltype(ht::add(std::declval<tape&>(), std::declval<brain>(), std::declval<brain>())), brain>);
+    static_assert(
+        std::is_same_v<decltype(ht::add(std::declval<tape&>(), std::declval<brain>(), std::declval<full>())), full>);
+    static_assert(
+        std::is_same_v<decltype(ht::mul(std::declval<tape&>(), std::declval<brain>(), std::declval<half>())), full>);
     static_assert(std::is_same_v<decltype(ht::gelu(std::declval<region>(), std::declval<full>())), full>);
-    static_assert(std::is_same_v<decltype(ht::add(std::declval<region>(), std::declval<half>(), std::declval<half>())), half>);
+    static_assert(
+        std::is_same_v<decltype(ht::add(std::declval<region>(), std::declval<half>(), std::declval<half>())), half>);
 }
 
 struct negate {
@@ -203,7 +225,8 @@ struct negate {
     void backward(ht::tape<ht::cpu>& tape) {
         if (!dy.is_there()) return;
         if (const auto to = tape.gradient_target(dx)) {
-            for (ht::extent i = 0; i < dx.shape()[0]; ++i) to.data[i] = (to.mode == ht::write_mode::add ? to.data[i] : 0.0f) - dy.view()(i);
+            for (ht::extent i = 0; i < dx.shape()[0]; ++i)
+                to.data[i] = (to.mode == ht::write_mode::add ? to.data[i] : 0.0f) - dy.view()(i);
         }
         tape.finish(dy);
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Free operations in regions, on any device: values and gradients that show which type a product read its operands in, products of
-/// variables and of parameters, joined tensors, and operations of a user's own.
+/// Free operations in regions, on any device: values and gradients that show which type a product read its operands in,
+/// products of variables and of parameters, joined tensors, and operations of a user's own.
 #pragma once
 
 #include <string>
@@ -53,24 +53,32 @@ void types_and_values(Device& device) {
     const double exact = static_cast<double>(fine), product = static_cast<double>(fine * fine);
     const auto bare = run([&](const auto& a, const auto& b) { return ht::matmul(tape, a, b); }, product, exact);
     static_assert(std::is_same_v<decltype(bare), const ht::variable<float, 2>>);
-    const auto low = run([&](const auto& a, const auto& b) { return ht::matmul(ht::autocast<ht::amp_bf16>(tape), a, b); }, 1, 1);
+    const auto low =
+        run([&](const auto& a, const auto& b) { return ht::matmul(ht::autocast<ht::amp_bf16>(tape), a, b); }, 1, 1);
     static_assert(std::is_same_v<decltype(low), const ht::variable<bfloat16, 2>>);
 
     // Regions nest: the inner policy holds inside, the outer one again behind it.
     const auto outer = ht::autocast<ht::amp_bf16>(tape);
-    const auto inner = run([&](const auto& a, const auto& b) { return ht::matmul(ht::autocast<ht::full_fp32>(outer), a, b); }, product, exact);
+    const auto inner =
+        run([&](const auto& a, const auto& b) { return ht::matmul(ht::autocast<ht::full_fp32>(outer), a, b); }, product,
+            exact);
     static_assert(std::is_same_v<decltype(inner), const ht::variable<float, 2>>);
-    run([&](const auto& a, const auto& b) { return ht::matmul(ht::autocast<ht::as_given>(outer), a, b); }, product, exact);
+    run([&](const auto& a, const auto& b) { return ht::matmul(ht::autocast<ht::as_given>(outer), a, b); }, product,
+        exact);
     run([&](const auto& a, const auto& b) { return ht::matmul(outer, a, b); }, 1, 1);
 
     // A type that is given bypasses the region.
-    const auto given = run([&](const auto& a, const auto& b) { return ht::matmul<float>(outer, a, b); }, product, exact);
+    const auto given =
+        run([&](const auto& a, const auto& b) { return ht::matmul<float>(outer, a, b); }, product, exact);
     static_assert(std::is_same_v<decltype(given), const ht::variable<float, 2>>);
     const auto rounded = run([&](const auto& a, const auto& b) { return ht::matmul<bfloat16>(tape, a, b); }, 1, 1);
     static_assert(std::is_same_v<decltype(rounded), const ht::variable<bfloat16, 2>>);
 
-    // Backward in a precision of its own: the forward product is 1, its factors' gradients are the other factor as it was.
-    run([&](const auto& a, const auto& b) { return ht::matmul(ht::autocast<ht::with_input_grad<ht::amp_bf16, float>>(tape), a, b); }, 1, exact);
+    // Backward in a precision of its own: the forward product is 1, its factors' gradients are the other factor as it
+    // was.
+    run([&](const auto& a,
+            const auto& b) { return ht::matmul(ht::autocast<ht::with_input_grad<ht::amp_bf16, float>>(tape), a, b); },
+        1, exact);
 }
 
 /// a[i] b[i] for every i, as it is defined.
@@ -78,7 +86,9 @@ inline doubles multiply(const doubles& a, const doubles& b, int count, int m, in
     doubles c(static_cast<std::size_t>(count * m * n));
     for (int i = 0; i < count * m * n; ++i) {
         const int matrix = i / (m * n), row = i / n % m, column = i % n;
-        for (int l = 0; l < k; ++l) c[static_cast<std::size_t>(i)] += a[static_cast<std::size_t>((matrix * m + row) * k + l)] * b[static_cast<std::size_t>((matrix * k + l) * n + column)];
+        for (int l = 0; l < k; ++l)
+            c[static_cast<std::size_t>(i)] += a[static_cast<std::size_t>((matrix * m + row) * k + l)] *
+                                              b[static_cast<std::size_t>((matrix * k + l) * n + column)];
     }
     return c;
 }
@@ -103,16 +113,21 @@ template <class Device>
 void products(Device& device) {
     constexpr int count = 3, m = 5, k = 7, n = 4;
     support::random data(3);
-    const guarded<float> a(data.integers<float>(count * m * k, 5)), b(data.integers<float>(count * k * n, 5)), dy(data.integers<float>(count * m * n, 5));
+    const guarded<float> a(data.integers<float>(count * m * k, 5)), b(data.integers<float>(count * k * n, 5)),
+        dy(data.integers<float>(count * m * n, 5));
     ht::tape tape{device};
-    const auto weigh = [&](const auto& y) { return ht::sum(tape, ht::mul(tape, y, tape.constant(ht::view<float, 3>(dy.data(), y.shape())))); };
+    const auto weigh = [&](const auto& y) {
+        return ht::sum(tape, ht::mul(tape, y, tape.constant(ht::view<float, 3>(dy.data(), y.shape()))));
+    };
     {
         const auto x = tape.leaf(a.view(ht::shape<3>{count, m, k})), z = tape.leaf(b.view(ht::shape<3>{count, k, n}));
         const auto y = ht::matmul(tape, x, z);
         CHECK(values(device, y.view()) == multiply(as_doubles(a), as_doubles(b), count, m, k, n));
         tape.backward(weigh(y));
-        CHECK(values(device, tape.gradient(x)) == multiply(as_doubles(dy), transposed(as_doubles(b), count, k, n), count, m, n, k));
-        CHECK(values(device, tape.gradient(z)) == multiply(transposed(as_doubles(a), count, m, k), as_doubles(dy), count, k, m, n));
+        CHECK(values(device, tape.gradient(x)) ==
+              multiply(as_doubles(dy), transposed(as_doubles(b), count, k, n), count, m, n, k));
+        CHECK(values(device, tape.gradient(z)) ==
+              multiply(transposed(as_doubles(a), count, m, k), as_doubles(dy), count, k, m, n));
     }
     {
         // One matrix for all rows; its gradient comes from all of them. The same as a linear layer with its transpose.
@@ -123,21 +138,27 @@ void products(Device& device) {
         CHECK(y.shape() == ht::shape<3>{count, m, n});
         CHECK(values(device, y.view()) == multiply(as_doubles(a), first, 1, count * m, k, n));
         tape.backward(weigh(y));
-        CHECK(values(device, tape.gradient(x)) == multiply(as_doubles(dy), transposed(first, 1, k, n), 1, count * m, n, k));
-        CHECK(values(device, tape.gradient(z)) == multiply(transposed(as_doubles(a), 1, count * m, k), as_doubles(dy), 1, k, count * m, n));
+        CHECK(values(device, tape.gradient(x)) ==
+              multiply(as_doubles(dy), transposed(first, 1, k, n), 1, count * m, n, k));
+        CHECK(values(device, tape.gradient(z)) ==
+              multiply(transposed(as_doubles(a), 1, count * m, k), as_doubles(dy), 1, k, count * m, n));
     }
     {
         const auto x = tape.leaf(a.view(ht::shape<3>{count, m, k}));
-        const auto w = tape.leaf(ht::view<float, 2>(b.data(), ht::shape<2>{n, k})), bias = tape.leaf(ht::view<float, 2>(b.data(), ht::shape<2>{1, n}));
+        const auto w = tape.leaf(ht::view<float, 2>(b.data(), ht::shape<2>{n, k})),
+                   bias = tape.leaf(ht::view<float, 2>(b.data(), ht::shape<2>{1, n}));
         const doubles all = as_doubles(b), weight(all.begin(), all.begin() + n * k);
         const auto y = ht::linear(tape, x, w, ht::reshape(tape, bias, ht::shape<1>{n}));
         doubles want = multiply(as_doubles(a), transposed(weight, 1, n, k), 1, count * m, k, n);
-        for (std::size_t i = 0; i < want.size(); ++i) want[i] += static_cast<double>(b[static_cast<std::int64_t>(i % n)]);
+        for (std::size_t i = 0; i < want.size(); ++i)
+            want[i] += static_cast<double>(b[static_cast<std::int64_t>(i % n)]);
         CHECK(values(device, y.view()) == want);
         tape.backward(weigh(y));
         CHECK(values(device, tape.gradient(x)) == multiply(as_doubles(dy), weight, 1, count * m, n, k));
-        CHECK(values(device, tape.gradient(w)) == multiply(transposed(as_doubles(dy), 1, count * m, n), as_doubles(a), 1, n, count * m, k));
-        CHECK(values(device, tape.gradient(bias)) == multiply(doubles(count * m, 1), as_doubles(dy), 1, 1, count * m, n));
+        CHECK(values(device, tape.gradient(w)) ==
+              multiply(transposed(as_doubles(dy), 1, count * m, n), as_doubles(a), 1, n, count * m, k));
+        CHECK(values(device, tape.gradient(bias)) ==
+              multiply(doubles(count * m, 1), as_doubles(dy), 1, 1, count * m, n));
     }
     const auto x = tape.constant(a.view(ht::shape<3>{count, m, k}));
     CHECK_THROWS_AS(ht::matmul(tape, x, x), ht::shape_error);
@@ -148,7 +169,8 @@ void products(Device& device) {
 template <class Device>
 void joined(Device& device) {
     ht::tape tape{device};
-    const guarded<float> a(std::vector<float>{1, 2, 3, 4, 5, 6}), b(std::vector<float>{10, 20, 30, 40}), dy(support::random(1).integers<float>(12, 9));
+    const guarded<float> a(std::vector<float>{1, 2, 3, 4, 5, 6}), b(std::vector<float>{10, 20, 30, 40}),
+        dy(support::random(1).integers<float>(12, 9));
     const guarded<bfloat16> h(std::vector<bfloat16>{bfloat16(7.0f), bfloat16(8.0f), bfloat16(9.0f), bfloat16(11.0f)});
     const auto x = tape.leaf(a.view(ht::shape<2>{2, 3})), z = tape.leaf(b.view(ht::shape<2>{2, 2}));
     const auto y = ht::cat(tape, -1, x, z, tape.leaf(a.view(ht::shape<2>{2, 3})));
@@ -159,7 +181,9 @@ void joined(Device& device) {
     CHECK(values(device, rows.view()) == doubles{10, 20, 30, 40, 7, 8, 9, 11, 10, 20, 30, 40});
     // z stands there twice: its gradient has both parts.
     tape.backward(ht::sum(tape, ht::mul(tape, rows, tape.constant(dy.view(ht::shape<2>{6, 2})))));
-    for (int i = 0; i < 4; ++i) CHECK(values(device, tape.gradient(z))[static_cast<std::size_t>(i)] == static_cast<double>(dy[i]) + static_cast<double>(dy[8 + i]));
+    for (int i = 0; i < 4; ++i)
+        CHECK(values(device, tape.gradient(z))[static_cast<std::size_t>(i)] ==
+              static_cast<double>(dy[i]) + static_cast<double>(dy[8 + i]));
 
     const auto u = tape.leaf(b.view(ht::shape<2>{2, 2}));
     const auto v = tape.leaf(h.view(ht::shape<2>{2, 2}));
@@ -168,7 +192,8 @@ void joined(Device& device) {
     CHECK(stacked.shape() == ht::shape<3>{2, 2, 2});
     CHECK(values(device, stacked.view()) == doubles{10, 20, 7, 8, 30, 40, 9, 11});
     tape.backward(ht::sum<float>(tape, ht::mul(tape, stacked, tape.constant(dy.view(ht::shape<1>{2})))));
-    for (int i = 0; i < 4; ++i) CHECK(values(device, tape.gradient(v))[static_cast<std::size_t>(i)] == static_cast<double>(dy[i % 2]));
+    for (int i = 0; i < 4; ++i)
+        CHECK(values(device, tape.gradient(v))[static_cast<std::size_t>(i)] == static_cast<double>(dy[i % 2]));
 
     CHECK_THROWS_AS(ht::cat(tape, 2, x, z), ht::argument_error);
     CHECK_THROWS_AS(ht::cat(tape, 0, x, z), ht::shape_error);
@@ -189,7 +214,8 @@ struct cubed {
     }
 };
 
-/// k x w, by the category of products, with a kernel launched on views; w may be a parameter. The second gradient is asked for.
+/// k x w, by the category of products, with a kernel launched on views; w may be a parameter. The second gradient is
+/// asked for.
 struct scaled_product {
     static constexpr const char* name = "scaled_product";
     static constexpr ht::category cast_rule = ht::category::low_precision;
@@ -232,7 +258,8 @@ void own_operations(Device& device) {
     CHECK(values(device, y.view())[2] == static_cast<double>(1.0078125f * 1.0078125f * 1.0078125f));
     tape.backward(ht::sum(tape, y));
     const doubles slope = values(device, tape.gradient(x));
-    CHECK(slope == doubles{6.75, 18.75, static_cast<double>(static_cast<float>(bfloat16(3 * 1.0078125f * 1.0078125f)))});
+    CHECK(slope ==
+          doubles{6.75, 18.75, static_cast<double>(static_cast<float>(bfloat16(3 * 1.0078125f * 1.0078125f)))});
     // Outside, nothing is cast.
     const auto z = ht::apply<cubed>(tape, x);
     static_assert(std::is_same_v<decltype(z), const ht::variable<bfloat16, 1>>);
@@ -268,8 +295,8 @@ void own_operations(Device& device) {
     CHECK(values(device, same.view()) == values(device, y.view()));
 }
 
-/// A model out of free operations and one of the user's: its parameters go in as they are. Squares of weights and more, so that each
-/// reader has its part in their gradient.
+/// A model out of free operations and one of the user's: its parameters go in as they are. Squares of weights and more,
+/// so that each reader has its part in their gradient.
 template <class P>
 struct gated : ht::nn::model {
     using policy = P;

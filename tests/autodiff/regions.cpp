@@ -45,7 +45,8 @@ TEST_CASE("a weight is not cast where it is used: the store's copy is read, and 
     auto* const copy = const_cast<ht::bfloat16*>(model.fc.weight.values().data());
     for (int i = 0; i < 9; ++i) copy[i] = ht::bfloat16(static_cast<float>(i));
     CHECK(values(device, use().view()) == std::vector<double>{0, 3, 6});
-    static_assert(std::is_same_v<decltype(ht::as_variable<ht::bfloat16>(tape, model.fc.weight)), ht::variable<ht::bfloat16, 2>>);
+    static_assert(
+        std::is_same_v<decltype(ht::as_variable<ht::bfloat16>(tape, model.fc.weight)), ht::variable<ht::bfloat16, 2>>);
     CHECK(ht::as_variable<ht::bfloat16>(tape, model.fc.weight).view().data() == copy);
     CHECK(ht::as_variable(tape, model.fc.weight).view().data() == model.fc.weight.master().data());
 }
@@ -64,8 +65,10 @@ TEST_CASE("apply, linear and as_variable: gradients of parameters add up in the 
     CHECK(static_cast<double>(loss.item()) == region_checks::sum_of_output(x, w, bias));
     tape.backward(loss, sink);
     // All numbers are small integers and halves, so that the gradients are exact.
-    support::check_gradient([&](const doubles& at) { return region_checks::sum_of_output(x, at, bias); }, w, sink.of(model.fc.weight));
-    support::check_gradient([&](const doubles& at) { return region_checks::sum_of_output(x, w, at); }, bias, sink.of(model.fc.bias));
+    support::check_gradient([&](const doubles& at) { return region_checks::sum_of_output(x, at, bias); }, w,
+                            sink.of(model.fc.weight));
+    support::check_gradient([&](const doubles& at) { return region_checks::sum_of_output(x, w, at); }, bias,
+                            sink.of(model.fc.bias));
 }
 
 }  // namespace

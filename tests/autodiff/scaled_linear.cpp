@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Linear layers of eight-bit products on the CPU: exact where eight bits are enough, within the formats' bounds elsewhere, half the
-/// bytes, and scales that follow windows.
+/// Linear layers of eight-bit products on the CPU: exact where eight bits are enough, within the formats' bounds
+/// elsewhere, half the bytes, and scales that follow windows.
 #include <cmath>
 #include <limits>
 
@@ -31,7 +31,9 @@ TEST_CASE("linear in eight bits: within the bounds of the formats") {
     within_bounds<ht::with_weight_grad<ht::fp8_hybrid, bfloat16>>(device, {9, 6, 7});
     using coarse = ht::tape<ht::cpu>;
     static_assert(std::is_same_v<ht::layer_roles<ht::fp8_hybrid, ht::op::linear, coarse>::input_grad, ht::float8_e5m2>);
-    static_assert(std::is_same_v<ht::layer_roles<ht::with_grad<ht::fp8_hybrid, bfloat16>, ht::op::linear, coarse>::input_grad, bfloat16>);
+    static_assert(
+        std::is_same_v<ht::layer_roles<ht::with_grad<ht::fp8_hybrid, bfloat16>, ht::op::linear, coarse>::input_grad,
+                       bfloat16>);
     static_assert(std::is_same_v<ht::layer_roles<ht::fp8_hybrid, ht::op::attention, coarse>::grad, bfloat16>);
 }
 
@@ -40,7 +42,8 @@ template <class P>
 std::size_t kept_bytes() {
     ht::cpu device{{.threads = 1}};
     const sizes n{64, 256, 24};
-    fixture<P, ht::cpu> f(device, n, std::vector<float>(256 * 24, 0.5f), std::vector<float>(24), std::vector<bfloat16>(64 * 256, bfloat16(1.0f)), std::vector<bfloat16>(64 * 24),
+    fixture<P, ht::cpu> f(device, n, std::vector<float>(256 * 24, 0.5f), std::vector<float>(24),
+                          std::vector<bfloat16>(64 * 256, bfloat16(1.0f)), std::vector<bfloat16>(64 * 24),
                           std::vector<bfloat16>(64 * 24));
     ht::tape tape{device};
     auto x = ht::mul(tape, tape.leaf(f.input()), tape.constant(f.input()));
@@ -61,7 +64,9 @@ template <class P>
 struct network : ht::nn::model {
     using policy = P;
     ht::nn::mlp<ht::at<P, "mlp">> mlp;
-    network(ht::cpu& device, extent width, extent hidden) : ht::nn::model{device}, mlp{parameters(), width, hidden} { commit(*this); }
+    network(ht::cpu& device, extent width, extent hidden) : ht::nn::model{device}, mlp{parameters(), width, hidden} {
+        commit(*this);
+    }
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.mlp); }
 };
 
@@ -81,24 +86,31 @@ TEST_CASE("mlp in eight bits: within bounds, and of its inputs half the bytes") 
     const auto up = numbers(hidden * width, 0.3, 1), down = numbers(width * hidden, 0.3, 1);
     net.mlp.up.weight.assign(std::vector<float>(up.begin(), up.end()));
     net.mlp.down.weight.assign(std::vector<float>(down.begin(), down.end()));
-    const guarded<bfloat16> x(numbers(rows * width, 0.5, 1)), residual(numbers(rows * width, 0, 1)), dy(numbers(rows * width, 0.001, 0.004));
+    const guarded<bfloat16> x(numbers(rows * width, 0.5, 1)), residual(numbers(rows * width, 0, 1)),
+        dy(numbers(rows * width, 0.001, 0.004));
     const auto run = [&](auto& ctx, const auto& at, const auto& add) { return net.mlp(ctx, at, add); };
 
     const support::stored_as<bfloat16> store{};
     const auto e4 = in_eight_bits<ht::float8_e4m3>;
     const auto e5 = in_eight_bits<ht::float8_e5m2>;
-    const m x8 = e4(m(rows, width, x.data())), up8 = e4(m(hidden, width, up.data())), down8 = e4(m(width, hidden, down.data())), dy8 = e5(m(rows, width, dy.data()));
-    const auto scaled_back = [](const m& v) { return each(v, [](const tracked& t) { return support::further_roundings(t, 4); }); };
+    const m x8 = e4(m(rows, width, x.data())), up8 = e4(m(hidden, width, up.data())),
+            down8 = e4(m(width, hidden, down.data())), dy8 = e5(m(rows, width, dy.data()));
+    const auto scaled_back = [](const m& v) {
+        return each(v, [](const tracked& t) { return support::further_roundings(t, 4); });
+    };
     const m pre = scaled_back(product(x8, transposed(up8)));
-    const m hidden8 = e4(each(each(pre, [](const tracked& v) { return support::gelu(v); }), store)), kept = each(pre, store);
+    const m hidden8 = e4(each(each(pre, [](const tracked&v) { return support::gelu(v); }), store)),
+            kept = each(pre, store);
     const m want_y = plus(scaled_back(product(hidden8, transposed(down8))), m(rows, width, residual.data()));
     m dpre = scaled_back(product(dy8, down8));
-    for (std::size_t i = 0; i < dpre.values.size(); ++i) dpre.values[i] = store(dpre.values[i] * support::gelu_slope(kept.values[i]));
+    for (std::size_t i = 0; i < dpre.values.size(); ++i)
+        dpre.values[i] = store(dpre.values[i] * support::gelu_slope(kept.values[i]));
     const m dpre8 = e5(dpre);
     const auto within = [](const doubles& got, const m& want, auto stored) {
         using T = decltype(stored);
         support::comparison c;
-        for (std::size_t i = 0; i < got.size(); ++i) c.expect(got[i], want.values[i].value, support::rounded<T>(want.values[i].value, want.values[i].error));
+        for (std::size_t i = 0; i < got.size(); ++i)
+            c.expect(got[i], want.values[i].value, support::rounded<T>(want.values[i].value, want.values[i].error));
         CHECK_MESSAGE(c.within(), c);
         return c.telling();
     };
@@ -119,7 +131,8 @@ TEST_CASE("mlp in eight bits: within bounds, and of its inputs half the bytes") 
     CHECK(support::doubles(tape.gradient(add)) == support::doubles(dy.view()));
 
     ht::inference eval{device};
-    CHECK(support::doubles(run(eval, eval.constant(x.view(of_x)), eval.constant(residual.view(of_x))).view()) == support::doubles(y.view()));
+    CHECK(support::doubles(run(eval, eval.constant(x.view(of_x)), eval.constant(residual.view(of_x))).view()) ==
+          support::doubles(y.view()));
     // What only a frozen weight would need is not kept.
     const auto live = [&] {
         auto result = run(tape, tape.leaf(x.view(of_x)), tape.leaf(residual.view(of_x)));
@@ -150,11 +163,15 @@ TEST_CASE("delayed scaling: a window is a step, however many micro-batches; a sk
     ht::sgd optimizer{device, model, {.lr = 0}};
     ht::accumulator acc{model, ht::unscaled};
     ht::tape tape{device};
-    const auto state = [&](ht::scaled_tensor t) { return model.parameters().amaxes().read()[static_cast<std::size_t>(t)]; };
-    const auto input = ht::scaled_tensor::input, weight = ht::scaled_tensor::weight, gradient = ht::scaled_tensor::gradient;
+    const auto state = [&](ht::scaled_tensor t) {
+        return model.parameters().amaxes().read()[static_cast<std::size_t>(t)];
+    };
+    const auto input = ht::scaled_tensor::input, weight = ht::scaled_tensor::weight,
+               gradient = ht::scaled_tensor::gradient;
     // x and dy of a given amax.
     const auto micro = [&](float x_amax, float dy_amax) {
-        const guarded<bfloat16> x(std::vector<bfloat16>(8, bfloat16(x_amax))), dy(std::vector<bfloat16>(6, bfloat16(-dy_amax)));
+        const guarded<bfloat16> x(std::vector<bfloat16>(8, bfloat16(x_amax))),
+            dy(std::vector<bfloat16>(6, bfloat16(-dy_amax)));
         x[3] = bfloat16(-x_amax / 2), dy[1] = bfloat16(dy_amax / 4);
         const auto y = model.fc(tape, tape.constant(x.view(ht::shape<2>{2, 4})));
         tape.backward(autodiff_test::weigh(tape, y, dy.view()), acc);
@@ -164,7 +181,8 @@ TEST_CASE("delayed scaling: a window is a step, however many micro-batches; a sk
         optimizer.step(grads);
     };
     double w_amax = 0;
-    for (const float v : support::read_masters(model.parameters(), 0)) w_amax = std::max(w_amax, std::fabs(static_cast<double>(static_cast<float>(bfloat16(v)))));
+    for (const float v : support::read_masters(model.parameters(), 0))
+        w_amax = std::max(w_amax, std::fabs(static_cast<double>(static_cast<float>(bfloat16(v)))));
 
     REQUIRE(model.parameters().amaxes().size() == 3);
     CHECK(state(weight).path == "fc.weight");
@@ -209,7 +227,8 @@ TEST_CASE("delayed scaling: a window is a step, however many micro-batches; a sk
     other.parameters().amaxes().load(saved);
     const auto loaded = other.parameters().amaxes().read();
     REQUIRE(loaded.size() == saved.size());
-    for (std::size_t i = 0; i < saved.size(); ++i) CHECK((loaded[i].scale == saved[i].scale && loaded[i].history == saved[i].history));
+    for (std::size_t i = 0; i < saved.size(); ++i)
+        CHECK((loaded[i].scale == saved[i].scale && loaded[i].history == saved[i].history));
     auto wrong = saved;
     wrong[1].path = "elsewhere";
     CHECK_THROWS_AS(other.parameters().amaxes().load(wrong), ht::argument_error);
@@ -225,7 +244,9 @@ TEST_CASE("delayed scaling: a window is a step, however many micro-batches; a sk
     // A weight whose layer keeps no history.
     layer<ht::amp_bf16> plain{device};
     using roles = ht::layer_roles<P, ht::op::linear, ht::tape<ht::cpu>>;
-    CHECK_THROWS_AS(ht::linear<roles>(tape, tape.constant(large.view(ht::shape<2>{2, 4})), plain.fc.weight, plain.fc.bias), ht::state_error);
+    CHECK_THROWS_AS(
+        ht::linear<roles>(tape, tape.constant(large.view(ht::shape<2>{2, 4})), plain.fc.weight, plain.fc.bias),
+        ht::state_error);
     tape.clear();
 }
 

@@ -4,8 +4,8 @@
 ///
 ///     second_order::check(device, &parameters, x, longest, forward, definition);
 ///
-/// The tape differentiates the sum of its first gradients times given weights w; that is the Hessian times w. The definition is
-/// a loss alone: nothing of the formulas under test is in it.
+/// The tape differentiates the sum of its first gradients times given weights w; that is the Hessian times w. The
+/// definition is a loss alone: nothing of the formulas under test is in it.
 #pragma once
 
 #include <cmath>
@@ -55,11 +55,12 @@ double mixed_difference(const F& f, const doubles& x, const doubles& v, const do
 /// forward(tape, x) and definition(x and all parameters, one behind the other) are a loss, x (rows, columns) is a leaf;
 /// `longest` is the length of the longest sum in any operation.
 ///
-/// The bound: each operation on the tape passes its values through one sum and a few functions at most, that is through longest
-/// + 8 roundings, relative to the magnitudes that it adds. Those of the last result are second derivatives times w, and what
-/// cancels within one of them is no larger than the first derivatives.
+/// The bound: each operation on the tape passes its values through one sum and a few functions at most, that is through
+/// longest + 8 roundings, relative to the magnitudes that it adds. Those of the last result are second derivatives
+/// times w, and what cancels within one of them is no larger than the first derivatives.
 template <class Device, class Forward, class Definition>
-void check(Device& device, ht::store* parameters, const ht::shape<2>& s, double longest, const Forward& forward, const Definition& definition, double low = -1, double high = 1) {
+void check(Device& device, ht::store* parameters, const ht::shape<2>& s, double longest, const Forward& forward,
+           const Definition& definition, double low = -1, double high = 1) {
     support::random data(5);
     std::vector<float> x(static_cast<std::size_t>(s.size()));
     for (float& v : x) v = static_cast<float>(data.uniform(low, high));
@@ -121,17 +122,21 @@ void check(Device& device, ht::store* parameters, const ht::shape<2>& s, double 
     for (std::size_t i = 0; i < n; ++i) {
         want[i] = mixed_difference(definition, all, axis(i), direction, inexact[i]);
         double magnitudes = 0, unused = 0;
-        for (std::size_t j = 0; j < n; ++j) magnitudes += std::fabs(direction[j] * mixed_difference(definition, all, axis(i), axis(j), unused));
+        for (std::size_t j = 0; j < n; ++j)
+            magnitudes += std::fabs(direction[j] * mixed_difference(definition, all, axis(i), axis(j), unused));
         doubles moved = all;
         moved[i] += 1e-5;
         largest = std::max({largest, magnitudes, std::fabs(definition(moved) - definition(all)) / 1e-5});
     }
     support::comparison c;
-    for (std::size_t i = 0; i < n; ++i) c.expect(got[i], want[i], inexact[i] + support::gamma(static_cast<double>(operations) * (longest + 8)) * largest);
+    for (std::size_t i = 0; i < n; ++i)
+        c.expect(got[i], want[i],
+                 inexact[i] + support::gamma(static_cast<double>(operations) * (longest + 8)) * largest);
     CHECK_WITHIN(c);
 }
 
-/// The sum of u y^2 over the elements of a result, u = 1, 3/2, 2, 5/2, 1, …: a loss whose gradient depends on every one of them.
+/// The sum of u y^2 over the elements of a result, u = 1, 3/2, 2, 5/2, 1, …: a loss whose gradient depends on every one
+/// of them.
 inline double weight_of(std::size_t i) { return 1 + 0.5 * static_cast<double>(i % 4); }
 inline double weighed(const doubles& y) {
     double sum = 0;

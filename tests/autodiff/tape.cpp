@@ -25,7 +25,8 @@ using storage = ht::storage_signature<ht::full_fp32, ht::op::linear>;
 
 /// One linear layer, y = x wᵀ, and an input.
 struct fixture {
-    explicit fixture(std::size_t memory_limit = static_cast<std::size_t>(-1)) : device({.threads = 1, .memory_limit = memory_limit}) {
+    explicit fixture(std::size_t memory_limit = static_cast<std::size_t>(-1))
+        : device({.threads = 1, .memory_limit = memory_limit}) {
         parameters.commit();
         support::set(weight, std::vector<float>{1, 2, 3, 4});
     }
@@ -45,7 +46,8 @@ TEST_CASE("leaves: no gradient before a pass, the sum of all passes after") {
     fixture f;
     ht::tape tape{f.device};
     const auto x = tape.leaf(f.input());
-    CHECK_THROWS_WITH_AS(static_cast<void>(tape.gradient(x)), "tape: no gradient arrived at this variable of shape (2, 2)", ht::state_error);
+    CHECK_THROWS_WITH_AS(static_cast<void>(tape.gradient(x)),
+                         "tape: no gradient arrived at this variable of shape (2, 2)", ht::state_error);
     tape.backward(ht::sum(tape, x));
     CHECK(support::doubles(tape.gradient(x)) == doubles{1, 1, 1, 1});
     tape.backward(ht::sum(tape, x) / 2);
@@ -67,7 +69,8 @@ TEST_CASE("detach: the same value, and no gradient behind it") {
     tape.backward(ht::sum(tape, ht::mul(tape, cut, x)));  // d = y, as if y were a constant
     CHECK(support::doubles(tape.gradient(x)) == doubles{1, 1, 4, 25});
     ht::tape other{f.device};
-    CHECK_THROWS_WITH_AS(static_cast<void>(other.detach(y)), "tape: detach of a variable that belongs to another context", ht::argument_error);
+    CHECK_THROWS_WITH_AS(static_cast<void>(other.detach(y)),
+                         "tape: detach of a variable that belongs to another context", ht::argument_error);
 }
 
 TEST_CASE("detach: in a region of a tape and in an inference context, without a copy") {
@@ -92,13 +95,17 @@ TEST_CASE("backward: losses that cannot be, and the accumulator hears of none of
     ht::tape tape{f.device}, other{f.device};
     const auto x = tape.leaf(f.input());
     const auto loss = ht::sum(tape, f.apply(tape, x));
-    CHECK_THROWS_WITH_AS(other.backward(loss, sink), "tape: backward of a loss that lies on another tape", ht::argument_error);
+    CHECK_THROWS_WITH_AS(other.backward(loss, sink), "tape: backward of a loss that lies on another tape",
+                         ht::argument_error);
     const auto nothing = ht::sum(tape, tape.constant(f.input()));
-    CHECK_THROWS_WITH_AS(tape.backward(nothing, sink), "tape: backward of a loss that depends on no parameter and no leaf", ht::argument_error);
+    CHECK_THROWS_WITH_AS(tape.backward(nothing, sink),
+                         "tape: backward of a loss that depends on no parameter and no leaf", ht::argument_error);
     CHECK(sink.received == 0);
     tape.backward(loss, sink);
     CHECK(sink.received == 1);
-    CHECK_THROWS_WITH_AS(tape.backward(loss, sink), "tape: backward of a loss that was on the tape before; a backward pass consumes the tape", ht::state_error);
+    CHECK_THROWS_WITH_AS(tape.backward(loss, sink),
+                         "tape: backward of a loss that was on the tape before; a backward pass consumes the tape",
+                         ht::state_error);
     // Also while something else is recorded.
     const auto next = ht::sum(tape, f.apply(tape, x));
     CHECK_THROWS_AS(tape.backward(loss, sink), ht::state_error);
@@ -118,8 +125,8 @@ TEST_CASE("backward: a result of an earlier pass takes no gradient, unless it is
     tape.backward(ht::sum(tape, hidden));
     const auto loss = ht::sum(tape, f.apply(tape, hidden));
     CHECK_THROWS_WITH_AS(tape.backward(loss, sink),
-                         "tape: a gradient arrives at a result of shape (2, 2) whose operation an earlier backward pass has consumed; "
-                         "compute it anew, or detach it",
+                         "tape: a gradient arrives at a result of shape (2, 2) whose operation an earlier backward "
+                         "pass has consumed; compute it anew, or detach it",
                          ht::state_error);
     CHECK(tape.graph().records() == 0);
     sink.close();
@@ -189,7 +196,9 @@ TEST_CASE("clear: forgets half a forward pass") {
     support::gradient_sink sink(f.parameters);
     ht::tape tape{f.device};
     const auto x = tape.leaf(f.input());
-    CHECK_THROWS_AS(f.apply(tape, ht::mul(tape, f.apply(tape, x), tape.constant(ht::view<float, 2>(f.x.data(), {1, 4})))), ht::shape_error);
+    CHECK_THROWS_AS(
+        f.apply(tape, ht::mul(tape, f.apply(tape, x), tape.constant(ht::view<float, 2>(f.x.data(), {1, 4})))),
+        ht::shape_error);
     CHECK(tape.graph().records() == 1);
     CHECK(tape.memory().live() == 0);  // the result is gone, the record refers to its gradient alone
     tape.clear();
@@ -197,7 +206,9 @@ TEST_CASE("clear: forgets half a forward pass") {
     tape.backward(ht::sum(tape, f.apply(tape, x)), sink);
     CHECK(sink.of(f.weight) == doubles{3, 4, 3, 4});
     // And where it is not called, what is left over has no effect.
-    CHECK_THROWS_AS(f.apply(tape, ht::mul(tape, f.apply(tape, x), tape.constant(ht::view<float, 2>(f.x.data(), {1, 4})))), ht::shape_error);
+    CHECK_THROWS_AS(
+        f.apply(tape, ht::mul(tape, f.apply(tape, x), tape.constant(ht::view<float, 2>(f.x.data(), {1, 4})))),
+        ht::shape_error);
     sink.close();
     tape.backward(ht::sum(tape, f.apply(tape, x)), sink);
     CHECK(sink.of(f.weight) == doubles{3, 4, 3, 4});
@@ -330,7 +341,9 @@ TEST_CASE("a tape that goes before its variables and its records") {
 
 struct listener : ht::range_listener {
     std::string text;
-    void begin(const char* operation, ht::pass p) override { text += std::string(p == ht::pass::forward ? "+" : "-") + operation + "("; }
+    void begin(const char* operation, ht::pass p) override {
+        text += std::string(p == ht::pass::forward ? "+" : "-") + operation + "(";
+    }
     void end() override { text += ")"; }
 };
 
@@ -340,7 +353,8 @@ TEST_CASE("listeners hear of every operation, forward and backward") {
     ht::tape tape{f.device};
     listener heard;
     tape.listen(&heard);
-    tape.backward(ht::sum(tape, ht::tanh(ht::autocast<ht::full_fp32>(tape), f.apply(tape, tape.leaf(f.input())))), sink);
+    tape.backward(ht::sum(tape, ht::tanh(ht::autocast<ht::full_fp32>(tape), f.apply(tape, tape.leaf(f.input())))),
+                  sink);
     CHECK(heard.text == "+linear()+tanh()+sum()-sum()-tanh()-linear()");
     tape.listen(nullptr);
     tape.backward(ht::sum(tape, f.apply(tape, tape.leaf(f.input()))), sink);
@@ -357,10 +371,14 @@ TEST_CASE("regions: refer to their root, nest, and are temporaries") {
     static_assert(std::is_same_v<ht::policy_of<ht::tape<ht::cpu>&>, ht::as_given>);
     static_assert(decltype(region)::records && !ht::region<ht::amp_bf16, ht::inference<ht::cpu>>::records);
     // A layer's own policy wins; one that inherits takes the region's; on a bare tape it is fp32.
-    static_assert(std::is_same_v<ht::layer_roles<ht::amp_fp16, ht::op::linear, decltype(region)>, ht::roles<ht::float16, ht::float16, ht::float16>>);
-    static_assert(std::is_same_v<ht::layer_roles<ht::inherit, ht::op::linear, decltype(region)>, ht::roles<ht::bfloat16, ht::bfloat16, ht::bfloat16>>);
-    static_assert(std::is_same_v<ht::layer_roles<ht::inherit, ht::op::linear, ht::tape<ht::cpu>>, ht::roles<float, float, float>>);
-    static_assert(std::is_same_v<ht::layer_roles<ht::amp_bf16, ht::op::layer_norm, decltype(region)>, ht::roles<float, ht::bfloat16, ht::bfloat16>>);
+    static_assert(std::is_same_v<ht::layer_roles<ht::amp_fp16, ht::op::linear, decltype(region)>,
+                                 ht::roles<ht::float16, ht::float16, ht::float16>>);
+    static_assert(std::is_same_v<ht::layer_roles<ht::inherit, ht::op::linear, decltype(region)>,
+                                 ht::roles<ht::bfloat16, ht::bfloat16, ht::bfloat16>>);
+    static_assert(std::is_same_v<ht::layer_roles<ht::inherit, ht::op::linear, ht::tape<ht::cpu>>,
+                                 ht::roles<float, float, float>>);
+    static_assert(std::is_same_v<ht::layer_roles<ht::amp_bf16, ht::op::layer_norm, decltype(region)>,
+                                 ht::roles<float, ht::bfloat16, ht::bfloat16>>);
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Second derivatives on the CPU; tests/emulator/twice.cpp has the other operations, tests/scale/penalty.cpp whole steps. The rules
-/// are the same on every device.
+/// Second derivatives on the CPU; tests/emulator/twice.cpp has the other operations, tests/scale/penalty.cpp whole
+/// steps. The rules are the same on every device.
 #include <doctest/doctest.h>
 
 #include <halftone/amp.hpp>

@@ -14,7 +14,10 @@ struct gpu {
 };
 #if defined(HALFTONE_TEST_RIGHT)
 template <class Key, class Value>
-void sort_pairs(gpu& device, const Key* keys, Key* sorted_keys, const Value* values, Value* sorted_values, ht::extent count, int bits);
+void sort_pairs(gpu& device, const Key* keys, Key* sorted_keys, const Value* values, Value* sorted_values,
+                ht::extent count, int bits);
 #endif
 
-void gradient(gpu& device, const ht::kernel::embedding_backward<float, float>& a) { ht::kernel::embedding<gpu>::backward(device, a); }
+void gradient(gpu& device, const ht::kernel::embedding_backward<float, float>& a) {
+    ht::kernel::embedding<gpu>::backward(device, a);
+}

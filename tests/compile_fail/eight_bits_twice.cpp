@@ -9,7 +9,8 @@
 
 namespace ht = halftone;
 
-void forward(ht::cpu& device, ht::nn::linear<ht::at<ht::fp8_hybrid, "fc">>& fc, const ht::const_view<ht::bfloat16, 2>& x) {
+void forward(ht::cpu& device, ht::nn::linear<ht::at<ht::fp8_hybrid, "fc">>& fc,
+             const ht::const_view<ht::bfloat16, 2>& x) {
 #if defined(HALFTONE_TEST_RIGHT)
     ht::tape tape{device};
 #else

@@ -17,4 +17,6 @@ using mine = ht::recipe<ht::amp_bf16, ht::rule<"h.last", ht::with_output<ht::ful
 #else
 using mine = ht::recipe<ht::amp_bf16, ht::rule<"h.last", ht::full_fp32>>;
 #endif
-auto run(const ht::nn::stack<block, mine, "h">& h, ht::tape<ht::cpu>& tape, const ht::variable<ht::bfloat16, 2>& x) { return h(tape, x); }
+auto run(const ht::nn::stack<block, mine, "h">& h, ht::tape<ht::cpu>& tape, const ht::variable<ht::bfloat16, 2>& x) {
+    return h(tape, x);
+}

@@ -6,7 +6,8 @@
 
 namespace ht = halftone;
 
-void look(const ht::gradient_slabs& gradients, const ht::parameter<ht::storage_signature<ht::amp_bf16, ht::op::sparse_embedding>, 2>& table) {
+void look(const ht::gradient_slabs& gradients,
+          const ht::parameter<ht::storage_signature<ht::amp_bf16, ht::op::sparse_embedding>, 2>& table) {
 #if defined(HALFTONE_TEST_RIGHT)
     (void)gradients.rows(table);
 #else

@@ -9,11 +9,13 @@
 namespace ht = halftone;
 
 // Logits by a head that shares the table.
-void logits(ht::tape<ht::cpu>& tape, ht::nn::sparse_embedding<ht::full_fp32>& items, const ht::const_view<std::int32_t, 2>& ids) {
+void logits(ht::tape<ht::cpu>& tape, ht::nn::sparse_embedding<ht::full_fp32>& items,
+            const ht::const_view<std::int32_t, 2>& ids) {
     const auto x = items(tape, ids);
 #if defined(HALFTONE_TEST_RIGHT)
     (void)x;
 #else
-    (void)ht::linear<ht::layer_roles<ht::full_fp32, ht::op::linear, ht::tape<ht::cpu>&>>(tape, x, items.table, ht::absent{});
+    (void)ht::linear<ht::layer_roles<ht::full_fp32, ht::op::linear, ht::tape<ht::cpu>&>>(tape, x, items.table,
+                                                                                         ht::absent{});
 #endif
 }

@@ -11,4 +11,7 @@ using policy = ht::amp_bf16;
 using policy = ht::fp8_hybrid;
 #endif
 
-auto apply(ht::tape<ht::cpu, ht::twice_tape>& tape, const ht::nn::linear<policy>& layer, const ht::variable<float, 2>& x) { return layer(tape, x); }
+auto apply(ht::tape<ht::cpu, ht::twice_tape>& tape, const ht::nn::linear<policy>& layer,
+           const ht::variable<float, 2>& x) {
+    return layer(tape, x);
+}

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Every operation of kernel/, once, on any device; the check that the scratch memory it takes was told before, and the bits
-/// that it leaves.
+/// Every operation of kernel/, once, on any device; the check that the scratch memory it takes was told before, and the
+/// bits that it leaves.
 ///
 ///     operation_checks::is_told<ht::cpu>({.rows = 37, .width = 24, .classes = 50}, [](std::span<std::byte> scratch) {
 ///         return std::make_unique<ht::cpu>(ht::cpu_options{.workspace = scratch});
 ///     });
 ///
-/// An operation is told of arguments in memory that nobody may touch, and runs on others that hold numbers: both lie at the
-/// same distance from a page's begin.
+/// An operation is told of arguments in memory that nobody may touch, and runs on others that hold numbers: both lie at
+/// the same distance from a page's begin.
 #pragma once
 
 #include <cstdint>

@@ -15,12 +15,13 @@ constexpr auto full = ht::attention_mask::full;
 /// Within its bounds, and the same bits a second time.
 template <class Compute, class T>
 void check(const attention_sizes& sizes, layout way, bounds kind = bounds::telling, double deviation = 1) {
-    check_problem<Compute, T>(sizes, way, kind, deviation, [](const problem<T>& p, const auto& compare_with_definition) {
-        waiting_cuda device;
-        const outcome<T> got = outcome_of<Compute>(p, device);
-        compare_with_definition(got);
-        CHECK(got.same_bits(outcome_of<Compute>(p, device)));
-    });
+    check_problem<Compute, T>(sizes, way, kind, deviation,
+                              [](const problem<T>& p, const auto& compare_with_definition) {
+                                  waiting_cuda device;
+                                  const outcome<T> got = outcome_of<Compute>(p, device);
+                                  compare_with_definition(got);
+                                  CHECK(got.same_bits(outcome_of<Compute>(p, device)));
+                              });
 }
 
 template <class Compute, class T>
@@ -74,7 +75,9 @@ TEST_CASE("attention on cuda: packed sequences have the bits that each has alone
         check_packs<bfloat16>(pack...);
     });
     const sequence_lengths long_and_short{{300, 7, 0, 129}, {300, 70, 5, 200}};
-    for (const extent head_size : {64, 128, 256}) check_packs<bfloat16>(long_and_short, {1, 0, 0, 2, 1, head_size, causal}, layout::heads_first_chunks, bounds::may_hide);
+    for (const extent head_size : {64, 128, 256})
+        check_packs<bfloat16>(long_and_short, {1, 0, 0, 2, 1, head_size, causal}, layout::heads_first_chunks,
+                              bounds::may_hide);
 }
 
 TEST_CASE("attention on cuda: query heads share key heads; huge scores") {

@@ -38,7 +38,8 @@ struct wide_shared {
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD void operator()(Simt simt) const {
         const ht::simt::shared_span<float> all{0, shared_bytes / 4};
-        for (int i = simt.thread(); i < static_cast<int>(all.count); i += threads) simt.store(all, i, static_cast<float>(i));
+        for (int i = simt.thread(); i < static_cast<int>(all.count); i += threads)
+            simt.store(all, i, static_cast<float>(i));
         simt.barrier();
         simt.store(out, simt.thread(), simt.load(all, all.count - 1 - simt.thread()));
     }
@@ -112,7 +113,9 @@ TEST_CASE("cuda: scratch memory of the user's, and not a byte of its own") {
         const ht::tensor<float, 2> x(gpu.memory(), {rows, width});
         const ht::tensor<float, 1> own(gpu.memory(), {width}), given(gpu.memory(), {width});
         gpu.fill(x.data(), rows * width, 0.5f);
-        const auto sums = [&](auto& d, const ht::view<float, 1>& out) { ht::kernel::column_sum<std::remove_reference_t<decltype(d)>>::run(d, x.view(), out); };
+        const auto sums = [&](auto& d, const ht::view<float, 1>& out) {
+            ht::kernel::column_sum<std::remove_reference_t<decltype(d)>>::run(d, x.view(), out);
+        };
         sums(gpu, own.view());
         const std::size_t bytes = ht::workspace_bytes(gpu, [&](auto& d) { sums(d, given.view()); });
         CHECK(bytes == gpu.scratch().peak());
@@ -125,7 +128,8 @@ TEST_CASE("cuda: scratch memory of the user's, and not a byte of its own") {
         std::vector<float> host(2 * width);
         gpu.memory().read(host.data(), own.data(), width * sizeof(float));
         gpu.memory().read(host.data() + width, given.data(), width * sizeof(float));
-        for (ht::extent i = 0; i < width; ++i) CHECK(host[static_cast<std::size_t>(i)] == host[static_cast<std::size_t>(width + i)]);
+        for (ht::extent i = 0; i < width; ++i)
+            CHECK(host[static_cast<std::size_t>(i)] == host[static_cast<std::size_t>(width + i)]);
         CHECK(host[0] == 150);
 
         ht::cuda smaller{{.stream = stream, .workspace = std::span<std::byte>(memory.data(), bytes - 64)}};

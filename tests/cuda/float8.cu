@@ -20,10 +20,13 @@ namespace ht = halftone;
 using ht::float8_e4m3;
 using ht::float8_e5m2;
 
-static_assert(std::is_same_v<decltype(ht::view(static_cast<__nv_fp8_e4m3*>(nullptr), ht::shape<1>{1})), ht::view<float8_e4m3, 1>>);
-static_assert(std::is_same_v<decltype(ht::view(std::span<const __nv_fp8_e5m2>(), ht::shape<1>{0})), ht::view<const float8_e5m2, 1>>);
+static_assert(std::is_same_v<decltype(ht::view(static_cast<__nv_fp8_e4m3*>(nullptr), ht::shape<1>{1})),
+                             ht::view<float8_e4m3, 1>>);
+static_assert(std::is_same_v<decltype(ht::view(std::span<const __nv_fp8_e5m2>(), ht::shape<1>{0})),
+                             ht::view<const float8_e5m2, 1>>);
 
-/// How many of the floats around every number of 16 bits CUDA's conversion takes elsewhere. It keeps a NaN's payload, or its sign not.
+/// How many of the floats around every number of 16 bits CUDA's conversion takes elsewhere. It keeps a NaN's payload,
+/// or its sign not.
 template <class T>
 int differences(__nv_fp8_interpretation_t format) {
     int count = 0;
@@ -35,7 +38,10 @@ int differences(__nv_fp8_interpretation_t format) {
                 const auto theirs = T::from_bits(__nv_cvt_float_to_fp8(x, __NV_NOSAT, format));
                 const auto stopped = T::from_bits(__nv_cvt_float_to_fp8(x, __NV_SATFINITE, format));
                 if (ht::is_nan(x)) {
-                    count += ht::is_nan(theirs) && ht::is_nan(T(x)) && ht::is_nan(stopped) && ht::is_nan(ht::saturate<T>(x)) ? 0 : 1;
+                    count +=
+                        ht::is_nan(theirs) && ht::is_nan(T(x)) && ht::is_nan(stopped) && ht::is_nan(ht::saturate<T>(x))
+                            ? 0
+                            : 1;
                 } else {
                     count += theirs.bits() == T(x).bits() && stopped.bits() == ht::saturate<T>(x).bits() ? 0 : 1;
                 }
@@ -46,7 +52,10 @@ int differences(__nv_fp8_interpretation_t format) {
         const auto ours = T::from_bits(static_cast<std::uint8_t>(code));
         const __half theirs(__nv_cvt_fp8_to_halfraw(ours.bits(), format));
         const float x = ours, y = __half2float(theirs);
-        count += ht::detail::bit_cast<std::uint32_t>(x) == ht::detail::bit_cast<std::uint32_t>(y) || (ht::is_nan(x) && ht::is_nan(y)) ? 0 : 1;
+        count += ht::detail::bit_cast<std::uint32_t>(x) == ht::detail::bit_cast<std::uint32_t>(y) ||
+                         (ht::is_nan(x) && ht::is_nan(y))
+                     ? 0
+                     : 1;
     }
     return count;
 }
@@ -56,9 +65,11 @@ TEST_CASE("float8: as CUDA's own conversions on the host") {
     CHECK(differences<float8_e5m2>(__NV_E5M2) == 0);
 }
 
-TEST_CASE_TEMPLATE("cuda: conversion from and to numbers of one byte", M, convert_checks::down_e4m3, convert_checks::up_e5m2) {
+TEST_CASE_TEMPLATE("cuda: conversion from and to numbers of one byte", M, convert_checks::down_e4m3,
+                   convert_checks::up_e5m2) {
     support::waiting_cuda gpu;
-    for (const ht::extent count : {1, 7, 63, 4099}) convert_checks::converts_each<typename M::X, typename M::Y>(gpu, count);
+    for (const ht::extent count : {1, 7, 63, 4099})
+        convert_checks::converts_each<typename M::X, typename M::Y>(gpu, count);
     convert_checks::converts_each<typename M::X, typename M::Y>(gpu, 65536 + 257, 0, 0);
 }
 

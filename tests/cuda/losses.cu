@@ -21,7 +21,8 @@ TEST_CASE_TEMPLATE("cross_entropy on cuda: within its bound of the definition", 
     device_type device;
     for (const extent apart : {0, 1}) {
         CAPTURE(apart);
-        for (const extent classes : {1, 7, 8, 17, 32, 67, 129, 768, 1021}) within_bounds<M>(device, 5, classes, 0, 2.0, apart);
+        for (const extent classes : {1, 7, 8, 17, 32, 67, 129, 768, 1021})
+            within_bounds<M>(device, 5, classes, 0, 2.0, apart);
         within_bounds<M>(device, 3, 257, 7, 8.0, apart);  // a padded vocabulary
         within_bounds<M>(device, 3, 1048, 8, 1.0, apart);
         within_bounds<M>(device, 300, 5003, 5, 1.0, apart);
@@ -43,8 +44,8 @@ using namespace linear_cross_entropy_checks;
 using fused = ht::kernel::linear_cross_entropy<device_type>;
 using chunked = ht::kernel::linear_cross_entropy<device_type, 1>;
 
-TEST_CASE_TEMPLATE("linear_cross_entropy on cuda: loss and gradients within their bounds", M, types<float, float, float>, types<bfloat16, bfloat16, bfloat16>,
-                   types<bfloat16, float, bfloat16>) {
+TEST_CASE_TEMPLATE("linear_cross_entropy on cuda: loss and gradients within their bounds", M,
+                   types<float, float, float>, types<bfloat16, bfloat16, bfloat16>, types<bfloat16, float, bfloat16>) {
     device_type device;
     within_bounds<M>(fused{}, device, {2, 1, 3}, write_mode::overwrite);
     within_bounds<M>(fused{}, device, {37, 19, 53}, write_mode::overwrite);
@@ -53,7 +54,8 @@ TEST_CASE_TEMPLATE("linear_cross_entropy on cuda: loss and gradients within thei
 
 TEST_CASE("linear_cross_entropy on cuda: rows in several chunks, gradients that nobody wants") {
     device_type device;
-    for (const write_mode mode : {write_mode::overwrite, write_mode::add}) within_bounds<types<float, float, float>>(chunked{}, device, {67, 3, 5}, mode);
+    for (const write_mode mode : {write_mode::overwrite, write_mode::add})
+        within_bounds<types<float, float, float>>(chunked{}, device, {67, 3, 5}, mode);
     less_than_everything(fused{}, device);
 }
 }  // namespace head
@@ -100,7 +102,8 @@ TEST_CASE("sum on cuda: within its bound of the definition, and neither end is p
 namespace rms_norm {
 using namespace rms_norm_checks;
 
-TEST_CASE_TEMPLATE("rms_norm on cuda: forward and backward within their bounds of the definition", M, all_float, mixed, widening) {
+TEST_CASE_TEMPLATE("rms_norm on cuda: forward and backward within their bounds of the definition", M, all_float, mixed,
+                   widening) {
     device_type device;
     for (const extent apart : {0, 1}) {
         CAPTURE(apart);

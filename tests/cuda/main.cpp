@@ -2,9 +2,9 @@
 /// \file
 /// The main of test_cuda: skipped, with 77, where there is no GPU.
 ///
-/// The checks that it runs are those of the CPU and of the emulated machine, over host memory. So that kernels reach all of
-/// it, what the program takes from operator new is pinned memory, and so are its stack and its static data; pinned memory
-/// and a GPU's own are one address space.
+/// The checks that it runs are those of the CPU and of the emulated machine, over host memory. So that kernels reach
+/// all of it, what the program takes from operator new is pinned memory, and so are its stack and its static data;
+/// pinned memory and a GPU's own are one address space.
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 
@@ -63,7 +63,8 @@ class pinned_blocks {
     static constexpr std::size_t slab_bytes = std::size_t{64} << 20;
 
     void refill(std::size_t order) {
-        const std::size_t each = std::size_t{64} << order, bytes = each < slab_bytes ? (each < (1 << 20) ? 1 << 20 : each) : each;
+        const std::size_t each = std::size_t{64} << order,
+                          bytes = each < slab_bytes ? (each < (1 << 20) ? 1 << 20 : each) : each;
         if (rest_.end - rest_.begin < static_cast<std::ptrdiff_t>(bytes)) {
             if (slabs_ == most_slabs) return;
             const std::size_t slab = bytes < slab_bytes ? slab_bytes : bytes;
@@ -76,7 +77,8 @@ class pinned_blocks {
             slab_[slabs_] = rest_;
             ++slabs_;
         }
-        for (std::size_t at = 0; at + each <= bytes; at += each) free_[order] = ::new (rest_.begin + at) link{free_[order]};
+        for (std::size_t at = 0; at + each <= bytes; at += each)
+            free_[order] = ::new (rest_.begin + at) link{free_[order]};
         rest_.begin += bytes;
     }
 
@@ -90,7 +92,8 @@ class pinned_blocks {
 };
 
 pinned_blocks& blocks() {
-    static pinned_blocks* const all = ::new (std::malloc(sizeof(pinned_blocks))) pinned_blocks;  // outlives every destructor
+    static pinned_blocks* const all =
+        ::new (std::malloc(sizeof(pinned_blocks))) pinned_blocks;  // outlives every destructor
     return *all;
 }
 
@@ -104,7 +107,9 @@ void* operator new(std::size_t bytes) {
 }
 void* operator new(std::size_t bytes, std::align_val_t alignment) {
     void* p = static_cast<std::size_t>(alignment) <= 64 ? blocks().take(bytes) : nullptr;
-    if (p == nullptr) p = std::aligned_alloc(static_cast<std::size_t>(alignment), (bytes + static_cast<std::size_t>(alignment)) & ~(static_cast<std::size_t>(alignment) - 1));
+    if (p == nullptr)
+        p = std::aligned_alloc(static_cast<std::size_t>(alignment), (bytes + static_cast<std::size_t>(alignment)) &
+                                                                        ~(static_cast<std::size_t>(alignment) - 1));
     if (p == nullptr) throw std::bad_alloc();
     return p;
 }
@@ -136,7 +141,8 @@ int pin_segments(dl_phdr_info* info, std::size_t, void*) {
         if (mprotect(reinterpret_cast<void*>(begin), end - begin, PROT_READ | PROT_WRITE) != 0) continue;
         for (std::uintptr_t at = 0; at < end - begin; at += page) memory[at] = memory[at];
         if (cudaHostRegister(reinterpret_cast<void*>(begin), end - begin, cudaHostRegisterPortable) != cudaSuccess) {
-            std::printf("static data at %p is not pinned: %s\n", reinterpret_cast<void*>(begin), cudaGetErrorName(cudaGetLastError()));
+            std::printf("static data at %p is not pinned: %s\n", reinterpret_cast<void*>(begin),
+                        cudaGetErrorName(cudaGetLastError()));
         }
     }
     return 1;  // the program comes first, and is all that is wanted

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A whole model on a GPU, by the code that runs on the CPU: loss and gradients within what rounding does, in the order of
-/// one stream and without a wait between kernels.
+/// A whole model on a GPU, by the code that runs on the CPU: loss and gradients within what rounding does, in the order
+/// of one stream and without a wait between kernels.
 #include <halftone/amp.hpp>
 #include <halftone/cuda.cuh>
 

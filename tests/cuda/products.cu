@@ -26,15 +26,18 @@ layout aligned(const layout& l, extent rows, extent columns) {
 template <class P, class A, class B, class C>
 void multiply_all() {
     device_type device;
-    for (const sizes& s : {sizes{1, 1, 1}, sizes{33, 65, 37}, sizes{100, 72, 200}, sizes{130, 129, 97}, sizes{64, 256, 64}, sizes{300, 333, 515}}) {
+    for (const sizes& s : {sizes{1, 1, 1}, sizes{33, 65, 37}, sizes{100, 72, 200}, sizes{130, 129, 97},
+                           sizes{64, 256, 64}, sizes{300, 333, 515}}) {
         const std::vector<double> want = exact_product(s);
         for (std::size_t a = 0; a < 4; ++a) {
             for (std::size_t b = 0; b < 4; ++b) {
                 CAPTURE(a);
                 CAPTURE(b);
-                const layout of_a = aligned(layouts[a], s.rows, s.depth), of_b = aligned(layouts[b], s.depth, s.columns);
+                const layout of_a = aligned(layouts[a], s.rows, s.depth),
+                             of_b = aligned(layouts[b], s.depth, s.columns);
                 multiply_exactly<P, A, B, C>(device, s, want, layouts[a], layouts[b], layouts[a < 2 ? 0 : 2]);
-                multiply_exactly<P, A, B, C>(device, s, want, of_a, of_b, aligned(layouts[a < 2 ? 0 : 2], s.rows, s.columns));
+                multiply_exactly<P, A, B, C>(device, s, want, of_a, of_b,
+                                             aligned(layouts[a < 2 ? 0 : 2], s.rows, s.columns));
                 multiply_exactly<P, A, B, C>(device, s, want, of_a, layouts[b], layouts[0]);
             }
         }
@@ -77,7 +80,8 @@ void random_within_bounds(const sizes& s) {
     const auto run = [&](const auto& test) { test(device); };
     const double roundoff = std::is_same_v<typename P::compute, float> ? support::u : matrix_unit_roundoff;
     within_bounds<P, A, B, C>(s, layouts[2], layouts[3], run, roundoff);
-    within_bounds<P, A, B, C>(s, aligned(layouts[1], s.rows, s.depth), aligned(layouts[0], s.depth, s.columns), run, roundoff);
+    within_bounds<P, A, B, C>(s, aligned(layouts[1], s.rows, s.depth), aligned(layouts[0], s.depth, s.columns), run,
+                              roundoff);
 }
 
 TEST_CASE("matmul on cuda: random products within k u of their magnitudes") {
@@ -85,23 +89,37 @@ TEST_CASE("matmul on cuda: random products within k u of their magnitudes") {
     SUBCASE("bf16") { random_within_bounds<ht::amp_bf16, bfloat16, bfloat16, bfloat16>({31, 700, 65}); }
     SUBCASE("bf16 into fp32") { random_within_bounds<ht::amp_bf16, bfloat16, bfloat16, float>({170, 300, 330}); }
     SUBCASE("tf32") { random_within_bounds<ht::tf32, float, float, float>({170, 3000, 330}); }
-    SUBCASE("fp32 operands rounded to fp16") { random_within_bounds<ht::amp_fp16, float, float, float16>({17, 300, 33}); }
-    SUBCASE("fp16 operands rounded to bf16") { random_within_bounds<ht::amp_bf16, float16, bfloat16, float>({17, 300, 33}); }
+    SUBCASE("fp32 operands rounded to fp16") {
+        random_within_bounds<ht::amp_fp16, float, float, float16>({17, 300, 33});
+    }
+    SUBCASE("fp16 operands rounded to bf16") {
+        random_within_bounds<ht::amp_bf16, float16, bfloat16, float>({17, 300, 33});
+    }
 }
 
 TEST_CASE("matmul on cuda: epilogues within their bounds, on matrix units") {
     device_type device;
     const auto run = [&](const auto& test) { test(device); };
-    SUBCASE("aligned") { every_epilogue<ht::amp_bf16, bfloat16, float, errors_in_float>({136, 128, 200}, layouts[0], run, matrix_unit_roundoff); }
-    SUBCASE("odd") { every_epilogue<ht::amp_bf16, bfloat16, float, errors_in_float>({35, 37, 67}, layouts[2], run, matrix_unit_roundoff); }
-    SUBCASE("parts of k") { every_epilogue<ht::amp_bf16, bfloat16, float, errors_in_float>({24, 2100, 40}, layouts[2], run, matrix_unit_roundoff); }
+    SUBCASE("aligned") {
+        every_epilogue<ht::amp_bf16, bfloat16, float, errors_in_float>({136, 128, 200}, layouts[0], run,
+                                                                       matrix_unit_roundoff);
+    }
+    SUBCASE("odd") {
+        every_epilogue<ht::amp_bf16, bfloat16, float, errors_in_float>({35, 37, 67}, layouts[2], run,
+                                                                       matrix_unit_roundoff);
+    }
+    SUBCASE("parts of k") {
+        every_epilogue<ht::amp_bf16, bfloat16, float, errors_in_float>({24, 2100, 40}, layouts[2], run,
+                                                                       matrix_unit_roundoff);
+    }
 }
 
 #if defined(HALFTONE_TEST_CUBLASLT)
 /// cuBLASLt multiplies whatever it can. What it was given is done when it returns.
 class cublaslt_device : public device_type {
   public:
-    cublaslt_device() : device_type(ht::cuda_options{.engine = ht::cublaslt{}, .engine_is_used = ht::engine_use::always}) {}
+    cublaslt_device()
+        : device_type(ht::cuda_options{.engine = ht::cublaslt{}, .engine_is_used = ht::engine_use::always}) {}
 
     ht::matmul_engine* engine_for(const ht::product_description& p) {
         waiting_.real = ht::cuda::engine_for(p);
@@ -133,16 +151,23 @@ static_assert(ht::kernel::on_device::engine_holder<cublaslt_device>);
 TEST_CASE("matmul by cublaslt: a table of measured products decides, and belongs to one architecture") {
     const int here = ht::cuda().architecture().version;
     const auto is_asked = [&](double ratio) {
-        ht::cuda device{{.engine = ht::cublaslt{.table = {"measured", here, {{ht::element_type::bfloat16, ht::product_end::result, ht::matrix_order::rows,
-                                                                              ht::matrix_order::rows, 128, 128, 128, ratio}}}}}};
-        const ht::tensor<ht::bfloat16, 1> a(device.memory(), {256 * 256}), b(device.memory(), {256 * 256}), c(device.memory(), {256 * 256});
+        ht::cuda device{{.engine = ht::cublaslt{
+                             .table = {"measured",
+                                       here,
+                                       {{ht::element_type::bfloat16, ht::product_end::result, ht::matrix_order::rows,
+                                         ht::matrix_order::rows, 128, 128, 128, ratio}}}}}};
+        const ht::tensor<ht::bfloat16, 1> a(device.memory(), {256 * 256}), b(device.memory(), {256 * 256}),
+            c(device.memory(), {256 * 256});
         return device.engine_for({.m = 256, .n = 256, .k = 256, .a = a.data(), .b = b.data(), .a_leading = 256, .b_leading = 256,
                                   .a_order = ht::matrix_order::rows, .b_order = ht::matrix_order::rows, .operands = ht::element_type::bfloat16, .c = c.data(),
                                   .c_leading = 256, .result = ht::element_type::bfloat16, .beta = 0, .end = ht::product_end::result}) != nullptr;
     };
     CHECK(is_asked(1.5));
     CHECK(!is_asked(0.5));
-    const ht::matmul_table other{"other", here + 1, {{ht::element_type::bfloat16, ht::product_end::result, ht::matrix_order::rows, ht::matrix_order::rows, 1, 1, 1, 2}}};
+    const ht::matmul_table other{"other",
+                                 here + 1,
+                                 {{ht::element_type::bfloat16, ht::product_end::result, ht::matrix_order::rows,
+                                   ht::matrix_order::rows, 1, 1, 1, 2}}};
     CHECK_THROWS_AS(ht::cuda({.engine = ht::cublaslt{.table = other}}), ht::argument_error);
 }
 
@@ -152,7 +177,8 @@ TEST_CASE("matmul by cublaslt: exact on small integers, random products within b
     for (const sizes& s : {sizes{64, 72, 200}, sizes{136, 256, 64}}) {
         const std::vector<double> want = exact_product(s);
         for (std::size_t a = 0; a < 4; ++a) {
-            const layout of_a = aligned(layouts[a], s.rows, s.depth), of_b = aligned(layouts[a ^ 1], s.depth, s.columns);
+            const layout of_a = aligned(layouts[a], s.rows, s.depth),
+                         of_b = aligned(layouts[a ^ 1], s.depth, s.columns);
             multiply_exactly<ht::full_fp32, float, float, float>(device, s, want, of_a, of_b, layouts[0]);
             multiply_exactly<ht::tf32, float, float, float>(device, s, want, of_a, of_b, layouts[0]);
             multiply_exactly<ht::amp_bf16, bfloat16, bfloat16, bfloat16>(device, s, want, of_a, of_b, layouts[0]);
@@ -161,15 +187,20 @@ TEST_CASE("matmul by cublaslt: exact on small integers, random products within b
     }
     CHECK(device.products() > 0);
     within_bounds<ht::full_fp32, float, float, float>({64, 712, 72}, layouts[0], layouts[1], run);
-    within_bounds<ht::amp_bf16, bfloat16, bfloat16, bfloat16>({64, 712, 72}, layouts[0], layouts[1], run, matrix_unit_roundoff);
+    within_bounds<ht::amp_bf16, bfloat16, bfloat16, bfloat16>({64, 712, 72}, layouts[0], layouts[1], run,
+                                                              matrix_unit_roundoff);
     // Either operand may be cut, by a step of tfloat32, or kept.
-    within_bounds<ht::tf32, float, float, float>({64, 712, 72}, layouts[0], layouts[1], run, matrix_unit_roundoff, 4.01 * ht::unit_roundoff<ht::tfloat32>);
+    within_bounds<ht::tf32, float, float, float>({64, 712, 72}, layouts[0], layouts[1], run, matrix_unit_roundoff,
+                                                 4.01 * ht::unit_roundoff<ht::tfloat32>);
 }
 
 TEST_CASE("matmul by cublaslt: epilogues within their bounds") {
     cublaslt_device device;
     const auto run = [&](const auto& test) { test(device); };
-    SUBCASE("bf16") { every_epilogue<ht::amp_bf16, bfloat16, float, errors_in_float>({136, 128, 200}, layouts[0], run, matrix_unit_roundoff); }
+    SUBCASE("bf16") {
+        every_epilogue<ht::amp_bf16, bfloat16, float, errors_in_float>({136, 128, 200}, layouts[0], run,
+                                                                       matrix_unit_roundoff);
+    }
     SUBCASE("fp32") { every_epilogue<ht::full_fp32, float, float, errors_in_float>({72, 128, 200}, layouts[0], run); }
     CHECK(device.products() == 1);
 }

@@ -15,11 +15,13 @@ using device_type = support::waiting_cuda;
 namespace layer_norm {
 using namespace layer_norm_checks;
 
-TEST_CASE_TEMPLATE("layer_norm on cuda: forward within its bound of the definition", M, all_float, mixed, widening, narrow) {
+TEST_CASE_TEMPLATE("layer_norm on cuda: forward within its bound of the definition", M, all_float, mixed, widening,
+                   narrow) {
     device_type device;
     for (const extent apart : {0, 1}) {
         CAPTURE(apart);
-        for (const extent width : {1, 7, 8, 17, 32, 67, 129, 768, 1021, 1024, 1048, 4104, 16392}) forward_within_bounds<M>(device, 6, width, 1e-5f, true, apart);
+        for (const extent width : {1, 7, 8, 17, 32, 67, 129, 768, 1021, 1024, 1048, 4104, 16392})
+            forward_within_bounds<M>(device, 6, width, 1e-5f, true, apart);
         forward_within_bounds<M>(device, 5, 64, 1e-2f, false, apart);
         forward_within_bounds<M>(device, 1000, 768, 0.0f, true, apart);
     }
@@ -29,7 +31,8 @@ TEST_CASE_TEMPLATE("layer_norm on cuda: backward within its bound of the definit
     device_type device;
     for (const extent apart : {0, 1}) {
         CAPTURE(apart);
-        for (const extent width : {1, 7, 8, 17, 32, 67, 129, 768, 1021, 1048, 4104}) backward_within_bounds<M>(device, 3, width, write_mode::overwrite, apart);
+        for (const extent width : {1, 7, 8, 17, 32, 67, 129, 768, 1021, 1048, 4104})
+            backward_within_bounds<M>(device, 3, width, write_mode::overwrite, apart);
         backward_within_bounds<M>(device, 69, 72, write_mode::add, apart);
         backward_within_bounds<M>(device, 5000, 64, write_mode::add, apart);
     }
@@ -49,7 +52,8 @@ TEST_CASE_TEMPLATE("softmax on cuda: forward within its bound of the definition"
     device_type device;
     for (const extent apart : {0, 1}) {
         CAPTURE(apart);
-        for (const extent width : {1, 7, 8, 17, 32, 67, 257, 768, 1021, 1048, 5003}) forward_within_bounds<M>(device, 6, width, 1.0f, 2.0, apart);
+        for (const extent width : {1, 7, 8, 17, 32, 67, 257, 768, 1021, 1048, 5003})
+            forward_within_bounds<M>(device, 6, width, 1.0f, 2.0, apart);
         forward_within_bounds<M>(device, 300, 136, -0.3f, 4.0, apart);
     }
 }
@@ -58,7 +62,8 @@ TEST_CASE_TEMPLATE("softmax on cuda: backward within its bound of the definition
     device_type device;
     for (const extent apart : {0, 1}) {
         for (const extent width : {1, 7, 8, 17, 32, 67, 768, 1021, 1048, 4104}) {
-            for (const write_mode mode : {write_mode::overwrite, write_mode::add}) backward_within_bounds<M>(device, 5, width, mode, apart);
+            for (const write_mode mode : {write_mode::overwrite, write_mode::add})
+                backward_within_bounds<M>(device, 5, width, mode, apart);
         }
     }
 }

@@ -16,8 +16,8 @@ using device_type = support::waiting_cuda;
 namespace adamw {
 using namespace adamw_checks;
 
-TEST_CASE_TEMPLATE("adamw on cuda: equals its definition", S, slabs<float, ht::bfloat16, float, float>, slabs<float, float, ht::bfloat16, float>,
-                   slabs<float, ht::float16, float, ht::bfloat16>) {
+TEST_CASE_TEMPLATE("adamw on cuda: equals its definition", S, slabs<float, ht::bfloat16, float, float>,
+                   slabs<float, float, ht::bfloat16, float>, slabs<float, ht::float16, float, ht::bfloat16>) {
     device_type device;
     equals_definition<S>(device);
 }
@@ -64,7 +64,8 @@ TEST_CASE("steps over rows on cuda: the bits of a dense step in these rows, and 
 namespace gradient_norm {
 using namespace gradient_norm_checks;
 
-TEST_CASE_TEMPLATE("gradient_norm on cuda: equals its definition, and one value that is not finite is found", G, float, ht::bfloat16, ht::float16) {
+TEST_CASE_TEMPLATE("gradient_norm on cuda: equals its definition, and one value that is not finite is found", G, float,
+                   ht::bfloat16, ht::float16) {
     device_type device;
     equals_definition<G>(device);
     finds_one<G>(device);

@@ -23,7 +23,9 @@ std::vector<std::int32_t> counting(int n) {
     return ids;
 }
 
-ht::token_view view_of(const std::vector<std::int32_t>& ids) { return ht::token_view{std::span<const std::int32_t>(ids)}; }
+ht::token_view view_of(const std::vector<std::int32_t>& ids) {
+    return ht::token_view{std::span<const std::int32_t>(ids)};
+}
 
 std::vector<std::int32_t> first_tokens(const ht::language_batch& batch) {
     std::vector<std::int32_t> first;
@@ -150,7 +152,8 @@ TEST_CASE("fewer windows are spread over the held-out part") {
     CHECK(first_tokens(data.window(0, 16)) == std::vector<std::int32_t>{900, 920, 940, 960});
     ht::language_data all{view_of(ids), {.context = 10, .vocabulary = 1000, .held_out = 0.1, .most_windows = 100}};
     CHECK(all.windows() == 9);
-    CHECK_THROWS_AS(ht::language_data(view_of(ids), {.context = 10, .vocabulary = 1000, .most_windows = -1}), ht::argument_error);
+    CHECK_THROWS_AS(ht::language_data(view_of(ids), {.context = 10, .vocabulary = 1000, .most_windows = -1}),
+                    ht::argument_error);
 }
 
 TEST_CASE("a batch of the same size reuses its memory") {
@@ -163,21 +166,27 @@ TEST_CASE("a batch of the same size reuses its memory") {
 
 TEST_CASE("what is too short or outside the vocabulary is refused when the data is opened") {
     const auto ids = counting(100);
-    CHECK(message(view_of(ids), {.context = 100, .vocabulary = 100}) == "data: the text has 100 tokens; a context of 100 needs 101 or more");
-    CHECK(message(view_of(ids), {.context = 95, .vocabulary = 100}) == "data: the training part has 90 tokens; a context of 95 needs 96 or more");
-    CHECK(message(view_of(ids), {.context = 10, .vocabulary = 100}) == "data: the held-out part has 10 tokens; a context of 10 needs 11 or more");
+    CHECK(message(view_of(ids), {.context = 100, .vocabulary = 100}) ==
+          "data: the text has 100 tokens; a context of 100 needs 101 or more");
+    CHECK(message(view_of(ids), {.context = 95, .vocabulary = 100}) ==
+          "data: the training part has 90 tokens; a context of 95 needs 96 or more");
+    CHECK(message(view_of(ids), {.context = 10, .vocabulary = 100}) ==
+          "data: the held-out part has 10 tokens; a context of 10 needs 11 or more");
     CHECK(message(view_of(ids), {.context = 99, .vocabulary = 100, .held_out = 0}) == "no error");
-    CHECK(message(view_of(ids), {.context = 4, .vocabulary = 99}) == "tokens: number 99 is 99; the vocabulary has 0 to 98");
+    CHECK(message(view_of(ids), {.context = 4, .vocabulary = 99}) ==
+          "tokens: number 99 is 99; the vocabulary has 0 to 98");
     CHECK(message(view_of(ids), {.context = INT64_MAX, .vocabulary = 100}) ==
           "data: the text has 100 tokens; a context of 9223372036854775807 needs 9223372036854775808 or more");
     CHECK_THROWS_AS(ht::language_data(view_of(ids), {.context = 0, .vocabulary = 100}), ht::argument_error);
-    CHECK_THROWS_WITH_AS(ht::language_data(view_of(ids), {.context = 4, .vocabulary = 0}), "data: a vocabulary of 0; expected 1 id or more", ht::argument_error);
+    CHECK_THROWS_WITH_AS(ht::language_data(view_of(ids), {.context = 4, .vocabulary = 0}),
+                         "data: a vocabulary of 0; expected 1 id or more", ht::argument_error);
     ht::language_data good{view_of(ids), {.context = 4, .vocabulary = 100}};
     CHECK_THROWS_AS(good.sample(0, 0), ht::argument_error);
     CHECK_THROWS_AS(good.sample(0, -1), ht::argument_error);
     CHECK_THROWS_AS(good.sample(0, INT64_MAX), ht::shape_error);
     if (!support::has_sanitizer) {
-        CHECK_THROWS_WITH_AS(good.sample(0, INT64_MAX / 64), "data: no memory for a batch of 144115188075855871 rows of 4 tokens", ht::out_of_memory);
+        CHECK_THROWS_WITH_AS(good.sample(0, INT64_MAX / 64),
+                             "data: no memory for a batch of 144115188075855871 rows of 4 tokens", ht::out_of_memory);
     }
     CHECK(good.sample(0, 3).size() == 12);
 }

@@ -48,7 +48,8 @@ TEST_CASE("files come in the order given, those of a folder sorted, whatever beg
     CHECK(ht::read_text({first, folder.path() / "in"}) == "0123");
     CHECK(ht::read_text({folder.path() / "in", first}) == "1230");
     CHECK(ht::read_text({folder.path() / "in"}, {.extensions = {".md"}}) == "3");
-    CHECK_MESSAGE(ht::read_text({first}, {.extensions = {".md"}}) == "0", "a file given by name is read whatever its name");
+    CHECK_MESSAGE(ht::read_text({first}, {.extensions = {".md"}}) == "0",
+                  "a file given by name is read whatever its name");
     CHECK(ht::text_files({folder.path() / "in"}).size() == 4);
 }
 
@@ -68,9 +69,11 @@ TEST_CASE("each wrong source has its sentence") {
     CHECK(contains(message({empty, empty}), "are empty"));
     CHECK(message({}) == "text: no path was given");
     fs::create_directories(folder.path() / "bare/below");
-    CHECK(message({folder.path() / "bare"}) == "text: the folder " + (folder.path() / "bare").string() + " holds no files");
+    CHECK(message({folder.path() / "bare"}) ==
+          "text: the folder " + (folder.path() / "bare").string() + " holds no files");
     folder.write("bare/a.txt", "a");
-    CHECK(contains(message({folder.path() / "bare"}, {.extensions = {".md", ".hpp"}}), "holds no files that end in .md, .hpp"));
+    CHECK(contains(message({folder.path() / "bare"}, {.extensions = {".md", ".hpp"}}),
+                   "holds no files that end in .md, .hpp"));
     CHECK_MESSAGE(contains(message({folder.write("file", "x") / "below"}), "text: "), "a path below a file");
 #if defined(__linux__)
     CHECK(contains(message({"/dev/zero"}), "neither a file nor a folder"));

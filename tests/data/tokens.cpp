@@ -46,11 +46,15 @@ TEST_CASE("the end of the corpus is held out") {
 
 TEST_CASE("a token outside the vocabulary is found wherever it stands") {
     std::vector<std::uint16_t> ids(5000, 9);
-    const auto check = [&](ht::extent vocabulary) { ht::check_tokens(ht::token_view{std::span<const std::uint16_t>(ids)}, vocabulary); };
+    const auto check = [&](ht::extent vocabulary) {
+        ht::check_tokens(ht::token_view{std::span<const std::uint16_t>(ids)}, vocabulary);
+    };
     CHECK_NOTHROW(check(10));
     for (const std::size_t place : {0u, 1023u, 1024u, 4999u}) {
         ids[place] = 10;
-        CHECK_THROWS_WITH_AS(check(10), ("tokens: number " + std::to_string(place) + " is 10; the vocabulary has 0 to 9").c_str(), ht::data_error);
+        CHECK_THROWS_WITH_AS(check(10),
+                             ("tokens: number " + std::to_string(place) + " is 10; the vocabulary has 0 to 9").c_str(),
+                             ht::data_error);
         ids[place] = 9;
     }
     const std::vector<std::int32_t> negative{3, -1};

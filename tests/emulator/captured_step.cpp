@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Captured steps on the emulated machine: the bits of steps that run as they are, when they are captured and why, and what
-/// does not get past a capture.
+/// Captured steps on the emulated machine: the bits of steps that run as they are, when they are captured and why, and
+/// what does not get past a capture.
 #include <string>
 #include <vector>
 
@@ -86,7 +86,9 @@ struct weighted_sum {
     }
 };
 
-TEST_CASE("captured step: views of several types as inputs, of host memory and of the device's, and steps that return nothing") {
+TEST_CASE(
+    "captured step: views of several types as inputs, of host memory and of the device's, and steps that return "
+    "nothing") {
     machine device{quick(7)};
     const ht::tensor<float, 1> sum(device.memory(), {1}), on_device(device.memory(), {3});
     ht::captured_step step{device, [&](const ht::const_view<float, 1>& x, const ht::const_view<float, 0>& factor) {
@@ -140,7 +142,9 @@ struct log_keeper : ht::trainer_callback {
     std::vector<double> evaluations;
     void on_step(const ht::trainer_state& s) override { steps.push_back(s); }
     void on_log(const ht::trainer_state& s) override { logs.push_back(s); }
-    void on_evaluate(const ht::trainer_state&, const ht::evaluation_result& r) override { evaluations.push_back(r.loss); }
+    void on_evaluate(const ht::trainer_state&, const ht::evaluation_result& r) override {
+        evaluations.push_back(r.loss);
+    }
 };
 
 TEST_CASE("trainer on the emulated machine: captured steps have the bits and the logs of steps that run as they are") {
@@ -171,7 +175,8 @@ TEST_CASE("trainer on the emulated machine: captured steps have the bits and the
         CHECK(result.step_ms > 0);
         CHECK(result.tokens_per_second > 0);
         std::vector<double> all{result.train_loss, result.loss_scale, static_cast<double>(result.skipped_steps)};
-        for (const ht::trainer_state& s : keeper.logs) all.insert(all.end(), {s.loss, s.learning_rate, s.loss_scale, static_cast<double>(s.skipped)});
+        for (const ht::trainer_state& s : keeper.logs)
+            all.insert(all.end(), {s.loss, s.learning_rate, s.loss_scale, static_cast<double>(s.skipped)});
         all.insert(all.end(), keeper.evaluations.begin(), keeper.evaluations.end());
         all.push_back(trainer.evaluate(data).loss);
         CHECK(result.skipped_steps > 0);
@@ -193,7 +198,9 @@ struct brings_over : ht::nn::gpt<ht::amp_fp16> {
     }
 };
 
-TEST_CASE("trainer on the emulated machine: what no capture can have runs as it is, and so do steps that somebody listens to") {
+TEST_CASE(
+    "trainer on the emulated machine: what no capture can have runs as it is, and so do steps that somebody listens "
+    "to") {
     const std::string corpus(100, 'a' - 96);
     struct : ht::range_listener {
         int begun = 0;
@@ -201,7 +208,8 @@ TEST_CASE("trainer on the emulated machine: what no capture can have runs as it 
         void end() override {}
     } listener;
     std::vector<double> losses;
-    for (ht::range_listener* l : {static_cast<ht::range_listener*>(nullptr), static_cast<ht::range_listener*>(&listener)}) {
+    for (ht::range_listener* l :
+         {static_cast<ht::range_listener*>(nullptr), static_cast<ht::range_listener*>(&listener)}) {
         machine device{quick(9)};
         brings_over model{device, captured::config, 1};
         ht::language_data data{ht::token_view{corpus}, {.context = 8, .vocabulary = 23, .held_out = 0}};
@@ -216,7 +224,8 @@ TEST_CASE("trainer on the emulated machine: what no capture can have runs as it 
     CHECK(listener.begun > 0);
 }
 
-TEST_CASE("overflow on a GPU: captured steps tell the step and the layer, without a wait, and have the bits of plain ones") {
+TEST_CASE(
+    "overflow on a GPU: captured steps tell the step and the layer, without a wait, and have the bits of plain ones") {
     using namespace overflow_checks;
     machine gpu{quick(1)}, other{quick(2)};
     loop<ht::amp_fp16, machine> l(gpu);
@@ -231,7 +240,8 @@ TEST_CASE("overflow on a GPU: captured steps tell the step and the layer, withou
         if (n < 4) plain.step(plain.whole());
         if (n == 3) l.scale_weight("h.0.mlp.up.weight", 0x1p-21f), plain.scale_weight("h.0.mlp.up.weight", 0x1p-21f);
     }
-    CHECK(runs == std::vector<step_run>{step_run::uncaptured, step_run::captured, step_run::replayed, step_run::replayed});
+    CHECK(runs ==
+          std::vector<step_run>{step_run::uncaptured, step_run::captured, step_run::replayed, step_run::replayed});
     CHECK(l.parameters() == plain.parameters());
     const auto all = finder.take();
     REQUIRE(all.size() == 2);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// What every kernel's test does on the emulated machine: the kernel is right whatever the schedule, and a kernel that
-/// lacks a barrier, waits too little or shuffles astray is found out. A damage that nothing notices means a missing test
-/// or a needless barrier.
+/// lacks a barrier, waits too little or shuffles astray is found out. A damage that nothing notices means a missing
+/// test or a needless barrier.
 ///
 ///     emulator::check_kernels([&](emulator::device& device) {
 ///         kernel::softmax<emulator::device>::forward(device, {...});
@@ -26,7 +26,8 @@ namespace halftone::emulator {
 inline constexpr int seeds = 20;
 
 constexpr const char* name(damage d) {
-    constexpr const char* names[damages] = {"no damage", "a barrier removed", "a wait weakened", "a shuffle misdirected"};
+    constexpr const char* names[damages] = {"no damage", "a barrier removed", "a wait weakened",
+                                            "a shuffle misdirected"};
     return names[static_cast<int>(d)];
 }
 
@@ -53,8 +54,8 @@ void check_schedules(const Test& test) {
     }
 }
 
-/// Every damage that can be done to any of the test's launches is noticed in one of some schedules, at least. Gives their
-/// number.
+/// Every damage that can be done to any of the test's launches is noticed in one of some schedules, at least. Gives
+/// their number.
 template <class Test>
 int check_damages(const Test& test, int schedules = 5) {
     device d;
@@ -68,10 +69,12 @@ int check_damages(const Test& test, int schedules = 5) {
                 const auto harm = static_cast<damage>(kind);
                 bool is_noticed = false;
                 for (int seed = 1; seed <= schedules && !is_noticed; ++seed) {
-                    const options how{.seed = static_cast<std::uint64_t>(1000 * seed), .harm = harm, .harmed_site = site};
+                    const options how{
+                        .seed = static_cast<std::uint64_t>(1000 * seed), .harm = harm, .harmed_site = site};
                     is_noticed = !problem_of(d, test, how, static_cast<long>(launch)).empty();
                 }
-                CHECK_MESSAGE(is_noticed, "nobody notices ", name(harm), ", site ", site, " of launch ", launch, " of ", launches.size());
+                CHECK_MESSAGE(is_noticed, "nobody notices ", name(harm), ", site ", site, " of launch ", launch, " of ",
+                              launches.size());
             }
         }
     }

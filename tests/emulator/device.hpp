@@ -5,9 +5,9 @@
 ///     emulator::device device{{.seed = 3}};
 ///     ht::nn::gpt<ht::amp_bf16> model{device, config};
 ///
-/// Its memory is closed to the host except where a GPU's would be open: inside launches, copies and fills. Host code that
-/// follows a pointer of the device's faults, as it would with a GPU. It captures work (exec/capture.hpp) as a GPU does: what is
-/// launched is noted down with its arguments, and done in replays alone.
+/// Its memory is closed to the host except where a GPU's would be open: inside launches, copies and fills. Host code
+/// that follows a pointer of the device's faults, as it would with a GPU. It captures work (exec/capture.hpp) as a GPU
+/// does: what is launched is noted down with its arguments, and done in replays alone.
 #pragma once
 
 #include <sys/mman.h>
@@ -34,10 +34,12 @@ class noted_work {
   public:
     template <class Function>
     void add(const Function& f) {
-        static_assert(std::is_trivially_copyable_v<Function> && alignof(Function) <= alignof(std::max_align_t), "a GPU takes the arguments of a launch as bytes");
+        static_assert(std::is_trivially_copyable_v<Function> && alignof(Function) <= alignof(std::max_align_t),
+                      "a GPU takes the arguments of a launch as bytes");
         std::vector<std::byte> bytes(sizeof f);
         std::memcpy(bytes.data(), &f, sizeof f);
-        calls_.push_back({[](const std::byte* argument) { (*reinterpret_cast<const Function*>(argument))(); }, std::move(bytes)});
+        calls_.push_back(
+            {[](const std::byte* argument) { (*reinterpret_cast<const Function*>(argument))(); }, std::move(bytes)});
     }
     void operator()() const {
         for (const call& c : calls_) c.function(c.argument.data());
@@ -75,7 +77,8 @@ class closed_memory final : public memory_resource {
 
     bool owns(const void* p) const {
         const auto* at = static_cast<const std::byte*>(p);
-        return std::any_of(blocks_.begin(), blocks_.end(), [at](const block& b) { return at >= b.data && at < b.data + b.bytes; });
+        return std::any_of(blocks_.begin(), blocks_.end(),
+                           [at](const block& b) { return at >= b.data && at < b.data + b.bytes; });
     }
 
     void write(void* to, const void* from, std::size_t bytes) override {
@@ -151,7 +154,8 @@ class device {
     using captured = noted_work;
 
     /// `poses_as`: how kernels' tiles are chosen, and how much shared memory a block may have.
-    explicit device(const options& option = {}, const simt::architecture& poses_as = simt::architecture_of(80), std::span<std::byte> workspace = {})
+    explicit device(const options& option = {}, const simt::architecture& poses_as = simt::architecture_of(80),
+                    std::span<std::byte> workspace = {})
         : option_(option), architecture_(poses_as), workspace_(memory_, workspace) {}
     device(const device&) = delete;
     device& operator=(const device&) = delete;
@@ -176,8 +180,8 @@ class device {
         const simt::grid_shape g = kernel.grid();
         if (g.x <= 0 || g.y <= 0 || g.z <= 0) return;
         if (!architecture_.fits<Kernel>()) {
-            throw failure("a kernel of " + std::to_string(Kernel::shared_bytes) + " bytes of shared memory; a block has at most " +
-                          std::to_string(architecture_.shared_bytes));
+            throw failure("a kernel of " + std::to_string(Kernel::shared_bytes) +
+                          " bytes of shared memory; a block has at most " + std::to_string(architecture_.shared_bytes));
         }
         if (noted_work* notes = memory_.notes()) return notes->add([this, kernel] { do_launch(kernel); });
         do_launch(kernel);
@@ -251,14 +255,15 @@ class device {
     long harmed_launch_ = -1;
 };
 
-/// The words of exec/simt/sort.hpp. What a library does is nobody's to schedule or damage; but it leaves its scratch memory
-/// in disorder, and looks at no bits beyond those named.
+/// The words of exec/simt/sort.hpp. What a library does is nobody's to schedule or damage; but it leaves its scratch
+/// memory in disorder, and looks at no bits beyond those named.
 template <class Key, class Value>
 std::size_t sort_bytes(device&, const Key*, Key*, const Value*, Value*, extent count, int) {
     return static_cast<std::size_t>(count) * (sizeof(Key) + sizeof(Value));
 }
 template <class Key, class Value>
-void sort_pairs(device& on, const Key* keys, Key* sorted_keys, const Value* values, Value* sorted_values, extent count, int bits) {
+void sort_pairs(device& on, const Key* keys, Key* sorted_keys, const Value* values, Value* sorted_values, extent count,
+                int bits) {
     if (count <= 0) return;
     const std::size_t bytes = sort_bytes(on, keys, sorted_keys, values, sorted_values, count, bits);
     const workspace::lease scratch(on.scratch(), bytes);
@@ -267,7 +272,8 @@ void sort_pairs(device& on, const Key* keys, Key* sorted_keys, const Value* valu
         std::vector<extent> order(static_cast<std::size_t>(count));
         std::iota(order.begin(), order.end(), extent{0});
         const Key mask = static_cast<Key>(bits < std::numeric_limits<Key>::digits ? (Key{1} << bits) - 1 : ~Key{0});
-        std::stable_sort(order.begin(), order.end(), [&](extent a, extent b) { return (keys[a] & mask) < (keys[b] & mask); });
+        std::stable_sort(order.begin(), order.end(),
+                         [&](extent a, extent b) { return (keys[a] & mask) < (keys[b] & mask); });
         for (extent i = 0; i < count; ++i) {
             sorted_keys[i] = keys[order[static_cast<std::size_t>(i)]];
             sorted_values[i] = values[order[static_cast<std::size_t>(i)]];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The emulated machine itself: kernels with one thing wrong, each of which it must refuse in every schedule, and in the
-/// right words.
+/// The emulated machine itself: kernels with one thing wrong, each of which it must refuse in every schedule, and in
+/// the right words.
 #include <unistd.h>
 
 #include <cerrno>
@@ -163,7 +163,8 @@ template <int Number>
 void is_caught() {
     emulator::device device;
     for (int seed = 1; seed <= emulator::seeds; ++seed) {
-        const std::string problem = emulator::problem_of(device, run<fault{Number}>, {.seed = static_cast<std::uint64_t>(seed)});
+        const std::string problem =
+            emulator::problem_of(device, run<fault{Number}>, {.seed = static_cast<std::uint64_t>(seed)});
         CAPTURE(Number);
         CAPTURE(seed);
         CAPTURE(problem);
@@ -213,7 +214,8 @@ TEST_CASE("machine: damage can be done to one launch of several") {
     const auto twice = [](emulator::device& d) { return run<fault::none>(d) && run<fault::none>(d); };
     for (const long launch : {0, 1}) {
         const long before = device.launches();
-        CHECK(emulator::problem_of(device, twice, {.harm = emulator::damage::barrier_removed, .harmed_site = 1}, launch) != "");
+        CHECK(emulator::problem_of(device, twice, {.harm = emulator::damage::barrier_removed, .harmed_site = 1},
+                                   launch) != "");
         CHECK(device.launches() == before + launch);  // the undamaged ones came to their end
     }
     CHECK(emulator::problem_of(device, twice, {.harm = emulator::damage::barrier_removed, .harmed_site = 1}, 2) == "");
@@ -257,7 +259,8 @@ TEST_CASE("device: its memory is closed to the host, and open where a GPU's woul
     CHECK_FALSE(can_read(first));
 
     // After a launch that failed, too.
-    CHECK_THROWS_AS(device.launch(planted_kernel<fault::nobody_wrote>{{on_device, 48}, {on_device + 64, 64}}), emulator::failure);
+    CHECK_THROWS_AS(device.launch(planted_kernel<fault::nobody_wrote>{{on_device, 48}, {on_device + 64, 64}}),
+                    emulator::failure);
     CHECK_FALSE(can_read(first));
 
     // A lease is such memory.

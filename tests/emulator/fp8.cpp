@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Eight-bit products on the emulated machine: exact where eight bits are enough; steps under delayed scaling, captured and not.
+/// Eight-bit products on the emulated machine: exact where eight bits are enough; steps under delayed scaling, captured
+/// and not.
 #include <cmath>
 #include <limits>
 
@@ -34,7 +35,9 @@ struct small {
         using policy = ht::recipe<delayed, ht::rule<"down", ht::with_output<delayed, float>>>;
         ht::nn::mlp<ht::at<policy, "mlp">> mlp;
         ht::nn::linear<ht::at<policy, "down">> down;  // its weight has no copy, and its gradient is of floats
-        explicit network(Device& device) : ht::nn::model{device}, mlp{parameters(), 24, 40}, down{parameters(), 24, 8} { commit(*this, 5); }
+        explicit network(Device& device) : ht::nn::model{device}, mlp{parameters(), 24, 40}, down{parameters(), 24, 8} {
+            commit(*this, 5);
+        }
         static decltype(auto) visit(auto&& self, auto&& f) { return f(self.mlp, self.down); }
     };
     Device& device;

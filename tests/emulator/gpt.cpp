@@ -31,7 +31,9 @@ TEST_CASE("gpt on the emulated machine: loss and every gradient within what roun
 
 using training::loop;
 
-TEST_CASE_TEMPLATE("steps on the emulated machine: the same bits under any schedule, and a loss that falls as on the CPU", P, ht::amp_bf16, ht::amp_fp16) {
+TEST_CASE_TEMPLATE(
+    "steps on the emulated machine: the same bits under any schedule, and a loss that falls as on the CPU", P,
+    ht::amp_bf16, ht::amp_fp16) {
     ht::emulator::device one{{.seed = 1}}, other{{.seed = 1000, .resident_blocks = 1}};
     ht::cpu cpu{{.threads = 1}};
     loop<P, ht::emulator::device> a(one), b(other);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Copies to the host and back, and parameters that take values from the host, where the device's memory is closed to it.
+/// Copies to the host and back, and parameters that take values from the host, where the device's memory is closed to
+/// it.
 #include <halftone/memory/store.hpp>
 #include <halftone/policy.hpp>
 

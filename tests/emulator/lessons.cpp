@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The lessons that use a device, on the emulated machine: what they print is what their sources promise, the host touches
-/// no memory of the device's, which is closed to it, and kernels touch no memory of the host's.
+/// The lessons that use a device, on the emulated machine: what they print is what their sources promise, the host
+/// touches no memory of the device's, which is closed to it, and kernels touch no memory of the host's.
 #include <unistd.h>
 
 #include <algorithm>
@@ -86,7 +86,8 @@ class device : public ht::emulator::device {
             return base::load(s, i, at);
         }
         template <class T>
-        void store(ht::simt::global_span<T> s, ht::extent i, std::type_identity_t<T> value, location at = location::here()) const {
+        void store(ht::simt::global_span<T> s, ht::extent i, std::type_identity_t<T> value,
+                   location at = location::here()) const {
             check(s.data + i, at);
             base::store(s, i, value, at);
         }
@@ -97,7 +98,9 @@ class device : public ht::emulator::device {
             base::async_copy16(to, from, valid, at);
         }
         void check(const void* p, location at) const {
-            if (!owner->reaches(p)) throw ht::emulator::failure(std::string(at.file) + ":" + std::to_string(at.line) + ": a kernel touches host memory");
+            if (!owner->reaches(p))
+                throw ht::emulator::failure(std::string(at.file) + ":" + std::to_string(at.line) +
+                                            ": a kernel touches host memory");
         }
     };
 
@@ -156,7 +159,8 @@ std::vector<std::string> promises_of(const char* lesson) {
     std::vector<std::string> promises;
     for (std::string line; std::getline(source, line);) {
         const std::size_t at = line.find_first_not_of(' ');
-        if (at != std::string::npos && line.compare(at, mark.size(), mark) == 0) promises.push_back(line.substr(at + mark.size()));
+        if (at != std::string::npos && line.compare(at, mark.size(), mark) == 0)
+            promises.push_back(line.substr(at + mark.size()));
     }
     REQUIRE(!promises.empty());
     return promises;

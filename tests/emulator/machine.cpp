@@ -41,8 +41,8 @@ struct access {
     std::uint16_t thread = 0;
     site_id at = 0;
 };
-/// Enough of a byte's past to judge the next touch of it: its last writer, and readers since that any writer would clash
-/// with, of two warps at least where there were two.
+/// Enough of a byte's past to judge the next touch of it: its last writer, and readers since that any writer would
+/// clash with, of two warps at least where there were two.
 struct byte_history {
     access write, reads[3];
     bool in_flight = false;
@@ -66,10 +66,13 @@ struct stack_range {
 /// fake: where the present stack's own record is kept, nullptr where it ends.
 void begin_switch(void** fake, const stack_range& to) { __sanitizer_start_switch_fiber(fake, to.bottom, to.bytes); }
 void end_switch(void* fake, stack_range* from) {
-    __sanitizer_finish_switch_fiber(fake, from == nullptr ? nullptr : &from->bottom, from == nullptr ? nullptr : &from->bytes);
+    __sanitizer_finish_switch_fiber(fake, from == nullptr ? nullptr : &from->bottom,
+                                    from == nullptr ? nullptr : &from->bytes);
 }
 /// What frames that an exception left have marked must not meet the memory's next owner.
-void forget_frames(const boost::context::stack_context& s) { __asan_unpoison_memory_region(static_cast<char*>(s.sp) - s.size, s.size); }
+void forget_frames(const boost::context::stack_context& s) {
+    __asan_unpoison_memory_region(static_cast<char*>(s.sp) - s.size, s.size);
+}
 #else
 void begin_switch(void**, const stack_range&) {}
 void end_switch(void*, stack_range*) {}
@@ -164,17 +167,21 @@ struct machine_state {
     }
     std::string name(site_id id) const {
         const std::string file = sites[id].at.file;
-        return detail::sentence(names[static_cast<int>(sites[id].what)], " at ", file.substr(file.rfind('/') + 1), ":", sites[id].at.line);
+        return detail::sentence(names[static_cast<int>(sites[id].what)], " at ", file.substr(file.rfind('/') + 1), ":",
+                                sites[id].at.line);
     }
     std::string name(access a) const { return detail::sentence("thread ", a.thread, " (", name(a.at), ")"); }
-    std::string who(const thread_state& t, site_id id) const { return detail::sentence("thread ", t.index, " (", name(id), ")"); }
+    std::string who(const thread_state& t, site_id id) const {
+        return detail::sentence("thread ", t.index, " (", name(id), ")");
+    }
 
     site_id intern(operation what, location at) {
         int ordinal = 0;
         for (std::size_t i = 0; i < sites.size(); ++i) {
             const site& s = sites[i];
             if (s.what != what) continue;
-            if (s.at.line == at.line && (s.at.file == at.file || std::strcmp(s.at.file, at.file) == 0)) return static_cast<site_id>(i);
+            if (s.at.line == at.line && (s.at.file == at.file || std::strcmp(s.at.file, at.file) == 0))
+                return static_cast<site_id>(i);
             ++ordinal;
         }
         sites.push_back({what, at, ordinal});
@@ -186,25 +193,29 @@ struct machine_state {
         return option.harm == kind && sites[id].ordinal == option.harmed_site;
     }
 
-    // ---- the race bookkeeping. Barriers are the only order between threads: two accesses are unordered where the block
-    // has passed as many of its barriers at both, and the warp, if it is the same, as many of its own. What this finds does
-    // not depend on the schedule, only on the path that each thread takes.
+    // ---- the race bookkeeping. Barriers are the only order between threads: two accesses are unordered where the
+    // block has passed as many of its barriers at both, and the warp, if it is the same, as many of its own. What this
+    // finds does not depend on the schedule, only on the path that each thread takes.
 
     static bool unordered(const access& a, const access& b) {
         if (a.interval != b.interval || a.thread == b.thread) return false;
         return a.thread / 32 != b.thread / 32 || a.warp_interval == b.warp_interval;
     }
     access by(const thread_state& t, site_id at) const {
-        return {t.block->interval, t.block->warps[static_cast<std::size_t>(t.index / 32)].interval, static_cast<std::uint16_t>(t.index), at};
+        return {t.block->interval, t.block->warps[static_cast<std::size_t>(t.index / 32)].interval,
+                static_cast<std::uint16_t>(t.index), at};
     }
     void touch(block_state& b, const access& mine, word offset, std::size_t bytes, effect e) {
         if (offset + bytes > b.shared.size() || offset % bytes != 0) {
-            fail(b, name(mine), " touches ", bytes, " shared bytes at ", offset, ": misaligned, or beyond the block's ", b.shared.size());
+            fail(b, name(mine), " touches ", bytes, " shared bytes at ", offset, ": misaligned, or beyond the block's ",
+                 b.shared.size());
         }
         if (option.check == checking::values_only) return;
         for (word i = offset; i < offset + bytes; ++i) {
             byte_history& h = b.history[i];
-            const auto clash = [&](const auto&... how) { fail(b, name(mine), e == effect::read ? " reads" : " writes", " shared byte ", i, how...); };
+            const auto clash = [&](const auto&... how) {
+                fail(b, name(mine), e == effect::read ? " reads" : " writes", " shared byte ", i, how...);
+            };
             if (h.in_flight) clash(" while the copy of ", name(h.write), " is in flight: not yet waited for");
             if (e == effect::read && h.write.interval == 0) clash(", which nobody has written");
             if (unordered(h.write, mine)) clash(", written by ", name(h.write), ", with no barrier between");
@@ -226,7 +237,8 @@ struct machine_state {
         int of_my_warp = 0;
         for (access& r : h.reads) {
             const bool same_warp = r.thread / 32 == mine.thread / 32;
-            const bool outdated = r.interval != mine.interval || (same_warp && (r.warp_interval != mine.warp_interval || r.thread == mine.thread));
+            const bool outdated = r.interval != mine.interval ||
+                                  (same_warp && (r.warp_interval != mine.warp_interval || r.thread == mine.thread));
             if (outdated) {
                 place = &r;
             } else {
@@ -236,7 +248,8 @@ struct machine_state {
         if (place != nullptr && of_my_warp < 2) *place = mine;
     }
 
-    // ---- asynchronous copies. Issue draws a delay whose logarithm is uniform: some land at once, many only at their wait.
+    // ---- asynchronous copies. Issue draws a delay whose logarithm is uniform: some land at once, many only at their
+    // wait.
 
     void issue(thread_state& t, word target, const void* source, std::size_t valid, site_id at) {
         const auto delay = static_cast<long>(random(std::uint64_t{1} << random(18)));
@@ -277,8 +290,8 @@ struct machine_state {
         ++count.switches;
         leave_to_scheduler();
     }
-    // Each switch of stacks is told to the address sanitizer (the calls are empty without it), also where a parked fiber is
-    // unwound by the exception that its end throws into it.
+    // Each switch of stacks is told to the address sanitizer (the calls are empty without it), also where a parked
+    // fiber is unwound by the exception that its end throws into it.
     void leave_to_scheduler() {
         const arrival here(*this, scheduler_stack);
         scheduler = std::move(scheduler).resume();
@@ -347,7 +360,8 @@ struct machine_state {
         const int warp = t.index / 32;
         warp_state& w = t.block->warps[static_cast<std::size_t>(warp)];
         if (w.arrived == 0) w.at = id;
-        if (w.at != id) fail(*t.block, "warp ", warp, " parts: thread ", t.index, " is in ", name(id), ", others in ", name(w.at));
+        if (w.at != id)
+            fail(*t.block, "warp ", warp, " parts: thread ", t.index, " is in ", name(id), ", others in ", name(w.at));
         w.operands[t.index % 32] = &mine;
         if (++w.arrived < 32) return park(t, id);
         w.arrived = 0;
@@ -362,7 +376,8 @@ struct machine_state {
 
     void start(block_state& b, long number) {
         const grid_shape& g = shape.grid;
-        b.index = {static_cast<int>(number % g.x), static_cast<int>(number / g.x % g.y), static_cast<int>(number / g.x / g.y)};
+        b.index = {static_cast<int>(number % g.x), static_cast<int>(number / g.x % g.y),
+                   static_cast<int>(number / g.x / g.y)};
         b.interval = 1;
         b.arrived = b.finished = 0;
         for (warp_state& w : b.warps) w.interval = 0;
@@ -377,7 +392,8 @@ struct machine_state {
         for (const block_state& b : resident) {
             for (const auto& t : b.threads) {
                 for (const auto& u : b.threads) {
-                    if (t->now != thread_state::waiting || (u->now != thread_state::returned && u->at == t->at)) continue;
+                    if (t->now != thread_state::waiting || (u->now != thread_state::returned && u->at == t->at))
+                        continue;
                     fail(b, "thread ", t->index, " waits for ever in ", name(t->at), ": thread ", u->index,
                          u->now == thread_state::returned ? std::string(" has returned") : " waits in " + name(u->at));
                 }
@@ -385,8 +401,8 @@ struct machine_state {
         }
         throw failure("the grid is stuck");
     }
-    /// The fiber outlives a block: it takes up the same thread of the next one. A guard page turns an overflow of its stack
-    /// into a fault. Only std::exception is caught: Boost unwinds a parked fiber by an exception of its own.
+    /// The fiber outlives a block: it takes up the same thread of the next one. A guard page turns an overflow of its
+    /// stack into a fault. Only std::exception is caught: Boost unwinds a parked fiber by an exception of its own.
     boost::context::fiber make_fiber(thread_state& t) {
         const boost::context::stack_context stack = stacks.take();
         t.stack = {static_cast<const char*>(stack.sp) - stack.size, stack.size};
@@ -398,7 +414,9 @@ struct machine_state {
                     while (!error) {
                         try {
                             call(argument, thread_access(*this, t));
-                            if (!t.copies.empty()) fail(*t.block, "thread ", t.index, " returns with a copy in flight: ", name(t.copies[0].at));
+                            if (!t.copies.empty())
+                                fail(*t.block, "thread ", t.index,
+                                     " returns with a copy in flight: ", name(t.copies[0].at));
                         } catch (const std::exception&) {
                             error = std::current_exception();
                         }
@@ -412,7 +430,8 @@ struct machine_state {
     statistics run() {
         const std::size_t warps = static_cast<std::size_t>(shape.threads / 32);
         const grid_shape& g = shape.grid;
-        std::vector<long> order(static_cast<std::size_t>(g.x) * static_cast<std::size_t>(g.y) * static_cast<std::size_t>(g.z));
+        std::vector<long> order(static_cast<std::size_t>(g.x) * static_cast<std::size_t>(g.y) *
+                                static_cast<std::size_t>(g.z));
         for (std::size_t i = 0; i < order.size(); ++i) {  // blocks start in any order
             const std::size_t j = random(i + 1);
             order[i] = order[j];
@@ -433,15 +452,17 @@ struct machine_state {
             }
             start(b, order[next++]);
         }
-        // The best of `draws` candidates runs: with one draw all warps keep abreast, with many one runs far ahead. Both are
-        // needed: values alone show a slot overwritten too early only when a warp is ahead AND its copies land early.
+        // The best of `draws` candidates runs: with one draw all warps keep abreast, with many one runs far ahead. Both
+        // are needed: values alone show a slot overwritten too early only when a warp is ahead AND its copies land
+        // early.
         const std::size_t draws = std::size_t{1} << 2 * random(3);
         std::vector<std::size_t> rank(resident.size() * warps);
         while (!ready.empty() && !error) {
             if (random(256) == 0) rank[random(rank.size())] = random(1u << 20);
             std::size_t best = random(ready.size());
             for (std::size_t d = 1; d < draws; ++d) {
-                if (const std::size_t other = random(ready.size()); rank[ready[other]->rank] > rank[ready[best]->rank]) best = other;
+                if (const std::size_t other = random(ready.size()); rank[ready[other]->rank] > rank[ready[best]->rank])
+                    best = other;
             }
             thread_state& t = *ready[best];
             ready[best] = ready.back();
@@ -473,11 +494,12 @@ struct machine_state {
 int thread_access::index() const { return thread_->index; }
 grid_shape thread_access::block() const { return thread_->block->index; }
 
-void* thread_access::global(const void* data, extent count, std::size_t size, std::size_t alignment, extent i, int n, operation what, location at) const {
+void* thread_access::global(const void* data, extent count, std::size_t size, std::size_t alignment, extent i, int n,
+                            operation what, location at) const {
     machine_->maybe_preempt(*thread_);
     if (n > 0 && (i < 0 || i + n > count || reinterpret_cast<std::uintptr_t>(data) % alignment != 0)) {
-        machine_->fail(*thread_->block, machine_->who(*thread_, machine_->intern(what, at)), " touches ", n, " from element ", i,
-                       " on of a global span of ", count, ", or it is misaligned");
+        machine_->fail(*thread_->block, machine_->who(*thread_, machine_->intern(what, at)), " touches ", n,
+                       " from element ", i, " on of a global span of ", count, ", or it is misaligned");
     }
     return static_cast<std::byte*>(const_cast<void*>(data)) + i * static_cast<extent>(size);
 }
@@ -494,12 +516,16 @@ void* thread_access::shared(word offset, word count, std::size_t size, extent i,
     return &b.shared[place];
 }
 
-void thread_access::barrier(location at) const { machine_->barrier(*thread_, machine_->intern(operation::barrier, at)); }
+void thread_access::barrier(location at) const {
+    machine_->barrier(*thread_, machine_->intern(operation::barrier, at));
+}
 
 void thread_access::warp_barrier(location at) const {
     const site_id id = machine_->intern(operation::warp_barrier, at);
     char nothing = 0;
-    machine_->together(*thread_, id, nothing, [this](const auto&) { ++thread_->block->warps[static_cast<std::size_t>(thread_->index / 32)].interval; });
+    machine_->together(*thread_, id, nothing, [this](const auto&) {
+        ++thread_->block->warps[static_cast<std::size_t>(thread_->index / 32)].interval;
+    });
 }
 
 void thread_access::shuffle(const void* value, void* result, std::size_t bytes, int mask, int lane, location at) const {
@@ -514,20 +540,23 @@ void thread_access::shuffle(const void* value, void* result, std::size_t bytes, 
         for (int i = 0; i < 32; ++i) {
             const operands& o = of(i);
             if (o.mask != mask || mask < -1 || mask > 31 || o.lane < 0 || o.lane > 31) {
-                machine_->fail(*thread_->block, machine_->who(*thread_, id), ": masks ", mask, " and ", o.mask, " differ, or one leaves the warp");
+                machine_->fail(*thread_->block, machine_->who(*thread_, id), ": masks ", mask, " and ", o.mask,
+                               " differ, or one leaves the warp");
             }
             std::memcpy(o.result, of(mask < 0 ? o.lane : i ^ mask).value, bytes);
         }
     });
 }
 
-void thread_access::copy16(word to, word to_count, const void* from, extent from_count, std::size_t size, int valid, location at) const {
+void thread_access::copy16(word to, word to_count, const void* from, extent from_count, std::size_t size, int valid,
+                           location at) const {
     machine_->maybe_preempt(*thread_);
     const site_id id = machine_->intern(operation::async_copy16, at);
     block_state& b = *thread_->block;
     const auto past = reinterpret_cast<std::uintptr_t>(from) % 16;
     if (valid < 0 || valid > 16 / static_cast<int>(size) || past != 0 || to_count < 1) {
-        machine_->fail(b, machine_->who(*thread_, id), " copies ", valid, " elements from an address ", past, " past a multiple of 16");
+        machine_->fail(b, machine_->who(*thread_, id), " copies ", valid, " elements from an address ", past,
+                       " past a multiple of 16");
     }
     if (valid > 0 && valid > from_count) {
         machine_->fail(b, machine_->who(*thread_, id), " copies ", valid, " elements of a global span of ", from_count);
@@ -550,7 +579,8 @@ vec<word, 4> thread_access::ldmatrix(word row, operation what, location at) cons
     machine_->together(*thread_, id, mine, [&](const auto& of) {
         for (int m = 0; m < 4; ++m) {
             std::uint16_t matrix[8][8];
-            int rows_in_bank_group[8] = {}, most = 0;  // one pass over the 32 banks when the rows lie in eight bank groups
+            int rows_in_bank_group[8] = {},
+                most = 0;  // one pass over the 32 banks when the rows lie in eight bank groups
             for (int r = 0; r < 8; ++r) {
                 const word from = of(8 * m + r).row;
                 access reader = machine_->by(*thread_, id);
@@ -563,16 +593,18 @@ vec<word, 4> thread_access::ldmatrix(word row, operation what, location at) cons
             const auto pair = [](word low, word high) { return low | high << 16; };
             for (int l = 0; l < 32; ++l) {
                 const int g = l / 4, t = 2 * (l % 4);
-                of(l).result[m] = what == operation::ldmatrix_x4_trans ? pair(matrix[t][g], matrix[t + 1][g]) : pair(matrix[g][t], matrix[g][t + 1]);
+                of(l).result[m] = what == operation::ldmatrix_x4_trans ? pair(matrix[t][g], matrix[t + 1][g])
+                                                                       : pair(matrix[g][t], matrix[g][t + 1]);
             }
         }
     });
     return mine.result;
 }
 
-// Lane layouts: PTX ISA, "Matrix Fragments for mma.m16n8k16" and "mma.m16n8k8". With g = lane / 4 and t = lane % 4, a word
-// holds `per_word` neighbours of A's row g or of B's column g. Products are exact in float; sums round to nearest.
-void thread_access::mma(vec<float, 4>& d, const word* a, const word* b, int depth, int per_word, unpack elements, location at) const {
+// Lane layouts: PTX ISA, "Matrix Fragments for mma.m16n8k16" and "mma.m16n8k8". With g = lane / 4 and t = lane % 4, a
+// word holds `per_word` neighbours of A's row g or of B's column g. Products are exact in float; sums round to nearest.
+void thread_access::mma(vec<float, 4>& d, const word* a, const word* b, int depth, int per_word, unpack elements,
+                        location at) const {
     struct operands {
         vec<float, 4>* d;
         const word *a, *b;
@@ -611,7 +643,8 @@ struct machine::stacks {
 machine::machine() : stacks_(std::make_unique<stacks>()) {}
 machine::~machine() = default;
 
-statistics machine::run(const launch_shape& shape, const options& option, void (*call)(const void*, thread_access), const void* argument) {
+statistics machine::run(const launch_shape& shape, const options& option, void (*call)(const void*, thread_access),
+                        const void* argument) {
     machine_state state{option, shape, stacks_->pool, call, argument};
     return state.run();
 }

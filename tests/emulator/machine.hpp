@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A machine that runs GPU kernels on the host, for tests. One fiber for each CUDA thread, several blocks resident at once,
-/// everything that a GPU leaves open decided by a seed:
+/// A machine that runs GPU kernels on the host, for tests. One fiber for each CUDA thread, several blocks resident at
+/// once, everything that a GPU leaves open decided by a seed:
 ///   - which thread runs next, and how far one warp may run ahead of the others;
 ///   - when an asynchronous copy lands: anywhere between its issue and its wait.
-/// Whatever a GPU leaves undefined is a failure, thrown as one sentence: an access out of bounds or misaligned; a read of
-/// shared memory that nobody wrote; two threads touching one byte of it, one of them writing, with no barrier between; any
-/// touch of a byte under an asynchronous copy before its wait; threads that part at a barrier or inside a warp-wide word.
+/// Whatever a GPU leaves undefined is a failure, thrown as one sentence: an access out of bounds or misaligned; a read
+/// of shared memory that nobody wrote; two threads touching one byte of it, one of them writing, with no barrier
+/// between; any touch of a byte under an asynchronous copy before its wait; threads that part at a barrier or inside a
+/// warp-wide word.
 ///
 /// It cannot show weak memory order, races on global memory, occupancy, or the rounding inside a tensor core.
 ///
@@ -77,7 +78,8 @@ class thread_access {
     grid_shape block() const;
 
     /// A place in global memory, to read or write n elements of `size` bytes from number i of a span on.
-    void* global(const void* data, extent count, std::size_t size, std::size_t alignment, extent i, int n, operation what, location at) const;
+    void* global(const void* data, extent count, std::size_t size, std::size_t alignment, extent i, int n,
+                 operation what, location at) const;
     /// A place in the block's shared memory.
     void* shared(word offset, word count, std::size_t size, extent i, operation what, location at) const;
 
@@ -85,14 +87,17 @@ class thread_access {
     void warp_barrier(location at) const;
     /// result = the value of lane (mine ^ mask), or of lane `lane` where mask is -1.
     void shuffle(const void* value, void* result, std::size_t bytes, int mask, int lane, location at) const;
-    void copy16(word to, word to_count, const void* from, extent from_count, std::size_t size, int valid, location at) const;
+    void copy16(word to, word to_count, const void* from, extent from_count, std::size_t size, int valid,
+                location at) const;
     void commit() const;
     void wait(int allowed, location at) const;
     vec<word, 4> ldmatrix(word row, operation what, location at) const;
 
-    /// Fragments of one lane; the machine gathers them into matrices. `unpack` gives the elements of a word, one or two.
+    /// Fragments of one lane; the machine gathers them into matrices. `unpack` gives the elements of a word, one or
+    /// two.
     using unpack = void (*)(word packed, float* elements);
-    void mma(vec<float, 4>& d, const word* a, const word* b, int depth, int elements_in_word, unpack elements, location at) const;
+    void mma(vec<float, 4>& d, const word* a, const word* b, int depth, int elements_in_word, unpack elements,
+             location at) const;
 
   private:
     machine_state* machine_;
@@ -108,7 +113,8 @@ class machine {
     machine& operator=(const machine&) = delete;
 
     /// call(argument, thread) for each thread. Throws failure, and what a kernel throws.
-    statistics run(const launch_shape& shape, const options& option, void (*call)(const void* argument, thread_access thread), const void* argument);
+    statistics run(const launch_shape& shape, const options& option,
+                   void (*call)(const void* argument, thread_access thread), const void* argument);
 
   private:
     struct stacks;

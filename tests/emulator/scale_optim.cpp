@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Accumulator, scaler, clipping and optimizers where all they touch lies in a GPU's memory, which the host cannot follow
-/// a pointer into; and the same on the CPU, to compare.
+/// Accumulator, scaler, clipping and optimizers where all they touch lies in a GPU's memory, which the host cannot
+/// follow a pointer into; and the same on the CPU, to compare.
 #include <limits>
 #include <memory>
 #include <vector>
@@ -35,14 +35,20 @@ namespace emulator = ht::emulator;
 constexpr float infinity = std::numeric_limits<float>::infinity();
 
 float gradient(int step, std::size_t entry, std::size_t i) {
-    return static_cast<float>(static_cast<int>((i * 7919 + entry * 31 + static_cast<std::size_t>(step) * 104729) % 257) - 128) / 256;
+    return static_cast<float>(
+               static_cast<int>((i * 7919 + entry * 31 + static_cast<std::size_t>(step) * 104729) % 257) - 128) /
+           256;
 }
 
 /// A model with everything that a step takes, on any device.
 template <class Device, class P>
 struct run {
     explicit run(Device& d, ht::extent width = 67, std::vector<ht::parameter_group> groups = {})
-        : device(d), model(d, width), optimizer(d, model, ht::adamw_options{.lr = 0.01, .seed = 3}, std::move(groups)), scaler(d), acc(model) {}
+        : device(d),
+          model(d, width),
+          optimizer(d, model, ht::adamw_options{.lr = 0.01, .seed = 3}, std::move(groups)),
+          scaler(d),
+          acc(model) {}
 
     /// Two micro-batches and a step; `worst` is added to one of the gradients. Gives the norm that was clipped.
     float step(int t, float worst = 0, float max_norm = 1) {
@@ -68,7 +74,8 @@ struct run {
             const ht::store::group& group = model.parameters().groups()[g];
             add(group.master.data(), group.master.bytes());
             add(group.copy.data(), group.copy.bytes());
-            for (int which = 0; which < 2; ++which) add(optimizer.moment(which, g).data(), optimizer.moment(which, g).size());
+            for (int which = 0; which < 2; ++which)
+                add(optimizer.moment(which, g).data(), optimizer.moment(which, g).size());
         }
         return all;
     }
@@ -90,7 +97,8 @@ bool has_multiply_add() {
     return ht::supports(ht::isa::avx2);
 }
 
-TEST_CASE_TEMPLATE("steps on a GPU: parameters, copies and moments have the CPU's bits", P, ht::amp_bf16, ht::amp_fp16, ht::full_fp32, pure) {
+TEST_CASE_TEMPLATE("steps on a GPU: parameters, copies and moments have the CPU's bits", P, ht::amp_bf16, ht::amp_fp16,
+                   ht::full_fp32, pure) {
     if (!has_multiply_add()) return;
     ht::cpu cpu{{.threads = 1, .instruction_set = ht::isa::avx2}};
     emulator::device device;
@@ -100,7 +108,8 @@ TEST_CASE_TEMPLATE("steps on a GPU: parameters, copies and moments have the CPU'
     for (int t = 1; t <= 5; ++t) {
         // The norm's bits are the device's own, so nothing is clipped by it.
         const float norm = here.step(t, 0, 1000);
-        CHECK(static_cast<double>(there.step(t, 0, 1000)) == doctest::Approx(static_cast<double>(norm)).epsilon(support::gamma(300)));
+        CHECK(static_cast<double>(there.step(t, 0, 1000)) ==
+              doctest::Approx(static_cast<double>(norm)).epsilon(support::gamma(300)));
         CHECK((there.bytes() == here.bytes()));
     }
     CHECK(there.optimizer.steps() == 5);
@@ -138,7 +147,8 @@ TEST_CASE("steps on a GPU: groups and frozen parameters") {
     if (!has_multiply_add()) return;
     ht::cpu cpu{{.threads = 1, .instruction_set = ht::isa::avx2}};
     emulator::device device;
-    const std::vector<ht::parameter_group> groups{{"norm", {.weight_decay = 0}}, {"head", {.lr_scale = 0.1}}, {"fc2", ht::frozen}};
+    const std::vector<ht::parameter_group> groups{
+        {"norm", {.weight_decay = 0}}, {"head", {.lr_scale = 0.1}}, {"fc2", ht::frozen}};
     run<ht::cpu, ht::amp_bf16> here(cpu, 67, groups);
     run<emulator::device, ht::amp_bf16> there(device, 67, groups);
     for (int t = 1; t <= 3; ++t) here.step(t, 0, 1000), there.step(t, 0, 1000);
@@ -196,7 +206,8 @@ TEST_CASE("steps on a GPU: a schedule is followed where it is needed, and skippe
         tape.backward(scaler.scale(small::loss{}), acc, model.parameters());
         auto grads = scaler.unscale(acc.take());
         CHECK(optimizer.step(grads).skipped() == overflow);
-        CHECK(small::master_of(model.fc1.weight)[0] == (overflow ? before : before - static_cast<float>(expected[call])));
+        CHECK(small::master_of(model.fc1.weight)[0] ==
+              (overflow ? before : before - static_cast<float>(expected[call])));
         scaler.update();
     }
     CHECK(optimizer.state().steps == 4);
@@ -264,21 +275,26 @@ void replay_golden(const char* file, const MakeOptimizer& make) {
 }
 
 TEST_CASE("steps on a GPU: the cases of torch.optim.AdamW, as on the CPU") {
-    replay_golden("adamw.txt", []<class Device, class Model>(Device& device, Model& model, const support::golden_line& head, std::vector<ht::parameter_group> groups) {
+    replay_golden("adamw.txt", []<class Device, class Model>(Device& device, Model& model,
+                                                             const support::golden_line& head,
+                                                             std::vector<ht::parameter_group> groups) {
         const ht::adamw_options options{.lr = head.number(1), .beta1 = head.number(2), .beta2 = head.number(3), .epsilon = head.number(4), .weight_decay = head.number(5)};
         return std::make_unique<ht::adamw<Device, Model>>(device, model, options, std::move(groups));
     });
 }
 
 TEST_CASE("steps on a GPU: the cases of torch.optim.SGD, as on the CPU") {
-    replay_golden("sgd.txt", []<class Device, class Model>(Device& device, Model& model, const support::golden_line& head, std::vector<ht::parameter_group> groups) {
-        const ht::sgd_options options{.lr = head.number(1),
-                                      .momentum = head.number(2),
-                                      .dampening = head.number(3),
-                                      .weight_decay = head.number(5),
-                                      .kind = head.number(4) != 0 ? ht::momentum_kind::nesterov : ht::momentum_kind::plain};
-        return std::make_unique<ht::sgd<Device, Model>>(device, model, options, std::move(groups));
-    });
+    replay_golden("sgd.txt",
+                  []<class Device, class Model>(Device& device, Model& model, const support::golden_line& head,
+                                                std::vector<ht::parameter_group> groups) {
+                      const ht::sgd_options options{
+                          .lr = head.number(1),
+                          .momentum = head.number(2),
+                          .dampening = head.number(3),
+                          .weight_decay = head.number(5),
+                          .kind = head.number(4) != 0 ? ht::momentum_kind::nesterov : ht::momentum_kind::plain};
+                      return std::make_unique<ht::sgd<Device, Model>>(device, model, options, std::move(groups));
+                  });
 }
 
 }  // namespace

@@ -46,7 +46,8 @@ TEST_CASE("sparse gradients on a GPU: captured steps have the bits of others, wh
         // Scratch memory and the tape's have seen the largest shape; the rows of the step's accumulator have not.
         ht::accumulator before{other.model};
         const batch b = all.next(1, 7);
-        for (int micro = 0; micro < 3; ++micro) other.tape.backward(other.scaler.scale(other.model.loss(other.tape, b)), before);
+        for (int micro = 0; micro < 3; ++micro)
+            other.tape.backward(other.scaler.scale(other.model.loss(other.tape, b)), before);
     }
     std::vector<step_run> runs;
     std::vector<std::string> reasons;
@@ -62,7 +63,8 @@ TEST_CASE("sparse gradients on a GPU: captured steps have the bits of others, wh
         CHECK(same_bits(masters_of(other.model.tokens.table), masters_of(plain.model.tokens.table)));
         CHECK(same_bits(masters_of(other.model.positions.table), masters_of(plain.model.positions.table)));
         for (int which = 0; which < 2; ++which) {
-            CHECK(same_bits(moments_of(other.optimizer, which, other.model.tokens.table), moments_of(plain.optimizer, which, plain.model.tokens.table)));
+            CHECK(same_bits(moments_of(other.optimizer, which, other.model.tokens.table),
+                            moments_of(plain.optimizer, which, plain.model.tokens.table)));
         }
         const auto seen = other.acc.find(other.model.parameters())->read_rows(other.model.tokens.table).indices.size();
         fewest = std::min(fewest, seen), most = std::max(most, seen);

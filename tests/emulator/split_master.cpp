@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Split masters as a GPU has them: kernels, store and optimizers. train_gpt.cpp beside this has a trainer with them, whose
-/// steps are captured.
+/// Split masters as a GPU has them: kernels, store and optimizers. train_gpt.cpp beside this has a trainer with them,
+/// whose steps are captured.
 #include <halftone/kernel/adamw/cpu.hpp>
 #include <halftone/kernel/device.hpp>
 #include <halftone/kernel/sgd/cpu.hpp>
@@ -43,7 +43,8 @@ TEST_CASE("split masters on a GPU: a step gives the bits of whole masters, which
 TEST_CASE("split masters on a GPU: any schedule gives the same bits, and every damage shows") {
     using namespace split_checks;
     const auto run = [](emulator::device& device) {
-        return same_steps<rule::adamw, float>(device, device, 1061, placement::aligned) && same_steps<rule::sgd, float>(device, device, 67, placement::unaligned);
+        return same_steps<rule::adamw, float>(device, device, 1061, placement::aligned) &&
+               same_steps<rule::sgd, float>(device, device, 67, placement::unaligned);
     };
     emulator::check_schedules(run);
     const kernel::step_record record{.steps = 2, .lr = 0.01};

@@ -27,7 +27,8 @@ class thread_handle {
     template <class T>
     T load(simt::shared_span<T> s, extent i, location at = location::here()) const {
         T value;
-        std::memcpy(static_cast<void*>(&value), access_.shared(s.offset, s.count, sizeof(T), i, operation::load, at), sizeof(T));
+        std::memcpy(static_cast<void*>(&value), access_.shared(s.offset, s.count, sizeof(T), i, operation::load, at),
+                    sizeof(T));
         return value;
     }
     template <class T>
@@ -36,7 +37,8 @@ class thread_handle {
     }
     template <class T>
     void store(simt::shared_span<T> s, extent i, std::type_identity_t<T> value, location at = location::here()) const {
-        std::memcpy(access_.shared(s.offset, s.count, sizeof(T), i, operation::store, at), static_cast<const void*>(&value), sizeof(T));
+        std::memcpy(access_.shared(s.offset, s.count, sizeof(T), i, operation::store, at),
+                    static_cast<const void*>(&value), sizeof(T));
     }
 
     void barrier(location at = location::here()) const { access_.barrier(at); }
@@ -56,7 +58,8 @@ class thread_handle {
     }
 
     template <class T>
-    void async_copy16(simt::shared_span<simt::chunk<T>> to, simt::global_span<const T> from, int valid, location at = location::here()) const {
+    void async_copy16(simt::shared_span<simt::chunk<T>> to, simt::global_span<const T> from, int valid,
+                      location at = location::here()) const {
         access_.copy16(to.offset, to.count, from.data, from.count, sizeof(T), valid, at);
     }
     void async_commit() const { access_.commit(); }
@@ -75,13 +78,15 @@ class thread_handle {
     }
 
     template <class T>
-    void mma_16816(simt::element<T>, vec<float, 4>& d, vec<word, 4> a, vec<word, 2> b, location at = location::here()) const {
+    void mma_16816(simt::element<T>, vec<float, 4>& d, vec<word, 4> a, vec<word, 2> b,
+                   location at = location::here()) const {
         access_.mma(d, a.value, b.value, 16, 2, [](word packed, float* e) {
             e[0] = static_cast<float>(T::from_bits(static_cast<std::uint16_t>(packed)));
             e[1] = static_cast<float>(T::from_bits(static_cast<std::uint16_t>(packed >> 16)));
         }, at);
     }
-    void mma_1688(simt::element<tfloat32>, vec<float, 4>& d, vec<word, 4> a, vec<word, 2> b, location at = location::here()) const {
+    void mma_1688(simt::element<tfloat32>, vec<float, 4>& d, vec<word, 4> a, vec<word, 2> b,
+                  location at = location::here()) const {
         access_.mma(d, a.value, b.value, 8, 1, [](word packed, float* e) { e[0] = tfloat32::from_bits(packed); }, at);
     }
     /// PTX leaves the lower bits open: here they are some that would change a product.
@@ -101,8 +106,9 @@ static_assert(simt::thread_handle<thread_handle>);
 template <class Kernel>
 statistics launch(machine& m, const Kernel& kernel, const options& option = {}) {
     static_assert(Kernel::threads % 32 == 0 && Kernel::threads <= 1024);
-    return m.run({kernel.grid(), Kernel::threads, Kernel::shared_bytes}, option,
-                 [](const void* k, thread_access access) { (*static_cast<const Kernel*>(k))(thread_handle(access)); }, &kernel);
+    return m.run(
+        {kernel.grid(), Kernel::threads, Kernel::shared_bytes}, option,
+        [](const void* k, thread_access access) { (*static_cast<const Kernel*>(k))(thread_handle(access)); }, &kernel);
 }
 
 }  // namespace halftone::emulator

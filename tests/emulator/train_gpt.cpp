@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The whole of a run of train_gpt on the emulated machine: training, evaluation and the text it writes, by the program's own
-/// code, beside the same run on the CPU. The host touches no memory of the device's, which is closed to it.
+/// The whole of a run of train_gpt on the emulated machine: training, evaluation and the text it writes, by the
+/// program's own code, beside the same run on the CPU. The host touches no memory of the device's, which is closed to
+/// it.
 #include <cmath>
 #include <string>
 
@@ -21,7 +22,8 @@ TEST_CASE("train_gpt on the emulated machine: the CPU's losses within 0.02 nats,
     std::string corpus;
     for (int i = 0; i < 60; ++i) corpus += "In the beginning was line " + std::to_string(i) + ", and it was good.\n";
     options o;
-    o.layers = 1, o.heads = 2, o.width = 32, o.context = 16, o.batch = 2, o.accumulation = 2, o.steps = 4, o.eval_windows = 4, o.eval_every = 2, o.write = 20;
+    o.layers = 1, o.heads = 2, o.width = 32, o.context = 16, o.batch = 2, o.accumulation = 2, o.steps = 4,
+    o.eval_windows = 4, o.eval_every = 2, o.write = 20;
     ht::trainer_callback nobody;
     ht::emulator::device device{{.seed = 5, .check = ht::emulator::checking::values_only}};
     ht::cpu cpu{{.threads = 1}};
@@ -38,7 +40,8 @@ TEST_CASE("train_gpt on the emulated machine: the CPU's losses within 0.02 nats,
 }
 
 TEST_CASE("split masters on the emulated machine: a trainer whose steps are captured has the bits of whole masters") {
-    ht::emulator::device one{{.seed = 1, .check = ht::emulator::checking::values_only}}, two{{.seed = 2, .check = ht::emulator::checking::values_only}};
+    ht::emulator::device one{{.seed = 1, .check = ht::emulator::checking::values_only}},
+        two{{.seed = 2, .check = ht::emulator::checking::values_only}};
     split_net::same_training(one, two);
 }
 

@@ -15,9 +15,17 @@ struct fixture {
     halftone::emulator::device device{{.seed = 5}};
 };
 
-TEST_CASE_FIXTURE(fixture, "second derivatives on the emulated machine: linear layers") { twice_checks::check_linear(device); }
-TEST_CASE_FIXTURE(fixture, "second derivatives on the emulated machine: embeddings") { twice_checks::check_embedding(device); }
-TEST_CASE_FIXTURE(fixture, "second derivatives on the emulated machine: cross-entropy") { twice_checks::check_cross_entropy(device); }
-TEST_CASE_FIXTURE(fixture, "second derivatives on the emulated machine: attention") { twice_checks::check_attention(device); }
+TEST_CASE_FIXTURE(fixture, "second derivatives on the emulated machine: linear layers") {
+    twice_checks::check_linear(device);
+}
+TEST_CASE_FIXTURE(fixture, "second derivatives on the emulated machine: embeddings") {
+    twice_checks::check_embedding(device);
+}
+TEST_CASE_FIXTURE(fixture, "second derivatives on the emulated machine: cross-entropy") {
+    twice_checks::check_cross_entropy(device);
+}
+TEST_CASE_FIXTURE(fixture, "second derivatives on the emulated machine: attention") {
+    twice_checks::check_attention(device);
+}
 
 }  // namespace

@@ -66,14 +66,18 @@ TEST_CASE("matmul engines: the environment goes first") {
         const environment mine("mine");
         CHECK(is_asked(never, true, false));
         CHECK(!is_asked(by_table, false, false));
-        CHECK_THROWS_WITH_AS(ht::engine_slot().engine_for({}), "matmul: HALFTONE_MATMUL asks for mine; this device has no engine beside halftone", ht::argument_error);
+        CHECK_THROWS_WITH_AS(ht::engine_slot().engine_for({}),
+                             "matmul: HALFTONE_MATMUL asks for mine; this device has no engine beside halftone",
+                             ht::argument_error);
     }
     {
         const environment empty("");
         CHECK(is_asked(by_table, true, true));
     }
     const environment other("other");
-    CHECK_THROWS_WITH_AS(is_asked(by_table, true, true), "matmul: HALFTONE_MATMUL asks for other; this device has mine beside halftone", ht::argument_error);
+    CHECK_THROWS_WITH_AS(is_asked(by_table, true, true),
+                         "matmul: HALFTONE_MATMUL asks for other; this device has mine beside halftone",
+                         ht::argument_error);
 }
 
 }  // namespace

@@ -14,11 +14,14 @@ namespace ht = halftone;
 using ht::element_type, ht::product_end, ht::matrix_order;
 
 ht::matmul_table two_sizes() {
-    return {"h200", 90,
-            {{element_type::bfloat16, product_end::result, matrix_order::rows, matrix_order::columns, 512, 512, 512, 0.8},
-             {element_type::bfloat16, product_end::result, matrix_order::rows, matrix_order::columns, 4096, 4096, 4096, 1.4},
-             {element_type::bfloat16, product_end::result, matrix_order::rows, matrix_order::rows, 4096, 4096, 4096, 0.9},
-             {element_type::float16, product_end::kernel, matrix_order::rows, matrix_order::columns, 64, 64, 64, 1}}};
+    return {
+        "h200",
+        90,
+        {{element_type::bfloat16, product_end::result, matrix_order::rows, matrix_order::columns, 512, 512, 512, 0.8},
+         {element_type::bfloat16, product_end::result, matrix_order::rows, matrix_order::columns, 4096, 4096, 4096,
+          1.4},
+         {element_type::bfloat16, product_end::result, matrix_order::rows, matrix_order::rows, 4096, 4096, 4096, 0.9},
+         {element_type::float16, product_end::kernel, matrix_order::rows, matrix_order::columns, 64, 64, 64, 1}}};
 }
 
 ht::product_description product(ht::extent m, ht::extent n, ht::extent k, matrix_order b = matrix_order::columns) {
@@ -82,16 +85,20 @@ TEST_CASE("matmul table: what is none is refused, and the line named") {
     const std::string head = "halftone-matmul-table h200 90\n", good = "bfloat16 result rows columns 512 512 512 0.8\n";
     CHECK(why_not(head + good).empty());
     CHECK(why_not("") == "matmul table: it is empty");
-    CHECK(why_not("matmul h200 90\n") == "matmul table: line 1 is \"matmul h200 90\"; expected \"halftone-matmul-table NAME ARCHITECTURE\"");
+    CHECK(why_not("matmul h200 90\n") ==
+          "matmul table: line 1 is \"matmul h200 90\"; expected \"halftone-matmul-table NAME ARCHITECTURE\"");
     CHECK(why_not("halftone-matmul-table h200\n").find("line 1") != std::string::npos);
     CHECK(why_not("halftone-matmul-table h200 90 more\n").find("line 1") != std::string::npos);
-    for (const char* bad : {"bfloat17 result rows columns 5 5 5 1", "bfloat16 end rows columns 5 5 5 1", "bfloat16 result rows diagonals 5 5 5 1",
-                            "bfloat16 result rows columns 5 5 1", "bfloat16 result rows columns 5 5 5 1 1", "bfloat16 result rows columns 5 5 x 1", ""}) {
+    for (const char* bad : {"bfloat17 result rows columns 5 5 5 1", "bfloat16 end rows columns 5 5 5 1",
+                            "bfloat16 result rows diagonals 5 5 5 1", "bfloat16 result rows columns 5 5 1",
+                            "bfloat16 result rows columns 5 5 5 1 1", "bfloat16 result rows columns 5 5 x 1", ""}) {
         CHECK_MESSAGE(why_not(head + good + bad + "\n").find("matmul table: line 3 is \"") == 0, bad);
     }
-    CHECK(why_not(head + "bfloat16 result rows columns 5 0 5 1\n") == "matmul table h200: a product of 5 x 0 x 5 with ratio 1; expected positive numbers");
+    CHECK(why_not(head + "bfloat16 result rows columns 5 0 5 1\n") ==
+          "matmul table h200: a product of 5 x 0 x 5 with ratio 1; expected positive numbers");
     CHECK(why_not(head + "bfloat16 result rows columns 5 5 5 -1\n").find("ratio -1") != std::string::npos);
-    CHECK_THROWS_WITH_AS(ht::matmul_table::read("there/is/no/such/table.txt"), "matmul table: cannot read there/is/no/such/table.txt", ht::argument_error);
+    CHECK_THROWS_WITH_AS(ht::matmul_table::read("there/is/no/such/table.txt"),
+                         "matmul table: cannot read there/is/no/such/table.txt", ht::argument_error);
     CHECK_THROWS_AS(ht::matmul_table("two words", 90, {}), ht::argument_error);
 }
 

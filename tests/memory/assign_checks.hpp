@@ -18,10 +18,14 @@ namespace ht = halftone;
 template <class Device>
 void masters_and_copies(Device& device) {
     ht::store parameters{device.memory()};
-    const auto before = parameters.add<ht::at<ht::amp_bf16, "fc">, ht::op::linear>("before", ht::shape<1>{70}, {.mean = 1});
-    const auto weight = parameters.add<ht::at<ht::amp_bf16, "fc">, ht::op::linear>("weight", ht::shape<2>{2, 3}, {.mean = 1});
-    const auto after = parameters.add<ht::at<ht::amp_bf16, "fc">, ht::op::linear>("after", ht::shape<1>{3}, {.mean = 1});
-    const auto gain = parameters.add<ht::at<ht::amp_bf16, "norm">, ht::op::layer_norm>("gain", ht::shape<1>{3}, {.mean = 1});
+    const auto before =
+        parameters.add<ht::at<ht::amp_bf16, "fc">, ht::op::linear>("before", ht::shape<1>{70}, {.mean = 1});
+    const auto weight =
+        parameters.add<ht::at<ht::amp_bf16, "fc">, ht::op::linear>("weight", ht::shape<2>{2, 3}, {.mean = 1});
+    const auto after =
+        parameters.add<ht::at<ht::amp_bf16, "fc">, ht::op::linear>("after", ht::shape<1>{3}, {.mean = 1});
+    const auto gain =
+        parameters.add<ht::at<ht::amp_bf16, "norm">, ht::op::layer_norm>("gain", ht::shape<1>{3}, {.mean = 1});
     const auto narrow = parameters.add<ht::at<ht::pure_bf16, "fc">, ht::op::linear>("narrow", ht::shape<1>{1}, {});
     CHECK_THROWS_AS(weight.assign(std::vector<float>(6)), ht::state_error);
     parameters.commit();
@@ -48,7 +52,8 @@ void masters_and_copies(Device& device) {
     narrow.assign(one);
     CHECK(ht::to_host(device, narrow.values())(0) == 1.0f);
 
-    CHECK_THROWS_WITH_AS(weight.assign(std::vector<float>(5)), "store: 5 values for fc.weight, which is (2, 3)", ht::shape_error);
+    CHECK_THROWS_WITH_AS(weight.assign(std::vector<float>(5)), "store: 5 values for fc.weight, which is (2, 3)",
+                         ht::shape_error);
     CHECK(ht::to_host(device, weight.master())(0, 0) == third);
     // A frozen parameter takes values while it has a master; then the place of its copy is another.
     parameters.keep_master(after.entry());

@@ -22,7 +22,9 @@ class counting_memory final : public ht::memory_resource {
     void clear(void*, std::size_t) override {}
 
   private:
-    std::byte* obtain(std::size_t bytes) override { return static_cast<std::byte*>(::operator new(bytes, std::align_val_t{ht::block_alignment}, std::nothrow)); }
+    std::byte* obtain(std::size_t bytes) override {
+        return static_cast<std::byte*>(::operator new (bytes, std::align_val_t{ht::block_alignment}, std::nothrow));
+    }
     void release(std::byte* block, std::size_t) noexcept override {
         ++released;
         ::operator delete(block, std::align_val_t{ht::block_alignment});
@@ -55,7 +57,8 @@ TEST_CASE("fixtures: an arena changes when its segments are joined, and not when
     CHECK(memory.fixtures().change_since(after) == nullptr);
 }
 
-TEST_CASE("fixtures: scratch memory changes when it is replaced; what has come since does not count, what has gone does") {
+TEST_CASE(
+    "fixtures: scratch memory changes when it is replaced; what has come since does not count, what has gone does") {
     ht::host_memory memory;
     ht::workspace scratch(memory);
     { const ht::workspace::lease first(scratch, 64), second(scratch, 4096); }

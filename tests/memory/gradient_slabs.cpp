@@ -16,7 +16,8 @@ struct fixture {
     ht::store parameters{memory};
     ht::parameter<storage, 1> a = parameters.add<ht::amp_bf16, ht::op::linear>("a", ht::shape<1>{65}, {});
     ht::parameter<storage, 1> b = parameters.add<ht::amp_bf16, ht::op::linear>("b", ht::shape<1>{3}, {});
-    ht::parameter<ht::storage_signature<ht::amp_bf16, ht::op::layer_norm>, 1> c = parameters.add<ht::amp_bf16, ht::op::layer_norm>("c", ht::shape<1>{2}, {});
+    ht::parameter<ht::storage_signature<ht::amp_bf16, ht::op::layer_norm>, 1> c =
+        parameters.add<ht::amp_bf16, ht::op::layer_norm>("c", ht::shape<1>{2}, {});
     fixture() { parameters.commit(); }
     static float& first(const ht::gradient_slabs::place& p) { return *reinterpret_cast<float*>(p.data); }
 };
@@ -60,7 +61,9 @@ TEST_CASE("gradient_slabs: frozen parameters have no place; freezing afterwards 
     CHECK(slabs.claim(f.b.entry()).data == reinterpret_cast<std::byte*>(slabs.group<storage>(0).data()));
     slabs.close();
     f.parameters.freeze("b");
-    CHECK_THROWS_WITH_AS(slabs.claim(f.c.entry()), "gradients: parameters were frozen after these buffers were made; freeze first", ht::state_error);
+    CHECK_THROWS_WITH_AS(slabs.claim(f.c.entry()),
+                         "gradients: parameters were frozen after these buffers were made; freeze first",
+                         ht::state_error);
     CHECK_THROWS_AS(slabs.close(), ht::state_error);
     f.parameters.freeze("*");
     ht::gradient_slabs none(f.parameters);
@@ -83,7 +86,8 @@ TEST_CASE("gradient_slabs: in the policy's accumulate type") {
     s.commit();
     const ht::gradient_slabs slabs(s);
     CHECK(memory.usage().live(ht::memory_kind::gradient) == 128 * 2);
-    static_assert(std::is_same_v<decltype(slabs.group<ht::storage_signature<P, ht::op::linear>>(0)), ht::view<ht::bfloat16, 1>>);
+    static_assert(
+        std::is_same_v<decltype(slabs.group<ht::storage_signature<P, ht::op::linear>>(0)), ht::view<ht::bfloat16, 1>>);
 }
 
 }  // namespace

@@ -62,13 +62,16 @@ TEST_CASE("store: parameters with the same storage types lie in one group, on wh
 
 TEST_CASE("store: one thing after the other") {
     layers<ht::amp_bf16> l;
-    CHECK_THROWS_WITH_AS(l.weight.values(), "store: its parameters have no memory yet; call commit() once all layers are made", ht::state_error);
+    CHECK_THROWS_WITH_AS(l.weight.values(),
+                         "store: its parameters have no memory yet; call commit() once all layers are made",
+                         ht::state_error);
     CHECK_THROWS_AS(l.weight.master(), ht::state_error);
     CHECK_THROWS_AS(l.parameters.refresh(), ht::state_error);
     CHECK_THROWS_AS(l.parameters.freeze("*"), ht::state_error);
     l.parameters.commit();
     CHECK_THROWS_WITH_AS(l.parameters.commit(), "store: committed twice", ht::state_error);
-    CHECK_THROWS_WITH_AS((l.parameters.add<ht::amp_bf16, ht::op::linear>("late", ht::shape<1>{1}, {})), "store: late added after commit", ht::state_error);
+    CHECK_THROWS_WITH_AS((l.parameters.add<ht::amp_bf16, ht::op::linear>("late", ht::shape<1>{1}, {})),
+                         "store: late added after commit", ht::state_error);
     store other{l.memory};
     CHECK_THROWS_AS((other.add<ht::amp_bf16, ht::op::linear>("bad", ht::shape<2>{3, -1}, {})), ht::shape_error);
 }
@@ -113,8 +116,8 @@ TEST_CASE("store: evenly distributed initial values") {
         }
         CHECK(least >= mean - bound);
         CHECK(most <= mean + bound);
-        // Of 4099 draws none lies in an outermost two hundredth with a chance of exp(-20), and their mean is within five
-        // of its own deviations, bound / sqrt(3 x 4099).
+        // Of 4099 draws none lies in an outermost two hundredth with a chance of exp(-20), and their mean is within
+        // five of its own deviations, bound / sqrt(3 x 4099).
         CHECK(least < mean - 0.99 * bound);
         CHECK(most > mean + 0.99 * bound);
         CHECK(std::fabs(sum / 4099 - mean) < 5 * bound / std::sqrt(3.0 * 4099));
@@ -127,14 +130,20 @@ TEST_CASE("store: evenly distributed initial values") {
 TEST_CASE("store: initial values that are none") {
     ht::host_memory memory;
     store s{memory};
-    const auto add = [&](const ht::initial& values) { s.add<ht::amp_bf16, ht::op::linear>("w", ht::shape<1>{1}, values); };
-    CHECK_THROWS_WITH_AS(add({.deviation = -1}), "store: w begins with mean 0, deviation -1, bound 0; expected finite numbers, deviation and bound 0 or more",
-                         ht::argument_error);
+    const auto add = [&](const ht::initial& values) {
+        s.add<ht::amp_bf16, ht::op::linear>("w", ht::shape<1>{1}, values);
+    };
+    CHECK_THROWS_WITH_AS(
+        add({.deviation = -1}),
+        "store: w begins with mean 0, deviation -1, bound 0; expected finite numbers, deviation and bound 0 or more",
+        ht::argument_error);
     CHECK_THROWS_AS(add({.bound = -0.5f}), ht::argument_error);
     CHECK_THROWS_AS(add({.mean = std::numeric_limits<float>::quiet_NaN()}), ht::argument_error);
     CHECK_THROWS_AS(add({.deviation = std::numeric_limits<float>::infinity()}), ht::argument_error);
-    CHECK_THROWS_WITH_AS(add({.deviation = 1, .bound = 1}), "store: w begins with both a deviation (normally distributed) and a bound (evenly); one of them",
-                         ht::argument_error);
+    CHECK_THROWS_WITH_AS(
+        add({.deviation = 1, .bound = 1}),
+        "store: w begins with both a deviation (normally distributed) and a bound (evenly); one of them",
+        ht::argument_error);
     CHECK(s.entries().empty());
 }
 
@@ -145,7 +154,9 @@ TEST_CASE("store: parameters that fit one by one and not together") {
     constexpr ht::extent half = INT64_MAX / 32;
     add(half - 64);
     add(half - 64);
-    CHECK_THROWS_WITH_AS(add(256), "store: w (256) after 576460752303423360 numbers of other parameters: more than memory can hold", ht::out_of_memory);
+    CHECK_THROWS_WITH_AS(
+        add(256), "store: w (256) after 576460752303423360 numbers of other parameters: more than memory can hold",
+        ht::out_of_memory);
     CHECK(s.entries().size() == 2);
     add(1);
     CHECK(s.bytes() > static_cast<std::size_t>(half) * 2 * 5);  // no wrap
@@ -198,7 +209,8 @@ TEST_CASE("freeze: by pattern; masters go where kernels read a copy, gradients g
     CHECK(l.weight.is_frozen());
     CHECK(!l.bias.is_frozen());
     CHECK(l.weight.values()(4, 12).bits() == weight.bits());
-    CHECK_THROWS_WITH_AS(l.weight.master(), "store: fc.weight is frozen and kept its rounded copy only", ht::state_error);
+    CHECK_THROWS_WITH_AS(l.weight.master(), "store: fc.weight is frozen and kept its rounded copy only",
+                         ht::state_error);
     CHECK(l.bias.master()(1) == 5);
     CHECK(static_cast<float>(l.bias.values()(1)) == 5);
     CHECK(l.memory.usage().live(ht::memory_kind::master) == (64 + 128) * 4);
@@ -238,7 +250,8 @@ TEST_CASE("store: an index takes the place of '*', of \"last\", and of no layer'
     }
     s.add<at<P, "last">, ht::op::linear>("weight", ht::shape<1>{1}, {});
     s.add<P, ht::op::linear>("scale", ht::shape<1>{1}, {});
-    const char* want[] = {"h.3.fc.weight", "h.3.last.weight", "h.3.fc.bias", "h.3.experts.12.weight", "last.weight", "scale"};
+    const char* want[] = {"h.3.fc.weight",         "h.3.last.weight", "h.3.fc.bias",
+                          "h.3.experts.12.weight", "last.weight",     "scale"};
     for (std::size_t i = 0; i < 6; ++i) CHECK(s.entries()[i].path == want[i]);
 }
 

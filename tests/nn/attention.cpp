@@ -25,8 +25,11 @@ TEST_CASE("nn::attention: two products around the operation") {
 }
 
 TEST_CASE("nn::attention: no look ahead, unless the mask is full") {
-    const alone<ht::nn::attention<ht::amp_bf16>> causal(8, 2, ht::initial{.deviation = 0.5f}, ht::initial{.deviation = 0.5f});
-    const alone<ht::nn::attention<ht::amp_bf16>> full(8, 2, ht::initial{.deviation = 0.5f}, ht::initial{.deviation = 0.5f}, ht::attention_options{.mask = ht::attention_mask::full});
+    const alone<ht::nn::attention<ht::amp_bf16>> causal(8, 2, ht::initial{.deviation = 0.5f},
+                                                        ht::initial{.deviation = 0.5f});
+    const alone<ht::nn::attention<ht::amp_bf16>> full(8, 2, ht::initial{.deviation = 0.5f},
+                                                      ht::initial{.deviation = 0.5f},
+                                                      ht::attention_options{.mask = ht::attention_mask::full});
     input<ht::bfloat16, 3> x(ht::shape<3>{1, 5, 8});
     ht::cpu device{{.threads = 1}};
     ht::inference ctx{device};
@@ -46,7 +49,8 @@ TEST_CASE("nn::attention: widths that cannot be") {
     ht::store s(memory);
     using layer = ht::nn::attention<ht::full_fp32>;
     CHECK_THROWS_WITH_AS(layer(s, -8, 2), "attention: shape (3, -8) has a negative extent", ht::shape_error);
-    CHECK_THROWS_WITH_AS(layer(s, ht::extent{1} << 62, ht::extent{1} << 56), "attention: shape (3, 4611686018427387904) has more elements than fit in memory",
+    CHECK_THROWS_WITH_AS(layer(s, ht::extent{1} << 62, ht::extent{1} << 56),
+                         "attention: shape (3, 4611686018427387904) has more elements than fit in memory",
                          ht::shape_error);
     CHECK(s.entries().empty());
 }
@@ -57,15 +61,19 @@ TEST_CASE("nn::attention: heads that cannot be") {
     using layer = ht::nn::attention<ht::full_fp32>;
     CHECK_THROWS_WITH_AS(layer(s, 8, 3), "attention: 3 heads do not divide a width of 8", ht::argument_error);
     CHECK_THROWS_WITH_AS(layer(s, 8, 0), "attention: 0 heads do not divide a width of 8", ht::argument_error);
-    const auto wide = [&](ht::attention_strategy strategy) { return layer(s, 1024, 2, {}, {}, ht::attention_options{.strategy = strategy}); };
-    CHECK_THROWS_WITH_AS(wide(ht::attention_strategy::flash), "attention: 2 heads of a width of 1024 have 512 numbers each; flash kernels take at most 256",
+    const auto wide = [&](ht::attention_strategy strategy) {
+        return layer(s, 1024, 2, {}, {}, ht::attention_options{.strategy = strategy});
+    };
+    CHECK_THROWS_WITH_AS(wide(ht::attention_strategy::flash),
+                         "attention: 2 heads of a width of 1024 have 512 numbers each; flash kernels take at most 256",
                          ht::argument_error);
     CHECK(s.entries().empty());
     CHECK_NOTHROW(wide(ht::attention_strategy::automatic));
 }
 
 TEST_CASE("nn::attention: packed sequences see nothing of each other") {
-    const alone<ht::nn::attention<ht::at<ht::full_fp32, "attn">>> f(8, 2, ht::initial{.deviation = 0.5f}, ht::initial{.deviation = 0.5f});
+    const alone<ht::nn::attention<ht::at<ht::full_fp32, "attn">>> f(8, 2, ht::initial{.deviation = 0.5f},
+                                                                    ht::initial{.deviation = 0.5f});
     const input<float, 3> x(ht::shape<3>{1, 7, 8});
     ht::cpu device{{.threads = 1}};
     ht::inference ctx{device};
@@ -80,8 +88,10 @@ TEST_CASE("nn::attention: packed sequences see nothing of each other") {
     }
     CHECK(support::doubles(f.layer(ctx, v, v, ht::packed_sequences::of(where, 4)).view()) == apart);
     CHECK(support::doubles(f.layer(ctx, v, v).view()) != apart);
-    CHECK_THROWS_WITH_AS(f.layer(ctx, v, v, ht::packed_sequences::of(where, 3)),
-                         "attention: the offsets give sequence 1 4 queries; expected 0 to 3, the length stated of the longest", ht::shape_error);
+    CHECK_THROWS_WITH_AS(
+        f.layer(ctx, v, v, ht::packed_sequences::of(where, 3)),
+        "attention: the offsets give sequence 1 4 queries; expected 0 to 3, the length stated of the longest",
+        ht::shape_error);
 }
 
 }  // namespace

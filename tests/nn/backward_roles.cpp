@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The precision of backward products, apart from that of the forward one: the roles input_grad and weight_grad in every layer that
-/// has such products.
+/// The precision of backward products, apart from that of the forward one: the roles input_grad and weight_grad in
+/// every layer that has such products.
 #include <string>
 #include <vector>
 
@@ -23,17 +23,21 @@ using wide_weight = ht::with_weight_grad<ht::amp_bf16, float>;
 using tape = ht::tape<ht::cpu>;
 template <class P>
 using roles_of = ht::layer_roles<P, ht::op::linear, tape>;
-static_assert(std::is_same_v<roles_of<ht::amp_bf16>::input_grad, bfloat16> && std::is_same_v<roles_of<ht::amp_bf16>::weight_grad, bfloat16>);
-static_assert(std::is_same_v<roles_of<ht::with_grad<ht::amp_bf16, float>>::input_grad, float>);  // derived: the wider of the two
-static_assert(std::is_same_v<roles_of<wide_weight>::input_grad, bfloat16> && std::is_same_v<roles_of<wide_weight>::weight_grad, float>);
-static_assert(std::is_same_v<roles_of<narrow_weight>::compute, float> && std::is_same_v<roles_of<narrow_weight>::weight_grad, bfloat16>);
+static_assert(std::is_same_v<roles_of<ht::amp_bf16>::input_grad, bfloat16> &&
+              std::is_same_v<roles_of<ht::amp_bf16>::weight_grad, bfloat16>);
+static_assert(
+    std::is_same_v<roles_of<ht::with_grad<ht::amp_bf16, float>>::input_grad, float>);  // derived: the wider of the two
+static_assert(std::is_same_v<roles_of<wide_weight>::input_grad, bfloat16> &&
+              std::is_same_v<roles_of<wide_weight>::weight_grad, float>);
+static_assert(std::is_same_v<roles_of<narrow_weight>::compute, float> &&
+              std::is_same_v<roles_of<narrow_weight>::weight_grad, bfloat16>);
 static_assert(ht::needs_scaling<ht::with_weight_grad<ht::full_fp32, ht::float16>> && !ht::needs_scaling<narrow_weight>);
 
 /// A float that bfloat16 rounds to 1; its square is exact, too.
 constexpr float fine = 1.00390625f;  // 1 + 2^-8
 
-/// The gradients of a linear layer's input and weight whose operands are all powers of two times `fine`: {dx, dw}, so far as `fine`
-/// is told from 1 in them.
+/// The gradients of a linear layer's input and weight whose operands are all powers of two times `fine`: {dx, dw}, so
+/// far as `fine` is told from 1 in them.
 template <class P>
 std::vector<std::vector<double>> linear_gradients() {
     const std::vector<float> x{1, 2, -1, 4, 1, 2}, w{2, -1, 1, 1, 4, -2}, dy{1, -2, 2, 1};  // (2, 3), (2, 3), (2, 2)
@@ -92,10 +96,11 @@ struct square_of_output {
     }
 };
 
-/// Weights whose gradient is a product of two tensors that no input gradient has gone into are the same bits under narrow_input; the
-/// gradient of the input is under narrow_weight. All others differ.
-void compare(const std::vector<std::vector<float>>& base, const std::vector<std::vector<float>>& by_input, const std::vector<std::vector<float>>& by_weight,
-             const std::vector<std::size_t>& last_weights, const std::vector<std::size_t>& weights) {
+/// Weights whose gradient is a product of two tensors that no input gradient has gone into are the same bits under
+/// narrow_input; the gradient of the input is under narrow_weight. All others differ.
+void compare(const std::vector<std::vector<float>>& base, const std::vector<std::vector<float>>& by_input,
+             const std::vector<std::vector<float>>& by_weight, const std::vector<std::size_t>& last_weights,
+             const std::vector<std::size_t>& weights) {
     CHECK(by_input.back() != base.back());
     CHECK(by_weight.back() == base.back());
     for (const std::size_t i : weights) {
@@ -117,13 +122,15 @@ using linear = ht::nn::linear<P>;
 TEST_CASE("input_grad and weight_grad in a perceptron") {
     const square_of_output loss;
     // up.weight, up.bias, down.weight, down.bias
-    compare(gradients<ht::full_fp32, mlp>(loss, 8, 16), gradients<narrow_input, mlp>(loss, 8, 16), gradients<narrow_weight, mlp>(loss, 8, 16), {2}, {0, 2});
+    compare(gradients<ht::full_fp32, mlp>(loss, 8, 16), gradients<narrow_input, mlp>(loss, 8, 16),
+            gradients<narrow_weight, mlp>(loss, 8, 16), {2}, {0, 2});
 }
 
 TEST_CASE("input_grad and weight_grad in attention's projections") {
     const square_of_output loss;
     // qkv.weight, qkv.bias, proj.weight, proj.bias
-    compare(gradients<ht::full_fp32, attention>(loss, 8, 2), gradients<narrow_input, attention>(loss, 8, 2), gradients<narrow_weight, attention>(loss, 8, 2), {2}, {0, 2});
+    compare(gradients<ht::full_fp32, attention>(loss, 8, 2), gradients<narrow_input, attention>(loss, 8, 2),
+            gradients<narrow_weight, attention>(loss, 8, 2), {2}, {0, 2});
 }
 
 TEST_CASE("input_grad and weight_grad in a linear layer with cross-entropy") {
@@ -131,7 +138,8 @@ TEST_CASE("input_grad and weight_grad in a linear layer with cross-entropy") {
     const auto run = [&]<class P>(P) {
         return gradients<P, linear>(
             [&](auto& t, const auto& layer, const auto& x) {
-                return ht::linear_cross_entropy<ht::layer_roles<P, ht::op::linear_cross_entropy, tape>>(t, x, layer.weight, ht::const_view<std::int32_t, 1>(targets.data(), {6}));
+                return ht::linear_cross_entropy<ht::layer_roles<P, ht::op::linear_cross_entropy, tape>>(
+                    t, x, layer.weight, ht::const_view<std::int32_t, 1>(targets.data(), {6}));
             },
             8, 5);
     };

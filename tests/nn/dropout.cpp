@@ -41,7 +41,8 @@ TEST_CASE("nn::dropout: a layer without parameters, which is checked when it is 
     }
     CHECK(drop.p() == 0.5f);
     CHECK_THROWS_WITH_AS(ht::nn::dropout{1.1f}, "dropout: p is 1.1; expected 0 to 1", ht::argument_error);
-    CHECK_THROWS_WITH_AS((ht::nn::gpt<ht::full_fp32>{device, with_dropout(-1)}), "gpt: dropout: p is -1; expected 0 to 1", ht::argument_error);
+    CHECK_THROWS_WITH_AS((ht::nn::gpt<ht::full_fp32>{device, with_dropout(-1)}),
+                         "gpt: dropout: p is -1; expected 0 to 1", ht::argument_error);
 }
 
 /// A scalar of the model's loss in a tape's pass, and its gradients.
@@ -85,8 +86,9 @@ TEST_CASE("gpt with dropout: acts on tapes, replays by the tape's state, and is 
 }
 
 TEST_CASE("gpt with dropout: its gradients are those of the function with this mask") {
-    // In fp32 throughout. Central differences over h = 2^-7: the third derivative makes an error of h²/6 times it, rounding one of
-    // 2^-24 |loss| / h and some dozens of such in the loss itself; both are far below a fiftieth of the gradients' scale.
+    // In fp32 throughout. Central differences over h = 2^-7: the third derivative makes an error of h²/6 times it,
+    // rounding one of 2^-24 |loss| / h and some dozens of such in the loss itself; both are far below a fiftieth of the
+    // gradients' scale.
     ht::cpu device{{.threads = 1}};
     ht::nn::gpt<ht::full_fp32> model{device, with_dropout(0.25f), 5};
     nn_test::randomize(model, 3);
@@ -113,7 +115,8 @@ TEST_CASE("gpt with dropout: its gradients are those of the function with this m
     for (std::size_t i = 0; i < parameters.entries().size(); ++i) {
         for (std::size_t element = 0; element < g[i].size(); element += 1 + g[i].size() / 4) {
             const float at = support::read_masters(parameters, i)[element];
-            const double slope = (loss_at(i, element, at + h) - loss_at(i, element, at - h)) / static_cast<double>(2 * h);
+            const double slope =
+                (loss_at(i, element, at + h) - loss_at(i, element, at - h)) / static_cast<double>(2 * h);
             squares += slope * slope;
             differences += (slope - static_cast<double>(g[i][element])) * (slope - static_cast<double>(g[i][element]));
         }

@@ -19,7 +19,8 @@ TEST_CASE("nn::embedding: rows of both tables") {
     CHECK(x.shape() == ht::shape<3>{2, 2, 8});
     for (int i = 0; i < 4; ++i) {
         for (int j = 0; j < 8; ++j) {
-            CHECK(x.view()(i / 2, i % 2, j) == f.layer.tokens.values()(ids[static_cast<std::size_t>(i)], j) + f.layer.positions.values()(i % 2, j));
+            CHECK(x.view()(i / 2, i % 2, j) ==
+                  f.layer.tokens.values()(ids[static_cast<std::size_t>(i)], j) + f.layer.positions.values()(i % 2, j));
         }
     }
 }
@@ -32,7 +33,8 @@ TEST_CASE("nn::embedding: its table is stored as a linear layer's weight is, for
     ht::cpu device{{.threads = 1}};
     ht::inference ctx{device};
     const std::vector<std::int32_t> ids = {1};
-    static_assert(std::is_same_v<decltype(f.layer(ctx, ht::const_view<std::int32_t, 2>(ids.data(), {1, 1}))), ht::variable<ht::bfloat16, 3>>);
+    static_assert(std::is_same_v<decltype(f.layer(ctx, ht::const_view<std::int32_t, 2>(ids.data(), {1, 1}))),
+                                 ht::variable<ht::bfloat16, 3>>);
 }
 
 }  // namespace

@@ -24,12 +24,15 @@ strings paths_of(const ht::store& s) {
 }
 std::vector<float> all_masters(ht::store& s) {
     std::vector<float> all;
-    for (std::size_t i = 0; i < s.entries().size(); ++i) all.insert(all.end(), support::masters(s, i), support::masters(s, i) + s.entries()[i].count);
+    for (std::size_t i = 0; i < s.entries().size(); ++i)
+        all.insert(all.end(), support::masters(s, i), support::masters(s, i) + s.entries()[i].count);
     return all;
 }
 
-using with_rules = ht::recipe<ht::amp_bf16, ht::rule<"*.norm", ht::full_fp32>, ht::rule<"head", ht::with_output<ht::amp_bf16, float>>,
-                              ht::rule<"h.0", ht::with_output<ht::amp_fp16, ht::bfloat16>>, ht::rule<"h.last.attn.qkv", ht::full_fp32>>;
+using with_rules =
+    ht::recipe<ht::amp_bf16, ht::rule<"*.norm", ht::full_fp32>, ht::rule<"head", ht::with_output<ht::amp_bf16, float>>,
+               ht::rule<"h.0", ht::with_output<ht::amp_fp16, ht::bfloat16>>,
+               ht::rule<"h.last.attn.qkv", ht::full_fp32>>;
 
 TEST_CASE("gpt: paths are the same under every recipe, and so are the initial weights") {
     ht::cpu device{{.threads = 1}};
@@ -39,8 +42,10 @@ TEST_CASE("gpt: paths are the same under every recipe, and so are the initial we
     ht::nn::gpt<ht::full_fp32> other{device, config, 8};
     const strings paths = paths_of(fp32.parameters());
     CHECK(strings(paths.begin(), paths.begin() + 14) ==
-          strings{"embed.tokens", "embed.positions", "h.0.attn.norm.gain", "h.0.attn.norm.bias", "h.0.attn.qkv.weight", "h.0.attn.qkv.bias", "h.0.attn.proj.weight",
-                  "h.0.attn.proj.bias", "h.0.mlp.norm.gain", "h.0.mlp.norm.bias", "h.0.mlp.up.weight", "h.0.mlp.up.bias", "h.0.mlp.down.weight", "h.0.mlp.down.bias"});
+          strings{"embed.tokens", "embed.positions", "h.0.attn.norm.gain", "h.0.attn.norm.bias", "h.0.attn.qkv.weight",
+                  "h.0.attn.qkv.bias", "h.0.attn.proj.weight", "h.0.attn.proj.bias", "h.0.mlp.norm.gain",
+                  "h.0.mlp.norm.bias", "h.0.mlp.up.weight", "h.0.mlp.up.bias", "h.0.mlp.down.weight",
+                  "h.0.mlp.down.bias"});
     CHECK(paths.size() == 2 + 2 * 12 + 2);
     CHECK(paths.back() == "norm.bias");
     CHECK(paths_of(bf16.parameters()) == paths);
@@ -68,8 +73,10 @@ TEST_CASE("gpt: what adds to the residual stream begins smaller, gains begin at 
         }
         if (e.path.ends_with(".gain")) CHECK((mean == 1 && squares == 1));
         if (e.path.ends_with(".bias")) CHECK(squares == 0);
-        if (e.path.ends_with("proj.weight") || e.path.ends_with("down.weight")) CHECK(std::sqrt(squares) == doctest::Approx(0.02 / 4).epsilon(0.1));  // sqrt(2 x 8)
-        if (e.path.ends_with("qkv.weight") || e.path.ends_with("tokens")) CHECK(std::sqrt(squares) == doctest::Approx(0.02).epsilon(0.1));
+        if (e.path.ends_with("proj.weight") || e.path.ends_with("down.weight"))
+            CHECK(std::sqrt(squares) == doctest::Approx(0.02 / 4).epsilon(0.1));  // sqrt(2 x 8)
+        if (e.path.ends_with("qkv.weight") || e.path.ends_with("tokens"))
+            CHECK(std::sqrt(squares) == doctest::Approx(0.02).epsilon(0.1));
     }
 }
 
@@ -139,13 +146,16 @@ void evaluation_agrees() {
     // Rows do not know of each other, nor of what comes after them.
     const auto first = model.logits(eval, ht::const_view<std::int32_t, 2>(b.token_ids.data(), {1, 4}));
     for (int t = 0; t < 4; ++t) {
-        for (int j = 0; j < 19; ++j) REQUIRE(static_cast<float>(first.view()(0, t, j)) == static_cast<float>(logits.view()(0, t, j)));
+        for (int j = 0; j < 19; ++j)
+            REQUIRE(static_cast<float>(first.view()(0, t, j)) == static_cast<float>(logits.view()(0, t, j)));
     }
 }
 
 TEST_CASE("gpt: the loss is the same with a tape, without, and from the logits") {
     SUBCASE("full_fp32") { evaluation_agrees<ht::full_fp32>(); }
-    SUBCASE("amp_bf16 with fp32 logits") { evaluation_agrees<ht::recipe<ht::amp_bf16, ht::rule<"head", ht::with_output<ht::amp_bf16, float>>>>(); }
+    SUBCASE("amp_bf16 with fp32 logits") {
+        evaluation_agrees<ht::recipe<ht::amp_bf16, ht::rule<"head", ht::with_output<ht::amp_bf16, float>>>>();
+    }
 }
 
 TEST_CASE("gpt: layers that inherit follow the region that the model is called in") {
@@ -158,7 +168,8 @@ TEST_CASE("gpt: layers that inherit follow the region that the model is called i
     CHECK(model.loss(eval, b).item() == fp32.loss(eval, b).item());
     // Not the same bits as a model that is stored for bf16: tables and biases are read as fp32 here.
     CHECK(model.loss(ht::autocast<ht::amp_bf16>(eval), b).item() != fp32.loss(eval, b).item());
-    static_assert(std::is_same_v<decltype(model.logits(ht::autocast<ht::amp_bf16>(eval), b.tokens)), ht::variable<ht::bfloat16, 3>>);
+    static_assert(std::is_same_v<decltype(model.logits(ht::autocast<ht::amp_bf16>(eval), b.tokens)),
+                                 ht::variable<ht::bfloat16, 3>>);
     static_assert(std::is_same_v<decltype(model.logits(eval, b.tokens)), ht::variable<float, 3>>);
     CHECK(bf16.loss(ht::autocast<ht::full_fp32>(eval), b).item() == bf16.loss(eval, b).item());
 }
@@ -175,11 +186,13 @@ void frozen_parts() {
         tape.backward(model.loss(tape, b), sink);
         std::vector<std::vector<float>> all;
         const ht::store& s = model.parameters();
-        for (std::size_t i = 0; i < s.entries().size(); ++i) all.push_back(s.entries()[i].frozen ? std::vector<float>{} : sink.entry(i));
+        for (std::size_t i = 0; i < s.entries().size(); ++i)
+            all.push_back(s.entries()[i].frozen ? std::vector<float>{} : sink.entry(i));
         return all;
     };
     const auto all = gradients(nullptr);
-    for (const char* pattern : {"embed", "embed.positions", "h.0", "*.norm", "*.weight", "*.bias", "h.*.attn", "norm"}) {
+    for (const char* pattern :
+         {"embed", "embed.positions", "h.0", "*.norm", "*.weight", "*.bias", "h.*.attn", "norm"}) {
         CAPTURE(std::string(pattern));
         const auto some = gradients(pattern);
         int frozen = 0;
@@ -194,7 +207,9 @@ void frozen_parts() {
 TEST_CASE("gpt: freezing some parameters leaves the bits of all other gradients") {
     SUBCASE("full_fp32") { frozen_parts<ht::full_fp32>(); }
     // The head reads the frozen table's master, which therefore stays.
-    SUBCASE("amp_bf16, and a head in fp32") { frozen_parts<ht::recipe<ht::amp_bf16, ht::rule<"head", ht::full_fp32>>>(); }
+    SUBCASE("amp_bf16, and a head in fp32") {
+        frozen_parts<ht::recipe<ht::amp_bf16, ht::rule<"head", ht::full_fp32>>>();
+    }
 }
 
 TEST_CASE("gpt: a frozen model gives its loss, and there is nothing to learn") {
@@ -208,7 +223,8 @@ TEST_CASE("gpt: a frozen model gives its loss, and there is nothing to learn") {
     const auto loss = model.loss(tape, b);
     CHECK(loss.item() > 0);
     CHECK(tape.graph().records() == 0);
-    CHECK_THROWS_WITH_AS(tape.backward(loss), "tape: backward of a loss that depends on no parameter and no leaf", ht::argument_error);
+    CHECK_THROWS_WITH_AS(tape.backward(loss), "tape: backward of a loss that depends on no parameter and no leaf",
+                         ht::argument_error);
 }
 
 TEST_CASE("gpt: attention by the strategy of the configuration") {
@@ -232,15 +248,19 @@ TEST_CASE("gpt: configurations that make no model") {
     CHECK_THROWS_WITH_AS(make({.vocabulary = 0}), "gpt: vocabulary is 0; expected 1 to 2147483648", ht::argument_error);
     CHECK_THROWS_WITH_AS(make({.context = -1}), "gpt: context is -1; expected 1 to 2147483648", ht::argument_error);
     CHECK_THROWS_WITH_AS(make({.layers = 0}), "gpt: layers is 0; expected 1 to 65536", ht::argument_error);
-    CHECK_THROWS_WITH_AS(make({.layers = INT_MAX}), "gpt: layers is 2147483647; expected 1 to 65536", ht::argument_error);
+    CHECK_THROWS_WITH_AS(make({.layers = INT_MAX}), "gpt: layers is 2147483647; expected 1 to 65536",
+                         ht::argument_error);
     CHECK_THROWS_WITH_AS(make({.heads = 0}), "gpt: heads is 0; expected 1 to 2147483648", ht::argument_error);
-    CHECK_THROWS_WITH_AS(make({.width = ht::extent{1} << 40}), "gpt: width is 1099511627776; expected 1 to 2147483648", ht::argument_error);
-    CHECK_THROWS_WITH_AS(make({.heads = 3, .width = 64}), "gpt: 3 heads do not divide a width of 64", ht::argument_error);
+    CHECK_THROWS_WITH_AS(make({.width = ht::extent{1} << 40}), "gpt: width is 1099511627776; expected 1 to 2147483648",
+                         ht::argument_error);
+    CHECK_THROWS_WITH_AS(make({.heads = 3, .width = 64}), "gpt: 3 heads do not divide a width of 64",
+                         ht::argument_error);
     CHECK_THROWS_AS(make({.heads = 1, .width = 512, .strategy = ht::attention_strategy::flash}), ht::argument_error);
     ht::cpu small{{.threads = 1, .memory_limit = 1 << 16}};
     CHECK_THROWS_AS((ht::nn::gpt<ht::full_fp32>{small, {}}), ht::out_of_memory);
     // Sizes that are possible one by one and not together.
-    CHECK_THROWS_AS(make({.vocabulary = ht::extent{1} << 31, .heads = 1 << 25, .width = ht::extent{1} << 31}), ht::shape_error);
+    CHECK_THROWS_AS(make({.vocabulary = ht::extent{1} << 31, .heads = 1 << 25, .width = ht::extent{1} << 31}),
+                    ht::shape_error);
     CHECK_THROWS_AS(make({.layers = 128, .heads = 1 << 22, .width = 1 << 28}), ht::out_of_memory);
     CHECK(small.memory().usage().live() == 0);
 }
@@ -254,13 +274,18 @@ TEST_CASE("gpt: batches that do not fit") {
     struct unequal {
         ht::const_view<std::int32_t, 2> tokens, targets;
     };
-    CHECK_THROWS_WITH_AS(model.loss(tape, unequal{b.tokens, {b.target_ids.data(), {2, 7}}}), "gpt: tokens are (2, 8), targets (2, 7)", ht::shape_error);
+    CHECK_THROWS_WITH_AS(model.loss(tape, unequal{b.tokens, {b.target_ids.data(), {2, 7}}}),
+                         "gpt: tokens are (2, 8), targets (2, 7)", ht::shape_error);
     const batch too_long = batch::random(1, 9, 19, 6);
-    CHECK_THROWS_WITH_AS(model.loss(tape, too_long), "embedding: 9 tokens in a row; the context holds 8", ht::shape_error);
+    CHECK_THROWS_WITH_AS(model.loss(tape, too_long), "embedding: 9 tokens in a row; the context holds 8",
+                         ht::shape_error);
     b.token_ids[3] = 19;
-    CHECK_THROWS_WITH_AS(model.loss(tape, b), "embedding: the token of row 3 is 19; expected 0 to 18", ht::argument_error);
+    CHECK_THROWS_WITH_AS(model.loss(tape, b), "embedding: the token of row 3 is 19; expected 0 to 18",
+                         ht::argument_error);
     b.token_ids[3] = 0, b.target_ids[15] = -1;
-    CHECK_THROWS_WITH_AS(model.loss(tape, b), "cross_entropy: the target of row 15 is -1; expected 0 to 18, or -100 to ignore the row", ht::argument_error);
+    CHECK_THROWS_WITH_AS(model.loss(tape, b),
+                         "cross_entropy: the target of row 15 is -1; expected 0 to 18, or -100 to ignore the row",
+                         ht::argument_error);
     // Half a forward pass is on the tape; the next step does not mind.
     b.target_ids[15] = 1;
     tape.backward(model.loss(tape, b), sink);
@@ -306,7 +331,8 @@ TEST_CASE("gpt: bf16 activations take less memory than fp32, inference less than
         CHECK(device.memory().usage().live(ht::memory_kind::activation) == 0);
         return static_cast<double>(device.memory().usage().peak(ht::memory_kind::activation));
     };
-    const double fp32 = peak(ht::full_fp32{}, true), bf16 = peak(ht::amp_bf16{}, true), fp16 = peak(ht::amp_fp16{}, true);
+    const double fp32 = peak(ht::full_fp32{}, true), bf16 = peak(ht::amp_bf16{}, true),
+                 fp16 = peak(ht::amp_fp16{}, true);
     CHECK(bf16 < 0.6 * fp32);  // statistics of norms and attention stay in fp32
     CHECK(fp16 == bf16);
     CHECK(peak(ht::full_fp32{}, false) < 0.5 * fp32);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A whole model's loss and gradients against an oracle, on every instruction set, within what rounding as the policy has
-/// it can do (support/noisy.hpp).
+/// A whole model's loss and gradients against an oracle, on every instruction set, within what rounding as the policy
+/// has it can do (support/noisy.hpp).
 ///
 ///     nn_test::within_what_rounding_does<ht::amp_bf16, ht::bfloat16>(1);
 #pragma once
@@ -31,14 +31,17 @@ struct expected {
     support::spread of_loss{1};
 
     template <class Model>
-    expected(Model& model, const batch& b, double seed) : exact(oracle<double>(small_config, parameters_of<double>(model))(b, seed)) {
+    expected(Model& model, const batch& b, double seed)
+        : exact(oracle<double>(small_config, parameters_of<double>(model))(b, seed)) {
         for (const auto& [path, values] : exact.gradients) spreads.emplace(path, support::spread(values.values.size()));
         const auto parameters = parameters_of<noisy>(model);
         const oracle<noisy, support::noisily_stored_as<T>> sampled(small_config, parameters);
         for (int i = 0; i < support::spread::samples; ++i) {
             const auto r = sampled(b, seed);
-            of_loss.add(std::vector<noisy>{r.loss}, std::vector<double>{exact.loss});  // nvcc takes plain braces for copies
-            for (const auto& [path, values] : r.gradients) spreads.at(path).add(values.values, exact.gradients.at(path).values);
+            of_loss.add(std::vector<noisy>{r.loss},
+                        std::vector<double>{exact.loss});  // nvcc takes plain braces for copies
+            for (const auto& [path, values] : r.gradients)
+                spreads.at(path).add(values.values, exact.gradients.at(path).values);
         }
     }
 };
@@ -64,7 +67,8 @@ void check_on(Device& device, const expected<T>& want, const batch& b, float see
         const auto& exact = want.exact.gradients.at(path).values;
         REQUIRE(got.size() == exact.size());
         support::comparison all;
-        for (std::size_t j = 0; j < got.size(); ++j) all.expect(static_cast<double>(got[j]), exact[j], want.spreads.at(path).bound(j));
+        for (std::size_t j = 0; j < got.size(); ++j)
+            all.expect(static_cast<double>(got[j]), exact[j], want.spreads.at(path).bound(j));
         CHECK_MESSAGE(all.within(), all);
         if (path != "embed.positions") CHECK_MESSAGE(all.telling(), all);
     }

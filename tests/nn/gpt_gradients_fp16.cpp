@@ -11,7 +11,8 @@ using nn_test::within_what_rounding_does;
 TEST_CASE("gpt: loss and every gradient within what rounding does, further policies") {
     SUBCASE("amp_fp16") { within_what_rounding_does<ht::amp_fp16, ht::float16>(1024); }
     SUBCASE("a recipe: norms in fp32, logits in fp32, the perceptrons' first layers in fp16") {
-        using recipe = ht::recipe<ht::amp_bf16, ht::rule<"*.norm", ht::full_fp32>, ht::rule<"head", ht::with_output<ht::amp_bf16, float>>,
+        using recipe = ht::recipe<ht::amp_bf16, ht::rule<"*.norm", ht::full_fp32>,
+                                  ht::rule<"head", ht::with_output<ht::amp_bf16, float>>,
                                   ht::rule<"h.*.mlp.up", ht::amp_fp16>, ht::rule<"h.last.attn.qkv", ht::full_fp32>>;
         within_what_rounding_does<recipe, ht::bfloat16>(1);
     }
@@ -20,7 +21,8 @@ TEST_CASE("gpt: loss and every gradient within what rounding does, further polic
         within_what_rounding_does<recipe, ht::bfloat16>(1);
     }
     SUBCASE("a recipe: bf16 branches on an fp32 stream") {
-        within_what_rounding_does<ht::recipe<ht::amp_bf16, ht::rule<"embed", ht::with_output<ht::amp_bf16, float>>>, ht::bfloat16>(1);
+        within_what_rounding_does<ht::recipe<ht::amp_bf16, ht::rule<"embed", ht::with_output<ht::amp_bf16, float>>>,
+                                  ht::bfloat16>(1);
     }
 }
 

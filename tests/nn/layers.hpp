@@ -39,7 +39,8 @@ template <class T, int Rank>
 struct input {
     std::vector<T> values;
     ht::view<T, Rank> view;
-    explicit input(const ht::shape<Rank>& s, std::uint64_t seed = 1) : values(support::random(seed).normals<T>(s.size())), view(values.data(), s) {}
+    explicit input(const ht::shape<Rank>& s, std::uint64_t seed = 1)
+        : values(support::random(seed).normals<T>(s.size())), view(values.data(), s) {}
     input(const input&) = delete;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The precision ledger of a GPT: what its types say, what its operations were called with, and what the kernels of a device
-/// that only takes notes are given, forward and backward, are the same.
+/// The precision ledger of a GPT: what its types say, what its operations were called with, and what the kernels of a
+/// device that only takes notes are given, forward and backward, are the same.
 #include <algorithm>
 #include <set>
 #include <sstream>
@@ -140,18 +140,22 @@ template <class P>
 using gpt = ht::nn::gpt<P>;
 // In one block everything is fp32 but the stream; norms give fp32, one perceptron's weights have gradients out of fp32
 // products, and the logits are fp32.
-using mixed = ht::recipe<amp_bf16, rule<"*.norm", ht::full_fp32>, rule<"h.0", ht::full_fp32>, rule<"h.1.mlp", ht::with_weight_grad<amp_bf16, float>>,
-                         rule<"head", ht::with_output<amp_bf16, float>>>;
+using mixed =
+    ht::recipe<amp_bf16, rule<"*.norm", ht::full_fp32>, rule<"h.0", ht::full_fp32>,
+               rule<"h.1.mlp", ht::with_weight_grad<amp_bf16, float>>, rule<"head", ht::with_output<amp_bf16, float>>>;
 
 // A norm reads bf16 as fp32 forward, and twice backward; logits are read once for the loss and once for its gradient.
 static_assert(ht::casts<gpt<amp_bf16>> == 3 * 3 + 2);
-static_assert(ht::casts_at<gpt<amp_bf16>, "*.norm"> == 9 && ht::casts_at<gpt<amp_bf16>, "h.*.mlp.norm"> == 3 && ht::casts_at<gpt<amp_bf16>, "head"> == 2);
+static_assert(ht::casts_at<gpt<amp_bf16>, "*.norm"> == 9 && ht::casts_at<gpt<amp_bf16>, "h.*.mlp.norm"> == 3 &&
+              ht::casts_at<gpt<amp_bf16>, "head"> == 2);
 static_assert(ht::casts_at<gpt<amp_bf16>, "h.*.attn"> == 3 && ht::casts_at<gpt<amp_bf16>, "embed"> == 0);
-static_assert(ht::casts<gpt<ht::amp_fp16>> == 11 && ht::casts<gpt<ht::full_fp32>> == 0 && ht::casts<gpt<ht::tf32>> == 0);
+static_assert(ht::casts<gpt<ht::amp_fp16>> == 11 && ht::casts<gpt<ht::full_fp32>> == 0 &&
+              ht::casts<gpt<ht::tf32>> == 0);
 static_assert(ht::casts<gpt<ht::with_output<amp_bf16, float>>> > ht::casts<gpt<amp_bf16>>);
 static_assert(ht::casts<gpt<ht::with_split_master<amp_bf16>>> == 11 && ht::casts<gpt<ht::pure_bf16>> == 11);
 // Operands in eight bits are made out of 16: x once, the weight with each use, the gradient once.
-static_assert(ht::casts_at<gpt<ht::fp8_hybrid>, "h.*.attn.qkv"> == 2 + 2 && ht::casts_at<gpt<ht::fp8_hybrid>, "h.*.mlp"> == 3 + 2 * (2 + 2));
+static_assert(ht::casts_at<gpt<ht::fp8_hybrid>, "h.*.attn.qkv"> == 2 + 2 &&
+              ht::casts_at<gpt<ht::fp8_hybrid>, "h.*.mlp"> == 3 + 2 * (2 + 2));
 
 ht::nn::gpt_config config() { return {.vocabulary = 23, .context = 8, .layers = 3, .heads = 2, .width = 32}; }
 struct batch {
@@ -216,12 +220,17 @@ TEST_CASE("ledger: as a table, and as JSON") {
     std::ostringstream table;
     ht::print_ledger<gpt<amp_bf16>>(table);
     const std::string text = table.str();
-    CHECK(text.find("path           op                    pass             in        accumulate  out       casts\n") == 0);
-    CHECK(text.find("h.*.attn.norm  layer_norm            input gradient   float     float       bfloat16  x: bfloat16 as float, dy: bfloat16 as float\n") != std::string::npos);
-    CHECK(text.find("embed          embedding             forward          bfloat16  float       bfloat16  -\n") != std::string::npos);
+    CHECK(text.find("path           op                    pass             in        accumulate  out       casts\n") ==
+          0);
+    CHECK(text.find("h.*.attn.norm  layer_norm            input gradient   float     float       bfloat16  x: bfloat16 "
+                    "as float, dy: bfloat16 as float\n") != std::string::npos);
+    CHECK(text.find("embed          embedding             forward          bfloat16  float       bfloat16  -\n") !=
+          std::string::npos);
     const std::string json = ht::ledger_json<gpt<amp_bf16>>();
-    CHECK(json.find("[\n {\"path\": \"embed\", \"op\": \"embedding\", \"pass\": \"forward\", \"in\": \"bfloat16\"") == 0);
-    CHECK(json.find("{\"name\": \"x\", \"stored\": \"bfloat16\", \"read\": \"float\"}], \"casts\": 1}") != std::string::npos);
+    CHECK(json.find("[\n {\"path\": \"embed\", \"op\": \"embedding\", \"pass\": \"forward\", \"in\": \"bfloat16\"") ==
+          0);
+    CHECK(json.find("{\"name\": \"x\", \"stored\": \"bfloat16\", \"read\": \"float\"}], \"casts\": 1}") !=
+          std::string::npos);
     CHECK(std::count(json.begin(), json.end(), '{') == std::count(json.begin(), json.end(), '}'));
 }
 

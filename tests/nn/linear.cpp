@@ -13,12 +13,14 @@ using nn_test::input;
 using strings = std::vector<std::string>;
 
 TEST_CASE("nn::linear: parameters and how they begin") {
-    const alone<ht::nn::linear<ht::at<ht::amp_bf16, "fc">>> given(100, 30, ht::initial{.deviation = 0.25f}), standard(100, 30);
+    const alone<ht::nn::linear<ht::at<ht::amp_bf16, "fc">>> given(100, 30, ht::initial{.deviation = 0.25f}),
+        standard(100, 30);
     CHECK(given.paths() == strings{"fc.weight", "fc.bias"});
     CHECK(given.parameters.size() == 3030);
     const auto deviation = [](const auto& layer) {
         double squares = 0;
-        for (ht::extent i = 0; i < 3000; ++i) squares += std::pow(static_cast<double>(layer.weight.master().data()[i]), 2);
+        for (ht::extent i = 0; i < 3000; ++i)
+            squares += std::pow(static_cast<double>(layer.weight.master().data()[i]), 2);
         return std::sqrt(squares / 3000);
     };
     // The deviation of 3000 draws is off by more than five parts in a hundred with a chance below 1e-4.
@@ -27,7 +29,8 @@ TEST_CASE("nn::linear: parameters and how they begin") {
     for (ht::extent i = 0; i < 30; ++i) CHECK(given.layer.bias.master()(i) == 0.0f);
 
     // Exactly zero, and everything else that an `initial` can say.
-    const alone<ht::nn::linear<ht::full_fp32>> zero(4, 3, ht::initial{}), even(100, 30, ht::initial{.bound = 0.5f}, ht::initial{.mean = -1});
+    const alone<ht::nn::linear<ht::full_fp32>> zero(4, 3, ht::initial{}),
+        even(100, 30, ht::initial{.bound = 0.5f}, ht::initial{.mean = -1});
     for (int i = 0; i < 12; ++i) CHECK(zero.layer.weight.master().data()[i] == 0.0f);
     for (ht::extent i = 0; i < 30; ++i) CHECK(even.layer.bias.master()(i) == -1.0f);
     CHECK(deviation(even.layer) == doctest::Approx(0.5 / std::sqrt(3)).epsilon(0.05));
@@ -39,8 +42,10 @@ TEST_CASE("nn::linear: parameters and how they begin") {
 }
 
 template <class P, class Y>
-constexpr bool gives = std::is_same_v<decltype(std::declval<const ht::nn::linear<P>&>()(std::declval<ht::tape<ht::cpu>&>(), std::declval<const ht::variable<float, 3>&>())),
-                                      ht::variable<Y, 3>>;
+constexpr bool gives =
+    std::is_same_v<decltype(std::declval<const ht::nn::linear<P>&>()(std::declval<ht::tape<ht::cpu>&>(),
+                                                                     std::declval<const ht::variable<float, 3>&>())),
+                   ht::variable<Y, 3>>;
 static_assert(gives<ht::full_fp32, float>);
 static_assert(gives<ht::amp_bf16, ht::bfloat16>);
 static_assert(gives<ht::with_output<ht::amp_bf16, float>, float>);
@@ -78,7 +83,8 @@ TEST_CASE("nn::linear: with a residual") {
     ht::inference ctx{device};
     const auto v = ctx.constant(x.view);
     const auto plain = f.layer(ctx, v), added = f.layer(ctx, v, v);
-    for (int i = 0; i < 15; ++i) CHECK(added.view().data()[i] == plain.view().data()[i] + x.values[static_cast<std::size_t>(i)]);
+    for (int i = 0; i < 15; ++i)
+        CHECK(added.view().data()[i] == plain.view().data()[i] + x.values[static_cast<std::size_t>(i)]);
 }
 
 template <class P, class Residual>

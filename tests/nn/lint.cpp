@@ -22,7 +22,9 @@ struct mlp : ht::nn::model {
     using policy = P;
     ht::nn::linear<ht::at<P, "up">> up;
     ht::nn::linear<ht::at<P, "down">> down;
-    explicit mlp(ht::cpu& device) : model(device), up(parameters(), 24, 2100), down(parameters(), 2100, 24) { commit(*this); }
+    explicit mlp(ht::cpu& device) : model(device), up(parameters(), 24, 2100), down(parameters(), 2100, 24) {
+        commit(*this);
+    }
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.up, self.down); }
 };
 
@@ -49,21 +51,25 @@ TEST_CASE("lint: what the presets do has no findings") {
 
 TEST_CASE("lint: sums that are too long, by layer, with the numbers") {
     using narrow = ht::with_accum<ht::amp_fp16, ht::float16>;
-    CHECK(lines<narrow>() ==
-          strings{"up.weight (linear): 2100 products of the input's gradient add up in float16, whose 11 significant bits count 2048 terms of equal size: 2.476% are lost",
-                  "down.weight (linear): 2100 products of the forward pass add up in float16, whose 11 significant bits count 2048 terms of equal size: 2.476% are lost"});
+    CHECK(lines<narrow>() == strings{"up.weight (linear): 2100 products of the input's gradient add up in float16, "
+                                     "whose 11 significant bits count 2048 terms of equal size: 2.476% are lost",
+                                     "down.weight (linear): 2100 products of the forward pass add up in float16, whose "
+                                     "11 significant bits count 2048 terms of equal size: 2.476% are lost"});
     const strings by_rows = lines<narrow>({.rows = 4096});
     CHECK(std::count(by_rows.begin(), by_rows.end(),
-                     "down.weight (linear): 4096 rows add up to a gradient in float16, whose 11 significant bits count 2048 terms of equal size: 50% are lost") == 1);
+                     "down.weight (linear): 4096 rows add up to a gradient in float16, whose 11 significant bits count "
+                     "2048 terms of equal size: 50% are lost") == 1);
     // One layer of a recipe, and no other.
     using recipe = ht::recipe<ht::amp_bf16, ht::rule<"down", ht::with_accumulate<ht::amp_bf16, ht::bfloat16>>>;
     CHECK(lines<recipe>({.micro_batches = 512}) ==
-          strings{"down.weight (linear): 512 micro-batches add up in bfloat16, whose 8 significant bits count 256 terms of equal size: 50% are lost"});
+          strings{"down.weight (linear): 512 micro-batches add up in bfloat16, whose 8 significant bits count 256 "
+                  "terms of equal size: 50% are lost"});
 }
 
 TEST_CASE("lint: a layer that a rule names among many is judged by that rule") {
     using narrow = ht::with_accumulate<ht::amp_bf16, ht::bfloat16>;
-    using recipe = ht::recipe<ht::amp_bf16, ht::rule<"h", narrow>, ht::rule<"h.1", ht::amp_bf16>, ht::rule<"h.last", ht::full_fp32>>;
+    using recipe = ht::recipe<ht::amp_bf16, ht::rule<"h", narrow>, ht::rule<"h.1", ht::amp_bf16>,
+                              ht::rule<"h.last", ht::full_fp32>>;
     ht::cpu device{{.threads = 1}};
     const ht::nn::gpt<recipe> model{device, {.vocabulary = 8, .context = 4, .layers = 4, .heads = 1, .width = 4}, 1};
     const auto findings = ht::lint(model, {.micro_batches = 300});

@@ -16,8 +16,10 @@ TEST_CASE("nn::mlp: in fp32, one operation and two give the same values, and gra
         using state = ht::bfloat16;
     };
     using parted = ht::recipe<ht::full_fp32, ht::rule<"mlp.up", bf16_state>>;
-    alone<ht::nn::mlp<ht::at<ht::full_fp32, "mlp">>> one(7, 19, ht::initial{.deviation = 0.4f}, ht::initial{.deviation = 0.3f});
-    alone<ht::nn::mlp<ht::at<parted, "mlp">>> two(7, 19, ht::initial{.deviation = 0.4f}, ht::initial{.deviation = 0.3f});
+    alone<ht::nn::mlp<ht::at<ht::full_fp32, "mlp">>> one(7, 19, ht::initial{.deviation = 0.4f},
+                                                         ht::initial{.deviation = 0.3f});
+    alone<ht::nn::mlp<ht::at<parted, "mlp">>> two(7, 19, ht::initial{.deviation = 0.4f},
+                                                  ht::initial{.deviation = 0.3f});
     CHECK(one.paths() == strings{"mlp.up.weight", "mlp.up.bias", "mlp.down.weight", "mlp.down.bias"});
     CHECK(two.paths() == one.paths());
     REQUIRE(two.parameters.groups().size() == 2);
@@ -52,8 +54,8 @@ TEST_CASE("nn::mlp: in fp32, one operation and two give the same values, and gra
     }
 }
 
-/// The same layer on two streams, of T and of float, with the same numbers in both: it gives the streams' types, and the
-/// one rounded is the other.
+/// The same layer on two streams, of T and of float, with the same numbers in both: it gives the streams' types, and
+/// the one rounded is the other.
 template <class P, class T>
 void streams_keep_their_types(const std::string& operations) {
     alone<ht::nn::mlp<ht::at<P, "mlp">>> f(7, 19, ht::initial{.deviation = 0.4f}, ht::initial{.deviation = 0.3f});
@@ -82,7 +84,8 @@ void streams_keep_their_types(const std::string& operations) {
         support::gradient_sink sink(f.parameters);
         tape.backward(ht::sum(tape, y), sink);
         CHECK(support::doubles(tape.gradient(stream)) == std::vector<double>(35, 1.0));
-        return std::vector<std::vector<double>>{sink.of(f.layer.up.weight), sink.of(f.layer.up.bias), sink.of(f.layer.down.weight), sink.of(f.layer.down.bias)};
+        return std::vector<std::vector<double>>{sink.of(f.layer.up.weight), sink.of(f.layer.up.bias),
+                                                sink.of(f.layer.down.weight), sink.of(f.layer.down.bias)};
     };
     const auto first = gradients(of_a, a);
     CHECK(first[3] == std::vector<double>(7, 5.0));
@@ -94,7 +97,8 @@ TEST_CASE("nn::mlp: gives the type of the residual stream that it adds to") {
     SUBCASE("fp32 beside bf16") { streams_keep_their_types<ht::full_fp32, ht::bfloat16>("mlp "); }
     SUBCASE("fp16 beside bf16") { streams_keep_their_types<ht::amp_fp16, ht::bfloat16>("mlp "); }
     SUBCASE("two operations") {
-        streams_keep_their_types<ht::recipe<ht::amp_bf16, ht::rule<"mlp.up", ht::full_fp32>>, ht::bfloat16>("linear gelu linear ");
+        streams_keep_their_types<ht::recipe<ht::amp_bf16, ht::rule<"mlp.up", ht::full_fp32>>, ht::bfloat16>(
+            "linear gelu linear ");
     }
 }
 

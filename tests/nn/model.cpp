@@ -16,7 +16,10 @@ struct network : ht::nn::model {
     ht::nn::linear<ht::at<P, "up">> up;
     ht::nn::layer_norm<ht::at<P, "norm">> norm;
 
-    explicit network(ht::cpu& device, std::uint64_t seed = 7) : model{device}, up{parameters(), 3, 5}, norm{parameters(), 5} { commit(*this, seed); }
+    explicit network(ht::cpu& device, std::uint64_t seed = 7)
+        : model{device}, up{parameters(), 3, 5}, norm{parameters(), 5} {
+        commit(*this, seed);
+    }
     auto operator()(auto&& ctx, const auto& x) const { return norm(ctx, up(ctx, x)); }
     void commit_again() { commit(*this); }
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.up, self.norm); }
@@ -29,7 +32,8 @@ struct plain : ht::nn::model {
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.fit); }
 };
 
-static_assert(!std::is_copy_constructible_v<network<ht::full_fp32>> && !std::is_move_constructible_v<network<ht::full_fp32>>);
+static_assert(!std::is_copy_constructible_v<network<ht::full_fp32>> &&
+              !std::is_move_constructible_v<network<ht::full_fp32>>);
 static_assert(!std::is_copy_assignable_v<network<ht::full_fp32>>);
 static_assert(!std::is_constructible_v<ht::nn::model, ht::cpu&>);
 static_assert(ht::layers_of<network<ht::amp_bf16>>::size == 3 && ht::layers_of<plain>::size == 1);
@@ -60,7 +64,10 @@ TEST_CASE("nn::model: what trains, trains it") {
     ht::accumulator acc{model, ht::unscaled};
     ht::tape tape{device};
     const nn_test::input<float, 2> x(ht::shape<2>{8, 2});
-    const auto loss = [&] { return ht::mean_squared_error(tape, model.fit(tape, tape.constant(x.view)), ht::const_view<float, 2>(x.values.data(), {8, 1})); };
+    const auto loss = [&] {
+        return ht::mean_squared_error(tape, model.fit(tape, tape.constant(x.view)),
+                                      ht::const_view<float, 2>(x.values.data(), {8, 1}));
+    };
     const float before = loss().item();
     for (int step = 0; step < 20; ++step) {
         tape.clear();

@@ -40,7 +40,8 @@ TEST_CASE("nn::layer_norm and nn::rms_norm: rows of mean 0 and mean square 1, in
     for (int row = 0; row < 6; ++row) {
         double mean = 0, squares = 0, rms_squares = 0;
         for (int j = 0; j < 64; ++j) {
-            const double v = static_cast<double>(y.view().data()[row * 64 + j]), w = static_cast<double>(z.view().data()[row * 64 + j]);
+            const double v = static_cast<double>(y.view().data()[row * 64 + j]),
+                         w = static_cast<double>(z.view().data()[row * 64 + j]);
             mean += v / 64, squares += v * v / 64, rms_squares += w * w / 64;
         }
         // Values of magnitude at most 4, each rounded by 2^-9 of itself.
@@ -48,7 +49,9 @@ TEST_CASE("nn::layer_norm and nn::rms_norm: rows of mean 0 and mean square 1, in
         CHECK(squares == doctest::Approx(1).epsilon(2 * 0x1p-8));
         CHECK(rms_squares == doctest::Approx(1).epsilon(1e-5));
     }
-    static_assert(std::is_same_v<decltype(std::declval<const ht::nn::layer_norm<ht::inherit>&>()(ht::autocast<ht::amp_fp16>(ctx), y)), ht::variable<ht::float16, 3>>);
+    static_assert(std::is_same_v<decltype(std::declval<const ht::nn::layer_norm<ht::inherit>&>()(
+                                     ht::autocast<ht::amp_fp16>(ctx), y)),
+                                 ht::variable<ht::float16, 3>>);
 }
 
 }  // namespace

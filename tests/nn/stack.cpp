@@ -27,7 +27,8 @@ using stack = ht::nn::stack<block, P, "h">;
 TEST_CASE("nn::stack: as many blocks as asked for, each with parameters of its own") {
     const alone<stack<ht::full_fp32>> none(0, 4, 0.5f), three(3, 4, 0.5f);
     CHECK(none.paths().empty());
-    CHECK(three.paths() == strings{"h.0.fc.weight", "h.0.fc.bias", "h.1.fc.weight", "h.1.fc.bias", "h.2.fc.weight", "h.2.fc.bias"});
+    CHECK(three.paths() ==
+          strings{"h.0.fc.weight", "h.0.fc.bias", "h.1.fc.weight", "h.1.fc.bias", "h.2.fc.weight", "h.2.fc.bias"});
     CHECK(three.layer.depth() == 3);
     const input<float, 2> x(ht::shape<2>{2, 4});
     ht::cpu device{{.threads = 1}};
@@ -38,14 +39,17 @@ TEST_CASE("nn::stack: as many blocks as asked for, each with parameters of its o
     CHECK(y.view()(0, 0) != x.view(0, 0));
     ht::host_memory memory;
     ht::store s(memory);
-    CHECK_THROWS_WITH_AS((stack<ht::full_fp32>(s, -1, 4, 0.5f)), "stack: a depth of -1; expected 0 or more", ht::argument_error);
+    CHECK_THROWS_WITH_AS((stack<ht::full_fp32>(s, -1, 4, 0.5f)), "stack: a depth of -1; expected 0 or more",
+                         ht::argument_error);
 }
 
 TEST_CASE("nn::stack: blocks that rules name have types of their own, and the same parameters") {
     using recipe = ht::recipe<ht::full_fp32, ht::rule<"h.1", ht::with_state<ht::full_fp32, ht::bfloat16>>,
                               ht::rule<"h.last.fc", ht::with_accumulate<ht::full_fp32, ht::bfloat16>>>;
     using list = ht::at<recipe, "h">;
-    static_assert(std::is_same_v<stack<recipe>::children, ht::types<block<ht::at<list, "*">>, block<ht::at<list, "last">>, block<ht::at<list, "1">>>>);
+    static_assert(
+        std::is_same_v<stack<recipe>::children,
+                       ht::types<block<ht::at<list, "*">>, block<ht::at<list, "last">>, block<ht::at<list, "1">>>>);
     const input<float, 2> x(ht::shape<2>{2, 4});
     ht::cpu device{{.threads = 1}};
     ht::inference ctx{device};

@@ -31,12 +31,16 @@ template <class T>
 constexpr bool shape_is_right() {
     static_assert(sizeof(T) == 1 && alignof(T) == 1 && ht::number<T> && ht::eight_bit<T> && !ht::sixteen_bit<T>);
     static_assert(std::is_trivial_v<T> && std::is_standard_layout_v<T>);
-    static_assert(!std::is_convertible_v<float, T> && std::is_constructible_v<T, float> && std::is_convertible_v<T, float>);
+    static_assert(!std::is_convertible_v<float, T> && std::is_constructible_v<T, float> &&
+                  std::is_convertible_v<T, float>);
     static_assert(std::is_same_v<decltype(T{} * T{}), float> && std::is_same_v<decltype(-T{}), T>);
     static_assert(std::totally_ordered<T> && std::totally_ordered_with<T, float>);
-    static_assert(T{}.bits() == 0 && T(1) == 1 && T(true) == 1 && T(-2LL) == -2 && T(T(3)) == 3 && T(float16(-3)) == -3);
+    static_assert(T{}.bits() == 0 && T(1) == 1 && T(true) == 1 && T(-2LL) == -2 && T(T(3)) == 3 &&
+                  T(float16(-3)) == -3);
     static_assert((-T(0)).bits() == 0x80 && T(0) == -T(0) && -T(2) == T(-2));
-    static_assert(ht::contains<float16, T> && std::is_same_v<ht::promote<T, bfloat16>, std::conditional_t<ht::contains<bfloat16, T>, bfloat16, float>>);
+    static_assert(
+        ht::contains<float16, T> &&
+        std::is_same_v<ht::promote<T, bfloat16>, std::conditional_t<ht::contains<bfloat16, T>, bfloat16, float>>);
     return true;
 }
 static_assert(shape_is_right<float8_e4m3>() && shape_is_right<float8_e5m2>());
@@ -47,10 +51,13 @@ static_assert(float8_e4m3(0x1p-10f).bits() == 0 && float8_e4m3(0x1.000002p-10f).
 static_assert(float8_e5m2(61439.0f) == 57344 && ht::is_inf(float8_e5m2(61440.0f)) && float8_e5m2(-1e30).bits() == 0xfc);
 // Just above halfway between 1 and its neighbour; the nearest float is halfway, from where nearest even goes down.
 static_assert(float8_e4m3(1 + 0x1p-4 + 0x1p-40).bits() == 0x39 && float8_e4m3(float{1 + 0x1p-4}).bits() == 0x38);
-static_assert(float8_e5m2((1LL << 12) + (1LL << 9) + 1).bits() == 0x6d && float8_e5m2((1LL << 12) + (1LL << 9)).bits() == 0x6c);
+static_assert(float8_e5m2((1LL << 12) + (1LL << 9) + 1).bits() == 0x6d &&
+              float8_e5m2((1LL << 12) + (1LL << 9)).bits() == 0x6c);
 static_assert(ht::saturate<float8_e4m3>(1e6f) == 448 && ht::saturate<float8_e5m2>(-1e300) == -57344);
-static_assert(ht::saturate<float8_e4m3>(1 + 0x1p-4 + 0x1p-40).bits() == 0x39 && ht::saturate<float8_e4m3>(float16(500.0)) == 448);
-static_assert(ht::saturate<float16>(70000) == 65504 && ht::saturate<bfloat16>(-1e300).bits() == 0xff7f && ht::saturate<float>(1e300) == std::numeric_limits<float>::max());
+static_assert(ht::saturate<float8_e4m3>(1 + 0x1p-4 + 0x1p-40).bits() == 0x39 &&
+              ht::saturate<float8_e4m3>(float16(500.0)) == 448);
+static_assert(ht::saturate<float16>(70000) == 65504 && ht::saturate<bfloat16>(-1e300).bits() == 0xff7f &&
+              ht::saturate<float>(1e300) == std::numeric_limits<float>::max());
 
 /// The definition: a format's numbers up to the largest, which oracle::pattern of 16 bits does not know of.
 template <class T>
@@ -94,7 +101,8 @@ void check_codes(const std::vector<int>& codes, bool stops) {
     CHECK_TALLY(t);
 }
 
-TEST_CASE_TEMPLATE("float8: ml_dtypes' codes of every float16 and bfloat16, and values of every code", T, float8_e4m3, float8_e5m2) {
+TEST_CASE_TEMPLATE("float8: ml_dtypes' codes of every float16 and bfloat16, and values of every code", T, float8_e4m3,
+                   float8_e5m2) {
     int tables = 0;
     for (const support::golden_line& line : support::read_golden("float8.txt")) {
         if (line.words[0] != ht::number_traits<T>::name) continue;
@@ -126,7 +134,8 @@ TEST_CASE_TEMPLATE("float8: ml_dtypes' codes of every float16 and bfloat16, and 
     CHECK(tables == 5);
 }
 
-TEST_CASE_TEMPLATE("float8: floats, doubles and long doubles round once, with and without an end", T, float8_e4m3, float8_e5m2) {
+TEST_CASE_TEMPLATE("float8: floats, doubles and long doubles round once, with and without an end", T, float8_e4m3,
+                   float8_e5m2) {
     using type = definition<T>;
     oracle::tally t;
     const auto check = [&](auto x) {
@@ -189,7 +198,8 @@ TEST_CASE_TEMPLATE("float8: rounding toward zero and stochastic rounding", T, fl
             constexpr std::uint32_t values = 1 << 12;
             std::uint32_t up = 0, elsewhere = 0;
             for (std::uint32_t i = 0; i < values; ++i) {
-                const int found = ht::round_stochastic<T>(x, ht::random_bits(7, 0, static_cast<std::uint32_t>(code), i)).bits();
+                const int found =
+                    ht::round_stochastic<T>(x, ht::random_bits(7, 0, static_cast<std::uint32_t>(code), i)).bits();
                 up += found == code + 1 ? 1 : 0;
                 elsewhere += found != code && found != code + 1 ? 1 : 0;
             }
@@ -261,7 +271,8 @@ TEST_CASE_TEMPLATE("float8: numeric_limits and number_traits", T, float8_e4m3, f
 #if defined(__SSE2__) && defined(__GNUC__)
 TEST_CASE_TEMPLATE("float8: conversions do not depend on the processor's flush modes", T, float8_e4m3, float8_e5m2) {
     std::vector<std::uint32_t> widened;
-    for (int code = 0; code < 256; ++code) widened.push_back(oracle::as_bits(T::from_bits(static_cast<std::uint8_t>(code))));
+    for (int code = 0; code < 256; ++code)
+        widened.push_back(oracle::as_bits(T::from_bits(static_cast<std::uint8_t>(code))));
     oracle::tally t;
     const unsigned mode = __builtin_ia32_stmxcsr();
     __builtin_ia32_ldmxcsr(mode | 0x8040);  // flush to zero, subnormals are zero

@@ -22,7 +22,8 @@ using ht::bfloat16, ht::float16, ht::tfloat32;
 static_assert(sizeof(tfloat32) == 4 && alignof(tfloat32) == 4);
 static_assert(std::is_trivial_v<tfloat32> && std::is_standard_layout_v<tfloat32>);
 static_assert(!std::is_convertible_v<float, tfloat32> && std::is_convertible_v<tfloat32, float>);
-static_assert(std::is_same_v<decltype(tfloat32{} * tfloat32{}), float> && std::is_same_v<decltype(-tfloat32{}), tfloat32>);
+static_assert(std::is_same_v<decltype(tfloat32{} * tfloat32{}), float> &&
+              std::is_same_v<decltype(-tfloat32{}), tfloat32>);
 static_assert(ht::number<tfloat32> && !ht::sixteen_bit<tfloat32>);
 static_assert(ht::unit_roundoff<tfloat32> == ht::unit_roundoff<float16>);
 static_assert(std::is_same_v<ht::storage_of<tfloat32>, float> && std::is_same_v<ht::storage_of<float>, float> &&
@@ -34,7 +35,8 @@ static_assert(tfloat32(bfloat16(3)) == 3 && tfloat32(tfloat32(3)) == 3 && (-tflo
 static_assert(tfloat32(1 + 0x1p-11f) == 1 + 0x1p-10f && tfloat32(-1 - 0x1p-11f) == -1 - 0x1p-10f);
 static_assert(tfloat32(1 + 0x3p-11f) == 1 + 0x1p-9f && tfloat32(1 + 0x1p-11f - 0x1p-23f) == 1);
 static_assert(tfloat32(0x1.ffdffep127f).bits() == 0x7f7fe000);
-static_assert(tfloat32(0x1.ffep127f).bits() == 0x7f800000 && tfloat32(0x1p-137f) == 0x1p-136f && tfloat32(0x1.fp-138f) == 0);
+static_assert(tfloat32(0x1.ffep127f).bits() == 0x7f800000 && tfloat32(0x1p-137f) == 0x1p-136f &&
+              tfloat32(0x1.fp-138f) == 0);
 // A double a little below halfway; the nearest float is halfway.
 static_assert(tfloat32(1 + 0x1p-11 - 0x1p-40) == 1 && tfloat32((1LL << 62) + (1LL << 51) - 1) == 0x1p62f);
 static_assert(tfloat32::from_bits(0x3f801fff) == 1);
@@ -84,12 +86,14 @@ TEST_CASE("tfloat32: floats round to nearest, ties away from zero") {
     oracle::tally near, strided;
     // Around every number and every halfway point; past the largest one, and among NaNs, too.
     for (std::uint32_t h = 0; h < 1u << 19; ++h) {
-        for (const std::uint32_t bits : {h << 13, (h << 13) + 1, (h << 13) + 0xfff, (h << 13) + 0x1000, (h << 13) + 0x1001, (h << 13) + 0x1fff}) {
+        for (const std::uint32_t bits :
+             {h << 13, (h << 13) + 1, (h << 13) + 0xfff, (h << 13) + 0x1000, (h << 13) + 0x1001, (h << 13) + 0x1fff}) {
             near.expect(tfloat32(oracle::as_float(bits)).bits(), expected_of_bits(bits), bits);
         }
     }
     for (std::uint64_t bits = 0; bits < std::uint64_t{1} << 32; bits += 997) {
-        strided.expect(tfloat32(oracle::as_float(static_cast<std::uint32_t>(bits))).bits(), expected_of_bits(static_cast<std::uint32_t>(bits)), bits);
+        strided.expect(tfloat32(oracle::as_float(static_cast<std::uint32_t>(bits))).bits(),
+                       expected_of_bits(static_cast<std::uint32_t>(bits)), bits);
     }
     CHECK_TALLY(near);
     CHECK_TALLY(strided);
@@ -98,7 +102,8 @@ TEST_CASE("tfloat32: floats round to nearest, ties away from zero") {
 TEST_CASE("tfloat32: all 2^32 floats" * doctest::skip()) {
     oracle::tally all;
     for (std::uint64_t bits = 0; bits < std::uint64_t{1} << 32; ++bits) {
-        all.expect(tfloat32(oracle::as_float(static_cast<std::uint32_t>(bits))).bits(), expected_of_bits(static_cast<std::uint32_t>(bits)), bits);
+        all.expect(tfloat32(oracle::as_float(static_cast<std::uint32_t>(bits))).bits(),
+                   expected_of_bits(static_cast<std::uint32_t>(bits)), bits);
     }
     CHECK_TALLY(all);
 }
@@ -118,12 +123,14 @@ TEST_CASE_TEMPLATE("tfloat32: wider types round once", Real, double, long double
             if (x > 0) check(std::nextafter(x, Real{0}));
         }
     }
-    for (const Real x : {infinity, std::numeric_limits<Real>::max(), std::numeric_limits<Real>::min(), Real{0}}) check(x);
+    for (const Real x : {infinity, std::numeric_limits<Real>::max(), std::numeric_limits<Real>::min(), Real{0}})
+        check(x);
     CHECK_TALLY(t);
     CHECK(ht::is_nan(tfloat32(std::numeric_limits<Real>::quiet_NaN())));
 }
 
-TEST_CASE_TEMPLATE("tfloat32: integers round once", Integer, std::int64_t, std::uint64_t, std::int32_t, std::uint32_t, std::int16_t, std::uint8_t) {
+TEST_CASE_TEMPLATE("tfloat32: integers round once", Integer, std::int64_t, std::uint64_t, std::int32_t, std::uint32_t,
+                   std::int16_t, std::uint8_t) {
     oracle::tally t;
     const auto check = [&](Integer x) {
         // A long double of x86 holds them all; where it does not, what is left out of it is far from halfway.
@@ -165,9 +172,11 @@ TEST_CASE("tfloat32: products are exact in float, what is written back is rounde
 
 TEST_CASE("tfloat32: the other modes of round_to") {
     CHECK(ht::round_to<tfloat32, ht::rounding::toward_zero>(1 + 0x1.ffp-10f) == 1 + 0x1p-10f);
-    CHECK(ht::round_to<tfloat32, ht::rounding::toward_zero>(std::numeric_limits<float>::max()) == std::numeric_limits<tfloat32>::max());
+    CHECK(ht::round_to<tfloat32, ht::rounding::toward_zero>(std::numeric_limits<float>::max()) ==
+          std::numeric_limits<tfloat32>::max());
     double sum = 0;
-    for (std::uint32_t random = 0; random < 1u << 13; ++random) sum += static_cast<double>(static_cast<float>(ht::round_stochastic<tfloat32>(1 + 0x1.5p-12f, random)));
+    for (std::uint32_t random = 0; random < 1u << 13; ++random)
+        sum += static_cast<double>(static_cast<float>(ht::round_stochastic<tfloat32>(1 + 0x1.5p-12f, random)));
     CHECK(sum / (1 << 13) == 1 + 0x1.5p-12);
 }
 

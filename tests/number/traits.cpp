@@ -20,7 +20,8 @@ static_assert(!ht::sixteen_bit<float> && !ht::sixteen_bit<short>);
 static_assert(ht::unit_roundoff<float> == 0x1p-24 && ht::unit_roundoff<ht::float16> == 0x1p-11);
 static_assert(ht::unit_roundoff<ht::bfloat16> == 1.0 / 256 && ht::unit_roundoff<double> == 0x1p-53);
 
-TEST_CASE_TEMPLATE("number_traits: agree with numeric_limits", T, double, float, ht::float16, ht::bfloat16, ht::tfloat32) {
+TEST_CASE_TEMPLATE("number_traits: agree with numeric_limits", T, double, float, ht::float16, ht::bfloat16,
+                   ht::tfloat32) {
     using traits = ht::number_traits<T>;
     using limits = std::numeric_limits<T>;
     CHECK(traits::significand_bits == limits::digits);

@@ -23,9 +23,11 @@ TEST_CASE("a line a step, flushed, with the promised fields") {
         ht::metrics_file metrics(path);
         metrics.write(state, {{"policy", "amp_fp16"}});
         const std::string first = support::temporary_folder::read(path.string() + ".part");
-        CHECK(first == R"({"policy":"amp_fp16","step":10,"loss":2.5,"lr":0.001,"tokens_per_second":1000.0,"step_ms":4.0,"peak_bytes":5000,)"
-                       R"("loss_scale":1024.0,"skipped":2,"skipped_infinity":1,"skipped_nan":0,"skipped_outlier":1})"
-                       "\n");
+        CHECK(
+            first ==
+            R"({"policy":"amp_fp16","step":10,"loss":2.5,"lr":0.001,"tokens_per_second":1000.0,"step_ms":4.0,"peak_bytes":5000,)"
+            R"("loss_scale":1024.0,"skipped":2,"skipped_infinity":1,"skipped_nan":0,"skipped_outlier":1})"
+            "\n");
         ht::step_metrics bad = state;
         bad.loss = std::numeric_limits<double>::quiet_NaN();
         metrics.write(bad);

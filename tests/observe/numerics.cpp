@@ -25,7 +25,8 @@ struct network : ht::nn::model {
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.in); }
 };
 
-const ht::numerics_row* find(const ht::numerics_view& view, const std::string& operation, ht::pass pass, const std::string& parameter = "") {
+const ht::numerics_row* find(const ht::numerics_view& view, const std::string& operation, ht::pass pass,
+                             const std::string& parameter = "") {
     for (const ht::numerics_row& r : view.rows) {
         if (r.by.operation == operation && r.pass == pass && r.parameter == parameter) return &r;
     }
@@ -35,7 +36,8 @@ const ht::numerics_row* find(const ht::numerics_view& view, const std::string& o
 TEST_CASE("numerics: counts of known tensors are exact") {
     ht::cpu device{{.threads = 1}};
     network<ht::amp_fp16> model{device};
-    // The copies: a zero that rounding has made, one that was there, an infinity that it has made, and a subnormal number.
+    // The copies: a zero that rounding has made, one that was there, an infinity that it has made, and a subnormal
+    // number.
     const std::vector<float> weights{1e-9f, 0.0f, 70000.0f, 0x1p-20f};
     model.in.weight.assign(weights);
     const std::vector<float> bias{1.0f, -0.5f};
@@ -87,7 +89,8 @@ TEST_CASE("numerics: counts of known tensors are exact") {
 }
 
 /// A row with so many values of some exponents.
-ht::numerics_row row(const char* layer, ht::pass pass, ht::tensor_role role, std::initializer_list<std::pair<int, ht::extent>> counts,
+ht::numerics_row row(const char* layer, ht::pass pass, ht::tensor_role role,
+                     std::initializer_list<std::pair<int, ht::extent>> counts,
                      ht::value_format format = ht::value_format::float16) {
     ht::numerics_row r;
     r.by = {layer, "", "linear"};
@@ -105,7 +108,8 @@ TEST_CASE("numerics: proposals say what the counts say") {
     ht::numerics_view view;
     view.loss_scale = 65536;
     // Nothing to say of values and gradients in the middle.
-    view.rows = {row("a", pass::forward, tensor_role::value, {{-3, 900}, {2, 100}}), row("a", pass::backward, tensor_role::gradient, {{-10, 1000}})};
+    view.rows = {row("a", pass::forward, tensor_role::value, {{-3, 900}, {2, 100}}),
+                 row("a", pass::backward, tensor_role::gradient, {{-10, 1000}})};
     CHECK(view.proposals().empty());
 
     // 3% below float16's least normal number 2^-14, where the gradients of b leave room for two doublings.
@@ -114,8 +118,10 @@ TEST_CASE("numerics: proposals say what the counts say") {
     REQUIRE(p.size() == 1);
     CHECK(p[0].layer == "b");
     CHECK(p[0].policy == "ht::amp_bf16");
-    CHECK(p[0].text == "b: 3% of the gradient that linear passes on lie below 6.1e-05, float16's least normal number, at a loss scale of 65536 (and 0 of 1000 (0%) are "
-                       "zeros); 3% would at 2 doublings, and at more a gradient overflows: ht::rule<\"b\", ht::amp_bf16>");
+    CHECK(p[0].text ==
+          "b: 3% of the gradient that linear passes on lie below 6.1e-05, float16's least normal number, at a loss "
+          "scale of 65536 (and 0 of 1000 (0%) are zeros); 3% would at 2 doublings, and at more a gradient overflows: "
+          "ht::rule<\"b\", ht::amp_bf16>");
     CHECK(view.proposals(0.05).empty());
     // At exactly the threshold nothing is said.
     CHECK(view.proposals(0.03).empty());
@@ -125,19 +131,23 @@ TEST_CASE("numerics: proposals say what the counts say") {
     p = view.proposals();
     REQUIRE(p.size() == 1);
     CHECK(p[0].layer.empty());
-    CHECK(p[0].text == "the loss scale: more than 1% of the gradient lies below its type's least normal number in 1 operation; at 2 doublings of 65536 in none of these, "
-                       "and no gradient of the step overflows before 21");
+    CHECK(p[0].text ==
+          "the loss scale: more than 1% of the gradient lies below its type's least normal number in 1 operation; at 2 "
+          "doublings of 65536 in none of these, and no gradient of the step overflows before 21");
 
     // Values at the end of the range, and beyond.
     view.rows = {row("c", pass::forward, tensor_role::value, {{15, 1}, {0, 9}})};
     view.rows[0].counts.largest = 61216;
     p = view.proposals();
     REQUIRE(p.size() == 1);
-    CHECK(p[0].text == "c: the values of linear reach 61216 in float16, which ends at 65504: ht::rule<\"c\", ht::amp_bf16>");
+    CHECK(p[0].text ==
+          "c: the values of linear reach 61216 in float16, which ends at 65504: ht::rule<\"c\", ht::amp_bf16>");
     view.rows[0].counts.infinities = 10;
     p = view.proposals();
     REQUIRE(p.size() == 1);
-    CHECK(p[0].text == "c: 10 of 20 (50%) of the values of linear are infinite in float16, which ends at 65504: ht::rule<\"c\", ht::amp_bf16>");
+    CHECK(p[0].text ==
+          "c: 10 of 20 (50%) of the values of linear are infinite in float16, which ends at 65504: ht::rule<\"c\", "
+          "ht::amp_bf16>");
     // bfloat16 has no more range to offer than it has.
     view.rows[0] = row("c", pass::forward, tensor_role::value, {{0, 10}}, ht::value_format::bfloat16);
     view.rows[0].counts.infinities = 1;
@@ -153,7 +163,8 @@ TEST_CASE("numerics: proposals say what the counts say") {
     view.rows = {weight};
     p = view.proposals();
     REQUIRE(p.size() == 1);
-    CHECK(p[0].text == "d: 5 of 100 (5%) of d.weight are zeros in float16 and not in the master: ht::rule<\"d\", ht::amp_bf16>");
+    CHECK(p[0].text ==
+          "d: 5 of 100 (5%) of d.weight are zeros in float16 and not in the master: ht::rule<\"d\", ht::amp_bf16>");
     // Float is the widest there is.
     view.rows = {row("e", pass::forward, tensor_role::value, {{127, 10}}, ht::value_format::float32)};
     CHECK(view.proposals().empty());
@@ -192,8 +203,10 @@ TEST_CASE("numerics: the page is well-formed and needs nothing from elsewhere; t
     CHECK(html.find("run &quot;1&quot; &amp; more") != std::string::npos);
     CHECK(html.find("a&lt;b&gt; linear") != std::string::npos);
     CHECK(html.find("prefers-color-scheme:dark") != std::string::npos);
-    for (const char* outside : {"http:", "https:", "<script", "src=", "href=", "url("}) CHECK(html.find(outside) == std::string::npos);
-    for (const char* format : {"float16", "bfloat16", "float8_e4m3", "float8_e5m2"}) CHECK(html.find(std::string("<th scope=\"row\">") + format + "</th>") != std::string::npos);
+    for (const char* outside : {"http:", "https:", "<script", "src=", "href=", "url("})
+        CHECK(html.find(outside) == std::string::npos);
+    for (const char* format : {"float16", "bfloat16", "float8_e4m3", "float8_e5m2"})
+        CHECK(html.find(std::string("<th scope=\"row\">") + format + "</th>") != std::string::npos);
     CHECK(html.find("2 inf") != std::string::npos);
     CHECK(html.find("class=\"low\" x=\"0\"") != std::string::npos);  // 2^-40 is the first column
 
@@ -202,8 +215,9 @@ TEST_CASE("numerics: the page is well-formed and needs nothing from elsewhere; t
     CHECK(j["loss_scale"] == 1024);
     REQUIRE(j["tensors"].size() == 2);
     const auto& t = j["tensors"][0];
-    for (const char* field : {"layer", "after", "operation", "pass", "tensor", "parameter", "type", "elements", "zeros", "infinities", "nans", "largest", "subnormal_share",
-                              "saturation_share", "doublings", "underflowed", "overflowed", "exponents"}) {
+    for (const char* field : {"layer", "after", "operation", "pass", "tensor", "parameter", "type", "elements", "zeros",
+                              "infinities", "nans", "largest", "subnormal_share", "saturation_share", "doublings",
+                              "underflowed", "overflowed", "exponents"}) {
         CHECK(t.contains(field));
     }
     CHECK(t.size() == 18);

@@ -15,7 +15,8 @@ namespace ht = halftone;
 
 namespace {
 
-const ht::progress_state halfway{.step = 50, .loss = 2.41314, .learning_rate = 3e-4, .loss_scale = 65536, .tokens_per_second = 11234};
+const ht::progress_state halfway{
+    .step = 50, .loss = 2.41314, .learning_rate = 3e-4, .loss_scale = 65536, .tokens_per_second = 11234};
 
 std::vector<std::string> lines_of(const std::string& text) {
     std::vector<std::string> lines;
@@ -35,7 +36,8 @@ std::string drawn(int columns, const ht::progress_state& state = halfway, double
 
 TEST_CASE("the bar, wide enough for everything") {
     CHECK(drawn(140) ==
-          "\ramp_fp16  50% [###############---------------]  50/100  loss 2.4131  lr 3.00e-04  scale 65536  11.2k tokens/s  0:20 left\x1b[K");
+          "\ramp_fp16  50% [###############---------------]  50/100  loss 2.4131  lr 3.00e-04  scale 65536  11.2k "
+          "tokens/s  0:20 left\x1b[K");
 }
 
 TEST_CASE("a narrow terminal loses fields and never wraps") {
@@ -45,7 +47,8 @@ TEST_CASE("a narrow terminal loses fields and never wraps") {
         REQUIRE(line.substr(line.size() - 3) == "\x1b[K");
         REQUIRE(static_cast<int>(line.size()) - 4 < columns + (columns == 1));
         // A field is there whole or not at all.
-        for (const std::string field : {"  50/100", "  loss 2.4131", "  lr 3.00e-04", "  scale 65536", "  11.2k tokens/s", "  0:20 left"}) {
+        for (const std::string field :
+             {"  50/100", "  loss 2.4131", "  lr 3.00e-04", "  scale 65536", "  11.2k tokens/s", "  0:20 left"}) {
             REQUIRE((line.find(field.substr(0, 5)) == std::string::npos) == (line.find(field) == std::string::npos));
         }
     }
@@ -105,7 +108,8 @@ TEST_CASE("elsewhere: ten plain lines over a run, without control characters") {
     std::ostringstream out;
     {
         ht::progress bar(out, "amp_bf16", 250, {});
-        for (int step = 1; step <= 250; ++step) bar.update({.step = step, .loss = 3, .learning_rate = 1e-3, .tokens_per_second = 900}, 0.01 * step);
+        for (int step = 1; step <= 250; ++step)
+            bar.update({.step = step, .loss = 3, .learning_rate = 1e-3, .tokens_per_second = 900}, 0.01 * step);
     }
     const std::vector<std::string> lines = lines_of(out.str());
     REQUIRE(lines.size() == 10);

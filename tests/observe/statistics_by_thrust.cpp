@@ -28,7 +28,8 @@ tensor_statistics statistics_of(thrust_on_the_host&, const view<T, Rank>& values
     const auto all = flatten(values);
     std::vector<std::uint16_t> of_values(static_cast<std::size_t>(all.size()));
     extent ends[detail::magnitude_class::count];
-    const std::uint32_t largest = detail::count_classes<std::remove_const_t<T>>(thrust::host, all.data(), all.size(), of_values.data(), ends);
+    const std::uint32_t largest =
+        detail::count_classes<std::remove_const_t<T>>(thrust::host, all.data(), all.size(), of_values.data(), ends);
     return detail::statistics_from(ends, largest);
 }
 

@@ -91,7 +91,8 @@ void all_exponents(Device& device) {
 template <class Device>
 void shares(Device& device) {
     // float16's least numbers are 2^-24 and, normal, 2^-14; what is beneath 2^-25 it rounds to zero.
-    const std::vector<float> values{0x1p-26f, 0x1.fp-26f, 0x1p-25f, -0x1p-24f, 0x1.ffp-15f, -0x1p-14f, 1, 0, 0, 65504, 0x1p16f, -0x1p20f};
+    const std::vector<float> values{0x1p-26f, 0x1.fp-26f, 0x1p-25f, -0x1p-24f, 0x1.ffp-15f, -0x1p-14f,
+                                    1,        0,          0,        65504,     0x1p16f,     -0x1p20f};
     const ht::tensor_statistics s = statistics_of(device, view_of(values));
     CHECK(s.finite() == 12);
     CHECK(s.count(-25, 0) == 5);

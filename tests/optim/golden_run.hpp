@@ -65,7 +65,8 @@ template <class Model>
 void set_parameters(Model& model) {
     const auto set = [](const auto& parameter) {
         std::vector<float> values;
-        for (int i = 0; i < parameter.shape()[0]; ++i) values.push_back(static_cast<float>(initial_parameter(first_of(parameter.entry()) + i)));
+        for (int i = 0; i < parameter.shape()[0]; ++i)
+            values.push_back(static_cast<float>(initial_parameter(first_of(parameter.entry()) + i)));
         parameter.owner().memory().write(parameter.master().data(), values.data(), values.size() * sizeof(float));
     };
     set(model.fc1.weight), set(model.norm.weight), set(model.fc2.weight), set(model.head.weight);

@@ -107,9 +107,12 @@ TEST_CASE("groups: a pattern that names nothing, and options that contradict eac
                          ht::argument_error);
     CHECK_THROWS_AS((optimizer{device, model, {}, {{"fc1", {.lr = 1, .lr_scale = 1}}}}), ht::argument_error);
     CHECK_THROWS_WITH_AS((optimizer{device, model, {}, {{"fc1", {.weight_decay = -1}}}}),
-                         "sgd: the group 'fc1' has an lr, lr_scale or weight_decay of -1; expected 0 or more", ht::argument_error);
-    CHECK_THROWS_AS((optimizer{device, model, {}, {{"fc1", {.lr = std::numeric_limits<double>::quiet_NaN()}}}}), ht::argument_error);
-    CHECK_THROWS_AS((optimizer{device, model, {}, {{"fc1", {.lr_scale = std::numeric_limits<double>::infinity()}}}}), ht::argument_error);
+                         "sgd: the group 'fc1' has an lr, lr_scale or weight_decay of -1; expected 0 or more",
+                         ht::argument_error);
+    CHECK_THROWS_AS((optimizer{device, model, {}, {{"fc1", {.lr = std::numeric_limits<double>::quiet_NaN()}}}}),
+                    ht::argument_error);
+    CHECK_THROWS_AS((optimizer{device, model, {}, {{"fc1", {.lr_scale = std::numeric_limits<double>::infinity()}}}}),
+                    ht::argument_error);
     CHECK_FALSE(model.fc1.weight.is_frozen());
 }
 

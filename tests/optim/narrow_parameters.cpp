@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Why parameters and moments of 16 bits are rounded stochastically: rounded to nearest, a run stands still for ever. The
-/// kernels take either rounding; optimizers refuse the one that stalls (tests/compile_fail/optimizer_without_master.cpp).
+/// Why parameters and moments of 16 bits are rounded stochastically: rounded to nearest, a run stands still for ever.
+/// The kernels take either rounding; optimizers refuse the one that stalls
+/// (tests/compile_fail/optimizer_without_master.cpp).
 #include <cmath>
 #include <vector>
 
@@ -32,8 +33,8 @@ double mean_of(const std::vector<T>& v) {
     for (const T x : v) sum += static_cast<double>(static_cast<float>(x)) / count;
     return sum;
 }
-/// Five standard deviations of the mean after so many stochastic roundings of each, which are independent and each off by
-/// half a step in standard deviation at most (p (1 - p) <= 1/4).
+/// Five standard deviations of the mean after so many stochastic roundings of each, which are independent and each off
+/// by half a step in standard deviation at most (p (1 - p) <= 1/4).
 double five_deviations(int steps) { return 5 * std::sqrt(static_cast<double>(steps) / count) * bf16_step / 2; }
 
 /// The mean parameter after gradient descent on (w - 1/2)^2 / 2, each parameter with a gradient of its own.
@@ -46,7 +47,11 @@ double descend(ht::cpu& device, int steps) {
     for (record.steps = 1; record.steps <= steps; ++record.steps) {
         for (std::size_t i = 0; i < w.size(); ++i) gradient[i] = static_cast<float>(w[i]) - 0.5f;
         kernel::sgd<ht::cpu>::run<Rounding>(
-            device, kernel::sgd_arguments<Param, float, float, float>{.master = view_of(w), .gradient = view_of(gradient), .factors = &factors, .step = &record, .key = {.seed = 3}});
+            device, kernel::sgd_arguments<Param, float, float, float>{.master = view_of(w),
+                                                                      .gradient = view_of(gradient),
+                                                                      .factors = &factors,
+                                                                      .step = &record,
+                                                                      .key = {.seed = 3}});
     }
     return mean_of(w);
 }
@@ -73,43 +78,53 @@ double descend_by_adamw(ht::cpu& device, int steps) {
     const kernel::gradient_factors factors;
     kernel::step_record record{.lr = static_cast<double>(rate)};
     for (record.steps = 1; record.steps <= steps; ++record.steps) {
-        kernel::adamw<ht::cpu>::run<Rounding>(device, kernel::adamw_arguments<Param, float, float, State>{.master = view_of(w),
-                                                                                                         .gradient = view_of(gradient),
-                                                                                                         .first = view_of(first),
-                                                                                                         .second = view_of(second),
-                                                                                                         .factors = &factors,
-                                                                                                         .step = &record,
-                                                                                                         .key = {.seed = 3}});
+        kernel::adamw<ht::cpu>::run<Rounding>(
+            device, kernel::adamw_arguments<Param, float, float, State>{.master = view_of(w),
+                                                                        .gradient = view_of(gradient),
+                                                                        .first = view_of(first),
+                                                                        .second = view_of(second),
+                                                                        .factors = &factors,
+                                                                        .step = &record,
+                                                                        .key = {.seed = 3}});
     }
     return mean_of(w);
 }
 
-TEST_CASE("16-bit parameters: adamw stands still when rounded to nearest, and follows fp32 when rounded stochastically, bf16 moments too") {
+TEST_CASE(
+    "16-bit parameters: adamw stands still when rounded to nearest, and follows fp32 when rounded stochastically, bf16 "
+    "moments too") {
     ht::cpu device{{.threads = 1}};
     constexpr int steps = 256;
     const double exact = 1 - steps * static_cast<double>(rate);
     CHECK(std::fabs(descend_by_adamw<rounding::nearest_even, float, float>(device, steps) - exact) < 1e-4);
     CHECK(descend_by_adamw<rounding::nearest_even, bfloat16, float>(device, steps) == 1);
-    CHECK(std::fabs(descend_by_adamw<rounding::stochastic, bfloat16, float>(device, steps) - exact) < five_deviations(steps));
-    // Moments in bf16 are unbiased, too. The update is their quotient m / sqrt(v): with `variance` that of v relative to v, after
-    // so many roundings of half a step (2^-7 v at most) in standard deviation, its mean is off by 3/8 of that (Jensen, with the
-    // first moment's and all further terms less than as much again), and its standard deviation is half of v's.
+    CHECK(std::fabs(descend_by_adamw<rounding::stochastic, bfloat16, float>(device, steps) - exact) <
+          five_deviations(steps));
+    // Moments in bf16 are unbiased, too. The update is their quotient m / sqrt(v): with `variance` that of v relative
+    // to v, after so many roundings of half a step (2^-7 v at most) in standard deviation, its mean is off by 3/8 of
+    // that (Jensen, with the first moment's and all further terms less than as much again), and its standard deviation
+    // is half of v's.
     const double variance = steps * 0x1p-14 / 4, moved = 1 - exact;
     const double narrow = descend_by_adamw<rounding::stochastic, bfloat16, bfloat16>(device, steps);
-    CHECK(std::fabs(narrow - exact) < five_deviations(steps) + moved * (2 * 0.375 * variance + 5 * std::sqrt(variance / count)));
+    CHECK(std::fabs(narrow - exact) <
+          five_deviations(steps) + moved * (2 * 0.375 * variance + 5 * std::sqrt(variance / count)));
     CHECK(five_deviations(steps) < 0.02);
 }
 
-TEST_CASE("16-bit moments: rounded to nearest, a second moment in bf16 never shrinks at beta2 = 0.999, nor does it grow by small squares") {
+TEST_CASE(
+    "16-bit moments: rounded to nearest, a second moment in bf16 never shrinks at beta2 = 0.999, nor does it grow by "
+    "small squares") {
     for (std::uint16_t significand = 0; significand < 128; ++significand) {
         const bfloat16 v = bfloat16::from_bits(static_cast<std::uint16_t>(0x3f80 | significand));
-        const float x = v, smaller = 0.999f * x, larger = 0.999f * x + 0.001f * (2 * x);  // gradients of zero, and of sqrt(2 v)
+        const float x = v, smaller = 0.999f * x,
+                    larger = 0.999f * x + 0.001f * (2 * x);  // gradients of zero, and of sqrt(2 v)
         CHECK(ht::round_to<bfloat16>(smaller).bits() == v.bits());
         CHECK(ht::round_to<bfloat16>(larger).bits() == v.bits());
         // Stochastic rounding gives one of the neighbours, in proportion: the mean over all random bits is exact.
         double mean = 0;
         for (std::uint32_t random = 0; random < 0x10000; random += 0x100) {
-            mean += static_cast<double>(static_cast<float>(ht::round_stochastic<bfloat16>(smaller, random | 0x80))) / 256;
+            mean +=
+                static_cast<double>(static_cast<float>(ht::round_stochastic<bfloat16>(smaller, random | 0x80))) / 256;
         }
         CHECK(std::fabs(mean - static_cast<double>(smaller)) <= 0x1p-7 / 256);
     }

@@ -46,7 +46,11 @@ struct model : ht::nn::model {
 
     template <class Device>
     explicit model(Device& device, ht::extent width = 67)
-        : ht::nn::model(device), fc1(parameters(), width), norm(parameters(), 5, 1), fc2(parameters(), width + 3), head(parameters(), 3) {
+        : ht::nn::model(device),
+          fc1(parameters(), width),
+          norm(parameters(), 5, 1),
+          fc2(parameters(), width + 3),
+          head(parameters(), 3) {
         commit(*this, 1);
     }
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.fc1, self.norm, self.fc2, self.head); }

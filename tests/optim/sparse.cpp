@@ -46,14 +46,16 @@ TEST_CASE("sparse gradients: bytes are those of the rows of the largest window, 
     constexpr extent vocabulary = 5000, width = 8;
     auto s = with_adamw<sparse<ht::full_fp32>>(device, {}, vocabulary);
     ht::memory_usage& usage = device.memory().usage();
-    // The slab of positions, in granules of 64 numbers; the count of the table's rows, in a block of its own; and the accumulator's
-    // record.
+    // The slab of positions, in granules of 64 numbers; the count of the table's rows, in a block of its own; and the
+    // accumulator's record.
     const std::size_t fixed = usage.live(of_gradients);
     CHECK(s.acc.find(s.model.parameters())->bytes() == 128 * sizeof(float) + 64);
     CHECK(fixed < 1024);
     CHECK(usage.live(ht::memory_kind::moment) >= 2 * vocabulary * width * sizeof(float));
     ids all;
-    const auto rows_of = [&](std::size_t rows) { return ht::round_up(rows * sizeof(std::int32_t), 64) + ht::round_up(rows * width * sizeof(float), 64); };
+    const auto rows_of = [&](std::size_t rows) {
+        return ht::round_up(rows * sizeof(std::int32_t), 64) + ht::round_up(rows * width * sizeof(float), 64);
+    };
     s.body(all.next(3, 7, 5000));
     CHECK(usage.live(of_gradients) == fixed + rows_of(21));
     CHECK(s.model.parameters().entries()[0].path == "tokens.table");
@@ -87,7 +89,9 @@ TEST_CASE("sparse gradients: a table with a limit has its memory at once, and re
     const auto add = [&](extent lookups) { tape.backward(model.loss(tape, all.next(1, lookups)), acc); };
     add(6);
     CHECK(device.memory().usage().live(of_gradients) > 10 * 8 * sizeof(float));
-    CHECK_THROWS_WITH_AS(add(5), "gradient of tokens.table: room for 10 rows (its most_rows), and this window may have looked up 6; no room for 5 tokens more",
+    CHECK_THROWS_WITH_AS(add(5),
+                         "gradient of tokens.table: room for 10 rows (its most_rows), and this window may have looked "
+                         "up 6; no room for 5 tokens more",
                          ht::argument_error);
     acc.discard();
     add(6), add(4);
@@ -115,9 +119,10 @@ TEST_CASE("sparse gradients: frozen tables have none, and windows that looked up
     s.scaler.update();
     // A pass through the positions alone.
     const std::vector<std::int32_t> some{1, 2, 3};
-    const auto x = ht::embedding<ht::layer_roles<ht::full_fp32, ht::op::embedding, ht::tape<ht::cpu>&>>(s.tape, ht::const_view<std::int32_t, 2>{some.data(), {1, 3}},
-                                                                                                       s.model.positions.table, ht::absent{});
-    s.tape.backward(s.scaler.scale(ht::cross_entropy(s.tape, x, ht::const_view<std::int32_t, 2>{some.data(), {1, 3}})), s.acc);
+    const auto x = ht::embedding<ht::layer_roles<ht::full_fp32, ht::op::embedding, ht::tape<ht::cpu>&>>(
+        s.tape, ht::const_view<std::int32_t, 2>{some.data(), {1, 3}}, s.model.positions.table, ht::absent{});
+    s.tape.backward(s.scaler.scale(ht::cross_entropy(s.tape, x, ht::const_view<std::int32_t, 2>{some.data(), {1, 3}})),
+                    s.acc);
     auto grads = s.scaler.unscale(s.acc.take());
     CHECK(grads.read_rows(table).indices.empty());
     const auto before = masters_of(table);
@@ -130,7 +135,8 @@ TEST_CASE("sparse gradients: frozen tables have none, and windows that looked up
     ht::accumulator acc{frozen, ht::unscaled};
     s.tape.backward(frozen.loss(s.tape, all.next(1, 5)), acc);
     const auto left = acc.take();
-    CHECK_THROWS_WITH_AS(left.rows(frozen.tokens.table), "gradients: tokens.table is frozen and has no gradient", ht::state_error);
+    CHECK_THROWS_WITH_AS(left.rows(frozen.tokens.table), "gradients: tokens.table is frozen and has no gradient",
+                         ht::state_error);
 }
 
 TEST_CASE("sparse gradients: groups give tables rates of their own") {
@@ -194,7 +200,9 @@ std::int32_t row_of(int t, int k) {
     const int r = (t + t * k + 3 * k * k) % rows;
     return t % 3 == 0 ? r % 3 : r;
 }
-float gradient_of(int t, int e, double amplitude) { return static_cast<float>(((7919 * t + 104729 * e) % 2049 - 1024) / 1024.0 * amplitude); }
+float gradient_of(int t, int e, double amplitude) {
+    return static_cast<float>(((7919 * t + 104729 * e) % 2049 - 1024) / 1024.0 * amplitude);
+}
 
 /// A hundred steps with the gradients of a case; after(t) follows each.
 template <class Optimizer, class After>
@@ -211,14 +219,18 @@ void train(ht::cpu& device, sparse<ht::full_fp32>& model, Optimizer& optimizer, 
         for (int k = 0; k < lookups; ++k) tokens.push_back(row_of(t, k));
         for (int e = 0; e < lookups * width; ++e) dy.push_back(gradient_of(t, e, amplitude));
         const auto place = acc.find(model.parameters())->claim_rows(device, model.tokens.table, lookups);
-        ht::kernel::embedding_rows<ht::cpu>::add<float, float>(
-            device, {.tokens = {tokens.data(), {lookups}}, .dy = {dy.data(), {lookups, width}}, .vocabulary = rows, .rows = place.rows, .before = place.before});
+        ht::kernel::embedding_rows<ht::cpu>::add<float, float>(device, {.tokens = {tokens.data(), {lookups}},
+                                                                        .dy = {dy.data(), {lookups, width}},
+                                                                        .vocabulary = rows,
+                                                                        .rows = place.rows,
+                                                                        .before = place.before});
         optimizer.step(acc.take());
         after(t);
     }
 }
 
-TEST_CASE("sparse gradients: steps equal torch.optim.SparseAdam and torch.optim.SGD within fp32 rounding, over 100 steps") {
+TEST_CASE(
+    "sparse gradients: steps equal torch.optim.SparseAdam and torch.optim.SGD within fp32 rounding, over 100 steps") {
     const std::vector<support::golden_line> lines = support::read_golden("sparse.txt");
     int cases = 0;
     for (std::size_t at = 0; at < lines.size();) {
@@ -226,7 +238,11 @@ TEST_CASE("sparse gradients: steps equal torch.optim.SparseAdam and torch.optim.
         REQUIRE(head.kind == "case");
         CAPTURE(head.words[0]);
         const bool is_adam = head.words[1] == "adam";
-        const ht::adamw_options o{.lr = head.number(2), .beta1 = head.number(3), .beta2 = head.number(4), .epsilon = head.number(5), .weight_decay = 0};
+        const ht::adamw_options o{.lr = head.number(2),
+                                  .beta1 = head.number(3),
+                                  .beta2 = head.number(4),
+                                  .epsilon = head.number(5),
+                                  .weight_decay = 0};
         const double amplitude = head.number(6);
         ht::cpu device{{.threads = 1}};
         sparse<ht::full_fp32> model{device, rows, width};
@@ -240,7 +256,9 @@ TEST_CASE("sparse gradients: steps equal torch.optim.SparseAdam and torch.optim.
             for (int k = 0; k < lookups; ++k) {
                 const auto r = static_cast<std::size_t>(row_of(t, k));
                 is_there[r] = true;
-                for (int j = 0; j < width; ++j) g[r * width + static_cast<std::size_t>(j)] += static_cast<double>(gradient_of(t, width * k + j, amplitude));
+                for (int j = 0; j < width; ++j)
+                    g[r * width + static_cast<std::size_t>(j)] +=
+                        static_cast<double>(gradient_of(t, width * k + j, amplitude));
             }
             for (std::size_t i = 0; i < exact.size(); ++i) {
                 golden::tracked_adamw& p = exact[i];
@@ -248,8 +266,10 @@ TEST_CASE("sparse gradients: steps equal torch.optim.SparseAdam and torch.optim.
                 if (is_adam) {
                     p.step(g[i], 0, o, o.lr, 0, t);
                     // SparseAdam adds epsilon before the bias is corrected, and AdamW after it.
-                    const double root = std::sqrt(1 - std::pow(o.beta2, t)), denominator = std::sqrt(p.v) / root + o.epsilon;
-                    by_epsilon[i] += o.lr / (1 - std::pow(o.beta1, t)) * std::fabs(p.m) / denominator * o.epsilon * (1 / root - 1) / denominator;
+                    const double root = std::sqrt(1 - std::pow(o.beta2, t)),
+                                 denominator = std::sqrt(p.v) / root + o.epsilon;
+                    by_epsilon[i] += o.lr / (1 - std::pow(o.beta1, t)) * std::fabs(p.m) / denominator * o.epsilon *
+                                     (1 / root - 1) / denominator;
                 } else {
                     p.error_w += 2 * support::u * std::fabs(o.lr * g[i]);
                     p.w -= o.lr * g[i];
@@ -260,7 +280,8 @@ TEST_CASE("sparse gradients: steps equal torch.optim.SparseAdam and torch.optim.
             const std::vector<float> ours = masters_of(model.tokens.table);
             for (std::size_t i = 0; i < exact.size(); ++i) {
                 with_exact.expect(static_cast<double>(ours[i]), exact[i].w, exact[i].bound());
-                with_torch.expect(static_cast<double>(ours[i]), lines[at].number(i + 1), 2 * exact[i].bound() + by_epsilon[i]);
+                with_torch.expect(static_cast<double>(ours[i]), lines[at].number(i + 1),
+                                  2 * exact[i].bound() + by_epsilon[i]);
                 CHECK(exact[i].bound() + by_epsilon[i] < 1e-4 * std::max(std::fabs(exact[i].w), 1.0));
             }
             ++at;

@@ -51,7 +51,8 @@ struct batch {
     }
 };
 
-/// Rows of a table of tokens, whose gradient is as Op says, plus rows of positions, whose is dense: these are the logits.
+/// Rows of a table of tokens, whose gradient is as Op says, plus rows of positions, whose is dense: these are the
+/// logits.
 template <class P, class Op>
 struct net : ht::nn::model {
     using policy = P;
@@ -60,12 +61,17 @@ struct net : ht::nn::model {
 
     template <class Device>
     explicit net(Device& device, extent vocabulary = 40, extent width = 8, extent most_rows = 0)
-        : ht::nn::model(device), tokens(parameters(), vocabulary, width, most_rows), positions(parameters(), 12, width) {
+        : ht::nn::model(device),
+          tokens(parameters(), vocabulary, width, most_rows),
+          positions(parameters(), 12, width) {
         commit(*this, 1);
     }
     template <class Context>
     ht::variable<float, 0> loss(Context&& ctx, const batch& b) const {
-        return ht::cross_entropy(ctx, ht::embedding<ht::layer_roles<P, ht::op::embedding, Context>>(ctx, b.tokens, tokens.table, positions.table), b.targets);
+        return ht::cross_entropy(
+            ctx,
+            ht::embedding<ht::layer_roles<P, ht::op::embedding, Context>>(ctx, b.tokens, tokens.table, positions.table),
+            b.targets);
     }
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.tokens, self.positions); }
 };
@@ -86,7 +92,8 @@ auto masters_of(const Parameter& p) {
 }
 template <class Parameter>
 auto copies_of(const Parameter& p) {
-    return copy_of<typename Parameter::compute>(p.owner(), p.values().data(), static_cast<std::size_t>(p.shape().size()));
+    return copy_of<typename Parameter::compute>(p.owner(), p.values().data(),
+                                                static_cast<std::size_t>(p.shape().size()));
 }
 /// Moments of a parameter whose state is float.
 template <class Optimizer, class Parameter>
@@ -110,7 +117,8 @@ struct run {
     ht::tape<Device> tape{device};
     float max_norm = std::numeric_limits<float>::infinity();
 
-    run(Device& d, const Options& options, extent vocabulary = 40, float scale = 0x1p15f) : device(d), model(d, vocabulary), optimizer(d, model, options), scaler(d, {.init_scale = scale}) {}
+    run(Device& d, const Options& options, extent vocabulary = 40, float scale = 0x1p15f)
+        : device(d), model(d, vocabulary), optimizer(d, model, options), scaler(d, {.init_scale = scale}) {}
 
     /// A micro-batch for each row of the batch.
     ht::variable<float, 0> body(const batch& b) {
@@ -195,7 +203,8 @@ void adamw_agrees(Device& one, Device& two) {
         CHECK(here[i] != (is_touched(i / width) ? start : there)[i]);
     }
     for (int which = 0; which < 2; ++which) {
-        const auto m = moments_of(s.optimizer, which, s.model.tokens.table), n = moments_of(d.optimizer, which, d.model.tokens.table);
+        const auto m = moments_of(s.optimizer, which, s.model.tokens.table),
+                   n = moments_of(d.optimizer, which, d.model.tokens.table);
         CHECK(same_bits(m, n));  // zero where nothing was looked up
     }
 }
@@ -214,7 +223,8 @@ void adamw_is_lazy(Device& device) {
     for (int t = 1; t <= 8; ++t) {
         const batch b = all.next(2, 4);
         for (extent row = 0; row < 2; ++row) {
-            const auto loss = s.model.loss(s.tape, batch{{b.tokens.data() + 4 * row, {1, 4}}, {b.targets.data() + 4 * row, {1, 4}}});
+            const auto loss =
+                s.model.loss(s.tape, batch{{b.tokens.data() + 4 * row, {1, 4}}, {b.targets.data() + 4 * row, {1, 4}}});
             s.tape.backward(s.scaler.scale(loss / 2), s.acc);
         }
         auto grads = s.scaler.unscale(s.acc.take());
@@ -224,7 +234,8 @@ void adamw_is_lazy(Device& device) {
         const auto m0 = moments_of(s.optimizer, 0, table), v0 = moments_of(s.optimizer, 1, table);
         s.optimizer.step(grads);
         s.scaler.update();
-        const auto w1 = masters_of(table), m1 = moments_of(s.optimizer, 0, table), v1 = moments_of(s.optimizer, 1, table);
+        const auto w1 = masters_of(table), m1 = moments_of(s.optimizer, 0, table),
+                   v1 = moments_of(s.optimizer, 1, table);
         std::size_t next = 0;
         for (std::size_t row = 0; row < 40; ++row) {
             const bool is_there = next < rows.indices.size() && static_cast<std::size_t>(rows.indices[next]) == row;
@@ -239,13 +250,19 @@ void adamw_is_lazy(Device& device) {
                 double w = static_cast<double>(w0[i]), m = static_cast<double>(m0[i]), v = static_cast<double>(v0[i]);
                 const double g = static_cast<double>(rows.values[next * width + j]) / 0x1p15, old = std::fabs(m);
                 const double begin = w;
-                ht::reference::adamw(ht::view<double, 1>(&w, {1}), ht::view<const double, 1>(&g, {1}), ht::view<double, 1>(&m, {1}), ht::view<double, 1>(&v, {1}),
-                                     {options.beta1, options.beta2, options.epsilon}, options.lr, options.weight_decay, t);
+                ht::reference::adamw(ht::view<double, 1>(&w, {1}), ht::view<const double, 1>(&g, {1}),
+                                     ht::view<double, 1>(&m, {1}), ht::view<double, 1>(&v, {1}),
+                                     {options.beta1, options.beta2, options.epsilon}, options.lr, options.weight_decay,
+                                     t);
                 // As for a dense step (tests/kernel/adamw).
-                const double error_m = support::gamma(6) * (options.beta1 * old + (1 - options.beta1) * (std::fabs(g) + old));
+                const double error_m =
+                    support::gamma(6) * (options.beta1 * old + (1 - options.beta1) * (std::fabs(g) + old));
                 const double update = std::fabs(w - begin * (1 - options.lr * options.weight_decay));
-                const double size = options.lr / (1 - std::pow(options.beta1, t)), denominator = std::sqrt(v / (1 - std::pow(options.beta2, t))) + options.epsilon;
-                c.expect(static_cast<double>(w1[i]), w, support::gamma(3) * std::fabs(begin) + update * support::gamma(12) + size * error_m / denominator + support::u * std::fabs(w));
+                const double size = options.lr / (1 - std::pow(options.beta1, t)),
+                             denominator = std::sqrt(v / (1 - std::pow(options.beta2, t))) + options.epsilon;
+                c.expect(static_cast<double>(w1[i]), w,
+                         support::gamma(3) * std::fabs(begin) + update * support::gamma(12) +
+                             size * error_m / denominator + support::u * std::fabs(w));
                 c.expect(static_cast<double>(m1[i]), m, error_m);
                 c.expect(static_cast<double>(v1[i]), v, support::gamma(9) * v);
             }
@@ -277,7 +294,8 @@ void norms_agree(Device& one, Device& two) {
         };
         const double dense_norm = norm_of(d), sparse_norm = norm_of(s);
         CHECK(dense_norm > 0.25);
-        // Terms of two sums, each of 320 + 96 squares at most, half of their errors after the root, and the earlier steps' own.
+        // Terms of two sums, each of 320 + 96 squares at most, half of their errors after the root, and the earlier
+        // steps' own.
         CHECK(std::fabs(dense_norm - sparse_norm) <= (t + 1) * support::gamma(2 * 416 + 8) * dense_norm);
     }
 }
@@ -289,7 +307,8 @@ void duplicates_overflow(Device& device) {
     using model = sparse<P>;
     run<Device, model, ht::sgd<Device, model>, ht::sgd_options> s(device, {.lr = 0.5}, 40, 0x1p17f);
     const auto begin = [&] {
-        s.model.tokens.table.assign(std::vector<float>(40 * 8)), s.model.positions.table.assign(std::vector<float>(12 * 8));
+        s.model.tokens.table.assign(std::vector<float>(40 * 8)),
+            s.model.positions.table.assign(std::vector<float>(12 * 8));
         s.scaler.update(0x1p17f);
     };
     begin();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Training with split masters has, on every device, the bits of training with whole ones whose copies round ties away from
-/// zero, in two bytes a parameter less.
+/// Training with split masters has, on every device, the bits of training with whole ones whose copies round ties away
+/// from zero, in two bytes a parameter less.
 #pragma once
 
 #include <limits>
@@ -33,7 +33,8 @@ auto make_optimizer(Device& device, Model& model) {
     if constexpr (Rule == rule::adamw) {
         return ht::adamw<Device, Model>(device, model, ht::adamw_options{.lr = 1e-3, .weight_decay = 0.1}, groups);
     } else {
-        return ht::sgd<Device, Model>(device, model, ht::sgd_options{.lr = 1e-2, .momentum = 0.9, .weight_decay = 0.01}, groups);
+        return ht::sgd<Device, Model>(device, model, ht::sgd_options{.lr = 1e-2, .momentum = 0.9, .weight_decay = 0.01},
+                                      groups);
     }
 }
 
@@ -55,7 +56,9 @@ struct run {
     void step(int t) {
         tape.gradients = [t](std::size_t entry, std::size_t i) {
             if (t % 17 == 5 && entry == 2 && i == 3) return std::numeric_limits<float>::infinity();
-            return static_cast<float>(static_cast<int>((i * 7919 + entry * 31 + static_cast<std::size_t>(t) * 104729) % 257) - 128) / 256;
+            return static_cast<float>(
+                       static_cast<int>((i * 7919 + entry * 31 + static_cast<std::size_t>(t) * 104729) % 257) - 128) /
+                   256;
         };
         tape.backward(scaler.scale(small::loss{}), acc, model.parameters());
         auto grads = scaler.unscale(acc.take());
@@ -68,14 +71,18 @@ struct run {
 template <class One, class Other, class Device>
 bool same_values(Device& device, const One& one, const Other& other) {
     const auto a = ht::to_host(device, one), b = ht::to_host(device, other);
-    return a.size() == b.size() && std::memcmp(a.data(), b.data(), static_cast<std::size_t>(a.size()) * sizeof *a.data()) == 0;
+    return a.size() == b.size() &&
+           std::memcmp(a.data(), b.data(), static_cast<std::size_t>(a.size()) * sizeof *a.data()) == 0;
 }
 
 /// The bits of all masters and of what kernels read.
 template <class Device, class One, class Other>
 bool same_parameters(Device& device, const One& one, const Other& other) {
-    const auto same = [&](const auto& p, const auto& q) { return same_values(device, p.master(), q.master()) && same_values(device, p.values(), q.values()); };
-    return same(one.fc1.weight, other.fc1.weight) && same(one.norm.weight, other.norm.weight) && same(one.fc2.weight, other.fc2.weight) && same(one.head.weight, other.head.weight);
+    const auto same = [&](const auto& p, const auto& q) {
+        return same_values(device, p.master(), q.master()) && same_values(device, p.values(), q.values());
+    };
+    return same(one.fc1.weight, other.fc1.weight) && same(one.norm.weight, other.norm.weight) &&
+           same(one.fc2.weight, other.fc2.weight) && same(one.head.weight, other.head.weight);
 }
 
 /// `steps` steps of both, compared ten times on the way.
@@ -100,13 +107,19 @@ void same_steps(Device& device, int steps) {
 template <class Device>
 void lies_in_halves(Device& device) {
     using split_storage = ht::storage_signature<split, ht::op::linear>;
-    static_assert(split_storage::is_split && sizeof(split_storage::master) == 2 && std::is_same_v<split_storage::param, float>);
+    static_assert(split_storage::is_split && sizeof(split_storage::master) == 2 &&
+                  std::is_same_v<split_storage::param, float>);
     static_assert(!ht::storage_signature<split, ht::op::layer_norm>::is_split);
-    static_assert(std::is_same_v<ht::storage_signature<split, ht::op::layer_norm>, ht::storage_signature<whole, ht::op::layer_norm>>);
-    static_assert(std::is_same_v<ht::storage_signature<ht::full_fp32, ht::op::linear>, ht::storage_signature<ht::with_copy_rounding<ht::full_fp32, ht::rounding::nearest_away>, ht::op::linear>>);
+    static_assert(std::is_same_v<ht::storage_signature<split, ht::op::layer_norm>,
+                                 ht::storage_signature<whole, ht::op::layer_norm>>);
+    static_assert(
+        std::is_same_v<
+            ht::storage_signature<ht::full_fp32, ht::op::linear>,
+            ht::storage_signature<ht::with_copy_rounding<ht::full_fp32, ht::rounding::nearest_away>, ht::op::linear>>);
 
     small::model<whole> one(device);
-    const std::size_t before = device.memory().usage().live(ht::memory_kind::master), copies = device.memory().usage().live(ht::memory_kind::copy);
+    const std::size_t before = device.memory().usage().live(ht::memory_kind::master),
+                      copies = device.memory().usage().live(ht::memory_kind::copy);
     small::model<split> other(device);
     // 67, 70 and 3 parameters of three layers, in slabs of 128, 128 and 64.
     CHECK(other.parameters().bytes() == one.parameters().bytes() - 2 * (128 + 128 + 64));
@@ -115,7 +128,8 @@ void lies_in_halves(Device& device) {
 
     // A tie, which nearest even would round down; NaN; the largest float, whose copy is infinite and which comes back.
     std::vector<float> values(67, 0x1.010000p0f);
-    values[1] = -0x1.fffffep127f, values[2] = 1.0f / 3, values[3] = std::numeric_limits<float>::quiet_NaN(), values[66] = 0x1p-149f;
+    values[1] = -0x1.fffffep127f, values[2] = 1.0f / 3, values[3] = std::numeric_limits<float>::quiet_NaN(),
+    values[66] = 0x1p-149f;
     other.fc1.weight.assign(values);
     one.fc1.weight.assign(values);
     CHECK(same_parameters(device, one, other));

@@ -65,7 +65,8 @@ static_assert(same<free_output<as_given, op::binary_cross_entropy, float16, floa
 // A format of operands alone: what computes in it reads floats and gives floats; what does not multiply never meets it.
 static_assert(same<compute_type<ht::tf32, op::linear>, ht::tfloat32> && same<accum_type<ht::tf32, op::linear>, float>);
 static_assert(same<free_output<ht::tf32, op::matmul, bfloat16, float>, float>);
-static_assert(same<compute_type<ht::tf32, op::embedding>, float> && same<compute_type<ht::tf32, op::layer_norm>, float>);
+static_assert(same<compute_type<ht::tf32, op::embedding>, float> &&
+              same<compute_type<ht::tf32, op::layer_norm>, float>);
 static_assert(same<free_output<ht::tf32, op::add, bfloat16, bfloat16>, bfloat16>);
 
 // fp64 is left alone.
@@ -94,15 +95,22 @@ using exact = ht::with_compute<full_fp32, double>;
 static_assert(same<compute_type<exact, op::layer_norm>, double> && same<compute_type<exact, op::linear>, double>);
 static_assert(same<compute_type<ht::with_compute<full_fp32, wide_range>, op::layer_norm>, double>);
 
-// Eight bits where the operation scales them, else what the policy gives; and copies of weights that everything can read.
+// Eight bits where the operation scales them, else what the policy gives; and copies of weights that everything can
+// read.
 using ht::fp8_hybrid, ht::float8_e4m3, ht::float8_e5m2;
-static_assert(same<compute_type<fp8_hybrid, op::linear>, float8_e4m3> && same<compute_type<fp8_hybrid, op::mlp>, float8_e4m3>);
-static_assert(same<compute_type<fp8_hybrid, op::attention>, bfloat16> && same<compute_type<fp8_hybrid, op::embedding>, bfloat16> &&
-              same<compute_type<fp8_hybrid, op::linear_cross_entropy>, bfloat16> && same<compute_type<fp8_hybrid, op::layer_norm>, float>);
-static_assert(same<free_output<fp8_hybrid, op::matmul, float, float>, bfloat16> && same<free_output<fp8_hybrid, op::softmax, bfloat16>, float>);
+static_assert(same<compute_type<fp8_hybrid, op::linear>, float8_e4m3> &&
+              same<compute_type<fp8_hybrid, op::mlp>, float8_e4m3>);
+static_assert(same<compute_type<fp8_hybrid, op::attention>, bfloat16> &&
+              same<compute_type<fp8_hybrid, op::embedding>, bfloat16> &&
+              same<compute_type<fp8_hybrid, op::linear_cross_entropy>, bfloat16> &&
+              same<compute_type<fp8_hybrid, op::layer_norm>, float>);
+static_assert(same<free_output<fp8_hybrid, op::matmul, float, float>, bfloat16> &&
+              same<free_output<fp8_hybrid, op::softmax, bfloat16>, float>);
 static_assert(same<free_output<ht::with_output<fp8_hybrid, float>, op::matmul, bfloat16>, float>);
-static_assert(same<ht::grad_type<fp8_hybrid, op::linear>, float8_e5m2> && same<ht::grad_type<fp8_hybrid, op::attention>, bfloat16>);
-static_assert(same<ht::input_grad_type<fp8_hybrid, op::linear>, float8_e5m2> && same<ht::input_grad_type<fp8_hybrid, op::attention>, bfloat16>);
+static_assert(same<ht::grad_type<fp8_hybrid, op::linear>, float8_e5m2> &&
+              same<ht::grad_type<fp8_hybrid, op::attention>, bfloat16>);
+static_assert(same<ht::input_grad_type<fp8_hybrid, op::linear>, float8_e5m2> &&
+              same<ht::input_grad_type<fp8_hybrid, op::attention>, bfloat16>);
 static_assert(same<ht::unscaled_compute<fp8_hybrid>, bfloat16> && same<ht::unscaled_compute<ht::tf32>, ht::tfloat32>);
 static_assert(same<ht::storage_signature<fp8_hybrid, op::linear>, ht::storage_signature<amp_bf16, op::linear>> &&
               same<ht::storage_signature<fp8_hybrid, op::embedding>, ht::storage_signature<fp8_hybrid, op::linear>>);

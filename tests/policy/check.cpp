@@ -19,9 +19,12 @@ static_assert(ht::check_policy<at<mine, "head">>() && ht::check_policy<ht::inher
               ht::check_policy<ht::as_given>());
 
 static_assert(ht::check_policy<ht::tf32>() && ht::keeps_small_updates<ht::tf32>);
-static_assert(!ht::storable_roles<ht::with_output<ht::tf32, ht::tfloat32>> && !ht::storable_roles<ht::with_param<ht::tf32, ht::tfloat32>> &&
-              !ht::storable_roles<ht::with_accum<ht::tf32, ht::tfloat32>> && !ht::storable_roles<ht::with_accumulate<ht::tf32, ht::tfloat32>> &&
-              !ht::storable_roles<ht::with_reduce<ht::tf32, ht::tfloat32>> && !ht::storable_roles<ht::with_state<ht::tf32, ht::tfloat32>>);
+static_assert(!ht::storable_roles<ht::with_output<ht::tf32, ht::tfloat32>> &&
+              !ht::storable_roles<ht::with_param<ht::tf32, ht::tfloat32>> &&
+              !ht::storable_roles<ht::with_accum<ht::tf32, ht::tfloat32>> &&
+              !ht::storable_roles<ht::with_accumulate<ht::tf32, ht::tfloat32>> &&
+              !ht::storable_roles<ht::with_reduce<ht::tf32, ht::tfloat32>> &&
+              !ht::storable_roles<ht::with_state<ht::tf32, ht::tfloat32>>);
 
 static_assert(ht::keeps_small_updates<ht::amp_bf16> && ht::keeps_small_updates<ht::pure_bf16>);
 static_assert(!ht::keeps_small_updates<ht::with_param<ht::amp_bf16, bfloat16>>);

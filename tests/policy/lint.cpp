@@ -22,7 +22,8 @@ T running_sum(std::uint64_t k, float term) {
     return sum;
 }
 
-TEST_CASE_TEMPLATE("lint: a running sum counts 2^p terms of equal size, and loses the rest", T, ht::bfloat16, ht::float16, float) {
+TEST_CASE_TEMPLATE("lint: a running sum counts 2^p terms of equal size, and loses the rest", T, ht::bfloat16,
+                   ht::float16, float) {
     const std::uint64_t most = ht::countable_terms<T>;
     CHECK(static_cast<double>(static_cast<float>(running_sum<T>(most, 1))) == static_cast<double>(most));
     CHECK(static_cast<double>(static_cast<float>(running_sum<T>(most - 1, 1))) == static_cast<double>(most - 1));
@@ -32,7 +33,8 @@ TEST_CASE_TEMPLATE("lint: a running sum counts 2^p terms of equal size, and lose
     // Of any size.
     if (most < 10000) {
         for (const float term : {0.75f, 1.3125f, 0.01171875f}) {
-            CHECK(static_cast<float>(running_sum<T>(4 * most, term)) == static_cast<float>(running_sum<T>(5 * most, term)));
+            CHECK(static_cast<float>(running_sum<T>(4 * most, term)) ==
+                  static_cast<float>(running_sum<T>(5 * most, term)));
             CHECK(static_cast<float>(running_sum<T>(4 * most, term)) < 2 * static_cast<float>(most) * term);
         }
     }

@@ -53,7 +53,8 @@ TEST_CASE("a layer outside any path, and one that inherits") {
 }
 
 TEST_CASE("roles of backward products show where a policy states them") {
-    using split = ht::recipe<ht::amp_bf16, rule<"*.qkv", ht::with_weight_grad<ht::amp_bf16, float>>, rule<"*.proj", ht::with_input_grad<ht::amp_fp16, ht::bfloat16>>>;
+    using split = ht::recipe<ht::amp_bf16, rule<"*.qkv", ht::with_weight_grad<ht::amp_bf16, float>>,
+                             rule<"*.proj", ht::with_input_grad<ht::amp_fp16, ht::bfloat16>>>;
     std::ostringstream out;
     ht::print_policies<outline::block<ht::at<split, "h">>>(out);
     CHECK(out.str() ==

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Two models, two optimizers and three losses through scripted overflows, as torch.amp runs them (tests/golden/amp.py): every
-/// scale, growth tracker, skip and found_inf is PyTorch's, and losses and parameters of both lie within running error bounds
-/// of the same training in double.
+/// Two models, two optimizers and three losses through scripted overflows, as torch.amp runs them
+/// (tests/golden/amp.py): every scale, growth tracker, skip and found_inf is PyTorch's, and losses and parameters of
+/// both lie within running error bounds of the same training in double.
 ///
 /// Where halftone departs from PyTorch, the tests at the end say so.
 #include <cmath>
@@ -61,9 +61,11 @@ struct definition {
     double scale = 1;
     int steps[2] = {};
 
-    definition(double narrow_roundoff, double least_narrow) : roundoff(narrow_roundoff), least(least_narrow), adam(narrow_roundoff == 0) {
+    definition(double narrow_roundoff, double least_narrow)
+        : roundoff(narrow_roundoff), least(least_narrow), adam(narrow_roundoff == 0) {
         const auto make = [](int salt, int r, int c) { return matrix(r, c, values(salt, r * c).data()); };
-        weight[0] = make(1, hidden, in), bias[0] = make(2, 1, hidden), weight[1] = make(3, out, hidden), bias[1] = make(4, 1, out);
+        weight[0] = make(1, hidden, in), bias[0] = make(2, 1, hidden), weight[1] = make(3, out, hidden),
+        bias[1] = make(4, 1, out);
         first[0] = second[0] = matrix(hidden, in), first[1] = second[1] = matrix(1, hidden);
         momentum_[0] = matrix(out, hidden), momentum_[1] = matrix(1, out);
         begin();
@@ -148,7 +150,8 @@ struct definition {
         }
     }
     static tracked root(const tracked& x) {
-        const double least = std::sqrt(std::max(x.value - x.error, 0.0)), most = std::sqrt(x.value + x.error), r = std::sqrt(x.value);
+        const double least = std::sqrt(std::max(x.value - x.error, 0.0)), most = std::sqrt(x.value + x.error),
+                     r = std::sqrt(x.value);
         return tracked(r, std::max(most - r, r - least)).rounded();
     }
     void clip(double norm, double limit) {
@@ -172,8 +175,10 @@ struct definition {
                     tracked &m = first[is_bias].values[i], &v = second[is_bias].values[i];
                     m = support::further_roundings(tracked(0.875) * m + tracked(0.125) * gradient, 2);
                     v = support::further_roundings(tracked(0.96875) * v + tracked(0.03125) * (gradient * gradient), 2);
-                    const double lr = 0x1p-7 / (1 - std::pow(0.875, t)), correction = std::sqrt(1 - std::pow(0.96875, t));
-                    change = support::further_roundings(tracked(lr) * (m / (root(v) / tracked(correction) + tracked(1e-8))), 6);
+                    const double lr = 0x1p-7 / (1 - std::pow(0.875, t)),
+                                 correction = std::sqrt(1 - std::pow(0.96875, t));
+                    change = support::further_roundings(
+                        tracked(lr) * (m / (root(v) / tracked(correction) + tracked(1e-8))), 6);
                     w.values[i] = w.values[i] * tracked(1 - 0x1p-7 * 0.125);
                 } else if (model == 0) {
                     change = tracked(0x1p-6) * gradient;
@@ -213,7 +218,8 @@ struct net : ht::nn::model {
 template <class P>
 auto optimizer_of_a(ht::cpu& device, net<P>& a) {
     if constexpr (std::is_same_v<P, ht::full_fp32>) {
-        return std::make_unique<ht::adamw<ht::cpu, net<P>>>(device, a, ht::adamw_options{.lr = 0x1p-7, .beta1 = 0.875, .beta2 = 0.96875, .weight_decay = 0.125});
+        return std::make_unique<ht::adamw<ht::cpu, net<P>>>(
+            device, a, ht::adamw_options{.lr = 0x1p-7, .beta1 = 0.875, .beta2 = 0.96875, .weight_decay = 0.125});
     } else {
         return std::make_unique<ht::sgd<ht::cpu, net<P>>>(device, a, ht::sgd_options{.lr = 0x1p-6});
     }
@@ -225,7 +231,8 @@ struct counts {
 
 /// Takes the lines of a case; `at` is behind them afterwards.
 template <class P>
-void replay(const std::vector<support::golden_line>& lines, std::size_t& at, counts& seen, double roundoff, double least) {
+void replay(const std::vector<support::golden_line>& lines, std::size_t& at, counts& seen, double roundoff,
+            double least) {
     const support::golden_line& head = lines[at++];
     ht::cpu device{{.threads = 1}};
     net<P> a(device, 1, in, hidden), b(device, 3, hidden, out);
@@ -242,14 +249,17 @@ void replay(const std::vector<support::golden_line>& lines, std::size_t& at, cou
     const double max_norm = head.number(7), limit = head.number(8);
     definition want(roundoff, least);
     support::comparison ours, torch;
-    const auto compare = [&](double mine, double theirs, const tracked& t) { ours.expect(mine, t.value, t.error), torch.expect(theirs, t.value, t.error); };
+    const auto compare = [&](double mine, double theirs, const tracked& t) {
+        ours.expect(mine, t.value, t.error), torch.expect(theirs, t.value, t.error);
+    };
 
     for (int salt = 10; lines[at].kind != "end"; ++at) {
         const support::golden_line& line = lines[at];
         if (line.kind != "step") {
             ht::grad_scaler_state state = scaler->state();
             if (line.kind == "interval") state.growth_interval = static_cast<int>(line.number(0));
-            scaler = std::make_unique<ht::grad_scaler<ht::cpu>>(device, ht::grad_scaler_options{.enabled = options.enabled});
+            scaler =
+                std::make_unique<ht::grad_scaler<ht::cpu>>(device, ht::grad_scaler_options{.enabled = options.enabled});
             scaler->load(state);
             continue;
         }
@@ -263,20 +273,28 @@ void replay(const std::vector<support::golden_line>& lines, std::size_t& at, cou
         float got[3] = {};
         for (const char letter : letters) {
             const micro_batch m(++salt, letter);
-            const auto given = [](const numbers& v) { return ht::const_view<float, 2>(v.data(), {rows, static_cast<ht::extent>(v.size()) / rows}); };
-            const auto backward = [&](const auto& loss, char mine) { tape.backward(scaler->scale(loss / share * (letter == mine ? infinity : 1.0f)), acc); };
+            const auto given = [](const numbers& v) {
+                return ht::const_view<float, 2>(v.data(), {rows, static_cast<ht::extent>(v.size()) / rows});
+            };
+            const auto backward = [&](const auto& loss, char mine) {
+                tape.backward(scaler->scale(loss / share * (letter == mine ? infinity : 1.0f)), acc);
+            };
             {
-                const auto loss = ht::mean_squared_error(tape, b.fc(tape, ht::relu(tape, a.fc(tape, tape.constant(given(m.x1))))), tape.constant(given(m.t1)));
+                const auto loss =
+                    ht::mean_squared_error(tape, b.fc(tape, ht::relu(tape, a.fc(tape, tape.constant(given(m.x1))))),
+                                           tape.constant(given(m.t1)));
                 got[0] = loss.item();
                 backward(loss, 'i');
             }
             {
-                const auto loss = ht::mean_squared_error(tape, ht::relu(tape, a.fc(tape, tape.constant(given(m.x2)))), tape.constant(given(m.zeros)));
+                const auto loss = ht::mean_squared_error(tape, ht::relu(tape, a.fc(tape, tape.constant(given(m.x2)))),
+                                                         tape.constant(given(m.zeros)));
                 got[1] = loss.item() / 8;
                 backward(loss / 8, 'a');
             }
             {
-                const auto loss = ht::mean_squared_error(tape, b.fc(tape, tape.constant(given(m.x3))), tape.constant(given(m.t3)));
+                const auto loss =
+                    ht::mean_squared_error(tape, b.fc(tape, tape.constant(given(m.x3))), tape.constant(given(m.t3)));
                 got[2] = loss.item();
                 backward(loss, 'b');
             }
@@ -370,7 +388,8 @@ struct pair_of {
     }
 };
 
-TEST_CASE("amp, other than PyTorch: a growth interval set below the tracker takes effect, compared with >= and not ==") {
+TEST_CASE(
+    "amp, other than PyTorch: a growth interval set below the tracker takes effect, compared with >= and not ==") {
     pair_of p;
     ht::grad_scaler scaler{p.device, {.init_scale = 64, .growth_interval = 10}};
     const auto round = [&](ht::grad_scaler<ht::cpu>& s) { p.unscaled(s, 1, 1), s.update(); };
@@ -383,7 +402,8 @@ TEST_CASE("amp, other than PyTorch: a growth interval set below the tracker take
     CHECK(resumed.get_scale() == 128);
 }
 
-TEST_CASE("amp, other than PyTorch: a step with gradients that are not finite is skipped under a disabled scaler, too") {
+TEST_CASE(
+    "amp, other than PyTorch: a step with gradients that are not finite is skipped under a disabled scaler, too") {
     pair_of p;
     ht::grad_scaler scaler{p.device, {.enabled = false}};
     const numbers before = pair_of::parameters_of(p.a);

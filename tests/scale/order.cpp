@@ -56,16 +56,20 @@ struct program {
 
 constexpr const char* no_backward = "accumulator: take() without a backward pass since the last take()";
 constexpr const char* nothing_unscaled =
-    "grad_scaler: update() before any gradients were unscaled; call scaler.unscale(acc.take()) and optimizer.step first";
+    "grad_scaler: update() before any gradients were unscaled; call scaler.unscale(acc.take()) and optimizer.step "
+    "first";
 constexpr const char* moved = "unscale: these gradients were moved from";
-constexpr const char* twice = "unscale: called twice for the same model since the last update(); step and update once per window";
+constexpr const char* twice =
+    "unscale: called twice for the same model since the last update(); step and update once per window";
 constexpr const char* stale =
     "unscale: update() was called after the backward pass and before unscale(); the scale is no longer theirs";
 constexpr const char* step_twice = "sgd: step() was called twice with the same gradients";
 constexpr const char* step_late = "sgd: step() after the scaler's update(); call unscale, step, update in this order";
 constexpr const char* window_changed =
-    "accumulator: the loss scale changed inside a window, after 1 micro-batches; call update() once, after the step, or discard()";
-#define REUSED(OPERATION) OPERATION ": a further backward pass has reused the memory of these gradients; use them before it"
+    "accumulator: the loss scale changed inside a window, after 1 micro-batches; call update() once, after the step, "
+    "or discard()";
+#define REUSED(OPERATION) \
+    OPERATION ": a further backward pass has reused the memory of these gradients; use them before it"
 
 struct row {
     const char* script;
@@ -75,7 +79,9 @@ struct row {
 constexpr row rows[] = {
     // Right orders.
     {"backward a, take a, unscale a, step a, update", nullptr},
-    {"backward a, backward a, take a, unscale a, limit a, clip a, step a, update, backward a, take a, unscale a, step a, update", nullptr},
+    {"backward a, backward a, take a, unscale a, limit a, clip a, step a, update, backward a, take a, unscale a, step "
+     "a, update",
+     nullptr},
     {"backward a, take a, unscale a, update", nullptr},  // a step that the program itself leaves out
     {"set, backward a, take a, unscale a, step a, set, backward a, take a, unscale a, step a, update", nullptr},
     {"backward a, discard a, backward a, take a, unscale a, step a, update", nullptr},
@@ -105,8 +111,10 @@ constexpr row rows[] = {
     {"backward a, take a, unscale a, set, step a", step_late},
     {"backward a, take a, unscale a, update, update", nothing_unscaled},
     {"backward a, take a, unscale a, step a, step a", step_twice},
-    {"backward a, take a, unscale a, step a, clip a", "clip_grad_norm: after a step with these gradients; clip before all steps"},
-    {"backward a, take a, unscale a, step a, limit a", "clip_grad_value: after a step with these gradients; clip before all steps"},
+    {"backward a, take a, unscale a, step a, clip a",
+     "clip_grad_norm: after a step with these gradients; clip before all steps"},
+    {"backward a, take a, unscale a, step a, limit a",
+     "clip_grad_value: after a step with these gradients; clip before all steps"},
     {"backward a, take a, unscale a, step a, backward a, take a, unscale a", twice},
     {"backward a, take a, unscale a, step a, update, step a", step_twice},
     {"backward a, take a, unscale a, step a, update, update", nothing_unscaled},

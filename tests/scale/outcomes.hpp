@@ -29,11 +29,15 @@ struct trained {
     using model_type = small::model<ht::amp_fp16>;
 
     explicit trained(Device& d, std::vector<ht::parameter_group> groups = {})
-        : model(d, 3), optimizer(d, model, ht::sgd_options{.lr = 0.5, .momentum = 0.5, .weight_decay = 0.5}, std::move(groups)), acc(model) {}
+        : model(d, 3),
+          optimizer(d, model, ht::sgd_options{.lr = 0.5, .momentum = 0.5, .weight_decay = 0.5}, std::move(groups)),
+          acc(model) {}
 
     /// Gradients of 1, but for the first and the last one.
     auto take(const ht::grad_scaler<Device>& scaler, float first = 1, float last = 1) {
-        tape.gradients = [=](std::size_t entry, std::size_t i) { return entry == 0 && i == 0 ? first : entry == 3 && i == 2 ? last : 1.0f; };
+        tape.gradients = [=](std::size_t entry, std::size_t i) {
+            return entry == 0 && i == 0 ? first : entry == 3 && i == 2 ? last : 1.0f;
+        };
         tape.backward(scaler.scale(small::loss{}), acc, model.parameters());
         return acc.take();
     }
@@ -84,8 +88,10 @@ void check_kinds(Device& device) {
     CHECK(c.optimizer.steps() == 1);
     c.optimizer.load({.steps = 7, .skipped = 3, .lr = 0.5});  // one that knows no reasons
     CHECK(c.optimizer.skips() == ht::skip_counts{});
-    CHECK_THROWS_AS(c.optimizer.load({.steps = 7, .skipped = 3, .lr = 0.5, .skips = {.outlier = 4}}), ht::argument_error);
-    CHECK_THROWS_AS(c.optimizer.load({.steps = 7, .skipped = 3, .lr = 0.5, .skips = {.nothing = -1}}), ht::argument_error);
+    CHECK_THROWS_AS(c.optimizer.load({.steps = 7, .skipped = 3, .lr = 0.5, .skips = {.outlier = 4}}),
+                    ht::argument_error);
+    CHECK_THROWS_AS(c.optimizer.load({.steps = 7, .skipped = 3, .lr = 0.5, .skips = {.nothing = -1}}),
+                    ht::argument_error);
 }
 
 /// No decay, no momentum and no count where there are no gradients, as in PyTorch, whose parameters then have none.
@@ -129,7 +135,8 @@ void check_after_unscale(Device& device) {
         const auto weights = t.weights();
         // Twice 2^127 is 2^108 where it lies, and 2^128 where it is read.
         t.tape.gradients = [](std::size_t entry, std::size_t i) { return entry == 0 && i == 0 ? 0x1p127f : 1.0f; };
-        for (int micro = 0; micro < 2; ++micro) t.tape.backward(scaler.scale(small::loss{}), t.acc, t.model.parameters());
+        for (int micro = 0; micro < 2; ++micro)
+            t.tape.backward(scaler.scale(small::loss{}), t.acc, t.model.parameters());
         auto grads = scaler.unscale(t.acc.take());
         CHECK(t.optimizer.step(grads).result() == step_result::infinity);
         CHECK(t.weights() == weights);
@@ -164,7 +171,8 @@ void check_after_unscale(Device& device) {
             parameters.memory().write(first, &odd, sizeof odd);
             grads.changed();
             ht::clip_grad_value(grads, 1);
-            CHECK(t.optimizer.step(grads).result() == (odd == infinity ? step_result::infinity : step_result::not_a_number));
+            CHECK(t.optimizer.step(grads).result() ==
+                  (odd == infinity ? step_result::infinity : step_result::not_a_number));
             scaler.update();
         }
         CHECK(scaler.get_scale() == 65536);

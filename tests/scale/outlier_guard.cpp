@@ -25,7 +25,8 @@ TEST_CASE("outlier_guard: the scripts that any device runs") {
 
 TEST_CASE("outlier_guard: equals its definition on a random walk with spikes") {
     ht::cpu device{{.threads = 1}};
-    const ht::outlier_options options{.factor = 3, .window = 10, .warm_up = 5, .least_deviation = 0, .most_in_a_row = 1000};
+    const ht::outlier_options options{
+        .factor = 3, .window = 10, .warm_up = 5, .least_deviation = 0, .most_in_a_row = 1000};
     guarded run(device, options);
     support::random data{4};
     std::vector<double> window;
@@ -86,7 +87,8 @@ TEST_CASE("outlier_guard: the wrong order of calls throws") {
     guarded run(device, {});
     auto clipped = run.take(1);
     ht::clip_grad_norm(clipped, 1);
-    CHECK_THROWS_WITH_AS(run.guard.watch(clipped), "outlier_guard: watch() after clipping, which makes outliers alike; watch first",
+    CHECK_THROWS_WITH_AS(run.guard.watch(clipped),
+                         "outlier_guard: watch() after clipping, which makes outliers alike; watch first",
                          ht::state_error);
     run.optimizer.step(clipped), run.scaler.update();
     auto by_value = run.take(1);
@@ -95,16 +97,19 @@ TEST_CASE("outlier_guard: the wrong order of calls throws") {
     run.optimizer.step(by_value), run.scaler.update();
     auto grads = run.take(1);
     run.guard.watch(grads);
-    CHECK_THROWS_WITH_AS(run.guard.watch(grads), "outlier_guard: watch() was called twice with the same gradients", ht::state_error);
+    CHECK_THROWS_WITH_AS(run.guard.watch(grads), "outlier_guard: watch() was called twice with the same gradients",
+                         ht::state_error);
     run.optimizer.step(grads), run.scaler.update();
     auto stepped = run.take(1);
     run.optimizer.step(stepped), run.scaler.update();
-    CHECK_THROWS_WITH_AS(run.guard.watch(stepped), "outlier_guard: watch() after a step with these gradients; watch before all steps",
+    CHECK_THROWS_WITH_AS(run.guard.watch(stepped),
+                         "outlier_guard: watch() after a step with these gradients; watch before all steps",
                          ht::state_error);
     guarded both(device, {.of = ht::outlier_of::both});
     auto lossless = both.take(1);
     CHECK_THROWS_WITH_AS(both.guard.watch(lossless),
-                         "outlier_guard: losses are watched and this step has none; call add(loss) before watch()", ht::state_error);
+                         "outlier_guard: losses are watched and this step has none; call add(loss) before watch()",
+                         ht::state_error);
     ht::tape tape{device};
     const float one = 1;
     CHECK_THROWS_AS(run.guard.add(tape.constant(ht::const_view<float, 0>(&one, ht::shape<0>{}))), ht::state_error);

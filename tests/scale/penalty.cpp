@@ -26,7 +26,9 @@ struct network : ht::nn::model {
     ht::nn::linear<ht::at<P, "up">> up;
     ht::nn::linear<ht::at<P, "down">> down;
 
-    explicit network(ht::cpu& device) : model(device), up(parameters(), in, hidden), down(parameters(), hidden, out) { commit(*this, 3); }
+    explicit network(ht::cpu& device) : model(device), up(parameters(), in, hidden), down(parameters(), hidden, out) {
+        commit(*this, 3);
+    }
     auto operator()(auto& tape, const auto& x) const { return down(tape, ht::gelu(tape, up(tape, x))); }
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.up, self.down); }
 
@@ -51,7 +53,8 @@ struct network : ht::nn::model {
 /// penalty.py's numbers.
 std::vector<float> numbers(int count, int start, int step, int modulus) {
     std::vector<float> all;
-    for (int i = 0; i < count; ++i) all.push_back(static_cast<float>((start + step * i) % modulus - modulus / 2) / static_cast<float>(modulus) * 2);
+    for (int i = 0; i < count; ++i)
+        all.push_back(static_cast<float>((start + step * i) % modulus - modulus / 2) / static_cast<float>(modulus) * 2);
     return all;
 }
 
@@ -81,7 +84,8 @@ void replay(const std::vector<support::golden_line>& lines, std::size_t& at) {
         std::vector<float> inputs = x;
         for (float& v : inputs) v *= static_cast<float>(want.number(0));
 
-        const auto loss = ht::mean_squared_error(tape, model(tape, tape.constant(as_matrix(inputs, in))), as_matrix(t, out));
+        const auto loss =
+            ht::mean_squared_error(tape, model(tape, tape.constant(as_matrix(inputs, in))), as_matrix(t, out));
         const auto grads = scaler.unscale(tape.gradients(scaler.scale(loss), model));
         const auto total = ht::add(tape, loss, ht::norm(tape, grads));
         const float got_loss = loss.item(), got_total = total.item();
@@ -97,15 +101,18 @@ void replay(const std::vector<support::golden_line>& lines, std::size_t& at) {
         skips += skipped ? 1 : 0;
         const std::vector<float> after = model.values();
         REQUIRE(want.words.size() == 6 + after.size());
-        // Both programs' operations pass values through one sum of 18 products and a few functions at most, relative to magnitudes
-        // whose largest the gradient shows: that of the loss and of its norm, the largest of which is the step's.
+        // Both programs' operations pass values through one sum of 18 products and a few functions at most, relative to
+        // magnitudes whose largest the gradient shows: that of the loss and of its norm, the largest of which is the
+        // step's.
         double largest = 0;
-        for (std::size_t i = 0; i < after.size(); ++i) largest = std::max(largest, std::fabs(want.number(6 + i) - before[i]) / static_cast<double>(rate));
+        for (std::size_t i = 0; i < after.size(); ++i)
+            largest = std::max(largest, std::fabs(want.number(6 + i) - before[i]) / static_cast<double>(rate));
         const double bound = 2 * support::gamma(operations * (18 + 8));
         for (std::size_t i = 0; i < after.size(); ++i) {
             if (skipped) CHECK(static_cast<double>(after[i]) == before[i]);
             if (!std::is_same_v<P, ht::full_fp32>) continue;
-            CHECK(std::fabs(static_cast<double>(after[i]) - want.number(6 + i)) <= bound * largest * static_cast<double>(rate) + 2 * support::rounding<float>(before[i]));
+            CHECK(std::fabs(static_cast<double>(after[i]) - want.number(6 + i)) <=
+                  bound * largest * static_cast<double>(rate) + 2 * support::rounding<float>(before[i]));
         }
         if (!skipped && std::is_same_v<P, ht::full_fp32>) {
             CHECK(std::fabs(static_cast<double>(got_loss) - want.number(4)) <= bound * want.number(4));
@@ -144,7 +151,9 @@ TEST_CASE("Hessian times vector: differences of a plain tape's gradients") {
         sink.close();
         return all;
     };
-    const auto loss_on = [&](auto& tape) { return ht::mean_squared_error(tape, model(tape, tape.constant(as_matrix(x, in))), as_matrix(t, out)); };
+    const auto loss_on = [&](auto& tape) {
+        return ht::mean_squared_error(tape, model(tape, tape.constant(as_matrix(x, in))), as_matrix(t, out));
+    };
 
     ht::tape tape{device, ht::twice};
     std::vector<double> got, first;
@@ -172,7 +181,8 @@ TEST_CASE("Hessian times vector: differences of a plain tape's gradients") {
     double operations = 0;
     const auto gradient_at = [&](double step) {
         std::vector<double> moved;
-        for (std::size_t i = 0; i < start.size(); ++i) moved.push_back(static_cast<double>(start[i]) + step * static_cast<double>(direction[i]));
+        for (std::size_t i = 0; i < start.size(); ++i)
+            moved.push_back(static_cast<double>(start[i]) + step * static_cast<double>(direction[i]));
         model.assign(moved.data());
         const auto loss = loss_on(plain);
         operations = static_cast<double>(plain.graph().records());
@@ -180,14 +190,17 @@ TEST_CASE("Hessian times vector: differences of a plain tape's gradients") {
         return gathered();
     };
     const double h = 0x1p-7;
-    const auto above = gradient_at(h), below = gradient_at(-h), far_above = gradient_at(2 * h), far_below = gradient_at(-2 * h);
+    const auto above = gradient_at(h), below = gradient_at(-h), far_above = gradient_at(2 * h),
+               far_below = gradient_at(-2 * h);
     double largest = 0;
     for (const double g : far_above) largest = std::max(largest, std::fabs(g));
     support::comparison c;
     for (std::size_t i = 0; i < got.size(); ++i) {
-        // The error of the narrow difference is a quarter of that of the wide one, but for higher terms; both gradients are rounded.
+        // The error of the narrow difference is a quarter of that of the wide one, but for higher terms; both gradients
+        // are rounded.
         const double narrow = (above[i] - below[i]) / (2 * h), wide = (far_above[i] - far_below[i]) / (4 * h);
-        c.expect(got[i], narrow, std::fabs(narrow - wide) + 2 * support::gamma(operations * (18 + 8)) * largest / (2 * h));
+        c.expect(got[i], narrow,
+                 std::fabs(narrow - wide) + 2 * support::gamma(operations * (18 + 8)) * largest / (2 * h));
     }
     CHECK_WITHIN(c);
 }
@@ -199,7 +212,9 @@ struct small_run {
     ht::accumulator<ht::through_scaler, ht::types<network<ht::amp_fp16>>> acc{model};
     ht::tape<ht::cpu, ht::twice_tape> tape{device, ht::twice};
     std::vector<float> x = numbers(rows * in, 3, 5, 16), t = numbers(rows * out, 1, 7, 16);
-    ht::variable<float, 0> loss_of(const ht::variable<float, 2>& in_x) { return ht::mean_squared_error(tape, model(tape, in_x), as_matrix(t, out)); }
+    ht::variable<float, 0> loss_of(const ht::variable<float, 2>& in_x) {
+        return ht::mean_squared_error(tape, model(tape, in_x), as_matrix(t, out));
+    }
 };
 
 TEST_CASE_FIXTURE(small_run, "gradients as variables: types, names, and what a plain backward pass gives") {
@@ -214,9 +229,11 @@ TEST_CASE_FIXTURE(small_run, "gradients as variables: types, names, and what a p
     const auto grads = scaler.unscale(tape.gradients(scaler.scale(loss), leaf, model, y));
     static_assert(std::is_same_v<decltype(grads.of(y)), ht::variable<float, 2>>);
     static_assert(std::is_same_v<decltype(grads.of(model.up.weight)), ht::variable<float, 2>>);
-    const std::vector<double> weight = support::doubles(grads.of(model.up.weight).view()), slope = support::doubles(grads.of(leaf).view());
+    const std::vector<double> weight = support::doubles(grads.of(model.up.weight).view()),
+                              slope = support::doubles(grads.of(leaf).view());
     // That of y is a fp16 number times 1 / 64.
-    for (const double g : support::doubles(grads.of(y).view())) CHECK(static_cast<double>(static_cast<float>(ht::float16(static_cast<float>(g * 64)))) == g * 64);
+    for (const double g : support::doubles(grads.of(y).view()))
+        CHECK(static_cast<double>(static_cast<float>(ht::float16(static_cast<float>(g * 64)))) == g * 64);
     CHECK_THROWS_AS(scaled.value().of(loss), ht::argument_error);
 
     // The same products in the same types: a plain pass over the same tape differs by roundings to fp16 alone.
@@ -226,12 +243,14 @@ TEST_CASE_FIXTURE(small_run, "gradients as variables: types, names, and what a p
     const double u16 = ht::unit_roundoff<ht::float16>;
     double largest = 0;
     for (const double p : plain) largest = std::max(largest, std::fabs(p / 64));
-    for (std::size_t i = 0; i < plain.size(); ++i) CHECK(std::fabs(weight[i] - plain[i] / 64) <= support::gamma(8, u16) * largest * rows);
+    for (std::size_t i = 0; i < plain.size(); ++i)
+        CHECK(std::fabs(weight[i] - plain[i] / 64) <= support::gamma(8, u16) * largest * rows);
     CHECK(support::doubles(tape.gradient(leaf)).size() == slope.size());
 }
 
 TEST_CASE_FIXTURE(small_run, "what gradients() refuses leaves the tape as it was") {
-    const auto leaf = tape.leaf(as_matrix(x, in)), constant = tape.constant(as_matrix(x, in)), unused = tape.leaf(as_matrix(x, in));
+    const auto leaf = tape.leaf(as_matrix(x, in)), constant = tape.constant(as_matrix(x, in)),
+               unused = tape.leaf(as_matrix(x, in));
     const auto loss = loss_of(leaf);
     CHECK_THROWS_AS(tape.gradients(loss, constant), ht::argument_error);
     CHECK_THROWS_AS(tape.gradients(loss, unused), ht::state_error);
@@ -265,7 +284,8 @@ TEST_CASE_FIXTURE(small_run, "what gradients() refuses leaves the tape as it was
     CHECK(tape.gradients(loss_of(leaf), model).size() == 2);
     using roles = ht::roles<float, float, float>;
     const auto q = tape.leaf(ht::const_view<float, 4>(x.data(), {1, 3, 1, 2}));
-    CHECK_THROWS_AS(ht::attention<roles>(tape, q, q, q, {.strategy = ht::attention_strategy::flash}), ht::argument_error);
+    CHECK_THROWS_AS(ht::attention<roles>(tape, q, q, q, {.strategy = ht::attention_strategy::flash}),
+                    ht::argument_error);
 }
 
 }  // namespace

@@ -67,7 +67,8 @@ void replay(const MakeDevice& make_device) {
                                 .min_scale = 0,  // PyTorch's scale has no minimum
                                 .enabled = head.number(5) != 0}};
         std::vector<std::unique_ptr<trained<device_type>>> all;
-        for (int i = 0; i < static_cast<int>(head.number(6)); ++i) all.push_back(std::make_unique<trained<device_type>>(*device));
+        for (int i = 0; i < static_cast<int>(head.number(6)); ++i)
+            all.push_back(std::make_unique<trained<device_type>>(*device));
 
         for (; at < lines.size() && lines[at].kind == "update"; ++at, ++updates) {
             const support::golden_line& line = lines[at];

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The least that a tape's backward pass needs to put gradients of parameters somewhere, and a look at what it put there.
+/// The least that a tape's backward pass needs to put gradients of parameters somewhere, and a look at what it put
+/// there.
 ///
 ///     support::gradient_sink sink(parameters);
 ///     tape.backward(loss, sink);
@@ -23,7 +24,9 @@ class gradient_sink {
     void receive(const Loss&) {
         ++received;
     }
-    halftone::gradient_slabs* find(const halftone::store& owner) { return &owner == &slabs_.owner() ? &slabs_ : nullptr; }
+    halftone::gradient_slabs* find(const halftone::store& owner) {
+        return &owner == &slabs_.owner() ? &slabs_ : nullptr;
+    }
     void close() { slabs_.close(); }
 
     template <class Storage, int Rank>
@@ -47,7 +50,8 @@ class gradient_sink {
     std::vector<typename Storage::accumulate> read(std::size_t i) const {
         const halftone::store::entry& e = slabs_.owner().entries()[i];
         std::vector<typename Storage::accumulate> values(e.count);
-        slabs_.owner().memory().read(values.data(), slabs_.group<Storage>(e.group).data() + e.gradient, e.count * sizeof values[0]);
+        slabs_.owner().memory().read(values.data(), slabs_.group<Storage>(e.group).data() + e.gradient,
+                                     e.count * sizeof values[0]);
         return values;
     }
     halftone::gradient_slabs slabs_;
@@ -57,12 +61,14 @@ class gradient_sink {
 inline std::vector<float> read_masters(const halftone::store& s, std::size_t i) {
     const halftone::store::entry& e = s.entries()[i];
     std::vector<float> values(e.count);
-    s.memory().read(values.data(), s.groups()[e.group].master.data() + e.master * sizeof(float), e.count * sizeof(float));
+    s.memory().read(values.data(), s.groups()[e.group].master.data() + e.master * sizeof(float),
+                    e.count * sizeof(float));
     return values;
 }
 inline void write_masters(halftone::store& s, std::size_t i, const std::vector<float>& values) {
     const halftone::store::entry& e = s.entries()[i];
-    s.memory().write(s.groups()[e.group].master.data() + e.master * sizeof(float), values.data(), e.count * sizeof(float));
+    s.memory().write(s.groups()[e.group].master.data() + e.master * sizeof(float), values.data(),
+                     e.count * sizeof(float));
 }
 /// The same where they lie, on the CPU.
 inline float* masters(halftone::store& s, std::size_t i) {
@@ -73,7 +79,8 @@ inline float* masters(halftone::store& s, std::size_t i) {
 /// Sets a parameter by hand.
 template <class Storage, int Rank, class T>
 void set(const halftone::parameter<Storage, Rank>& p, const std::vector<T>& values) {
-    for (std::size_t i = 0; i < values.size(); ++i) p.master().data()[i] = typename Storage::param(static_cast<float>(values[i]));
+    for (std::size_t i = 0; i < values.size(); ++i)
+        p.master().data()[i] = typename Storage::param(static_cast<float>(values[i]));
     p.owner().refresh();
 }
 

@@ -24,8 +24,12 @@ struct matrix {
     matrix(int r, int c, const T* data) : matrix(r, c) {
         for (std::size_t i = 0; i < values.size(); ++i) values[i] = Number(static_cast<double>(data[i]));
     }
-    Number& operator()(int i, int j) { return values[static_cast<std::size_t>(i) * static_cast<std::size_t>(columns) + static_cast<std::size_t>(j)]; }
-    const Number& operator()(int i, int j) const { return values[static_cast<std::size_t>(i) * static_cast<std::size_t>(columns) + static_cast<std::size_t>(j)]; }
+    Number& operator()(int i, int j) {
+        return values[static_cast<std::size_t>(i) * static_cast<std::size_t>(columns) + static_cast<std::size_t>(j)];
+    }
+    const Number& operator()(int i, int j) const {
+        return values[static_cast<std::size_t>(i) * static_cast<std::size_t>(columns) + static_cast<std::size_t>(j)];
+    }
 };
 
 template <class Number, class F>
@@ -82,7 +86,8 @@ struct layer_norm_of {
     matrix<Number> normalised, y;
     std::vector<Number> rstd;
 
-    layer_norm_of(const matrix<Number>& x, const matrix<Number>& gain, const matrix<Number>& bias, double epsilon = 1e-5)
+    layer_norm_of(const matrix<Number>& x, const matrix<Number>& gain, const matrix<Number>& bias,
+                  double epsilon = 1e-5)
         : normalised(x.rows, x.columns), y(x.rows, x.columns), rstd(static_cast<std::size_t>(x.rows)) {
         const Number width = static_cast<double>(x.columns);
         for (int i = 0; i < x.rows; ++i) {
@@ -99,7 +104,8 @@ struct layer_norm_of {
         }
     }
     /// dx, dgain, dbias.
-    void backward(const matrix<Number>& dy, const matrix<Number>& gain, matrix<Number>& dx, matrix<Number>& dgain, matrix<Number>& dbias) const {
+    void backward(const matrix<Number>& dy, const matrix<Number>& gain, matrix<Number>& dx, matrix<Number>& dgain,
+                  matrix<Number>& dbias) const {
         dx = matrix<Number>(dy.rows, dy.columns);
         matrix<Number> scaled(dy.rows, dy.columns);
         const Number width = static_cast<double>(dy.columns);
@@ -113,7 +119,8 @@ struct layer_norm_of {
             }
             const Number mean_h = h.total() / width, mean_hn = hn.total() / width;
             for (int j = 0; j < dy.columns; ++j) {
-                dx(i, j) = rstd[static_cast<std::size_t>(i)] * (dy(i, j) * gain(0, j) - mean_h - normalised(i, j) * mean_hn);
+                dx(i, j) =
+                    rstd[static_cast<std::size_t>(i)] * (dy(i, j) * gain(0, j) - mean_h - normalised(i, j) * mean_hn);
             }
         }
         dgain = column_sums(scaled);
@@ -141,7 +148,8 @@ struct rms_norm_of {
             }
         }
     }
-    void backward(const matrix<Number>& dy, const matrix<Number>& gain, matrix<Number>& dx, matrix<Number>& dgain) const {
+    void backward(const matrix<Number>& dy, const matrix<Number>& gain, matrix<Number>& dx,
+                  matrix<Number>& dgain) const {
         dx = matrix<Number>(dy.rows, dy.columns);
         matrix<Number> scaled(dy.rows, dy.columns);
         const Number width = static_cast<double>(dy.columns);
@@ -183,7 +191,8 @@ struct attention_of {
                 for (int d = 0; d < head_size; ++d) {
                     // A kernel multiplies weights that are not yet divided, which it stores, and divides the sum.
                     sum_of<Number> mix;
-                    for (int j = 0; j < seen(i); ++j) mix.add(store(exp(score(h, i, j) - largest)) * v(j, h * head_size + d));
+                    for (int j = 0; j < seen(i); ++j)
+                        mix.add(store(exp(score(h, i, j) - largest)) * v(j, h * head_size + d));
                     o(i, h * head_size + d) = mix.total() / sum.total();
                 }
             }
@@ -191,7 +200,8 @@ struct attention_of {
         }
     }
     template <class Store>
-    void backward(const matrix<Number>& d_o, const matrix<Number>& stored_o, matrix<Number>& dq, matrix<Number>& dk, matrix<Number>& dv, const Store& store) const {
+    void backward(const matrix<Number>& d_o, const matrix<Number>& stored_o, matrix<Number>& dq, matrix<Number>& dk,
+                  matrix<Number>& dv, const Store& store) const {
         dq = dk = dv = matrix<Number>(q.rows, q.columns);
         const Number factor = scale();
         for (int h = 0; h < heads; ++h) {
@@ -237,13 +247,15 @@ struct attention_of {
     }
 };
 
-/// The mean over rows of -log softmax(x)[target]; rows with the target -100 do not count. `seed` is the loss's gradient.
+/// The mean over rows of -log softmax(x)[target]; rows with the target -100 do not count. `seed` is the loss's
+/// gradient.
 template <class Number>
 struct cross_entropy_of {
     Number loss = 0;
     matrix<Number> dlogits;
 
-    cross_entropy_of(const matrix<Number>& x, const std::vector<std::int32_t>& targets, double seed = 1) : dlogits(x.rows, x.columns) {
+    cross_entropy_of(const matrix<Number>& x, const std::vector<std::int32_t>& targets, double seed = 1)
+        : dlogits(x.rows, x.columns) {
         sum_of<Number> losses;
         double count = 0;
         for (const std::int32_t t : targets) count += t == -100 ? 0 : 1;

@@ -3,10 +3,10 @@
 /// A number with a random error at every operation, as large as a float kernel's rounding may be: a definition run many
 /// times over it shows how far rounding carries through a whole model, where worst-case bounds outgrow the values.
 ///
-/// Rounding errors are taken for independent and bounded, as in probabilistic error analysis (Higham and Mary 2019). The
-/// error of a result is then, to first order, a sum of bounded independent terms, which by Hoeffding's inequality exceeds
-/// lambda times the root of the sum of their squared bounds with a probability of at most 2 exp(-lambda^2 / 2). The noise
-/// here is uniform within the bounds, so that root is sqrt(3) times the deviation that it causes.
+/// Rounding errors are taken for independent and bounded, as in probabilistic error analysis (Higham and Mary 2019).
+/// The error of a result is then, to first order, a sum of bounded independent terms, which by Hoeffding's inequality
+/// exceeds lambda times the root of the sum of their squared bounds with a probability of at most 2 exp(-lambda^2 / 2).
+/// The noise here is uniform within the bounds, so that root is sqrt(3) times the deviation that it causes.
 ///
 ///     support::spread s(exact.size());
 ///     for (int i = 0; i < support::spread::samples; ++i) s.add(values of a noisy run, exact);
@@ -56,7 +56,9 @@ struct noisy {
 inline noisy exp(const noisy& x) { return noisy(std::exp(x.value)).rounded(4 * u); }
 inline noisy log(const noisy& x) { return noisy(std::log(x.value)).rounded(4 * u); }
 inline noisy rsqrt(const noisy& x) { return noisy(1 / std::sqrt(x.value)).rounded(4 * u); }
-inline noisy gelu(const noisy& x) { return noisy(gelu(x.value)).rounded((6 + 4 * std::fabs(detail::gelu_argument(x.value))) * u); }
+inline noisy gelu(const noisy& x) {
+    return noisy(gelu(x.value)).rounded((6 + 4 * std::fabs(detail::gelu_argument(x.value))) * u);
+}
 inline noisy gelu_slope(const noisy& x) { return gelu_slope(x.value) + 0x1p-21 * noise(); }
 inline noisy larger(const noisy& a, const noisy& b) { return std::max(a.value, b.value); }
 inline noisy further_roundings(noisy x, int count) {
@@ -79,7 +81,8 @@ class spread {
 
     explicit spread(std::size_t count = 0) : squares_(count) {}
     void add(const std::vector<noisy>& sample, const std::vector<double>& exact) {
-        for (std::size_t i = 0; i < squares_.size(); ++i) squares_[i] += (sample[i].value - exact[i]) * (sample[i].value - exact[i]);
+        for (std::size_t i = 0; i < squares_.size(); ++i)
+            squares_[i] += (sample[i].value - exact[i]) * (sample[i].value - exact[i]);
         ++count_;
     }
     double bound(std::size_t i) const { return lambda * std::sqrt(3 * squares_[i] / count_); }

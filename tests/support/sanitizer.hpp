@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Whether a sanitizer runs the tests: one's own memory does not bear limits, and it ends the program where too much memory
-/// is asked for.
+/// Whether a sanitizer runs the tests: one's own memory does not bear limits, and it ends the program where too much
+/// memory is asked for.
 #pragma once
 
 namespace support {

@@ -19,7 +19,8 @@ class temporary_folder {
     temporary_folder() {
         static std::atomic<int> count{0};
         const auto now = std::chrono::steady_clock::now().time_since_epoch().count();
-        path_ = std::filesystem::temp_directory_path() / ("halftone_" + std::to_string(now) + "_" + std::to_string(count++));
+        path_ = std::filesystem::temp_directory_path() /
+                ("halftone_" + std::to_string(now) + "_" + std::to_string(count++));
         std::filesystem::create_directories(path_);
     }
     temporary_folder(const temporary_folder&) = delete;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A number that knows how far a float kernel's result may lie from it: running error analysis (Higham 2002, section 3.3).
-/// A definition written once over its number type gives the exact values in double, and with `tracked` the bounds as well.
+/// A number that knows how far a float kernel's result may lie from it: running error analysis (Higham 2002, section
+/// 3.3). A definition written once over its number type gives the exact values in double, and with `tracked` the bounds
+/// as well.
 ///
 ///     template <class N> N mean_of_squares(const std::vector<N>& x) { support::sum_of<N> s; for (N v : x) s.add(v * v); return s.total() / N(x.size()); }
 ///     const support::tracked want = mean_of_squares(exact_inputs);
@@ -26,13 +27,19 @@ struct tracked {
     tracked(double exact, double bound) : value(exact), error(bound) {}
 
     /// The same, after one more rounding to float.
-    tracked rounded(double roundoff = u) const { return {value, error + roundoff * (std::fabs(value) + error) + 0x1p-150}; }
+    tracked rounded(double roundoff = u) const {
+        return {value, error + roundoff * (std::fabs(value) + error) + 0x1p-150};
+    }
 
     friend tracked operator-(const tracked& a) { return {-a.value, a.error}; }
-    friend tracked operator+(const tracked& a, const tracked& b) { return tracked(a.value + b.value, a.error + b.error).rounded(); }
+    friend tracked operator+(const tracked& a, const tracked& b) {
+        return tracked(a.value + b.value, a.error + b.error).rounded();
+    }
     friend tracked operator-(const tracked& a, const tracked& b) { return a + -b; }
     friend tracked operator*(const tracked& a, const tracked& b) {
-        return tracked(a.value * b.value, std::fabs(a.value) * b.error + std::fabs(b.value) * a.error + a.error * b.error).rounded();
+        return tracked(a.value * b.value,
+                       std::fabs(a.value) * b.error + std::fabs(b.value) * a.error + a.error * b.error)
+            .rounded();
     }
     friend tracked operator/(const tracked& a, const tracked& b) {
         const double least = std::fabs(b.value) - b.error;
@@ -43,7 +50,9 @@ struct tracked {
 
 /// Functions over both number types. Two units in the last place are at most four unit roundoffs.
 inline double exp(double x) { return std::exp(x); }
-inline tracked exp(const tracked& x) { return tracked(std::exp(x.value), std::exp(x.value) * std::expm1(x.error)).rounded(4 * u); }
+inline tracked exp(const tracked& x) {
+    return tracked(std::exp(x.value), std::exp(x.value) * std::expm1(x.error)).rounded(4 * u);
+}
 inline double log(double x) { return std::log(x); }
 inline tracked log(const tracked& x) {
     if (!(x.error < x.value)) return {std::log(x.value), HUGE_VAL};
@@ -69,12 +78,15 @@ inline double gelu_slope(double x) {
     return s + x * s * (1 - s) * 1.5957691216057308 * (1 + 3 * 0.044715 * x * x);
 }
 inline tracked gelu(const tracked& x) {
-    return tracked(gelu(x.value), 1.13 * x.error).rounded((6 + 4 * std::fabs(detail::gelu_argument(std::fabs(x.value) + x.error))) * u);
+    return tracked(gelu(x.value), 1.13 * x.error)
+        .rounded((6 + 4 * std::fabs(detail::gelu_argument(std::fabs(x.value) + x.error))) * u);
 }
 inline tracked gelu_slope(const tracked& x) { return {gelu_slope(x.value), 0.81 * x.error + 0x1p-21}; }
 
 inline double larger(double a, double b) { return std::max(a, b); }
-inline tracked larger(const tracked& a, const tracked& b) { return {std::max(a.value, b.value), std::max(a.error, b.error)}; }
+inline tracked larger(const tracked& a, const tracked& b) {
+    return {std::max(a.value, b.value), std::max(a.error, b.error)};
+}
 
 /// Some further roundings, which a kernel may do and the definition has no operation for.
 inline double further_roundings(double x, int) { return x; }

@@ -37,7 +37,8 @@ TEST_CASE("host_tensor: a value of its own, and a range") {
     CHECK(all.data() == y.data());
     CHECK(ht::host_tensor<float, 0>(ht::shape<0>{}).size() == 1);
     CHECK(ht::host_tensor<float, 2>{}.size() == 0);
-    CHECK_THROWS_WITH_AS((ht::host_tensor<float, 2>({4, -1})), "host_tensor: shape (4, -1) has a negative extent", ht::shape_error);
+    CHECK_THROWS_WITH_AS((ht::host_tensor<float, 2>({4, -1})), "host_tensor: shape (4, -1) has a negative extent",
+                         ht::shape_error);
 }
 
 TEST_CASE("to_host and to_device: copies, out of the device's memory and into it") {

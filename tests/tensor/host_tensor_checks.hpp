@@ -49,7 +49,8 @@ void round_trips(Device& device) {
     const auto again = ht::to_host(device, ht::to_device(device, changed));
     CHECK(again(1, 2, 4) == 100);
     CHECK(again(1, 2, 3) == 28);
-    CHECK_THROWS_WITH_AS(ht::to_device(device, ht::transpose(changed.view())), "to_device: the view (2, 5, 3) is not contiguous", ht::shape_error);
+    CHECK_THROWS_WITH_AS(ht::to_device(device, ht::transpose(changed.view())),
+                         "to_device: the view (2, 5, 3) is not contiguous", ht::shape_error);
 }
 
 }  // namespace host_tensor_checks

@@ -73,8 +73,10 @@ TEST_CASE("view: contiguous is what has no holes; axes of one element do not mat
 
 TEST_CASE("view: no negative extent") {
     float x[6] = {};
-    CHECK_THROWS_WITH_AS((ht::view<float, 2>(x, {2, -3})), "view: shape (2, -3) has a negative extent", ht::shape_error);
-    CHECK_THROWS_WITH_AS((ht::view<float, 2>(x, {-2, -3}, {3, 1})), "view: shape (-2, -3) has a negative extent", ht::shape_error);
+    CHECK_THROWS_WITH_AS((ht::view<float, 2>(x, {2, -3})), "view: shape (2, -3) has a negative extent",
+                         ht::shape_error);
+    CHECK_THROWS_WITH_AS((ht::view<float, 2>(x, {-2, -3}, {3, 1})), "view: shape (-2, -3) has a negative extent",
+                         ht::shape_error);
     CHECK_THROWS_AS((ht::view(x, ht::shape<1>{INT64_MIN})), ht::shape_error);
     CHECK(ht::view<float, 2>(x, {0, 3}).size() == 0);
     CHECK(ht::view<float, 0>(x, {}).size() == 1);
@@ -145,7 +147,8 @@ TEST_CASE("view: of a span that has as many elements as the shape says") {
     const ht::const_view<int, 2> c(std::span<int>(values), {3, 2});
     CHECK(c(2, 0) == 4);
     static_assert(!std::is_constructible_v<ht::view<int, 1>, std::span<const int>, ht::shape<1>>);
-    CHECK_THROWS_WITH_AS(ht::view(std::span<int>(values), ht::shape<2>{2, 4}), "view: a span of 6 elements as (2, 4)", ht::shape_error);
+    CHECK_THROWS_WITH_AS(ht::view(std::span<int>(values), ht::shape<2>{2, 4}), "view: a span of 6 elements as (2, 4)",
+                         ht::shape_error);
 }
 
 TEST_CASE("view: of a type that stands for a number of ours") {

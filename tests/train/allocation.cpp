@@ -17,8 +17,9 @@ std::atomic<long> allocations{0};
 
 void* counted(std::size_t bytes, std::size_t alignment) {
     allocations.fetch_add(1, std::memory_order_relaxed);
-    void* p = alignment <= alignof(std::max_align_t) ? std::malloc(bytes == 0 ? 1 : bytes)
-                                                     : std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+    void* p = alignment <= alignof(std::max_align_t)
+                  ? std::malloc(bytes == 0 ? 1 : bytes)
+                  : std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
     return p;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// One training step, written once, for a device that runs it as it is and for one that captures it: a small GPT with all
-/// that lies on the device of a loop (loss scale, clipping, schedule, counters).
+/// One training step, written once, for a device that runs it as it is and for one that captures it: a small GPT with
+/// all that lies on the device of a loop (loss scale, clipping, schedule, counters).
 ///
 ///     captured::parts<ht::amp_fp16, ht::cuda> plain(one), other(two);
 ///     plain.body(batch);
@@ -47,7 +47,8 @@ struct batch {
 class ids {
   public:
     batch next(ht::extent rows, ht::extent time) {
-        all_ = support::random(++seed_).indices(static_cast<std::size_t>(rows * time + 1), static_cast<int>(config.vocabulary));
+        all_ = support::random(++seed_).indices(static_cast<std::size_t>(rows * time + 1),
+                                                static_cast<int>(config.vocabulary));
         return {{all_.data(), {rows, time}}, {all_.data() + 1, {rows, time}}};
     }
 
@@ -62,15 +63,19 @@ struct parts {
     Device& device;
     ht::nn::gpt_config its_config;
     model_type model{device, its_config, 3};
-    ht::adamw<Device, model_type> optimizer{device, model, {.lr = 1e-2, .weight_decay = 0.1}, {{"*.bias", {.weight_decay = 0}}}};
+    ht::adamw<Device, model_type> optimizer{
+        device, model, {.lr = 1e-2, .weight_decay = 0.1}, {{"*.bias", {.weight_decay = 0}}}};
     // At this height some gradients of fp16 overflow, and others let it grow.
-    ht::grad_scaler<Device> scaler{device, {.init_scale = 0x1p22f, .growth_interval = 2, .enabled = ht::model_needs_scaling<model_type>}};
+    ht::grad_scaler<Device> scaler{
+        device, {.init_scale = 0x1p22f, .growth_interval = 2, .enabled = ht::model_needs_scaling<model_type>}};
     ht::accumulator<ht::through_scaler, ht::types<model_type>> acc{model};
     ht::tape<Device> tape{device};
     std::optional<ht::outlier_guard<Device>> guard;
     float max_norm = 1;
 
-    explicit parts(Device& d, float dropout = 0) : device(d), its_config(with_dropout(dropout)) { optimizer.set_schedule({.shape = ht::schedule::linear, .total_steps = 40, .warmup_steps = 3}); }
+    explicit parts(Device& d, float dropout = 0) : device(d), its_config(with_dropout(dropout)) {
+        optimizer.set_schedule({.shape = ht::schedule::linear, .total_steps = 40, .warmup_steps = 3});
+    }
 
     /// Micro-batches of one row each.
     ht::variable<float, 0> body(const batch& b) {
@@ -105,12 +110,15 @@ struct parts {
         for (std::size_t g = 0; g < s.groups().size(); ++g) {
             add(s.groups()[g].master.data(), s.groups()[g].master.bytes());
             add(s.groups()[g].copy.data(), s.groups()[g].copy.bytes());
-            for (int which = 0; which < 2; ++which) add(optimizer.moment(which, g).data(), optimizer.moment(which, g).size());
+            for (int which = 0; which < 2; ++which)
+                add(optimizer.moment(which, g).data(), optimizer.moment(which, g).size());
         }
         const auto counts = optimizer.state();
         const auto scale = scaler.state();
-        for (const double x : {static_cast<double>(counts.steps), static_cast<double>(counts.skipped), static_cast<double>(counts.skips.outlier), counts.lr, optimizer.last_lr(), static_cast<double>(scale.scale),
-                               static_cast<double>(scale.growth_tracker), static_cast<double>(scale.overflows)}) {
+        for (const double x : {static_cast<double>(counts.steps), static_cast<double>(counts.skipped),
+                               static_cast<double>(counts.skips.outlier), counts.lr, optimizer.last_lr(),
+                               static_cast<double>(scale.scale), static_cast<double>(scale.growth_tracker),
+                               static_cast<double>(scale.overflows)}) {
             const auto* data = reinterpret_cast<const std::byte*>(&x);
             all.insert(all.end(), data, data + sizeof x);
         }
@@ -120,15 +128,16 @@ struct parts {
 
 inline bool mentions(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
 
-/// Steps as they are on one device and captured steps on another, while rates, schedules and the scale change and shapes
-/// alternate, and outliers are left out.
+/// Steps as they are on one device and captured steps on another, while rates, schedules and the scale change and
+/// shapes alternate, and outliers are left out.
 template <class Device>
 void check_same_bits(Device& one, Device& two) {
     using ht::step_run;
     // Each pass has masks of its own, in replays too.
     parts<ht::amp_fp16, Device> plain(one, 0.25f), other(two, 0.25f);
     // A guard that takes a good part of all steps for outliers.
-    const ht::outlier_options strict{.factor = 1, .window = 4, .warm_up = 3, .least_deviation = 0, .most_in_a_row = 1, .of = ht::outlier_of::both};
+    const ht::outlier_options strict{
+        .factor = 1, .window = 4, .warm_up = 3, .least_deviation = 0, .most_in_a_row = 1, .of = ht::outlier_of::both};
     plain.guard.emplace(one, strict), other.guard.emplace(two, strict);
     ht::captured_step step{two, [&](const batch& b) { return other.body(b); }};
     ids ids;
@@ -206,7 +215,9 @@ void check_reasons(Device& device) {
     CHECK(run(1, 4) == step_run::replayed);
     // A third one: there is room for two.
     CHECK(run(1, 3) == step_run::uncaptured);
-    CHECK(step.reason() == "uncaptured: a step of (1, 3), (1, 3); the one before was of (1, 4), (1, 4), and (1, 8), (1, 8) made room for it");
+    CHECK(step.reason() ==
+          "uncaptured: a step of (1, 3), (1, 3); the one before was of (1, 4), (1, 4), and (1, 8), (1, 8) made room "
+          "for it");
     CHECK(run(1, 4) == step_run::replayed);
     CHECK(run(1, 8) == step_run::uncaptured);
 
@@ -280,7 +291,8 @@ void check_refusals(Device& device) {
                                p.scaler.update();
                                if (now == fault::synchronize) device.synchronize();
                                if (now == fault::upload) p.tape.bring(ht::const_view<std::int32_t, 1>{own.data(), {4}});
-                               if (now == fault::memory) ht::tape<Device>(device).template make<float>(ht::shape<1>{4}, false);
+                               if (now == fault::memory)
+                                   ht::tape<Device>(device).template make<float>(ht::shape<1>{4}, false);
                                if (now == fault::nested) static_cast<void>(device.capture([] {}));
                                return loss;
                            }};

@@ -27,11 +27,15 @@ template <class P, class Device>
 struct loop {
     Device& device;
     ht::nn::gpt<P> model{device, config, 3};
-    ht::adamw<Device, ht::nn::gpt<P>> optimizer{device, model, {.lr = 1e-2, .weight_decay = 0.1}, {{"*.norm", {.weight_decay = 0}}, {"*.bias", {.weight_decay = 0}}}};
+    ht::adamw<Device, ht::nn::gpt<P>> optimizer{device,
+                                                model,
+                                                {.lr = 1e-2, .weight_decay = 0.1},
+                                                {{"*.norm", {.weight_decay = 0}}, {"*.bias", {.weight_decay = 0}}}};
     ht::grad_scaler<Device> scaler{device, {.init_scale = 1024, .enabled = ht::model_needs_scaling<ht::nn::gpt<P>>}};
     ht::accumulator<ht::through_scaler, ht::types<ht::nn::gpt<P>>> acc{model};
     ht::tape<Device> tape{device};
-    std::vector<std::int32_t> ids = support::random(1).indices(2 * 3 * (config.context + 1), static_cast<int>(config.vocabulary));
+    std::vector<std::int32_t> ids =
+        support::random(1).indices(2 * 3 * (config.context + 1), static_cast<int>(config.vocabulary));
 
     explicit loop(Device& d) : device(d) {}
 

@@ -43,7 +43,8 @@ outcome step(const batch& whole, int parts) {
         o.gradients.emplace_back(all, all + e.count);
     }
     optimizer.step(grads);
-    for (std::size_t i = 0; i < s.entries().size(); ++i) o.masters.emplace_back(support::masters(s, i), support::masters(s, i) + s.entries()[i].count);
+    for (std::size_t i = 0; i < s.entries().size(); ++i)
+        o.masters.emplace_back(support::masters(s, i), support::masters(s, i) + s.entries()[i].count);
     return o;
 }
 
@@ -67,12 +68,15 @@ void the_same_update() {
             const auto& exact = want.exact.gradients.at(path).values;
             support::comparison gradients, updates;
             for (std::size_t j = 0; j < exact.size(); ++j) {
-                const double bound = want.spreads.at(path).bound(j), before = static_cast<double>(support::masters(model.parameters(), i)[j]);
-                gradients.expect(static_cast<double>(many.gradients[i][j]), static_cast<double>(one.gradients[i][j]), 2 * bound);
+                const double bound = want.spreads.at(path).bound(j),
+                             before = static_cast<double>(support::masters(model.parameters(), i)[j]);
+                gradients.expect(static_cast<double>(many.gradients[i][j]), static_cast<double>(one.gradients[i][j]),
+                                 2 * bound);
                 // The update grows with the gradient; ten roundings lead to it, one to the master.
                 const double reach = direction(exact[j] + bound) - direction(exact[j] - bound);
                 const double error = lr * (reach + 2 * support::gamma(10)) + 2 * support::u * (std::fabs(before) + lr);
-                updates.expect(static_cast<double>(many.masters[i][j]) - before, static_cast<double>(one.masters[i][j]) - before, error);
+                updates.expect(static_cast<double>(many.masters[i][j]) - before,
+                               static_cast<double>(one.masters[i][j]) - before, error);
             }
             CHECK_MESSAGE(gradients.within(), gradients);
             CHECK_MESSAGE(gradients.telling(), gradients);

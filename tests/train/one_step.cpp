@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Whole training steps with every part in sight: the same bits at any number of threads, under every policy and on every
-/// instruction set; no memory from the system once they are steady; a loss that falls. Small enough for an emulator.
+/// Whole training steps with every part in sight: the same bits at any number of threads, under every policy and on
+/// every instruction set; no memory from the system once they are steady; a loss that falls. Small enough for an
+/// emulator.
 #include <cmath>
 #include <string>
 #include <vector>
@@ -16,9 +17,11 @@ namespace {
 namespace ht = halftone;
 
 using training::loop;
-using recipe = ht::recipe<ht::amp_bf16, ht::rule<"*.norm", ht::full_fp32>, ht::rule<"head", ht::with_output<ht::amp_bf16, float>>>;
+using recipe =
+    ht::recipe<ht::amp_bf16, ht::rule<"*.norm", ht::full_fp32>, ht::rule<"head", ht::with_output<ht::amp_bf16, float>>>;
 
-TEST_CASE_TEMPLATE("one step: the same bits with one thread and with two, on every instruction set", P, ht::full_fp32, ht::amp_bf16, ht::amp_fp16, ht::fp8_hybrid, recipe) {
+TEST_CASE_TEMPLATE("one step: the same bits with one thread and with two, on every instruction set", P, ht::full_fp32,
+                   ht::amp_bf16, ht::amp_fp16, ht::fp8_hybrid, recipe) {
     for (const ht::isa set : ht::every_isa) {
         const std::string instruction_set = ht::name(set);
         CAPTURE(instruction_set);
@@ -36,7 +39,8 @@ TEST_CASE_TEMPLATE("one step: the same bits with one thread and with two, on eve
     }
 }
 
-TEST_CASE_TEMPLATE("steps: the loss falls, and a steady step takes nothing from the system", P, ht::full_fp32, ht::tf32, ht::amp_bf16, ht::amp_fp16, ht::fp8_hybrid) {
+TEST_CASE_TEMPLATE("steps: the loss falls, and a steady step takes nothing from the system", P, ht::full_fp32, ht::tf32,
+                   ht::amp_bf16, ht::amp_fp16, ht::fp8_hybrid) {
     ht::cpu device{{.threads = 2}};
     loop<P, ht::cpu> l(device);
     const float first = l.step();
@@ -60,7 +64,8 @@ TEST_CASE("steps: the same seed gives the same bits again") {
     CHECK(a.parameters() == b.parameters());
 }
 
-/// A text in which the next token follows from the last one (order 1) or from the one before it, but for one in sixteen.
+/// A text in which the next token follows from the last one (order 1) or from the one before it, but for one in
+/// sixteen.
 struct text {
     std::vector<std::int32_t> tokens, targets;
 
@@ -75,7 +80,9 @@ struct text {
             }
         }
     }
-    training::batch batch_of(int rows, int time) const { return {{tokens.data(), {rows, time}}, {targets.data(), {rows, time}}}; }
+    training::batch batch_of(int rows, int time) const {
+        return {{tokens.data(), {rows, time}}, {targets.data(), {rows, time}}};
+    }
 };
 
 /// The loss of other text of the same kind, after so many steps.
@@ -109,6 +116,8 @@ void learns_as_in_bf16(int order, int steps) {
 }
 
 TEST_CASE("fp8_hybrid: learns as amp_bf16 does, over some steps") { learns_as_in_bf16(1, 100); }
-TEST_CASE("fp8_hybrid: learns as amp_bf16 does, what takes a thousand steps and attention" * doctest::skip()) { learns_as_in_bf16(2, 1500); }
+TEST_CASE("fp8_hybrid: learns as amp_bf16 does, what takes a thousand steps and attention" * doctest::skip()) {
+    learns_as_in_bf16(2, 1500);
+}
 
 }  // namespace

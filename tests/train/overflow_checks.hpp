@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What a watched tape shows, and what overflow_finder says of it, on any device: a small GPT with two micro-batches a step.
+/// What a watched tape shows, and what overflow_finder says of it, on any device: a small GPT with two micro-batches a
+/// step.
 ///
 ///     overflow_checks::finds_each<ht::amp_fp16>(device, 1);
 #pragma once
@@ -41,7 +42,8 @@ struct loop {
     ht::grad_scaler<Device> scaler{device, {.init_scale = 1024, .enabled = ht::model_needs_scaling<model_type>}};
     ht::accumulator<ht::through_scaler, ht::types<model_type>> acc{model};
     ht::tape<Device, Kind> tape{device};
-    std::vector<std::int32_t> ids = support::random(1).indices(3 * (config.context + 1), static_cast<int>(config.vocabulary));
+    std::vector<std::int32_t> ids =
+        support::random(1).indices(3 * (config.context + 1), static_cast<int>(config.vocabulary));
 
     explicit loop(Device& d) : device(d) {}
 
@@ -50,7 +52,8 @@ struct loop {
     auto step(const batch& b) {
         for (ht::extent row = 0; row < 2; ++row) {
             const ht::shape<2> one{1, config.context};
-            const batch micro{{b.tokens.data() + row * config.context, one}, {b.targets.data() + row * config.context, one}};
+            const batch micro{{b.tokens.data() + row * config.context, one},
+                              {b.targets.data() + row * config.context, one}};
             tape.backward(scaler.scale(model.loss(tape, micro) / 2), acc);
         }
         auto grads = scaler.unscale(acc.take());
@@ -77,8 +80,8 @@ struct loop {
 
 /// "h.0.attn.qkv linear forward value"
 inline std::string text_of(const ht::watched_tensor& t) {
-    return t.by->layer + (t.by->after.empty() ? " " : " after " + t.by->after + " ") + t.by->operation + " " + ht::name(t.pass) + " " +
-           (t.parameter != nullptr ? t.parameter : ht::name(t.role));
+    return t.by->layer + (t.by->after.empty() ? " " : " after " + t.by->after + " ") + t.by->operation + " " +
+           ht::name(t.pass) + " " + (t.parameter != nullptr ? t.parameter : ht::name(t.role));
 }
 
 /// Writes down what it is shown.
@@ -104,7 +107,9 @@ class saboteur final : public ht::tensor_listener {
         if (count_++ != at_) return;
         hit = text_of(t);
         micro_batch = t.micro_batch + 1;
-        ht::with_values(t, [this]<class T>(const ht::const_view<T, 1>& v) { device_->run(put_value<T>{const_cast<T*>(v.data()) + v.size() / 2, T(value_)}); });
+        ht::with_values(t, [this]<class T>(const ht::const_view<T, 1>& v) {
+            device_->run(put_value<T>{const_cast<T*>(v.data()) + v.size() / 2, T(value_)});
+        });
     }
     std::string hit;
     int micro_batch = 0;
@@ -116,8 +121,8 @@ class saboteur final : public ht::tensor_listener {
 };
 
 inline std::string text_of(const ht::overflow& o) {
-    return o.by.layer + (o.by.after.empty() ? " " : " after " + o.by.after + " ") + o.by.operation + " " + ht::name(o.pass) + " " +
-           (o.parameter.empty() ? ht::name(o.role) : o.parameter);
+    return o.by.layer + (o.by.after.empty() ? " " : " after " + o.by.after + " ") + o.by.operation + " " +
+           ht::name(o.pass) + " " + (o.parameter.empty() ? ht::name(o.role) : o.parameter);
 }
 
 /// All that the operations of a GPT give, in their order.
@@ -131,16 +136,19 @@ void shows_everything(Device& device) {
     l.tape.backward(l.scaler.scale(l.model.loss(l.tape, b)), l.acc);
     std::vector<std::string> want{"embed embedding forward value"};
     for (const std::string h : {"h.0", "h.1"}) {
-        for (const char* op : {".attn.norm layer_norm", ".attn.qkv linear", ".attn attention", ".attn.proj linear", ".mlp.norm layer_norm", ".mlp mlp", ".mlp mlp", ".mlp mlp"}) {
+        for (const char* op : {".attn.norm layer_norm", ".attn.qkv linear", ".attn attention", ".attn.proj linear",
+                               ".mlp.norm layer_norm", ".mlp mlp", ".mlp mlp", ".mlp mlp"}) {
             want.push_back(h + op + " forward value");
         }
     }
-    want.insert(want.end(), {"norm layer_norm forward value", "head linear_cross_entropy forward value", "head loss scale backward gradient",
-                             "head linear_cross_entropy backward gradient", "head linear_cross_entropy backward embed.tokens", "norm layer_norm backward gradient",
+    want.insert(want.end(), {"norm layer_norm forward value", "head linear_cross_entropy forward value",
+                             "head loss scale backward gradient", "head linear_cross_entropy backward gradient",
+                             "head linear_cross_entropy backward embed.tokens", "norm layer_norm backward gradient",
                              "norm layer_norm backward norm.gain", "norm layer_norm backward norm.bias"});
     for (const std::string h : {"h.1", "h.0"}) {
         const auto add = [&](const char* op, std::initializer_list<const char*> parameters) {
-            for (const char* p : parameters) want.push_back(h + op + " backward " + (*p == '.' ? h + p : std::string(p)));
+            for (const char* p : parameters)
+                want.push_back(h + op + " backward " + (*p == '.' ? h + p : std::string(p)));
         };
         add(".mlp mlp", {".mlp.down.weight", ".mlp.down.bias", "gradient", ".mlp.up.weight", ".mlp.up.bias"});
         add(".mlp.norm layer_norm", {"gradient", ".mlp.norm.gain", ".mlp.norm.bias"});
@@ -159,8 +167,8 @@ void shows_everything(Device& device) {
     l.acc.discard();
 }
 
-/// An infinity or a NaN in every `each`-th of the tensors that a step's operations give: the finder names that operation,
-/// although all that follow spread it.
+/// An infinity or a NaN in every `each`-th of the tensors that a step's operations give: the finder names that
+/// operation, although all that follow spread it.
 template <class P, class Device>
 void finds_each(Device& device, std::size_t each) {
     loop<P, Device> l(device);
@@ -172,7 +180,8 @@ void finds_each(Device& device, std::size_t each) {
         l.tape.unwatch(w);
     }
     REQUIRE(w.seen.size() > 80);
-    const float odd[] = {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()};
+    const float odd[] = {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
+                         std::numeric_limits<float>::quiet_NaN()};
     const char* const kinds[] = {"+inf", "-inf", "NaN"};
     int micro_batches[3] = {};
     for (std::size_t i = 0; i < w.seen.size(); i += each) {

@@ -24,12 +24,14 @@ inline std::string text() {
     return t;
 }
 
-inline const ht::language_options options{.context = config.context, .vocabulary = config.vocabulary, .held_out = 0.1, .seed = 5};
+inline const ht::language_options options{
+    .context = config.context, .vocabulary = config.vocabulary, .held_out = 0.1, .seed = 5};
 
 /// The masters of all parameters, as bytes.
 inline std::vector<std::byte> masters(const ht::store& parameters) {
     std::vector<std::byte> all;
-    for (const ht::store::group& g : parameters.groups()) all.insert(all.end(), g.master.data(), g.master.data() + g.master.bytes());
+    for (const ht::store::group& g : parameters.groups())
+        all.insert(all.end(), g.master.data(), g.master.data() + g.master.bytes());
     return all;
 }
 

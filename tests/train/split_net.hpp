@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A regression of few layers that a trainer takes, and captured steps of it: split masters have the bits of whole ones.
+/// A regression of few layers that a trainer takes, and captured steps of it: split masters have the bits of whole
+/// ones.
 ///
 ///     split_net::same_training(one, two);        // devices
 #pragma once
@@ -36,7 +37,8 @@ struct batch {
         std::vector<batch> parts;
         const ht::extent each = rows() / count;
         for (ht::extent i = 0; i < count; ++i) {
-            parts.push_back({{x.data() + i * each * x.extent_of(1), {each, x.extent_of(1)}}, {y.data() + i * each * y.extent_of(1), {each, y.extent_of(1)}}});
+            parts.push_back({{x.data() + i * each * x.extent_of(1), {each, x.extent_of(1)}},
+                             {y.data() + i * each * y.extent_of(1), {each, y.extent_of(1)}}});
         }
         return parts;
     }
@@ -67,7 +69,8 @@ struct net : ht::nn::model {
     ht::nn::linear<ht::at<P, "down">> down;
 
     template <class Device>
-    explicit net(Device& device) : ht::nn::model(device), up(parameters(), 5, 19), norm(parameters(), 19), down(parameters(), 19, 3) {
+    explicit net(Device& device)
+        : ht::nn::model(device), up(parameters(), 5, 19), norm(parameters(), 19), down(parameters(), 19, 3) {
         commit(*this, 3);
     }
     template <class Context>

@@ -33,7 +33,10 @@ struct run {
     ht::trainer<ht::cpu, ht::nn::gpt<Policy>> trainer;
 
     explicit run(const ht::training_arguments& a, int threads = 1, const ht::nn::gpt_config& config = small::config)
-        : device({.threads = threads}), model(device, config, 1), data(ht::token_view{corpus}, small::options), trainer(device, model, a) {}
+        : device({.threads = threads}),
+          model(device, config, 1),
+          data(ht::token_view{corpus}, small::options),
+          trainer(device, model, a) {}
     std::vector<std::byte> masters() const { return small::masters(model.parameters()); }
 };
 
@@ -58,7 +61,10 @@ TEST_CASE_TEMPLATE("the same bits as the loop written out", Policy, ht::full_fp3
     ht::cpu device{{.threads = 1}};
     ht::nn::gpt<Policy> model{device, small::config, 1};
     ht::language_data data{ht::token_view{corpus}, small::options};
-    ht::adamw optimizer{device, model, {.lr = 3e-3, .weight_decay = 0.1}, {{"*.bias", {.weight_decay = 0}}, {"*.gain", {.weight_decay = 0}}}};
+    ht::adamw optimizer{device,
+                        model,
+                        {.lr = 3e-3, .weight_decay = 0.1},
+                        {{"*.bias", {.weight_decay = 0}}, {"*.gain", {.weight_decay = 0}}}};
     optimizer.set_schedule({.shape = ht::cosine, .total_steps = 12, .warmup_steps = 2});
     ht::grad_scaler scaler{device, {.enabled = ht::needs_scaling<Policy>}};
     ht::accumulator acc{model};
@@ -97,7 +103,8 @@ TEST_CASE("the loss falls, and evaluation is the mean over the held-out windows"
 
     ht::inference eval{one.device};
     double sum = 0;
-    for (ht::extent first = 0; first < one.data.windows(); ++first) sum += static_cast<double>(one.model.loss(eval, one.data.window(first, 1)).item());
+    for (ht::extent first = 0; first < one.data.windows(); ++first)
+        sum += static_cast<double>(one.model.loss(eval, one.data.window(first, 1)).item());
     // One window at a time adds up in another order: 8 and 128 terms of at most 16 each.
     CHECK(after.loss == doctest::Approx(sum / static_cast<double>(one.data.windows())).epsilon(1e-5));
     ht::language_data nothing{ht::token_view{corpus}, {.context = 8, .vocabulary = 32, .held_out = 0}};
@@ -253,7 +260,8 @@ TEST_CASE("peak bytes by kind are those of the device") {
     const ht::training_result r = one.trainer.train(one.data);
     const ht::memory_usage& usage = one.device.memory().usage();
     CHECK(r.peak_bytes == usage.peak());
-    for (const auto kind : {ht::memory_kind::master, ht::memory_kind::copy, ht::memory_kind::gradient, ht::memory_kind::moment, ht::memory_kind::activation}) {
+    for (const auto kind : {ht::memory_kind::master, ht::memory_kind::copy, ht::memory_kind::gradient,
+                            ht::memory_kind::moment, ht::memory_kind::activation}) {
         CHECK(r.peak_bytes_of[static_cast<int>(kind)] == usage.peak(kind));
         CHECK(r.peak_bytes_of[static_cast<int>(kind)] > 0);
     }

@@ -43,7 +43,8 @@ TEST_CASE("each field has its range") {
     refuses("per_device_train_batch_size", message(&a::per_device_train_batch_size, ht::extent{0}));
     refuses("per_device_eval_batch_size", message(&a::per_device_eval_batch_size, ht::extent{-1}));
     refuses("gradient_accumulation_steps", message(&a::gradient_accumulation_steps, ht::extent{0}));
-    for (const auto field : {&a::per_device_train_batch_size, &a::per_device_eval_batch_size, &a::gradient_accumulation_steps}) {
+    for (const auto field :
+         {&a::per_device_train_batch_size, &a::per_device_eval_batch_size, &a::gradient_accumulation_steps}) {
         CHECK(message(field, ht::extent{1} << 31).ends_with(" is 2147483648; expected 2147483647 at most"));
         CHECK(message(field, (ht::extent{1} << 31) - 1) == "no error");
     }

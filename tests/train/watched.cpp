@@ -49,7 +49,10 @@ struct own_model : ht::nn::model {
     using policy = P;
     ht::nn::stack<own_block, P, "blocks"> blocks;
     ht::nn::linear<ht::at<P, "out">> out;
-    explicit own_model(ht::cpu& device) : model(device), blocks(parameters(), 2, ht::extent{4}), out(parameters(), 4, 4) { commit(*this, 1); }
+    explicit own_model(ht::cpu& device)
+        : model(device), blocks(parameters(), 2, ht::extent{4}), out(parameters(), 4, 4) {
+        commit(*this, 1);
+    }
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.blocks, self.out); }
 };
 
@@ -62,7 +65,8 @@ struct sink_of_any {
 
 TEST_CASE("overflow: users' layers have their paths, free operations the list's layer and the one before") {
     ht::cpu device{{.threads = 1}};
-    own_model<ht::recipe<ht::full_fp32, ht::rule<"blocks.last.fc", ht::full_fp32>>> model{device};  // the last block has a type of its own
+    own_model<ht::recipe<ht::full_fp32, ht::rule<"blocks.last.fc", ht::full_fp32>>> model{
+        device};  // the last block has a type of its own
     sink_of_any sink(model.parameters());
     ht::tape tape{device, ht::watched};
     writer w;
@@ -119,7 +123,8 @@ TEST_CASE("overflow: the gradients of separate queries, keys and values, and inp
     const auto x = tape.leaf(all);
     tape.backward(ht::mean(tape, ht::mul(tape, x, x)));
     tape.unwatch(w);
-    CHECK(w.seen == std::vector<std::string>{" mul forward value", " mean forward value", " loss scale backward gradient", " mean backward gradient",
+    CHECK(w.seen == std::vector<std::string>{" mul forward value", " mean forward value",
+                                             " loss scale backward gradient", " mean backward gradient",
                                              " mul backward gradient", " mul backward gradient"});
 }
 
@@ -150,7 +155,9 @@ TEST_CASE("overflow: the line and the JSON of one") {
     ht::overflow o;
     o.step = 12;
     o.result = ht::step_result::infinity;
-    CHECK(o.text() == "step 12 skipped (infinity): no operation gave it: gradients became so as they were unscaled, or were written by hand");
+    CHECK(o.text() ==
+          "step 12 skipped (infinity): no operation gave it: gradients became so as they were unscaled, or were "
+          "written by hand");
     CHECK(ht::overflow_json(o).dump() == R"({"result":"infinity"})");
     o.is_located = true;
     o.by = {"h.1.mlp", "", "mlp"};
@@ -163,12 +170,15 @@ TEST_CASE("overflow: the line and the JSON of one") {
     o.found = {3, 1, 2, 61234.0f};
     o.before = {"h.1", "h.1.mlp", "add"};
     o.before_largest = 0.5f;
-    CHECK(o.text() == "step 12 skipped (infinity): h.1.mlp, mlp, backward, micro-batch 2: 3 +inf, 1 -inf, 2 NaN of 100 values of the gradient of h.1.mlp.up.weight in "
-                      "float16, the finite ones up to 61234; before it h.1, add (after h.1.mlp), gave 0.5 at most");
-    CHECK(ht::overflow_json(o).dump() ==
-          R"({"result":"infinity","layer":"h.1.mlp","after":"","operation":"mlp","pass":"backward","micro_batch":2,"tensor":"parameter gradient",)"
-          R"("parameter":"h.1.mlp.up.weight","kind":"+inf","type":"float16","elements":100,"positive_infinities":3,"negative_infinities":1,"nans":2,)"
-          R"("largest":61234.0,"before":{"layer":"h.1","operation":"add","largest":0.5}})");
+    CHECK(o.text() ==
+          "step 12 skipped (infinity): h.1.mlp, mlp, backward, micro-batch 2: 3 +inf, 1 -inf, 2 NaN of 100 values of "
+          "the gradient of h.1.mlp.up.weight in "
+          "float16, the finite ones up to 61234; before it h.1, add (after h.1.mlp), gave 0.5 at most");
+    CHECK(
+        ht::overflow_json(o).dump() ==
+        R"({"result":"infinity","layer":"h.1.mlp","after":"","operation":"mlp","pass":"backward","micro_batch":2,"tensor":"parameter gradient",)"
+        R"("parameter":"h.1.mlp.up.weight","kind":"+inf","type":"float16","elements":100,"positive_infinities":3,"negative_infinities":1,"nans":2,)"
+        R"("largest":61234.0,"before":{"layer":"h.1","operation":"add","largest":0.5}})");
 }
 
 struct listener : ht::trainer_callback {
@@ -184,7 +194,11 @@ struct listener : ht::trainer_callback {
 TEST_CASE("trainer: tells of skipped steps and of what tensors hold, and trains as without") {
     const std::string text = small::text();
     ht::language_data data{ht::token_view{text}, small::options};
-    const ht::training_arguments plain{.per_device_train_batch_size = 2, .gradient_accumulation_steps = 2, .max_steps = 6, .learning_rate = 1e-3, .initial_loss_scale = 0x1p40f};
+    const ht::training_arguments plain{.per_device_train_batch_size = 2,
+                                       .gradient_accumulation_steps = 2,
+                                       .max_steps = 6,
+                                       .learning_rate = 1e-3,
+                                       .initial_loss_scale = 0x1p40f};
     ht::training_arguments watching = plain;
     watching.find_overflow = ht::overflow_search::on;
     watching.numerics_steps = 4;
@@ -216,7 +230,8 @@ TEST_CASE("trainer: tells of skipped steps and of what tensors hold, and trains 
         has_infinities = has_infinities || (r.pass == ht::pass::backward && r.counts.infinities + r.counts.nans > 0);
         if (r.is_weight()) weights += r.counts.elements();
         // Two micro-batches of two windows each.
-        if (r.by.operation == "layer_norm" && r.role == ht::tensor_role::value) CHECK(r.counts.elements() == 4 * small::config.context * small::config.width);
+        if (r.by.operation == "layer_norm" && r.role == ht::tensor_role::value)
+            CHECK(r.counts.elements() == 4 * small::config.context * small::config.width);
     }
     CHECK(has_infinities);
     ht::extent parameters = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Operations of the user's own, which state how autocast treats them: the counterpart of torch.autograd.Function with custom_fwd
-/// and custom_bwd.
+/// Operations of the user's own, which state how autocast treats them: the counterpart of torch.autograd.Function with
+/// custom_fwd and custom_bwd.
 ///
 ///     struct cubed {
 ///         static constexpr const char* name = "cubed";
@@ -16,16 +16,16 @@
 ///     };
 ///     auto y = ht::apply<cubed>(ctx, x);                              // ctx: a tape, an inference context, a region
 ///
-/// In a region the inputs are cast to what the operation states, and both functions run outside autocast, in the types that they
-/// are handed; on a bare tape nothing is cast. Without a rule inputs stay as they are. Only numbers are cast, and fp64 is not. A
-/// parameter among the inputs is read from the store's copy where that has the type. Arguments that are neither variables nor
-/// parameters are handed on.
+/// In a region the inputs are cast to what the operation states, and both functions run outside autocast, in the types
+/// that they are handed; on a bare tape nothing is cast. Without a rule inputs stay as they are. Only numbers are cast,
+/// and fp64 is not. A parameter among the inputs is read from the store's copy where that has the type. Arguments that
+/// are neither variables nor parameters are handed on.
 ///
 /// `ctx` is a context of its own that records nothing: free operations work in it, ctx.device() launches kernels, ctx.make<T>(shape)
-/// is memory for them, and ctx.wants(i) tells backward whether input i (of the variables and parameters with numbers) takes a
-/// gradient. backward is given dy, in the type of the result, and what forward kept, whatever region it is called in; it returns a
-/// variable for each of those inputs, in a std::tuple where there are several, or ht::absent{} for one without a gradient. A gradient
-/// has its input's shape and any type: it is rounded to the input's.
+/// is memory for them, and ctx.wants(i) tells backward whether input i (of the variables and parameters with numbers)
+/// takes a gradient. backward is given dy, in the type of the result, and what forward kept, whatever region it is
+/// called in; it returns a variable for each of those inputs, in a std::tuple where there are several, or ht::absent{}
+/// for one without a gradient. A gradient has its input's shape and any type: it is rounded to the input's.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +40,8 @@ namespace halftone::inline HALFTONE_ABI {
 template <class Device>
 class operation_context : public basic_context<Device, recording::off> {
   public:
-    operation_context(Device& device, detail::graph& graph, std::uint64_t wanted) : basic_context<Device, recording::off>(device, graph), wanted_(wanted) {}
+    operation_context(Device& device, detail::graph& graph, std::uint64_t wanted)
+        : basic_context<Device, recording::off>(device, graph), wanted_(wanted) {}
     operation_context& root() { return *this; }
 
     /// Memory for a result or an intermediate one, with undefined contents.
@@ -148,7 +149,8 @@ std::uint64_t wanted_inputs(const Arguments&... arguments) {
     std::uint64_t wanted = 0;
     int i = 0;
     const auto see = [&](const auto& a) {
-        if constexpr (is_operand<std::remove_cvref_t<decltype(a)>>) wanted |= static_cast<std::uint64_t>(wants_gradient(a)) << i++;
+        if constexpr (is_operand<std::remove_cvref_t<decltype(a)>>)
+            wanted |= static_cast<std::uint64_t>(wants_gradient(a)) << i++;
     };
     (see(arguments), ...);
     return wanted;
@@ -163,15 +165,22 @@ inline constexpr bool is_tuple<std::tuple<T...>> = true;
 /// Adds the gradient that a user's function gave to where it goes.
 template <class Op, class Tape, class To, class Gradient>
 void give_input(Tape& tape, int index, const To& to, const Gradient& gradient) {
-    static_assert(is_absent<Gradient> || is_variable<Gradient>, "halftone: apply: backward returns variables, one for each input, and ht::absent{} for an input without a gradient");
+    static_assert(is_absent<Gradient> || is_variable<Gradient>,
+                  "halftone: apply: backward returns variables, one for each input, and ht::absent{} for an input "
+                  "without a gradient");
     if constexpr (is_variable<Gradient>) {
-        static_assert(std::is_same_v<std::remove_cvref_t<decltype(gradient.shape())>, std::remove_cvref_t<decltype(to.shape())>>, "halftone: apply: a gradient that backward returns has another rank than its input");
+        static_assert(
+            std::is_same_v<std::remove_cvref_t<decltype(gradient.shape())>, std::remove_cvref_t<decltype(to.shape())>>,
+            "halftone: apply: a gradient that backward returns has another rank than its input");
         if (gradient.is_empty()) return;  // as absent
-        if (!(gradient.shape() == to.shape())) fail<shape_error>(Op::name, ": the gradient of input ", index, " is ", gradient.shape(), ", the input ", to.shape());
+        if (!(gradient.shape() == to.shape()))
+            fail<shape_error>(Op::name, ": the gradient of input ", index, " is ", gradient.shape(), ", the input ",
+                              to.shape());
         if (const auto target = tape.gradient_target(to)) {
             const auto in = as_const(flatten(gradient.view()));
             const view out(target.data, in.shape());
-            copy_rows(tape.device(), view(in.data(), shape<2>{1, in.size()}), view(out.data(), shape<2>{1, in.size()}), target.mode);
+            copy_rows(tape.device(), view(in.data(), shape<2>{1, in.size()}), view(out.data(), shape<2>{1, in.size()}),
+                      target.mode);
         }
     }
 }
@@ -212,16 +221,19 @@ struct apply_record {
     template <class Tape, class Body, class G, class... K>
     void differentiate(Tape& tape, Body& body, const G& g, const K&... k) {
         constexpr bool is_there = has_backward<Op, Body, G, K...>;
-        static_assert(
-            is_there,
-            "halftone: apply: this operation has no `static auto backward(auto& ctx, const auto& dy, ...)` that takes what its forward function keeps: "
-            "ht::keep(y, x, z) wants backward(ctx, dy, x, z); outside tapes, in an ht::inference, none is needed");
+        static_assert(is_there,
+                      "halftone: apply: this operation has no `static auto backward(auto& ctx, const auto& dy, ...)` "
+                      "that takes what its forward function keeps: ht::keep(y, x, z) wants backward(ctx, dy, x, z); "
+                      "outside tapes, in an ht::inference, none is needed");
         if constexpr (is_there) {
             const auto gradients = as_tuple(Op::backward(body, g, k...));
-            static_assert(std::tuple_size_v<std::remove_const_t<decltype(gradients)>> == std::tuple_size_v<Destinations>,
-                          "halftone: apply: backward returns another number of gradients than the operation has inputs (variables and parameters that "
-                          "hold numbers): one for each, in a std::tuple where there are several, ht::absent{} for one that has none");
-            if constexpr (std::tuple_size_v<std::remove_const_t<decltype(gradients)>> == std::tuple_size_v<Destinations>) {
+            static_assert(
+                std::tuple_size_v<std::remove_const_t<decltype(gradients)>> == std::tuple_size_v<Destinations>,
+                "halftone: apply: backward returns another number of gradients than the operation has inputs "
+                "(variables and parameters that hold numbers): one for each, in a std::tuple where there are several, "
+                "ht::absent{} for one that has none");
+            if constexpr (std::tuple_size_v<std::remove_const_t<decltype(gradients)>> ==
+                          std::tuple_size_v<Destinations>) {
                 give_each(tape, gradients, std::make_index_sequence<std::tuple_size_v<Destinations>>{});
             }
         }
@@ -256,12 +268,15 @@ auto with_kept(const T& returned) {
 
 }  // namespace detail
 
-/// The result of the operation Op: see the file's head. Throws what its functions throw; shape_error in the backward pass for a
-/// gradient of another shape than its input.
+/// The result of the operation Op: see the file's head. Throws what its functions throw; shape_error in the backward
+/// pass for a gradient of another shape than its input.
 template <class Op, recording_context Context, class... Arguments>
 auto apply(Context&& context, const Arguments&... arguments) {
-    static_assert(detail::named_operation<Op>, "halftone: apply: this operation has no name, by which profiles and errors tell it: static constexpr const char* name = \"my_op\"");
-    using To = typename detail::cast_inputs_type<policy_of<Context>, Op, typename detail::input_type<Arguments>::type...>::type;
+    static_assert(detail::named_operation<Op>,
+                  "halftone: apply: this operation has no name, by which profiles and errors tell it: static constexpr "
+                  "const char* name = \"my_op\"");
+    using To = typename detail::cast_inputs_type<policy_of<Context>, Op,
+                                                 typename detail::input_type<Arguments>::type...>::type;
     auto& root = context.root();
     using device = typename std::remove_cvref_t<Context>::device_type;
     constexpr bool records = std::remove_cvref_t<Context>::records;
@@ -269,22 +284,25 @@ auto apply(Context&& context, const Arguments&... arguments) {
     const std::uint64_t wanted = records ? detail::wanted_inputs(arguments...) : 0;
     operation_context<device> body(root.device(), root.graph(), wanted);
 
-    static_assert(
-        detail::has_forward<Op, operation_context<device>, std::remove_cvref_t<decltype(detail::cast_argument<To>(body, arguments))>...>,
-        "halftone: apply: this operation has no `static auto forward(auto& ctx, ...)` for these inputs: it takes as many as apply is given, as variables of "
-        "the types that its cast rule makes of them");
+    static_assert(detail::has_forward<Op, operation_context<device>,
+                                      std::remove_cvref_t<decltype(detail::cast_argument<To>(body, arguments))>...>,
+                  "halftone: apply: this operation has no `static auto forward(auto& ctx, ...)` for these inputs: it "
+                  "takes as many as apply is given, as variables of the types that its cast rule makes of them");
     const auto returned = detail::with_kept(Op::forward(body, detail::cast_argument<To>(body, arguments)...));
     using Y = std::remove_cvref_t<decltype(returned.result)>;
-    static_assert(detail::is_variable<Y>, "halftone: apply: forward returns a variable, or ht::keep(variable, what backward needs...)");
+    static_assert(detail::is_variable<Y>,
+                  "halftone: apply: forward returns a variable, or ht::keep(variable, what backward needs...)");
 
     auto& graph = root.graph();
-    if (&returned.result.graph() != &graph) fail<argument_error>(Op::name, ": forward returned a variable of another context");
+    if (&returned.result.graph() != &graph)
+        fail<argument_error>(Op::name, ": forward returned a variable of another context");
     Y y;
     if constexpr (detail::layer_naming<Context>) {
         // Made by the tape, which gets to see it so.
         using T = typename Y::value_type;
         y = root.template make<T>(returned.result.shape(), wanted != 0);
-        root.device().copy(y.view().data(), returned.result.view().data(), static_cast<std::size_t>(y.size()) * sizeof(T));
+        root.device().copy(y.view().data(), returned.result.view().data(),
+                           static_cast<std::size_t>(y.size()) * sizeof(T));
     } else {
         const auto block = graph.value_block(returned.result.slot());
         graph.retain_block(block);
@@ -293,7 +311,8 @@ auto apply(Context&& context, const Arguments&... arguments) {
     if constexpr (records) {
         if (wanted != 0) {
             auto destinations = std::tuple_cat(detail::destination_of(arguments)...);
-            root.record(detail::apply_record<Op, typename Y::value_type, Y::rank, std::remove_cvref_t<decltype(returned.kept)>, decltype(destinations)>{
+            root.record(detail::apply_record<Op, typename Y::value_type, Y::rank,
+                                             std::remove_cvref_t<decltype(returned.kept)>, decltype(destinations)>{
                 returned.kept, std::move(destinations), gradient_of(y), wanted});
         }
     }

@@ -38,7 +38,8 @@ struct brought_sequences {
         if (!s.are_there()) return {};
         check_sequences(s, e);
         const bool one = s.key_offsets.data() == s.query_offsets.data();
-        if (!root.device().reaches(s.query_offsets.data())) check_offsets("queries", s.query_offsets, e.queries, s.longest_queries);
+        if (!root.device().reaches(s.query_offsets.data()))
+            check_offsets("queries", s.query_offsets, e.queries, s.longest_queries);
         if (!root.device().reaches(s.key_offsets.data())) check_offsets("keys", s.key_offsets, e.keys, s.longest_keys);
         const auto of_queries = root.bring(s.query_offsets);
         const auto of_keys = one ? of_queries : root.bring(s.key_offsets);
@@ -89,10 +90,12 @@ struct attention_record {
     void backward(Tape& tape) {
         if (!d_o.is_there()) return;
         // The kernel computes all three gradients at once, into memory of their own; each is then taken over or added.
-        const auto gq = tape.template make<T>(q.shape(), false), gk = tape.template make<T>(k.shape(), false), gv = tape.template make<T>(v.shape(), false);
+        const auto gq = tape.template make<T>(q.shape(), false), gk = tape.template make<T>(k.shape(), false),
+                   gv = tape.template make<T>(v.shape(), false);
         run_attention<backward_compute<Roles>>(
-            tape.device(), kernel::attention_backward<T>{q.view(), k.view(), v.view(), o.view(), logsumexp.view(), as_const(d_o.view()), gq.view(), gk.view(),
-                                                         gv.view(), options, packed.sequences});
+            tape.device(), kernel::attention_backward<T>{q.view(), k.view(), v.view(), o.view(), logsumexp.view(),
+                                                         as_const(d_o.view()), gq.view(), gk.view(), gv.view(), options,
+                                                         packed.sequences});
         give(tape, gq, dq);
         give(tape, gk, dk);
         give(tape, gv, dv);
@@ -108,12 +111,13 @@ struct attention_record {
 
 }  // namespace detail
 
-/// o = softmax(scale q kᵀ + mask) v. q and o: (batch, queries, heads, head_size), k and v: (batch, keys, heads, head_size).
-/// Offsets of packed sequences may lie in host memory; what the device can reach must stay until the backward pass is
-/// through. Throws shape_error and argument_error as the kernels do, also for offsets, unless only the GPU sees them.
+/// o = softmax(scale q kᵀ + mask) v. q and o: (batch, queries, heads, head_size), k and v: (batch, keys, heads,
+/// head_size). Offsets of packed sequences may lie in host memory; what the device can reach must stay until the
+/// backward pass is through. Throws shape_error and argument_error as the kernels do, also for offsets, unless only the
+/// GPU sees them.
 template <class Roles, class Context, class T>
-variable<T, 4> attention(Context&& context, const variable<T, 4>& q, const variable<T, 4>& k, const variable<T, 4>& v, const attention_options& options = {},
-                         const packed_sequences& sequences = {}) {
+variable<T, 4> attention(Context&& context, const variable<T, 4>& q, const variable<T, 4>& k, const variable<T, 4>& v,
+                         const attention_options& options = {}, const packed_sequences& sequences = {}) {
     auto& root = context.root();
     const auto range = root.template range<Roles>(op::attention::name);
     const bool wanted = detail::wants_gradient(q, k, v);
@@ -121,25 +125,30 @@ variable<T, 4> attention(Context&& context, const variable<T, 4>& q, const varia
     auto o = root.template make<T>(q.shape(), wanted);
     const shape<3> rows{q.shape()[0], q.shape()[2], keeps ? q.shape()[1] : 0};
     auto logsumexp = root.template make<float>(rows, false);
-    const auto packed = detail::brought_sequences::to(root, sequences, {q.shape()[0], q.shape()[1], k.shape()[1], q.shape()[2], k.shape()[2], q.shape()[3]});
+    const auto packed = detail::brought_sequences::to(
+        root, sequences, {q.shape()[0], q.shape()[1], k.shape()[1], q.shape()[2], k.shape()[2], q.shape()[3]});
     detail::run_attention<typename Roles::compute>(
         root.device(),
-        kernel::attention_forward<T>{q.view(), k.view(), v.view(), o.view(), keeps ? logsumexp.view() : view<float, 3>{}, options, packed.sequences});
+        kernel::attention_forward<T>{q.view(), k.view(), v.view(), o.view(),
+                                     keeps ? logsumexp.view() : view<float, 3>{}, options, packed.sequences});
     if constexpr (std::remove_cvref_t<Context>::records) {
         if (wanted) {
-            root.record(detail::attention_record<Roles, T>{q, k, v, o, logsumexp, gradient_of(q), gradient_of(k), gradient_of(v), gradient_of(o), options, packed});
+            root.record(detail::attention_record<Roles, T>{q, k, v, o, logsumexp, gradient_of(q), gradient_of(k),
+                                                           gradient_of(v), gradient_of(o), options, packed});
         }
     }
     return o;
 }
 
-/// The same for q, k and v side by side in one tensor, as one product makes them. Throws shape_error where 3 heads do not
-/// divide the last extent.
+/// The same for q, k and v side by side in one tensor, as one product makes them. Throws shape_error where 3 heads do
+/// not divide the last extent.
 template <class Roles, class Context, class T>
-variable<T, 3> self_attention(Context&& context, const variable<T, 3>& qkv, extent heads, const attention_options& options = {},
-                              const packed_sequences& sequences = {}) {
+variable<T, 3> self_attention(Context&& context, const variable<T, 3>& qkv, extent heads,
+                              const attention_options& options = {}, const packed_sequences& sequences = {}) {
     const shape<3> s = qkv.shape();
-    if (heads < 1 || s[2] % (3 * heads) != 0) fail<shape_error>("self_attention: qkv is ", s, "; its last extent is no multiple of 3 times ", heads, " heads");
+    if (heads < 1 || s[2] % (3 * heads) != 0)
+        fail<shape_error>("self_attention: qkv is ", s, "; its last extent is no multiple of 3 times ", heads,
+                          " heads");
     auto& root = context.root();
     const auto range = root.template range<Roles>(op::attention::name);
     const bool wanted = qkv.wants_gradient();
@@ -148,29 +157,36 @@ variable<T, 3> self_attention(Context&& context, const variable<T, 3>& qkv, exte
     const shape<3> rows{s[0], heads, keeps ? s[1] : 0};
     auto logsumexp = root.template make<float>(rows, false);
     const T* in = qkv.view().data();
-    const auto packed = detail::brought_sequences::to(root, sequences, {s[0], s[1], s[1], heads, heads, s[2] / 3 / heads});
+    const auto packed =
+        detail::brought_sequences::to(root, sequences, {s[0], s[1], s[1], heads, heads, s[2] / 3 / heads});
     detail::run_attention<typename Roles::compute>(
-        root.device(),
-        kernel::attention_forward<T>{.q = detail::slice_of_qkv(in, s, heads, 0), .k = detail::slice_of_qkv(in, s, heads, 1),
-                                     .v = detail::slice_of_qkv(in, s, heads, 2), .o = detail::in_heads(o.view().data(), o.shape(), heads),
-                                     .logsumexp = keeps ? logsumexp.view() : view<float, 3>{}, .options = options,
-                                     .sequences = packed.sequences});
+        root.device(), kernel::attention_forward<T>{.q = detail::slice_of_qkv(in, s, heads, 0),
+                                                    .k = detail::slice_of_qkv(in, s, heads, 1),
+                                                    .v = detail::slice_of_qkv(in, s, heads, 2),
+                                                    .o = detail::in_heads(o.view().data(), o.shape(), heads),
+                                                    .logsumexp = keeps ? logsumexp.view() : view<float, 3>{},
+                                                    .options = options,
+                                                    .sequences = packed.sequences});
     if constexpr (std::remove_cvref_t<Context>::records) {
-        if (wanted) root.record(detail::self_attention_record<Roles, T>{qkv, o, logsumexp, gradient_of(qkv), gradient_of(o), heads, options, packed});
+        if (wanted)
+            root.record(detail::self_attention_record<Roles, T>{qkv, o, logsumexp, gradient_of(qkv), gradient_of(o),
+                                                                heads, options, packed});
     }
     return o;
 }
 template <class Roles, class Context, class T>
-    requires detail::records_twice<Context>
-variable<T, 4> attention(Context&& context, const variable<T, 4>& q, const variable<T, 4>& k, const variable<T, 4>& v, const attention_options& options = {},
-                         const packed_sequences& sequences = {}) {
-    return detail::composition<op::attention, Roles>::run(context.root(), q, k, v, options, sequences);
-}
+    requires detail::records_twice<Context> variable<T, 4> attention(Context&& context, const variable<T, 4>& q,
+                                                                     const variable<T, 4>& k, const variable<T, 4>& v,
+                                                                     const attention_options& options = {},
+                                                                     const packed_sequences& sequences = {}) {
+        return detail::composition<op::attention, Roles>::run(context.root(), q, k, v, options, sequences);
+    }
 template <class Roles, class Context, class T>
-    requires detail::records_twice<Context>
-variable<T, 3> self_attention(Context&& context, const variable<T, 3>& qkv, extent heads, const attention_options& options = {},
-                              const packed_sequences& sequences = {}) {
-    return detail::composition<op::attention, Roles>::run(context.root(), qkv, heads, options, sequences);
-}
+    requires detail::records_twice<Context> variable<T, 3> self_attention(Context&& context, const variable<T, 3>& qkv,
+                                                                          extent heads,
+                                                                          const attention_options& options = {},
+                                                                          const packed_sequences& sequences = {}) {
+        return detail::composition<op::attention, Roles>::run(context.root(), qkv, heads, options, sequences);
+    }
 
 }  // namespace halftone::inline HALFTONE_ABI

@@ -5,8 +5,8 @@
 ///     auto y = ht::dropout(ctx, x, {.p = 0.1f});                 // in x's type, under any policy
 ///     auto y = ht::dropout(ctx, x, {.p = 0.1f}, residual);       // residual + dropout(x), of the residual's type, in one pass
 ///
-/// It acts where a tape records. In an inference context, and with p = 0, the result is x itself. No mask is stored: the backward
-/// pass draws the same numbers again (random_draws.hpp says which, and how a step is repeated).
+/// It acts where a tape records. In an inference context, and with p = 0, the result is x itself. No mask is stored:
+/// the backward pass draws the same numbers again (random_draws.hpp says which, and how a step is repeated).
 ///
 /// Numeric contract: kernel/dropout/dropout.hpp.
 #pragma once
@@ -29,7 +29,8 @@ inline float dropout_probability(const char* where, float p) {
 }
 
 template <class Y, class Root, class X, int Rank, class Residual = absent>
-variable<Y, Rank> dropped(Root& root, const variable<X, Rank>& x, const kernel::dropout_draw& draw, const Residual& residual = {});
+variable<Y, Rank> dropped(Root& root, const variable<X, Rank>& x, const kernel::dropout_draw& draw,
+                          const Residual& residual = {});
 
 template <class X, class Y, int Rank>
 struct dropout_record {
@@ -46,7 +47,8 @@ struct dropout_record {
         if (const auto to = tape.gradient_target(dx)) {
             const view<X, 1> out(to.data, {dx.shape().size()});
             const const_view<X, 1> base = to.mode == write_mode::add ? as_const(out) : const_view<X, 1>{};
-            kernel::dropout<typename Tape::device_type>::run(tape.device(), as_const(flatten(dy.view())), base, out, draw);
+            kernel::dropout<typename Tape::device_type>::run(tape.device(), as_const(flatten(dy.view())), base, out,
+                                                             draw);
         }
         if (has_residual) pass_gradient(tape, dy, dresidual);
         tape.finish(dy);
@@ -62,15 +64,18 @@ struct dropout_record {
 };
 
 template <class Y, class Root, class X, int Rank, class Residual>
-variable<Y, Rank> dropped(Root& root, const variable<X, Rank>& x, const kernel::dropout_draw& draw, const Residual& residual) {
+variable<Y, Rank> dropped(Root& root, const variable<X, Rank>& x, const kernel::dropout_draw& draw,
+                          const Residual& residual) {
     const bool wanted = wants_gradient(x, residual);
     auto y = root.template make<Y>(x.shape(), wanted);
     const_view<Y, 1> base;
     if constexpr (!is_absent<Residual>) {
-        if (!(residual.shape() == x.shape())) fail<shape_error>("dropout: the residual is ", residual.shape(), "; expected ", x.shape());
+        if (!(residual.shape() == x.shape()))
+            fail<shape_error>("dropout: the residual is ", residual.shape(), "; expected ", x.shape());
         base = as_const(flatten(residual.view()));
     }
-    kernel::dropout<typename Root::device_type>::run(root.device(), as_const(flatten(x.view())), base, flatten(y.view()), draw);
+    kernel::dropout<typename Root::device_type>::run(root.device(), as_const(flatten(x.view())), base,
+                                                     flatten(y.view()), draw);
     if constexpr (Root::records) {
         if (wanted) {
             dropout_record<X, Y, Rank> r{draw, gradient_of(x), {}, gradient_of(y), !is_absent<Residual>};
@@ -83,7 +88,8 @@ variable<Y, Rank> dropped(Root& root, const variable<X, Rank>& x, const kernel::
 
 }  // namespace detail
 
-/// x with each element zero with probability p, else divided by 1 - p. Throws argument_error for a probability that is none.
+/// x with each element zero with probability p, else divided by 1 - p. Throws argument_error for a probability that is
+/// none.
 template <recording_context Context, class X, int Rank>
 variable<X, Rank> dropout(Context&& context, const variable<X, Rank>& x, const dropout_options& options) {
     const float p = detail::dropout_probability("dropout", options.p);
@@ -100,7 +106,8 @@ variable<X, Rank> dropout(Context&& context, const variable<X, Rank>& x, const d
 
 /// residual + dropout(x). Throws shape_error, too.
 template <recording_context Context, class X, int Rank, class Y>
-variable<Y, Rank> dropout(Context&& context, const variable<X, Rank>& x, const dropout_options& options, const variable<Y, Rank>& residual) {
+variable<Y, Rank> dropout(Context&& context, const variable<X, Rank>& x, const dropout_options& options,
+                          const variable<Y, Rank>& residual) {
     const float p = detail::dropout_probability("dropout", options.p);
     auto& root = context.root();
     const auto range = root.template range<policy_of<Context>>(op::dropout::name);

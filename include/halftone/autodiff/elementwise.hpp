@@ -6,10 +6,10 @@
 ///     auto y = ht::div(ctx, ht::sub(ctx, x, mean), 2.0f);            // mean: of x's shape, a row or one value
 ///     auto y = ht::exp<ht::bfloat16>(ctx, x);                        // that type in every region, and in none
 ///
-/// Each is a symbolic map (kernel/map): one kernel forward and one backward, compiled where it is called. The contract is that
-/// of pointwise.hpp; where several follow each other, one ht::map of them all reads memory once. Powers, logarithms and
-/// exponentials are fp32 under autocast, addcmul, addcdiv and atan2 the widest of their inputs and `compute`, the others keep their
-/// inputs' type (policy/operations.hpp).
+/// Each is a symbolic map (kernel/map): one kernel forward and one backward, compiled where it is called. The contract
+/// is that of pointwise.hpp; where several follow each other, one ht::map of them all reads memory once. Powers,
+/// logarithms and exponentials are fp32 under autocast, addcmul, addcdiv and atan2 the widest of their inputs and
+/// `compute`, the others keep their inputs' type (policy/operations.hpp).
 #pragma once
 
 #include <halftone/autodiff/pointwise.hpp>
@@ -110,7 +110,8 @@ auto div(Context&& context, const variable<A, Rank>& a, const variable<B, Other>
     return detail::pointwise<op::div, As>(
         context, [](auto p, auto q) { return p / q; }, a, b);
 }
-/// x to the power of y, as std::pow. The derivative is 0 by x where y is 0, and by y where x is 0 and y is not negative.
+/// x to the power of y, as std::pow. The derivative is 0 by x where y is 0, and by y where x is 0 and y is not
+/// negative.
 template <class As = by_category, recording_context Context, class X, class Y, int Rank, int Other>
 auto pow(Context&& context, const variable<X, Rank>& x, const variable<Y, Other>& y) {
     return detail::pointwise<op::pow, As>(
@@ -124,13 +125,15 @@ auto atan2(Context&& context, const variable<Y, Rank>& y, const variable<X, Othe
 }
 /// x + value a b.
 template <class As = by_category, recording_context Context, class X, class A, class B, int Rank, int RankA, int RankB>
-auto addcmul(Context&& context, const variable<X, Rank>& x, const variable<A, RankA>& a, const variable<B, RankB>& b, float value = 1) {
+auto addcmul(Context&& context, const variable<X, Rank>& x, const variable<A, RankA>& a, const variable<B, RankB>& b,
+             float value = 1) {
     return detail::pointwise<op::addcmul, As>(
         context, [value](auto p, auto q, auto r) { return p + value * q * r; }, x, a, b);
 }
 /// x + value a / b.
 template <class As = by_category, recording_context Context, class X, class A, class B, int Rank, int RankA, int RankB>
-auto addcdiv(Context&& context, const variable<X, Rank>& x, const variable<A, RankA>& a, const variable<B, RankB>& b, float value = 1) {
+auto addcdiv(Context&& context, const variable<X, Rank>& x, const variable<A, RankA>& a, const variable<B, RankB>& b,
+             float value = 1) {
     return detail::pointwise<op::addcdiv, As>(
         context, [value](auto p, auto q, auto r) { return p + value * q / r; }, x, a, b);
 }

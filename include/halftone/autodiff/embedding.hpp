@@ -31,19 +31,28 @@ struct embedding_record {
         if constexpr (has_sparse_gradient<typename Table::storage>) {
             if (const auto to = tape.row_target(table, all.size()); to.is_wanted) {
                 kernel::embedding_rows<typename Tape::device_type>::add(
-                    tape.device(),
-                    kernel::embedding_rows_backward<Y, accumulate>{.tokens = all, .dy = as_rows(dy.view()), .vocabulary = table.shape()[0], .rows = to.rows, .before = to.before});
+                    tape.device(), kernel::embedding_rows_backward<Y, accumulate>{.tokens = all,
+                                                                                  .dy = as_rows(dy.view()),
+                                                                                  .vocabulary = table.shape()[0],
+                                                                                  .rows = to.rows,
+                                                                                  .before = to.before});
             }
         } else if (const auto to = tape.gradient_target(table)) {
-            kernel_type::backward(tape.device(), arguments{.tokens = all, .dy = as_rows(dy.view()), .dtable = view(to.data, table.shape()), .mode = to.mode});
+            kernel_type::backward(
+                tape.device(),
+                arguments{
+                    .tokens = all, .dy = as_rows(dy.view()), .dtable = view(to.data, table.shape()), .mode = to.mode});
         }
         if constexpr (!is_absent<Positions>) {
             if (const auto to = tape.gradient_target(positions)) {
                 const extent time = tokens.shape()[1], width = positions.shape()[1];
-                kernel_type::backward(tape.device(), arguments{.tokens = all, .dy = as_rows(dy.view()),
-                                                               .dpositions = view(to.data, shape<2>{time, width}), .mode = to.mode});
+                kernel_type::backward(tape.device(), arguments{.tokens = all,
+                                                               .dy = as_rows(dy.view()),
+                                                               .dpositions = view(to.data, shape<2>{time, width}),
+                                                               .mode = to.mode});
                 // Positions beyond this batch's length have no gradient.
-                if (to.mode == write_mode::overwrite) tape.device().fill(to.data + time * width, (positions.shape()[0] - time) * width, accumulate(0.0f));
+                if (to.mode == write_mode::overwrite)
+                    tape.device().fill(to.data + time * width, (positions.shape()[0] - time) * width, accumulate(0.0f));
             }
         }
         tape.finish(dy);
@@ -54,10 +63,11 @@ struct embedding_record {
 
 /// x[b, t] = table[tokens[b, t]] + positions[t]. table: (vocabulary, width), positions: (context, width) or `absent`.
 /// The tokens may lie in host memory; what the device can reach must stay until the backward pass is through. Throws
-/// shape_error where time exceeds the context, argument_error for a token outside the vocabulary, unless only the GPU sees
-/// it: then its row is NaN.
+/// shape_error where time exceeds the context, argument_error for a token outside the vocabulary, unless only the GPU
+/// sees it: then its row is NaN.
 template <class Roles, class Context, class Table, class Positions>
-auto embedding(Context&& context, const const_view<std::int32_t, 2>& tokens, const Table& table, const Positions& positions) {
+auto embedding(Context&& context, const const_view<std::int32_t, 2>& tokens, const Table& table,
+               const Positions& positions) {
     using Y = typename Roles::output;
     using value = typename Table::compute;
     auto& root = context.root();
@@ -68,12 +78,14 @@ auto embedding(Context&& context, const const_view<std::int32_t, 2>& tokens, con
     auto y = root.template make<Y>(shape<3>{tokens.extent_of(0), time, width}, wanted);
     const_view<value, 2> rows{};
     if constexpr (!is_absent<Positions>) {
-        if (time > positions.shape()[0]) fail<shape_error>("embedding: ", time, " tokens in a row; the context holds ", positions.shape()[0]);
+        if (time > positions.shape()[0])
+            fail<shape_error>("embedding: ", time, " tokens in a row; the context holds ", positions.shape()[0]);
         rows = const_view<value, 2>(positions.values().data(), {time, width});
     }
     kernel::embedding<typename std::remove_cvref_t<Context>::device_type>::forward(
         root.device(),
-        kernel::embedding_forward<value, Y>{.tokens = flatten(ids.view()), .table = table.values(), .positions = rows, .out = as_rows(y.view())});
+        kernel::embedding_forward<value, Y>{
+            .tokens = flatten(ids.view()), .table = table.values(), .positions = rows, .out = as_rows(y.view())});
     if constexpr (std::remove_cvref_t<Context>::records) {
         if (wanted) root.record(detail::embedding_record<Y, Table, Positions>{ids, gradient_of(y), table, positions});
     }

@@ -95,7 +95,8 @@ variable<float, Rank> gradient_variables<Device>::find(const void* owner, std::s
     for (const item& i : items_) {
         if (i.owner == owner && i.key == key) return detail::reshaped(i.value, s);
     }
-    fail<argument_error>("gradients: none by this ", s, " among ", items_.size(), "; it was not asked for, or the loss does not depend on it");
+    fail<argument_error>("gradients: none by this ", s, " among ", items_.size(),
+                         "; it was not asked for, or the loss does not depend on it");
 }
 
 }  // namespace halftone::inline HALFTONE_ABI

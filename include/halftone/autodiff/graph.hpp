@@ -4,8 +4,8 @@
 /// backward pass walks. Nothing here knows a device or an element type.
 ///
 /// A slot has a value and, during a backward pass, a gradient; both are blocks that several slots may share. A value is
-/// freed when the last handle to it goes: a variable in the user's scope or one that a record keeps for its backward pass.
-/// So activations live exactly as long as something needs them, without a plan written by hand.
+/// freed when the last handle to it goes: a variable in the user's scope or one that a record keeps for its backward
+/// pass. So activations live exactly as long as something needs them, without a plan written by hand.
 ///
 /// Records are for one backward pass. A result remembers the pass that its record belongs to; once that is through, the
 /// result is a value whose gradient would go nowhere, and who asks for one is told.
@@ -162,11 +162,13 @@ class graph {
     template <class Tape, class Payload>
     std::remove_cvref_t<Payload>& push(Payload&& payload) {
         using type = std::remove_cvref_t<Payload>;
-        static_assert(sizeof(type) <= record_memory::chunk_bytes, "halftone: a record of an operation is larger than a chunk of the tape");
+        static_assert(sizeof(type) <= record_memory::chunk_bytes,
+                      "halftone: a record of an operation is larger than a chunk of the tape");
         // Room first: a record that is made must not be lost.
         if (records_.size() == records_.capacity()) records_.reserve(2 * records_.size() + 16);
         type* const place = new (memory_.take(sizeof(type))) type(std::forward<Payload>(payload));
-        records_.push_back({type::operation::name, [](void* tape, void* p) { static_cast<type*>(p)->backward(*static_cast<Tape*>(tape)); },
+        records_.push_back({type::operation::name,
+                            [](void* tape, void* p) { static_cast<type*>(p)->backward(*static_cast<Tape*>(tape)); },
                             [](void* p) noexcept { static_cast<type*>(p)->~type(); }, place});
         return *place;
     }

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Tensors in another shape, and joined along an axis: reshape; cat along an axis that they have, stack along a new one.
+/// Tensors in another shape, and joined along an axis: reshape; cat along an axis that they have, stack along a new
+/// one.
 ///
 ///     auto rows = ht::reshape(ctx, x, ht::shape<2>{n, width});           // the same memory and the same gradient
 ///     auto y = ht::cat(ctx, 1, a, b);                    // a: (rows, 3), b: (rows, 5), y: (rows, 8)
 ///     auto y = ht::stack(ctx, 0, a, b, c);               // each (rows, width), y: (3, rows, width)
 ///     auto y = ht::cat(ctx, -1, a, b);                   // the last axis
 ///
-/// The result has the type that all inputs promote to, in every region (PyTorch's category), unless one is given explicitly:
-/// ht::cat<float>(ctx, 0, a, b). Values are copied, and rounded once where that type is narrower.
+/// The result has the type that all inputs promote to, in every region (PyTorch's category), unless one is given
+/// explicitly: ht::cat<float>(ctx, 0, a, b). Values are copied, and rounded once where that type is narrower.
 #pragma once
 
 #include <tuple>
@@ -25,7 +26,8 @@ void copy_rows(Device& device, const view<From, 2>& from, const view<To, 2>& to,
     if (mode == write_mode::overwrite) {
         kernel::map<Device>::run(device, make_pack(symbolic::argument<0>{}), make_pack(to), make_pack(as_const(from)));
     } else {
-        kernel::map<Device>::run(device, make_pack(symbolic::argument<0>{} + symbolic::argument<1>{}), make_pack(to), make_pack(as_const(to), as_const(from)));
+        kernel::map<Device>::run(device, make_pack(symbolic::argument<0>{} + symbolic::argument<1>{}), make_pack(to),
+                                 make_pack(as_const(to), as_const(from)));
     }
 }
 
@@ -60,7 +62,8 @@ struct join_record {
     void give(Tape& tape, const gradient_of<T, R>& dx, extent& begin) const {
         const extent width = layout.width_of(dx.shape().size());
         if (const auto to = tape.gradient_target(dx)) {
-            copy_rows(tape.device(), layout.part(as_const(dy.view()), begin, width), view<T, 2>(to.data, {layout.rows, width}), to.mode);
+            copy_rows(tape.device(), layout.part(as_const(dy.view()), begin, width),
+                      view<T, 2>(to.data, {layout.rows, width}), to.mode);
         }
         begin += width;
     }
@@ -78,7 +81,8 @@ auto join(Context&& context, const shape<Rank>& s, extent rows, const Inputs&...
     const auto put = [&](const auto& x) {
         using X = typename std::remove_cvref_t<decltype(x)>::value_type;
         const extent width = layout.width_of(x.size());
-        copy_rows(root.device(), const_view<X, 2>(x.view().data(), {rows, width}), layout.part(y.view(), begin, width), write_mode::overwrite);
+        copy_rows(root.device(), const_view<X, 2>(x.view().data(), {rows, width}), layout.part(y.view(), begin, width),
+                  write_mode::overwrite);
         begin += width;
     };
     (put(inputs), ...);
@@ -91,23 +95,28 @@ auto join(Context&& context, const shape<Rank>& s, extent rows, const Inputs&...
 /// An axis that may be counted from the end, as -1 is the last. Throws argument_error.
 inline int checked_axis(const char* operation, int axis, int rank) {
     const int counted = axis < 0 ? axis + rank : axis;
-    if (counted < 0 || counted >= rank) fail<argument_error>(operation, ": axis ", axis, " of a result of rank ", rank, "; expected ", -rank, " to ", rank - 1);
+    if (counted < 0 || counted >= rank)
+        fail<argument_error>(operation, ": axis ", axis, " of a result of rank ", rank, "; expected ", -rank, " to ",
+                             rank - 1);
     return counted;
 }
 
 }  // namespace detail
 
-/// The same values in another shape, without a copy. Throws shape_error for a shape of another size, argument_error for a variable of
-/// another context.
+/// The same values in another shape, without a copy. Throws shape_error for a shape of another size, argument_error for
+/// a variable of another context.
 template <recording_context Context, class T, int Rank, int To>
 variable<T, To> reshape(Context&& context, const variable<T, Rank>& x, const shape<To>& s) {
-    if (x.size() != s.size()) fail<shape_error>("reshape: ", x.shape(), " has ", x.size(), " elements, ", s, " has ", s.size());
-    if (&x.graph() != &context.root().graph()) fail<argument_error>("reshape: a variable that belongs to another context");
+    if (x.size() != s.size())
+        fail<shape_error>("reshape: ", x.shape(), " has ", x.size(), " elements, ", s, " has ", s.size());
+    if (&x.graph() != &context.root().graph())
+        fail<argument_error>("reshape: a variable that belongs to another context");
     x.graph().retain(x.slot());
     return {x.graph(), x.slot(), s};
 }
 
-/// The inputs, one behind the other along an axis. Their other extents are the same. Throws shape_error and argument_error.
+/// The inputs, one behind the other along an axis. Their other extents are the same. Throws shape_error and
+/// argument_error.
 template <class As = by_category, recording_context Context, class First, int Rank, class... Rest>
     requires(detail::is_variable<Rest> && ...)
 auto cat(Context&& context, int axis, const variable<First, Rank>& first, const Rest&... rest) {
@@ -117,7 +126,8 @@ auto cat(Context&& context, int axis, const variable<First, Rank>& first, const 
     shape<Rank> all = first.shape();
     const auto add = [&](const shape<Rank>& s) {
         for (int i = 0; i < Rank; ++i) {
-            if (i != along && s[i] != all[i]) fail<shape_error>("cat: along axis ", along, " ", s, " does not fit to ", first.shape());
+            if (i != along && s[i] != all[i])
+                fail<shape_error>("cat: along axis ", along, " ", s, " does not fit to ", first.shape());
         }
         all[along] += s[along];
     };
@@ -139,7 +149,8 @@ auto stack(Context&& context, int axis, const variable<First, Rank>& first, cons
     (check(rest.shape()), ...);
     shape<Rank + 1> all{};
     extent rows = 1;
-    for (int i = 0; i <= Rank; ++i) all[i] = i == along ? extent{1} + static_cast<extent>(sizeof...(rest)) : first.shape()[i < along ? i : i - 1];
+    for (int i = 0; i <= Rank; ++i)
+        all[i] = i == along ? extent{1} + static_cast<extent>(sizeof...(rest)) : first.shape()[i < along ? i : i - 1];
     for (int i = 0; i < along; ++i) rows *= all[i];
     return detail::join<op::stack, As>(context, all, rows, first, rest...);
 }

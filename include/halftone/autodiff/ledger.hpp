@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The precision ledger (policy/ledger.hpp) of what really happens: the forward pass runs once on a tape that keeps nothing but
-/// the types that operations were called with, and those that their backward passes would run in.
+/// The precision ledger (policy/ledger.hpp) of what really happens: the forward pass runs once on a tape that keeps
+/// nothing but the types that operations were called with, and those that their backward passes would run in.
 ///
 ///     ht::tape recorder{device, ht::ledger_of_calls};
 ///     model.loss(recorder, batch);                        // any code that takes a context
 ///     ht::print_ledger(std::cout, recorder.entries());
 ///     if (recorder.casts() > 12) ...
 ///
-/// Blocks of a list whose layers have one type stand there once, however many they are. An operation of the user's own that
-/// states nothing about its types is named, with "?" for them.
+/// Blocks of a list whose layers have one type stand there once, however many they are. An operation of the user's own
+/// that states nothing about its types is named, with "?" for them.
 #pragma once
 
 #include <algorithm>
@@ -37,7 +37,9 @@ namespace detail::ledger {
 /// The lines of a record: of the operation whose backward pass it would be.
 template <class Record>
 struct of_record {
-    static std::array<ledger_entry, 1> lines() { return {ledger_entry{Record::operation::name, ledger_pass::forward, "?", "?", "?"}}; }
+    static std::array<ledger_entry, 1> lines() {
+        return {ledger_entry{Record::operation::name, ledger_pass::forward, "?", "?", "?"}};
+    }
 };
 
 template <class Roles, class X, class Y, int Rank, class Weight, class Bias>
@@ -78,7 +80,9 @@ struct of_record<attention_record<Roles, T>> {
 };
 template <class Roles, class X, int Rank, class Weight>
 struct of_record<linear_cross_entropy_record<Roles, X, Rank, Weight>> {
-    static auto lines() { return linear_cross_entropy<Roles, X, typename Weight::storage>(op::linear_cross_entropy::name); }
+    static auto lines() {
+        return linear_cross_entropy<Roles, X, typename Weight::storage>(op::linear_cross_entropy::name);
+    }
 };
 template <class X, int Rank>
 struct of_record<cross_entropy_record<X, Rank>> {
@@ -89,8 +93,8 @@ struct of_record<softmax_record<Op, Kernel, X, Y, Rank>> {
     static auto lines() { return rows<float, X, Y>(Op::name); }
 };
 
-/// What is done element by element has its numbers in float registers. Where the operation's category says fp32, reading others
-/// is a cast; else it computes in the type that its inputs meet in.
+/// What is done element by element has its numbers in float registers. Where the operation's category says fp32,
+/// reading others is a cast; else it computes in the type that its inputs meet in.
 template <class Op, class Y, class... Inputs>
 std::array<ledger_entry, 2> by_element() {
     using In = std::conditional_t<computes_by_rows<Op>, promote<float, Inputs...>, promote<Inputs...>>;
@@ -127,7 +131,8 @@ class tape<Device, ledger_tape> : public basic_context<Device, recording::on> {
     explicit tape(Device& device, ledger_tape = ledger_of_calls) : base(device) {}
     tape& root() { return *this; }
 
-    /// What was called since the tape was made or cleared, in that order; what was called again with the same types once.
+    /// What was called since the tape was made or cleared, in that order; what was called again with the same types
+    /// once.
     const std::vector<ledger_entry>& entries() const { return entries_; }
     int casts() const {
         int n = 0;

@@ -6,10 +6,11 @@
 ///     auto y = ht::linear<roles>(ctx, x, weight, bias);              // x: (…, in), weight: (out, in), y: (…, out)
 ///     auto y = ht::linear<roles>(ctx, x, weight, bias, residual);    // of the residual's type
 ///
-/// Numeric contract: products as kernel::matmul; forward in the roles' `compute`, backward products in its `input_grad` and
+/// Numeric contract: products as kernel::matmul; forward in the roles' `compute`, backward products in its `input_grad`
+/// and
 /// `weight_grad` (the wider of `compute` and `grad`, unless the policy states them), with the weights as the forward pass
-/// read them. Gradients of parameters are added into the accumulator from float sums: they are rounded to `accumulate` and
-/// never to a narrower type on the way. Where `compute` has eight bits: scaled_linear.hpp.
+/// read them. Gradients of parameters are added into the accumulator from float sums: they are rounded to `accumulate`
+/// and never to a narrower type on the way. Where `compute` has eight bits: scaled_linear.hpp.
 #pragma once
 
 #include <halftone/autodiff/linear_epilogue.hpp>
@@ -30,13 +31,15 @@ void product(Device& device, const view<A, 2>& a, const view<B, 2>& b, const vie
 
 /// Gradients of weight and bias out of dy (rows, out) and x (…, in), which a frozen weight does without.
 template <class Compute, class Tape, class Dy, class X, int Rank, class Weight, class Bias>
-void linear_parameter_gradients(Tape& tape, const view<Dy, 2>& dy, const variable<X, Rank>& x, const Weight& weight, const Bias& bias) {
+void linear_parameter_gradients(Tape& tape, const view<Dy, 2>& dy, const variable<X, Rank>& x, const Weight& weight,
+                                const Bias& bias) {
     if (const auto to = tape.gradient_target(weight)) {
         product<Compute>(tape.device(), transpose(dy), as_rows(x.view()), view(to.data, weight.shape()), to.mode);
     }
     if constexpr (!is_absent<Bias>) {
         if (const auto to = tape.gradient_target(bias)) {
-            kernel::column_sum<typename Tape::device_type>::run(tape.device(), as_const(dy), view(to.data, bias.shape()), to.mode);
+            kernel::column_sum<typename Tape::device_type>::run(tape.device(), as_const(dy),
+                                                                view(to.data, bias.shape()), to.mode);
         }
     }
 }
@@ -57,7 +60,8 @@ struct linear_record {
         if (!dy.is_there()) return;
         const auto g = as_rows(dy.view());
         if (const auto to = tape.gradient_target(dx)) {
-            product<typename Roles::input_grad>(tape.device(), g, values_for<typename Roles::compute>(weight), as_rows(view(to.data, dx.shape())), to.mode);
+            product<typename Roles::input_grad>(tape.device(), g, values_for<typename Roles::compute>(weight),
+                                                as_rows(view(to.data, dx.shape())), to.mode);
         }
         linear_parameter_gradients<typename Roles::weight_grad>(tape, g, x, weight, bias);
         if (has_residual) pass_gradient(tape, dy, dresidual);
@@ -67,10 +71,11 @@ struct linear_record {
 
 }  // namespace detail
 
-/// y = x weightᵀ + bias + residual. x: (…, in), weight: (out, in), bias: (out) or `absent`, residual and y: (…, out), of
-/// one type; without a residual y is of the role `output`. Throws shape_error.
+/// y = x weightᵀ + bias + residual. x: (…, in), weight: (out, in), bias: (out) or `absent`, residual and y: (…, out),
+/// of one type; without a residual y is of the role `output`. Throws shape_error.
 template <class Roles, class Context, class X, int Rank, class Weight, class Bias, class Residual = absent>
-auto linear(Context&& context, const variable<X, Rank>& x, const Weight& weight, const Bias& bias, const Residual& residual = {}) {
+auto linear(Context&& context, const variable<X, Rank>& x, const Weight& weight, const Bias& bias,
+            const Residual& residual = {}) {
     using compute = typename Roles::compute;
     using Y = detail::sum_type<Residual, typename Roles::output>;
     auto& root = context.root();
@@ -101,7 +106,8 @@ struct mlp_record {
     using input_grad = typename Roles::input_grad;
     using weight_grad = typename Roles::weight_grad;
     using H = storage_of<typename Roles::compute>;
-    variable<X, Rank> x;  // x and hidden are kept unless their weight is frozen, pre where the gradient goes further back
+    variable<X, Rank>
+        x;  // x and hidden are kept unless their weight is frozen, pre where the gradient goes further back
     variable<typename Roles::output, Rank> pre;
     variable<H, Rank> hidden;
     gradient_of<X, Rank> dx;
@@ -122,7 +128,8 @@ struct mlp_record {
             const auto dpre = as_rows(pre.view());
             product<input_grad>(tape.device(), g, values_for<typename Roles::compute>(down), dpre, gelu_gradient{dpre});
             if (const auto to = tape.gradient_target(dx)) {
-                product<input_grad>(tape.device(), dpre, values_for<typename Roles::compute>(up), as_rows(view(to.data, dx.shape())), to.mode);
+                product<input_grad>(tape.device(), dpre, values_for<typename Roles::compute>(up),
+                                    as_rows(view(to.data, dx.shape())), to.mode);
             }
             linear_parameter_gradients<weight_grad>(tape, dpre, x, up, up_bias);
         }
@@ -137,13 +144,13 @@ concept whole_mlp = !records_twice<Context> && !is_scaled_product<Roles>;
 
 }  // namespace detail
 
-/// y = gelu(x upᵀ + up_bias) downᵀ + down_bias + residual, with GPT-2's gelu. x, residual and y: (…, width), up: (hidden,
-/// width), down: (width, hidden). The hidden activations are kept in `compute` as it is stored, their input in `output`; y has the
-/// residual's type, or is of the role `output` where that is absent. Throws shape_error.
+/// y = gelu(x upᵀ + up_bias) downᵀ + down_bias + residual, with GPT-2's gelu. x, residual and y: (…, width), up:
+/// (hidden, width), down: (width, hidden). The hidden activations are kept in `compute` as it is stored, their input in
+/// `output`; y has the residual's type, or is of the role `output` where that is absent. Throws shape_error.
 template <class Roles, class Context, class X, int Rank, class Weight, class Bias, class Residual>
     requires(!is_absent<Residual> || detail::whole_mlp<Roles, Context>)
-auto mlp(Context&& context, const variable<X, Rank>& x, const Weight& up, const Bias& up_bias, const Weight& down, const Bias& down_bias,
-         const Residual& residual) {
+auto mlp(Context&& context, const variable<X, Rank>& x, const Weight& up, const Bias& up_bias, const Weight& down,
+         const Bias& down_bias, const Residual& residual) {
     using compute = typename Roles::compute;
     using Y = detail::sum_type<Residual, typename Roles::output>;
     auto& root = context.root();
@@ -155,7 +162,8 @@ auto mlp(Context&& context, const variable<X, Rank>& x, const Weight& up, const 
     auto y = root.template make<Y>(detail::with_last(x.shape(), down.shape()[0]), wanted);
     const auto rows = as_rows(x.view());
     const auto h = as_rows(hidden.view());
-    const auto up_values = transpose(detail::values_for<compute>(up)), down_values = transpose(detail::values_for<compute>(down));
+    const auto up_values = transpose(detail::values_for<compute>(up)),
+               down_values = transpose(detail::values_for<compute>(down));
     variable<typename Roles::output, Rank> pre;
     if constexpr (std::remove_cvref_t<Context>::records) {
         if (reaches_pre) pre = root.template make<typename Roles::output>(hidden_shape, false);
@@ -163,12 +171,15 @@ auto mlp(Context&& context, const variable<X, Rank>& x, const Weight& up, const 
     if (pre.is_empty()) {
         detail::product<compute>(root.device(), rows, up_values, h, bias_gelu{up_bias.values()});
     } else {
-        detail::product<compute>(root.device(), rows, up_values, h, bias_gelu_keep{up_bias.values(), as_rows(pre.view())});
+        detail::product<compute>(root.device(), rows, up_values, h,
+                                 bias_gelu_keep{up_bias.values(), as_rows(pre.view())});
     }
     if constexpr (is_absent<Residual>) {
-        detail::product<compute>(root.device(), as_const(h), down_values, as_rows(y.view()), halftone::bias<const typename Bias::compute>{down_bias.values()});
+        detail::product<compute>(root.device(), as_const(h), down_values, as_rows(y.view()),
+                                 halftone::bias<const typename Bias::compute>{down_bias.values()});
     } else {
-        detail::product<compute>(root.device(), as_const(h), down_values, as_rows(y.view()), bias_residual{down_bias.values(), as_rows(residual.view())});
+        detail::product<compute>(root.device(), as_const(h), down_values, as_rows(y.view()),
+                                 bias_residual{down_bias.values(), as_rows(residual.view())});
     }
     if constexpr (std::remove_cvref_t<Context>::records) {
         if (wanted) {
@@ -183,8 +194,8 @@ auto mlp(Context&& context, const variable<X, Rank>& x, const Weight& up, const 
 }
 template <class Roles, class Context, class X, class Y, int Rank, class Weight, class Bias>
     requires(detail::records_twice<Context> && !detail::is_scaled_product<Roles>)
-variable<Y, Rank> mlp(Context&& context, const variable<X, Rank>& x, const Weight& up, const Bias& up_bias, const Weight& down, const Bias& down_bias,
-                      const variable<Y, Rank>& residual) {
+variable<Y, Rank> mlp(Context&& context, const variable<X, Rank>& x, const Weight& up, const Bias& up_bias,
+                      const Weight& down, const Bias& down_bias, const variable<Y, Rank>& residual) {
     return detail::composition<op::mlp, Roles>::run(context.root(), x, up, up_bias, down, down_bias, residual);
 }
 

@@ -44,9 +44,12 @@ struct cross_entropy_record {
         // A second use of the logits: the kernel overwrites, so its result is added from memory of its own.
         auto apart = to.mode == write_mode::add ? tape.template make<X>(dlogits.shape(), false) : variable<X, Rank>{};
         const auto rows = to.mode == write_mode::add ? as_rows(apart.view()) : as_rows(view(to.data, dlogits.shape()));
-        kernel_type::backward(tape.device(), kernel::cross_entropy_backward<X, X>{.logits = as_rows(logits.view()), .targets = targets.view(),
-                                                                                  .logsumexp = logsumexp.view(), .gradient = as_vector(dloss),
-                                                                                  .count = count.view(), .dlogits = rows});
+        kernel_type::backward(tape.device(), kernel::cross_entropy_backward<X, X>{.logits = as_rows(logits.view()),
+                                                                                  .targets = targets.view(),
+                                                                                  .logsumexp = logsumexp.view(),
+                                                                                  .gradient = as_vector(dloss),
+                                                                                  .count = count.view(),
+                                                                                  .dlogits = rows});
         if (to.mode == write_mode::add) add_into(tape, apart.view(), view(to.data, dlogits.shape()));
         tape.finish(dloss);
     }
@@ -70,11 +73,12 @@ struct linear_cross_entropy_record {
         const auto to_x = tape.gradient_target(dx);
         const auto to_w = tape.gradient_target(weight);
         const kernel::linear_cross_entropy_rows rows{targets.view(), losses.view(), logsumexp.view(), {}, count.view()};
-        kernel::linear_cross_entropy<typename Tape::device_type>::template backward<compute, typename Roles::output, typename Roles::input_grad,
-                                                                                               typename Roles::weight_grad>(
+        kernel::linear_cross_entropy<typename Tape::device_type>::template backward<
+            compute, typename Roles::output, typename Roles::input_grad, typename Roles::weight_grad>(
             tape.device(), as_const(as_rows(x.view())), values_for<compute>(weight), rows, as_vector(dloss),
             kernel::gradient_result<X>{to_x ? as_rows(view(to_x.data, dx.shape())) : view<X, 2>{}, to_x.mode},
-            kernel::gradient_result<accumulate>{to_w ? view(to_w.data, weight.shape()) : view<accumulate, 2>{}, to_w.mode});
+            kernel::gradient_result<accumulate>{to_w ? view(to_w.data, weight.shape()) : view<accumulate, 2>{},
+                                                to_w.mode});
         tape.finish(dloss);
     }
 };
@@ -85,20 +89,28 @@ struct linear_cross_entropy_record {
 /// The targets may lie in host memory; what the device can reach must stay until the backward pass is through. Throws
 /// argument_error for a target that is no class, unless only the GPU sees it: then the loss is NaN.
 template <class Context, class X, int Rank, int TargetRank>
-variable<float, 0> cross_entropy(Context&& context, const variable<X, Rank>& logits, const const_view<std::int32_t, TargetRank>& targets) {
+variable<float, 0> cross_entropy(Context&& context, const variable<X, Rank>& logits,
+                                 const const_view<std::int32_t, TargetRank>& targets) {
     auto& root = context.root();
     const auto range = root.template range<policy_of<Context>>(op::cross_entropy::name);
     const auto rows = as_rows(logits.view());
     const bool wanted = logits.wants_gradient();
     const auto ids = detail::bring_targets(root, flatten(targets), rows.extent_of(1));
     auto loss = root.template make<float>(shape<0>{}, wanted);
-    auto logsumexp = root.template make<float>(shape<1>{rows.extent_of(0)}, false), losses = root.template make<float>(shape<1>{rows.extent_of(0)}, false);
+    auto logsumexp = root.template make<float>(shape<1>{rows.extent_of(0)}, false),
+         losses = root.template make<float>(shape<1>{rows.extent_of(0)}, false);
     auto count = root.template make<float>(shape<1>{1}, false);
     kernel::cross_entropy<typename std::remove_cvref_t<Context>::device_type>::forward(
-        root.device(), kernel::cross_entropy_forward<X>{.logits = rows, .targets = ids.view(), .losses = losses.view(), .logsumexp = logsumexp.view(),
-                                                        .loss = detail::as_vector(loss), .count = count.view()});
+        root.device(), kernel::cross_entropy_forward<X>{.logits = rows,
+                                                        .targets = ids.view(),
+                                                        .losses = losses.view(),
+                                                        .logsumexp = logsumexp.view(),
+                                                        .loss = detail::as_vector(loss),
+                                                        .count = count.view()});
     if constexpr (std::remove_cvref_t<Context>::records) {
-        if (wanted) root.record(detail::cross_entropy_record<X, Rank>{logits, gradient_of(logits), gradient_of(loss), ids, logsumexp, count});
+        if (wanted)
+            root.record(detail::cross_entropy_record<X, Rank>{logits, gradient_of(logits), gradient_of(loss), ids,
+                                                              logsumexp, count});
     }
     return loss;
 }
@@ -115,15 +127,17 @@ variable<float, 0> linear_cross_entropy(Context&& context, const variable<X, Ran
     const bool wanted = detail::wants_gradient(x, weight);
     const auto ids = detail::bring_targets(root, flatten(targets), weight.shape()[0]);
     auto loss = root.template make<float>(shape<0>{}, wanted);
-    auto logsumexp = root.template make<float>(shape<1>{rows.extent_of(0)}, false), losses = root.template make<float>(shape<1>{rows.extent_of(0)}, false);
+    auto logsumexp = root.template make<float>(shape<1>{rows.extent_of(0)}, false),
+         losses = root.template make<float>(shape<1>{rows.extent_of(0)}, false);
     auto count = root.template make<float>(shape<1>{1}, false);
-    kernel::linear_cross_entropy<typename std::remove_cvref_t<Context>::device_type>::template forward<compute, typename Roles::output>(
-        root.device(), as_const(rows), detail::values_for<compute>(weight),
-        kernel::linear_cross_entropy_rows{ids.view(), losses.view(), logsumexp.view(), detail::as_vector(loss), count.view()});
+    kernel::linear_cross_entropy<typename std::remove_cvref_t<Context>::device_type>::template forward<
+        compute, typename Roles::output>(root.device(), as_const(rows), detail::values_for<compute>(weight),
+                                         kernel::linear_cross_entropy_rows{ids.view(), losses.view(), logsumexp.view(),
+                                                                           detail::as_vector(loss), count.view()});
     if constexpr (std::remove_cvref_t<Context>::records) {
         if (wanted) {
-            root.record(detail::linear_cross_entropy_record<Roles, X, Rank, Weight>{x, gradient_of(x), gradient_of(loss), weight, ids, logsumexp,
-                                                                                    losses, count});
+            root.record(detail::linear_cross_entropy_record<Roles, X, Rank, Weight>{
+                x, gradient_of(x), gradient_of(loss), weight, ids, logsumexp, losses, count});
         }
     }
     return loss;

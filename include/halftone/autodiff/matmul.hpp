@@ -7,13 +7,13 @@
 ///     auto y = ht::linear(ctx, x, w, b);                                     // x wᵀ + b; w, b: variables or parameters
 ///     auto w = ht::as_variable(ctx, layer.weight);                           // a parameter, for all other operations
 ///
-/// In a region operands are read in the policy's `compute`, which is also the result's type; on a bare tape in the type that
-/// they promote to. A type given explicitly takes the place of both. Operands are rounded as the kernel reads them: there is no
-/// cast copy that is kept, and so none to go stale. A parameter is read from the store's copy where that has the type: its weights
-/// are rounded once when they change, however often they are used.
+/// In a region operands are read in the policy's `compute`, which is also the result's type; on a bare tape in the type
+/// that they promote to. A type given explicitly takes the place of both. Operands are rounded as the kernel reads
+/// them: there is no cast copy that is kept, and so none to go stale. A parameter is read from the store's copy where
+/// that has the type: its weights are rounded once when they change, however often they are used.
 ///
-/// Backward products read their operands in the region's `input_grad` and `weight_grad` (policy/roles.hpp) wherever backward is
-/// called; the gradients have the types of the inputs. Numeric contract: kernel::matmul's.
+/// Backward products read their operands in the region's `input_grad` and `weight_grad` (policy/roles.hpp) wherever
+/// backward is called; the gradients have the types of the inputs. Numeric contract: kernel::matmul's.
 #pragma once
 
 #include <halftone/autodiff/join.hpp>
@@ -73,12 +73,14 @@ struct matmul_record {
         if (const auto to = tape.gradient_target(da)) {
             const auto right = as_matrices(b.view());
             const auto out = as_matrices(view<A, Rank>(to.data, da.shape()));
-            for (extent i = 0; i < out.extent_of(0); ++i) product<compute>(tape.device(), matrix(g, i), transpose(matrix(right, i)), matrix(out, i), to.mode);
+            for (extent i = 0; i < out.extent_of(0); ++i)
+                product<compute>(tape.device(), matrix(g, i), transpose(matrix(right, i)), matrix(out, i), to.mode);
         }
         if (const auto to = tape.gradient_target(db)) {
             const auto left = as_matrices(a.view());
             const auto out = as_matrices(view<B, Rank>(to.data, db.shape()));
-            for (extent i = 0; i < out.extent_of(0); ++i) product<compute>(tape.device(), transpose(matrix(left, i)), matrix(g, i), matrix(out, i), to.mode);
+            for (extent i = 0; i < out.extent_of(0); ++i)
+                product<compute>(tape.device(), transpose(matrix(left, i)), matrix(g, i), matrix(out, i), to.mode);
         }
         tape.finish(dy);
     }
@@ -127,7 +129,8 @@ using element_of = typename element<T>::type;
 
 template <class As, class Context, class X, int Rank, class W, class B>
 auto free_linear(Context&& context, const variable<X, Rank>& x, const W& weight, const B& bias) {
-    return halftone::linear<product_roles<As, Context, X, element_of<W>>>(context, x, as_weight(weight), as_weight(bias));
+    return halftone::linear<product_roles<As, Context, X, element_of<W>>>(context, x, as_weight(weight),
+                                                                          as_weight(bias));
 }
 
 template <class Storage, class T, int Rank>
@@ -157,26 +160,29 @@ struct parameter_read_record {
 
 }  // namespace detail
 
-/// ab. a: (…, m, k) and b: (…, k, n) with the same leading axes, one product for each of their places; or b: (k, n), one product
-/// for all rows of a. Throws shape_error.
+/// ab. a: (…, m, k) and b: (…, k, n) with the same leading axes, one product for each of their places; or b: (k, n),
+/// one product for all rows of a. Throws shape_error.
 template <class As = by_category, recording_context Context, class A, class B, int Rank, int Other>
     requires detail::type_choice<As>
 auto matmul(Context&& context, const variable<A, Rank>& a, const variable<B, Other>& b) {
     static_assert(Rank >= 2 && (Other == Rank || Other == 2),
-                  "halftone: matmul of variables takes matrices, (..., m, k) and (..., k, n) of one rank, or (..., m, k) and (k, n); dot multiplies vectors");
+                  "halftone: matmul of variables takes matrices, (..., m, k) and (..., k, n) of one rank, or (..., m, "
+                  "k) and (k, n); dot multiplies vectors");
     using roles = detail::product_roles<As, Context, A, B>;
     using Y = typename roles::output;
     auto& root = context.root();
     const shape<Rank> sa = a.shape();
     const shape<Other> sb = b.shape();
     if (sa[Rank - 1] != sb[Other - 2]) {
-        fail<shape_error>("matmul: the inner extents differ: a is ", sa, ", b is ", sb, "; b needs ", sa[Rank - 1], " rows");
+        fail<shape_error>("matmul: the inner extents differ: a is ", sa, ", b is ", sb, "; b needs ", sa[Rank - 1],
+                          " rows");
     }
     if constexpr (Rank != Other) {
         // The rows of all leading places are one matrix.
         extent rows = 1;
         for (int i = 0; i < Rank - 1; ++i) rows *= sa[i];
-        return reshape(context, matmul<As>(context, reshape(context, a, shape<2>{rows, sa[Rank - 1]}), b), detail::with_last(sa, sb[1]));
+        return reshape(context, matmul<As>(context, reshape(context, a, shape<2>{rows, sa[Rank - 1]}), b),
+                       detail::with_last(sa, sb[1]));
     } else {
         for (int i = 0; i < Rank - 2; ++i) {
             if (sa[i] != sb[i]) fail<shape_error>("matmul: the leading extents differ: a is ", sa, ", b is ", sb);
@@ -188,20 +194,22 @@ auto matmul(Context&& context, const variable<A, Rank>& a, const variable<B, Oth
         const auto right = detail::as_matrices(as_const(b.view()));
         const auto out = detail::as_matrices(y.view());
         for (extent i = 0; i < out.extent_of(0); ++i) {
-            detail::product<typename roles::compute>(root.device(), matrix(left, i), matrix(right, i), matrix(out, i), write_mode::overwrite);
+            detail::product<typename roles::compute>(root.device(), matrix(left, i), matrix(right, i), matrix(out, i),
+                                                     write_mode::overwrite);
         }
         if constexpr (std::remove_cvref_t<Context>::records) {
             if (wanted) {
-                root.record(detail::matmul_record<roles, A, B, Y, Rank>{b.wants_gradient() ? a : variable<A, Rank>{}, a.wants_gradient() ? b : variable<B, Rank>{},
-                                                                        gradient_of(a), gradient_of(b), gradient_of(y)});
+                root.record(detail::matmul_record<roles, A, B, Y, Rank>{
+                    b.wants_gradient() ? a : variable<A, Rank>{}, a.wants_gradient() ? b : variable<B, Rank>{},
+                    gradient_of(a), gradient_of(b), gradient_of(y)});
             }
         }
         return y;
     }
 }
 
-/// x weightᵀ + bias. x: (…, in), weight: (out, in), bias: (out) or left out; weight and bias are variables or parameters of a
-/// store. Throws shape_error.
+/// x weightᵀ + bias. x: (…, in), weight: (out, in), bias: (out) or left out; weight and bias are variables or
+/// parameters of a store. Throws shape_error.
 template <class As = by_category, recording_context Context, class X, int Rank, class W>
     requires detail::type_choice<As>
 auto linear(Context&& context, const variable<X, Rank>& x, const variable<W, 2>& weight) {
@@ -219,19 +227,20 @@ auto linear(Context&& context, const variable<X, Rank>& x, const parameter<Stora
 }
 template <class As = by_category, recording_context Context, class X, int Rank, class Storage>
     requires detail::type_choice<As>
-auto linear(Context&& context, const variable<X, Rank>& x, const parameter<Storage, 2>& weight, const parameter<Storage, 1>& bias) {
+auto linear(Context&& context, const variable<X, Rank>& x, const parameter<Storage, 2>& weight,
+            const parameter<Storage, 1>& bias) {
     return detail::free_linear<As>(context, x, weight, bias);
 }
 
-/// A parameter as a variable of type T, the master's unless said otherwise; its gradient goes into the accumulator. Nothing is
-/// copied: what the store keeps is read, the master or the copy.
+/// A parameter as a variable of type T, the master's unless said otherwise; its gradient goes into the accumulator.
+/// Nothing is copied: what the store keeps is read, the master or the copy.
 template <class T = by_category, recording_context Context, class Storage, int Rank>
 auto as_variable(Context&& context, const parameter<Storage, Rank>& p) {
     using param = typename Storage::param;
     using type = std::conditional_t<std::is_same_v<T, by_category>, param, T>;
     static_assert(std::is_same_v<type, param> || std::is_same_v<type, typename Storage::compute>,
-                  "halftone: as_variable: the store keeps this parameter in the types of its roles `param` and `compute`; take one of them, and "
-                  "ht::cast<T>(ctx, ht::as_variable(ctx, p)) for another");
+                  "halftone: as_variable: the store keeps this parameter in the types of its roles `param` and "
+                  "`compute`; take one of them, and ht::cast<T>(ctx, ht::as_variable(ctx, p)) for another");
     auto& root = context.root();
     const bool wanted = !p.is_frozen();
     const_view<type, Rank> values;

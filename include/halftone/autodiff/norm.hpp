@@ -70,10 +70,14 @@ struct rms_norm_record {
         const auto unwanted = to_x ? variable<X, Rank>{} : tape.template make<X>(dx.shape(), false);
         kernel::rms_norm<typename Tape::device_type>::backward(
             tape.device(), kernel::rms_norm_backward<X, typename Gain::compute, Y, accumulate>{
-                               .x = as_rows(x.view()), .gain = gain.values(), .dy = as_rows(dy.view()), .rstd = rstd.view(),
+                               .x = as_rows(x.view()),
+                               .gain = gain.values(),
+                               .dy = as_rows(dy.view()),
+                               .rstd = rstd.view(),
                                .dx = to_x ? as_rows(view(to_x.data, dx.shape())) : as_rows(unwanted.view()),
                                .dgain = to_gain ? view(to_gain.data, gain.shape()) : view<accumulate, 1>{},
-                               .dx_mode = to_x.mode, .parameter_mode = to_gain.mode});
+                               .dx_mode = to_x.mode,
+                               .parameter_mode = to_gain.mode});
         tape.finish(dy);
     }
 };
@@ -82,7 +86,8 @@ struct rms_norm_record {
 
 /// y = (x - mean) / sqrt(variance + epsilon) gain + bias, row by row.
 template <class Roles, class Context, class X, int Rank, class Gain, class Bias>
-auto layer_norm(Context&& context, const variable<X, Rank>& x, const Gain& gain, const Bias& bias, float epsilon = 1e-5f) {
+auto layer_norm(Context&& context, const variable<X, Rank>& x, const Gain& gain, const Bias& bias,
+                float epsilon = 1e-5f) {
     using Y = typename Roles::output;
     auto& root = context.root();
     const auto range = root.template range<Roles>(op::layer_norm::name);
@@ -97,7 +102,9 @@ auto layer_norm(Context&& context, const variable<X, Rank>& x, const Gain& gain,
                            .x = rows, .gain = gain.values(), .bias = bias.values(), .y = as_rows(y.view()),
                            .mean = keeps ? mean.view() : view<float, 1>{}, .rstd = keeps ? rstd.view() : view<float, 1>{}, .epsilon = epsilon});
     if constexpr (std::remove_cvref_t<Context>::records) {
-        if (wanted) root.record(detail::layer_norm_record<X, Y, Rank, Gain, Bias>{x, mean, rstd, gradient_of(x), gradient_of(y), gain, bias, epsilon});
+        if (wanted)
+            root.record(detail::layer_norm_record<X, Y, Rank, Gain, Bias>{x, mean, rstd, gradient_of(x), gradient_of(y),
+                                                                          gain, bias, epsilon});
     }
     return y;
 }
@@ -114,10 +121,16 @@ auto rms_norm(Context&& context, const variable<X, Rank>& x, const Gain& gain, f
     auto y = root.template make<Y>(x.shape(), wanted);
     auto rstd = root.template make<float>(shape<1>{keeps ? rows.extent_of(0) : 0}, false);
     kernel::rms_norm<typename std::remove_cvref_t<Context>::device_type>::forward(
-        root.device(), kernel::rms_norm_forward<X, typename Gain::compute, Y>{.x = rows, .gain = gain.values(), .y = as_rows(y.view()),
-                                                                              .rstd = keeps ? rstd.view() : view<float, 1>{}, .epsilon = epsilon});
+        root.device(),
+        kernel::rms_norm_forward<X, typename Gain::compute, Y>{.x = rows,
+                                                               .gain = gain.values(),
+                                                               .y = as_rows(y.view()),
+                                                               .rstd = keeps ? rstd.view() : view<float, 1>{},
+                                                               .epsilon = epsilon});
     if constexpr (std::remove_cvref_t<Context>::records) {
-        if (wanted) root.record(detail::rms_norm_record<X, Y, Rank, Gain>{x, rstd, gradient_of(x), gradient_of(y), gain, epsilon});
+        if (wanted)
+            root.record(
+                detail::rms_norm_record<X, Y, Rank, Gain>{x, rstd, gradient_of(x), gradient_of(y), gain, epsilon});
     }
     return y;
 }

@@ -17,10 +17,11 @@ struct absent {
 template <class T>
 inline constexpr bool is_absent = std::is_same_v<std::remove_cvref_t<T>, absent>;
 
-/// The types an operation runs in: operands of products, its result, the incoming gradient as backward products read it.
-/// Operands of eight bits are scaled by Scaling (policy/scaling.hpp). InputGrad and WeightGrad are the operands of the two backward
-/// products: where they are left out, the wider of Compute and Grad.
-template <class Compute, class Output, class Grad, class Scaling = void, class InputGrad = typename detail::read_gradient<Compute, Grad>::type,
+/// The types an operation runs in: operands of products, its result, the incoming gradient as backward products read
+/// it. Operands of eight bits are scaled by Scaling (policy/scaling.hpp). InputGrad and WeightGrad are the operands of
+/// the two backward products: where they are left out, the wider of Compute and Grad.
+template <class Compute, class Output, class Grad, class Scaling = void,
+          class InputGrad = typename detail::read_gradient<Compute, Grad>::type,
           class WeightGrad = typename detail::read_gradient<Compute, Grad>::type>
 struct roles {
     using compute = Compute;
@@ -38,8 +39,9 @@ struct layer_types {
     static_assert(check_policy<P>());
     using policy = policy_within<P, policy_of<Context>>;
     using compute = compute_type<policy, Op>;
-    using type = roles<compute, typename policy::output, grad_type<policy, Op>, std::conditional_t<eight_bit<compute>, scaling_of<policy>, void>,
-                       input_grad_type<policy, Op>, weight_grad_type<policy, Op>>;
+    using type = roles<compute, typename policy::output, grad_type<policy, Op>,
+                       std::conditional_t<eight_bit<compute>, scaling_of<policy>, void>, input_grad_type<policy, Op>,
+                       weight_grad_type<policy, Op>>;
 };
 
 }  // namespace detail
@@ -48,7 +50,9 @@ namespace detail {
 
 /// A context whose root tells operations by their layers. For all others a layer's place is in no type and in no code.
 template <class Context>
-concept layer_naming = requires(std::remove_cvref_t<Context>& context) { requires std::remove_cvref_t<decltype(context.root())>::names_layers; };
+concept layer_naming = requires(std::remove_cvref_t<Context>& context) {
+    requires std::remove_cvref_t<decltype(context.root())>::names_layers;
+};
 
 /// Roles that say whose they are: `layer` is its policy, and so has its path.
 template <class Roles, class P>
@@ -81,7 +85,8 @@ struct unmarked<roles_of_layer<Roles, P>> {
 template <class Roles>
 using unmarked_roles = typename unmarked<Roles>::type;
 
-/// Stands for the i-th of a list of layers, while it lives. `List` is the list's policy; its layers are one level further down.
+/// Stands for the i-th of a list of layers, while it lives. `List` is the list's policy; its layers are one level
+/// further down.
 template <class List, class Root>
 auto within_list(Root& root, int index) {
     if constexpr (layer_naming<Root>) {
@@ -145,8 +150,9 @@ bool wants_gradient(const First& first, const Second& second, const Rest&... res
 template <class Storage, int Rank>
 auto whole_master(const parameter<Storage, Rank>& p) {
     static_assert(!Storage::is_split,
-                  "halftone: this operation reads a parameter in a wider type than its bf16 copy, and its master is split (ht::with_split_master), so that it lies "
-                  "nowhere as fp32: keep this layer's masters whole, ht::rule<\"embed\", ht::amp_bf16>, or let the reader compute in bfloat16");
+                  "halftone: this operation reads a parameter in a wider type than its bf16 copy, and its master is "
+                  "split (ht::with_split_master), so that it lies nowhere as fp32: keep this layer's masters whole, "
+                  "ht::rule<\"embed\", ht::amp_bf16>, or let the reader compute in bfloat16");
     if constexpr (!Storage::is_split) return as_const(p.master());
 }
 
@@ -182,18 +188,22 @@ struct sum_with<absent, Output> {
 template <class Residual, class Output>
 using sum_type = typename sum_with<Residual, Output>::type;
 
-/// Ids that a device's kernels can read, an id outside [0, count) and unlike `ignored` refused. Where they come from host
-/// memory they are checked here; where a GPU alone can read them, its kernels tell by NaN.
+/// Ids that a device's kernels can read, an id outside [0, count) and unlike `ignored` refused. Where they come from
+/// host memory they are checked here; where a GPU alone can read them, its kernels tell by NaN.
 template <class Root, int Rank>
-variable<std::int32_t, Rank> bring_ids(Root& root, const char* operation, const char* what, const view<const std::int32_t, Rank>& ids, extent count,
+variable<std::int32_t, Rank> bring_ids(Root& root, const char* operation, const char* what,
+                                       const view<const std::int32_t, Rank>& ids, extent count,
                                        const std::int32_t* ignored = nullptr) {
     if (!root.device().reaches(ids.data())) {
         const auto all = flatten(ids);
         for (extent r = 0; r < all.size(); ++r) {
             const std::int32_t id = all(r);
             if ((id >= 0 && id < count) || (ignored != nullptr && id == *ignored)) continue;
-            if (ignored == nullptr) fail<argument_error>(operation, ": the ", what, " of row ", r, " is ", id, "; expected 0 to ", count - 1);
-            fail<argument_error>(operation, ": the ", what, " of row ", r, " is ", id, "; expected 0 to ", count - 1, ", or ", *ignored, " to ignore the row");
+            if (ignored == nullptr)
+                fail<argument_error>(operation, ": the ", what, " of row ", r, " is ", id, "; expected 0 to ",
+                                     count - 1);
+            fail<argument_error>(operation, ": the ", what, " of row ", r, " is ", id, "; expected 0 to ", count - 1,
+                                 ", or ", *ignored, " to ignore the row");
         }
     }
     return root.bring(ids);
@@ -202,7 +212,9 @@ variable<std::int32_t, Rank> bring_ids(Root& root, const char* operation, const 
 /// to += from, elementwise.
 template <class Tape, class T, int Rank>
 void add_into(Tape& tape, const view<T, Rank>& from, const view<T, Rank>& to) {
-    map(tape.device(), [](auto a, auto b) { return a + b; }, as_const(flatten(to)), as_const(flatten(from)), flatten(to));
+    map(
+        tape.device(), [](auto a, auto b) { return a + b; }, as_const(flatten(to)), as_const(flatten(from)),
+        flatten(to));
 }
 
 /// What an operation does whose derivative is one: the gradient passes through. The first contribution shares memory.

@@ -5,9 +5,9 @@
 ///     auto y = ht::map(ctx, [k](auto a, auto b) { return a * b + k * ht::tanh(a); }, x, z);
 ///     auto y = ht::add(ctx, x, z);
 ///
-/// The result has the type that PyTorch's autocast gives in the context's region (policy/category.hpp), and on a bare tape
-/// that of the inputs; a type that is given explicitly, ht::add<float>(ctx, x, z), bypasses both. It has the first input's shape.
-/// Further inputs may be of rank 0, or of rank 1 with one value for each column.
+/// The result has the type that PyTorch's autocast gives in the context's region (policy/category.hpp), and on a bare
+/// tape that of the inputs; a type that is given explicitly, ht::add<float>(ctx, x, z), bypasses both. It has the first
+/// input's shape. Further inputs may be of rank 0, or of rank 1 with one value for each column.
 #pragma once
 
 #include <tuple>
@@ -31,12 +31,15 @@ struct kept_inputs {
         return is_read<I>(std::index_sequence_for<Inputs...>{});
     }
     /// The inputs, empty where no gradient reads them.
-    static std::tuple<Inputs...> of(const Inputs&... inputs) { return choose(std::index_sequence_for<Inputs...>{}, inputs...); }
+    static std::tuple<Inputs...> of(const Inputs&... inputs) {
+        return choose(std::index_sequence_for<Inputs...>{}, inputs...);
+    }
 
   private:
     template <std::size_t I, std::size_t... By>
     static constexpr bool is_read(std::index_sequence<By...>) {
-        return (reads<static_cast<int>(I), decltype(derivative<static_cast<int>(By)>(std::declval<Expression>()))> || ...);
+        return (reads<static_cast<int>(I), decltype(derivative<static_cast<int>(By)>(std::declval<Expression>()))> ||
+                ...);
     }
     template <std::size_t... I>
     static std::tuple<Inputs...> choose(std::index_sequence<I...>, const Inputs&... inputs) {
@@ -75,10 +78,12 @@ struct map_record {
     template <class Tape, std::size_t... I>
     void run(Tape& tape, std::index_sequence<I...>) {
         // One after the other, in the order that the kernel writes them in: an input may stand here twice.
-        const std::tuple<kernel::gradient<typename Inputs::value_type, Inputs::rank>...> targets{target(tape, std::get<I>(gradients))...};
-        kernel::map<typename Tape::device_type>::backward(tape.device(), expression, make_pack(as_const(dy.view())),
-                                                          make_pack(values_of(std::get<I>(inputs), std::get<I>(gradients).shape())...),
-                                                          make_pack(std::get<I>(targets)...));
+        const std::tuple<kernel::gradient<typename Inputs::value_type, Inputs::rank>...> targets{
+            target(tape, std::get<I>(gradients))...};
+        kernel::map<typename Tape::device_type>::backward(
+            tape.device(), expression, make_pack(as_const(dy.view())),
+            make_pack(values_of(std::get<I>(inputs), std::get<I>(gradients).shape())...),
+            make_pack(std::get<I>(targets)...));
     }
 };
 
@@ -94,8 +99,11 @@ variable<Y, Rank> evaluate(Context&& context, const shape<Rank>& s, const Expres
                                                                          make_pack(as_const(inputs.view())...));
     if constexpr (std::remove_cvref_t<Context>::records) {
         if (wanted) {
-            root.record(map_record<Op, Expression, Y, Rank, Inputs...>{
-                expression, kept_inputs<Expression, Inputs...>::of(inputs...), {gradient_of(inputs)...}, gradient_of(y)});
+            root.record(
+                map_record<Op, Expression, Y, Rank, Inputs...>{expression,
+                                                               kept_inputs<Expression, Inputs...>::of(inputs...),
+                                                               {gradient_of(inputs)...},
+                                                               gradient_of(y)});
         }
     }
     return y;

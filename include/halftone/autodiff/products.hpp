@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What gradients are made of beside pointwise maps: products of matrices, sums along rows and columns and their inverses
-/// (products with ones), heads of attention apart and together, rows gathered and scattered. Each one's gradient is made of
-/// the same. For rules and compositions (twice_rules.hpp).
+/// What gradients are made of beside pointwise maps: products of matrices, sums along rows and columns and their
+/// inverses (products with ones), heads of attention apart and together, rows gathered and scattered. Each one's
+/// gradient is made of the same. For rules and compositions (twice_rules.hpp).
 ///
 /// Numeric contract: products as kernel::matmul; sums in float; copies are exact.
 #pragma once
@@ -17,7 +17,9 @@ namespace halftone::inline HALFTONE_ABI::detail {
 
 /// How matrices are read: as they lie, or transposed.
 enum class orientation { straight, transposed };
-constexpr orientation operator!(orientation o) { return o == orientation::straight ? orientation::transposed : orientation::straight; }
+constexpr orientation operator!(orientation o) {
+    return o == orientation::straight ? orientation::transposed : orientation::straight;
+}
 
 /// Matrices one behind the other: `stored` is (count, rows, columns), as they lie.
 template <class T>
@@ -100,9 +102,12 @@ variable<Y, 1> product(Root& root, const factor<A>& a, const factor<B>& b) {
     auto y = root.template make<Y>(shape<1>{s.size()}, of_a || of_b);
     multiply_each<Compute>(root.device(), a.view(), b.view(), y.view().data(), write_mode::overwrite);
     if (of_a || of_b) {
-        root.record(product_record<ByLeft, ByRight, A, B, Y>{
-            {of_b ? a.values : variable<A, 1>{}, a.stored, a.turned}, {of_a ? b.values : variable<B, 1>{}, b.stored, b.turned}, gradient_of(a.values), gradient_of(b.values),
-            gradient_of(y), s});
+        root.record(product_record<ByLeft, ByRight, A, B, Y>{{of_b ? a.values : variable<A, 1>{}, a.stored, a.turned},
+                                                             {of_a ? b.values : variable<B, 1>{}, b.stored, b.turned},
+                                                             gradient_of(a.values),
+                                                             gradient_of(b.values),
+                                                             gradient_of(y),
+                                                             s});
     }
     return y;
 }
@@ -118,10 +123,12 @@ struct rule<product_record<ByLeft, ByRight, A, B, Y>> {
         if (!tape.has(r.dy)) return;
         const factor<Y> g{tape.take(r.dy), r.y};
         if (tape.takes(r.da)) {
-            tape.give(r.da, r.a.turned == orientation::straight ? product<ByLeft, A>(tape.inner(), g, !r.b) : product<ByLeft, A>(tape.inner(), r.b, !g));
+            tape.give(r.da, r.a.turned == orientation::straight ? product<ByLeft, A>(tape.inner(), g, !r.b)
+                                                                : product<ByLeft, A>(tape.inner(), r.b, !g));
         }
         if (tape.takes(r.db)) {
-            tape.give(r.db, r.b.turned == orientation::straight ? product<ByRight, B>(tape.inner(), !r.a, g) : product<ByRight, B>(tape.inner(), !g, r.a));
+            tape.give(r.db, r.b.turned == orientation::straight ? product<ByRight, B>(tape.inner(), !r.a, g)
+                                                                : product<ByRight, B>(tape.inner(), !g, r.a));
         }
     }
 };
@@ -138,12 +145,14 @@ variable<float, 1> filled(Root& root, extent count, float value) {
 template <class Root>
 variable<float, 1> row_sums(Root& root, const variable<float, 1>& x, extent rows) {
     const extent width = rows == 0 ? 0 : x.size() / rows;
-    return product<float, float>(root, factor_of(x, {1, rows, width}), factor_of(filled(root, width, 1), {1, width, 1}));
+    return product<float, float>(root, factor_of(x, {1, rows, width}),
+                                 factor_of(filled(root, width, 1), {1, width, 1}));
 }
 /// Each value in all columns of its row.
 template <class Root>
 variable<float, 1> in_columns(Root& root, const variable<float, 1>& x, extent width) {
-    return product<float, float>(root, factor_of(x, {1, x.size(), 1}), factor_of(filled(root, width, 1), {1, 1, width}));
+    return product<float, float>(root, factor_of(x, {1, x.size(), 1}),
+                                 factor_of(filled(root, width, 1), {1, 1, width}));
 }
 /// The sum of each row in all its columns.
 template <class Root>
@@ -166,13 +175,15 @@ struct head_layout {
     extent count() const { return batch * time * heads * size; }
 };
 
-/// to = from, where one is a part of `parts`, with the heads of a time beside each other, and the other has its heads apart.
+/// to = from, where one is a part of `parts`, with the heads of a time beside each other, and the other has its heads
+/// apart.
 template <class Device, class T>
 void split_part(Device& device, const head_layout& h, extent parts, extent part, const T* together, T* apart) {
     const extent row = parts * h.heads * h.size;
     for (extent i = 0; i < h.batch * h.heads; ++i) {
         const extent begin = i / h.heads * h.time * row + (part * h.heads + i % h.heads) * h.size;
-        kernel::convert<Device>::run(device, const_view<T, 2>(together + begin, {h.time, h.size}, {row, 1}), view<T, 2>(apart + i * h.time * h.size, {h.time, h.size}));
+        kernel::convert<Device>::run(device, const_view<T, 2>(together + begin, {h.time, h.size}, {row, 1}),
+                                     view<T, 2>(apart + i * h.time * h.size, {h.time, h.size}));
     }
 }
 template <class Device, class T>
@@ -180,7 +191,8 @@ void join_part(Device& device, const head_layout& h, extent parts, extent part, 
     const extent row = parts * h.heads * h.size;
     for (extent i = 0; i < h.batch * h.heads; ++i) {
         const extent begin = i / h.heads * h.time * row + (part * h.heads + i % h.heads) * h.size;
-        kernel::convert<Device>::run(device, const_view<T, 2>(apart + i * h.time * h.size, {h.time, h.size}), view<T, 2>(together + begin, {h.time, h.size}, {row, 1}));
+        kernel::convert<Device>::run(device, const_view<T, 2>(apart + i * h.time * h.size, {h.time, h.size}),
+                                     view<T, 2>(together + begin, {h.time, h.size}, {row, 1}));
     }
 }
 
@@ -203,7 +215,9 @@ struct split_heads_record {
             T* const out = adds ? own.view().data() : to.data;
             tape.device().fill(out, count, T(0.0f));
             for (std::size_t p = 0; p < Parts; ++p) {
-                if (dparts[p].is_there()) join_part(tape.device(), layout, Parts, static_cast<extent>(p), as_const(dparts[p].view()).data(), out);
+                if (dparts[p].is_there())
+                    join_part(tape.device(), layout, Parts, static_cast<extent>(p), as_const(dparts[p].view()).data(),
+                              out);
             }
             if (adds) add_into(tape, own.view(), view(to.data, dtogether.shape()));
         }
@@ -225,7 +239,8 @@ struct join_heads_record {
             if (!to) continue;
             const bool adds = to.mode == write_mode::add;
             const auto own = adds ? tape.template make<T>(dparts[p].shape(), false) : variable<T, 1>{};
-            split_part(tape.device(), layout, Parts, static_cast<extent>(p), as_const(dtogether.view()).data(), adds ? own.view().data() : to.data);
+            split_part(tape.device(), layout, Parts, static_cast<extent>(p), as_const(dtogether.view()).data(),
+                       adds ? own.view().data() : to.data);
             if (adds) add_into(tape, own.view(), view(to.data, dparts[p].shape()));
         }
         tape.finish(dtogether);
@@ -239,7 +254,8 @@ std::array<variable<T, 1>, Parts> split_heads(Root& root, const variable<T, 1>& 
     split_heads_record<T, Parts> r{layout, gradient_of(x), {}};
     for (std::size_t p = 0; p < Parts; ++p) {
         parts[p] = root.template make<T>(shape<1>{layout.count()}, x.wants_gradient());
-        split_part(root.device(), layout, Parts, static_cast<extent>(p), as_const(x.view()).data(), parts[p].view().data());
+        split_part(root.device(), layout, Parts, static_cast<extent>(p), as_const(x.view()).data(),
+                   parts[p].view().data());
         r.dparts[p] = gradient_of(parts[p]);
     }
     if (x.wants_gradient()) root.record(std::move(r));
@@ -253,7 +269,8 @@ variable<T, 1> join_heads(Root& root, const std::array<variable<T, 1>, Parts>& p
     auto y = root.template make<T>(shape<1>{static_cast<extent>(Parts) * layout.count()}, wanted);
     join_heads_record<T, Parts> r{layout, {}, gradient_of(y)};
     for (std::size_t p = 0; p < Parts; ++p) {
-        join_part(root.device(), layout, Parts, static_cast<extent>(p), as_const(parts[p].view()).data(), y.view().data());
+        join_part(root.device(), layout, Parts, static_cast<extent>(p), as_const(parts[p].view()).data(),
+                  y.view().data());
         r.dparts[p] = gradient_of(parts[p]);
     }
     if (wanted) root.record(std::move(r));
@@ -308,8 +325,10 @@ struct scatter_record {
             const bool adds = to.mode == write_mode::add;
             const auto own = adds ? tape.template make<Y>(drows.shape(), false) : variable<Y, 1>{};
             kernel::embedding<typename Tape::device_type>::forward(
-                tape.device(), kernel::embedding_forward<float, Y>{.tokens = tokens.view(), .table = const_view<float, 2>(dtable.view().data(), {vocabulary, width}),
-                                                                   .out = view<Y, 2>(adds ? own.view().data() : to.data, {tokens.size(), width})});
+                tape.device(), kernel::embedding_forward<float, Y>{
+                                   .tokens = tokens.view(),
+                                   .table = const_view<float, 2>(dtable.view().data(), {vocabulary, width}),
+                                   .out = view<Y, 2>(adds ? own.view().data() : to.data, {tokens.size(), width})});
             if (adds) add_into(tape, own.view(), view(to.data, drows.shape()));
         }
         tape.finish(dtable);
@@ -318,12 +337,17 @@ struct scatter_record {
 
 /// (vocabulary, width): the sum of the rows of each token, 0 where there is none.
 template <class Root, class Y>
-variable<float, 1> scatter(Root& root, const variable<std::int32_t, 1>& tokens, const variable<Y, 1>& rows, extent vocabulary, extent width) {
+variable<float, 1> scatter(Root& root, const variable<std::int32_t, 1>& tokens, const variable<Y, 1>& rows,
+                           extent vocabulary, extent width) {
     auto table = root.template make<float>(shape<1>{vocabulary * width}, rows.wants_gradient());
     kernel::embedding<typename Root::device_type>::backward(
-        root.device(), kernel::embedding_backward<Y, float>{.tokens = tokens.view(), .dy = const_view<Y, 2>(rows.view().data(), {tokens.size(), width}),
-                                                            .dtable = view<float, 2>(table.view().data(), {vocabulary, width}), .mode = write_mode::overwrite});
-    if (rows.wants_gradient()) root.record(scatter_record<Y>{tokens, gradient_of(rows), gradient_of(table), vocabulary, width});
+        root.device(),
+        kernel::embedding_backward<Y, float>{.tokens = tokens.view(),
+                                             .dy = const_view<Y, 2>(rows.view().data(), {tokens.size(), width}),
+                                             .dtable = view<float, 2>(table.view().data(), {vocabulary, width}),
+                                             .mode = write_mode::overwrite});
+    if (rows.wants_gradient())
+        root.record(scatter_record<Y>{tokens, gradient_of(rows), gradient_of(table), vocabulary, width});
     return table;
 }
 

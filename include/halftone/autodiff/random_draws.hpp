@@ -7,9 +7,10 @@
 ///     ...
 ///     tape.restore(then);                             // the next pass draws what it drew then
 ///
-/// A pass is a forward and a backward one; the draws of a pass are numbered as they come. Seed and pass lie in the device's memory
-/// once something was drawn: the first draw of a pass counts the pass there, so that each replay of a captured step draws numbers
-/// of its own. Nothing is kept for the backward pass but the number of the draw: the numbers are made again.
+/// A pass is a forward and a backward one; the draws of a pass are numbered as they come. Seed and pass lie in the
+/// device's memory once something was drawn: the first draw of a pass counts the pass there, so that each replay of a
+/// captured step draws numbers of its own. Nothing is kept for the backward pass but the number of the draw: the
+/// numbers are made again.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +25,9 @@ struct random_state {
     std::uint64_t seed = 0;
     std::uint32_t pass = 0;  ///< the next one
 
-    friend bool operator==(const random_state& a, const random_state& b) { return a.seed == b.seed && a.pass == b.pass; }
+    friend bool operator==(const random_state& a, const random_state& b) {
+        return a.seed == b.seed && a.pass == b.pass;
+    }
 };
 
 namespace detail {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Linear layers whose products read operands of eight bits, each tensor with a scale (policy/scaling.hpp): what ht::linear and
-/// ht::mlp do under ht::fp8_hybrid.
+/// Linear layers whose products read operands of eight bits, each tensor with a scale (policy/scaling.hpp): what
+/// ht::linear and ht::mlp do under ht::fp8_hybrid.
 ///
-/// Numeric contract: operands as kernel::quantize gives them; products of eight-bit numbers are exact in bfloat16's products,
-/// and so in float, where they are summed (kernel::matmul); the sums times both inverse scales go into the epilogue. What is kept of x for
-/// the backward pass has eight bits. Weights are quantized from their copies with each use, by the scale of the forward pass
-/// in the backward pass, too. Gradients of biases are sums of the incoming gradient as it came, before it is quantized.
+/// Numeric contract: operands as kernel::quantize gives them; products of eight-bit numbers are exact in bfloat16's
+/// products, and so in float, where they are summed (kernel::matmul); the sums times both inverse scales go into the
+/// epilogue. What is kept of x for the backward pass has eight bits. Weights are quantized from their copies with each
+/// use, by the scale of the forward pass in the backward pass, too. Gradients of biases are sums of the incoming
+/// gradient as it came, before it is quantized.
 #pragma once
 
 #include <halftone/autodiff/linear_epilogue.hpp>
@@ -42,12 +43,15 @@ product_matrix<T> transpose(const product_matrix<T>& m) {
 
 /// c = epilogue(ab), a and b scaled back.
 template <class Compute, class Device, class A, class B, class C, class Epilogue>
-void scaled_product(Device& device, const product_matrix<A>& a, const product_matrix<B>& b, const view<C, 2>& c, const Epilogue& e) {
+void scaled_product(Device& device, const product_matrix<A>& a, const product_matrix<B>& b, const view<C, 2>& c,
+                    const Epilogue& e) {
     check_matmul(a.values, b.values, c);
-    kernel::matmul<Device>::template run<Compute>(device, a.values, b.values, epilogue_of(of_scaled{e, a.inverse, b.inverse}, c));
+    kernel::matmul<Device>::template run<Compute>(device, a.values, b.values,
+                                                  epilogue_of(of_scaled{e, a.inverse, b.inverse}, c));
 }
 template <class Compute, class Device, class A, class B, class C>
-void scaled_product(Device& device, const product_matrix<A>& a, const product_matrix<B>& b, const view<C, 2>& c, write_mode mode) {
+void scaled_product(Device& device, const product_matrix<A>& a, const product_matrix<B>& b, const view<C, 2>& c,
+                    write_mode mode) {
     if (mode == write_mode::overwrite) {
         scaled_product<Compute>(device, a, b, c, plain{});
     } else {
@@ -64,10 +68,11 @@ struct quantized {
     product_matrix<const Q> rows() const { return {as_const(as_rows(values.view())), &scale.view().data()->inverse}; }
 };
 
-/// x in eight bits as Roles scale them: with delayed scaling by the layer's record, into which its amax goes where a backward
-/// pass is to come.
+/// x in eight bits as Roles scale them: with delayed scaling by the layer's record, into which its amax goes where a
+/// backward pass is to come.
 template <class Q, class Roles, class Root, class X, int Rank, class Weight>
-quantized<Q, Rank> quantize(Root& root, const view<X, Rank>& x, const Weight& weight, scaled_tensor tensor, bool records) {
+quantized<Q, Rank> quantize(Root& root, const view<X, Rank>& x, const Weight& weight, scaled_tensor tensor,
+                            bool records) {
     using device = typename Root::device_type;
     constexpr scaling_rule rule = Roles::scaling::rule;
     quantized<Q, Rank> q{root.template make<Q>(x.shape(), false), root.template make<tensor_scale>(shape<0>{}, false)};
@@ -76,7 +81,8 @@ quantized<Q, Rank> quantize(Root& root, const view<X, Rank>& x, const Weight& we
         static_cast<void>(weight), static_cast<void>(tensor), static_cast<void>(records);
         kernel::quantize<device>::current(root.device(), x, q.values.view(), scale, rule);
     } else {
-        kernel::quantize<device>::delayed(root.device(), x, q.values.view(), scale, weight.owner().amaxes().record(weight.entry(), tensor),
+        kernel::quantize<device>::delayed(root.device(), x, q.values.view(), scale,
+                                          weight.owner().amaxes().record(weight.entry(), tensor),
                                           records ? kernel::gathering::on : kernel::gathering::off);
     }
     return q;
@@ -84,18 +90,22 @@ quantized<Q, Rank> quantize(Root& root, const view<X, Rank>& x, const Weight& we
 /// A weight in eight bits.
 template <class Roles, class Root, class Weight>
 quantized<typename Roles::compute, 2> quantize_weight(Root& root, const Weight& weight, bool records) {
-    return quantize<typename Roles::compute, Roles>(root, values_for<typename Roles::compute>(weight), weight, scaled_tensor::weight, records);
+    return quantize<typename Roles::compute, Roles>(root, values_for<typename Roles::compute>(weight), weight,
+                                                    scaled_tensor::weight, records);
 }
 /// The same once more, by the same scale.
 template <class Roles, class Tape, class Weight>
-quantized<typename Roles::compute, 2> quantize_again(Tape& tape, const Weight& weight, const variable<tensor_scale, 0>& scale) {
+quantized<typename Roles::compute, 2> quantize_again(Tape& tape, const Weight& weight,
+                                                     const variable<tensor_scale, 0>& scale) {
     using Q = typename Roles::compute;
     quantized<Q, 2> q{tape.template make<Q>(weight.shape(), false), scale};
-    kernel::quantize<typename Tape::device_type>::again(tape.device(), values_for<Q>(weight), q.values.view(), scale.view().data());
+    kernel::quantize<typename Tape::device_type>::again(tape.device(), values_for<Q>(weight), q.values.view(),
+                                                        scale.view().data());
     return q;
 }
 
-/// An incoming gradient as the two backward products read it: in eight bits, or, where the roles state a wider type, as it came.
+/// An incoming gradient as the two backward products read it: in eight bits, or, where the roles state a wider type, as
+/// it came.
 template <class Roles, class Y, int Rank>
 struct incoming_gradient {
     view<Y, Rank> dy;
@@ -121,24 +131,28 @@ incoming_gradient<Roles, Y, Rank> read_gradient_of(Tape& tape, const view<Y, Ran
 
 /// c = epilogue(g w): the gradient of what was multiplied by a weight, which is read as the forward pass read it.
 template <class Roles, class Tape, class Y, int Rank, class Weight, class C, class End>
-void scaled_input_gradient(Tape& tape, const incoming_gradient<Roles, Y, Rank>& g, const Weight& weight, const variable<tensor_scale, 0>& scale,
-                           const view<C, 2>& c, const End& end) {
+void scaled_input_gradient(Tape& tape, const incoming_gradient<Roles, Y, Rank>& g, const Weight& weight,
+                           const variable<tensor_scale, 0>& scale, const view<C, 2>& c, const End& end) {
     const auto w = quantize_again<Roles>(tape, weight, scale);
-    scaled_product<exact_compute<typename Roles::input_grad>>(tape.device(), g.template as<typename Roles::input_grad>(), w.rows(), c, end);
+    scaled_product<exact_compute<typename Roles::input_grad>>(
+        tape.device(), g.template as<typename Roles::input_grad>(), w.rows(), c, end);
 }
 /// The gradient of a weight, out of the x that the forward pass read.
 template <class Roles, class Tape, class Y, int Rank, class Q, class Weight>
-void scaled_weight_gradient(Tape& tape, const incoming_gradient<Roles, Y, Rank>& g, const quantized<Q, Rank>& x, const Weight& weight) {
+void scaled_weight_gradient(Tape& tape, const incoming_gradient<Roles, Y, Rank>& g, const quantized<Q, Rank>& x,
+                            const Weight& weight) {
     if (const auto to = tape.gradient_target(weight)) {
-        scaled_product<exact_compute<typename Roles::weight_grad>>(tape.device(), transpose(g.template as<typename Roles::weight_grad>()), x.rows(),
-                                                                  view(to.data, weight.shape()), to.mode);
+        scaled_product<exact_compute<typename Roles::weight_grad>>(
+            tape.device(), transpose(g.template as<typename Roles::weight_grad>()), x.rows(),
+            view(to.data, weight.shape()), to.mode);
     }
 }
 template <class Tape, class Y, class Bias>
 void bias_gradient(Tape& tape, const view<Y, 2>& dy, const Bias& bias) {
     if constexpr (!is_absent<Bias>) {
         if (const auto to = tape.gradient_target(bias)) {
-            kernel::column_sum<typename Tape::device_type>::run(tape.device(), as_const(dy), view(to.data, bias.shape()), to.mode);
+            kernel::column_sum<typename Tape::device_type>::run(tape.device(), as_const(dy),
+                                                                view(to.data, bias.shape()), to.mode);
         }
     }
 }
@@ -160,7 +174,8 @@ struct scaled_linear_record {
         if (!dy.is_there()) return;
         if (tape.takes_gradient(dx) || !weight.is_frozen()) {
             const auto g = read_gradient_of<Roles>(tape, dy.view(), weight);
-            if (const auto to = tape.gradient_target(dx)) scaled_input_gradient(tape, g, weight, weight_scale, as_rows(view(to.data, dx.shape())), to.mode);
+            if (const auto to = tape.gradient_target(dx))
+                scaled_input_gradient(tape, g, weight, weight_scale, as_rows(view(to.data, dx.shape())), to.mode);
             scaled_weight_gradient(tape, g, x, weight);
         }
         bias_gradient(tape, as_rows(dy.view()), bias);
@@ -172,8 +187,8 @@ struct scaled_linear_record {
 template <class Context>
 constexpr void check_once() {
     static_assert(!records_twice<Context>,
-                  "halftone: linear: products of eight-bit operands are not differentiable twice, since their rounding is not; give the layers that "
-                  "a gradient penalty goes through another policy, ht::amp_bf16 for one");
+                  "halftone: linear: products of eight-bit operands are not differentiable twice, since their rounding "
+                  "is not; give the layers that a gradient penalty goes through another policy, ht::amp_bf16 for one");
 }
 
 }  // namespace detail
@@ -181,7 +196,8 @@ constexpr void check_once() {
 /// Under roles with a `compute` of eight bits; linear.hpp has its arguments.
 template <class Roles, class Context, class X, int Rank, class Weight, class Bias, class Residual = absent>
     requires detail::is_scaled_product<Roles>
-auto linear(Context&& context, const variable<X, Rank>& x, const Weight& weight, const Bias& bias, const Residual& residual = {}) {
+auto linear(Context&& context, const variable<X, Rank>& x, const Weight& weight, const Bias& bias,
+            const Residual& residual = {}) {
     using namespace detail;
     check_once<Context>();
     using Q = typename Roles::compute;
@@ -202,7 +218,8 @@ auto linear(Context&& context, const variable<X, Rank>& x, const Weight& weight,
     if constexpr (records) {
         if (wanted) {
             if (weight.is_frozen()) q = {};
-            scaled_linear_record<Roles, X, Y, Rank, Weight, Bias> r{std::move(q), w.scale, gradient_of(x), gradient_of(y), {}, weight, bias, !is_absent<Residual>};
+            scaled_linear_record<Roles, X, Y, Rank, Weight, Bias> r{
+                std::move(q), w.scale, gradient_of(x), gradient_of(y), {}, weight, bias, !is_absent<Residual>};
             if constexpr (!is_absent<Residual>) r.dresidual = gradient_of(residual);
             root.record(std::move(r));
         }
@@ -216,7 +233,8 @@ template <class Roles, class X, class Y, int Rank, class Weight, class Bias>
 struct scaled_mlp_record {
     using operation = op::mlp;
     using Q = typename Roles::compute;
-    quantized<Q, Rank> x;  // x and hidden are kept unless their weight is frozen, pre where the gradient goes further back
+    quantized<Q, Rank>
+        x;  // x and hidden are kept unless their weight is frozen, pre where the gradient goes further back
     variable<typename Roles::output, Rank> pre;
     quantized<Q, Rank> hidden;
     variable<tensor_scale, 0> up_scale, down_scale;
@@ -235,13 +253,16 @@ struct scaled_mlp_record {
             scaled_weight_gradient(tape, g, hidden, down);
             hidden = {};
             // dpre takes the place of pre: every element is read once, right before it is written.
-            if (!pre.is_empty()) scaled_input_gradient(tape, g, down, down_scale, as_rows(pre.view()), gelu_gradient{as_rows(pre.view())});
+            if (!pre.is_empty())
+                scaled_input_gradient(tape, g, down, down_scale, as_rows(pre.view()),
+                                      gelu_gradient{as_rows(pre.view())});
         }
         if (!pre.is_empty()) {
             bias_gradient(tape, as_rows(pre.view()), up_bias);
             if (tape.takes_gradient(dx) || !up.is_frozen()) {
                 const auto g = read_gradient_of<Roles>(tape, pre.view(), up);
-                if (const auto to = tape.gradient_target(dx)) scaled_input_gradient(tape, g, up, up_scale, as_rows(view(to.data, dx.shape())), to.mode);
+                if (const auto to = tape.gradient_target(dx))
+                    scaled_input_gradient(tape, g, up, up_scale, as_rows(view(to.data, dx.shape())), to.mode);
                 scaled_weight_gradient(tape, g, x, up);
             }
         }
@@ -255,8 +276,8 @@ struct scaled_mlp_record {
 /// Likewise. The hidden activations, too, are kept in eight bits.
 template <class Roles, class Context, class X, class Y, int Rank, class Weight, class Bias>
     requires detail::is_scaled_product<Roles>
-auto mlp(Context&& context, const variable<X, Rank>& x, const Weight& up, const Bias& up_bias, const Weight& down, const Bias& down_bias,
-         const variable<Y, Rank>& residual) {
+auto mlp(Context&& context, const variable<X, Rank>& x, const Weight& up, const Bias& up_bias, const Weight& down,
+         const Bias& down_bias, const variable<Y, Rank>& residual) {
     using namespace detail;
     check_once<Context>();
     using Q = typename Roles::compute;
@@ -280,21 +301,25 @@ auto mlp(Context&& context, const variable<X, Rank>& x, const Weight& up, const 
         const quantized<Q, 2> w = quantize_weight<Roles>(root, up, records);
         up_scale = w.scale;
         if (pre.is_empty()) {
-            scaled_product<compute>(root.device(), q.rows(), transpose(w.rows()), as_rows(hidden.view()), bias_gelu{up_bias.values()});
+            scaled_product<compute>(root.device(), q.rows(), transpose(w.rows()), as_rows(hidden.view()),
+                                    bias_gelu{up_bias.values()});
         } else {
-            scaled_product<compute>(root.device(), q.rows(), transpose(w.rows()), as_rows(hidden.view()), bias_gelu_keep{up_bias.values(), as_rows(pre.view())});
+            scaled_product<compute>(root.device(), q.rows(), transpose(w.rows()), as_rows(hidden.view()),
+                                    bias_gelu_keep{up_bias.values(), as_rows(pre.view())});
         }
     }
     if (!records || up.is_frozen()) q = {};
     quantized<Q, Rank> h = quantize<Q, Roles>(root, as_const(hidden.view()), down, scaled_tensor::input, records);
     hidden = {};
     quantized<Q, 2> w = quantize_weight<Roles>(root, down, records);
-    scaled_product<compute>(root.device(), h.rows(), transpose(w.rows()), as_rows(y.view()), bias_residual{down_bias.values(), as_rows(residual.view())});
+    scaled_product<compute>(root.device(), h.rows(), transpose(w.rows()), as_rows(y.view()),
+                            bias_residual{down_bias.values(), as_rows(residual.view())});
     if constexpr (records) {
         if (wanted) {
             if (down.is_frozen()) h = {};
-            root.record(scaled_mlp_record<Roles, X, Y, Rank, Weight, Bias>{std::move(q), pre, std::move(h), up_scale, w.scale, gradient_of(x), gradient_of(y),
-                                                                          gradient_of(residual), up, down, up_bias, down_bias});
+            root.record(scaled_mlp_record<Roles, X, Y, Rank, Weight, Bias>{
+                std::move(q), pre, std::move(h), up_scale, w.scale, gradient_of(x), gradient_of(y),
+                gradient_of(residual), up, down, up_bias, down_bias});
         }
     }
     return y;

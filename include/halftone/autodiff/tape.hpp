@@ -48,8 +48,8 @@ class basic_context {
 
     /// From now on `listener` is told of every operation; nullptr: nobody is.
     void listen(range_listener* listener) { graph_->listener = listener; }
-    /// The range of a forward operation, while the result lives. `Where` tells the layer (its roles, or the region's policy)
-    /// to contexts that ask for it.
+    /// The range of a forward operation, while the result lives. `Where` tells the layer (its roles, or the region's
+    /// policy) to contexts that ask for it.
     template <class Where = void>
     halftone::range range(const char* operation) const { return {graph_->listener, operation, pass::forward}; }
 
@@ -60,20 +60,21 @@ class basic_context {
         return {*graph_, graph_->make_result(block, records && wants_gradient), s};
     }
 
-    /// A variable over memory that the user owns and keeps, until the backward pass is through. No gradient flows into it.
-    /// Throws shape_error for a view that is not contiguous.
+    /// A variable over memory that the user owns and keeps, until the backward pass is through. No gradient flows into
+    /// it. Throws shape_error for a view that is not contiguous.
     template <class T, int Rank>
     variable<std::remove_const_t<T>, Rank> constant(const view<T, Rank>& values) {
         return over(values, false);
     }
-    /// The same, for an input whose gradient is wanted: see gradient(). It may take part in any number of backward passes,
-    /// whose gradients add up.
+    /// The same, for an input whose gradient is wanted: see gradient(). It may take part in any number of backward
+    /// passes, whose gradients add up.
     template <class T, int Rank>
     variable<std::remove_const_t<T>, Rank> leaf(const view<T, Rank>& values) {
         return over(values, true);
     }
-    /// A constant whose values may lie in host memory: on a GPU a copy is brought over then, in order with its other work, and
-    /// the host memory is the caller's again on return. Values that the device can reach are used where they are.
+    /// A constant whose values may lie in host memory: on a GPU a copy is brought over then, in order with its other
+    /// work, and the host memory is the caller's again on return. Values that the device can reach are used where they
+    /// are.
     template <class T, int Rank>
     variable<std::remove_const_t<T>, Rank> bring(const view<T, Rank>& values) {
         if (device_->reaches(values.data())) return constant(values);
@@ -94,12 +95,15 @@ class basic_context {
 
   protected:
     /// Over the memory of another context.
-    basic_context(Device& device, detail::graph& others) : device_(&device), graph_(&others), owns_records_(false) { graph_->hold(); }
+    basic_context(Device& device, detail::graph& others) : device_(&device), graph_(&others), owns_records_(false) {
+        graph_->hold();
+    }
 
   private:
     template <class T, int Rank>
     static void check_contiguous(const view<T, Rank>& values) {
-        if (!values.is_contiguous()) fail<shape_error>("tape: an input of shape ", values.shape(), " is not contiguous");
+        if (!values.is_contiguous())
+            fail<shape_error>("tape: an input of shape ", values.shape(), " is not contiguous");
     }
     template <class T, int Rank>
     variable<std::remove_const_t<T>, Rank> over(const view<T, Rank>& values, bool wants_gradient) {
@@ -155,8 +159,8 @@ class tape<Device, plain_tape> : public basic_context<Device, recording::on> {
         this->graph().template push<tape>(std::forward<Record>(r));
     }
 
-    /// Computes the gradients of `loss` (a scalar, perhaps weighted or scaled), adds those of parameters into `acc`, and
-    /// empties the tape. Gradients of leaves stay for gradient() as long as their variables do.
+    /// Computes the gradients of `loss` (a scalar, perhaps weighted or scaled), adds those of parameters into `acc`,
+    /// and empties the tape. Gradients of leaves stay for gradient() as long as their variables do.
     ///
     /// Throws argument_error for a loss of another tape or one that nothing learnable leads to, state_error for a loss
     /// that an earlier pass has consumed; nothing is changed then. What an operation throws in the middle of the pass
@@ -174,8 +178,9 @@ class tape<Device, plain_tape> : public basic_context<Device, recording::on> {
         run(loss, [](const store&) -> gradient_slabs* { return nullptr; });
     }
 
-    /// From now on random numbers (of dropout) are those of this seed, beginning with its pass 0. A tape that is told nothing has
-    /// seed 0. To be called between steps: on a GPU it waits where something was drawn before, and so does random_state().
+    /// From now on random numbers (of dropout) are those of this seed, beginning with its pass 0. A tape that is told
+    /// nothing has seed 0. To be called between steps: on a GPU it waits where something was drawn before, and so does
+    /// random_state().
     void seed(std::uint64_t seed) { restore({seed, 0}); }
     /// What the random numbers of the next pass follow from.
     halftone::random_state random_state() const { return this->graph().random.state(this->graph().memory()); }
@@ -188,8 +193,10 @@ class tape<Device, plain_tape> : public basic_context<Device, recording::on> {
     /// The gradient that backward passes have left at a leaf. Throws state_error where none arrived.
     template <class T, int Rank>
     const_view<T, Rank> gradient(const variable<T, Rank>& v) const {
-        if (&v.graph() != &this->graph()) fail<argument_error>("tape: the gradient of a variable that lies on another tape");
-        if (!this->graph().has_gradient(v.slot())) fail<state_error>("tape: no gradient arrived at this variable of shape ", v.shape());
+        if (&v.graph() != &this->graph())
+            fail<argument_error>("tape: the gradient of a variable that lies on another tape");
+        if (!this->graph().has_gradient(v.slot()))
+            fail<state_error>("tape: no gradient arrived at this variable of shape ", v.shape());
         return {reinterpret_cast<const T*>(this->graph().gradient(v.slot())), v.shape()};
     }
 
@@ -219,7 +226,8 @@ class tape<Device, plain_tape> : public basic_context<Device, recording::on> {
         detail::graph& g = this->graph();
         if (!takes_gradient(v)) return {};
         const std::size_t bytes = static_cast<std::size_t>(v.shape().size()) * sizeof(T);
-        if (!g.has_gradient(v.slot())) return {reinterpret_cast<T*>(g.make_gradient(v.slot(), bytes)), write_mode::overwrite};
+        if (!g.has_gradient(v.slot()))
+            return {reinterpret_cast<T*>(g.make_gradient(v.slot(), bytes)), write_mode::overwrite};
         if (g.is_shared(g.gradient_block(v.slot()))) {
             const std::byte* old = g.gradient(v.slot());
             const auto shared = g.replace_gradient(v.slot(), bytes);
@@ -232,11 +240,13 @@ class tape<Device, plain_tape> : public basic_context<Device, recording::on> {
     template <class Storage, int Rank>
     target<typename Storage::accumulate> gradient_target(const parameter<Storage, Rank>& p) {
         static_assert(!has_sparse_gradient<Storage>,
-                      "halftone: a table with a sparse gradient (ht::nn::sparse_embedding) can only be looked up: the gradient of this operation reaches "
-                      "every row, as that of a tied head does; take ht::nn::embedding, whose table has a dense gradient");
+                      "halftone: a table with a sparse gradient (ht::nn::sparse_embedding) can only be looked up: the "
+                      "gradient of this operation reaches every row, as that of a tied head does; take "
+                      "ht::nn::embedding, whose table has a dense gradient");
         if (p.is_frozen()) return {};
         const gradient_slabs::place place = slabs_of(p.owner()).claim(p.entry());
-        return {reinterpret_cast<typename Storage::accumulate*>(place.data), place.is_first ? write_mode::overwrite : write_mode::add};
+        return {reinterpret_cast<typename Storage::accumulate*>(place.data),
+                place.is_first ? write_mode::overwrite : write_mode::add};
     }
 
     /// Makes a value that was computed for the purpose the gradient of v, which has none yet, without a copy.
@@ -247,7 +257,8 @@ class tape<Device, plain_tape> : public basic_context<Device, recording::on> {
 
     /// Where the sparse gradient of a table goes, with room for the rows of so many tokens.
     template <class Storage, int Rank>
-    gradient_slabs::row_place<typename Storage::accumulate> row_target(const parameter<Storage, Rank>& p, extent tokens) {
+    gradient_slabs::row_place<typename Storage::accumulate> row_target(const parameter<Storage, Rank>& p,
+                                                                       extent tokens) {
         if (p.is_frozen()) return {};
         return slabs_of(p.owner()).claim_rows(this->device(), p, tokens);
     }
@@ -261,7 +272,8 @@ class tape<Device, plain_tape> : public basic_context<Device, recording::on> {
   protected:
     gradient_slabs& slabs_of(const store& owner) const {
         gradient_slabs* slabs = find_(sink_, owner);
-        if (slabs == nullptr) fail<state_error>("tape: the loss depends on parameters that the accumulator was not made for");
+        if (slabs == nullptr)
+            fail<state_error>("tape: the loss depends on parameters that the accumulator was not made for");
         return *slabs;
     }
 
@@ -269,8 +281,11 @@ class tape<Device, plain_tape> : public basic_context<Device, recording::on> {
     void check_loss(const variable<T, 0>& loss) const {
         const detail::graph& g = this->graph();
         if (&loss.graph() != &g) fail<argument_error>("tape: backward of a loss that lies on another tape");
-        if (!loss.wants_gradient()) fail<argument_error>("tape: backward of a loss that depends on no parameter and no leaf");
-        if (g.is_consumed(loss.slot())) fail<state_error>("tape: backward of a loss that was on the tape before; a backward pass consumes the tape");
+        if (!loss.wants_gradient())
+            fail<argument_error>("tape: backward of a loss that depends on no parameter and no leaf");
+        if (g.is_consumed(loss.slot()))
+            fail<state_error>(
+                "tape: backward of a loss that was on the tape before; a backward pass consumes the tape");
         if (g.records() == 0) fail<state_error>("tape: backward of an empty tape");
     }
 
@@ -280,7 +295,8 @@ class tape<Device, plain_tape> : public basic_context<Device, recording::on> {
         const auto& scalar = loss_variable(loss);
         using T = typename std::remove_cvref_t<decltype(scalar)>::value_type;
         detail::graph& g = this->graph();
-        this->device().run(detail::begin_gradient<T>{reinterpret_cast<T*>(g.make_gradient(scalar.slot(), sizeof(T))), loss_seed(loss)});
+        this->device().run(detail::begin_gradient<T>{reinterpret_cast<T*>(g.make_gradient(scalar.slot(), sizeof(T))),
+                                                     loss_seed(loss)});
         sink_ = &find;
         find_ = [](const void* f, const store& owner) { return (*static_cast<const Find*>(f))(owner); };
         g.run_backward(this);
@@ -319,8 +335,8 @@ auto autocast(Context&& context) {
     return region<P, root>(context.root());
 }
 
-/// The same value, but no gradient flows through it, in any context: a tape, a region of one, an inference context. Shares the
-/// memory. Throws argument_error for a variable of another context.
+/// The same value, but no gradient flows through it, in any context: a tape, a region of one, an inference context.
+/// Shares the memory. Throws argument_error for a variable of another context.
 template <class Context, class T, int Rank>
     requires requires(Context& context) { context.root(); }
 variable<T, Rank> detach(Context&& context, const variable<T, Rank>& v) {

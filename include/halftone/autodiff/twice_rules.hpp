@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The gradients of halftone's operations as operations themselves: the rules that a tape for second derivatives walks. The
-/// formulas are those of kernel/*/reference.hpp.
+/// The gradients of halftone's operations as operations themselves: the rules that a tape for second derivatives walks.
+/// The formulas are those of kernel/*/reference.hpp.
 ///
-/// Numeric contract: what a formula has between its input and its result is float, a gradient is rounded once to the type of
-/// what it belongs to; products are computed in the types in which a plain tape computes them.
+/// Numeric contract: what a formula has between its input and its result is float, a gradient is rounded once to the
+/// type of what it belongs to; products are computed in the types in which a plain tape computes them.
 #pragma once
 
 #include <halftone/autodiff/embedding.hpp>
@@ -53,11 +53,13 @@ struct rule<map_record<Op, E, Y, Rank, Inputs...>> {
 
   private:
     template <class Tape, std::size_t... I>
-    static void give_each(Tape& tape, const record& r, const variable<Y, Rank>& dy, const variable<Y, Rank>& other, std::index_sequence<I...> all) {
+    static void give_each(Tape& tape, const record& r, const variable<Y, Rank>& dy, const variable<Y, Rank>& other,
+                          std::index_sequence<I...> all) {
         (give<I>(tape, r, dy, other, all), ...);
     }
     template <std::size_t I, class Tape, std::size_t... J>
-    static void give(Tape& tape, const record& r, const variable<Y, Rank>& dy, const variable<Y, Rank>& other, std::index_sequence<J...>) {
+    static void give(Tape& tape, const record& r, const variable<Y, Rank>& dy, const variable<Y, Rank>& other,
+                     std::index_sequence<J...>) {
         using X = std::tuple_element_t<I, std::tuple<Inputs...>>;
         using T = typename X::value_type;
         const auto& dx = std::get<I>(r.gradients);
@@ -69,7 +71,8 @@ struct rule<map_record<Op, E, Y, Rank, Inputs...>> {
         } else if constexpr (X::rank == Rank) {
             tape.give(dx, evaluate<Op, T>(tape.inner(), dy.shape(), slope, read_or<J, S>(r.inputs, other)..., dy));
         } else {
-            const auto each = evaluate<Op, float>(tape.inner(), dy.shape(), slope, read_or<J, S>(r.inputs, other)..., dy);
+            const auto each =
+                evaluate<Op, float>(tape.inner(), dy.shape(), slope, read_or<J, S>(r.inputs, other)..., dy);
             if constexpr (X::rank == 0) {
                 tape.give(dx, reduce<op::sum, T>(tape.inner(), 1.0, identity_function{}, each));
             } else {
@@ -92,15 +95,18 @@ struct rule<reduce_record<Op, E, Y, Inputs...>> {
 
   private:
     template <class Tape, std::size_t... I>
-    static void give_each(Tape& tape, const record& r, const variable<Y, 0>& dy, const variable<Y, 0>& other, std::index_sequence<I...> all) {
+    static void give_each(Tape& tape, const record& r, const variable<Y, 0>& dy, const variable<Y, 0>& other,
+                          std::index_sequence<I...> all) {
         (give<I>(tape, r, dy, other, all), ...);
     }
     template <std::size_t I, class Tape, std::size_t... J>
-    static void give(Tape& tape, const record& r, const variable<Y, 0>& dy, const variable<Y, 0>& other, std::index_sequence<J...>) {
+    static void give(Tape& tape, const record& r, const variable<Y, 0>& dy, const variable<Y, 0>& other,
+                     std::index_sequence<J...>) {
         using T = typename std::tuple_element_t<I, std::tuple<Inputs...>>::value_type;
         const auto& dx = std::get<I>(r.gradients);
         if (!tape.takes(dx)) return;
-        const auto slope = static_cast<float>(r.factor) * symbolic::argument<sizeof...(Inputs)>{} * derivative<static_cast<int>(I)>(r.expression);
+        const auto slope = static_cast<float>(r.factor) * symbolic::argument<sizeof...(Inputs)>{} *
+                           derivative<static_cast<int>(I)>(r.expression);
         using S = std::remove_const_t<decltype(slope)>;
         if constexpr (!std::is_same_v<S, symbolic::zero>) {
             tape.give(dx, evaluate<Op, T>(tape.inner(), dx.shape(), slope, read_or<J, S>(r.inputs, other)..., dy));
@@ -108,7 +114,8 @@ struct rule<reduce_record<Op, E, Y, Inputs...>> {
     }
 };
 
-/// The type of a weight's gradient: parameters' are float on the tape, those of a variable in a parameter's place are of its type.
+/// The type of a weight's gradient: parameters' are float on the tape, those of a variable in a parameter's place are
+/// of its type.
 template <class Weight>
 struct weight_gradient {
     using type = float;
@@ -130,10 +137,13 @@ auto read_weight(Tape&, const Weight& weight) {
 
 /// Gradients of weight and bias out of dy and x (…, in).
 template <class Compute, class Tape, class Dy, class X, int Rank, class Weight, class Bias>
-void give_parameters(Tape& tape, const variable<Dy, 1>& dy, extent rows, const variable<X, Rank>& x, const Weight& weight, const Bias& bias) {
+void give_parameters(Tape& tape, const variable<Dy, 1>& dy, extent rows, const variable<X, Rank>& x,
+                     const Weight& weight, const Bias& bias) {
     const extent out = weight.shape()[0], in = weight.shape()[1];
     if (tape.takes(weight)) {
-        tape.give(weight, product<Compute, typename weight_gradient<Weight>::type>(tape.inner(), factor_of(dy, {1, rows, out}, orientation::transposed), factor_of(x, {1, rows, in})));
+        tape.give(weight, product<Compute, typename weight_gradient<Weight>::type>(
+                              tape.inner(), factor_of(dy, {1, rows, out}, orientation::transposed),
+                              factor_of(x, {1, rows, in})));
     }
     if constexpr (!is_absent<Bias>) {
         if (tape.takes(bias)) tape.give(bias, column_sums<typename weight_gradient<Bias>::type>(tape.inner(), dy, out));
@@ -149,7 +159,8 @@ struct rule<linear_record<Roles, X, Y, Rank, Weight, Bias>> {
         const variable<Y, Rank> dy = tape.take(r.dy);
         if (tape.takes(r.dx)) {
             const auto w = read_weight<typename Roles::compute>(tape, r.weight);
-            tape.give(r.dx, product<typename Roles::input_grad, X>(tape.inner(), factor_of(dy, {1, rows, out}), factor_of(w, {1, out, in})));
+            tape.give(r.dx, product<typename Roles::input_grad, X>(tape.inner(), factor_of(dy, {1, rows, out}),
+                                                                   factor_of(w, {1, out, in})));
         }
         give_parameters<typename Roles::weight_grad>(tape, flat(dy), rows, r.x, r.weight, r.bias);
         if (r.has_residual && tape.takes(r.dresidual)) tape.give(r.dresidual, dy);
@@ -161,8 +172,8 @@ struct rule<scaled_linear_record<Roles, X, Y, Rank, Weight, Bias>> {
     template <class Tape>
     static void run(Tape&, const scaled_linear_record<Roles, X, Y, Rank, Weight, Bias>&) {
         static_assert(sizeof(Roles) == 0,
-                      "halftone: linear: products of eight bits have no second derivatives; let the layer compute in more, as by ht::amp_bf16, or record on "
-                      "ht::tape tape{device}");
+                      "halftone: linear: products of eight bits have no second derivatives; let the layer compute in "
+                      "more, as by ht::amp_bf16, or record on ht::tape tape{device}");
     }
 };
 
@@ -173,8 +184,11 @@ struct rule<softmax_record<op::softmax, kernel::softmax, X, Y, Rank>> {
         if (!tape.has(r.dy)) return;
         const auto y = flat(r.y), dy = flat(tape.take(r.dy));
         if (!tape.takes(r.dx)) return;
-        const auto dot = row_totals(tape.inner(), compute<float>(tape.inner(), multiply_function{}, y, dy), rows_of(r.dy.shape()));
-        tape.give(r.dx, compute<X>(tape.inner(), [s = r.scale](auto p, auto d, auto sum) { return s * p * (d - sum); }, y, dy, dot));
+        const auto dot =
+            row_totals(tape.inner(), compute<float>(tape.inner(), multiply_function{}, y, dy), rows_of(r.dy.shape()));
+        tape.give(r.dx,
+                  compute<X>(
+                      tape.inner(), [s = r.scale](auto p, auto d, auto sum) { return s * p * (d - sum); }, y, dy, dot));
     }
 };
 template <class X, class Y, int Rank>
@@ -184,8 +198,12 @@ struct rule<softmax_record<op::log_softmax, kernel::log_softmax, X, Y, Rank>> {
         if (!tape.has(r.dy)) return;
         const auto y = flat(r.y), dy = flat(tape.take(r.dy));
         if (!tape.takes(r.dx)) return;
-        const auto sum = row_totals(tape.inner(), compute<float>(tape.inner(), identity_function{}, dy), rows_of(r.dy.shape()));
-        tape.give(r.dx, compute<X>(tape.inner(), [s = r.scale](auto l, auto d, auto all) { return s * (d - halftone::exp(l) * all); }, y, dy, sum));
+        const auto sum =
+            row_totals(tape.inner(), compute<float>(tape.inner(), identity_function{}, dy), rows_of(r.dy.shape()));
+        tape.give(r.dx, compute<X>(
+                            tape.inner(),
+                            [s = r.scale](auto l, auto d, auto all) { return s * (d - halftone::exp(l) * all); }, y, dy,
+                            sum));
     }
 };
 
@@ -201,12 +219,21 @@ void give_normalised(Tape& tape, const Record& r, const Bias& bias) {
     const auto gain = tape.template variable_of<typename decltype(r.gain)::compute>(r.gain);
     auto centred = compute<float>(root, identity_function{}, flat(r.x));
     if constexpr (Centring == centring::on) {
-        centred = compute<float>(root, [share](auto x, auto sum) { return x - share * sum; }, centred, row_totals(root, centred, rows));
+        centred = compute<float>(
+            root, [share](auto x, auto sum) { return x - share * sum; }, centred, row_totals(root, centred, rows));
     }
-    const auto squares = row_sums(root, compute<float>(root, [](auto c) { return halftone::square(c); }, centred), rows);
-    const auto rstd = in_columns(root, compute<float>(root, [share, e = r.epsilon](auto s) { return halftone::rsqrt(share * s + e); }, squares), width);
+    const auto squares = row_sums(root,
+                                  compute<float>(
+                                      root, [](auto c) { return halftone::square(c); }, centred),
+                                  rows);
+    const auto rstd =
+        in_columns(root,
+                   compute<float>(
+                       root, [share, e = r.epsilon](auto s) { return halftone::rsqrt(share * s + e); }, squares),
+                   width);
     const auto n = compute<float>(root, multiply_function{}, centred, rstd);
-    if (tape.takes(r.gain)) tape.give(r.gain, column_sums<float>(root, compute<float>(root, multiply_function{}, dy, n), width));
+    if (tape.takes(r.gain))
+        tape.give(r.gain, column_sums<float>(root, compute<float>(root, multiply_function{}, dy, n), width));
     if constexpr (!is_absent<Bias>) {
         if (tape.takes(bias)) tape.give(bias, column_sums<float>(root, dy, width));
     }
@@ -244,7 +271,8 @@ struct rule<embedding_record<Y, Table, Positions>> {
         if (!tape.has(r.dy)) return;
         const auto dy = flat(tape.take(r.dy));
         const extent width = r.table.shape()[1];
-        if (tape.takes(r.table)) tape.give(r.table, scatter(tape.inner(), flat(r.tokens), dy, r.table.shape()[0], width));
+        if (tape.takes(r.table))
+            tape.give(r.table, scatter(tape.inner(), flat(r.tokens), dy, r.table.shape()[0], width));
         if constexpr (!is_absent<Positions>) {
             if (!tape.takes(r.positions)) return;
             // A position's gradient is the sum over the batch; those beyond its length have none.
@@ -263,15 +291,23 @@ struct rule<cross_entropy_record<X, Rank>> {
         if (!tape.takes(r.dlogits)) return;
         auto& root = tape.inner();
         const extent classes = r.dlogits.shape()[Rank - 1], rows = rows_of(r.dlogits.shape());
-        // The kernel's gradient, (p - [class is the target]) g / count in rows that count, where p vanishes and g is -1.
-        const auto targets = filled(root, rows * classes, 0), nowhere = filled(root, rows, 3.0e38f), minus_one = filled(root, 1, -1);
+        // The kernel's gradient, (p - [class is the target]) g / count in rows that count, where p vanishes and g is
+        // -1.
+        const auto targets = filled(root, rows * classes, 0), nowhere = filled(root, rows, 3.0e38f),
+                   minus_one = filled(root, 1, -1);
         const view<float, 2> marks(targets.view().data(), {rows, classes});
         kernel::cross_entropy<typename Tape::device_type>::backward(
-            root.device(), kernel::cross_entropy_backward<float, float>{.logits = marks, .targets = r.targets.view(), .logsumexp = nowhere.view(),
-                                                                        .gradient = minus_one.view(), .count = r.count.view(), .dlogits = marks});
+            root.device(), kernel::cross_entropy_backward<float, float>{.logits = marks,
+                                                                        .targets = r.targets.view(),
+                                                                        .logsumexp = nowhere.view(),
+                                                                        .gradient = minus_one.view(),
+                                                                        .count = r.count.view(),
+                                                                        .dlogits = marks});
         const auto share = row_totals(root, targets, rows);
         const auto p = flat(softmax(autocast<full_fp32>(root), r.logits));
-        const auto f = [](auto probability, auto of_row, auto target, auto g) { return (probability * of_row - target) * g; };
+        const auto f = [](auto probability, auto of_row, auto target, auto g) {
+            return (probability * of_row - target) * g;
+        };
         tape.give(r.dlogits, compute<X>(root, f, p, share, targets, dloss));
     }
 };

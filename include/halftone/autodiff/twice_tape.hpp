@@ -2,9 +2,9 @@
 /// \file
 /// The tape whose gradients can be differentiated again; twice.hpp tells how it is used.
 ///
-/// It records as every tape does, so that results and the gradients of backward() are those of a plain tape. Beside each record
-/// stands a rule: how the gradients of the operation's inputs follow from that of its result, in operations that are recorded
-/// on the same tape in their turn. gradients() walks the rules and leaves the records where they are.
+/// It records as every tape does, so that results and the gradients of backward() are those of a plain tape. Beside
+/// each record stands a rule: how the gradients of the operation's inputs follow from that of its result, in operations
+/// that are recorded on the same tape in their turn. gradients() walks the rules and leaves the records where they are.
 #pragma once
 
 #include <halftone/autodiff/gradient_variables.hpp>
@@ -18,7 +18,8 @@ inline constexpr twice_tape twice{};
 namespace detail {
 
 /// `run(tape, record)`: gives each input that takes one its gradient, computed by operations on tape.inner() of what
-/// tape.take(record's result) returns. Specialised for each record that has one; a record of a user's own may have a member
+/// tape.take(record's result) returns. Specialised for each record that has one; a record of a user's own may have a
+/// member
 /// `differentiate(tape)` instead.
 template <class Record>
 struct rule {
@@ -28,9 +29,9 @@ struct rule {
             r.differentiate(tape);
         } else {
             static_assert(sizeof(Record) == 0,
-                          "halftone: tape: this operation cannot be differentiated twice, since its backward pass is not made of operations on the "
-                          "tape: write it as ht::map or out of halftone's other operations, give its record a differentiate(tape), or record it "
-                          "on ht::tape tape{device}");
+                          "halftone: tape: this operation cannot be differentiated twice, since its backward pass is "
+                          "not made of operations on the tape: write it as ht::map or out of halftone's other "
+                          "operations, give its record a differentiate(tape), or record it on ht::tape tape{device}");
         }
     }
 };
@@ -80,19 +81,25 @@ class tape<Device, twice_tape> : public tape<Device> {
         using type = std::remove_cvref_t<Record>;
         if (rules_.size() == rules_.capacity()) rules_.reserve(2 * rules_.size() + 16);
         const type& kept = this->graph().template push<base>(std::forward<Record>(r));
-        rules_.push_back({&kept, [](tape& t, const void* payload) { detail::rule<type>::run(t, *static_cast<const type*>(payload)); }, type::operation::name});
+        rules_.push_back(
+            {&kept,
+             [](tape& t, const void* payload) { detail::rule<type>::run(t, *static_cast<const type*>(payload)); },
+             type::operation::name});
     }
 
-    /// The gradients of `loss` (a scalar, perhaps weighted or scaled) by what is named: a model, which means each of its
-    /// parameters that the loss depends on and that is not frozen; parameters; variables. They are variables of this tape, which
-    /// keeps what it recorded, and may be part of a further loss. Gradients of a scaled loss are ht::scaled, for scaler.unscale.
+    /// The gradients of `loss` (a scalar, perhaps weighted or scaled) by what is named: a model, which means each of
+    /// its parameters that the loss depends on and that is not frozen; parameters; variables. They are variables of
+    /// this tape, which keeps what it recorded, and may be part of a further loss. Gradients of a scaled loss are
+    /// ht::scaled, for scaler.unscale.
     ///
-    /// Throws as backward does; argument_error also for a variable that takes no gradient and a frozen parameter, state_error
-    /// where the loss does not depend on a variable, or on any parameter of a model, and where it would take a third derivative:
-    /// gradients may be differentiated by backward() only.
+    /// Throws as backward does; argument_error also for a variable that takes no gradient and a frozen parameter,
+    /// state_error where the loss does not depend on a variable, or on any parameter of a model, and where it would
+    /// take a third derivative: gradients may be differentiated by backward() only.
     template <class Loss, class... Targets>
     auto gradients(const Loss& loss, const Targets&... by) {
-        static_assert(sizeof...(Targets) > 0, "halftone: gradients: name what the loss is to be differentiated by: tape.gradients(loss, model)");
+        static_assert(
+            sizeof...(Targets) > 0,
+            "halftone: gradients: name what the loss is to be differentiated by: tape.gradients(loss, model)");
         const auto& scalar = loss_variable(loss);
         using T = typename std::remove_cvref_t<decltype(scalar)>::value_type;
         this->check_loss(scalar);
@@ -165,9 +172,11 @@ class tape<Device, twice_tape> : public tape<Device> {
     }
     template <class Storage, int Rank, int Any>
     void give(const parameter<Storage, Rank>& p, const variable<float, Any>& gradient) {
-        add(parameter_gradients_, static_cast<std::size_t>(parameter_at(p.owner(), p.entry()) - parameter_gradients_.data()), gradient);
+        add(parameter_gradients_,
+            static_cast<std::size_t>(parameter_at(p.owner(), p.entry()) - parameter_gradients_.data()), gradient);
     }
-    /// A parameter as an operation that computes in Compute reads it, in float: a variable, whose gradient is the parameter's.
+    /// A parameter as an operation that computes in Compute reads it, in float: a variable, whose gradient is the
+    /// parameter's.
     template <class Compute, class Storage, int Rank>
     variable<float, Rank> variable_of(const parameter<Storage, Rank>& p) {
         const auto values = detail::values_for<Compute>(p);
@@ -175,18 +184,24 @@ class tape<Device, twice_tape> : public tape<Device> {
         static_assert(contains<float, S>, "halftone: tape: parameters wider than float have no second derivatives");
         detail::graph& g = this->graph();
         for (const read_parameter& known : read_) {
-            if (known.data == values.data()) return g.retain(known.slot), variable<float, Rank>(g, known.slot, p.shape());
+            if (known.data == values.data())
+                return g.retain(known.slot), variable<float, Rank>(g, known.slot, p.shape());
         }
         if (read_.size() == read_.capacity()) read_.reserve(2 * read_.size() + 16);
         const bool wanted = !p.is_frozen();
         variable<float, Rank> v;
         if constexpr (std::is_same_v<S, float>) {
-            v = {g, g.make_result(g.make_block_over(values.data(), static_cast<std::size_t>(values.size()) * sizeof(float)), wanted), p.shape()};
+            v = {g,
+                 g.make_result(
+                     g.make_block_over(values.data(), static_cast<std::size_t>(values.size()) * sizeof(float)), wanted),
+                 p.shape()};
         } else {
             v = base::template make<float>(p.shape(), wanted);
             kernel::convert<Device>::run(this->device(), flatten(values), flatten(v.view()));
         }
-        if (wanted) base::record(detail::parameter_record<Storage>{{p.owner(), p.entry(), shape<1>{p.shape().size()}}, gradient_of(detail::flat(v))});
+        if (wanted)
+            base::record(detail::parameter_record<Storage>{{p.owner(), p.entry(), shape<1>{p.shape().size()}},
+                                                           gradient_of(detail::flat(v))});
         g.retain(v.slot());
         read_.push_back({values.data(), v.slot()});
         return v;
@@ -251,7 +266,8 @@ class tape<Device, twice_tape> : public tape<Device> {
             return;
         }
         const variable<T, 1> before(g, std::exchange(all[at], none), {gradient.size()});
-        const auto sum = detail::evaluate<op::add, T>(inner(), before.shape(), halftone::trace<2>(detail::add_function{}), before, detail::flat(gradient));
+        const auto sum = detail::evaluate<op::add, T>(
+            inner(), before.shape(), halftone::trace<2>(detail::add_function{}), before, detail::flat(gradient));
         g.retain(sum.slot());
         all[at] = sum.slot();
     }
@@ -259,19 +275,26 @@ class tape<Device, twice_tape> : public tape<Device> {
     template <class T, int Rank>
     void ask(const variable<T, Rank>& v) {
         if (&v.graph() != &this->graph()) fail<argument_error>("gradients: by a variable that lies on another tape");
-        if (!v.wants_gradient()) fail<argument_error>("gradients: by a variable of shape ", v.shape(), " that takes no gradient; make it a leaf");
-        if (this->graph().is_consumed(v.slot())) fail<state_error>("gradients: by a variable of shape ", v.shape(), " that an earlier backward pass has consumed");
+        if (!v.wants_gradient())
+            fail<argument_error>("gradients: by a variable of shape ", v.shape(),
+                                 " that takes no gradient; make it a leaf");
+        if (this->graph().is_consumed(v.slot()))
+            fail<state_error>("gradients: by a variable of shape ", v.shape(),
+                              " that an earlier backward pass has consumed");
         asked_.push_back(v.slot());
     }
     template <class Storage, int Rank>
     void ask(const parameter<Storage, Rank>& p) {
-        if (p.is_frozen()) fail<argument_error>("gradients: by ", p.owner().entries()[p.entry()].path, ", which is frozen");
+        if (p.is_frozen())
+            fail<argument_error>("gradients: by ", p.owner().entries()[p.entry()].path, ", which is frozen");
         table_of(p.owner())[p.entry()] = none;
     }
     template <class Model>
     void ask(const Model& model) {
-        static_assert(requires { model.parameters().entries(); },
-                      "halftone: gradients: a loss is differentiated by models, parameters (model.head.weight) and variables of the tape");
+        static_assert(
+            requires { model.parameters().entries(); },
+            "halftone: gradients: a loss is differentiated by models, parameters (model.head.weight) and variables of "
+            "the tape");
         const auto& entries = model.parameters().entries();
         index* const table = table_of(model.parameters());
         for (std::size_t i = 0; i < entries.size(); ++i) {
@@ -291,20 +314,24 @@ class tape<Device, twice_tape> : public tape<Device> {
     void check_order() const {
         for (const index slot : given_) {
             if (gradient_at(slot) == none || this->graph().is_leaf(slot) || is_asked(slot)) continue;
-            fail<state_error>("gradients: this loss depends on gradients that an earlier gradients() gave, which would be differentiated a third time; call backward for it");
+            fail<state_error>(
+                "gradients: this loss depends on gradients that an earlier gradients() gave, which would be "
+                "differentiated a third time; call backward for it");
         }
     }
 
     template <class T, int Rank>
     void collect(gradient_variables<Device>& to, const variable<T, Rank>& v) {
         const index slot = gradient_at(v.slot());
-        if (slot == none) fail<state_error>("gradients: the loss does not depend on this variable of shape ", v.shape());
+        if (slot == none)
+            fail<state_error>("gradients: the loss does not depend on this variable of shape ", v.shape());
         this->graph().retain(slot);
         put(to, this->graph_address(), place(v.slot()), variable<T, 1>(this->graph(), slot, {v.size()}));
     }
     template <class Storage, int Rank>
     void collect(gradient_variables<Device>& to, const parameter<Storage, Rank>& p) {
-        if (!collect_entry(to, p.owner(), p.entry())) fail<state_error>("gradients: the loss does not depend on ", p.owner().entries()[p.entry()].path);
+        if (!collect_entry(to, p.owner(), p.entry()))
+            fail<state_error>("gradients: the loss does not depend on ", p.owner().entries()[p.entry()].path);
     }
     template <class Model>
     void collect(gradient_variables<Device>& to, const Model& model) {
@@ -317,7 +344,8 @@ class tape<Device, twice_tape> : public tape<Device> {
         const index slot = *parameter_at(owner, entry);
         if (slot == none || slot == unasked) return false;
         this->graph().retain(slot);
-        put(to, &owner, entry, variable<float, 1>(this->graph(), slot, {static_cast<extent>(owner.entries()[entry].count)}));
+        put(to, &owner, entry,
+            variable<float, 1>(this->graph(), slot, {static_cast<extent>(owner.entries()[entry].count)}));
         return true;
     }
     template <class T>
@@ -326,7 +354,8 @@ class tape<Device, twice_tape> : public tape<Device> {
         if constexpr (std::is_same_v<T, float>) {
             to.items_.push_back({owner, key, value});
         } else {
-            to.items_.push_back({owner, key, detail::evaluate<op::map, float>(inner(), value.shape(), symbolic::argument<0>{}, value)});
+            to.items_.push_back(
+                {owner, key, detail::evaluate<op::map, float>(inner(), value.shape(), symbolic::argument<0>{}, value)});
         }
     }
     const void* graph_address() const { return &this->graph(); }
@@ -356,7 +385,8 @@ class tape<Device, twice_tape> : public tape<Device> {
     std::vector<asked_store> stores_;
     std::vector<index> parameter_gradients_;
     std::vector<read_parameter> read_;
-    std::shared_ptr<typename gradient_variables<Device>::lists> spare_ = std::make_shared<typename gradient_variables<Device>::lists>();
+    std::shared_ptr<typename gradient_variables<Device>::lists> spare_ =
+        std::make_shared<typename gradient_variables<Device>::lists>();
 };
 template <class Device>
 tape(Device&, twice_tape) -> tape<Device, twice_tape>;

@@ -69,12 +69,15 @@ class variable {
     static constexpr int rank = Rank;
 
     variable() = default;
-    variable(detail::graph& owner, detail::graph::index slot, const halftone::shape<Rank>& shape) : handle_(owner, slot), shape_(shape) {}
+    variable(detail::graph& owner, detail::graph::index slot, const halftone::shape<Rank>& shape)
+        : handle_(owner, slot), shape_(shape) {}
 
     const halftone::shape<Rank>& shape() const { return shape_; }
     extent size() const { return shape_.size(); }
     /// The value, as kernels see it. The memory is the device's.
-    halftone::view<T, Rank> view() const { return {reinterpret_cast<T*>(handle_.graph().value(handle_.slot())), shape_}; }
+    halftone::view<T, Rank> view() const {
+        return {reinterpret_cast<T*>(handle_.graph().value(handle_.slot())), shape_};
+    }
     /// Made by the default constructor, or moved from.
     bool is_empty() const { return handle_.is_empty(); }
     bool wants_gradient() const { return handle_.graph().wants_gradient(handle_.slot()); }
@@ -99,12 +102,16 @@ template <class T, int Rank>
 class gradient_of {
   public:
     gradient_of() = default;
-    explicit gradient_of(const variable<T, Rank>& v) : handle_(v.graph(), v.slot()), shape_(v.shape()) { v.graph().retain_reference(v.slot()); }
+    explicit gradient_of(const variable<T, Rank>& v) : handle_(v.graph(), v.slot()), shape_(v.shape()) {
+        v.graph().retain_reference(v.slot());
+    }
 
     const halftone::shape<Rank>& shape() const { return shape_; }
     bool is_wanted() const { return handle_.graph().wants_gradient(handle_.slot()); }
     bool is_there() const { return handle_.graph().has_gradient(handle_.slot()); }
-    halftone::view<T, Rank> view() const { return {reinterpret_cast<T*>(handle_.graph().gradient(handle_.slot())), shape_}; }
+    halftone::view<T, Rank> view() const {
+        return {reinterpret_cast<T*>(handle_.graph().gradient(handle_.slot())), shape_};
+    }
     detail::graph& graph() const { return handle_.graph(); }
     detail::graph::index slot() const { return handle_.slot(); }
 
@@ -146,8 +153,8 @@ weighted<Variable> operator/(const weighted<Variable>& loss, float divisor) {
     return {loss.loss, loss.factor / divisor};
 }
 
-/// The gradient that a backward pass begins with: a factor, times the loss scale that lies in the device's memory when the
-/// pass runs, where there is one. So the host need not know it.
+/// The gradient that a backward pass begins with: a factor, times the loss scale that lies in the device's memory when
+/// the pass runs, where there is one. So the host need not know it.
 struct gradient_seed {
     float factor = 1;
     const float* scale = nullptr;

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A tape that shows what its operations give: every result on the way forward, every gradient on the way back, with the path
-/// of the layer that made it. observe/overflow.hpp and observe/numerics.hpp look at them.
+/// A tape that shows what its operations give: every result on the way forward, every gradient on the way back, with
+/// the path of the layer that made it. observe/overflow.hpp and observe/numerics.hpp look at them.
 ///
 ///     ht::tape tape{device, ht::watched};
 ///     tape.watch(finder);                                    // any tensor_listener; tape.unwatch(finder) ends it
 ///     tape.backward(scaler.scale(model.loss(tape, batch)), acc);
 ///
-/// It is a type of its own: on a plain tape nothing of this is compiled, and a step gives the same bits on both. Paths are
-/// those that at<> gives; a list of layers (nn::stack) adds the index. A free operation has no layer: it is told by the list's
-/// layer that it stands in, and by the layer before it. What an operation keeps for itself (a norm's means, say) is not shown.
+/// It is a type of its own: on a plain tape nothing of this is compiled, and a step gives the same bits on both. Paths
+/// are those that at<> gives; a list of layers (nn::stack) adds the index. A free operation has no layer: it is told by
+/// the list's layer that it stands in, and by the layer before it. What an operation keeps for itself (a norm's means,
+/// say) is not shown.
 ///
 /// A tensor is shown before anything can overwrite it: a result when the next operation begins, or the backward pass; a
 /// gradient when the operation's backward function is through, contributions of earlier ones included.
@@ -83,8 +84,8 @@ void with_values(const watched_tensor& t, const Function& f) {
     with_format(t.format, [&]<class T>(T) { f(const_view<T, 1>(static_cast<const T*>(t.data), {t.count})); });
 }
 
-/// Shown each tensor in the order of the operations. The values are there until the call returns, and work on the device that it
-/// launches comes before whatever overwrites them.
+/// Shown each tensor in the order of the operations. The values are there until the call returns, and work on the
+/// device that it launches comes before whatever overwrites them.
 class tensor_listener {
   public:
     tensor_listener() = default;
@@ -104,16 +105,21 @@ inline constexpr watched_tape watched{};
 namespace detail {
 
 template <class T>
-inline constexpr bool is_watchable = std::is_same_v<T, float> || std::is_same_v<T, float16> || std::is_same_v<T, bfloat16>;
+inline constexpr bool is_watchable =
+    std::is_same_v<T, float> || std::is_same_v<T, float16> || std::is_same_v<T, bfloat16>;
 template <class T>
 constexpr value_format format_of() {
-    return std::is_same_v<T, float16> ? value_format::float16 : std::is_same_v<T, bfloat16> ? value_format::bfloat16 : value_format::float32;
+    return std::is_same_v<T, float16>    ? value_format::float16
+           : std::is_same_v<T, bfloat16> ? value_format::bfloat16
+                                         : value_format::float32;
 }
 
 /// True, or a compile-time error, for who looks at tapes of this kind.
 template <class Kind>
 consteval bool check_watched() {
-    static_assert(std::is_same_v<Kind, watched_tape>, "halftone: this looks at what a tape shows, and a plain tape shows nothing: write ht::tape tape{device, ht::watched};");
+    static_assert(std::is_same_v<Kind, watched_tape>,
+                  "halftone: this looks at what a tape shows, and a plain tape shows nothing: write ht::tape "
+                  "tape{device, ht::watched};");
     return true;
 }
 
@@ -186,14 +192,16 @@ class tape<Device, watched_tape> : public tape<Device, plain_tape> {
             if (is_open_ && made.size() != 0 && (std::exchange(is_first_, false) || wants_gradient || sizeof(T) == 2)) {
                 const auto block = this->graph().value_block(made.slot());
                 this->graph().retain_block(block);
-                pending_.push_back({tensor_role::value, nullptr, detail::format_of<T>(), made.view().data(), made.size(), block});
+                pending_.push_back(
+                    {tensor_role::value, nullptr, detail::format_of<T>(), made.view().data(), made.size(), block});
             }
         }
         return made;
     }
     template <class Record>
     void record(Record&& r) {
-        this->graph().template push<plain>(watched_record<std::remove_cvref_t<Record>>{std::forward<Record>(r), current_});
+        this->graph().template push<plain>(
+            watched_record<std::remove_cvref_t<Record>>{std::forward<Record>(r), current_});
     }
     template <class T, int Rank>
     typename plain::template target<T> gradient_target(const gradient_of<T, Rank>& v) {
@@ -207,22 +215,24 @@ class tape<Device, watched_tape> : public tape<Device, plain_tape> {
         const auto to = plain::gradient_target(p);
         if constexpr (detail::is_watchable<T>) {
             if (to && is_watched()) {
-                pending_.push_back({tensor_role::parameter_gradient, p.owner().entries()[p.entry()].path.c_str(), detail::format_of<T>(), to.data, p.shape().size()});
+                pending_.push_back({tensor_role::parameter_gradient, p.owner().entries()[p.entry()].path.c_str(),
+                                    detail::format_of<T>(), to.data, p.shape().size()});
             }
         }
         return to;
     }
     /// A sparse gradient is shown as the rows that there is room for: behind those that are there they are zero.
     template <class Storage, int Rank>
-    gradient_slabs::row_place<typename Storage::accumulate> row_target(const parameter<Storage, Rank>& p, extent tokens) {
+    gradient_slabs::row_place<typename Storage::accumulate> row_target(const parameter<Storage, Rank>& p,
+                                                                       extent tokens) {
         using T = typename Storage::accumulate;
         const auto to = plain::row_target(p, tokens);
         if constexpr (detail::is_watchable<T>) {
             if (to.is_wanted && is_watched()) {
                 const extent used = to.before * to.rows.values.extent_of(1);
                 this->device().fill(to.rows.values.data() + used, to.rows.values.size() - used, T(0.0f));
-                pending_.push_back({tensor_role::parameter_gradient, p.owner().entries()[p.entry()].path.c_str(), detail::format_of<T>(), to.rows.values.data(),
-                                    to.rows.values.size()});
+                pending_.push_back({tensor_role::parameter_gradient, p.owner().entries()[p.entry()].path.c_str(),
+                                    detail::format_of<T>(), to.rows.values.data(), to.rows.values.size()});
             }
         }
         return to;
@@ -238,7 +248,8 @@ class tape<Device, watched_tape> : public tape<Device, plain_tape> {
       public:
         list_scope(tape& owner, const path_name& list, int index) : owner_(&owner) {
             const auto path = list.text();
-            owner.lists_.push_back({path, 1 + static_cast<int>(std::count(path.data, path.data + list.size(), '.')), index});
+            owner.lists_.push_back(
+                {path, 1 + static_cast<int>(std::count(path.data, path.data + list.size(), '.')), index});
         }
         list_scope(const list_scope&) = delete;
         list_scope& operator=(const list_scope&) = delete;
@@ -285,7 +296,9 @@ class tape<Device, watched_tape> : public tape<Device, plain_tape> {
     template <class T, int Rank>
     void note_gradient(const gradient_of<T, Rank>& v) {
         if constexpr (detail::is_watchable<T>) {
-            if (is_watched()) pending_.push_back({tensor_role::gradient, nullptr, detail::format_of<T>(), nullptr, v.shape().size(), none, v.slot()});
+            if (is_watched())
+                pending_.push_back({tensor_role::gradient, nullptr, detail::format_of<T>(), nullptr, v.shape().size(),
+                                    none, v.slot()});
         }
     }
 
@@ -297,7 +310,8 @@ class tape<Device, watched_tape> : public tape<Device, plain_tape> {
         if constexpr (detail::is_watchable<T>) {
             if (is_watched()) {
                 current_ = known(current_ == nullptr ? "" : current_->layer, "", "loss scale");
-                pending_.push_back({tensor_role::gradient, nullptr, detail::format_of<T>(), nullptr, 1, none, scalar.slot()});
+                pending_.push_back(
+                    {tensor_role::gradient, nullptr, detail::format_of<T>(), nullptr, 1, none, scalar.slot()});
             }
         }
         try {
@@ -314,7 +328,10 @@ class tape<Device, watched_tape> : public tape<Device, plain_tape> {
         is_open_ = is_first_ = true;
         pass_ = pass::forward;
         if (*path == 0) {
-            current_ = known(lists_.empty() ? "" : run_time_path(lists_.back().path.data) + '.' + std::to_string(lists_.back().index), latest_, operation);
+            current_ = known(lists_.empty()
+                                 ? ""
+                                 : run_time_path(lists_.back().path.data) + '.' + std::to_string(lists_.back().index),
+                             latest_, operation);
         } else {
             latest_ = run_time_path(path);
             current_ = known(latest_, "", operation);
@@ -328,7 +345,8 @@ class tape<Device, watched_tape> : public tape<Device, plain_tape> {
         std::string text;
         for (int position = 0;; ++position) {
             const std::string_view component = path.substr(0, path.find('.'));
-            const auto here = std::find_if(lists_.begin(), lists_.end(), [position](const list& l) { return l.position == position; });
+            const auto here = std::find_if(lists_.begin(), lists_.end(),
+                                           [position](const list& l) { return l.position == position; });
             text += here == lists_.end() ? std::string(component) : std::to_string(here->index);
             if (component.size() == path.size()) return text;
             text += '.';
@@ -342,7 +360,8 @@ class tape<Device, watched_tape> : public tape<Device, plain_tape> {
             const bool moved = t.role == tensor_role::gradient;
             if (!moved || this->graph().has_gradient(t.slot)) {
                 const void* data = moved ? this->graph().gradient(t.slot) : t.data;
-                const watched_tensor tensor{current_, pass_, micro_batch_, t.role, t.parameter, t.format, data, t.count};
+                const watched_tensor tensor{current_,    pass_,    micro_batch_, t.role,
+                                            t.parameter, t.format, data,         t.count};
                 for (tensor_listener* listener : listeners_) listener->on_tensor(tensor);
             }
         }

@@ -11,8 +11,8 @@
 ///         const ht::language_batch batch = data.window(first, 32);           // of the held-out part, in order
 ///     }
 ///
-/// Which windows step s sees depends on the seed and s alone: not on the steps before, nor on how rows are split. A batch
-/// shows memory that the data keeps and reuses: it holds until the next one is asked for.
+/// Which windows step s sees depends on the seed and s alone: not on the steps before, nor on how rows are split. A
+/// batch shows memory that the data keeps and reuses: it holds until the next one is asked for.
 #pragma once
 
 #include <vector>
@@ -43,8 +43,8 @@ struct language_batch {
         const shape<2> s{count, tokens.extent_of(1)};
         return {{tokens.data() + first * s[1], s}, {targets.data() + first * s[1], s}};
     }
-    /// The same rows as `count` batches of equal size, one after the other. Throws argument_error where that does not come
-    /// out even: the mean of their means would not be the mean.
+    /// The same rows as `count` batches of equal size, one after the other. Throws argument_error where that does not
+    /// come out even: the mean of their means would not be the mean.
     micro_batches split(extent count) const;
 };
 
@@ -77,7 +77,8 @@ class micro_batches {
 
 inline micro_batches language_batch::split(extent count) const {
     if (count < 1 || rows() < 1 || rows() % count != 0) {
-        fail<argument_error>("split: ", rows(), " rows into ", count, " micro-batches; expected a number of them that divides the rows");
+        fail<argument_error>("split: ", rows(), " rows into ", count,
+                             " micro-batches; expected a number of them that divides the rows");
     }
     return {*this, rows() / count};
 }
@@ -92,12 +93,16 @@ struct language_options {
 
 class language_data {
   public:
-    /// The tokens' memory stays the caller's. Throws data_error where a part does not hold a single window, or a token lies
-    /// outside the vocabulary; argument_error for options outside their range.
-    language_data(const token_view& tokens, const language_options& options) : options_(options), parts_(halftone::split(tokens, options.held_out)) {
-        if (options.context < 1) fail<argument_error>("data: a context of ", options.context, "; expected 1 token or more");
-        if (options.vocabulary < 1) fail<argument_error>("data: a vocabulary of ", options.vocabulary, "; expected 1 id or more");
-        if (options.most_windows < 0) fail<argument_error>("data: ", options.most_windows, " windows at most; expected 0 (all of them) or more");
+    /// The tokens' memory stays the caller's. Throws data_error where a part does not hold a single window, or a token
+    /// lies outside the vocabulary; argument_error for options outside their range.
+    language_data(const token_view& tokens, const language_options& options)
+        : options_(options), parts_(halftone::split(tokens, options.held_out)) {
+        if (options.context < 1)
+            fail<argument_error>("data: a context of ", options.context, "; expected 1 token or more");
+        if (options.vocabulary < 1)
+            fail<argument_error>("data: a vocabulary of ", options.vocabulary, "; expected 1 id or more");
+        if (options.most_windows < 0)
+            fail<argument_error>("data: ", options.most_windows, " windows at most; expected 0 (all of them) or more");
         check_length("text", tokens);
         check_length("training part", parts_.training);
         if (options.held_out > 0) check_length("held-out part", parts_.validation);
@@ -108,8 +113,8 @@ class language_data {
     const token_view& training() const { return parts_.training; }
     const token_view& validation() const { return parts_.validation; }
 
-    /// The batch of a step: `rows` windows of the training part, each place as likely as any other. Throws argument_error
-    /// for no rows, shape_error and out_of_memory for too many.
+    /// The batch of a step: `rows` windows of the training part, each place as likely as any other. Throws
+    /// argument_error for no rows, shape_error and out_of_memory for too many.
     language_batch sample(std::uint32_t step, extent rows) {
         const auto places = static_cast<std::uint64_t>(parts_.training.size() - options_.context);
         prepare(rows);
@@ -141,12 +146,14 @@ class language_data {
     static constexpr std::uint32_t stream = 0x80000000;
 
     /// Windows side by side in the held-out part.
-    extent places() const { return parts_.validation.size() == 0 ? 0 : (parts_.validation.size() - 1) / options_.context; }
+    extent places() const {
+        return parts_.validation.size() == 0 ? 0 : (parts_.validation.size() - 1) / options_.context;
+    }
 
     void check_length(const char* what, const token_view& tokens) const {
         if (tokens.size() > options_.context) return;
-        fail<data_error>("data: the ", what, " has ", tokens.size(), " tokens; a context of ", options_.context, " needs ", static_cast<std::uint64_t>(options_.context) + 1,
-                         " or more");
+        fail<data_error>("data: the ", what, " has ", tokens.size(), " tokens; a context of ", options_.context,
+                         " needs ", static_cast<std::uint64_t>(options_.context) + 1, " or more");
     }
 
     void prepare(extent rows) {

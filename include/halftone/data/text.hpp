@@ -31,7 +31,8 @@ struct text_options {
 namespace detail {
 
 inline bool has_extension(const std::filesystem::path& file, const std::vector<std::string>& extensions) {
-    return extensions.empty() || std::find(extensions.begin(), extensions.end(), file.extension().string()) != extensions.end();
+    return extensions.empty() ||
+           std::find(extensions.begin(), extensions.end(), file.extension().string()) != extensions.end();
 }
 
 inline bool is_readable_kind(std::filesystem::file_type type) {
@@ -40,7 +41,8 @@ inline bool is_readable_kind(std::filesystem::file_type type) {
 }
 
 /// The files of a folder and of those below it, sorted. What begins with a dot is somebody's bookkeeping and left out.
-inline void append_folder(const std::filesystem::path& folder, const text_options& options, std::vector<std::filesystem::path>& files) {
+inline void append_folder(const std::filesystem::path& folder, const text_options& options,
+                          std::vector<std::filesystem::path>& files) {
     namespace fs = std::filesystem;
     const std::size_t before = files.size();
     std::error_code failed;
@@ -58,7 +60,8 @@ inline void append_folder(const std::filesystem::path& folder, const text_option
     if (failed) fail<data_error>("text: cannot list the folder ", folder.string(), ": ", failed.message());
     if (files.size() == before) {
         std::string wanted;
-        for (const std::string& extension : options.extensions) wanted += (wanted.empty() ? " that end in " : ", ") + extension;
+        for (const std::string& extension : options.extensions)
+            wanted += (wanted.empty() ? " that end in " : ", ") + extension;
         fail<data_error>("text: the folder ", folder.string(), " holds no files", wanted);
     }
     // By the generic spelling, which is the same on every system.
@@ -72,16 +75,18 @@ inline void append_file(const std::filesystem::path& file, const text_options& o
     char chunk[1 << 16];
     while (in.read(chunk, sizeof chunk), in.gcount() > 0) {
         corpus.append(chunk, static_cast<std::size_t>(in.gcount()));
-        if (corpus.size() > options.limit) fail<data_error>("text: more than ", options.limit, " bytes up to ", file.string());
+        if (corpus.size() > options.limit)
+            fail<data_error>("text: more than ", options.limit, " bytes up to ", file.string());
     }
     if (in.bad()) fail<data_error>("text: cannot read ", file.string());
 }
 
 }  // namespace detail
 
-/// The files that `paths`, files and folders, stand for, in the order in which they are read. Throws data_error for a path
-/// that is not there, cannot be listed, is neither file nor folder, or a folder without files.
-inline std::vector<std::filesystem::path> text_files(const std::vector<std::filesystem::path>& paths, const text_options& options = {}) {
+/// The files that `paths`, files and folders, stand for, in the order in which they are read. Throws data_error for a
+/// path that is not there, cannot be listed, is neither file nor folder, or a folder without files.
+inline std::vector<std::filesystem::path> text_files(const std::vector<std::filesystem::path>& paths,
+                                                     const text_options& options = {}) {
     namespace fs = std::filesystem;
     std::vector<fs::path> files;
     for (const fs::path& path : paths) {
@@ -100,15 +105,16 @@ inline std::vector<std::filesystem::path> text_files(const std::vector<std::file
     return files;
 }
 
-/// The bytes of all of them. Throws data_error as text_files does, and for a file that cannot be read and where there is
-/// not a single byte.
+/// The bytes of all of them. Throws data_error as text_files does, and for a file that cannot be read and where there
+/// is not a single byte.
 inline std::string read_text(const std::vector<std::filesystem::path>& paths, const text_options& options = {}) {
     const auto files = text_files(paths, options);
     if (files.empty()) fail<data_error>("text: no path was given");
     std::string corpus;
     for (const auto& file : files) detail::append_file(file, options, corpus);
     if (corpus.empty()) {
-        fail<data_error>("text: ", paths.front().string(), files.size() > 1 ? " and what follows it are empty" : " is empty");
+        fail<data_error>("text: ", paths.front().string(),
+                         files.size() > 1 ? " and what follows it are empty" : " is empty");
     }
     return corpus;
 }

@@ -21,10 +21,14 @@ namespace halftone::inline HALFTONE_ABI {
 class token_view {
   public:
     token_view() = default;
-    explicit token_view(std::string_view bytes) : data_(bytes.data()), size_(static_cast<extent>(bytes.size())), width_(1) {}
-    explicit token_view(std::span<const std::uint8_t> ids) : data_(ids.data()), size_(static_cast<extent>(ids.size())), width_(1) {}
-    explicit token_view(std::span<const std::uint16_t> ids) : data_(ids.data()), size_(static_cast<extent>(ids.size())), width_(2) {}
-    explicit token_view(std::span<const std::int32_t> ids) : data_(ids.data()), size_(static_cast<extent>(ids.size())), width_(4) {}
+    explicit token_view(std::string_view bytes)
+        : data_(bytes.data()), size_(static_cast<extent>(bytes.size())), width_(1) {}
+    explicit token_view(std::span<const std::uint8_t> ids)
+        : data_(ids.data()), size_(static_cast<extent>(ids.size())), width_(1) {}
+    explicit token_view(std::span<const std::uint16_t> ids)
+        : data_(ids.data()), size_(static_cast<extent>(ids.size())), width_(2) {}
+    explicit token_view(std::span<const std::int32_t> ids)
+        : data_(ids.data()), size_(static_cast<extent>(ids.size())), width_(4) {}
 
     extent size() const { return size_; }
     std::int32_t operator[](extent index) const {
@@ -65,10 +69,11 @@ struct token_split {
     token_view training, validation;
 };
 
-/// The first part for training and the last `held_out` (a fraction) for validation, rounded down. Throws argument_error for a
-/// fraction outside [0, 1).
+/// The first part for training and the last `held_out` (a fraction) for validation, rounded down. Throws argument_error
+/// for a fraction outside [0, 1).
 inline token_split split(const token_view& tokens, double held_out) {
-    if (!(held_out >= 0.0 && held_out < 1.0)) fail<argument_error>("split: ", held_out, " of the tokens held out; expected 0 or more and less than 1");
+    if (!(held_out >= 0.0 && held_out < 1.0))
+        fail<argument_error>("split: ", held_out, " of the tokens held out; expected 0 or more and less than 1");
     const extent validation = static_cast<extent>(static_cast<double>(tokens.size()) * held_out);
     return {tokens.part(0, tokens.size() - validation), tokens.part(tokens.size() - validation, validation)};
 }
@@ -82,7 +87,8 @@ inline void check_tokens(const token_view& tokens, extent vocabulary) {
         tokens.copy(first, count, ids);
         for (extent i = 0; i < count; ++i) {
             if (ids[i] < 0 || ids[i] >= vocabulary) {
-                fail<data_error>("tokens: number ", first + i, " is ", ids[i], "; the vocabulary has 0 to ", vocabulary - 1);
+                fail<data_error>("tokens: number ", first + i, " is ", ids[i], "; the vocabulary has 0 to ",
+                                 vocabulary - 1);
             }
         }
     }

@@ -5,10 +5,11 @@
 ///     typename Device::captured work = device.capture([&] { optimizer.step(grads); });    // notes, does nothing yet
 ///     device.replay(work);                                                               // does it, without waiting
 ///
-/// Noted down are launches, functions, fills, copies and clearing, with their arguments as they are then: addresses, shapes,
-/// scalars. The host's part of the work runs once, while it is noted down. What would wait for the device, bring host memory
-/// to it, or take memory throws capture_error, a state_error, and the capture is dropped; the device is as before then.
-/// memory().fixtures() tells whether addresses are still good. train/captured_step.hpp has the care that a step wants.
+/// Noted down are launches, functions, fills, copies and clearing, with their arguments as they are then: addresses,
+/// shapes, scalars. The host's part of the work runs once, while it is noted down. What would wait for the device,
+/// bring host memory to it, or take memory throws capture_error, a state_error, and the capture is dropped; the device
+/// is as before then. memory().fixtures() tells whether addresses are still good. train/captured_step.hpp has the care
+/// that a step wants.
 #pragma once
 
 #include <concepts>
@@ -26,9 +27,14 @@ concept capturing_device = requires(Device& device, typename Device::captured& w
 namespace detail {
 
 // What devices say where a capture cannot have it.
-inline constexpr const char* read_in_capture = "the host reads device memory inside the step and would wait for it; return the loss from the step, and read after it";
-inline constexpr const char* write_in_capture = "the host writes device memory inside the step, and replays would not see later values; hand inputs to the step as arguments";
-inline constexpr const char* wait_in_capture = "synchronize() inside the step waits for the device; call it after the step";
+inline constexpr const char* read_in_capture =
+    "the host reads device memory inside the step and would wait for it; return the loss from the step, and read after "
+    "it";
+inline constexpr const char* write_in_capture =
+    "the host writes device memory inside the step, and replays would not see later values; hand inputs to the step as "
+    "arguments";
+inline constexpr const char* wait_in_capture =
+    "synchronize() inside the step waits for the device; call it after the step";
 inline constexpr const char* replay_in_capture = "a captured step is replayed inside another; call one after the other";
 
 }  // namespace detail

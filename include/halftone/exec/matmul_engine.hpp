@@ -5,9 +5,10 @@
 ///     ht::cuda device;
 ///     device.use(ht::cublaslt{});        // exec/cuda/cublaslt.cuh
 ///
-/// A device that holds an engine asks it for products whose operands have the compute type already, floats for tfloat32. A table of the engine's
-/// says where it is the faster one; engine_use, and before it the environment's HALFTONE_MATMUL (halftone, or the engine's
-/// name), can say always or never instead. The choice follows from shapes, types and the device's model alone.
+/// A device that holds an engine asks it for products whose operands have the compute type already, floats for
+/// tfloat32. A table of the engine's says where it is the faster one; engine_use, and before it the environment's
+/// HALFTONE_MATMUL (halftone, or the engine's name), can say always or never instead. The choice follows from shapes,
+/// types and the device's model alone.
 #pragma once
 
 #include <cstdlib>
@@ -102,7 +103,8 @@ class engine_slot {
     /// The engine, where it is to multiply this. Throws argument_error where the environment asks for another one.
     matmul_engine* engine_for(const product_description& p) const {
         if (asked_for_ != nullptr && (engine_ == nullptr || std::strcmp(asked_for_, engine_->name()) != 0)) {
-            fail<argument_error>("matmul: HALFTONE_MATMUL asks for ", asked_for_, "; this device has ", engine_ == nullptr ? "no engine" : engine_->name(), " beside halftone");
+            fail<argument_error>("matmul: HALFTONE_MATMUL asks for ", asked_for_, "; this device has ",
+                                 engine_ == nullptr ? "no engine" : engine_->name(), " beside halftone");
         }
         if (engine_ == nullptr || use_ == engine_use::never) return nullptr;
         return (use_ == engine_use::always || engine_->prefers(p)) && engine_->can(p) ? engine_.get() : nullptr;

@@ -5,12 +5,13 @@
 ///     const ht::matmul_table table = ht::matmul_table::read("h200.txt");      // bench_cuda --matmul-table h200.txt
 ///     ht::cuda device{{.engine = ht::cublaslt{.table = table}}};
 ///
-/// A product goes the way that was faster for the measured one nearest to it: of its types and its end, by the logarithms
-/// of m, n and k. So the choice is a function of shape, types and the table, whose name tells which bits to expect.
+/// A product goes the way that was faster for the measured one nearest to it: of its types and its end, by the
+/// logarithms of m, n and k. So the choice is a function of shape, types and the table, whose name tells which bits to
+/// expect.
 ///
 /// The file is text: a line "halftone-matmul-table NAME ARCHITECTURE", then a line for each measured product, "bfloat16
-/// result rows columns 8192 768 3072 1.31": its operands, its end, the orders of a and b, m, n and k, and halftone's time
-/// over the engine's.
+/// result rows columns 8192 768 3072 1.31": its operands, its end, the orders of a and b, m, n and k, and halftone's
+/// time over the engine's.
 #pragma once
 
 #include <algorithm>
@@ -48,8 +49,8 @@ class matmul_table {
         }
         for (const measured_product& p : products_) {
             if (!(p.ratio > 0) || p.m < 1 || p.n < 1 || p.k < 1) {
-                fail<argument_error>("matmul table ", name_, ": a product of ", p.m, " x ", p.n, " x ", p.k, " with ratio ", p.ratio,
-                                     "; expected positive numbers");
+                fail<argument_error>("matmul table ", name_, ": a product of ", p.m, " x ", p.n, " x ", p.k,
+                                     " with ratio ", p.ratio, "; expected positive numbers");
             }
         }
     }
@@ -75,8 +76,9 @@ class matmul_table {
     std::string text() const {
         std::string all = detail::sentence(heading, " ", name_, " ", architecture_, "\n");
         for (const measured_product& p : products_) {
-            all += detail::sentence(word_of(types, p.operands), " ", word_of(ends, p.end), " ", word_of(orders, p.a_order), " ",
-                                    word_of(orders, p.b_order), " ", p.m, " ", p.n, " ", p.k, " ", p.ratio, "\n");
+            all +=
+                detail::sentence(word_of(types, p.operands), " ", word_of(ends, p.end), " ", word_of(orders, p.a_order),
+                                 " ", word_of(orders, p.b_order), " ", p.m, " ", p.n, " ", p.k, " ", p.ratio, "\n");
         }
         return all;
     }
@@ -94,7 +96,9 @@ class matmul_table {
                 is_good = words >> word >> name >> architecture && word == heading;
             } else {
                 measured_product p{};
-                const auto is_one_of = [&](const auto& all, auto& value) { return words >> word && find(all, word, value); };
+                const auto is_one_of = [&](const auto& all, auto& value) {
+                    return words >> word && find(all, word, value);
+                };
                 is_good = is_one_of(types, p.operands) && is_one_of(ends, p.end) && is_one_of(orders, p.a_order) &&
                           is_one_of(orders, p.b_order) && words >> p.m >> p.n >> p.k >> p.ratio;
                 products.push_back(p);
@@ -148,11 +152,14 @@ class matmul_table {
         return false;
     }
 
-    /// How many times larger the larger of two extents is, multiplied up: its logarithm is the distance, and grows with it.
-    /// Operands that lie otherwise count as much as an extent of twice the size.
+    /// How many times larger the larger of two extents is, multiplied up: its logarithm is the distance, and grows with
+    /// it. Operands that lie otherwise count as much as an extent of twice the size.
     static double distance_between(const measured_product& known, const product_description& p) {
-        const auto times = [](extent a, extent b) { return static_cast<double>(std::max(a, b)) / static_cast<double>(std::min(a, b)); };
-        return times(known.m, p.m) * times(known.n, p.n) * times(known.k, p.k) * (known.a_order == p.a_order ? 1 : 2) * (known.b_order == p.b_order ? 1 : 2);
+        const auto times = [](extent a, extent b) {
+            return static_cast<double>(std::max(a, b)) / static_cast<double>(std::min(a, b));
+        };
+        return times(known.m, p.m) * times(known.n, p.n) * times(known.k, p.k) * (known.a_order == p.a_order ? 1 : 2) *
+               (known.b_order == p.b_order ? 1 : 2);
     }
 
     std::string name_ = "estimate";

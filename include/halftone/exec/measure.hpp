@@ -6,8 +6,8 @@
 ///     ht::cpu small{{.workspace = memory}};             // a std::span<std::byte> of so many bytes: matmul fits into it
 ///
 /// The operations themselves go through their decisions on a twin of the device that launches nothing and whose scratch
-/// memory only counts, so that the number is exact. Views are looked at for their shapes, strides and alignment; what they
-/// name is never touched, and need not be there.
+/// memory only counts, so that the number is exact. Views are looked at for their shapes, strides and alignment; what
+/// they name is never touched, and need not be there.
 #pragma once
 
 #include <halftone/exec/matmul_engine.hpp>
@@ -85,9 +85,10 @@ void sort_pairs(measured<Device>& device, const Key* keys, Key* sorted_keys, con
 
 }  // namespace detail
 
-/// The most bytes of scratch memory that calls(device) takes at a time, as a span at a multiple of block_alignment. `calls`
-/// is a function of any device, a generic lambda say, that calls any operations of kernel/ on its argument; it gets a twin
-/// of `device`, to which nothing else of `calls` may refer. Throws what the operations throw of their shapes and arguments.
+/// The most bytes of scratch memory that calls(device) takes at a time, as a span at a multiple of block_alignment.
+/// `calls` is a function of any device, a generic lambda say, that calls any operations of kernel/ on its argument; it gets a twin
+/// of `device`, to which nothing else of `calls` may refer. Throws what the operations throw of their shapes and
+/// arguments.
 template <class Device, class Calls>
 std::size_t workspace_bytes(Device& device, const Calls& calls) {
     if constexpr (simt_device<Device>) {

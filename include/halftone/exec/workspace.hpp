@@ -24,28 +24,35 @@ struct measuring {
 
 /// Leases are given back in the reverse order of taking, as C++ scopes do.
 ///
-/// Of its own memory, where a lease does not fit, a further block is taken; once no lease is out, the blocks are replaced
-/// by one that would have held them all. The caller's memory is all there is: what does not fit throws out_of_memory.
+/// Of its own memory, where a lease does not fit, a further block is taken; once no lease is out, the blocks are
+/// replaced by one that would have held them all. The caller's memory is all there is: what does not fit throws
+/// out_of_memory.
 class workspace final : public fixture {
   public:
-    explicit workspace(memory_resource& source) : fixture(&source.fixtures(), "scratch memory has moved"), source_(&source) {}
+    explicit workspace(memory_resource& source)
+        : fixture(&source.fixtures(), "scratch memory has moved"), source_(&source) {}
     /// `given` is the caller's, in the device's memory, and must outlive the workspace; it counts from the first multiple of
     /// block_alignment in it. An empty one: memory of its own.
     workspace(memory_resource& source, std::span<std::byte> given) : workspace(source) {
         if (given.empty()) return;
-        const std::size_t lost = std::min(given.size(), -reinterpret_cast<std::uintptr_t>(given.data()) % block_alignment);
+        const std::size_t lost =
+            std::min(given.size(), -reinterpret_cast<std::uintptr_t>(given.data()) % block_alignment);
         given_ = given.data() + lost;
         given_bytes_ = given.size() - lost;
     }
     /// Leases without memory: their addresses are as well aligned as those of real ones, and name nothing.
-    explicit workspace(measuring) : fixture(nullptr, ""), given_(reinterpret_cast<std::byte*>(4 * block_alignment)), given_bytes_(static_cast<std::size_t>(-1) / 2) {}
+    explicit workspace(measuring)
+        : fixture(nullptr, ""),
+          given_(reinterpret_cast<std::byte*>(4 * block_alignment)),
+          given_bytes_(static_cast<std::size_t>(-1) / 2) {}
 
     /// The most bytes that were out at a time so far.
     std::size_t peak() const { return wanted_; }
 
     class lease {
       public:
-        lease(workspace& owner, std::size_t bytes) : owner_(&owner), bytes_(round_up(bytes, block_alignment)), data_(owner.take(bytes_)) {}
+        lease(workspace& owner, std::size_t bytes)
+            : owner_(&owner), bytes_(round_up(bytes, block_alignment)), data_(owner.take(bytes_)) {}
         lease(const lease&) = delete;
         lease& operator=(const lease&) = delete;
         ~lease() { owner_->give_back(bytes_); }
@@ -62,7 +69,8 @@ class workspace final : public fixture {
         std::byte* data_;
     };
 
-    /// Where no lease is out, brings about what the next one would: a single block, which holds all that there were at a time.
+    /// Where no lease is out, brings about what the next one would: a single block, which holds all that there were at
+    /// a time.
     bool settle() override {
         if (total_ == 0 && !blocks_.empty()) hold(wanted_);
         return false;
@@ -83,8 +91,8 @@ class workspace final : public fixture {
     }
     std::byte* take_of_given(std::size_t bytes) const {
         if (bytes > given_bytes_ - total_) {
-            fail<out_of_memory>("workspace: no ", bytes, " bytes beside ", total_, " in use; the caller gave ", given_bytes_,
-                                " (ht::workspace_bytes tells what an operation takes)");
+            fail<out_of_memory>("workspace: no ", bytes, " bytes beside ", total_, " in use; the caller gave ",
+                                given_bytes_, " (ht::workspace_bytes tells what an operation takes)");
         }
         return given_ + total_;
     }

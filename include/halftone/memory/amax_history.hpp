@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The scales of tensors that are read in eight bits, and what delayed scaling (policy/scaling.hpp) keeps of each, in the device's
-/// memory. A store has the histories of the layers whose weights it has, three a layer: input, weight, incoming gradient.
+/// The scales of tensors that are read in eight bits, and what delayed scaling (policy/scaling.hpp) keeps of each, in
+/// the device's memory. A store has the histories of the layers whose weights it has, three a layer: input, weight,
+/// incoming gradient.
 ///
 ///     for (const ht::amax_state& s : model.parameters().amaxes().read()) ...       // part of what a checkpoint saves
 ///     model.parameters().amaxes().load(states);
@@ -23,8 +24,8 @@ struct tensor_scale {
     float scale = 1, inverse = 1;
 };
 
-/// Delayed scaling of one tensor. Magnitudes by their bits, which are in the same order; infinity stands for all that is not
-/// finite.
+/// Delayed scaling of one tensor. Magnitudes by their bits, which are in the same order; infinity stands for all that
+/// is not finite.
 struct amax_record {
     tensor_scale now{};
     std::uint32_t amax = 0;  ///< the largest magnitude met in this window
@@ -52,8 +53,8 @@ struct amax_state {
 
 class amax_histories {
   public:
-    /// Makes room for what a layer with policy P and operation Op keeps, where its scaling is a delayed one. `entry` is its
-    /// weight's index.
+    /// Makes room for what a layer with policy P and operation Op keeps, where its scaling is a delayed one. `entry` is
+    /// its weight's index.
     template <class P, class Op>
     void add(std::size_t entry, const std::string& path) {
         if constexpr (detail::keeps_amaxes<P, Op>()) {
@@ -86,10 +87,12 @@ class amax_histories {
     /// The record of a layer's tensor, in the device's memory. Throws state_error for a weight whose layer keeps none.
     amax_record* record(std::size_t entry, scaled_tensor tensor) const {
         for (std::size_t i = 0; i < layers_.size(); ++i) {
-            if (layers_[i].entry == entry && on_device_.data() != nullptr) return records() + 3 * i + static_cast<std::size_t>(tensor);
+            if (layers_[i].entry == entry && on_device_.data() != nullptr)
+                return records() + 3 * i + static_cast<std::size_t>(tensor);
         }
-        fail<state_error>("linear: delayed scaling of a weight whose layer was made under another policy, and keeps no history; let the "
-                          "layer have the policy, or take ht::current_scaling<>");
+        fail<state_error>(
+            "linear: delayed scaling of a weight whose layer was made under another policy, and keeps no history; let "
+            "the layer have the policy, or take ht::current_scaling<>");
     }
 
     /// On a GPU it waits for the device.
@@ -103,30 +106,36 @@ class amax_histories {
         std::vector<amax_state> states;
         for (std::size_t i = 0; i < now.size(); ++i) {
             amax_state s{layers_[i / 3].path, static_cast<scaled_tensor>(i % 3), now[i].now.scale, {}};
-            for (int w = 0; w < now[i].rule.history; ++w) s.history.push_back(bit_cast<float>(windows[place(now[i], w)]));
+            for (int w = 0; w < now[i].rule.history; ++w)
+                s.history.push_back(bit_cast<float>(windows[place(now[i], w)]));
             states.push_back(std::move(s));
         }
         return states;
     }
-    /// Throws argument_error for the states of other layers, of histories of another length, or that hold no scale; nothing
-    /// changes then. Throws state_error before the store's commit.
+    /// Throws argument_error for the states of other layers, of histories of another length, or that hold no scale;
+    /// nothing changes then. Throws state_error before the store's commit.
     void load(const std::vector<amax_state>& states) {
         if (memory_ == nullptr) fail<state_error>("amax history: load() before the store's commit");
-        if (states.size() != records_.size()) fail<argument_error>("amax history: ", states.size(), " states for ", records_.size(), " tensors");
+        if (states.size() != records_.size())
+            fail<argument_error>("amax history: ", states.size(), " states for ", records_.size(), " tensors");
         std::vector<amax_record> now = records_;
         std::vector<std::uint32_t> windows(static_cast<std::size_t>(windows_));
         for (std::size_t i = 0; i < now.size(); ++i) {
             const amax_state& s = states[i];
             const char* const tensor = name(static_cast<scaled_tensor>(i % 3));
             if (s.path != layers_[i / 3].path || s.tensor != static_cast<scaled_tensor>(i % 3)) {
-                fail<argument_error>("amax history: the state of ", s.path, ", ", name(s.tensor), "; expected ", layers_[i / 3].path, ", ", tensor);
+                fail<argument_error>("amax history: the state of ", s.path, ", ", name(s.tensor), "; expected ",
+                                     layers_[i / 3].path, ", ", tensor);
             }
             if (static_cast<int>(s.history.size()) != now[i].rule.history) {
-                fail<argument_error>("amax history: ", s.path, ", ", tensor, ": ", s.history.size(), " windows; expected ", now[i].rule.history);
+                fail<argument_error>("amax history: ", s.path, ", ", tensor, ": ", s.history.size(),
+                                     " windows; expected ", now[i].rule.history);
             }
-            if (!is_finite(s.scale) || !(s.scale > 0)) fail<argument_error>("amax history: ", s.path, ", ", tensor, ": the scale is ", s.scale);
+            if (!is_finite(s.scale) || !(s.scale > 0))
+                fail<argument_error>("amax history: ", s.path, ", ", tensor, ": the scale is ", s.scale);
             now[i].now = {s.scale, 1 / s.scale};
-            for (int w = 0; w < now[i].rule.history; ++w) windows[place(now[i], w)] = bit_cast<std::uint32_t>(s.history[static_cast<std::size_t>(w)]);
+            for (int w = 0; w < now[i].rule.history; ++w)
+                windows[place(now[i], w)] = bit_cast<std::uint32_t>(s.history[static_cast<std::size_t>(w)]);
         }
         memory_->write(on_device_.data(), now.data(), on_device_.bytes());
         memory_->write(history_.data(), windows.data(), history_.bytes());
@@ -138,7 +147,9 @@ class amax_histories {
         return detail::bit_cast<To>(x);
     }
     /// Of the w-th window, the earliest first.
-    static std::size_t place(const amax_record& r, int w) { return static_cast<std::size_t>(r.first + (r.next + w) % r.rule.history); }
+    static std::size_t place(const amax_record& r, int w) {
+        return static_cast<std::size_t>(r.first + (r.next + w) % r.rule.history);
+    }
 
     struct layer_entry {
         std::size_t entry;

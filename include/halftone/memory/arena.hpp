@@ -16,7 +16,8 @@ namespace halftone::inline HALFTONE_ABI {
 
 class arena final : public fixture {
   public:
-    arena(memory_resource& source, memory_kind kind) : fixture(&source.fixtures(), "results lie elsewhere"), source_(&source), kind_(kind) {}
+    arena(memory_resource& source, memory_kind kind)
+        : fixture(&source.fixtures(), "results lie elsewhere"), source_(&source), kind_(kind) {}
     ~arena() {
         // A tape destroyed in the middle of a step drops what it still held.
         if (live_ != 0) source_->usage().remove(live_, kind_);
@@ -50,9 +51,11 @@ class arena final : public fixture {
         live_ -= bytes;
         source_->usage().remove(bytes, kind_);
         // Ranges are sorted by address; a neighbour of the same segment takes the block in.
-        auto next = std::lower_bound(free_.begin(), free_.end(), block, [](const range& r, const std::byte* at) { return r.data < at; });
+        auto next = std::lower_bound(free_.begin(), free_.end(), block,
+                                     [](const range& r, const std::byte* at) { return r.data < at; });
         const bool joins_next = next != free_.end() && next->data == block + bytes && !begins_segment(next->data);
-        const bool joins_previous = next != free_.begin() && (next - 1)->data + (next - 1)->bytes == block && !begins_segment(block);
+        const bool joins_previous =
+            next != free_.begin() && (next - 1)->data + (next - 1)->bytes == block && !begins_segment(block);
         if (joins_next && joins_previous) {
             (next - 1)->bytes += bytes + next->bytes;
             free_.erase(next);
@@ -66,8 +69,8 @@ class arena final : public fixture {
         }
     }
 
-    /// Where nothing is out, brings about what the next allocation would: a single segment. The same calls fit into it but
-    /// for the odd case of another order of gaps.
+    /// Where nothing is out, brings about what the next allocation would: a single segment. The same calls fit into it
+    /// but for the odd case of another order of gaps.
     bool settle() override {
         if (live_ != 0 || segments_.size() < 2) return false;
         consolidate();
@@ -112,13 +115,16 @@ class arena final : public fixture {
             if (size == bytes) throw;
             add_segment(bytes);  // room to spare would have been nice; what was asked for may still fit
         }
-        return std::find_if(free_.begin(), free_.end(), [&](const range& r) { return r.data == segments_.back().data; });
+        return std::find_if(free_.begin(), free_.end(),
+                            [&](const range& r) { return r.data == segments_.back().data; });
     }
 
     void add_segment(std::size_t bytes) {
         segments_.push_back({source_->reserve(bytes, kind_), bytes});
         const range whole{segments_.back().data, bytes};
-        free_.insert(std::lower_bound(free_.begin(), free_.end(), whole, [](const range& a, const range& b) { return a.data < b.data; }), whole);
+        free_.insert(std::lower_bound(free_.begin(), free_.end(), whole,
+                                      [](const range& a, const range& b) { return a.data < b.data; }),
+                     whole);
     }
 
     memory_resource* source_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What captured work relies on beside its arguments: the blocks of an arena, scratch memory, how a store lies in memory.
-/// A graph of such work holds addresses, and is of no use once one of these has changed.
+/// What captured work relies on beside its arguments: the blocks of an arena, scratch memory, how a store lies in
+/// memory. A graph of such work holds addresses, and is of no use once one of these has changed.
 ///
 ///     const fixture_list::snapshot before = memory.fixtures().now();
 ///     ...

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The gradient of a table as the rows that were looked up: each index once, in ascending order, and beside it the row's
-/// values. How many there are only the device knows, so that the host never waits for it.
+/// The gradient of a table as the rows that were looked up: each index once, in ascending order, and beside it the
+/// row's values. How many there are only the device knows, so that the host never waits for it.
 ///
 ///     const ht::gradient_rows<float> rows = grads.rows(items.table);      // over the device's memory
 ///     const ht::host_rows<float> seen = grads.read_rows(items.table);     // copied out of it, which waits
@@ -36,8 +36,8 @@ struct host_rows {
 
 namespace detail {
 
-/// The memory of one table's rows. It grows, between one micro-batch and the next, to what the largest window so far could
-/// have touched: a row for each token looked up, and never more than the table has.
+/// The memory of one table's rows. It grows, between one micro-batch and the next, to what the largest window so far
+/// could have touched: a row for each token looked up, and never more than the table has.
 class row_memory final : public fixture {
   public:
     /// `most`: as many rows are taken at once, and no more ever; 0: it grows.
@@ -48,15 +48,16 @@ class row_memory final : public fixture {
         if (is_fixed_) take(std::min(most, table_rows), [](std::byte*, std::byte*) {});
     }
 
-    /// Room for the rows of `tokens` further lookups, the first of a window or not. Gives how many rows were there before
-    /// at most. Throws argument_error where the window has more than there is room for; nothing changes then.
+    /// Room for the rows of `tokens` further lookups, the first of a window or not. Gives how many rows were there
+    /// before at most. Throws argument_error where the window has more than there is room for; nothing changes then.
     template <class Device>
     extent make_room(Device& device, extent tokens, bool is_first) {
         const extent before = is_first ? 0 : used_;
         const extent wanted = tokens > table_rows_ - before ? table_rows_ : before + tokens;
         if (wanted > capacity_ && is_fixed_) {
-            fail<argument_error>("gradient of ", path_, ": room for ", capacity_, " rows (its most_rows), and this window may have looked up ", before,
-                                 "; no room for ", tokens, " tokens more");
+            fail<argument_error>("gradient of ", path_, ": room for ", capacity_,
+                                 " rows (its most_rows), and this window may have looked up ", before, "; no room for ",
+                                 tokens, " tokens more");
         }
         if (wanted > capacity_) {
             take(wanted, [&](std::byte* indices, std::byte* values) {
@@ -82,14 +83,18 @@ class row_memory final : public fixture {
     host_rows<T> read() const {
         std::int32_t count = 0;
         memory_->read(&count, count_.data(), sizeof count);
-        host_rows<T> host{std::vector<std::int32_t>(static_cast<std::size_t>(count)), std::vector<T>(static_cast<std::size_t>(count * width_))};
+        host_rows<T> host{std::vector<std::int32_t>(static_cast<std::size_t>(count)),
+                          std::vector<T>(static_cast<std::size_t>(count * width_))};
         memory_->read(host.indices.data(), indices_.data(), host.indices.size() * sizeof(std::int32_t));
         memory_->read(host.values.data(), values_.data(), host.values.size() * sizeof(T));
         return host;
     }
     extent capacity() const { return capacity_; }
     /// Of device memory.
-    std::size_t bytes() const { return round_up(indices_.bytes(), block_alignment) + round_up(values_.bytes(), block_alignment) + round_up(count_.bytes(), block_alignment); }
+    std::size_t bytes() const {
+        return round_up(indices_.bytes(), block_alignment) + round_up(values_.bytes(), block_alignment) +
+               round_up(count_.bytes(), block_alignment);
+    }
 
   private:
     /// Calls move(new indices, new values) before the old ones go.

@@ -2,8 +2,8 @@
 /// \file
 /// Gradients of all parameters of a store, in slabs that lie parallel to the optimizer's.
 ///
-/// A backward pass claims the place of a parameter's gradient; the first claim in a window tells it to overwrite what is
-/// there, every later one to add. So no slab is ever cleared, and none is read before it has been written.
+/// A backward pass claims the place of a parameter's gradient; the first claim in a window tells it to overwrite what
+/// is there, every later one to add. So no slab is ever cleared, and none is read before it has been written.
 ///
 /// A table whose gradient is sparse has no part in a slab: it has rows of its own (memory/gradient_rows.hpp).
 #pragma once
@@ -18,16 +18,19 @@ namespace halftone::inline HALFTONE_ABI {
 
 class gradient_slabs {
   public:
-    explicit gradient_slabs(store& owner) : store_(&owner), layout_(owner.layout()), claimed_(owner.entries().size(), false) {
+    explicit gradient_slabs(store& owner)
+        : store_(&owner), layout_(owner.layout()), claimed_(owner.entries().size(), false) {
         owner.check_committed();
         for (const store::group& g : owner.groups()) {
-            slabs_.emplace_back(owner.memory(), g.has_sparse_gradients ? 0 : g.gradients * g.accumulate_bytes, memory_kind::gradient);
+            slabs_.emplace_back(owner.memory(), g.has_sparse_gradients ? 0 : g.gradients * g.accumulate_bytes,
+                                memory_kind::gradient);
             owner.memory().clear(slabs_.back().data(), slabs_.back().bytes());
         }
         for (const store::entry& e : owner.entries()) {
             const store::group& g = owner.groups()[e.group];
             rows_.emplace_back(g.has_sparse_gradients && !e.frozen
-                                   ? std::make_unique<detail::row_memory>(owner.memory(), e.path, e.rows, e.width, g.accumulate_bytes, e.most_rows)
+                                   ? std::make_unique<detail::row_memory>(owner.memory(), e.path, e.rows, e.width,
+                                                                          g.accumulate_bytes, e.most_rows)
                                    : nullptr);
         }
     }
@@ -43,7 +46,9 @@ class gradient_slabs {
         check_layout();
         const store::entry& e = store_->entries()[entry];
         if (e.frozen) return {};
-        if (rows_[entry]) fail<argument_error>("gradients: that of ", e.path, " is sparse and has no place in a slab; claim_rows makes room for it");
+        if (rows_[entry])
+            fail<argument_error>("gradients: that of ", e.path,
+                                 " is sparse and has no place in a slab; claim_rows makes room for it");
         const bool first = !claimed_[entry];
         claimed_[entry] = true;
         return {at(e), first};
@@ -56,10 +61,11 @@ class gradient_slabs {
         bool is_wanted = false;  ///< false for a frozen parameter
     };
     /// The place of a sparse gradient, with room for the rows of so many further tokens. It grows where it must, and
-    /// captured work is of no use then. Throws argument_error where the table has a limit and these exceed it: nothing has
-    /// changed then.
+    /// captured work is of no use then. Throws argument_error where the table has a limit and these exceed it: nothing
+    /// has changed then.
     template <class Device, class Storage, int Rank>
-    row_place<typename Storage::accumulate> claim_rows(Device& device, const parameter<Storage, Rank>& p, extent tokens) {
+    row_place<typename Storage::accumulate> claim_rows(Device& device, const parameter<Storage, Rank>& p,
+                                                       extent tokens) {
         check_layout();
         if (store_->entries()[p.entry()].frozen) return {};
         detail::row_memory& memory = *rows_[p.entry()];
@@ -75,7 +81,8 @@ class gradient_slabs {
         bool reached = false;
         for (std::size_t i = 0; i < claimed_.size(); ++i) {
             const store::entry& e = store_->entries()[i];
-            if (!claimed_[i] && !e.frozen && !rows_[i]) store_->memory().clear(at(e), e.count * store_->groups()[e.group].accumulate_bytes);
+            if (!claimed_[i] && !e.frozen && !rows_[i])
+                store_->memory().clear(at(e), e.count * store_->groups()[e.group].accumulate_bytes);
             if (!claimed_[i] && rows_[i]) rows_[i]->set_empty();
             reached = reached || claimed_[i];
             claimed_[i] = false;
@@ -87,16 +94,17 @@ class gradient_slabs {
     template <class Storage>
     view<typename Storage::accumulate, 1> group(std::size_t index) const {
         using type = typename Storage::accumulate;
-        return {reinterpret_cast<type*>(slabs_[index].data()), {static_cast<extent>(slabs_[index].bytes() / sizeof(type))}};
+        return {reinterpret_cast<type*>(slabs_[index].data()),
+                {static_cast<extent>(slabs_[index].bytes() / sizeof(type))}};
     }
 
-    /// The gradient of one parameter, in its shape. Throws argument_error for a parameter of another store, state_error for
-    /// a frozen one, which has none.
+    /// The gradient of one parameter, in its shape. Throws argument_error for a parameter of another store, state_error
+    /// for a frozen one, which has none.
     template <class Storage, int Rank>
     const_view<typename Storage::accumulate, Rank> of(const parameter<Storage, Rank>& p) const {
         static_assert(!has_sparse_gradient<Storage>,
-                      "halftone: gradients: that of this table is sparse, and nothing has the table's shape: rows(table) gives the rows that were looked up, "
-                      "read_rows(table) copies them into host memory");
+                      "halftone: gradients: that of this table is sparse, and nothing has the table's shape: "
+                      "rows(table) gives the rows that were looked up, read_rows(table) copies them into host memory");
         if (&p.owner() != store_) fail<argument_error>("gradients: a parameter of another store");
         check_layout();
         const store::entry& e = store_->entries()[p.entry()];
@@ -130,16 +138,20 @@ class gradient_slabs {
   private:
     template <class Storage, int Rank>
     const detail::row_memory& memory_of(const parameter<Storage, Rank>& p) const {
-        static_assert(has_sparse_gradient<Storage>, "halftone: gradients: that of this parameter is dense: of(parameter) views it");
+        static_assert(has_sparse_gradient<Storage>,
+                      "halftone: gradients: that of this parameter is dense: of(parameter) views it");
         if (&p.owner() != store_) fail<argument_error>("gradients: a parameter of another store");
         check_layout();
         const store::entry& e = store_->entries()[p.entry()];
         if (e.frozen) fail<state_error>("gradients: ", e.path, " is frozen and has no gradient");
         return *rows_[p.entry()];
     }
-    std::byte* at(const store::entry& e) const { return slabs_[e.group].data() + e.gradient * store_->groups()[e.group].accumulate_bytes; }
+    std::byte* at(const store::entry& e) const {
+        return slabs_[e.group].data() + e.gradient * store_->groups()[e.group].accumulate_bytes;
+    }
     void check_layout() const {
-        if (layout_ != store_->layout()) fail<state_error>("gradients: parameters were frozen after these buffers were made; freeze first");
+        if (layout_ != store_->layout())
+            fail<state_error>("gradients: parameters were frozen after these buffers were made; freeze first");
     }
 
     halftone::store* store_;

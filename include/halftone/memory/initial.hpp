@@ -30,17 +30,19 @@ namespace detail {
 inline void check_initial(const char* leaf, const initial& values) {
     const auto is_spread = [](float x) { return is_finite(x) && x >= 0; };
     if (!is_finite(values.mean) || !is_spread(values.deviation) || !is_spread(values.bound)) {
-        fail<argument_error>("store: ", leaf, " begins with mean ", values.mean, ", deviation ", values.deviation, ", bound ", values.bound,
-                             "; expected finite numbers, deviation and bound 0 or more");
+        fail<argument_error>("store: ", leaf, " begins with mean ", values.mean, ", deviation ", values.deviation,
+                             ", bound ", values.bound, "; expected finite numbers, deviation and bound 0 or more");
     }
     if (values.deviation != 0 && values.bound != 0) {
-        fail<argument_error>("store: ", leaf, " begins with both a deviation (normally distributed) and a bound (evenly); one of them");
+        fail<argument_error>("store: ", leaf,
+                             " begins with both a deviation (normally distributed) and a bound (evenly); one of them");
     }
 }
 
 /// Elements [first, first + count) of a parameter, into host memory; `first` is a multiple of 4.
 template <class Param>
-void fill_initial(const initial& values, std::byte* target, std::size_t first, std::size_t count, std::uint64_t seed, std::uint32_t tensor) {
+void fill_initial(const initial& values, std::byte* target, std::size_t first, std::size_t count, std::uint64_t seed,
+                  std::uint32_t tensor) {
     static_assert(sizeof(Param) <= sizeof(double));
     auto* to = reinterpret_cast<Param*>(target);
     if (values.deviation == 0.0f && values.bound == 0.0f) {
@@ -52,7 +54,9 @@ void fill_initial(const initial& values, std::byte* target, std::size_t first, s
         const normal_pair a = normal(words[0], words[1]), b = normal(words[2], words[3]);
         const float four[4] = {a.first, a.second, b.first, b.second};
         for (std::size_t j = 0; j < 4 && i + j < count; ++j) {
-            const float drawn = values.deviation != 0.0f ? values.deviation * four[j] : values.bound * (2 * uniform(words[static_cast<unsigned>(j)]) - 1);
+            const float drawn = values.deviation != 0.0f
+                                    ? values.deviation * four[j]
+                                    : values.bound * (2 * uniform(words[static_cast<unsigned>(j)]) - 1);
             to[i + j] = Param(values.mean + drawn);
         }
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// One parameter as a layer holds it: its place in a store. memory/store.hpp, which defines its members, is what a program
-/// includes.
+/// One parameter as a layer holds it: its place in a store. memory/store.hpp, which defines its members, is what a
+/// program includes.
 ///
 ///     ht::parameter<ht::storage_signature<P, ht::op::linear>, 2> weight;      // (out, in), made by store.add
 #pragma once
@@ -29,7 +29,8 @@ class parameter {
     using master_view = std::conditional_t<Storage::is_split, split_view<Rank>, view<param, Rank>>;
 
     parameter() = default;
-    parameter(halftone::store& owner, std::size_t entry, const halftone::shape<Rank>& shape) : store_(&owner), entry_(entry), shape_(shape) {}
+    parameter(halftone::store& owner, std::size_t entry, const halftone::shape<Rank>& shape)
+        : store_(&owner), entry_(entry), shape_(shape) {}
 
     halftone::store& owner() const { return *store_; }
     /// The parameter's index in its store, by which accumulators and optimizers find it.

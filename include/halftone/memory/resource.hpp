@@ -51,8 +51,9 @@ class memory_resource {
     /// A block to be cut up further: an arena's, which counts by itself what is used of it.
     std::byte* reserve(std::size_t bytes, memory_kind kind) {
         if (is_capturing_) {
-            fail<capture_error>("captured step: ", bytes, " bytes are asked for inside the step, for ", name(kind),
-                                "; make tapes, accumulators and tensors before it, and let its first run need what all need");
+            fail<capture_error>(
+                "captured step: ", bytes, " bytes are asked for inside the step, for ", name(kind),
+                "; make tapes, accumulators and tensors before it, and let its first run need what all need");
         }
         if (bytes > static_cast<std::size_t>(-1) - block_alignment) refuse(bytes, kind);  // rounded up it would wrap
         bytes = round_up(bytes, block_alignment);
@@ -100,8 +101,8 @@ class memory_resource {
       private:
         memory_resource& memory_;
     };
-    /// Throws capture_error while work is captured: for what waits for the device, or would be done once and by no replay.
-    /// The sentence says what, and what to do.
+    /// Throws capture_error while work is captured: for what waits for the device, or would be done once and by no
+    /// replay. The sentence says what, and what to do.
     void expect_no_capture(const char* sentence) const {
         if (is_capturing_) fail<capture_error>("captured step: ", sentence);
     }
@@ -114,9 +115,11 @@ class memory_resource {
         std::string held;
         for (int i = 0; i < memory_kinds; ++i) {
             const auto each = static_cast<memory_kind>(i);
-            if (usage_.live(each) != 0) held += detail::sentence(held.empty() ? "" : ", ", name(each), " ", usage_.live(each));
+            if (usage_.live(each) != 0)
+                held += detail::sentence(held.empty() ? "" : ", ", name(each), " ", usage_.live(each));
         }
-        fail<out_of_memory>("memory: no ", bytes, " bytes for ", name(kind), "; held: ", held.empty() ? "nothing" : held);
+        fail<out_of_memory>("memory: no ", bytes, " bytes for ", name(kind),
+                            "; held: ", held.empty() ? "nothing" : held);
     }
 
     struct given_back {

@@ -2,10 +2,10 @@
 /// \file
 /// The parameter store: where a model's parameters live.
 ///
-/// Parameters whose storage types agree (policy/model.hpp: `storage`) form a group: one slab of masters and, where kernels
-/// read another type, one slab of rounded copies. Gradients and moments are slabs of their own in the same order, so that
-/// an optimizer walks a group in one pass. A layer holds handles, never pointers. Where the policy splits masters
-/// (with_split_master), the copies are their upper halves, and the slab of masters has what these lack.
+/// Parameters whose storage types agree (policy/model.hpp: `storage`) form a group: one slab of masters and, where
+/// kernels read another type, one slab of rounded copies. Gradients and moments are slabs of their own in the same
+/// order, so that an optimizer walks a group in one pass. A layer holds handles, never pointers. Where the policy
+/// splits masters (with_split_master), the copies are their upper halves, and the slab of masters has what these lack.
 ///
 ///     ht::store parameters{device.memory()};
 ///     auto weight = parameters.add<ht::at<P, "fc">, ht::op::linear>("weight", ht::shape<2>{out, in}, {.deviation = 0.02f});
@@ -56,15 +56,20 @@ class store final : public fixture {
     struct group {
         const void* key = nullptr;        ///< the address that stands for its storage type: key_of<Storage>()
         bool has_sparse_gradients = false;   ///< no gradient slab, then; moments lie as ever
-        std::size_t param_bytes = 0, copy_bytes = 0, accumulate_bytes = 0, state_bytes = 0;   ///< of one element of a slab; copy 0: none
+        std::size_t param_bytes = 0, copy_bytes = 0, accumulate_bytes = 0,
+                    state_bytes = 0;  ///< of one element of a slab; copy 0: none
         std::size_t masters = 0, copies = 0, gradients = 0;                                   ///< elements of each slab
         buffer master{}, copy{};
-        void (*fill)(const initial&, std::byte* to, std::size_t first, std::size_t count, std::uint64_t seed, std::uint32_t tensor) = nullptr;
-        void (*round)(const std::byte* master, std::byte* copy, std::size_t count) = nullptr;   ///< none where masters are split
-        void (*split)(const std::byte* values, std::byte* master, std::byte* copy, std::size_t count) = nullptr;   ///< of parameters
+        void (*fill)(const initial&, std::byte* to, std::size_t first, std::size_t count, std::uint64_t seed,
+                     std::uint32_t tensor) = nullptr;
+        void (*round)(const std::byte* master, std::byte* copy,
+                      std::size_t count) = nullptr;  ///< none where masters are split
+        void (*split)(const std::byte* values, std::byte* master, std::byte* copy,
+                      std::size_t count) = nullptr;  ///< of parameters
     };
 
-    explicit store(memory_resource& memory) : fixture(&memory.fixtures(), "parameters lie elsewhere, since some were frozen"), memory_(&memory) {}
+    explicit store(memory_resource& memory)
+        : fixture(&memory.fixtures(), "parameters lie elsewhere, since some were frozen"), memory_(&memory) {}
     store(const store&) = delete;
     store& operator=(const store&) = delete;
 
@@ -72,18 +77,23 @@ class store final : public fixture {
     /// argument_error for initial values that are none, and out_of_memory where no machine could hold the parameters.
     /// `most_rows` is the room of a sparse gradient; 0: it grows with the windows.
     template <class P, class Op, int Rank>
-    parameter<storage_signature<P, Op>, Rank> add(const char* leaf, const shape<Rank>& shape, const initial& values, extent most_rows = 0) {
+    parameter<storage_signature<P, Op>, Rank> add(const char* leaf, const shape<Rank>& shape, const initial& values,
+                                                  extent most_rows = 0) {
         using types = storage_signature<P, Op>;
         if (committed_) fail<state_error>("store: ", leaf, " added after commit");
         check_shape("store", shape);
         detail::check_initial(leaf, values);
-        static_assert(!has_sparse_gradient<types> || Rank == 2, "halftone: store: a sparse gradient is one of a table's rows: this parameter's rank is not 2");
+        static_assert(!has_sparse_gradient<types> || Rank == 2,
+                      "halftone: store: a sparse gradient is one of a table's rows: this parameter's rank is not 2");
         if (most_rows < 0 || (most_rows > 0 && !has_sparse_gradient<types>)) {
-            fail<argument_error>("store: ", leaf, " with ", most_rows, " rows of gradient; expected 1 or more for a sparse gradient, or 0 for as many as turn up");
+            fail<argument_error>(
+                "store: ", leaf, " with ", most_rows,
+                " rows of gradient; expected 1 or more for a sparse gradient, or 0 for as many as turn up");
         }
         const auto room = round_up(static_cast<std::size_t>(shape.size()), granule);
         if (room > most_elements - elements_) {
-            fail<out_of_memory>("store: ", leaf, " ", shape, " after ", elements_, " numbers of other parameters: more than memory can hold");
+            fail<out_of_memory>("store: ", leaf, " ", shape, " after ", elements_,
+                                " numbers of other parameters: more than memory can hold");
         }
         elements_ += room;
         entry e;
@@ -100,8 +110,8 @@ class store final : public fixture {
     }
 
     /// While it lives, the component `position` (from 0) of the paths of layers is this index, whether the layer's type
-    /// calls it '*' or "last": what a list of layers opens for each of them. So a parameter's path is the same under every
-    /// recipe.
+    /// calls it '*' or "last": what a list of layers opens for each of them. So a parameter's path is the same under
+    /// every recipe.
     class indexed {
       public:
         indexed(store& owner, int position, int index) : owner_(&owner) { owner.indices_.push_back({position, index}); }
@@ -120,7 +130,8 @@ class store final : public fixture {
             g.master = buffer(*memory_, g.masters * g.param_bytes, memory_kind::master);
             g.copy = buffer(*memory_, g.copies * g.copy_bytes, memory_kind::copy);
             memory_->clear(g.master.data(), g.master.bytes());
-            // Optimizers step over the gaps between parameters, too; other copies' gaps are rounded from their masters'.
+            // Optimizers step over the gaps between parameters, too; other copies' gaps are rounded from their
+            // masters'.
             if (g.split != nullptr) memory_->clear(g.copy.data(), g.copy.bytes());
         }
         amaxes_.commit(*memory_);
@@ -161,7 +172,8 @@ class store final : public fixture {
         }
         for (const entry& e : entries_) {
             const group& g = groups_[e.group];
-            if (g.round != nullptr && g.masters != g.copies && e.master != nowhere) round(g, e.master, e.copy, e.count, host);
+            if (g.round != nullptr && g.masters != g.copies && e.master != nowhere)
+                round(g, e.master, e.copy, e.count, host);
         }
     }
     /// The same for one parameter, by its index.
@@ -174,8 +186,8 @@ class store final : public fixture {
     }
 
     /// Freezes every parameter whose path the pattern matches (path_matches, policy/path.hpp): from now on it has no
-    /// gradient and no moments, and no master where kernels read a copy (but see keep_master). Call it before accumulators
-    /// and optimizers are made. Returns how many parameters are named; throws state_error before commit.
+    /// gradient and no moments, and no master where kernels read a copy (but see keep_master). Call it before
+    /// accumulators and optimizers are made. Returns how many parameters are named; throws state_error before commit.
     std::size_t freeze(const std::string& pattern) {
         check_committed();
         std::size_t named = 0, changed = 0;
@@ -212,7 +224,9 @@ class store final : public fixture {
     /// Bytes of masters and copies, also before commit.
     std::size_t bytes() const {
         std::size_t n = 0;
-        for (const group& g : groups_) n += round_up(g.masters * g.param_bytes, block_alignment) + round_up(g.copies * g.copy_bytes, block_alignment);
+        for (const group& g : groups_)
+            n += round_up(g.masters * g.param_bytes, block_alignment) +
+                 round_up(g.copies * g.copy_bytes, block_alignment);
         return n;
     }
 
@@ -229,7 +243,8 @@ class store final : public fixture {
         return nowhere;
     }
     void check_committed() const {
-        if (!committed_) fail<state_error>("store: its parameters have no memory yet; call commit() once all layers are made");
+        if (!committed_)
+            fail<state_error>("store: its parameters have no memory yet; call commit() once all layers are made");
     }
 
   private:
@@ -268,7 +283,8 @@ class store final : public fixture {
     };
 
     /// No more than staging::elements where masters are split.
-    void write(const group& g, const entry& e, std::size_t first, const std::byte* values, std::size_t count, staging& host) {
+    void write(const group& g, const entry& e, std::size_t first, const std::byte* values, std::size_t count,
+               staging& host) {
         const std::byte* masters = values;
         if (g.split != nullptr) {
             g.split(values, host.rest, host.copy, count);
@@ -290,7 +306,8 @@ class store final : public fixture {
         std::string text;
         for (int position = 0; *path != 0; ++position) {
             const std::size_t size = std::strcspn(path, ".");
-            const auto here = std::find_if(indices_.begin(), indices_.end(), [&](const list_index& i) { return i.position == position; });
+            const auto here = std::find_if(indices_.begin(), indices_.end(),
+                                           [&](const list_index& i) { return i.position == position; });
             text += here == indices_.end() ? std::string(path, size) : std::to_string(here->index);
             text += '.';
             path += path[size] == '.' ? size + 1 : size;
@@ -378,7 +395,8 @@ template <class Storage, int Rank>
 void parameter<Storage, Rank>::assign(std::span<const param> values) const {
     static_cast<void>(master());  // which tells where there is none
     if (static_cast<extent>(values.size()) != shape_.size()) {
-        fail<shape_error>("store: ", values.size(), " values for ", store_->entries()[entry_].path, ", which is ", shape_);
+        fail<shape_error>("store: ", values.size(), " values for ", store_->entries()[entry_].path, ", which is ",
+                          shape_);
     }
     store_->write(entry_, 0, reinterpret_cast<const std::byte*>(values.data()), values.size());
     store_->refresh(entry_);

@@ -28,11 +28,13 @@ enum class memory_kind {
 inline constexpr int memory_kinds = 7;
 
 constexpr const char* name(memory_kind kind) {
-    constexpr const char* names[memory_kinds] = {"master", "copy", "gradient", "moment", "activation", "workspace", "other"};
+    constexpr const char* names[memory_kinds] = {"master",     "copy",      "gradient", "moment",
+                                                 "activation", "workspace", "other"};
     return names[static_cast<int>(kind)];
 }
 
-/// Live and peak bytes by kind, and their total. Each peak is that kind's own; `peak()` is the largest total at one time.
+/// Live and peak bytes by kind, and their total. Each peak is that kind's own; `peak()` is the largest total at one
+/// time.
 class memory_usage {
   public:
     std::size_t live() const { return total_.live; }

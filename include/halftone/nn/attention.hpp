@@ -27,16 +27,22 @@ struct attention {
     attention_options options;
     float residual_dropout = 0;  ///< of the result, before the residual is added; probabilities are not dropped
 
-    /// The weights of both products begin as said. Throws argument_error where the heads do not divide the width, or are
-    /// larger than the strategy asked for takes.
-    attention(store& s, extent width, extent head_count, const initial& inner = {.deviation = 0.02f}, const initial& projection = {.deviation = 0.02f},
+    /// The weights of both products begin as said. Throws argument_error where the heads do not divide the width, or
+    /// are larger than the strategy asked for takes.
+    attention(store& s, extent width, extent head_count, const initial& inner = {.deviation = 0.02f},
+              const initial& projection = {.deviation = 0.02f},
               const attention_options& o = {.mask = attention_mask::causal})
-        : qkv(s, width, 3 * checked(width, head_count, o), inner), proj(s, width, width, projection), heads(head_count), options(o) {}
+        : qkv(s, width, 3 * checked(width, head_count, o), inner),
+          proj(s, width, width, projection),
+          heads(head_count),
+          options(o) {}
 
     /// With packed sequences, x is one row of them; autodiff/attention.hpp says where their offsets may lie.
     template <class Context, class X, class Residual = absent>
-    auto operator()(Context&& ctx, const variable<X, 3>& x, const Residual& residual = {}, const packed_sequences& sequences = {}) const {
-        const auto mixed = self_attention<layer_roles<P, operation, Context>>(ctx, qkv(ctx, x), heads, options, sequences);
+    auto operator()(Context&& ctx, const variable<X, 3>& x, const Residual& residual = {},
+                    const packed_sequences& sequences = {}) const {
+        const auto mixed =
+            self_attention<layer_roles<P, operation, Context>>(ctx, qkv(ctx, x), heads, options, sequences);
         if constexpr (std::remove_cvref_t<Context>::records) {
             if (residual_dropout != 0) {
                 if constexpr (is_absent<Residual>) {
@@ -53,10 +59,11 @@ struct attention {
   private:
     static extent checked(extent width, extent heads, const attention_options& options) {
         check_shape("attention", shape<2>{3, width});
-        if (heads < 1 || width % heads != 0) fail<argument_error>("attention: ", heads, " heads do not divide a width of ", width);
+        if (heads < 1 || width % heads != 0)
+            fail<argument_error>("attention: ", heads, " heads do not divide a width of ", width);
         if (options.strategy == attention_strategy::flash && width / heads > halftone::detail::most_head_size) {
-            fail<argument_error>("attention: ", heads, " heads of a width of ", width, " have ", width / heads, " numbers each; flash kernels take at most ",
-                                 halftone::detail::most_head_size);
+            fail<argument_error>("attention: ", heads, " heads of a width of ", width, " have ", width / heads,
+                                 " numbers each; flash kernels take at most ", halftone::detail::most_head_size);
         }
         return width;
     }

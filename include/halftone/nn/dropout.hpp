@@ -6,7 +6,8 @@
 ///     auto y = drop(ctx, x);                                 // on a tape; in an inference context x itself
 ///     auto y = drop(ctx, x, residual);                       // residual + drop(x), in one pass
 ///
-/// It has no parameters and no policy, hence no path: `visit` need not show it. Results have the input's type, or the residual's.
+/// It has no parameters and no policy, hence no path: `visit` need not show it. Results have the input's type, or the
+/// residual's.
 #pragma once
 
 #include <halftone/autodiff/dropout.hpp>

@@ -10,7 +10,8 @@
 
 namespace halftone::inline HALFTONE_ABI::nn {
 
-/// Its token table may also be the weight of the head (tied weights): the table is stored as a linear layer's weight is.
+/// Its token table may also be the weight of the head (tied weights): the table is stored as a linear layer's weight
+/// is.
 template <class P>
 struct embedding {
     using policy = P;

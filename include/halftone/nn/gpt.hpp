@@ -6,13 +6,14 @@
 ///     auto loss = model.loss(tape, batch);                   // batch.tokens and batch.targets: (batch, time)
 ///     auto logits = model.logits(eval, tokens);              // (batch, time, vocabulary)
 ///
-/// Paths: "embed", "h.*.attn.norm", "h.*.attn.qkv", "h.*.attn.proj", "h.*.mlp.norm", "h.*.mlp.up", "h.*.mlp.down", "norm",
-/// "head"; a rule for "*.norm" takes all norms, one for "h.0" or "h.last" a single block. The head's weight is the token
-/// table (tied weights), which is stored as "embed" says; "head" says in what type the logits are computed and given.
+/// Paths: "embed", "h.*.attn.norm", "h.*.attn.qkv", "h.*.attn.proj", "h.*.mlp.norm", "h.*.mlp.up", "h.*.mlp.down",
+/// "norm", "head"; a rule for "*.norm" takes all norms, one for "h.0" or "h.last" a single block. The head's weight is
+/// the token table (tied weights), which is stored as "embed" says; "head" says in what type the logits are computed
+/// and given.
 ///
-/// The residual stream has the type that "embed" gives, its `output`, and keeps it: what attention and perceptron add is
-/// rounded to it with the sum, once, whatever their own policies. ht::rule<"embed", ht::with_output<ht::amp_bf16, float>>
-/// makes it fp32, as PyTorch's autocast has it.
+/// The residual stream has the type that "embed" gives, its `output`, and keeps it: what attention and perceptron add
+/// is rounded to it with the sum, once, whatever their own policies. ht::rule<"embed", ht::with_output<ht::amp_bf16,
+/// float>> makes it fp32, as PyTorch's autocast has it.
 #pragma once
 
 #include <halftone/autodiff/dropout.hpp>
@@ -33,7 +34,8 @@ struct gpt_config {
     extent heads = 4;
     extent width = 256;
     attention_strategy strategy = attention_strategy::automatic;
-    float dropout = 0;  ///< on tapes: of the embeddings and of what attention and perceptron add; attention's probabilities stay whole
+    float dropout =
+        0;  ///< on tapes: of the embeddings and of what attention and perceptron add; attention's probabilities stay whole
 };
 
 /// x + attn(norm(x)), then that + mlp(norm(that)). Each norm stands below the layer that it serves.
@@ -46,19 +48,24 @@ struct transformer_block {
 
     // What adds to the residual stream begins smaller by the root of the number of additions (GPT-2).
     transformer_block(store& s, const gpt_config& c)
-        : transformer_block(s, c, initial{.deviation = 0.02f}, initial{.deviation = 0.02f / std::sqrt(2.0f * static_cast<float>(c.layers))}) {}
+        : transformer_block(s, c, initial{.deviation = 0.02f},
+                            initial{.deviation = 0.02f / std::sqrt(2.0f * static_cast<float>(c.layers))}) {}
 
     template <class Context, class X>
     auto operator()(Context&& ctx, const variable<X, 3>& x) const {
         const auto mixed = attn(ctx, attn_norm(ctx, x), x);
         return mlp_(ctx, mlp_norm(ctx, mixed), mixed);
     }
-    static decltype(auto) visit(auto&& self, auto&& f) { return f(self.attn_norm, self.attn, self.mlp_norm, self.mlp_); }
+    static decltype(auto) visit(auto&& self, auto&& f) {
+        return f(self.attn_norm, self.attn, self.mlp_norm, self.mlp_);
+    }
 
   private:
     transformer_block(store& s, const gpt_config& c, const initial& inner, const initial& projection)
-        : attn_norm(s, c.width), attn(s, c.width, c.heads, inner, projection, {.mask = attention_mask::causal, .strategy = c.strategy}),
-          mlp_norm(s, c.width), mlp_(s, c.width, 4 * c.width, inner, projection) {
+        : attn_norm(s, c.width),
+          attn(s, c.width, c.heads, inner, projection, {.mask = attention_mask::causal, .strategy = c.strategy}),
+          mlp_norm(s, c.width),
+          mlp_(s, c.width, 4 * c.width, inner, projection) {
         attn.residual_dropout = mlp_.residual_dropout = c.dropout;
     }
 };
@@ -82,10 +89,14 @@ class gpt : public model {
     /// makes no model.
     template <class Device>
     gpt(Device& device, const gpt_config& c, std::uint64_t seed = 0)
-        : model(device), config_(checked(c)), embed_(parameters(), c.vocabulary, c.context, c.width), h_(parameters(), c.layers, c),
+        : model(device),
+          config_(checked(c)),
+          embed_(parameters(), c.vocabulary, c.context, c.width),
+          h_(parameters(), c.layers, c),
           norm_(parameters(), c.width) {
         using read_by_head = compute_type<policy_within<typename head::policy, as_given>, typename head::operation>;
-        if (!contains<typename decltype(embed_.tokens)::compute, read_by_head>) parameters().keep_master(embed_.tokens.entry());
+        if (!contains<typename decltype(embed_.tokens)::compute, read_by_head>)
+            parameters().keep_master(embed_.tokens.entry());
         commit(*this, seed);
     }
 
@@ -96,14 +107,17 @@ class gpt : public model {
     template <class Context, class Batch>
     variable<float, 0> loss(Context&& ctx, const Batch& batch) const {
         const const_view<std::int32_t, 2> tokens = batch.tokens, targets = batch.targets;
-        if (!(tokens.shape() == targets.shape())) fail<shape_error>("gpt: tokens are ", tokens.shape(), ", targets ", targets.shape());
-        return halftone::linear_cross_entropy<layer_roles<typename head::policy, op::linear_cross_entropy, Context>>(ctx, hidden(ctx, tokens), embed_.tokens, targets);
+        if (!(tokens.shape() == targets.shape()))
+            fail<shape_error>("gpt: tokens are ", tokens.shape(), ", targets ", targets.shape());
+        return halftone::linear_cross_entropy<layer_roles<typename head::policy, op::linear_cross_entropy, Context>>(
+            ctx, hidden(ctx, tokens), embed_.tokens, targets);
     }
 
     /// (batch, time, vocabulary)
     template <class Context>
     auto logits(Context&& ctx, const const_view<std::int32_t, 2>& tokens) const {
-        return halftone::linear<layer_roles<typename head::policy, typename head::operation, Context>>(ctx, hidden(ctx, tokens), embed_.tokens, absent{});
+        return halftone::linear<layer_roles<typename head::policy, typename head::operation, Context>>(
+            ctx, hidden(ctx, tokens), embed_.tokens, absent{});
     }
 
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.embed_, self.h_, self.norm_, self.head_); }

@@ -7,8 +7,8 @@
 ///     auto y = fc(ctx, x, residual);                         // + residual, in the same pass
 ///     ht::nn::linear<ht::at<P, "out">> out{store, in, out, {.bound = 0.01f}};   // how the weights begin: memory/store.hpp
 ///
-/// Numeric contract: products in the policy's `compute`, sums in float, the result rounded once, to `output` or, where a
-/// residual is added, to the residual's type.
+/// Numeric contract: products in the policy's `compute`, sums in float, the result rounded once, to `output` or, where
+/// a residual is added, to the residual's type.
 #pragma once
 
 #include <halftone/autodiff/linear.hpp>
@@ -25,10 +25,12 @@ struct linear {
     parameter<storage_signature<P, operation>, 1> bias;    // (out)
 
     /// Weights begin normally distributed with the variance 1 / in, the bias at zero.
-    linear(store& s, extent in, extent out) : linear(s, in, out, initial{.deviation = in > 0 ? 1.0f / std::sqrt(static_cast<float>(in)) : 0.0f}) {}
+    linear(store& s, extent in, extent out)
+        : linear(s, in, out, initial{.deviation = in > 0 ? 1.0f / std::sqrt(static_cast<float>(in)) : 0.0f}) {}
     /// Weights and bias begin as said. Throws argument_error for initial values that are none, and shape_error.
     linear(store& s, extent in, extent out, const initial& weights, const initial& biases = {})
-        : weight(s.add<P, operation>("weight", shape<2>{out, in}, weights)), bias(s.add<P, operation>("bias", shape<1>{out}, biases)) {}
+        : weight(s.add<P, operation>("weight", shape<2>{out, in}, weights)),
+          bias(s.add<P, operation>("bias", shape<1>{out}, biases)) {}
 
     template <class Context, class X, int Rank, class Residual = absent>
     auto operator()(Context&& ctx, const variable<X, Rank>& x, const Residual& residual = {}) const {

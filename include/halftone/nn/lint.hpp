@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The rules of policy/lint.hpp over a model as it is: which of its sums are too long for the type they are made in, and which
-/// numbers do not fit.
+/// The rules of policy/lint.hpp over a model as it is: which of its sums are too long for the type they are made in,
+/// and which numbers do not fit.
 ///
 ///     for (const ht::lint_finding& f : ht::lint(model, {.rows = 8192, .micro_batches = 512})) std::cout << f << '\n';
 ///
@@ -28,7 +28,7 @@ namespace halftone::inline HALFTONE_ABI {
 
 /// What a model does not know of its training; 0: nothing is said about it.
 struct lint_options {
-    std::uint64_t rows = 0;           ///< rows of a micro-batch as a layer sees them (tokens): terms of a weight's gradient
+    std::uint64_t rows = 0;  ///< rows of a micro-batch as a layer sees them (tokens): terms of a weight's gradient
     std::uint64_t micro_batches = 0;  ///< of a step
     double loss_scale = 0;            ///< the largest that may come
     std::uint64_t loss_terms = 1;     ///< terms that the loss is a mean of
@@ -72,8 +72,8 @@ inline std::string rounded_text(double x) {
     return text;
 }
 
-/// How exactly the path of a layer's type names the layer of a parameter: not at all, as one of many ("h.*.fc"), as the last of
-/// them ("h.last.fc"), by its number.
+/// How exactly the path of a layer's type names the layer of a parameter: not at all, as one of many ("h.*.fc"), as the
+/// last of them ("h.last.fc"), by its number.
 inline int exactness(const std::string& pattern, const std::string& parameter, const store& parameters) {
     const std::size_t dot = parameter.rfind('.');
     const std::string path = parameter.substr(0, dot == std::string::npos ? 0 : dot);
@@ -94,7 +94,8 @@ inline int exactness(const std::string& pattern, const std::string& parameter, c
 
 class linter {
   public:
-    linter(const lint_options& options, const store& parameters) : options_(options), parameters_(&parameters), best_(parameters.entries().size()) {}
+    linter(const lint_options& options, const store& parameters)
+        : options_(options), parameters_(&parameters), best_(parameters.entries().size()) {}
 
     std::vector<lint_finding> findings;
 
@@ -102,7 +103,8 @@ class linter {
     template <class Layer>
     void claim() {
         if constexpr (parameter_owner<Layer>) {
-            for (std::size_t i = 0; i < best_.size(); ++i) best_[i] = std::max(best_[i], exactness(path<Layer>(), parameters_->entries()[i].path, *parameters_));
+            for (std::size_t i = 0; i < best_.size(); ++i)
+                best_[i] = std::max(best_[i], exactness(path<Layer>(), parameters_->entries()[i].path, *parameters_));
         }
     }
 
@@ -118,7 +120,9 @@ class linter {
                 const bool is_weight = e.path.compare(stem, std::string::npos, "weight") == 0;
                 for (const store::entry& bias : parameters.entries()) {
                     // Only what has a bias is told apart in rows and columns here.
-                    if (is_weight && bias.path == e.path.substr(0, stem) + "bias" && bias.count > 0 && e.count % bias.count == 0) look_at_product<Layer>(e.path, e.count / bias.count, bias.count);
+                    if (is_weight && bias.path == e.path.substr(0, stem) + "bias" && bias.count > 0 &&
+                        e.count % bias.count == 0)
+                        look_at_product<Layer>(e.path, e.count / bias.count, bias.count);
                 }
                 look_at_gradients<Layer>(e.path);
             }
@@ -142,27 +146,34 @@ class linter {
     }
 
     template <class T>
-    void count(lint_rule rule, const std::string& path, const char* operation, std::uint64_t k, const std::string& what) {
+    void count(lint_rule rule, const std::string& path, const char* operation, std::uint64_t k,
+               const std::string& what) {
         const double lost = lost_share<T>(k);
         if (lost == 0) return;
         constexpr int bits = number_traits<T>::significand_bits;
         findings.push_back({path, operation, rule, number_traits<T>::name, k, bits, lost, 0, 0,
-                            std::to_string(k) + what + number_traits<T>::name + ", whose " + std::to_string(bits) + " significant bits count " +
-                                std::to_string(countable_terms<T>) + " terms of equal size: " + rounded_text(100 * lost) + "% are lost"});
+                            std::to_string(k) + what + number_traits<T>::name + ", whose " + std::to_string(bits) +
+                                " significant bits count " + std::to_string(countable_terms<T>) +
+                                " terms of equal size: " + rounded_text(100 * lost) + "% are lost"});
     }
     template <class T>
-    void fit(lint_rule rule, const std::string& path, const char* operation, std::uint64_t k, double reached, const std::string& what) {
+    void fit(lint_rule rule, const std::string& path, const char* operation, std::uint64_t k, double reached,
+             const std::string& what) {
         if (!(reached > number_traits<T>::max)) return;
-        findings.push_back({path, operation, rule, number_traits<T>::name, k, number_traits<T>::significand_bits, 0, reached, number_traits<T>::max,
-                            what + rounded_text(reached) + ", and the largest " + number_traits<T>::name + " is " + rounded_text(number_traits<T>::max)});
+        findings.push_back({path, operation, rule, number_traits<T>::name, k, number_traits<T>::significand_bits, 0,
+                            reached, number_traits<T>::max,
+                            what + rounded_text(reached) + ", and the largest " + number_traits<T>::name + " is " +
+                                rounded_text(number_traits<T>::max)});
     }
 
     template <class Layer>
     void look_at_product(const std::string& path, std::uint64_t in, std::uint64_t out) {
         using roles = roles_of<Layer>;
         const char* const operation = operation_name<Layer>();
-        count<typename roles::accum>(lint_rule::sum_length, path, operation, in, " products of the forward pass add up in ");
-        count<typename roles::accum>(lint_rule::sum_length, path, operation, out, " products of the input's gradient add up in ");
+        count<typename roles::accum>(lint_rule::sum_length, path, operation, in,
+                                     " products of the forward pass add up in ");
+        count<typename roles::accum>(lint_rule::sum_length, path, operation, out,
+                                     " products of the input's gradient add up in ");
         const double reached = static_cast<double>(in) * options_.largest_activation * options_.largest_weight;
         fit<typename roles::output>(lint_rule::product_range, path, operation, in, reached, "results can reach ");
     }
@@ -171,16 +182,20 @@ class linter {
     void look_at_gradients(const std::string& path) {
         using roles = roles_of<Layer>;
         const char* const operation = operation_name<Layer>();
-        count<typename roles::accum>(lint_rule::sum_length, path, operation, options_.rows, " rows add up to a gradient in ");
-        count<typename roles::accumulate>(lint_rule::micro_batches, path, operation, options_.micro_batches, " micro-batches add up in ");
+        count<typename roles::accum>(lint_rule::sum_length, path, operation, options_.rows,
+                                     " rows add up to a gradient in ");
+        count<typename roles::accumulate>(lint_rule::micro_batches, path, operation, options_.micro_batches,
+                                          " micro-batches add up in ");
         const double first = options_.loss_scale / static_cast<double>(options_.loss_terms);
-        fit<typename roles::grad>(lint_rule::loss_scale, path, operation, options_.loss_terms, first, "gradients begin at up to ");
+        fit<typename roles::grad>(lint_rule::loss_scale, path, operation, options_.loss_terms, first,
+                                  "gradients begin at up to ");
         using state = typename roles::state;
         if constexpr (narrow_range<state>) {
             const double least = std::sqrt(number_traits<state>::min_subnormal / 2);
-            findings.push_back({path, operation, lint_rule::state_range, number_traits<state>::name, 0, number_traits<state>::significand_bits, 0, least,
-                                number_traits<state>::min_subnormal,
-                                "squares of gradients below " + rounded_text(least) + " are zero in moments of " + number_traits<state>::name});
+            findings.push_back({path, operation, lint_rule::state_range, number_traits<state>::name, 0,
+                                number_traits<state>::significand_bits, 0, least, number_traits<state>::min_subnormal,
+                                "squares of gradients below " + rounded_text(least) + " are zero in moments of " +
+                                    number_traits<state>::name});
         }
     }
 
@@ -197,7 +212,8 @@ void lint_layers(linter& l, types<Layers...>) {
 
 }  // namespace detail
 
-/// What the types of a model cannot hold, parameter by parameter. Throws argument_error for a loss that is a mean of no terms.
+/// What the types of a model cannot hold, parameter by parameter. Throws argument_error for a loss that is a mean of no
+/// terms.
 template <class Model>
 std::vector<lint_finding> lint(const Model& model, const lint_options& options = {}) {
     if (options.loss_terms == 0) fail<argument_error>("lint: a loss of 0 terms; expected 1 or more");

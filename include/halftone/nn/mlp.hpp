@@ -26,13 +26,15 @@ struct mlp {
     float residual_dropout = 0;  ///< of what is added to the residual
 
     /// The weights of both products begin as said.
-    mlp(store& s, extent width, extent hidden, const initial& inner = {.deviation = 0.02f}, const initial& projection = {.deviation = 0.02f})
+    mlp(store& s, extent width, extent hidden, const initial& inner = {.deviation = 0.02f},
+        const initial& projection = {.deviation = 0.02f})
         : up(s, width, hidden, inner), down(s, hidden, width, projection) {}
 
     template <class Context, class X, int Rank, class Y>
     auto operator()(Context&& ctx, const variable<X, Rank>& x, const variable<Y, Rank>& residual) const {
         if constexpr (std::remove_cvref_t<Context>::records) {
-            if (residual_dropout != 0) return halftone::dropout(ctx, run(ctx, x, absent{}), {residual_dropout}, residual);
+            if (residual_dropout != 0)
+                return halftone::dropout(ctx, run(ctx, x, absent{}), {residual_dropout}, residual);
         }
         return run(ctx, x, residual);
     }
@@ -44,9 +46,11 @@ struct mlp {
         using up_roles = layer_roles<at<P, "up">, op::linear, Context>;
         using down_roles = layer_roles<at<P, "down">, op::linear, Context>;
         using types = halftone::detail::unmarked_roles<up_roles>;
-        if constexpr (std::is_same_v<types, halftone::detail::unmarked_roles<down_roles>> && std::is_same_v<decltype(up.weight), decltype(down.weight)> &&
+        if constexpr (std::is_same_v<types, halftone::detail::unmarked_roles<down_roles>> &&
+                      std::is_same_v<decltype(up.weight), decltype(down.weight)> &&
                       (!is_absent<Residual> || halftone::detail::whole_mlp<types, Context>)) {
-            return halftone::mlp<halftone::detail::marked_roles<types, P, Context>>(ctx, x, up.weight, up.bias, down.weight, down.bias, residual);
+            return halftone::mlp<halftone::detail::marked_roles<types, P, Context>>(ctx, x, up.weight, up.bias,
+                                                                                    down.weight, down.bias, residual);
         } else {
             return down(ctx, gelu(ctx, up(ctx, x)), residual);
         }

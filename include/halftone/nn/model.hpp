@@ -40,11 +40,12 @@ class model {
     ~model() = default;
 
     /// Ends the constructor of `self`, once all layers are made: takes the memory and fills it with initial values that
-    /// follow from the seed. Does not compile where a rule of the recipe that `self` names as its `policy` names no layer.
-    /// Throws out_of_memory, and state_error when called twice.
+    /// follow from the seed. Does not compile where a rule of the recipe that `self` names as its `policy` names no
+    /// layer. Throws out_of_memory, and state_error when called twice.
     template <class Self>
     void commit(const Self& self, std::uint64_t seed = 0) {
-        static_assert(std::is_base_of_v<model, Self> && !std::is_same_v<model, Self>, "halftone: a model ends its own constructor: commit(*this)");
+        static_assert(std::is_base_of_v<model, Self> && !std::is_same_v<model, Self>,
+                      "halftone: a model ends its own constructor: commit(*this)");
         static_cast<void>(self);
         if constexpr (layer<Self>) static_assert(check_recipe<typename Self::policy, Self>());
         parameters_.commit(seed);

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Learned vectors for ids out of a large vocabulary, of which a step looks up few: the gradient is held as the rows that
-/// were looked up, and a step updates those alone.
+/// Learned vectors for ids out of a large vocabulary, of which a step looks up few: the gradient is held as the rows
+/// that were looked up, and a step updates those alone.
 ///
 ///     ht::nn::sparse_embedding<ht::at<P, "items">> items{store, 1'000'000, 64};
 ///     auto x = items(ctx, ids);                              // ids: (batch, time), x: (batch, time, 64)
 ///
-/// No gradient of the table's size is held, and neither norm, finite check nor step reads one. What a model trains and how
-/// stays the same: accumulators, scalers and clipping see the rows as they see dense gradients, and their norm and
+/// No gradient of the table's size is held, and neither norm, finite check nor step reads one. What a model trains and
+/// how stays the same: accumulators, scalers and clipping see the rows as they see dense gradients, and their norm and
 /// found_inf include them.
 ///
 /// A step changes no row that was not looked up in its window: neither the row nor its moments decay. That is what
-/// torch.optim.SparseAdam does (lazy Adam), with AdamW's decoupled decay of the rows that are changed; rows looked up in
-/// every step, and any rows under ht::sgd without momentum and decay, move as with a dense gradient, to the bit.
+/// torch.optim.SparseAdam does (lazy Adam), with AdamW's decoupled decay of the rows that are changed; rows looked up
+/// in every step, and any rows under ht::sgd without momentum and decay, move as with a dense gradient, to the bit.
 ///
 /// The table can only be looked up: a head that shares it has a gradient in every row, and does not compile.
 #pragma once
@@ -23,9 +23,9 @@ namespace halftone::inline HALFTONE_ABI::nn {
 
 struct sparse_embedding_options {
     initial table{.deviation = 0.02f};  ///< how the table begins
-    /// Rows of gradient that there is room for, taken with the accumulator: the tokens of a window, no more. A window of
-    /// more throws argument_error in its backward pass. 0: the room grows to that of the largest window, which renews
-    /// captured steps.
+    /// Rows of gradient that there is room for, taken with the accumulator: the tokens of a window, no more. A window
+    /// of more throws argument_error in its backward pass. 0: the room grows to that of the largest window, which
+    /// renews captured steps.
     extent most_rows = 0;
 };
 

@@ -81,7 +81,8 @@ class stack {
     template <class Context, class B, class X>
     static X call(Context&& ctx, const B& block, X x) {
         static_assert(std::is_same_v<decltype(block(ctx, x)), X>,
-                      "halftone: a repeated block must return the type that it takes, the residual stream's; see `output` of its policy");
+                      "halftone: a repeated block must return the type that it takes, the residual stream's; see "
+                      "`output` of its policy");
         return block(ctx, std::move(x));
     }
 

@@ -6,8 +6,8 @@
 /// Conversion from any arithmetic type rounds once, to nearest even: beyond the range to infinity, subnormal numbers
 /// kept (the instruction VCVTNEPS2BF16 flushes them, and agrees in all else), a NaN quietened with the top bits of its
 /// payload (in code for a GPU: any NaN). Conversion to float is exact and keeps every bit. Arithmetic is float's;
-/// writing back a sum, difference, product or quotient of two bfloat16 gives the correctly rounded result wherever it is
-/// normal, since a float has more than 2 * 8 + 2 bits (Figueroa, "When is double rounding innocuous?", 1995).
+/// writing back a sum, difference, product or quotient of two bfloat16 gives the correctly rounded result wherever it
+/// is normal, since a float has more than 2 * 8 + 2 bits (Figueroa, "When is double rounding innocuous?", 1995).
 ///
 ///     static_assert(ht::bfloat16(1.0f / 3).bits() == 0x3eab);
 ///     ht::bfloat16 sum{256};
@@ -41,7 +41,8 @@ HALFTONE_HD constexpr std::uint16_t bfloat16_from_float(std::uint32_t bits) {
     return static_cast<std::uint16_t>((nan ? bits | 0x400000 : rounded) >> 16);
 }
 
-/// bfloat16 to float, on bits. In code for a GPU the two halves are named, since a shift would cost an instruction more.
+/// bfloat16 to float, on bits. In code for a GPU the two halves are named, since a shift would cost an instruction
+/// more.
 HALFTONE_HD constexpr std::uint32_t float_from_bfloat16(std::uint16_t bits) {
 #if defined(__CUDA_ARCH__)
     if (!__builtin_is_constant_evaluated()) {
@@ -97,4 +98,5 @@ struct number_traits<bfloat16> : ieee_format<8, -125, 128> {
 
 template <>
 class std::numeric_limits<halftone::bfloat16>
-    : public halftone::detail::ieee_limits<halftone::bfloat16, std::uint16_t, 0, false> {};  // of IEEE 754's encoding, but none of its formats
+    : public halftone::detail::ieee_limits<halftone::bfloat16, std::uint16_t, 0, false> {
+};  // of IEEE 754's encoding, but none of its formats

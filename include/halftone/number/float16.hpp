@@ -5,9 +5,9 @@
 ///
 /// Conversion from any arithmetic type rounds once, to nearest even, bit by bit as the instruction VCVTPS2PH: beyond
 /// the range to infinity, subnormal numbers kept, a NaN quietened with the top bits of its payload (in code for a GPU:
-/// any NaN). Conversion to float is exact. Arithmetic is float's; writing back a sum, difference, product or quotient of
-/// two float16 gives the correctly rounded result, since a float has 2 * 11 + 2 bits (Figueroa, "When is double rounding
-/// innocuous?", 1995).
+/// any NaN). Conversion to float is exact. Arithmetic is float's; writing back a sum, difference, product or quotient
+/// of two float16 gives the correctly rounded result, since a float has 2 * 11 + 2 bits (Figueroa, "When is double
+/// rounding innocuous?", 1995).
 ///
 ///     ht::float16 a{0.1};             // 0.0999755859375
 ///     float b = a * a;                // exact in float

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The two numbers of one byte that matrix units take (Micikevicius et al., "FP8 Formats for Deep Learning", 2022; Open Compute
-/// Project, "OFP8").
+/// The two numbers of one byte that matrix units take (Micikevicius et al., "FP8 Formats for Deep Learning", 2022; Open
+/// Compute Project, "OFP8").
 ///
 /// | type        | sign, exponent, fraction | least number | least normal | largest | beyond the largest | step to either side |
 /// | ----------- | ------------------------ | ------------ | ------------ | ------- | ------------------ | ------------------- |
 /// | float8_e4m3 | 1, 4, 3                  | 2^-9         | 2^-6         | 448     | NaN                | 2^-4                |
 /// | float8_e5m2 | 1, 5, 2                  | 2^-16        | 2^-14        | 57344   | infinity           | 2^-3                |
 ///
-/// float8_e4m3 has no infinity and one NaN of each sign, all ones: what others call e4m3fn. float8_e5m2 is encoded as IEEE 754
-/// encodes its formats. Conversion from any arithmetic type rounds once, to nearest even, subnormal numbers kept; from
-/// halfway past the largest number on (past 464; from 61440) it gives what the table says, and so does infinity. `saturate<T>(x)`
-/// gives the largest number instead. A NaN becomes the quiet NaN of its sign (in code for a GPU: of any sign). Conversion to
-/// float is exact, and so are products of two of them in float. Arithmetic is float's; writing back rounds correctly.
+/// float8_e4m3 has no infinity and one NaN of each sign, all ones: what others call e4m3fn. float8_e5m2 is encoded as
+/// IEEE 754 encodes its formats. Conversion from any arithmetic type rounds once, to nearest even, subnormal numbers
+/// kept; from halfway past the largest number on (past 464; from 61440) it gives what the table says, and so does
+/// infinity. `saturate<T>(x)` gives the largest number instead. A NaN becomes the quiet NaN of its sign (in code for a
+/// GPU: of any sign). Conversion to float is exact, and so are products of two of them in float. Arithmetic is float's;
+/// writing back rounds correctly.
 ///
 ///     ht::float8_e4m3 w{0.3};                                        // 0.3125
 ///     static_assert(ht::saturate<ht::float8_e4m3>(1e6f) == 448);
@@ -73,21 +74,24 @@ __device__ inline std::uint16_t saturated_float8(float x, const float8_e5m2*) {
 }
 #endif
 
-/// float to a number of one byte, on bits; by one instruction in code for a GPU that has it. `Beyond` stands for every magnitude that
-/// rounds past the largest.
+/// float to a number of one byte, on bits; by one instruction in code for a GPU that has it. `Beyond` stands for every
+/// magnitude that rounds past the largest.
 template <class T, std::uint32_t Beyond = float8_codes<T>::beyond>
 HALFTONE_HD constexpr std::uint8_t float8_from_float(std::uint32_t bits) {
     using codes = float8_codes<T>;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
     if (!__builtin_is_constant_evaluated()) {
-        const auto code = static_cast<std::uint8_t>(saturated_float8(bit_cast<float>(bits), static_cast<const T*>(nullptr)));
-        const std::uint32_t above = (bits & 0x7fffffff) - codes::first_beyond;  // wraps where the number is not too large
+        const auto code =
+            static_cast<std::uint8_t>(saturated_float8(bit_cast<float>(bits), static_cast<const T*>(nullptr)));
+        const std::uint32_t above =
+            (bits & 0x7fffffff) - codes::first_beyond;  // wraps where the number is not too large
         if (Beyond == codes::largest || above > 0x7f800000 - codes::first_beyond) return code;
         return static_cast<std::uint8_t>(((bits >> 24) & 0x80) | Beyond);
     }
 #endif
     constexpr int dropped = 24 - number_traits<T>::significand_bits;
-    constexpr std::uint32_t least_exponent = number_traits<T>::min_exponent + 126;  // of normal numbers, biased as a float's
+    constexpr std::uint32_t least_exponent =
+        number_traits<T>::min_exponent + 126;  // of normal numbers, biased as a float's
     const std::uint32_t sign = (bits >> 24) & 0x80;
     const std::uint32_t magnitude = bits & 0x7fffffff;
     const std::uint32_t exponent = magnitude >> 23;
@@ -205,7 +209,8 @@ HALFTONE_HD HALFTONE_INLINE constexpr bool is_finite(const float8_e4m3& x) { ret
 
 template <>
 class std::numeric_limits<halftone::float8_e5m2>
-    : public halftone::detail::ieee_limits<halftone::float8_e5m2, std::uint8_t, 0, false> {};  // of IEEE 754's encoding, but none of its formats
+    : public halftone::detail::ieee_limits<halftone::float8_e5m2, std::uint8_t, 0, false> {
+};  // of IEEE 754's encoding, but none of its formats
 
 /// Where others have infinity stands NaN.
 template <>

@@ -66,8 +66,8 @@ class ieee_limits {
     static constexpr int fractions = 1 << (digits - 1);   // how many there are
 
     HALFTONE_HD static constexpr Number encode(int exponent, int fraction) {
-        return Number::from_bits(static_cast<Bits>(
-            static_cast<std::uint32_t>(exponent) << (digits - 1 + Padding) | static_cast<std::uint32_t>(fraction) << Padding));
+        return Number::from_bits(static_cast<Bits>(static_cast<std::uint32_t>(exponent) << (digits - 1 + Padding) |
+                                                   static_cast<std::uint32_t>(fraction) << Padding));
     }
 };
 

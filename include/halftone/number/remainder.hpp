@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A float in two halves: the bfloat16 nearest to it, ties away from zero, and what that one lacks. So what kernels read and
-/// what an optimizer keeps lie in four bytes, not in six.
+/// A float in two halves: the bfloat16 nearest to it, ties away from zero, and what that one lacks. So what kernels
+/// read and what an optimizer keeps lie in four bytes, not in six.
 ///
 ///     const ht::float_halves h = ht::halves_of(w);
 ///     h.nearest == ht::round_to<ht::bfloat16, ht::rounding::nearest_away>(w);
 ///     ht::join(h) == w;
 ///
-/// Numeric contract: every float that is no NaN comes back with its bits; a NaN comes back as the quiet one that its bfloat16
-/// is. The ties have to go away from zero: to an even bfloat16, 65,537 floats are nearest with ties to even, and 16 bits tell
-/// 65,536 of them apart. The two roundings differ for one float in 2^17.
+/// Numeric contract: every float that is no NaN comes back with its bits; a NaN comes back as the quiet one that its
+/// bfloat16 is. The ties have to go away from zero: to an even bfloat16, 65,537 floats are nearest with ties to even,
+/// and 16 bits tell 65,536 of them apart. The two roundings differ for one float in 2^17.
 #pragma once
 
 #include <halftone/number/bfloat16.hpp>
@@ -41,7 +41,8 @@ HALFTONE_HD HALFTONE_INLINE constexpr float_halves halves_of(float x) {
     const std::uint32_t bits = detail::bit_cast<std::uint32_t>(x);
     const bool nan = (bits & 0x7fffffff) > 0x7f800000;
     // A NaN's low half could carry into the sign: it is dropped.
-    return {round_to<bfloat16, rounding::nearest_away>(x), bfloat16_remainder::from_bits(static_cast<std::uint16_t>(nan ? 0 : bits))};
+    return {round_to<bfloat16, rounding::nearest_away>(x),
+            bfloat16_remainder::from_bits(static_cast<std::uint16_t>(nan ? 0 : bits))};
 }
 
 /// The float whose halves these are: where the rest is half a step or more, its bfloat16 was rounded up.

@@ -38,8 +38,8 @@ HALFTONE_HD HALFTONE_INLINE constexpr Word added_to_rest(Word mask, std::uint32_
     }
 }
 
-/// A finite float's magnitude, moved down or up to a multiple of T's step there. The exponent is not bounded above: that
-/// is T's own affair.
+/// A finite float's magnitude, moved down or up to a multiple of T's step there. The exponent is not bounded above:
+/// that is T's own affair.
 template <class T, rounding Mode>
 HALFTONE_HD HALFTONE_INLINE constexpr std::uint32_t to_grid(std::uint32_t magnitude, std::uint32_t random) {
     using traits = number_traits<T>;
@@ -68,8 +68,9 @@ HALFTONE_HD HALFTONE_INLINE constexpr std::uint32_t to_grid(std::uint32_t magnit
 /// `x` rounded to `T` in the given mode. Only rounding::stochastic reads `random`, 32 bits that are uniform and
 /// independent from call to call: of them the low `24 - significand_bits` (16 for bfloat16, 13 for float16), more where
 /// the result is subnormal. Over all values of these bits the mean of the results is exactly x. There are two
-/// exceptions: below 2^-9 of T's least subnormal number the mean is low by less than 2^-32 of that number; and above T's
-/// largest number infinity takes the place of the next power of two, and follows from there on whatever `random` is.
+/// exceptions: below 2^-9 of T's least subnormal number the mean is low by less than 2^-32 of that number; and above
+/// T's largest number infinity takes the place of the next power of two, and follows from there on whatever `random`
+/// is.
 template <number T, rounding Mode>
 HALFTONE_HD HALFTONE_INLINE constexpr T round_to(float x, std::uint32_t random) {
     if constexpr (Mode == rounding::nearest_even || number_traits<T>::significand_bits >= 24) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Conversions that stop at the largest number of a type, where its constructor gives infinity or NaN. What a value that was scaled
-/// into a short range wants: one that is just past the end is better off at the end than infinite.
+/// Conversions that stop at the largest number of a type, where its constructor gives infinity or NaN. What a value
+/// that was scaled into a short range wants: one that is just past the end is better off at the end than infinite.
 ///
 ///     static_assert(ht::saturate<ht::float8_e4m3>(1e6f) == 448);
 ///     static_assert(ht::saturate<ht::float16>(-1e6) == -65504);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What matrix units make of a float's operands ("tf32"): 1 sign, 8 exponent and 10 fraction bits, the upper 19 of a float's.
-/// Float's range (1.1e-41 to 3.4e38) in float16's steps (2^-11 to either side).
+/// What matrix units make of a float's operands ("tf32"): 1 sign, 8 exponent and 10 fraction bits, the upper 19 of a
+/// float's. Float's range (1.1e-41 to 3.4e38) in float16's steps (2^-11 to either side).
 ///
-/// A format of operands, not of memory: numbers lie there as floats, and a product that computes in tfloat32 rounds them as
-/// it reads them (storage_of). Conversion from any arithmetic type rounds once, to nearest, ties away from zero, which is
-/// what the instruction cvt.rna.tf32.f32 does (PTX ISA, "cvt"): beyond the range to infinity, subnormal numbers kept, a NaN
-/// quietened with the top bits of its payload (in code for a GPU: any NaN). Conversion to float is exact and keeps every
-/// bit. Arithmetic is float's; products of two are exact in it.
+/// A format of operands, not of memory: numbers lie there as floats, and a product that computes in tfloat32 rounds
+/// them as it reads them (storage_of). Conversion from any arithmetic type rounds once, to nearest, ties away from
+/// zero, which is what the instruction cvt.rna.tf32.f32 does (PTX ISA, "cvt"): beyond the range to infinity, subnormal
+/// numbers kept, a NaN quietened with the top bits of its payload (in code for a GPU: any NaN). Conversion to float is
+/// exact and keeps every bit. Arithmetic is float's; products of two are exact in it.
 ///
 ///     static_assert(ht::tfloat32(1.0f / 3) == 0x1.554p-2f);
 ///     float c = ht::tfloat32(a) * ht::tfloat32(b);            // one term of a product under the policy tf32
@@ -39,7 +39,8 @@ HALFTONE_HD constexpr std::uint32_t tfloat32_from_float(std::uint32_t bits) {
     }
 #endif
     const bool nan = (bits & 0x7fffffff) > 0x7f800000;
-    return (nan ? bits | 0x400000 : bits + 0x1000) & tfloat32_mask;  // the carry may reach infinity, and goes no further
+    return (nan ? bits | 0x400000 : bits + 0x1000) &
+           tfloat32_mask;  // the carry may reach infinity, and goes no further
 }
 
 }  // namespace detail
@@ -85,4 +86,5 @@ struct number_traits<tfloat32> : ieee_format<11, -125, 128> {
 
 template <>
 class std::numeric_limits<halftone::tfloat32>
-    : public halftone::detail::ieee_limits<halftone::tfloat32, std::uint32_t, 13, false> {};  // of IEEE 754's encoding, but none of its formats
+    : public halftone::detail::ieee_limits<halftone::tfloat32, std::uint32_t, 13, false> {
+};  // of IEEE 754's encoding, but none of its formats

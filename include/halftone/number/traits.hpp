@@ -71,8 +71,8 @@ struct storage_type<T> {
 
 }  // namespace detail
 
-/// The type in which numbers of T lie in memory: T, or what its traits name as `storage`. A format of operands alone, such as
-/// tfloat32, is read out of a wider type, and whoever multiplies rounds.
+/// The type in which numbers of T lie in memory: T, or what its traits name as `storage`. A format of operands alone,
+/// such as tfloat32, is read out of a wider type, and whoever multiplies rounds.
 template <number T>
 using storage_of = typename detail::storage_type<T>::type;
 

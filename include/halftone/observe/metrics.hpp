@@ -7,7 +7,8 @@
 ///     metrics.commit();
 ///
 /// Fields: step, loss, lr, tokens_per_second, step_ms, peak_bytes, loss_scale, skipped, and of these skipped_infinity,
-/// skipped_nan and skipped_outlier; see step_metrics. What is not finite becomes null. Each line is flushed when it is written; the file gets its name at the commit.
+/// skipped_nan and skipped_outlier; see step_metrics. What is not finite becomes null. Each line is flushed when it is
+/// written; the file gets its name at the commit.
 #pragma once
 
 #include <string>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What magnitudes a step's tensors have, operation by operation: what their types make zeros of or infinities, and which
-/// layers would do better in another type.
+/// What magnitudes a step's tensors have, operation by operation: what their types make zeros of or infinities, and
+/// which layers would do better in another type.
 ///
 ///     ht::tape tape{device, ht::watched};
 ///     {
@@ -12,10 +12,10 @@
 ///         for (const auto& p : view.proposals()) std::cout << p.text << '\n';
 ///     }
 ///
-/// Numeric contract: counts, exact, of the values as they lie in memory (gradients times the loss scale). Of weights the wider
-/// source is there as well, so that it is known which zeros are made by rounding; of all others it is known how many values
-/// lie below the type's least normal number, where bits are lost, and how many are zeros, whatever made them. numerics_json.hpp
-/// and numerics_html.hpp write it to files.
+/// Numeric contract: counts, exact, of the values as they lie in memory (gradients times the loss scale). Of weights
+/// the wider source is there as well, so that it is known which zeros are made by rounding; of all others it is known
+/// how many values lie below the type's least normal number, where bits are lost, and how many are zeros, whatever made
+/// them. numerics_json.hpp and numerics_html.hpp write it to files.
 #pragma once
 
 #include <algorithm>
@@ -45,14 +45,17 @@ struct numerics_row {
 
     bool is_weight() const { return pass == pass::update; }
     const char* tensor() const { return is_weight() ? "weight" : name(role); }
-    /// Shares of the finite values other than zero: below the least normal number of the type, and half its largest or more.
+    /// Shares of the finite values other than zero: below the least normal number of the type, and half its largest or
+    /// more.
     double subnormal() const {
         return with_format(format, [this]<class T>(T) { return counts.template subnormal<T>(); });
     }
     double saturation() const {
         return with_format(format, [this]<class T>(T) {
             const extent all = counts.count(-149, 127);
-            return all == 0 ? 0.0 : static_cast<double>(counts.count(number_traits<T>::max_exponent - 1, 127)) / static_cast<double>(all);
+            return all == 0 ? 0.0
+                            : static_cast<double>(counts.count(number_traits<T>::max_exponent - 1, 127)) /
+                                  static_cast<double>(all);
         });
     }
     /// How often all of it can be doubled before its largest value overflows.
@@ -86,13 +89,17 @@ template <class Device>
 class numerics_collector final : public tensor_listener {
   public:
     /// Looks at the tape's tensors as long as it lives. Not within a step that is being captured.
-    numerics_collector(Device& device, tape<Device, watched_tape>& watched_by_it) : device_(&device), tape_(&watched_by_it) { tape_->watch(*this); }
+    numerics_collector(Device& device, tape<Device, watched_tape>& watched_by_it)
+        : device_(&device), tape_(&watched_by_it) {
+        tape_->watch(*this);
+    }
     template <class Kind, bool IsWatched = detail::check_watched<Kind>()>
     numerics_collector(Device&, tape<Device, Kind>&) = delete;
     ~numerics_collector() override { tape_->unwatch(*this); }
 
     void on_tensor(const watched_tensor& t) override {
-        const auto [at, is_new] = numbers_.try_emplace(key{t.by, t.pass, t.role, t.parameter == nullptr ? "" : t.parameter}, view_.rows.size());
+        const auto [at, is_new] = numbers_.try_emplace(
+            key{t.by, t.pass, t.role, t.parameter == nullptr ? "" : t.parameter}, view_.rows.size());
         if (is_new) view_.rows.push_back({*t.by, t.pass, t.role, t.parameter == nullptr ? "" : t.parameter, t.format});
         numerics_row& row = view_.rows[at->second];
         with_values(t, [&]<class V>(const V& values) { row.counts.add(statistics_of(*device_, values)); });
@@ -116,7 +123,9 @@ class numerics_collector final : public tensor_listener {
         halftone::pass pass;
         tensor_role role;
         std::string parameter;
-        friend bool operator<(const key& a, const key& b) { return std::tie(a.by, a.pass, a.role, a.parameter) < std::tie(b.by, b.pass, b.role, b.parameter); }
+        friend bool operator<(const key& a, const key& b) {
+            return std::tie(a.by, a.pass, a.role, a.parameter) < std::tie(b.by, b.pass, b.role, b.parameter);
+        }
     };
 
     template <class... Storages>
@@ -126,20 +135,27 @@ class numerics_collector final : public tensor_listener {
     }
     /// What kernels read, beside the master that it was rounded from.
     template <class Storage>
-    static void add_weight_of(numerics_view& view, const store& parameters, const store::group& group, const store::entry& e) {
+    static void add_weight_of(numerics_view& view, const store& parameters, const store::group& group,
+                              const store::entry& e) {
         using param = typename Storage::param;
         using compute = typename Storage::compute;
         if constexpr (detail::is_watchable<param> && detail::is_watchable<compute>) {
             const bool copied = group.copy_bytes != 0;
             if (group.param_bytes != sizeof(param) || (copied && group.copy_bytes != sizeof(compute))) return;
-            numerics_row row{.by = {e.path.substr(0, e.path.rfind('.')), "", ""}, .pass = pass::update, .parameter = e.path, .format = detail::format_of<compute>()};
+            numerics_row row{.by = {e.path.substr(0, e.path.rfind('.')), "", ""},
+                             .pass = pass::update,
+                             .parameter = e.path,
+                             .format = detail::format_of<compute>()};
             std::vector<compute> read(e.count);
             const std::byte* const slab = copied ? group.copy.data() : group.master.data();
-            parameters.memory().read(read.data(), slab + (copied ? e.copy : e.master) * sizeof(compute), e.count * sizeof(compute));
-            row.counts = detail::statistics_on_host(const_view<compute, 1>(read.data(), {static_cast<extent>(e.count)}));
+            parameters.memory().read(read.data(), slab + (copied ? e.copy : e.master) * sizeof(compute),
+                                     e.count * sizeof(compute));
+            row.counts =
+                detail::statistics_on_host(const_view<compute, 1>(read.data(), {static_cast<extent>(e.count)}));
             if (copied && e.master != store::nowhere) {
                 std::vector<param> masters(e.count);
-                parameters.memory().read(masters.data(), group.master.data() + e.master * sizeof(param), e.count * sizeof(param));
+                parameters.memory().read(masters.data(), group.master.data() + e.master * sizeof(param),
+                                         e.count * sizeof(param));
                 row.underflowed = row.overflowed = 0;
                 for (std::size_t i = 0; i < e.count; ++i) {
                     const float wide = static_cast<float>(masters[i]);
@@ -188,16 +204,20 @@ inline std::string row_tensor_text(const numerics_row& r) {
 
 inline void numerics_view::print(std::ostream& out) const {
     char line[256];
-    std::snprintf(line, sizeof line, "%-34s %-8s %-24s %-8s %9s %7s %9s %9s %8s %5s %9s %9s\n", "layer, operation", "pass", "tensor", "type", "values", "zeros", "subnormal",
-                  "underflow", "infinite", "NaN", "largest", "doublings");
+    std::snprintf(line, sizeof line, "%-34s %-8s %-24s %-8s %9s %7s %9s %9s %8s %5s %9s %9s\n", "layer, operation",
+                  "pass", "tensor", "type", "values", "zeros", "subnormal", "underflow", "infinite", "NaN", "largest",
+                  "doublings");
     out << line;
     for (const numerics_row& r : rows) {
         const double all = static_cast<double>(std::max<extent>(r.counts.elements(), 1));
-        std::snprintf(line, sizeof line, "%-34s %-8s %-24s %-8s %9lld %7s %9s %9s %8lld %5lld %9s %9d\n", detail::row_text(r).c_str(), r.is_weight() ? "" : name(r.pass),
+        std::snprintf(line, sizeof line, "%-34s %-8s %-24s %-8s %9lld %7s %9s %9s %8lld %5lld %9s %9d\n",
+                      detail::row_text(r).c_str(), r.is_weight() ? "" : name(r.pass),
                       detail::row_tensor_text(r).c_str(), name(r.format), static_cast<long long>(r.counts.elements()),
-                      detail::percent_text(static_cast<double>(r.counts.zeros) / all).c_str(), detail::percent_text(r.subnormal()).c_str(),
-                      r.underflowed < 0 ? "" : detail::percent_text(static_cast<double>(r.underflowed) / all).c_str(), static_cast<long long>(r.counts.infinities),
-                      static_cast<long long>(r.counts.nans), detail::number_text(static_cast<double>(r.counts.largest)).c_str(), r.doublings());
+                      detail::percent_text(static_cast<double>(r.counts.zeros) / all).c_str(),
+                      detail::percent_text(r.subnormal()).c_str(),
+                      r.underflowed < 0 ? "" : detail::percent_text(static_cast<double>(r.underflowed) / all).c_str(),
+                      static_cast<long long>(r.counts.infinities), static_cast<long long>(r.counts.nans),
+                      detail::number_text(static_cast<double>(r.counts.largest)).c_str(), r.doublings());
         out << line;
     }
 }
@@ -217,7 +237,8 @@ struct scale_findings {
 };
 
 template <class T>
-void judge_row(const numerics_row& r, double threshold, int spare_doublings, float loss_scale, std::string& reason, scale_findings& scale) {
+void judge_row(const numerics_row& r, double threshold, int spare_doublings, float loss_scale, std::string& reason,
+               scale_findings& scale) {
     using traits = number_traits<T>;
     const auto share_below = [&](int exponent) {
         const extent all = r.counts.count(-149, 127);
@@ -225,17 +246,25 @@ void judge_row(const numerics_row& r, double threshold, int spare_doublings, flo
     };
     const std::string type = traits::name, least = number_text(traits::min_normal), most = number_text(traits::max);
     const extent elements = r.counts.elements();
-    const auto of_all = [&](extent n) { return std::to_string(n) + " of " + std::to_string(elements) + " (" + percent_text(static_cast<double>(n) / static_cast<double>(elements)) + ")"; };
+    const auto of_all = [&](extent n) {
+        return std::to_string(n) + " of " + std::to_string(elements) + " (" +
+               percent_text(static_cast<double>(n) / static_cast<double>(elements)) + ")";
+    };
     if (r.is_weight()) {
-        if (static_cast<double>(r.underflowed) > threshold * static_cast<double>(elements)) reason = of_all(r.underflowed) + " of " + r.parameter + " are zeros in " + type + " and not in the master";
-        if (r.overflowed > 0) reason = of_all(r.overflowed) + " of " + r.parameter + " are infinite in " + type + " and not in the master";
+        if (static_cast<double>(r.underflowed) > threshold * static_cast<double>(elements))
+            reason = of_all(r.underflowed) + " of " + r.parameter + " are zeros in " + type + " and not in the master";
+        if (r.overflowed > 0)
+            reason =
+                of_all(r.overflowed) + " of " + r.parameter + " are infinite in " + type + " and not in the master";
         return;
     }
     if (r.role == tensor_role::value) {
         if (r.counts.infinities > 0) {
-            reason = of_all(r.counts.infinities) + " of the values of " + r.by.operation + " are infinite in " + type + ", which ends at " + most;
+            reason = of_all(r.counts.infinities) + " of the values of " + r.by.operation + " are infinite in " + type +
+                     ", which ends at " + most;
         } else if (r.doublings() == 0) {
-            reason = "the values of " + r.by.operation + " reach " + number_text(static_cast<double>(r.counts.largest)) + " in " + type + ", which ends at " + most;
+            reason = "the values of " + r.by.operation + " reach " +
+                     number_text(static_cast<double>(r.counts.largest)) + " in " + type + ", which ends at " + most;
         }
         return;
     }
@@ -249,10 +278,13 @@ void judge_row(const numerics_row& r, double threshold, int spare_doublings, flo
         ++scale.gradients;
         return;
     }
-    reason = percent_text(now) + " of the gradient that " + r.by.operation + " passes on lie below " + least + ", " + type + "'s least normal number, at a loss scale of " +
-             number_text(static_cast<double>(loss_scale)) + " (and " + of_all(r.counts.zeros) + " are zeros); ";
-    reason += spare_doublings == 0 ? "with a larger scale a gradient overflows"
-                                   : percent_text(share_below(below_normal - spare_doublings)) + " would at " + std::to_string(spare_doublings) + " doublings, and at more a gradient overflows";
+    reason = percent_text(now) + " of the gradient that " + r.by.operation + " passes on lie below " + least + ", " +
+             type + "'s least normal number, at a loss scale of " + number_text(static_cast<double>(loss_scale)) +
+             " (and " + of_all(r.counts.zeros) + " are zeros); ";
+    reason += spare_doublings == 0
+                  ? "with a larger scale a gradient overflows"
+                  : percent_text(share_below(below_normal - spare_doublings)) + " would at " +
+                        std::to_string(spare_doublings) + " doublings, and at more a gradient overflows";
 }
 
 }  // namespace detail
@@ -276,22 +308,28 @@ inline std::vector<numerics_proposal> numerics_view::proposals(double threshold)
         auto at = std::find_if(layers.begin(), layers.end(), [&](const auto& l) { return l.first == r.by.layer; });
         if (at == layers.end()) at = layers.insert(layers.end(), {r.by.layer, {}});
         std::string reason;
-        with_format(r.format, [&]<class T>(T) { detail::judge_row<T>(r, threshold, spare, loss_scale, reason, scale); });
+        with_format(r.format,
+                    [&]<class T>(T) { detail::judge_row<T>(r, threshold, spare, loss_scale, reason, scale); });
         // What bfloat16 itself has lost, it does not hold.
-        const bool fits = r.counts.subnormal<bfloat16>() <= threshold && (reason.empty() || r.format != value_format::bfloat16);
+        const bool fits =
+            r.counts.subnormal<bfloat16>() <= threshold && (reason.empty() || r.format != value_format::bfloat16);
         at->second.fits_bf16 = at->second.fits_bf16 && fits;
         if (!reason.empty()) at->second.reasons += (at->second.reasons.empty() ? "" : "; ") + reason;
     }
     for (const auto& [layer, findings] : layers) {
         if (findings.reasons.empty()) continue;
         const std::string policy = findings.fits_bf16 ? "ht::amp_bf16" : "ht::full_fp32";
-        all.push_back({layer, policy, layer + ": " + findings.reasons + ": ht::rule<\"" + layer + "\", " + policy + ">"});
+        all.push_back(
+            {layer, policy, layer + ": " + findings.reasons + ": ht::rule<\"" + layer + "\", " + policy + ">"});
     }
     if (scale.gradients > 0) {
-        all.push_back({"", "", "the loss scale: more than " + detail::percent_text(threshold) + " of the gradient lies below its type's least normal number in " +
-                                   std::to_string(scale.gradients) + (scale.gradients == 1 ? " operation" : " operations") + "; at " + std::to_string(scale.doublings) +
-                                   " doublings of " + detail::number_text(static_cast<double>(loss_scale)) + " in none of these, and no gradient of the step overflows before " +
-                                   std::to_string(spare + 1)});
+        all.push_back(
+            {"", "",
+             "the loss scale: more than " + detail::percent_text(threshold) +
+                 " of the gradient lies below its type's least normal number in " + std::to_string(scale.gradients) +
+                 (scale.gradients == 1 ? " operation" : " operations") + "; at " + std::to_string(scale.doublings) +
+                 " doublings of " + detail::number_text(static_cast<double>(loss_scale)) +
+                 " in none of these, and no gradient of the step overflows before " + std::to_string(spare + 1)});
     }
     return all;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A numerics view as one HTML page: a strip for each tensor, strong where many of its values are, with the ranges of the
-/// small formats above. It needs no network, and reads in light and dark, on narrow and wide screens.
+/// A numerics view as one HTML page: a strip for each tensor, strong where many of its values are, with the ranges of
+/// the small formats above. It needs no network, and reads in light and dark, on narrow and wide screens.
 ///
 ///     std::ofstream("numerics.html") << ht::numerics_html(view, "amp_fp16, step 100");
 #pragma once
@@ -35,20 +35,25 @@ struct numerics_columns {
     std::string rectangle(int from, int to, const char* type, const std::string& more = "") const {
         from = std::max(from, first), to = std::min(to, last);
         if (from > to) return "";
-        return "<rect class=\"" + std::string(type) + "\" x=\"" + std::to_string(from - first) + "\" width=\"" + std::to_string(to - from + 1) + "\" height=\"10\"" + more + "/>";
+        return "<rect class=\"" + std::string(type) + "\" x=\"" + std::to_string(from - first) + "\" width=\"" +
+               std::to_string(to - from + 1) + "\" height=\"10\"" + more + "/>";
     }
     std::string open(const std::string& label) const {
-        return "<svg viewBox=\"0 0 " + std::to_string(count()) + " 10\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"" + label + "\">";
+        return "<svg viewBox=\"0 0 " + std::to_string(count()) +
+               " 10\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"" + label + "\">";
     }
 };
 
 template <class T>
 std::string format_strip(const numerics_columns& c) {
     using traits = number_traits<T>;
-    const int normal = traits::min_exponent - 1, least = traits::min_exponent - traits::significand_bits, most = traits::max_exponent - 1;
+    const int normal = traits::min_exponent - 1, least = traits::min_exponent - traits::significand_bits,
+              most = traits::max_exponent - 1;
     return "<tr class=\"format\"><th scope=\"row\">" + std::string(traits::name) + "</th><td>" +
-           c.open("from 2^" + std::to_string(least) + " (normal from 2^" + std::to_string(normal) + ") to below 2^" + std::to_string(most + 1)) +
-           c.rectangle(least, normal - 1, "part") + c.rectangle(normal, most, "range") + "</svg></td><td class=\"n\"></td></tr>\n";
+           c.open("from 2^" + std::to_string(least) + " (normal from 2^" + std::to_string(normal) + ") to below 2^" +
+                  std::to_string(most + 1)) +
+           c.rectangle(least, normal - 1, "part") + c.rectangle(normal, most, "range") +
+           "</svg></td><td class=\"n\"></td></tr>\n";
 }
 
 }  // namespace detail
@@ -83,22 +88,26 @@ inline std::string numerics_html(const numerics_view& view, const std::string& t
         "@media (max-width:600px){body{padding:.6rem}th{width:44%}.n{width:3.6rem}.axis .odd{display:none}}\n"
         "</style>\n</head>\n<body>\n<h1>" +
         escaped(title) + "</h1>\n<p>Loss scale " + number_text(static_cast<double>(view.loss_scale)) +
-        ". A strip is a tensor: how many of its values have each exponent, the stronger the colour the more. Orange: below the least normal number of its own type, where bits are "
-        "lost. The lines are where float16's normal numbers begin and end.</p>\n<h2>What the counts speak for</h2>\n<ul>\n";
+        ". A strip is a tensor: how many of its values have each exponent, the stronger the colour the more. Orange: below the least normal number of its own type, where bits are lost. The lines are where float16's normal numbers begin and end.</p>\n<h2>What the counts speak for</h2>\n<ul>\n";
     const auto proposals = view.proposals();
     for (const numerics_proposal& p : proposals) page += "<li>" + escaped(p.text) + "</li>\n";
     if (proposals.empty()) page += "<li>No other type: all tensors fit into theirs.</li>\n";
-    page += "</ul>\n<h2>Exponents</h2>\n<table>\n<caption>On the right: zeros, and values that are not finite.</caption>\n<tr><th scope=\"row\">2<sup>e</sup></th><td><div class=\"axis\">";
+    page +=
+        "</ul>\n<h2>Exponents</h2>\n<table>\n<caption>On the right: zeros, and values that are not "
+        "finite.</caption>\n<tr><th scope=\"row\">2<sup>e</sup></th><td><div class=\"axis\">";
     const int step = c.count() > 60 ? 16 : 8;
     for (int e = c.first + 3; e <= c.last - 2; ++e) {
         if (e % step != 0) continue;
         char left[32];
         std::snprintf(left, sizeof left, "%.2f", 100.0 * (e - c.first) / c.count());
-        page += std::string("<span") + (e % (2 * step) != 0 ? " class=\"odd\"" : "") + " style=\"left:" + left + "%\">" + std::to_string(e) + "</span>";
+        page += std::string("<span") + (e % (2 * step) != 0 ? " class=\"odd\"" : "") + " style=\"left:" + left +
+                "%\">" + std::to_string(e) + "</span>";
     }
     page += "</div></td><td class=\"n\"></td></tr>\n";
-    page += format_strip<float16>(c) + format_strip<bfloat16>(c) + format_strip<float8_e4m3>(c) + format_strip<float8_e5m2>(c);
-    const std::string marks = "<path class=\"mark\" d=\"M" + std::to_string(-14 - c.first) + " 0v10M" + std::to_string(16 - c.first) + " 0v10\"/>";
+    page += format_strip<float16>(c) + format_strip<bfloat16>(c) + format_strip<float8_e4m3>(c) +
+            format_strip<float8_e5m2>(c);
+    const std::string marks = "<path class=\"mark\" d=\"M" + std::to_string(-14 - c.first) + " 0v10M" +
+                              std::to_string(16 - c.first) + " 0v10\"/>";
     for (const numerics_row& r : view.rows) {
         extent most = 1;
         for (int e = c.first; e <= c.last; ++e) most = std::max(most, r.counts.count(e, e));
@@ -107,18 +116,24 @@ inline std::string numerics_html(const numerics_view& view, const std::string& t
         std::string label = row_text(r);
         std::string small = r.is_weight() ? "weight" : std::string(name(r.pass)) + " " + row_tensor_text(r);
         small += std::string(", ") + name(r.format);
-        page += "<tr><th scope=\"row\">" + escaped(label) + " <small>" + escaped(small) + "</small></th><td>" + c.open("largest " + number_text(static_cast<double>(r.counts.largest)));
+        page += "<tr><th scope=\"row\">" + escaped(label) + " <small>" + escaped(small) + "</small></th><td>" +
+                c.open("largest " + number_text(static_cast<double>(r.counts.largest)));
         for (int e = c.first; e <= c.last; ++e) {
             const extent n = r.counts.count(e, e);
             if (n == 0) continue;
             // The root, so that few values show beside many.
             char opacity[40];
-            std::snprintf(opacity, sizeof opacity, " fill-opacity=\"%.2f\"", 0.15 + 0.85 * std::sqrt(static_cast<double>(n) / static_cast<double>(most)));
+            std::snprintf(opacity, sizeof opacity, " fill-opacity=\"%.2f\"",
+                          0.15 + 0.85 * std::sqrt(static_cast<double>(n) / static_cast<double>(most)));
             page += c.rectangle(e, e, e < normal ? "low" : "in", opacity);
         }
         page += marks + "</svg></td><td class=\"n\">";
-        page += r.counts.zeros > 0 ? percent_text(static_cast<double>(r.counts.zeros) / static_cast<double>(all)) + " zero" : std::string();
-        if (odd > 0) page += (r.counts.zeros > 0 ? ", " : "") + std::to_string(odd) + (r.counts.infinities > 0 ? " inf" : " NaN");
+        page += r.counts.zeros > 0
+                    ? percent_text(static_cast<double>(r.counts.zeros) / static_cast<double>(all)) + " zero"
+                    : std::string();
+        if (odd > 0)
+            page +=
+                (r.counts.zeros > 0 ? ", " : "") + std::to_string(odd) + (r.counts.infinities > 0 ? " inf" : " NaN");
         page += "</td></tr>\n";
     }
     return page + "</table>\n</body>\n</html>\n";

@@ -4,9 +4,10 @@
 ///
 ///     std::ofstream("numerics.json") << ht::numerics_json(view).dump();
 ///
-/// {"step", "loss_scale", "tensors": [{"layer", "after", "operation", "pass" (null: a weight), "tensor", "parameter", "type",
-/// "elements", "zeros", "infinities", "nans", "largest", "subnormal_share", "saturation_share", "doublings", "underflowed",
-/// "overflowed" (null: not known), "exponents": [[exponent, count], ...]}], "proposals": [{"layer", "policy", "text"}]}
+/// {"step", "loss_scale", "tensors": [{"layer", "after", "operation", "pass" (null: a weight), "tensor", "parameter",
+/// "type", "elements", "zeros", "infinities", "nans", "largest", "subnormal_share", "saturation_share", "doublings",
+/// "underflowed", "overflowed" (null: not known), "exponents": [[exponent, count], ...]}], "proposals": [{"layer",
+/// "policy", "text"}]}
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -18,7 +19,8 @@ namespace halftone::inline HALFTONE_ABI {
 inline nlohmann::ordered_json numerics_json(const numerics_view& view) {
     using json = nlohmann::ordered_json;
     const auto known = [](extent n) { return n < 0 ? json(nullptr) : json(n); };
-    json j{{"step", view.step}, {"loss_scale", view.loss_scale}, {"tensors", json::array()}, {"proposals", json::array()}};
+    json j{
+        {"step", view.step}, {"loss_scale", view.loss_scale}, {"tensors", json::array()}, {"proposals", json::array()}};
     for (const numerics_row& r : view.rows) {
         json exponents = json::array();
         for (int e = tensor_statistics::least_exponent; e <= tensor_statistics::most_exponent; ++e) {
@@ -43,7 +45,8 @@ inline nlohmann::ordered_json numerics_json(const numerics_view& view) {
                                 {"overflowed", known(r.overflowed)},
                                 {"exponents", exponents}});
     }
-    for (const numerics_proposal& p : view.proposals()) j["proposals"].push_back({{"layer", p.layer}, {"policy", p.policy}, {"text", p.text}});
+    for (const numerics_proposal& p : view.proposals())
+        j["proposals"].push_back({{"layer", p.layer}, {"policy", p.policy}, {"text", p.text}});
     return j;
 }
 

@@ -8,8 +8,8 @@
 ///     file.commit();                                   // now summary.json is there, or is the new one
 ///     folder.keep();
 ///
-/// Until its commit a file is called `<name>.part`. What is not committed and kept is gone when the object is: a failed run
-/// leaves nothing behind, and what an earlier one left stays whole.
+/// Until its commit a file is called `<name>.part`. What is not committed and kept is gone when the object is: a failed
+/// run leaves nothing behind, and what an earlier one left stays whole.
 #pragma once
 
 #include <cerrno>
@@ -37,7 +37,8 @@ class output_file {
     explicit output_file(std::filesystem::path path) : path_(std::move(path)), part_(path_) {
         part_ += ".part";
         std::error_code ignored;
-        if (std::filesystem::is_directory(path_, ignored)) fail<output_error>("output: ", path_.string(), " is a folder");
+        if (std::filesystem::is_directory(path_, ignored))
+            fail<output_error>("output: ", path_.string(), " is a folder");
         errno = 0;
         stream_.open(part_, std::ios::binary | std::ios::trunc);
         if (!stream_) fail<output_error>("output: cannot write ", part_.string(), reason());
@@ -53,7 +54,8 @@ class output_file {
 
     const std::filesystem::path& path() const { return path_; }
 
-    /// Writes and flushes, so that who follows the file sees it. Throws output_error, a full disk being the usual reason.
+    /// Writes and flushes, so that who follows the file sees it. Throws output_error, a full disk being the usual
+    /// reason.
     void write(std::string_view text) {
         errno = 0;
         stream_.write(text.data(), static_cast<std::streamsize>(text.size())).flush();

@@ -15,9 +15,9 @@
 ///     step 12 skipped (infinity): h.1.mlp, mlp, forward: 37 +inf of 8192 values in float16, the finite ones up to 65472;
 ///     before it h.1.mlp.norm, layer_norm, gave 4.1 at most
 ///
-/// Each tensor is counted by a kernel (kernel/tally), and a record in the device's memory remembers the first that was not
-/// finite: nothing waits, and captured steps are watched as well. The host names it when it reads. First is first in time:
-/// forward before backward, earlier micro-batches before later ones.
+/// Each tensor is counted by a kernel (kernel/tally), and a record in the device's memory remembers the first that was
+/// not finite: nothing waits, and captured steps are watched as well. The host names it when it reads. First is first
+/// in time: forward before backward, earlier micro-batches before later ones.
 #pragma once
 
 #include <cstdio>
@@ -46,12 +46,14 @@ struct overflow {
     value_format format = value_format::float32;
     extent elements = 0;
     kernel::value_tally found;
-    watched_operation before;                     ///< whose values were looked at before those, in the same pass; else empty
+    watched_operation before;  ///< whose values were looked at before those, in the same pass; else empty
     float before_largest = 0;                     ///< their largest magnitude
 
     bool is_skipped() const { return result != step_result::taken; }
     /// "+inf", "-inf" or "NaN": infinities first, which NaNs come of.
-    const char* kind() const { return found.positive_infinities > 0 ? "+inf" : found.negative_infinities > 0 ? "-inf" : "NaN"; }
+    const char* kind() const {
+        return found.positive_infinities > 0 ? "+inf" : found.negative_infinities > 0 ? "-inf" : "NaN";
+    }
     /// One line for people.
     std::string text() const;
 };
@@ -149,8 +151,8 @@ struct forget_step {
 template <class Device>
 class overflow_finder final : public tensor_listener {
   public:
-    /// Looks at the tape's tensors as long as it lives; device and tape must outlive it. Remembers as many steps between two
-    /// calls of take(). Throws argument_error for none.
+    /// Looks at the tape's tensors as long as it lives; device and tape must outlive it. Remembers as many steps
+    /// between two calls of take(). Throws argument_error for none.
     overflow_finder(Device& device, tape<Device, watched_tape>& watched_by_it, std::size_t steps = 1024)
         : tape_(&watched_by_it), record_(device), tally_(device), room_(steps),
           entries_(device.memory(), steps * sizeof(detail::overflow_entry), memory_kind::other) {
@@ -174,8 +176,8 @@ class overflow_finder final : public tensor_listener {
         tape_->begin_step();
     }
 
-    /// The steps since the last call that were skipped or met a value which is not finite, the oldest first. Waits for the
-    /// device. Where there were more than it remembers, the oldest are lost; lost() counts them.
+    /// The steps since the last call that were skipped or met a value which is not finite, the oldest first. Waits for
+    /// the device. Where there were more than it remembers, the oldest are lost; lost() counts them.
     std::vector<overflow> take() {
         const std::int64_t written = record_.read().written, room = static_cast<std::int64_t>(room_);
         if (written == taken_) return {};
@@ -196,14 +198,20 @@ class overflow_finder final : public tensor_listener {
         watched_tensor whole = t;  // stands for all tensors of an operation's pass
         whole.role = {}, whole.parameter = nullptr, whole.format = {}, whole.count = 0;
         const auto operation = number_of(operations_, whole);
-        with_values(t, [this]<class V>(const V& values) { kernel::tally<Device>::run(record_.device(), values, tally_.data()); });
-        device().run(detail::note_tally{record_.data(), tally_.data(), operation, id, t.role == tensor_role::parameter_gradient ? 1 : 0});
+        with_values(t, [this]<class V>(const V& values) {
+            kernel::tally<Device>::run(record_.device(), values, tally_.data());
+        });
+        device().run(detail::note_tally{record_.data(), tally_.data(), operation, id,
+                                        t.role == tensor_role::parameter_gradient ? 1 : 0});
     }
 
   private:
     // Steps that were captured hold these numbers, so they are given once and for good.
     struct order {
-        static auto key(const watched_tensor& t) { return std::tuple(t.by, t.pass, t.micro_batch, t.role, std::string_view(t.parameter == nullptr ? "" : t.parameter), t.format, t.count); }
+        static auto key(const watched_tensor& t) {
+            return std::tuple(t.by, t.pass, t.micro_batch, t.role,
+                              std::string_view(t.parameter == nullptr ? "" : t.parameter), t.format, t.count);
+        }
         bool operator()(const watched_tensor& a, const watched_tensor& b) const { return key(a) < key(b); }
     };
     struct numbers {
@@ -223,12 +231,14 @@ class overflow_finder final : public tensor_listener {
         if (e.tensor < 0) return o;
         const watched_tensor& t = *tensors_.all[static_cast<std::size_t>(e.tensor)];
         o.is_located = true;
-        o.by = *t.by, o.pass = t.pass, o.micro_batch = t.micro_batch + 1, o.role = t.role, o.format = t.format, o.elements = t.count;
+        o.by = *t.by, o.pass = t.pass, o.micro_batch = t.micro_batch + 1, o.role = t.role, o.format = t.format,
+        o.elements = t.count;
         if (t.parameter != nullptr) o.parameter = t.parameter;
         o.found = e.found;
         if (e.before < 0) return o;
         const watched_tensor& before = *tensors_.all[static_cast<std::size_t>(e.before)];
-        if (before.pass == t.pass && before.micro_batch == t.micro_batch) o.before = *before.by, o.before_largest = e.before_largest;
+        if (before.pass == t.pass && before.micro_batch == t.micro_batch)
+            o.before = *before.by, o.before_largest = e.before_largest;
         return o;
     }
 
@@ -253,7 +263,8 @@ inline std::string overflow::text() const {
     t += is_skipped() ? std::string(" skipped (") + name(result) + "): " : " taken: ";
     if (!is_located) {
         const bool is_odd = result == step_result::infinity || result == step_result::not_a_number;
-        return t + (is_odd ? "no operation gave it: gradients became so as they were unscaled, or were written by hand" : "all values were finite");
+        return t + (is_odd ? "no operation gave it: gradients became so as they were unscaled, or were written by hand"
+                           : "all values were finite");
     }
     t += detail::place_of(by) + ", " + name(pass);
     if (micro_batch > 1) t += ", micro-batch " + std::to_string(micro_batch);
@@ -262,10 +273,16 @@ inline std::string overflow::text() const {
     if (found.negative_infinities > 0) t += std::to_string(found.negative_infinities) + " -inf, ";
     if (found.nans > 0) t += std::to_string(found.nans) + " NaN, ";
     t.resize(t.size() - 2);
-    t += " of " + std::to_string(elements) + (role == tensor_role::value ? " values" : role == tensor_role::gradient ? " values of the gradient that it passes on" : " values of the gradient of " + parameter);
+    t += " of " + std::to_string(elements) +
+         (role == tensor_role::value      ? " values"
+          : role == tensor_role::gradient ? " values of the gradient that it passes on"
+                                          : " values of the gradient of " + parameter);
     t += std::string(" in ") + name(format);
-    if (elements > found.positive_infinities + found.negative_infinities + found.nans) t += ", the finite ones up to " + detail::magnitude_text(found.largest);
-    if (!before.operation.empty()) t += "; before it " + detail::place_of(before) + ", gave " + detail::magnitude_text(before_largest) + " at most";
+    if (elements > found.positive_infinities + found.negative_infinities + found.nans)
+        t += ", the finite ones up to " + detail::magnitude_text(found.largest);
+    if (!before.operation.empty())
+        t +=
+            "; before it " + detail::place_of(before) + ", gave " + detail::magnitude_text(before_largest) + " at most";
     return t;
 }
 

@@ -4,9 +4,9 @@
 ///
 ///     metrics.write_line({{"step", o.step}, {"overflow", ht::overflow_json(o)}});
 ///
-/// Fields: result; layer, after, operation, pass, micro_batch, tensor ("value", "gradient", "parameter gradient"), parameter,
-/// kind ("+inf", "-inf", "NaN"), type, elements, positive_infinities, negative_infinities, nans, largest; before: null, or
-/// layer, operation, largest. Of a step where no operation gave such a value, `result` alone.
+/// Fields: result; layer, after, operation, pass, micro_batch, tensor ("value", "gradient", "parameter gradient"),
+/// parameter, kind ("+inf", "-inf", "NaN"), type, elements, positive_infinities, negative_infinities, nans, largest;
+/// before: null, or layer, operation, largest. Of a step where no operation gave such a value, `result` alone.
 #pragma once
 
 #include <nlohmann/json.hpp>

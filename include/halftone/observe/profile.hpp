@@ -6,8 +6,8 @@
 ///     { const ht::range r(&profile, "attention", ht::pass::forward); … }
 ///     profile.print(std::cout, steps);
 ///
-/// A range's time is its own: that of the ranges inside it counts for these alone, so the rows add up to the whole. Time is
-/// the calling thread's steady clock; a range that waits for other threads counts the wait.
+/// A range's time is its own: that of the ranges inside it counts for these alone, so the rows add up to the whole.
+/// Time is the calling thread's steady clock; a range that waits for other threads counts the wait.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,8 @@ class profiler final : public range_listener {
     /// Nanoseconds since some moment.
     using clock = std::int64_t (*)();
     static std::int64_t steady_clock() {
-        return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
+        return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+            .count();
     }
 
     struct row {
@@ -70,12 +71,14 @@ class profiler final : public range_listener {
     /// A table, the largest first: milliseconds a step in each pass, the share of the whole, calls a step.
     void print(std::ostream& out, std::int64_t steps) const {
         std::vector<row> sorted = rows_;
-        std::stable_sort(sorted.begin(), sorted.end(), [](const row& a, const row& b) { return a.total() > b.total(); });
+        std::stable_sort(sorted.begin(), sorted.end(),
+                         [](const row& a, const row& b) { return a.total() > b.total(); });
         sorted.push_back(sum("total"));
         const double scale = 1e-6 / static_cast<double>(std::max<std::int64_t>(steps, 1));
         const double whole = std::max(1.0, static_cast<double>(total()));
         char line[160];
-        std::snprintf(line, sizeof line, "%-24s %10s %10s %10s %10s %7s %9s\n", "ms a step", "forward", "backward", "update", "total", "share", "calls");
+        std::snprintf(line, sizeof line, "%-24s %10s %10s %10s %10s %7s %9s\n", "ms a step", "forward", "backward",
+                      "update", "total", "share", "calls");
         out << line;
         for (const row& r : sorted) {
             if (r.total() == 0) continue;
@@ -87,9 +90,11 @@ class profiler final : public range_listener {
                     std::snprintf(cells[p], sizeof cells[p], "%10.3f", static_cast<double>(r.nanoseconds[p]) * scale);
                 }
             }
-            const double calls = static_cast<double>(r.calls[0] + r.calls[1] + r.calls[2]) / static_cast<double>(std::max<std::int64_t>(steps, 1));
-            std::snprintf(line, sizeof line, "%-24.24s %s %s %s %10.3f %6.1f%% %9.1f\n", r.operation, cells[0], cells[1], cells[2],
-                          static_cast<double>(r.total()) * scale, 100.0 * static_cast<double>(r.total()) / whole, calls);
+            const double calls = static_cast<double>(r.calls[0] + r.calls[1] + r.calls[2]) /
+                                 static_cast<double>(std::max<std::int64_t>(steps, 1));
+            std::snprintf(line, sizeof line, "%-24.24s %s %s %s %10.3f %6.1f%% %9.1f\n", r.operation, cells[0],
+                          cells[1], cells[2], static_cast<double>(r.total()) * scale,
+                          100.0 * static_cast<double>(r.total()) / whole, calls);
             out << line;
         }
     }

@@ -115,7 +115,8 @@ class progress {
         text t;
         describe(state, seconds, t);
         line_ = t.head;
-        for (const char* field : {t.field[count], t.field[loss], t.field[lr], t.field[scale], t.field[rate], t.field[left]}) {
+        for (const char* field :
+             {t.field[count], t.field[loss], t.field[lr], t.field[scale], t.field[rate], t.field[left]}) {
             if (field[0] != 0) (line_ += "  ") += field;
         }
         write(line_ += '\n');
@@ -125,8 +126,10 @@ class progress {
     enum { count, loss, lr, scale, rate, left };
 
     void describe(const progress_state& state, double seconds, text& t) const {
-        std::snprintf(t.head, sizeof t.head, "%s %3d%%", label_.substr(0, 40).c_str(), static_cast<int>(100 * state.step / total_));
-        std::snprintf(t.field[count], field_size, "%lld/%lld", static_cast<long long>(state.step), static_cast<long long>(total_));
+        std::snprintf(t.head, sizeof t.head, "%s %3d%%", label_.substr(0, 40).c_str(),
+                      static_cast<int>(100 * state.step / total_));
+        std::snprintf(t.field[count], field_size, "%lld/%lld", static_cast<long long>(state.step),
+                      static_cast<long long>(total_));
         std::snprintf(t.field[loss], field_size, "loss %.4f", state.loss);
         if (!is_finite(state.loss)) std::strcpy(t.field[loss], "loss not finite");
         std::snprintf(t.field[lr], field_size, "lr %.2e", state.learning_rate);
@@ -140,7 +143,8 @@ class progress {
         if (state.step >= total_) {
             spell_time(seconds, t.field[left], "");
         } else if (state.step > 0) {
-            spell_time(seconds / static_cast<double>(state.step) * static_cast<double>(total_ - state.step), t.field[left], " left");
+            spell_time(seconds / static_cast<double>(state.step) * static_cast<double>(total_ - state.step),
+                       t.field[left], " left");
         }
     }
 

@@ -22,14 +22,15 @@ namespace detail {
 #include <halftone/observe/statistics.inc>
 }
 
-/// Of a contiguous view on the GPU, with two bytes of its memory for each value meanwhile. Throws shape_error for a view with
-/// holes.
+/// Of a contiguous view on the GPU, with two bytes of its memory for each value meanwhile. Throws shape_error for a
+/// view with holes.
 template <class T, int Rank>
 tensor_statistics statistics_of(cuda& device, const view<T, Rank>& values) {
     constexpr int classes = detail::magnitude_class::count;
     const extent count = values.size();
     const detail::current_device here(device.device());
-    const buffer of_values(device.memory(), static_cast<std::size_t>(count) * sizeof(std::uint16_t), memory_kind::workspace);
+    const buffer of_values(device.memory(), static_cast<std::size_t>(count) * sizeof(std::uint16_t),
+                           memory_kind::workspace);
     const buffer of_classes(device.memory(), classes * sizeof(extent), memory_kind::workspace);
     const std::uint32_t largest =
         detail::count_classes<std::remove_const_t<T>>(thrust_policy(device), begin(values), count,

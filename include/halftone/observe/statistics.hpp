@@ -5,7 +5,8 @@
 ///     const ht::tensor_statistics s = ht::statistics_of(device, gradient);      // ht::cpu; for ht::cuda statistics.cuh
 ///     std::cout << s.underflow<ht::float16>() << " of the gradient would be zeros in float16, without a loss scale\n";
 ///
-/// Numeric contract: counts, exact, told by the values' bits. The host waits for them: this is for the time between steps.
+/// Numeric contract: counts, exact, told by the values' bits. The host waits for them: this is for the time between
+/// steps.
 #pragma once
 
 #include <cstdint>
@@ -43,9 +44,9 @@ struct tensor_statistics {
     extent finite() const { return zeros + count(least_exponent, most_exponent); }
     extent elements() const { return finite() + infinities + nans; }
 
-    /// Shares of the finite values other than zero; 0 where there is none. Those that T would round to zero, being less than
-    /// half its least subnormal number; those beneath its least normal number, which it would keep but in part, or not at
-    /// all; and those of 2^max_exponent and more, which it cannot hold.
+    /// Shares of the finite values other than zero; 0 where there is none. Those that T would round to zero, being less
+    /// than half its least subnormal number; those beneath its least normal number, which it would keep but in part, or
+    /// not at all; and those of 2^max_exponent and more, which it cannot hold.
     template <number T>
     double underflow() const {
         return share(least_exponent, number_traits<T>::min_exponent - number_traits<T>::significand_bits - 2);
@@ -76,7 +77,8 @@ struct magnitude_class {
     /// The bits of |x| as a float.
     template <class T>
     HALFTONE_HD static constexpr std::uint32_t magnitude(T x) {
-        static_assert(number_traits<T>::significand_bits <= 24 && number_traits<T>::min_exponent >= -125 && number_traits<T>::max_exponent <= 128,
+        static_assert(number_traits<T>::significand_bits <= 24 && number_traits<T>::min_exponent >= -125 &&
+                          number_traits<T>::max_exponent <= 128,
                       "halftone: statistics_of takes numbers that float can hold");
         return bit_cast<std::uint32_t>(static_cast<float>(x)) & 0x7fffffff;
     }
@@ -86,7 +88,8 @@ struct magnitude_class {
         if (bits > 0x7f800000) return nan;
         if (bits == 0x7f800000) return infinity;
         if (bits == 0) return zero;
-        // A subnormal number is an integer of 2^-149; as a float, which holds it exactly, it tells the place of its first bit.
+        // A subnormal number is an integer of 2^-149; as a float, which holds it exactly, it tells the place of its
+        // first bit.
         const std::uint32_t normal = bits >= 0x00800000 ? bits : bit_cast<std::uint32_t>(static_cast<float>(bits));
         const int exponent = static_cast<int>(normal >> 23) - 127 - (bits >= 0x00800000 ? 0 : 149);
         return static_cast<std::uint16_t>(first + exponent - tensor_statistics::least_exponent);
@@ -127,7 +130,8 @@ template <class T, int Rank>
 tensor_statistics statistics_of(cpu&, const view<T, Rank>& values) {
     return detail::statistics_on_host(values);
 }
-/// Of a contiguous view in the memory of any other device: the values are brought to the host. statistics.cuh has a faster way.
+/// Of a contiguous view in the memory of any other device: the values are brought to the host. statistics.cuh has a
+/// faster way.
 template <class Device, class T, int Rank>
     requires(Device::runs_simt_kernels)
 tensor_statistics statistics_of(Device& device, const view<T, Rank>& values) {

@@ -11,10 +11,11 @@
 ///
 /// Numeric contract: kernel/adamw/adamw.hpp has it. A step whose gradients are not finite changes nothing.
 ///
-/// Of a table with a sparse gradient (nn/sparse_embedding.hpp) a step changes the rows that were looked up in its window, and
-/// no others: a row that was not keeps its values and its moments, where AdamW over a dense gradient would decay both and go
-/// on moving it. Rows of every step have the bits of a dense gradient. torch.optim.SparseAdam is lazy in this way, too; it
-/// has no decay, which here is decoupled and of the rows that are changed, and adds epsilon before the bias is corrected.
+/// Of a table with a sparse gradient (nn/sparse_embedding.hpp) a step changes the rows that were looked up in its
+/// window, and no others: a row that was not keeps its values and its moments, where AdamW over a dense gradient would
+/// decay both and go on moving it. Rows of every step have the bits of a dense gradient. torch.optim.SparseAdam is lazy
+/// in this way, too; it has no decay, which here is decoupled and of the rows that are changed, and adds epsilon before
+/// the bias is corrected.
 #pragma once
 
 #include <halftone/kernel/adamw/adamw.hpp>
@@ -103,11 +104,12 @@ class adamw : public detail::optimizer<Device, Model, 2> {
             .step = base::step_data(),
             .key = base::key_of(s, options_.seed)};
         if constexpr (has_sparse_gradient<Storage>) {
-            kernel::adamw<Device>::template run_rows<Storage::param_rounding, master, copy, accumulate, state, Storage::copy_rounding>(
-                base::device(), arguments, slabs.template rows<accumulate>(s.entry));
+            kernel::adamw<Device>::template run_rows<Storage::param_rounding, master, copy, accumulate, state,
+                                                     Storage::copy_rounding>(base::device(), arguments,
+                                                                             slabs.template rows<accumulate>(s.entry));
         } else {
-            kernel::adamw<Device>::template run<Storage::param_rounding, master, copy, accumulate, state, Storage::copy_rounding>(
-                base::device(), arguments);
+            kernel::adamw<Device>::template run<Storage::param_rounding, master, copy, accumulate, state,
+                                                Storage::copy_rounding>(base::device(), arguments);
         }
     }
 

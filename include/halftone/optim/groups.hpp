@@ -71,10 +71,11 @@ inline void check_groups(const char* operation, const store& parameters, const s
                                  parameters.entries().empty() ? "missing" : parameters.entries()[0].path);
         if (g.options.lr && g.options.lr_scale)
             fail<argument_error>(operation, ": the group '", g.pattern, "' sets both lr and lr_scale; one of them");
-        for (const double value : {g.options.lr.value_or(0), g.options.lr_scale.value_or(0), g.options.weight_decay.value_or(0)}) {
+        for (const double value :
+             {g.options.lr.value_or(0), g.options.lr_scale.value_or(0), g.options.weight_decay.value_or(0)}) {
             if (!is_finite(value) || value < 0) {
-                fail<argument_error>(operation, ": the group '", g.pattern, "' has an lr, lr_scale or weight_decay of ", value,
-                                     "; expected 0 or more");
+                fail<argument_error>(operation, ": the group '", g.pattern, "' has an lr, lr_scale or weight_decay of ",
+                                     value, "; expected 0 or more");
             }
         }
     }

@@ -6,8 +6,9 @@
 ///     if (outcome.skipped()) log(ht::name(outcome.result()));          // asks the device
 ///     optimizer.set_lr(1e-4);
 ///
-/// Headers of scale/ and optim/ name no device: gradients, records, moments and parameters are wherever the device has its
-/// memory, and the host reads there only what it is asked for. A program includes the kernels of its device beside them.
+/// Headers of scale/ and optim/ name no device: gradients, records, moments and parameters are wherever the device has
+/// its memory, and the host reads there only what it is asked for. A program includes the kernels of its device beside
+/// them.
 #pragma once
 
 #include <initializer_list>
@@ -25,8 +26,8 @@ namespace halftone::inline HALFTONE_ABI {
 
 namespace detail {
 
-/// What lies on the device of an optimizer's rule: kernels read the first, and the second tells what becomes of it. So a step
-/// that was captured follows a later schedule.
+/// What lies on the device of an optimizer's rule: kernels read the first, and the second tells what becomes of it. So
+/// a step that was captured follows a later schedule.
 struct optimizer_record {
     kernel::step_record step{};
     schedule_options schedule{};
@@ -42,8 +43,8 @@ class step_outcome {
     step_outcome(const resident<detail::optimizer_record, Device>& record, const std::int64_t& calls)
         : record_(&record), calls_(&calls), call_(calls) {}
 
-    /// True where the step changed nothing: parameters, moments and count are as before. On a GPU it waits for the device.
-    /// Throws state_error after a further step.
+    /// True where the step changed nothing: parameters, moments and count are as before. On a GPU it waits for the
+    /// device. Throws state_error after a further step.
     bool skipped() const { return result() != step_result::taken; }
     /// Whether it was skipped, and why. Waits and throws like skipped().
     step_result result() const {
@@ -78,7 +79,8 @@ struct begin_step {
 
     HALFTONE_HD step_result result() const {
         if (has_work == 0) return step_result::nothing;
-        if (*found_inf != kernel::found_nothing) return *found_inf == kernel::found_nan ? step_result::not_a_number : step_result::infinity;
+        if (*found_inf != kernel::found_nothing)
+            return *found_inf == kernel::found_nan ? step_result::not_a_number : step_result::infinity;
         return gradients->outlier != 0 ? step_result::outlier : step_result::taken;
     }
     HALFTONE_HD void operator()() const {
@@ -115,8 +117,8 @@ class optimizer {
         r.step.lr = lr;
         record_.write(r);
     }
-    /// The rate follows the schedule from now on, from its value for the steps taken so far. Steps that were captured follow
-    /// it, too.
+    /// The rate follows the schedule from now on, from its value for the steps taken so far. Steps that were captured
+    /// follow it, too.
     void set_schedule(const schedule_options& s) {
         if (s.total_steps < 0 || s.warmup_steps < 0 || !(s.warmup_ratio >= 0 && s.warmup_ratio <= 1) ||
             !(s.final_ratio >= 0 && s.final_ratio <= 1)) {
@@ -152,7 +154,8 @@ class optimizer {
             fail<argument_error>(name_, ": a state with ", s.steps, " steps and ", s.skipped, " skipped ones");
         for (const std::int64_t count : {s.skips.infinity, s.skips.not_a_number, s.skips.outlier, s.skips.nothing}) {
             if (count < 0 || count > s.skipped)
-                fail<argument_error>(name_, ": a state with ", s.skipped, " skipped steps, ", count, " of them for one reason");
+                fail<argument_error>(name_, ": a state with ", s.skipped, " skipped steps, ", count,
+                                     " of them for one reason");
         }
         check_rate("lr", s.lr);
         record_.write({{.steps = s.steps, .skipped = s.skipped, .lr = s.lr}, schedule(), s.skips});
@@ -218,7 +221,8 @@ class optimizer {
         if constexpr (model_keeps_amaxes<Model>) {
             const amax_histories& a = parameters_->amaxes();
             if (a.size() != 0) {
-                kernel::quantize<Device>::roll(record_.device(), a.records(), a.size(), a.history(), a.windows(), &record_.data()->step.skips);
+                kernel::quantize<Device>::roll(record_.device(), a.records(), a.size(), a.history(), a.windows(),
+                                               &record_.data()->step.skips);
             }
         }
         for (const update_segment& s : segments_)

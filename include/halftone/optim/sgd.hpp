@@ -10,9 +10,10 @@
 ///
 /// Numeric contract: kernel/sgd/sgd.hpp has it. A step whose gradients are not finite changes nothing.
 ///
-/// Of a table with a sparse gradient (nn/sparse_embedding.hpp) a step changes the rows that were looked up in its window, and
-/// no others. Without momentum and decay the result has the bits of a dense gradient. With them it is another rule: a row
-/// that was not looked up neither decays nor moves on, and keeps its momentum until it is looked up again.
+/// Of a table with a sparse gradient (nn/sparse_embedding.hpp) a step changes the rows that were looked up in its
+/// window, and no others. Without momentum and decay the result has the bits of a dense gradient. With them it is
+/// another rule: a row that was not looked up neither decays nor moves on, and keeps its momentum until it is looked up
+/// again.
 #pragma once
 
 #include <halftone/kernel/sgd/sgd.hpp>
@@ -104,11 +105,12 @@ class sgd : public detail::optimizer<Device, Model, 1> {
             .step = base::step_data(),
             .key = base::key_of(s, options_.seed)};
         if constexpr (has_sparse_gradient<Storage>) {
-            kernel::sgd<Device>::template run_rows<Storage::param_rounding, master, copy, accumulate, state, Storage::copy_rounding>(
-                base::device(), arguments, slabs.template rows<accumulate>(s.entry));
+            kernel::sgd<Device>::template run_rows<Storage::param_rounding, master, copy, accumulate, state,
+                                                   Storage::copy_rounding>(base::device(), arguments,
+                                                                           slabs.template rows<accumulate>(s.entry));
         } else {
-            kernel::sgd<Device>::template run<Storage::param_rounding, master, copy, accumulate, state, Storage::copy_rounding>(
-                base::device(), arguments);
+            kernel::sgd<Device>::template run<Storage::param_rounding, master, copy, accumulate, state,
+                                              Storage::copy_rounding>(base::device(), arguments);
         }
     }
 

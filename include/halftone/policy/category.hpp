@@ -58,9 +58,9 @@ struct operation_category {
     static constexpr category value = detail::stated_category<Op>();
 };
 
-/// Whether an operation scales operands of eight bits, as its tag states: `static constexpr bool scales_operands = true`. One that
-/// does not computes in the policy's `output` where `compute` has eight bits: unscaled, most numbers would be none of the
-/// format's.
+/// Whether an operation scales operands of eight bits, as its tag states: `static constexpr bool scales_operands =
+/// true`. One that does not computes in the policy's `output` where `compute` has eight bits: unscaled, most numbers
+/// would be none of the format's.
 template <class Op>
 inline constexpr bool scales_operands = false;
 template <class Op>
@@ -130,7 +130,8 @@ using scaled_role = std::conditional_t<eight_bit<Role> && !Scaled, typename R::o
 
 template <class R, class Op, class... Inputs>
 struct operand {
-    using type = typename cast<operation_category<Op>::value, Op, scaled_role<R, typename R::compute, scales_operands<Op>>, promote<Inputs...>>::type;
+    using type = typename cast<operation_category<Op>::value, Op,
+                               scaled_role<R, typename R::compute, scales_operands<Op>>, promote<Inputs...>>::type;
 };
 template <policy_marker R, class Op, class... Inputs>
 struct operand<R, Op, Inputs...> {
@@ -158,8 +159,8 @@ struct result<category::low_to_fp32, Compute> {
 template <class P, class Op, class... Inputs>
 using compute_type = typename detail::operand<resolve<P>, Op, Inputs...>::type;
 
-/// The type that a product reads its operands in under P where nobody scales them: `compute`, or `output` where that has eight
-/// bits.
+/// The type that a product reads its operands in under P where nobody scales them: `compute`, or `output` where that
+/// has eight bits.
 template <class P>
 using unscaled_compute = detail::scaled_role<resolve<P>, typename resolve<P>::compute, false>;
 
@@ -190,13 +191,17 @@ struct backward_role<void, Derived> {
 
 }  // namespace detail
 
-/// The types of the operands of a layer's two backward products under P, a policy with roles: what the policy states as `input_grad`
-/// and `weight_grad`, else the wider of the forward product's type and of that in which the incoming gradient is read. Where that
+/// The types of the operands of a layer's two backward products under P, a policy with roles: what the policy states as
+/// `input_grad` and `weight_grad`, else the wider of the forward product's type and of that in which the incoming gradient is read. Where that
 /// has eight bits, the other operand is in eight bits as well, as the forward pass read it.
 template <class P, class Op>
-using input_grad_type = typename detail::backward_role<typename detail::stated_input_grad<P>::type, typename detail::read_gradient<compute_type<P, Op>, grad_type<P, Op>>::type>::type;
+using input_grad_type =
+    typename detail::backward_role<typename detail::stated_input_grad<P>::type,
+                                   typename detail::read_gradient<compute_type<P, Op>, grad_type<P, Op>>::type>::type;
 template <class P, class Op>
-using weight_grad_type = typename detail::backward_role<typename detail::stated_weight_grad<P>::type, typename detail::read_gradient<compute_type<P, Op>, grad_type<P, Op>>::type>::type;
+using weight_grad_type =
+    typename detail::backward_role<typename detail::stated_weight_grad<P>::type,
+                                   typename detail::read_gradient<compute_type<P, Op>, grad_type<P, Op>>::type>::type;
 
 /// The type of the registers Op sums in: the policy's `accum`, and never narrower than the operands.
 template <class P, class Op, class... Inputs>
@@ -208,17 +213,21 @@ using layer_output = typename resolve<P>::output;
 
 /// What a free operation gives in a region with policy P, or on a bare tape (as_given).
 template <class P, class Op, class... Inputs>
-using free_output = storage_of<typename detail::result<operation_category<Op>::value, compute_type<P, Op, Inputs...>>::type>;
+using free_output =
+    storage_of<typename detail::result<operation_category<Op>::value, compute_type<P, Op, Inputs...>>::type>;
 
-/// The first template argument of every free operation, unless it is a number type: the category says. A number type takes the
-/// category's place, as `dtype=` does in PyTorch: ht::softmax<float>(ctx, x) gives floats, in every region and in none.
+/// The first template argument of every free operation, unless it is a number type: the category says. A number type
+/// takes the category's place, as `dtype=` does in PyTorch: ht::softmax<float>(ctx, x) gives floats, in every region
+/// and in none.
 struct by_category {};
 
 namespace detail {
 
 template <class As, class P, class Op, class... Inputs>
 struct chosen {
-    static_assert(number<As>, "halftone: what is given explicitly to this operation is no number type: ht::softmax<float>(ctx, x); the policy is the context's, ht::autocast<policy>(ctx)");
+    static_assert(number<As>,
+                  "halftone: what is given explicitly to this operation is no number type: ht::softmax<float>(ctx, x); "
+                  "the policy is the context's, ht::autocast<policy>(ctx)");
     using compute = As;
     using type = storage_of<As>;
 };
@@ -230,7 +239,8 @@ struct chosen<by_category, P, Op, Inputs...> {
 
 }  // namespace detail
 
-/// What a free operation gives that was called with As, a number type or by_category; and what its products read operands in.
+/// What a free operation gives that was called with As, a number type or by_category; and what its products read
+/// operands in.
 template <class As, class P, class Op, class... Inputs>
 using chosen_output = typename detail::chosen<As, P, Op, Inputs...>::type;
 template <class As, class P, class Op, class... Inputs>

@@ -24,12 +24,16 @@ concept wide_enough_accum = contains<typename P::accum, typename P::compute>;
 /// The same for the operands of backward products, where a policy states them.
 template <class P>
 concept wide_enough_backward_accum =
-    (std::is_void_v<typename detail::stated_input_grad<P>::type> || contains<typename P::accum, typename detail::stated_input_grad<P>::type>) &&
-    (std::is_void_v<typename detail::stated_weight_grad<P>::type> || contains<typename P::accum, typename detail::stated_weight_grad<P>::type>);
+    (std::is_void_v<typename detail::stated_input_grad<P>::type> ||
+     contains<typename P::accum, typename detail::stated_input_grad<
+                                     P>::type>)&&(std::is_void_v<typename detail::stated_weight_grad<P>::type> ||
+                                                  contains<typename P::accum,
+                                                           typename detail::stated_weight_grad<P>::type>);
 
 /// `input_grad` and `weight_grad` have more than eight bits: only `compute` and `grad` have scales.
 template <class P>
-concept unscaled_backward_operands = !eight_bit<typename detail::stated_input_grad<P>::type> && !eight_bit<typename detail::stated_weight_grad<P>::type>;
+concept unscaled_backward_operands =
+    !eight_bit<typename detail::stated_input_grad<P>::type> && !eight_bit<typename detail::stated_weight_grad<P>::type>;
 
 /// A parameter of this policy (or storage<...>) keeps an update that is small beside it: by enough bits, as a master
 /// has, or on average, by stochastic rounding.
@@ -46,16 +50,18 @@ concept storable_roles = std::same_as<storage_of<typename P::param>, typename P:
     std::same_as<storage_of<typename P::reduce>, typename P::reduce> &&
     std::same_as<storage_of<typename P::state>, typename P::state>;
 
-/// What outlives an operation, and what it sums in, has more than eight bits: only operands of products are scaled so that
-/// these suffice.
+/// What outlives an operation, and what it sums in, has more than eight bits: only operands of products are scaled so
+/// that these suffice.
 template <class P>
-concept wide_enough_storage = !eight_bit<typename P::param> && !eight_bit<typename P::output> && !eight_bit<typename P::accum> &&
+concept wide_enough_storage =
+    !eight_bit<typename P::param> && !eight_bit<typename P::output> && !eight_bit<typename P::accum> &&
     !eight_bit<typename P::accumulate> && !eight_bit<typename P::reduce> && !eight_bit<typename P::state>;
 
-/// Activations and weights keep four significant bits, at least: with float8_e5m2's three, training does not converge as it
-/// should (Micikevicius et al. 2022, section 4).
+/// Activations and weights keep four significant bits, at least: with float8_e5m2's three, training does not converge
+/// as it should (Micikevicius et al. 2022, section 4).
 template <class P>
-concept precise_enough_operands = !eight_bit<typename P::compute> || number_traits<typename P::compute>::significand_bits >= 4;
+concept precise_enough_operands =
+    !eight_bit<typename P::compute> || number_traits<typename P::compute>::significand_bits >= 4;
 
 /// Gradients are read in eight bits only where activations and weights are.
 template <class P>
@@ -71,32 +77,36 @@ template <class R>
 struct policy_check {
     static_assert(check_roles<R>());
     static_assert(precise_enough_operands<R>,
-                  "halftone: this policy reads activations and weights as ht::float8_e5m2 (role `compute`), whose three significant "
-                  "bits are too few for them: take ht::float8_e4m3 there and ht::float8_e5m2 for gradients alone (role `grad`), as "
-                  "ht::fp8_hybrid does");
+                  "halftone: this policy reads activations and weights as ht::float8_e5m2 (role `compute`), whose "
+                  "three significant bits are too few for them: take ht::float8_e4m3 there and ht::float8_e5m2 for "
+                  "gradients alone (role `grad`), as ht::fp8_hybrid does");
     static_assert(scaled_gradients<R>,
-                  "halftone: this policy reads gradients in eight bits (role `grad`), but activations and weights in more (role "
-                  "`compute`): nothing scales gradients there; start from ht::fp8_hybrid, or take ht::with_grad<P, ht::bfloat16>");
+                  "halftone: this policy reads gradients in eight bits (role `grad`), but activations and weights in "
+                  "more (role `compute`): nothing scales gradients there; start from ht::fp8_hybrid, or take "
+                  "ht::with_grad<P, ht::bfloat16>");
     static_assert(wide_enough_storage<R>,
-                  "halftone: this policy keeps or sums numbers in eight bits, where updates and sums get lost; only `compute` and "
-                  "`grad`, the operands of products, can have them, since they are scaled: take ht::bfloat16 or float for `param`, "
-                  "`output`, `accum`, `accumulate`, `reduce` and `state`");
+                  "halftone: this policy keeps or sums numbers in eight bits, where updates and sums get lost; only "
+                  "`compute` and `grad`, the operands of products, can have them, since they are scaled: take "
+                  "ht::bfloat16 or float for `param`, `output`, `accum`, `accumulate`, `reduce` and `state`");
     static_assert(wide_enough_accum<R>,
                   "halftone: the accumulator of this policy (role `accum`) is narrower than the operands it sums (role "
                   "`compute`), in significand or in range; widen it: ht::with_accum<P, float>");
-    static_assert(wide_enough_backward_accum<R>,
-                  "halftone: the accumulator of this policy (role `accum`) is narrower than the operands of a backward product (roles "
-                  "`input_grad` and `weight_grad`), in significand or in range; widen it: ht::with_accum<P, float>");
-    static_assert(unscaled_backward_operands<R>,
-                  "halftone: the roles `input_grad` and `weight_grad` have no scales, which numbers of eight bits need; leave them out, so that "
-                  "`compute` and `grad` tell, or give a wider type: ht::with_weight_grad<P, ht::bfloat16>");
+    static_assert(
+        wide_enough_backward_accum<R>,
+        "halftone: the accumulator of this policy (role `accum`) is narrower than the operands of a backward product "
+        "(roles `input_grad` and `weight_grad`), in significand or in range; widen it: ht::with_accum<P, float>");
+    static_assert(
+        unscaled_backward_operands<R>,
+        "halftone: the roles `input_grad` and `weight_grad` have no scales, which numbers of eight bits need; leave "
+        "them out, so that `compute` and `grad` tell, or give a wider type: ht::with_weight_grad<P, ht::bfloat16>");
     static_assert(storable_roles<R>,
-                  "halftone: this policy keeps numbers in a type that only products read, such as ht::tfloat32; only the "
-                  "roles `compute` and `grad` can have it: take ht::with_output<P, float>, and float likewise for "
+                  "halftone: this policy keeps numbers in a type that only products read, such as ht::tfloat32; only "
+                  "the roles `compute` and `grad` can have it: take ht::with_output<P, float>, and float likewise for "
                   "`param`, `accum`, `accumulate`, `reduce` and `state`");
-    static_assert(possible_masters<R>,
-                  "halftone: this policy splits its masters (ht::with_split_master) and has another `param` than float or another `compute` "
-                  "than bfloat16: an fp32 master splits into a bf16 copy and its remainder, and no other does");
+    static_assert(
+        possible_masters<R>,
+        "halftone: this policy splits its masters (ht::with_split_master) and has another `param` than float or "
+        "another `compute` than bfloat16: an fp32 master splits into a bf16 copy and its remainder, and no other does");
 };
 template <policy_marker R>
 struct policy_check<R> {};

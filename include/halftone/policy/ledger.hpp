@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The precision ledger of a model: every operation of its forward and backward pass with the types of its operands as they
-/// lie in memory and as they are read, at compile time.
+/// The precision ledger of a model: every operation of its forward and backward pass with the types of its operands as
+/// they lie in memory and as they are read, at compile time.
 ///
 ///     static_assert(ht::casts<ht::nn::gpt<recipe>> <= 12 && ht::casts_at<ht::nn::gpt<recipe>, "head"> == 2);
 ///     ht::print_ledger<ht::nn::gpt<recipe>>(std::cout);           // policy/ledger_table.hpp, which also writes JSON
@@ -11,15 +11,15 @@
 ///     h.*.fc      linear      forward          bfloat16  float       bfloat16  -
 ///     h.*.fc      linear      weight gradient  bfloat16  float       float     -
 ///
-/// A cast is an operand that an operation reads in another type than it has in memory. (The reading kernel converts it: none
-/// is written.) What is no cast: sums that are rounded once to the type of a result; bias and residual, which are added to sums
-/// where these lie; weights that are read from the copy that the store keeps in their products' type, since the optimizer's
-/// pass over the parameters writes it, not the step's.
+/// A cast is an operand that an operation reads in another type than it has in memory. (The reading kernel converts it:
+/// none is written.) What is no cast: sums that are rounded once to the type of a result; bias and residual, which are
+/// added to sums where these lie; weights that are read from the copy that the store keeps in their products' type,
+/// since the optimizer's pass over the parameters writes it, not the step's.
 ///
-/// Types alone do not tell what arrives at a layer. Here it is what the layer before gives, in the order of `visit`; a layer
-/// with `static constexpr bool adds_to_stream = true` gives the type that arrived at the layer before it. Where data flow
-/// otherwise, autodiff/ledger.hpp runs the model once and tells the same from what its operations were called with. Free
-/// operations (add, gelu, a loss) stand in that one alone.
+/// Types alone do not tell what arrives at a layer. Here it is what the layer before gives, in the order of `visit`; a
+/// layer with `static constexpr bool adds_to_stream = true` gives the type that arrived at the layer before it. Where
+/// data flow otherwise, autodiff/ledger.hpp runs the model once and tells the same from what its operations were called
+/// with. Free operations (add, gelu, a loss) stand in that one alone.
 #pragma once
 
 #include <array>
@@ -89,20 +89,23 @@ constexpr ledger_operand operand(const char* name) {
 
 /// An operation that computes in In, and gives Out.
 template <class In, class Out>
-constexpr ledger_entry entry(const char* op, ledger_pass pass, ledger_operand a, ledger_operand b = {}, ledger_operand c = {}) {
+constexpr ledger_entry entry(const char* op, ledger_pass pass, ledger_operand a, ledger_operand b = {},
+                             ledger_operand c = {}) {
     return {op, pass, type_name<In>, type_name<promote<float, storage_of<In>>>, type_name<Out>, {a, b, c}};
 }
 
-/// What a product with an incoming gradient reads its other operand in: as the forward pass did where eight bits are scaled.
+/// What a product with an incoming gradient reads its other operand in: as the forward pass did where eight bits are
+/// scaled.
 template <class Compute, class Grad>
 using beside_gradient = std::conditional_t<eight_bit<Grad>, Compute, Grad>;
 
 /// What an operation that computes in Compute reads of a parameter: its copy where that holds as much, else the master.
 template <class Storage, class Compute>
-using parameter_read = std::conditional_t<contains<typename Storage::compute, Compute>, typename Storage::compute, typename Storage::param>;
+using parameter_read = std::conditional_t<contains<typename Storage::compute, Compute>, typename Storage::compute,
+                                          typename Storage::param>;
 
-/// What the weight's gradient reads: what was made in eight bits, of x for the forward pass and of the gradient for its other
-/// product, is kept.
+/// What the weight's gradient reads: what was made in eight bits, of x for the forward pass and of the gradient for its
+/// other product, is kept.
 template <class Stored, class Read>
 using kept = std::conditional_t<eight_bit<Read>, Read, Stored>;
 
@@ -113,13 +116,15 @@ constexpr std::array<ledger_entry, 3> linear(const char* op) {
     using I = typename Types::input_grad;
     using G = typename Types::weight_grad;
     using W = parameter_read<Storage, C>;
-    return {entry<C, Y>(op, ledger_pass::forward, operand<X, C>("x"), operand<W, C>("weight")),
-            entry<I, X>(op, ledger_pass::input_gradient, operand<Y, I>("dy"), operand<W, beside_gradient<C, I>>("weight")),
-            entry<G, typename Storage::accumulate>(op, ledger_pass::weight_gradient, operand<kept<Y, G>, G>("dy"), operand<kept<X, beside_gradient<C, G>>, beside_gradient<C, G>>("x"))};
+    return {
+        entry<C, Y>(op, ledger_pass::forward, operand<X, C>("x"), operand<W, C>("weight")),
+        entry<I, X>(op, ledger_pass::input_gradient, operand<Y, I>("dy"), operand<W, beside_gradient<C, I>>("weight")),
+        entry<G, typename Storage::accumulate>(op, ledger_pass::weight_gradient, operand<kept<Y, G>, G>("dy"),
+                                               operand<kept<X, beside_gradient<C, G>>, beside_gradient<C, G>>("x"))};
 }
 
-/// Two of them, with an activation between that is kept in Output before it and in the type of the products behind it; what these
-/// read in eight bits is made out of Output.
+/// Two of them, with an activation between that is kept in Output before it and in the type of the products behind it;
+/// what these read in eight bits is made out of Output.
 template <class Types, class X, class Y, class Storage>
 constexpr std::array<ledger_entry, 6> mlp(const char* op) {
     using C = typename Types::compute;
@@ -130,31 +135,35 @@ constexpr std::array<ledger_entry, 6> mlp(const char* op) {
     using W = parameter_read<Storage, C>;
     using B = beside_gradient<C, G>;
     using A = typename Storage::accumulate;
-    return {entry<C, H>(op, ledger_pass::forward, operand<X, C>("x"), operand<W, C>("up")),
-            entry<C, Y>(op, ledger_pass::forward, operand<H, C>("hidden"), operand<W, C>("down")),
-            entry<I, O>(op, ledger_pass::input_gradient, operand<Y, I>("dy"), operand<W, beside_gradient<C, I>>("down")),
-            entry<I, X>(op, ledger_pass::input_gradient, operand<O, I>("dhidden"), operand<W, beside_gradient<C, I>>("up")),
-            entry<G, A>(op, ledger_pass::weight_gradient, operand<kept<Y, G>, G>("dy"), operand<kept<H, B>, B>("hidden")),
-            entry<G, A>(op, ledger_pass::weight_gradient, operand<kept<O, G>, G>("dhidden"), operand<kept<X, B>, B>("x"))};
+    return {
+        entry<C, H>(op, ledger_pass::forward, operand<X, C>("x"), operand<W, C>("up")),
+        entry<C, Y>(op, ledger_pass::forward, operand<H, C>("hidden"), operand<W, C>("down")),
+        entry<I, O>(op, ledger_pass::input_gradient, operand<Y, I>("dy"), operand<W, beside_gradient<C, I>>("down")),
+        entry<I, X>(op, ledger_pass::input_gradient, operand<O, I>("dhidden"), operand<W, beside_gradient<C, I>>("up")),
+        entry<G, A>(op, ledger_pass::weight_gradient, operand<kept<Y, G>, G>("dy"), operand<kept<H, B>, B>("hidden")),
+        entry<G, A>(op, ledger_pass::weight_gradient, operand<kept<O, G>, G>("dhidden"), operand<kept<X, B>, B>("x"))};
 }
 
 /// Norms, softmax, losses and all that computes row by row or element by element in In. One pass gives all gradients.
 template <class In, class X, class Y>
 constexpr std::array<ledger_entry, 2> rows(const char* op) {
-    return {entry<In, Y>(op, ledger_pass::forward, operand<X, In>("x")), entry<In, X>(op, ledger_pass::input_gradient, operand<X, In>("x"), operand<Y, In>("dy"))};
+    return {entry<In, Y>(op, ledger_pass::forward, operand<X, In>("x")),
+            entry<In, X>(op, ledger_pass::input_gradient, operand<X, In>("x"), operand<Y, In>("dy"))};
 }
 
 template <class Y, class Storage>
 constexpr std::array<ledger_entry, 2> embedding(const char* op) {
     using W = typename Storage::compute;
-    return {entry<W, Y>(op, ledger_pass::forward, operand<W, W>("table")), entry<Y, typename Storage::accumulate>(op, ledger_pass::weight_gradient, operand<Y, Y>("dy"))};
+    return {entry<W, Y>(op, ledger_pass::forward, operand<W, W>("table")),
+            entry<Y, typename Storage::accumulate>(op, ledger_pass::weight_gradient, operand<Y, Y>("dy"))};
 }
 
 /// Queries, keys, values and the result have one type.
 template <class Compute, class Backward, class T>
 constexpr std::array<ledger_entry, 2> attention(const char* op) {
-    return {entry<Compute, T>(op, ledger_pass::forward, operand<T, Compute>("qkv")),
-            entry<Backward, T>(op, ledger_pass::input_gradient, operand<T, Backward>("qkv"), operand<T, Backward>("dy"))};
+    return {
+        entry<Compute, T>(op, ledger_pass::forward, operand<T, Compute>("qkv")),
+        entry<Backward, T>(op, ledger_pass::input_gradient, operand<T, Backward>("qkv"), operand<T, Backward>("dy"))};
 }
 
 /// Logits are rounded to the role `output` in passing, and computed again in the backward pass.
@@ -165,15 +174,19 @@ constexpr std::array<ledger_entry, 4> linear_cross_entropy(const char* op) {
     using G = typename Types::weight_grad;
     using L = typename Types::output;
     using W = parameter_read<Storage, C>;
-    return {entry<C, float>(op, ledger_pass::forward, operand<X, C>("x"), operand<W, C>("weight"), operand<L, float>("logits")),
-            entry<C, L>(op, ledger_pass::recomputation, operand<X, C>("x"), operand<W, C>("weight"), operand<L, float>("logits")),
+    return {entry<C, float>(op, ledger_pass::forward, operand<X, C>("x"), operand<W, C>("weight"),
+                            operand<L, float>("logits")),
+            entry<C, L>(op, ledger_pass::recomputation, operand<X, C>("x"), operand<W, C>("weight"),
+                        operand<L, float>("logits")),
             entry<I, X>(op, ledger_pass::input_gradient, operand<L, I>("dlogits"), operand<W, I>("weight")),
-            entry<G, typename Storage::accumulate>(op, ledger_pass::weight_gradient, operand<L, G>("dlogits"), operand<X, G>("x"))};
+            entry<G, typename Storage::accumulate>(op, ledger_pass::weight_gradient, operand<L, G>("dlogits"),
+                                                   operand<X, G>("x"))};
 }
 
 // ---- from layers
 
-/// The types of a layer's operation, as roles<...> has them (autodiff/operation.hpp); one that inherits is on a bare tape.
+/// The types of a layer's operation, as roles<...> has them (autodiff/operation.hpp); one that inherits is on a bare
+/// tape.
 template <class P, class Op>
 struct layer_types {
     using policy = policy_within<P, as_given>;
@@ -240,7 +253,9 @@ struct of_operation<L, In, Stream, op::linear_cross_entropy> {
     using types = layer_types<typename L::policy, op::linear_cross_entropy>;
     using out = float;
     static constexpr auto lines() {
-        return at_path<typename L::policy>(linear_cross_entropy<types, stream_or<In, typename types::output>, typename storage_read<L>::type>(op::linear_cross_entropy::name));
+        return at_path<typename L::policy>(
+            linear_cross_entropy<types, stream_or<In, typename types::output>, typename storage_read<L>::type>(
+                op::linear_cross_entropy::name));
     }
 };
 
@@ -249,14 +264,16 @@ struct no_lines {
 };
 
 template <std::size_t N, std::size_t M>
-constexpr std::array<ledger_entry, N + M> join(const std::array<ledger_entry, N>& a, const std::array<ledger_entry, M>& b) {
+constexpr std::array<ledger_entry, N + M> join(const std::array<ledger_entry, N>& a,
+                                               const std::array<ledger_entry, M>& b) {
     std::array<ledger_entry, N + M> all{};
     for (std::size_t i = 0; i < N; ++i) all[i] = a[i];
     for (std::size_t i = 0; i < M; ++i) all[N + i] = b[i];
     return all;
 }
 
-/// Layers one after the other. Before is the type that arrived at the layer in front of them: the stream, for one that adds.
+/// Layers one after the other. Before is the type that arrived at the layer in front of them: the stream, for one that
+/// adds.
 template <class In, class Before, class... Ls>
 struct sequence : no_lines {
     using out = In;
@@ -308,13 +325,16 @@ struct of_layer<L, In, Stream> {
         using policy = policy_within<P, as_given>;
         using compute = compute_type<policy, op::attention>;
         using backward = typename read_gradient<compute, grad_type<policy, op::attention>>::type;
-        return join(before::lines(), join(at_path<P>(attention<compute, backward, heads>(op::attention::name)), behind::lines()));
+        return join(before::lines(),
+                    join(at_path<P>(attention<compute, backward, heads>(op::attention::name)), behind::lines()));
     }
 };
 
 template <class A, class B>
-inline constexpr bool same_types = std::is_same_v<typename A::compute, typename B::compute> && std::is_same_v<typename A::output, typename B::output> &&
-    std::is_same_v<typename A::input_grad, typename B::input_grad> && std::is_same_v<typename A::weight_grad, typename B::weight_grad>;
+inline constexpr bool same_types =
+    std::is_same_v<typename A::compute, typename B::compute>&& std::is_same_v<typename A::output, typename B::output>&&
+        std::is_same_v<typename A::input_grad, typename B::input_grad>&&
+            std::is_same_v<typename A::weight_grad, typename B::weight_grad>;
 
 /// A perceptron: one operation where both products have the same types, else two and what is between them.
 template <class L, class In, class Stream>
@@ -327,12 +347,14 @@ struct of_layer<L, In, Stream> {
     using up_out = typename up_types::output;
     using out = stream_or<Stream, typename down_types::output>;
     using up_storage = typename storage_read<up>::type;
-    static constexpr bool whole = same_types<up_types, down_types> && std::is_same_v<up_storage, typename storage_read<down>::type>;
+    static constexpr bool whole =
+        same_types<up_types, down_types> && std::is_same_v<up_storage, typename storage_read<down>::type>;
     static constexpr auto lines() {
         if constexpr (whole) {
             return at_path<typename L::policy>(mlp<up_types, stream_or<In, up_out>, out, up_storage>(op::mlp::name));
         } else {
-            return join(of_operation<up, In, void>::lines(), join(rows<up_out, up_out, up_out>(op::gelu::name), of_operation<down, up_out, Stream>::lines()));
+            return join(of_operation<up, In, void>::lines(), join(rows<up_out, up_out, up_out>(op::gelu::name),
+                                                                  of_operation<down, up_out, Stream>::lines()));
         }
     }
 };
@@ -342,13 +364,15 @@ struct of_layer<L, In, Stream> {
 /// Two lines that say the same.
 constexpr bool operator==(const ledger_entry& a, const ledger_entry& b) {
     using detail::ledger::same_text;
-    bool same = same_text(a.path, b.path) && same_text(a.op, b.op) && a.pass == b.pass && same_text(a.in, b.in) && same_text(a.accumulate, b.accumulate) && same_text(a.out, b.out);
-    for (int i = 0; i < ledger_entry::most_operands; ++i) same = same && detail::ledger::same_operand(a.operands[i], b.operands[i]);
+    bool same = same_text(a.path, b.path) && same_text(a.op, b.op) && a.pass == b.pass && same_text(a.in, b.in) &&
+                same_text(a.accumulate, b.accumulate) && same_text(a.out, b.out);
+    for (int i = 0; i < ledger_entry::most_operands; ++i)
+        same = same && detail::ledger::same_operand(a.operands[i], b.operands[i]);
     return same;
 }
 
-/// All lines of a Model, in the order of its layers; each block of a list that no rule names stands there once. Input is the
-/// type that the first layer is given; one that takes ids needs none.
+/// All lines of a Model, in the order of its layers; each block of a list that no rule names stands there once. Input
+/// is the type that the first layer is given; one that takes ids needs none.
 template <class Model, class Input = void>
 inline constexpr auto ledger = detail::ledger::of_layer<Model, Input, void>::lines();
 
@@ -365,16 +389,18 @@ namespace detail::ledger {
 template <class Model, path_name Pattern, class Input>
 constexpr int count_at() {
     static_assert(names_a_layer<Pattern, Model>,
-                  "halftone: casts_at: this path names no layer of the model, and would count nothing; ht::print_ledger lists the paths that exist");
+                  "halftone: casts_at: this path names no layer of the model, and would count nothing; "
+                  "ht::print_ledger lists the paths that exist");
     int n = 0;
-    for (const ledger_entry& e : halftone::ledger<Model, Input>) n += path_matches(Pattern.text().data, e.path) ? e.casts() : 0;
+    for (const ledger_entry& e : halftone::ledger<Model, Input>)
+        n += path_matches(Pattern.text().data, e.path) ? e.casts() : 0;
     return n;
 }
 
 }  // namespace detail::ledger
 
-/// The casts of the layers that the pattern names (path_matches), and of those below them: ht::casts_at<model, "*.norm">. Does
-/// not compile for a path that the model has not.
+/// The casts of the layers that the pattern names (path_matches), and of those below them: ht::casts_at<model,
+/// "*.norm">. Does not compile for a path that the model has not.
 template <class Model, path_name Pattern, class Input = void>
 inline constexpr int casts_at = detail::ledger::count_at<Model, Pattern, Input>();
 

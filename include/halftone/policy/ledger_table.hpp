@@ -36,13 +36,15 @@ inline std::string casts_text(const ledger_entry& e) {
 template <class Entries>
 void print_ledger(std::ostream& out, const Entries& entries) {
     std::vector<std::array<std::string, 7>> rows{{"path", "op", "pass", "in", "accumulate", "out", "casts"}};
-    for (const ledger_entry& e : entries) rows.push_back({e.path, e.op, name(e.pass), e.in, e.accumulate, e.out, detail::ledger::casts_text(e)});
+    for (const ledger_entry& e : entries)
+        rows.push_back({e.path, e.op, name(e.pass), e.in, e.accumulate, e.out, detail::ledger::casts_text(e)});
     std::array<std::size_t, 7> widths{};
     for (const auto& row : rows) {
         for (std::size_t i = 0; i < row.size(); ++i) widths[i] = row[i].size() > widths[i] ? row[i].size() : widths[i];
     }
     for (const auto& row : rows) {
-        for (std::size_t i = 0; i + 1 < row.size(); ++i) out << row[i] << std::string(widths[i] + 2 - row[i].size(), ' ');
+        for (std::size_t i = 0; i + 1 < row.size(); ++i)
+            out << row[i] << std::string(widths[i] + 2 - row[i].size(), ' ');
         out << row.back() << '\n';
     }
 }
@@ -51,19 +53,24 @@ void print_ledger(std::ostream& out) {
     print_ledger(out, ledger<Model, Input>);
 }
 
-/// The same as a JSON array of objects: path, op, pass, in, accumulate, out, operands (name, stored, read), casts (their number).
+/// The same as a JSON array of objects: path, op, pass, in, accumulate, out, operands (name, stored, read), casts
+/// (their number).
 template <class Entries>
 std::string ledger_json(const Entries& entries) {
     std::string text = "[";
-    const auto quoted = [](const char* s) { return '"' + std::string(s) + '"'; };  // names and paths have nothing to escape
+    const auto quoted = [](const char* s) {
+        return '"' + std::string(s) + '"';
+    };  // names and paths have nothing to escape
     for (const ledger_entry& e : entries) {
         if (text.size() > 1) text += ",";
-        text += "\n {\"path\": " + quoted(e.path) + ", \"op\": " + quoted(e.op) + ", \"pass\": " + quoted(name(e.pass)) + ", \"in\": " + quoted(e.in) +
-            ", \"accumulate\": " + quoted(e.accumulate) + ", \"out\": " + quoted(e.out) + ", \"operands\": [";
+        text += "\n {\"path\": " + quoted(e.path) + ", \"op\": " + quoted(e.op) +
+                ", \"pass\": " + quoted(name(e.pass)) + ", \"in\": " + quoted(e.in) +
+                ", \"accumulate\": " + quoted(e.accumulate) + ", \"out\": " + quoted(e.out) + ", \"operands\": [";
         const char* separator = "";
         for (const ledger_operand& o : e.operands) {
             if (o.name == nullptr) continue;
-            text += std::string(separator) + "{\"name\": " + quoted(o.name) + ", \"stored\": " + quoted(o.stored) + ", \"read\": " + quoted(o.read) + "}";
+            text += std::string(separator) + "{\"name\": " + quoted(o.name) + ", \"stored\": " + quoted(o.stored) +
+                    ", \"read\": " + quoted(o.read) + "}";
             separator = ", ";
         }
         text += "], \"casts\": " + std::to_string(e.casts()) + "}";

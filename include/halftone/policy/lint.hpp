@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Numbers that a policy's types cannot hold, and sums in which they lose: where sizes are known at compile time the compiler
-/// says so, with the sizes in its message. nn/lint.hpp applies the same rules to a model of run-time sizes.
+/// Numbers that a policy's types cannot hold, and sums in which they lose: where sizes are known at compile time the
+/// compiler says so, with the sizes in its message. nn/lint.hpp applies the same rules to a model of run-time sizes.
 ///
 ///     static_assert(ht::check_sum_length<ht::at<P, "fc">, 4096>());          // sums of 4,096 products in role `accum`
 ///     static_assert(ht::check_micro_batches<P, 512>());                      // gradients of 512 micro-batches in role `accumulate`
@@ -10,8 +10,8 @@
 ///
 /// The rules are facts of rounding to nearest (Higham 2002, chapter 4), and none is a matter of taste:
 ///
-/// - With a significand of p bits, a running sum of k terms of equal size stands still at the 2^p-th, since the next one is half
-///   a unit in the last place: a share of 1 - 2^p / k of them is lost. From there on the error bound of any sum one after
+/// - With a significand of p bits, a running sum of k terms of equal size stands still at the 2^p-th, since the next
+///   one is half a unit in the last place: a share of 1 - 2^p / k of them is lost. From there on the error bound of any sum one after
 ///   another, k u / (1 - k u), says nothing either.
 /// - The gradient of a mean over n terms has up to 1 / n in each, times the loss scale.
 /// - A product of k pairs reaches k |x| |w|.
@@ -65,7 +65,8 @@ template <std::uint64_t... Factors>
 constexpr std::uint64_t product_of() {
     std::uint64_t product = 1;
     // Saturates, since it is compared alone.
-    for (const std::uint64_t f : {Factors...}) product = f != 0 && product > ~std::uint64_t{0} / f ? ~std::uint64_t{0} : product * f;
+    for (const std::uint64_t f : {Factors...})
+        product = f != 0 && product > ~std::uint64_t{0} / f ? ~std::uint64_t{0} : product * f;
     return product;
 }
 
@@ -74,32 +75,33 @@ struct sum_length_check;
 template <std::uint64_t K, class Bits, std::uint64_t Lost>
 struct sum_length_check<terms<K>, Bits, lost_terms<Lost>> {
     static_assert(Lost == 0,
-                  "halftone: a sum of so many terms in this policy's accumulator (role `accum`) loses some: of terms of equal size, "
-                  "those after the 2^significand_bits-th change nothing; how many stands in lost_terms<...>. Widen it, "
-                  "ht::with_accum<P, float>, or sum in shorter pieces");
+                  "halftone: a sum of so many terms in this policy's accumulator (role `accum`) loses some: of terms "
+                  "of equal size, those after the 2^significand_bits-th change nothing; how many stands in "
+                  "lost_terms<...>. Widen it, ht::with_accum<P, float>, or sum in shorter pieces");
 };
 template <class Terms, class Bits, class Lost>
 struct micro_batches_check;
 template <std::uint64_t K, class Bits, std::uint64_t Lost>
 struct micro_batches_check<terms<K>, Bits, lost_terms<Lost>> {
     static_assert(Lost == 0,
-                  "halftone: the gradients of so many micro-batches add up in buffers (role `accumulate`) that lose some: of gradients of "
-                  "equal size, those after the 2^significand_bits-th change nothing; how many stands in lost_terms<...>. Take "
-                  "ht::with_accumulate<P, float>, or larger micro-batches");
+                  "halftone: the gradients of so many micro-batches add up in buffers (role `accumulate`) that lose "
+                  "some: of gradients of equal size, those after the 2^significand_bits-th change nothing; how many "
+                  "stands in lost_terms<...>. Take ht::with_accumulate<P, float>, or larger micro-batches");
 };
 template <class Scale, class Terms, class Largest, bool Holds>
 struct loss_scale_check {
-    static_assert(Holds,
-                  "halftone: the gradient of a mean over so many terms begins at up to loss_scale<...> / terms<...>, which is beyond "
-                  "the largest number of the types that gradients pass through (roles `grad` and `output`): start with a smaller "
-                  "scale, ht::grad_scaler_options::init_scale, and keep max_scale below it");
+    static_assert(
+        Holds,
+        "halftone: the gradient of a mean over so many terms begins at up to loss_scale<...> / terms<...>, which is "
+        "beyond the largest number of the types that gradients pass through (roles `grad` and `output`): start with a "
+        "smaller scale, ht::grad_scaler_options::init_scale, and keep max_scale below it");
 };
 template <class Terms, class Reached, class Largest, bool Holds>
 struct product_range_check {
     static_assert(Holds,
-                  "halftone: products of so many terms of these sizes reach a number that this policy's results (role `output`) cannot "
-                  "hold: take ht::with_output<P, ht::bfloat16> or float, or smaller operands; both numbers stand in "
-                  "reached_number<...> and largest_number<...>");
+                  "halftone: products of so many terms of these sizes reach a number that this policy's results (role "
+                  "`output`) cannot hold: take ht::with_output<P, ht::bfloat16> or float, or smaller operands; both "
+                  "numbers stand in reached_number<...> and largest_number<...>");
 };
 
 }  // namespace detail
@@ -108,21 +110,25 @@ struct product_range_check {
 template <class P, std::uint64_t K>
 consteval bool check_sum_length() {
     using t = typename resolve<P>::accum;
-    return sizeof(detail::sum_length_check<terms<K>, significand_bits<number_traits<t>::significand_bits>, lost_terms<detail::lost_of<t, K>>>) > 0;
+    return sizeof(detail::sum_length_check<terms<K>, significand_bits<number_traits<t>::significand_bits>,
+                                           lost_terms<detail::lost_of<t, K>>>) > 0;
 }
 
 /// True, or a compile-time error: gradients of K micro-batches in the role `accumulate`.
 template <class P, std::uint64_t K>
 consteval bool check_micro_batches() {
     using t = typename resolve<P>::accumulate;
-    return sizeof(detail::micro_batches_check<terms<K>, significand_bits<number_traits<t>::significand_bits>, lost_terms<detail::lost_of<t, K>>>) > 0;
+    return sizeof(detail::micro_batches_check<terms<K>, significand_bits<number_traits<t>::significand_bits>,
+                                              lost_terms<detail::lost_of<t, K>>>) > 0;
 }
 
-/// True, or a compile-time error: a loss that is a mean over Terms (1 for a sum), times Scale, in the roles `grad` and `output`.
+/// True, or a compile-time error: a loss that is a mean over Terms (1 for a sum), times Scale, in the roles `grad` and
+/// `output`.
 template <class P, std::uint64_t Scale, std::uint64_t Terms = 1>
 consteval bool check_loss_scale() {
     static_assert(Terms > 0, "halftone: check_loss_scale: a mean has one term, at least");
-    constexpr std::uint64_t grad = detail::whole_largest<typename resolve<P>::grad>(), output = detail::whole_largest<typename resolve<P>::output>();
+    constexpr std::uint64_t grad = detail::whole_largest<typename resolve<P>::grad>(),
+                            output = detail::whole_largest<typename resolve<P>::output>();
     constexpr std::uint64_t largest = grad < output ? grad : output;
     constexpr bool holds = Scale / Terms < largest || (Scale / Terms == largest && Scale % Terms == 0);
     return sizeof(detail::loss_scale_check<loss_scale<Scale>, terms<Terms>, largest_number<largest>, holds>) > 0;
@@ -131,7 +137,8 @@ consteval bool check_loss_scale() {
 /// True, or a compile-time error: a product of K pairs of numbers up to X and W in magnitude, in the role `output`.
 template <class P, std::uint64_t K, std::uint64_t X, std::uint64_t W>
 consteval bool check_product_range() {
-    constexpr std::uint64_t reached = detail::product_of<K, X, W>(), largest = detail::whole_largest<typename resolve<P>::output>();
+    constexpr std::uint64_t reached = detail::product_of<K, X, W>(),
+                            largest = detail::whole_largest<typename resolve<P>::output>();
     constexpr bool holds = reached <= largest || largest == ~std::uint64_t{0};
     return sizeof(detail::product_range_check<terms<K>, reached_number<reached>, largest_number<largest>, holds>) > 0;
 }

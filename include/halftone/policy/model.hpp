@@ -163,8 +163,8 @@ struct computed_by<L> {
 }  // namespace detail
 
 /// The types that decide in which group of the store a parameter lies.
-template <number Param, number Compute, number Accumulate, number State, rounding ParamRounding, rounding CopyRounding = rounding::nearest_even,
-          master_layout Masters = master_layout::whole>
+template <number Param, number Compute, number Accumulate, number State, rounding ParamRounding,
+          rounding CopyRounding = rounding::nearest_even, master_layout Masters = master_layout::whole>
 struct storage {
     using param = Param;            ///< the master
     using compute = Compute;        ///< the copy that kernels read; the same type as the master: no copy
@@ -200,15 +200,17 @@ struct storage_for<Op, Storage> {
 template <class P, class Op>
 struct signature {
     using r = policy_within<P, as_given>;  // a layer that inherits stores as by full_fp32
-    // What is read in eight bits is scaled with each use, out of a copy in the type that every other operation reads, so that
-    // parameters can be tied, and frozen ones keep their copy alone. Half a master's bytes to read, too.
+    // What is read in eight bits is scaled with each use, out of a copy in the type that every other operation reads,
+    // so that parameters can be tied, and frozen ones keep their copy alone. Half a master's bytes to read, too.
     using read = typename weight_compute<r, Op>::type;
     using copy = std::conditional_t<eight_bit<read>, typename r::output, storage_of<read>>;
     // Without a copy there is nothing to round, and nothing to share a master with.
     static constexpr bool is_copied = !std::is_same_v<typename r::param, copy>;
-    static constexpr bool is_split = layout_of<r>() == master_layout::split && std::is_same_v<typename r::param, float> && std::is_same_v<copy, bfloat16>;
+    static constexpr bool is_split = layout_of<r>() == master_layout::split &&
+                                     std::is_same_v<typename r::param, float> && std::is_same_v<copy, bfloat16>;
     using type = storage<typename r::param, copy, typename r::accumulate, typename r::state, r::param_rounding,
-                         is_copied ? copy_rounding_of<r>() : rounding::nearest_even, is_split ? master_layout::split : master_layout::whole>;
+                         is_copied ? copy_rounding_of<r>() : rounding::nearest_even,
+                         is_split ? master_layout::split : master_layout::whole>;
 };
 
 template <class L>
@@ -217,8 +219,8 @@ struct own_signature {
 };
 template <parameter_owner L>
 struct own_signature<L> {
-    using type =
-        types<typename storage_for<operation_of<L>, typename signature<typename L::policy, operation_of<L>>::type>::type>;
+    using type = types<
+        typename storage_for<operation_of<L>, typename signature<typename L::policy, operation_of<L>>::type>::type>;
 };
 
 template <class Layers>

@@ -52,16 +52,18 @@ struct pure_bf16 : amp_bf16 {
     static constexpr rounding param_rounding = rounding::stochastic;
 };
 
-/// fp32 everywhere but in products, whose operands, gradients among them, are rounded to 11 bits as they are read: what matrix
-/// units make of floats (PyTorch: torch.backends.cuda.matmul.allow_tf32). Memory as by full_fp32; needs no loss scale.
+/// fp32 everywhere but in products, whose operands, gradients among them, are rounded to 11 bits as they are read: what
+/// matrix units make of floats (PyTorch: torch.backends.cuda.matmul.allow_tf32). Memory as by full_fp32; needs no loss
+/// scale.
 struct tf32 : full_fp32 {
     using compute = tfloat32;
     using grad = tfloat32;
 };
 
-/// amp_bf16 whose linear layers multiply eight bits: activations and weights as float8_e4m3, in backward products the gradient
-/// as float8_e5m2, each tensor scaled (policy/scaling.hpp), sums in fp32, results in bf16. What does not scale its operands
-/// (attention's core, the loss, free products) computes in bf16. Needs no loss scale (Micikevicius et al. 2022).
+/// amp_bf16 whose linear layers multiply eight bits: activations and weights as float8_e4m3, in backward products the
+/// gradient as float8_e5m2, each tensor scaled (policy/scaling.hpp), sums in fp32, results in bf16. What does not scale
+/// its operands (attention's core, the loss, free products) computes in bf16. Needs no loss scale (Micikevicius et al.
+/// 2022).
 struct fp8_hybrid : amp_bf16 {
     using compute = float8_e4m3;
     using grad = float8_e5m2;
@@ -101,19 +103,22 @@ struct with_param_rounding : detail::policy_with_roles<P> {
 /// P with copies rounded by Mode from their masters, to the nearest or toward zero.
 template <class P, rounding Mode>
 struct with_copy_rounding : detail::policy_with_roles<P> {
-    static_assert(Mode != rounding::stochastic, "halftone: with_copy_rounding: copies are made again from the same masters, and have to come out the same: round them to the nearest");
+    static_assert(Mode != rounding::stochastic,
+                  "halftone: with_copy_rounding: copies are made again from the same masters, and have to come out the "
+                  "same: round them to the nearest");
     static constexpr rounding copy_rounding = Mode;
 };
 
-/// P with masters split into the bf16 copy that kernels read and the 16 bits that it lacks: the same numbers in four bytes
-/// a parameter, not six. Copies are rounded to nearest with ties away from zero, as by with_copy_rounding<P,
-/// rounding::nearest_away>, and the bits of a run are that policy's. What an operation computes in fp32, a norm, reads its
-/// master, which is whole.
+/// P with masters split into the bf16 copy that kernels read and the 16 bits that it lacks: the same numbers in four
+/// bytes a parameter, not six. Copies are rounded to nearest with ties away from zero, as by with_copy_rounding<P,
+/// rounding::nearest_away>, and the bits of a run are that policy's. What an operation computes in fp32, a norm, reads
+/// its master, which is whole.
 template <class P>
 struct with_split_master : detail::policy_with_roles<P> {
-    static_assert(!detail::has_roles<P> || detail::splittable<P>,
-                  "halftone: with_split_master: an fp32 master (role `param`) splits into the bf16 copy that products read (role `compute`) and its "
-                  "remainder, and no other does: take ht::with_split_master<ht::amp_bf16>");
+    static_assert(
+        !detail::has_roles<P> || detail::splittable<P>,
+        "halftone: with_split_master: an fp32 master (role `param`) splits into the bf16 copy that products read (role "
+        "`compute`) and its remainder, and no other does: take ht::with_split_master<ht::amp_bf16>");
     static constexpr master_layout masters = master_layout::split;
 };
 

@@ -13,13 +13,14 @@
 /// | `reduce`     | gradients on their way between processes |
 /// | `state`      | the optimizer's moments |
 ///
-/// and `static constexpr rounding param_rounding`: how an updated parameter is rounded to `param`. A policy may also have
+/// and `static constexpr rounding param_rounding`: how an updated parameter is rounded to `param`. A policy may also
+/// have
 /// `copy_rounding`, how the copy that kernels read is rounded from the parameter (nearest even where it has none), and
 /// `masters`, how the parameter lies in memory (whole where it has none), and `scaling`, how operands of eight bits are scaled
 /// (scaling.hpp).
 ///
-/// The two backward products of a layer with weights have the wider of `compute` and `grad` as their operands. A policy that
-/// wants them otherwise says so by further roles:
+/// The two backward products of a layer with weights have the wider of `compute` and `grad` as their operands. A policy
+/// that wants them otherwise says so by further roles:
 ///
 /// | `input_grad`  | the operands of dx = dy w, the gradient of the layer's input |
 /// | `weight_grad` | the operands of dw = dyᵀ x, the gradient of its weights |
@@ -171,7 +172,9 @@ struct stated_input_grad {
 template <class P>
     requires requires { typename P::input_grad; }
 struct stated_input_grad<P> {
-    static_assert(number<typename P::input_grad>, "halftone: the role `input_grad` of this policy, the operands of the product that makes an input's gradient, is no number type");
+    static_assert(number<typename P::input_grad>,
+                  "halftone: the role `input_grad` of this policy, the operands of the product that makes an input's "
+                  "gradient, is no number type");
     using type = typename P::input_grad;
 };
 template <class P>
@@ -181,7 +184,9 @@ struct stated_weight_grad {
 template <class P>
     requires requires { typename P::weight_grad; }
 struct stated_weight_grad<P> {
-    static_assert(number<typename P::weight_grad>, "halftone: the role `weight_grad` of this policy, the operands of the product that makes a weight's gradient, is no number type");
+    static_assert(number<typename P::weight_grad>,
+                  "halftone: the role `weight_grad` of this policy, the operands of the product that makes a weight's "
+                  "gradient, is no number type");
     using type = typename P::weight_grad;
 };
 
@@ -189,8 +194,10 @@ template <class P>
 struct scaling {
     static_assert(check_roles<P>());
     // Gradients of eight bits have a scale of their own for each tensor where operands have (policy/scaling.hpp).
-    static constexpr bool value = (narrow_range<typename P::grad> && !(eight_bit<typename P::grad> && eight_bit<typename P::compute>)) || narrow_range<typename P::output> ||
-                                  narrow_range<typename stated_input_grad<P>::type> || narrow_range<typename stated_weight_grad<P>::type>;
+    static constexpr bool value =
+        (narrow_range<typename P::grad> && !(eight_bit<typename P::grad> && eight_bit<typename P::compute>)) ||
+        narrow_range<typename P::output> || narrow_range<typename stated_input_grad<P>::type> ||
+        narrow_range<typename stated_weight_grad<P>::type>;
 };
 template <policy_marker P>
 struct scaling<P> {

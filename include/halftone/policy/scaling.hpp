@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// How operands of eight bits are scaled: each tensor by one factor, so that its largest magnitude becomes the format's.
+/// How operands of eight bits are scaled: each tensor by one factor, so that its largest magnitude becomes the
+/// format's.
 ///
 ///     using mine = ht::with_scaling<ht::fp8_hybrid, ht::delayed_scaling<1024>>;
 ///
@@ -11,13 +12,13 @@
 /// | `current_scaling` | the tensor's own                                            | twice          | nothing         |
 /// | `delayed_scaling` | the largest, or the latest, of so many windows before       | once           | amaxes, a scale |
 ///
-/// The rules are those of NVIDIA's Transformer Engine (Micikevicius et al., "FP8 Formats for Deep Learning", 2022, section 4).
-/// Where amax is 0 or not finite it tells nothing: the current scale is 1 then, a delayed one stays as it was. A scale beyond
-/// float's range is float's largest number.
+/// The rules are those of NVIDIA's Transformer Engine (Micikevicius et al., "FP8 Formats for Deep Learning", 2022,
+/// section 4). Where amax is 0 or not finite it tells nothing: the current scale is 1 then, a delayed one stays as it
+/// was. A scale beyond float's range is float's largest number.
 ///
-/// With delayed scaling a window is what an optimizer's step ends: all micro-batches of it are scaled alike, what they meet
-/// goes into the history with the step, and a step that is skipped, since a gradient is not finite, leaves the history as it
-/// leaves parameters and moments. Before the first step the scale is 1.
+/// With delayed scaling a window is what an optimizer's step ends: all micro-batches of it are scaled alike, what they
+/// meet goes into the history with the step, and a step that is skipped, since a gradient is not finite, leaves the
+/// history as it leaves parameters and moments. Before the first step the scale is 1.
 #pragma once
 
 #include <cstdint>
@@ -31,9 +32,9 @@ namespace halftone::inline HALFTONE_ABI {
 /// Which amax of a history counts.
 enum class amax_rule { max, most_recent };
 
-/// Which scales there are. With powers of two the conversion shifts exponents alone: it moves no number but those that eight
-/// bits cannot hold, and the same weight stays the same code while amax wanders within a binade; up to one binade of the
-/// format's range is left unused.
+/// Which scales there are. With powers of two the conversion shifts exponents alone: it moves no number but those that
+/// eight bits cannot hold, and the same weight stays the same code while amax wanders within a binade; up to one binade
+/// of the format's range is left unused.
 enum class scale_steps { any, powers_of_two };
 
 /// A scaling as values.
@@ -47,7 +48,8 @@ struct scaling_rule {
 /// Every tensor by its own amax.
 template <int Margin = 0, scale_steps Steps = scale_steps::any>
 struct current_scaling {
-    static_assert(Margin >= 0 && Margin < 16, "halftone: current_scaling: the margin counts binades that are kept free, from 0 to 15");
+    static_assert(Margin >= 0 && Margin < 16,
+                  "halftone: current_scaling: the margin counts binades that are kept free, from 0 to 15");
     static constexpr scaling_rule rule{0, amax_rule::most_recent, Margin, Steps};
 };
 
@@ -55,7 +57,8 @@ struct current_scaling {
 template <int History = 16, amax_rule Rule = amax_rule::max, int Margin = 0, scale_steps Steps = scale_steps::any>
 struct delayed_scaling {
     static_assert(History >= 1 && History <= 65536, "halftone: delayed_scaling: the history has 1 to 65536 windows");
-    static_assert(Margin >= 0 && Margin < 16, "halftone: delayed_scaling: the margin counts binades that are kept free, from 0 to 15");
+    static_assert(Margin >= 0 && Margin < 16,
+                  "halftone: delayed_scaling: the margin counts binades that are kept free, from 0 to 15");
     static constexpr scaling_rule rule{History, Rule, Margin, Steps};
 };
 
@@ -76,13 +79,15 @@ struct scaling_role<P> {
 
 }  // namespace detail
 
-/// How a policy (with roles, not a recipe) scales operands of eight bits: its `scaling`, current_scaling<> where it names none.
+/// How a policy (with roles, not a recipe) scales operands of eight bits: its `scaling`, current_scaling<> where it
+/// names none.
 template <class P>
 using scaling_of = typename detail::scaling_role<P>::type;
 
-/// The scale for an amax, by which a tensor of a format whose largest number is `largest` is multiplied. `before`: what it is
-/// where amax tells nothing.
-HALFTONE_HD HALFTONE_INLINE constexpr float scale_for(float amax, float largest, const scaling_rule& rule, float before) {
+/// The scale for an amax, by which a tensor of a format whose largest number is `largest` is multiplied. `before`: what
+/// it is where amax tells nothing.
+HALFTONE_HD HALFTONE_INLINE constexpr float scale_for(float amax, float largest, const scaling_rule& rule,
+                                                      float before) {
     using detail::bit_cast;
     constexpr std::uint32_t infinity = 0x7f800000, fraction = 0x007fffff;
     // On bits, so that -ffast-math does not take the cases away.

@@ -9,8 +9,8 @@
 ///     h.*.fc      linear      bfloat16  float       bfloat16
 ///     h.0.norm    layer_norm  float     float       float
 ///
-/// The layers at "h.*" are those that no rule names by index. A layer that is called with a residual gives the residual's
-/// type in place of `out`.
+/// The layers at "h.*" are those that no rule names by index. A layer that is called with a residual gives the
+/// residual's type in place of `out`.
 #pragma once
 
 #include <cstddef>
@@ -32,8 +32,8 @@ struct policy_row {
     std::string in;          ///< the type its operands are read in
     std::string accumulate;  ///< the type it sums in
     std::string out;         ///< the type the layer gives
-    /// The operands of the products that make the gradients of the layer's input and of its weights; "-" where it has no such
-    /// product.
+    /// The operands of the products that make the gradients of the layer's input and of its weights; "-" where it has
+    /// no such product.
     std::string input_grad = "-", weight_grad = "-";
     bool states_grads = false;  ///< its policy says so itself, by the roles of these names
 };
@@ -60,7 +60,8 @@ void append_row(std::vector<policy_row>& rows) {
                 using resolved = resolve<policy>;
                 row.input_grad = number_traits<input_grad_type<resolved, op>>::name;
                 row.weight_grad = number_traits<weight_grad_type<resolved, op>>::name;
-                row.states_grads = !std::is_void_v<typename stated_input_grad<resolved>::type> || !std::is_void_v<typename stated_weight_grad<resolved>::type>;
+                row.states_grads = !std::is_void_v<typename stated_input_grad<resolved>::type> ||
+                                   !std::is_void_v<typename stated_weight_grad<resolved>::type>;
             }
         }
         rows.push_back(row);
@@ -82,12 +83,13 @@ std::vector<policy_row> policies_of() {
     return detail::rows_of(layers_of<Model>{});
 }
 
-/// Prints the rows under their headings, in aligned columns, and each with its end of line. Where a policy states the roles of
-/// backward products, two more columns tell them for all layers.
+/// Prints the rows under their headings, in aligned columns, and each with its end of line. Where a policy states the
+/// roles of backward products, two more columns tell them for all layers.
 template <class Model>
 void print_policies(std::ostream& out) {
     std::vector<policy_row> rows{{"path", "op", "in", "accumulate", "out", "input_grad", "weight_grad"}};
-    std::vector<std::string policy_row::*> columns{&policy_row::path, &policy_row::op, &policy_row::in, &policy_row::accumulate, &policy_row::out};
+    std::vector<std::string policy_row::*> columns{&policy_row::path, &policy_row::op, &policy_row::in,
+                                                   &policy_row::accumulate, &policy_row::out};
     bool states_grads = false;
     for (policy_row& row : policies_of<Model>()) {
         states_grads = states_grads || row.states_grads;

@@ -26,7 +26,8 @@ struct grad_scaler_options {
     double growth_factor = 2.0;         ///< above 1
     double backoff_factor = 0.5;        ///< between 0 and 1
     int growth_interval = 2000;         ///< updates without an overflow before the scale grows
-    float min_scale = 1.17549435e-38f;  ///< the scale does not back off below it; by default the least whose inverse is a float
+    float min_scale =
+        1.17549435e-38f;  ///< the scale does not back off below it; by default the least whose inverse is a float
     float max_scale = 3.40282347e+38f;  ///< nor grow above it; never to infinity
     int hysteresis = 1;                 ///< overflows in a row before the scale backs off
     bool enabled = true;
@@ -83,7 +84,9 @@ class grad_scaler : public detail::scaler<Device> {
     /// Throws argument_error for factors, intervals and scales out of their ranges.
     explicit grad_scaler(Device& device, const grad_scaler_options& options = {})
         : base(device,
-               {.scale = options.enabled ? options.init_scale : 1.0f, .hysteresis = options.hysteresis, .rules = rules_of(options)},
+               {.scale = options.enabled ? options.init_scale : 1.0f,
+                .hysteresis = options.hysteresis,
+                .rules = rules_of(options)},
                options.enabled ? detail::scaling_checks::on : detail::scaling_checks::off),
           options_(options) {
         check(options);
@@ -96,9 +99,9 @@ class grad_scaler : public detail::scaler<Device> {
         base::end_round("grad_scaler");
         base::device().run(detail::update_scale{base::record().data()});
     }
-    /// Sets the scale by hand, in place of update(); the growth tracker stays. Windows that are open then belong to the scale
-    /// before, and are refused like those that an update() has passed. Throws argument_error for a scale that is not
-    /// positive, finite, and between min_scale and max_scale.
+    /// Sets the scale by hand, in place of update(); the growth tracker stays. Windows that are open then belong to the
+    /// scale before, and are refused like those that an update() has passed. Throws argument_error for a scale that is
+    /// not positive, finite, and between min_scale and max_scale.
     void update(float new_scale) {
         if (!is_enabled()) return;
         check_scale(new_scale);
@@ -139,9 +142,9 @@ class grad_scaler : public detail::scaler<Device> {
         check_scale(s.scale);
         check_bounds(s.scale);
         if (s.growth_tracker < 0 || s.hysteresis > options.hysteresis || s.overflows < 0) {
-            fail<argument_error>("grad_scaler: a state with a growth tracker of ", s.growth_tracker, ", a hysteresis of ",
-                                 s.hysteresis, " and ", s.overflows, " overflows; expected 0 or more, at most ",
-                                 options.hysteresis, ", and 0 or more");
+            fail<argument_error>("grad_scaler: a state with a growth tracker of ", s.growth_tracker,
+                                 ", a hysteresis of ", s.hysteresis, " and ", s.overflows,
+                                 " overflows; expected 0 or more, at most ", options.hysteresis, ", and 0 or more");
         }
         options_ = options;
         base::begin_round();
@@ -154,12 +157,13 @@ class grad_scaler : public detail::scaler<Device> {
     }
     static void check_scale(float scale) {
         if (!detail::is_scale(scale))
-            fail<argument_error>("grad_scaler: the scale is ", scale, "; expected a positive finite number of 2^-126 or more");
+            fail<argument_error>("grad_scaler: the scale is ", scale,
+                                 "; expected a positive finite number of 2^-126 or more");
     }
     void check_bounds(float scale) const {
         if (scale < options_.min_scale || scale > options_.max_scale) {
-            fail<argument_error>("grad_scaler: the scale is ", scale, "; expected one between min_scale ", options_.min_scale,
-                                 " and max_scale ", options_.max_scale);
+            fail<argument_error>("grad_scaler: the scale is ", scale, "; expected one between min_scale ",
+                                 options_.min_scale, " and max_scale ", options_.max_scale);
         }
     }
     static void check(const grad_scaler_options& o) {

@@ -138,8 +138,9 @@ class gradients {
     }
     Device* device() const { return device_; }
 
-    /// To be called by who has written values by hand: norm and finiteness are looked at anew, by the next clip or step. A
-    /// value that is not finite then skips the step and has no part in the loss scale, which unscale() has judged already.
+    /// To be called by who has written values by hand: norm and finiteness are looked at anew, by the next clip or
+    /// step. A value that is not finite then skips the step and has no part in the loss scale, which unscale() has
+    /// judged already.
     void changed() {
         detail::window& w = check("gradients");
         if (w.known != detail::window::knowledge::nothing) w.known = detail::window::knowledge::factors;
@@ -200,7 +201,8 @@ class gradients {
                 f(part, as_const(flatten(rows.values)), kernel::row_limit{rows.count, rows.values.extent_of(1)});
             }
         } else {
-            f(part, const_view<typename Storage::accumulate, 1>(slabs.template group<Storage>(group)), kernel::row_limit{});
+            f(part, const_view<typename Storage::accumulate, 1>(slabs.template group<Storage>(group)),
+              kernel::row_limit{});
         }
     }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Skips a step whose gradient norm or loss is an outlier: far above what the latest steps had. Off unless a program makes
-/// one.
+/// Skips a step whose gradient norm or loss is an outlier: far above what the latest steps had. Off unless a program
+/// makes one.
 ///
 ///     ht::outlier_guard guard{device, {.factor = 6}};
 ///     auto grads = scaler.unscale(acc.take());
@@ -12,12 +12,12 @@
 ///     guard.add(loss);                                 // with .of = ht::outlier_of::both: each loss, before watch()
 ///
 /// The rule is that of OLMo-core's SkipStepOptimizer (Team OLMo 2025): a value more than `factor` standard deviations
-/// away from the mean of the latest `window` values, once there are `warm_up` of them. Here only upwards; the window holds steps
-/// that were let through alone, so that one spike does not hide the next; and since then a level that has changed for good
-/// would never be let through, the window is forgotten after `most_in_a_row` outliers.
+/// away from the mean of the latest `window` values, once there are `warm_up` of them. Here only upwards; the window
+/// holds steps that were let through alone, so that one spike does not hide the next; and since then a level that has
+/// changed for good would never be let through, the window is forgotten after `most_in_a_row` outliers.
 ///
-/// All is decided and counted on the device, also in a captured step. The loss scale has no part in it: an outlier neither
-/// backs it off nor stops its growth. Steps with an overflow are not judged.
+/// All is decided and counted on the device, also in a captured step. The loss scale has no part in it: an outlier
+/// neither backs it off nor stops its growth. Steps with an overflow are not judged.
 #pragma once
 
 #include <algorithm>
@@ -145,7 +145,8 @@ class outlier_guard {
 
     /// One more loss of the step under way, unscaled. Throws state_error where losses are not watched.
     void add(const variable<float, 0>& loss) {
-        if (options_.of == outlier_of::norm) fail<state_error>("outlier_guard: add() of a loss, and .of = outlier_of::norm watches none");
+        if (options_.of == outlier_of::norm)
+            fail<state_error>("outlier_guard: add() of a loss, and .of = outlier_of::norm watches none");
         ++added_;
         record_.device().run(detail::add_watched_loss{record_.data(), loss.view().data()});
     }
@@ -156,20 +157,24 @@ class outlier_guard {
         record_.device().run(detail::drop_watched_losses{record_.data()});
     }
 
-    /// Judges the step that these gradients are for; every optimizer that steps with them follows. Throws state_error after a
-    /// clip or a step with them, for gradients watched before, and where losses are watched and none was added.
+    /// Judges the step that these gradients are for; every optimizer that steps with them follows. Throws state_error
+    /// after a clip or a step with them, for gradients watched before, and where losses are watched and none was added.
     template <class Any, class Models>
     void watch(gradients<Any, Models>& g) {
         static_assert(std::is_void_v<Any> || std::is_same_v<Any, Device>,
                       "halftone: outlier_guard: these gradients were unscaled on another kind of device");
         detail::window& w = g.check("outlier_guard");
-        if (w.is_clipped) fail<state_error>("outlier_guard: watch() after clipping, which makes outliers alike; watch first");
+        if (w.is_clipped)
+            fail<state_error>("outlier_guard: watch() after clipping, which makes outliers alike; watch first");
         for (const detail::window::part& p : w.parts) {
-            if (p.stepped) fail<state_error>("outlier_guard: watch() after a step with these gradients; watch before all steps");
+            if (p.stepped)
+                fail<state_error>("outlier_guard: watch() after a step with these gradients; watch before all steps");
         }
-        if (watched_ == &w && serial_ == w.serial) fail<state_error>("outlier_guard: watch() was called twice with the same gradients");
+        if (watched_ == &w && serial_ == w.serial)
+            fail<state_error>("outlier_guard: watch() was called twice with the same gradients");
         if (options_.of != outlier_of::norm && added_ == 0) {
-            fail<state_error>("outlier_guard: losses are watched and this step has none; call add(loss) before watch()");
+            fail<state_error>(
+                "outlier_guard: losses are watched and this step has none; call add(loss) before watch()");
         }
         g.measure(record_.device());
         record_.device().run(detail::judge_step{record_.data(), norms(), losses(), w.record()});
@@ -196,9 +201,11 @@ class outlier_guard {
     void load(const outlier_state& s) {
         const auto is_odd = [](float v) { return !is_finite(v); };
         if (s.norms.size() != s.losses.size() || s.in_a_row < 0 || s.outliers < 0 ||
-            std::any_of(s.norms.begin(), s.norms.end(), is_odd) || std::any_of(s.losses.begin(), s.losses.end(), is_odd)) {
-            fail<argument_error>("outlier_guard: a state with ", s.norms.size(), " norms, ", s.losses.size(), " losses, ", s.in_a_row,
-                                 " outliers in a row of ", s.outliers, "; expected as many norms as losses, all finite, and no negative count");
+            std::any_of(s.norms.begin(), s.norms.end(), is_odd) ||
+            std::any_of(s.losses.begin(), s.losses.end(), is_odd)) {
+            fail<argument_error>("outlier_guard: a state with ", s.norms.size(), " norms, ", s.losses.size(),
+                                 " losses, ", s.in_a_row, " outliers in a row of ", s.outliers,
+                                 "; expected as many norms as losses, all finite, and no negative count");
         }
         const std::size_t kept = std::min(s.norms.size(), static_cast<std::size_t>(options_.window));
         const auto take = [&](float* to, const std::vector<float>& from) {
@@ -206,13 +213,18 @@ class outlier_guard {
         };
         take(norms(), s.norms), take(losses(), s.losses);
         const auto count = static_cast<std::int32_t>(kept);
-        record_.write({.options = options_, .count = count, .next = count == options_.window ? 0 : count, .in_a_row = s.in_a_row, .outliers = s.outliers});
+        record_.write({.options = options_,
+                       .count = count,
+                       .next = count == options_.window ? 0 : count,
+                       .in_a_row = s.in_a_row,
+                       .outliers = s.outliers});
         added_ = 0;
     }
 
   private:
     static void check(const outlier_options& o) {
-        if (!(o.factor > 0 && is_finite(o.factor))) fail<argument_error>("outlier_guard: factor is ", o.factor, "; expected more than 0");
+        if (!(o.factor > 0 && is_finite(o.factor)))
+            fail<argument_error>("outlier_guard: factor is ", o.factor, "; expected more than 0");
         if (o.window < 2) fail<argument_error>("outlier_guard: a window of ", o.window, "; expected 2 or more");
         if (o.warm_up < 2 || o.warm_up > o.window) {
             fail<argument_error>("outlier_guard: warm_up is ", o.warm_up, "; expected 2 to the window, ", o.window);
@@ -220,7 +232,8 @@ class outlier_guard {
         if (!(o.least_deviation >= 0 && is_finite(o.least_deviation))) {
             fail<argument_error>("outlier_guard: least_deviation is ", o.least_deviation, "; expected 0 or more");
         }
-        if (o.most_in_a_row < 1) fail<argument_error>("outlier_guard: most_in_a_row is ", o.most_in_a_row, "; expected 1 or more");
+        if (o.most_in_a_row < 1)
+            fail<argument_error>("outlier_guard: most_in_a_row is ", o.most_in_a_row, "; expected 1 or more");
     }
     float* norms() const { return reinterpret_cast<float*>(values_.data()); }
     float* losses() const { return norms() + options_.window; }

@@ -31,7 +31,8 @@ class scaled {
   public:
     using value_type = T;
 
-    scaled(T value, const float* scale, const scale_stamp& stamp) : value_(std::move(value)), scale_(scale), stamp_(stamp) {}
+    scaled(T value, const float* scale, const scale_stamp& stamp)
+        : value_(std::move(value)), scale_(scale), stamp_(stamp) {}
 
     const T& value() const& { return value_; }
     T&& value() && { return std::move(value_); }

@@ -20,8 +20,8 @@ struct scale_rules {
     int hysteresis = 1;
 };
 
-/// The part of a scaler that lives in the device's memory: its rules as well, so that an update that was captured follows
-/// later ones.
+/// The part of a scaler that lives in the device's memory: its rules as well, so that an update that was captured
+/// follows later ones.
 struct scale_record {
     float scale = 1;
     std::int32_t growth_tracker = 0;  ///< steps since the scale changed, or since an overflow
@@ -39,7 +39,8 @@ struct set_inverse_scale {
     kernel::gradient_record* gradients;
     const scale_record* scale;
     HALFTONE_HD void operator()() const {
-        gradients->factors.inv_scale = has_inverse(*scale) ? static_cast<float>(1.0 / static_cast<double>(scale->scale)) : 1.0f;
+        gradients->factors.inv_scale =
+            has_inverse(*scale) ? static_cast<float>(1.0 / static_cast<double>(scale->scale)) : 1.0f;
     }
 };
 /// Where the scale has no inverse, no optimizer steps.
@@ -50,7 +51,8 @@ struct note_overflow {
     std::size_t parts;
     HALFTONE_HD void operator()() const {
         if (!has_inverse(*scale)) {
-            for (std::size_t i = 0; i < parts; ++i) kernel::add_slab(*gradients, found_inf[i], 0, kernel::found_infinity);
+            for (std::size_t i = 0; i < parts; ++i)
+                kernel::add_slab(*gradients, found_inf[i], 0, kernel::found_infinity);
         }
         if (gradients->found_inf != 0) scale->found_inf = 1;
     }
@@ -91,7 +93,8 @@ class scaler {
             if constexpr (requires { std::move(scaled_gradients).value().over(&record_.data()->scale); }) {
                 return unscale_variables(std::move(scaled_gradients));
             } else {
-                static_assert(is_gradients<typename type::value_type>, "halftone: unscale: only gradients can be unscaled");
+                static_assert(is_gradients<typename type::value_type>,
+                              "halftone: unscale: only gradients can be unscaled");
                 return unscale_gradients(std::move(scaled_gradients));
             }
         }

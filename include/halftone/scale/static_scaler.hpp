@@ -53,7 +53,8 @@ static_scaler(Device&) -> static_scaler<Device>;
 template <class Device>
 static_scaler(Device&, const static_scaler_options&) -> static_scaler<Device>;
 
-/// Every call lets pass what it is given. Whether gradients are finite, the step itself looks, or clip_grad_norm before it.
+/// Every call lets pass what it is given. Whether gradients are finite, the step itself looks, or clip_grad_norm before
+/// it.
 template <class Device>
 class no_scaling : public detail::scaler<Device> {
   public:

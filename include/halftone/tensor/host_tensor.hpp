@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Values of a device's on the host, and back. What lies in a GPU's memory cannot be read through a pointer there; a program
-/// that asks for a copy runs on every device.
+/// Values of a device's on the host, and back. What lies in a GPU's memory cannot be read through a pointer there; a
+/// program that asks for a copy runs on every device.
 ///
 ///     const auto slopes = ht::to_host(device, grads.of(model.fit.weight));      // waits for the device
 ///     std::cout << slopes(0, 1);
@@ -56,8 +56,8 @@ class host_tensor {
     std::vector<T> values_;
 };
 
-/// A copy of what a view shows, transposed ones too, once the device has done what it was given before. The view is of the
-/// device's memory, or of the host's.
+/// A copy of what a view shows, transposed ones too, once the device has done what it was given before. The view is of
+/// the device's memory, or of the host's.
 template <class Device, class T, int Rank>
 host_tensor<std::remove_const_t<T>, Rank> to_host(Device& device, const view<T, Rank>& values) {
     using element = std::remove_const_t<T>;
@@ -97,8 +97,8 @@ auto to_host(Device& device, const Source& source) {
     return to_host(device, source.view());
 }
 
-/// A tensor in the device's memory with these values, which are the caller's again on return. Throws shape_error for a view
-/// that is not contiguous.
+/// A tensor in the device's memory with these values, which are the caller's again on return. Throws shape_error for a
+/// view that is not contiguous.
 template <class Device, class T, int Rank>
 tensor<std::remove_const_t<T>, Rank> to_device(Device& device, const view<T, Rank>& values) {
     if (!values.is_contiguous()) fail<shape_error>("to_device: the view ", values.shape(), " is not contiguous");

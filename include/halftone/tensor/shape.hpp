@@ -56,7 +56,8 @@ void check_shape(const char* what, const shape<Rank>& s) {
     extent n = 1;
     for (int axis = 0; axis < Rank; ++axis) {
         if (s[axis] < 0) fail<shape_error>(what, ": shape ", s, " has a negative extent");
-        if (s[axis] != 0 && n > INT64_MAX / 16 / s[axis]) fail<shape_error>(what, ": shape ", s, " has more elements than fit in memory");
+        if (s[axis] != 0 && n > INT64_MAX / 16 / s[axis])
+            fail<shape_error>(what, ": shape ", s, " has more elements than fit in memory");
         n *= s[axis] == 0 ? 1 : s[axis];
     }
 }

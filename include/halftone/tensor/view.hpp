@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A view is a pointer with extents and strides: what every kernel takes, and what a user makes of memory that is already
-/// there. It owns nothing.
+/// A view is a pointer with extents and strides: what every kernel takes, and what a user makes of memory that is
+/// already there. It owns nothing.
 ///
 ///     ht::view<float, 2> weights{pointer, {rows, columns}};      // row-major, contiguous
 ///     auto t = ht::transpose(weights);                           // (columns, rows), the same memory
@@ -14,8 +14,8 @@
 
 namespace halftone::inline HALFTONE_ABI {
 
-/// Says of a foreign type which number type it holds bit for bit, so that views take pointers to it: <halftone/kernel.cuh>
-/// says it of `__half` and `__nv_bfloat16`. Specialise it for your own.
+/// Says of a foreign type which number type it holds bit for bit, so that views take pointers to it:
+/// <halftone/kernel.cuh> says it of `__half` and `__nv_bfloat16`. Specialise it for your own.
 template <class T>
 struct stands_for {
     using type = T;
@@ -60,15 +60,18 @@ class view {
     }
     /// A contiguous view of memory that a foreign type names.
     template <class U>
-        requires(!std::is_same_v<const U, const T> && std::is_same_v<const stands_for_t<U>, const T> && (std::is_const_v<T> || !std::is_const_v<U>))
+        requires(!std::is_same_v<const U, const T> && std::is_same_v<const stands_for_t<U>, const T> &&
+                 (std::is_const_v<T> || !std::is_const_v<U>))
     view(U* data, const halftone::shape<Rank>& shape) : view(reinterpret_cast<T*>(data), shape) {
-        static_assert(sizeof(U) == sizeof(T) && alignof(U) >= alignof(T), "halftone: stands_for names a type of another size or alignment");
+        static_assert(sizeof(U) == sizeof(T) && alignof(U) >= alignof(T),
+                      "halftone: stands_for names a type of another size or alignment");
     }
     /// A contiguous view of a span's elements. Throws shape_error where their number is another.
     template <class U, std::size_t Extent>
         requires(std::is_constructible_v<view, U*, const halftone::shape<Rank>&>)
     view(const std::span<U, Extent>& elements, const halftone::shape<Rank>& shape) : view(elements.data(), shape) {
-        if (size() != static_cast<extent>(elements.size())) fail<shape_error>("view: a span of ", elements.size(), " elements as ", shape);
+        if (size() != static_cast<extent>(elements.size()))
+            fail<shape_error>("view: a span of ", elements.size(), " elements as ", shape);
     }
     /// A view of constants out of a view of variables.
     template <class U>

@@ -51,13 +51,14 @@ class trainer_callback {
     trainer_callback& operator=(const trainer_callback&) = delete;
     virtual ~trainer_callback() = default;
 
-    /// After every step; loss and tokens_per_second are those since the last on_log. A device that works while the host goes
-    /// on, as a GPU does, is not waited for: but for step, max_steps and seconds, the state is that of the first step,
-    /// the last log or the last evaluation there.
+    /// After every step; loss and tokens_per_second are those since the last on_log. A device that works while the host
+    /// goes on, as a GPU does, is not waited for: but for step, max_steps and seconds, the state is that of the first
+    /// step, the last log or the last evaluation there.
     virtual void on_step(const trainer_state&) {}
     /// Every logging_steps steps, and after the last one.
     virtual void on_log(const trainer_state&) {}
-    /// For each skipped step, where find_overflow asks for it; before the on_step of the step that the device is read after.
+    /// For each skipped step, where find_overflow asks for it; before the on_step of the step that the device is read
+    /// after.
     virtual void on_overflow(const trainer_state&, const overflow&) {}
     /// Every numerics_steps steps, with what that step's tensors held.
     virtual void on_numerics(const trainer_state&, const numerics_view&) {}

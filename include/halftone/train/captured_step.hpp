@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A training step as one piece of work: a device that can (exec/capture.hpp) captures it, on a GPU as one CUDA graph, and
-/// replays it from then on.
+/// A training step as one piece of work: a device that can (exec/capture.hpp) captures it, on a GPU as one CUDA graph,
+/// and replays it from then on.
 ///
 ///     ht::captured_step step{device, [&](const ht::language_batch& batch) {
 ///         auto loss = model.loss(tape, batch);
@@ -16,20 +16,21 @@
 ///     std::cout << step.loss() << ' ' << step.reason();            // waits; "captured: a step of (8, 128), (8, 128)"
 ///
 /// The first step with inputs of some shapes runs as it is, so that scratch memory and kernels are ready; the next is
-/// captured, or the one after, where memory was still growing; all others are replays, in which the host does no more than
-/// upload the inputs. Where a replay would be wrong the step is captured anew, and reason() says why: other shapes, memory
-/// that has moved, parameters that were frozen.
+/// captured, or the one after, where memory was still growing; all others are replays, in which the host does no more
+/// than upload the inputs. Where a replay would be wrong the step is captured anew, and reason() says why: other
+/// shapes, memory that has moved, parameters that were frozen.
 ///
-/// A step is called with views, or with values that have with_views (as ht::language_batch). They may lie in host memory,
-/// other memory each time; the step is handed the same over memory that the captured step keeps, in the device's. What it
-/// reads of the host besides, a limit of clipping say, is that of the capture: call renew() after a change. What the
-/// device's records hold is followed: learning rate, schedule, loss scale.
+/// A step is called with views, or with values that have with_views (as ht::language_batch). They may lie in host
+/// memory, other memory each time; the step is handed the same over memory that the captured step keeps, in the
+/// device's. What it reads of the host besides, a limit of clipping say, is that of the capture: call renew() after a
+/// change. What the device's records hold is followed: learning rate, schedule, loss scale.
 ///
-/// Inside a step nothing waits for the device: what would, does not get past the capture (capture_error says what to do). The
-/// host's part of a step must be over with it: gradients taken, tapes empty, no variable kept but for the loss returned.
-/// After an exception inside, clear the tape and discard what the accumulator gathered.
+/// Inside a step nothing waits for the device: what would, does not get past the capture (capture_error says what to
+/// do). The host's part of a step must be over with it: gradients taken, tapes empty, no variable kept but for the loss
+/// returned. After an exception inside, clear the tape and discard what the accumulator gathered.
 ///
-/// On a CPU a step runs as it is, every time, in memory that is reused. The numbers are the same in each case, to the bit.
+/// On a CPU a step runs as it is, every time, in memory that is reused. The numbers are the same in each case, to the
+/// bit.
 #pragma once
 
 #include <algorithm>
@@ -74,14 +75,15 @@ template <class Device, class Step>
 class captured_step {
   public:
     /// Throws argument_error for no graphs.
-    captured_step(Device& device, Step step, const captured_step_options& options = {}) : device_(&device), step_(std::move(step)), most_(options.most_graphs) {
+    captured_step(Device& device, Step step, const captured_step_options& options = {})
+        : device_(&device), step_(std::move(step)), most_(options.most_graphs) {
         if (most_ < 1) fail<argument_error>("captured_step: ", most_, " graphs at most; expected 1 or more");
     }
     captured_step(const captured_step&) = delete;
     captured_step& operator=(const captured_step&) = delete;
 
-    /// Throws what the step throws, and capture_error for a step that cannot be captured: nothing on the device has changed
-    /// then. Throws shape_error for a view with gaps, out_of_memory.
+    /// Throws what the step throws, and capture_error for a step that cannot be captured: nothing on the device has
+    /// changed then. Throws shape_error for a view with gaps, out_of_memory.
     template <class... Inputs>
     step_run operator()(const Inputs&... inputs) {
         if constexpr (capturing_device<Device>) {
@@ -95,7 +97,8 @@ class captured_step {
 
     /// The loss that the last step returned. Waits for the device. Throws state_error where there is none.
     float loss() const {
-        if (loss_.data() == nullptr) fail<state_error>("captured_step: loss() of a step that has not run yet, or returns none");
+        if (loss_.data() == nullptr)
+            fail<state_error>("captured_step: loss() of a step that has not run yet, or returns none");
         float value;
         device_->memory().read(&value, loss_.data(), sizeof value);
         return value;
@@ -150,7 +153,8 @@ class captured_step {
             p.work.emplace(device_->capture(call));
             device_->replay(*p.work);
             ++captures_;
-            reason_ = p.change.empty() ? "captured: a step of " + p.inputs.text() : "captured anew: a step of " + p.inputs.text() + "; " + p.change;
+            reason_ = p.change.empty() ? "captured: a step of " + p.inputs.text()
+                                       : "captured anew: a step of " + p.inputs.text() + "; " + p.change;
             return step_run::captured;
         }
         call();
@@ -158,7 +162,10 @@ class captured_step {
         const bool may_want_more = fixtures.settle();
         p.relied_on = fixtures.now();
         p.is_tried = !may_want_more;
-        reason_ = "uncaptured: a step of " + p.inputs.text() + "; " + (!p.change.empty() ? p.change : may_want_more ? "its memory was still growing" : arrival_);
+        reason_ = "uncaptured: a step of " + p.inputs.text() + "; " +
+                  (!p.change.empty() ? p.change
+                   : may_want_more   ? "its memory was still growing"
+                                     : arrival_);
         return step_run::uncaptured;
     }
 
@@ -168,13 +175,16 @@ class captured_step {
         if constexpr (std::is_void_v<result>) {
             step_(inputs...);
         } else {
-            static_assert(std::is_same_v<result, variable<float, 0>>, "halftone: captured_step: a step returns its loss, a variable<float, 0>, or nothing");
+            static_assert(std::is_same_v<result, variable<float, 0>>,
+                          "halftone: captured_step: a step returns its loss, a variable<float, 0>, or nothing");
             const result loss = step_(inputs...);
             if (loss_.data() == nullptr) loss_ = buffer(device_->memory(), sizeof(float), memory_kind::other);
             device_->copy(loss_.data(), loss.view().data(), sizeof(float));
-            // The loss takes a block; what is out beside it would lie elsewhere in each step, and replays know one place.
+            // The loss takes a block; what is out beside it would lie elsewhere in each step, and replays know one
+            // place.
             if (const std::size_t live = loss.graph().arena().live(); live > block_alignment) {
-                fail<state_error>("captured_step: ", live - block_alignment, " bytes of results outlive the step; what is to last wants memory of its own");
+                fail<state_error>("captured_step: ", live - block_alignment,
+                                  " bytes of results outlive the step; what is to last wants memory of its own");
             }
         }
     }
@@ -185,7 +195,9 @@ class captured_step {
             if (p.inputs.fits(inputs...)) return p;
         }
         const auto used_before = [](const plan& a, const plan& b) { return a.last_use < b.last_use; };
-        arrival_ = plans_.empty() ? "the first one" : "the one before was of " + std::max_element(plans_.begin(), plans_.end(), used_before)->inputs.text();
+        arrival_ = plans_.empty() ? "the first one"
+                                  : "the one before was of " +
+                                        std::max_element(plans_.begin(), plans_.end(), used_before)->inputs.text();
         plan fresh{detail::step_inputs(*device_, inputs...)};
         if (plans_.size() == static_cast<std::size_t>(most_)) {
             const auto oldest = std::min_element(plans_.begin(), plans_.end(), used_before);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Means of losses, added up where the losses lie: on a GPU nothing waits until a mean is asked for, and a captured step adds
-/// in each replay.
+/// Means of losses, added up where the losses lie: on a GPU nothing waits until a mean is asked for, and a captured
+/// step adds in each replay.
 ///
 ///     ht::loss_meter losses{device};
 ///     for (...) {
@@ -76,8 +76,12 @@ class loss_meter {
     }
 
     /// One more loss in the step under way.
-    void add(const variable<float, 0>& loss) { record_.device().run(detail::add_loss{record_.data(), loss.view().data()}); }
-    void end_step() { record_.device().run(detail::end_step{record_.data(), latest(), static_cast<std::int64_t>(room_)}); }
+    void add(const variable<float, 0>& loss) {
+        record_.device().run(detail::add_loss{record_.data(), loss.view().data()});
+    }
+    void end_step() {
+        record_.device().run(detail::end_step{record_.data(), latest(), static_cast<std::int64_t>(room_)});
+    }
     /// The steps so far count no longer for mean().
     void restart() { record_.device().run(detail::restart_losses{record_.data()}); }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The inputs of a captured step: views, or values that have with_views; what tells two of them apart, and memory in the
-/// device's for a copy of each.
+/// The inputs of a captured step: views, or values that have with_views; what tells two of them apart, and memory in
+/// the device's for a copy of each.
 ///
 ///     detail::step_inputs own(device, tokens, targets);          // memory for inputs of these types and shapes
 ///     own.fill(device, tokens, targets);                         // brings over what they hold now
@@ -34,9 +34,11 @@ auto map_views(const Input& input, const Function& f) {
     if constexpr (is_view<Input>) {
         return f(view_of_constants(input));
     } else {
-        static_assert(requires { input.with_views(f); },
-                      "halftone: captured_step: a step is called with views (ht::view), or with values that have with_views as ht::language_batch has; "
-                      "what else it reads would be that of the capture: let it lie in the device's memory");
+        static_assert(
+            requires { input.with_views(f); },
+            "halftone: captured_step: a step is called with views (ht::view), or with values that have with_views as "
+            "ht::language_batch has; what else it reads would be that of the capture: let it lie in the device's "
+            "memory");
         return input.with_views([&f](const auto& v) { return f(view_of_constants(v)); });
     }
 }
@@ -48,10 +50,12 @@ class step_inputs {
     explicit step_inputs(Device& device, const Inputs&... inputs) : types_(&key_of<Inputs...>) {
         for_each_view(
             [&](const auto& v) {
-                if (!v.is_contiguous()) fail<shape_error>("captured_step: an input of shape ", v.shape(), " is not contiguous");
+                if (!v.is_contiguous())
+                    fail<shape_error>("captured_step: an input of shape ", v.shape(), " is not contiguous");
                 add_extents(extents_, v);
                 text_ += (text_.empty() ? "" : ", ") + sentence(v.shape());
-                memory_.emplace_back(device.memory(), static_cast<std::size_t>(v.size()) * sizeof(*v.data()), memory_kind::other);
+                memory_.emplace_back(device.memory(), static_cast<std::size_t>(v.size()) * sizeof(*v.data()),
+                                     memory_kind::other);
             },
             inputs...);
     }
@@ -64,7 +68,8 @@ class step_inputs {
         bool same = true;
         for_each_view(
             [&](const auto& v) {
-                for (int axis = 0; axis < std::remove_cvref_t<decltype(v)>::rank; ++axis) same = extents_[next++] == v.extent_of(axis) && same;
+                for (int axis = 0; axis < std::remove_cvref_t<decltype(v)>::rank; ++axis)
+                    same = extents_[next++] == v.extent_of(axis) && same;
                 same = same && v.is_contiguous();
             },
             inputs...);
@@ -90,7 +95,9 @@ class step_inputs {
     template <class Step, class... Inputs>
     void call(const Step& step, const Inputs&... inputs) const {
         std::size_t next = 0;
-        const auto own = [&]<class T, int Rank>(const view<T, Rank>& v) { return view<T, Rank>{reinterpret_cast<T*>(memory_[next++].data()), v.shape()}; };
+        const auto own = [&]<class T, int Rank>(const view<T, Rank>& v) {
+            return view<T, Rank>{reinterpret_cast<T*>(memory_[next++].data()), v.shape()};
+        };
         const std::tuple all{map_views(inputs, own)...};  // in braces, so one after the other
         std::apply(step, all);
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The training loop, written once: micro-batches, loss scale where the policy needs one, clipping, AdamW with its schedule,
-/// evaluation, and the figures of all that.
+/// The training loop, written once: micro-batches, loss scale where the policy needs one, clipping, AdamW with its
+/// schedule, evaluation, and the figures of all that.
 ///
 ///     ht::language_data data{ht::token_view{corpus}, {.context = 128}};
 ///     ht::nn::gpt<ht::amp_bf16> model{device, config, seed};
@@ -36,7 +36,8 @@
 
 namespace halftone::inline HALFTONE_ABI {
 
-/// Gives the batch of a step: `rows` rows, which split into micro-batches for the model's loss. size() counts its tokens.
+/// Gives the batch of a step: `rows` rows, which split into micro-batches for the model's loss. size() counts its
+/// tokens.
 template <class Data>
 concept training_data = requires(Data& data, std::uint32_t step, extent rows) {
     data.sample(step, rows).split(rows);
@@ -57,7 +58,8 @@ inline std::vector<parameter_group> with_undecayed(const store& parameters, std:
     std::vector<parameter_group> all;
     for (const char* pattern : {"*.bias", "*.gain"}) {
         const auto named = [&](const store::entry& e) { return path_matches(pattern, e.path.c_str()); };
-        if (std::any_of(parameters.entries().begin(), parameters.entries().end(), named)) all.push_back({pattern, {.weight_decay = 0}});
+        if (std::any_of(parameters.entries().begin(), parameters.entries().end(), named))
+            all.push_back({pattern, {.weight_decay = 0}});
     }
     all.insert(all.end(), groups.begin(), groups.end());
     return all;
@@ -76,7 +78,8 @@ class trainer {
     trainer(Device& device, Model& model, const training_arguments& arguments, std::vector<parameter_group> groups = {})
         : trainer(device, model, arguments, Kind{}, std::move(groups)) {}
     /// The same with a tape of another kind: ht::watched, which arguments that look at values want.
-    trainer(Device& device, Model& model, const training_arguments& arguments, Kind, std::vector<parameter_group> groups = {})
+    trainer(Device& device, Model& model, const training_arguments& arguments, Kind,
+            std::vector<parameter_group> groups = {})
         : arguments_((check(arguments), check_kind(arguments), arguments)),
           device_(&device),
           model_(&model),
@@ -119,15 +122,15 @@ class trainer {
 
     /// The callback must outlive the trainer's last call.
     void add_callback(trainer_callback& callback) { callbacks_.push_back(&callback); }
-    /// Where operations, forward and backward, and the parts of an update are reported; nullptr: nowhere. While somebody
-    /// listens no step is captured.
+    /// Where operations, forward and backward, and the parts of an update are reported; nullptr: nowhere. While
+    /// somebody listens no step is captured.
     void listen(range_listener* listener) {
         listener_ = listener;
         tape_.listen(listener);
     }
 
-    /// Trains until max_steps, or until stop(); called again after a stop it goes on. Where the data also gives windows,
-    /// it evaluates every eval_steps.
+    /// Trains until max_steps, or until stop(); called again after a stop it goes on. Where the data also gives
+    /// windows, it evaluates every eval_steps.
     template <training_data Data>
     training_result train(Data& data) {
         const auto begin = clock::now();
@@ -138,7 +141,8 @@ class trainer {
             unread_.tokens += step(data);
             ++unread_.steps;
             const bool logs = state_.step % arguments_.logging_steps == 0 || state_.step == arguments_.max_steps;
-            const bool evaluates = evaluation_data<Data> && arguments_.eval_steps != 0 && state_.step % arguments_.eval_steps == 0;
+            const bool evaluates =
+                evaluation_data<Data> && arguments_.eval_steps != 0 && state_.step % arguments_.eval_steps == 0;
             if (!is_apart || logs || evaluates || state_.step == 1) read();
             state_.seconds = seconds_before + since(begin);
             for (trainer_callback* callback : callbacks_) callback->on_step(state_);
@@ -196,8 +200,9 @@ class trainer {
 
     static void check_kind(const training_arguments& a) {
         if (watches || (a.find_overflow == overflow_search::off && a.numerics_steps == 0)) return;
-        fail<argument_error>("training_arguments: ", a.numerics_steps == 0 ? "find_overflow" : "numerics_steps",
-                             " of a trainer that does not watch; make it as ht::trainer trainer{device, model, arguments, ht::watched}");
+        fail<argument_error>(
+            "training_arguments: ", a.numerics_steps == 0 ? "find_overflow" : "numerics_steps",
+            " of a trainer that does not watch; make it as ht::trainer trainer{device, model, arguments, ht::watched}");
     }
     static double since(clock::time_point begin) { return std::chrono::duration<double>(clock::now() - begin).count(); }
 
@@ -223,7 +228,8 @@ class trainer {
     extent step(Data& data) {
         const auto batch = [&] {
             const range here(listener_, "batch", pass::forward);
-            return data.sample(static_cast<std::uint32_t>(state_.step), arguments_.per_device_train_batch_size * arguments_.gradient_accumulation_steps);
+            return data.sample(static_cast<std::uint32_t>(state_.step),
+                               arguments_.per_device_train_batch_size * arguments_.gradient_accumulation_steps);
         }();
         if (looks_now()) {
             take_and_look(batch);
@@ -234,7 +240,8 @@ class trainer {
                 try {
                     captured_(batch);
                 } catch (const capture_error& e) {
-                    // A model of the user's, which the step as it is suits. Nothing of it has been done on the device yet.
+                    // A model of the user's, which the step as it is suits. Nothing of it has been done on the device
+                    // yet.
                     capture_refused_ = e.what();
                     tape_.clear();
                     accumulator_.discard();
@@ -250,7 +257,9 @@ class trainer {
         return batch.size();
     }
 
-    bool looks_now() const { return watches && arguments_.numerics_steps > 0 && (state_.step + 1) % arguments_.numerics_steps == 0; }
+    bool looks_now() const {
+        return watches && arguments_.numerics_steps > 0 && (state_.step + 1) % arguments_.numerics_steps == 0;
+    }
     /// The step as it is, its tensors looked at.
     template <class Batch>
     void take_and_look(const Batch& batch) {
@@ -303,7 +312,8 @@ class trainer {
         state_.skipped = optimizer_.skipped_steps();
         state_.skips = optimizer_.skips();
         const double seconds = since(unread_.begin);
-        for (std::int64_t i = 0; i < std::min<std::int64_t>(unread_.steps, 1024); ++i) step_seconds_.add(seconds / static_cast<double>(unread_.steps));
+        for (std::int64_t i = 0; i < std::min<std::int64_t>(unread_.steps, 1024); ++i)
+            step_seconds_.add(seconds / static_cast<double>(unread_.steps));
         window_.add(unread_.tokens, seconds), total_.add(unread_.tokens, seconds);
         state_.tokens_per_second = window_.rate();
         unread_ = {};
@@ -348,7 +358,8 @@ class trainer {
                           .loss_scale = static_cast<double>(scaler_.get_scale()),
                           .peak_bytes = usage.peak(),
                           .end = end};
-        for (int kind = 0; kind < memory_kinds; ++kind) r.peak_bytes_of[kind] = usage.peak(static_cast<memory_kind>(kind));
+        for (int kind = 0; kind < memory_kinds; ++kind)
+            r.peak_bytes_of[kind] = usage.peak(static_cast<memory_kind>(kind));
         return r;
     }
 
@@ -388,6 +399,7 @@ trainer(Device&, Model&, const training_arguments&, std::vector<parameter_group>
 template <class Device, class Model>
 trainer(Device&, Model&, const training_arguments&, watched_tape) -> trainer<Device, Model, watched_tape>;
 template <class Device, class Model>
-trainer(Device&, Model&, const training_arguments&, watched_tape, std::vector<parameter_group>) -> trainer<Device, Model, watched_tape>;
+trainer(Device&, Model&, const training_arguments&, watched_tape, std::vector<parameter_group>)
+    -> trainer<Device, Model, watched_tape>;
 
 }  // namespace halftone::inline HALFTONE_ABI

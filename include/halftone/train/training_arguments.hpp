@@ -40,9 +40,9 @@ struct training_arguments {
     double adam_beta2 = 0.999;
     double adam_epsilon = 1e-8;
     double max_grad_norm = 1;                      ///< 0: gradients are not clipped
-    double outlier_factor = 0;                     ///< steps whose loss or gradient norm is so many standard deviations above those
-                                                   ///< before are skipped (scale/outlier_guard.hpp); 0: none are
-    int outlier_window = 128;                      ///< latest steps that an outlier is measured against; judged from half of them on
+    double outlier_factor = 0;  ///< steps whose loss or gradient norm is so many standard deviations above those
+                                ///< before are skipped (scale/outlier_guard.hpp); 0: none are
+    int outlier_window = 128;  ///< latest steps that an outlier is measured against; judged from half of them on
 
     schedule lr_scheduler_type = schedule::linear;
     double warmup_ratio = 0;                       ///< of max_steps; read where warmup_steps is 0
@@ -56,7 +56,8 @@ struct training_arguments {
     int loss_scale_growth_interval = 2000;
 
     overflow_search find_overflow = overflow_search::off;
-    std::int64_t numerics_steps = 0;               ///< steps between two numerics views (observe/numerics.hpp); 0: none. Wants a trainer that watches, too
+    std::int64_t numerics_steps =
+        0;  ///< steps between two numerics views (observe/numerics.hpp); 0: none. Wants a trainer that watches, too
     std::uint64_t seed = 42;                       ///< of stochastic rounding and dropout
     step_capture capture_steps = step_capture::automatic;
 };
@@ -64,16 +65,20 @@ struct training_arguments {
 /// Throws argument_error, naming the first field outside its range.
 inline void check(const training_arguments& a) {
     const auto at_least = [](const char* field, std::int64_t value, std::int64_t least) {
-        if (value < least) fail<argument_error>("training_arguments: ", field, " is ", value, "; expected ", least, " or more");
+        if (value < least)
+            fail<argument_error>("training_arguments: ", field, " is ", value, "; expected ", least, " or more");
     };
     const auto at_most = [](const char* field, std::int64_t value, std::int64_t most) {
-        if (value > most) fail<argument_error>("training_arguments: ", field, " is ", value, "; expected ", most, " at most");
+        if (value > most)
+            fail<argument_error>("training_arguments: ", field, " is ", value, "; expected ", most, " at most");
     };
     const auto number = [](const char* field, double value, double least) {
-        if (!(value >= least && is_finite(value))) fail<argument_error>("training_arguments: ", field, " is ", value, "; expected ", least, " or more");
+        if (!(value >= least && is_finite(value)))
+            fail<argument_error>("training_arguments: ", field, " is ", value, "; expected ", least, " or more");
     };
     const auto below_one = [&](const char* field, double value) {
-        if (!(value >= 0 && value < 1)) fail<argument_error>("training_arguments: ", field, " is ", value, "; expected 0 or more and less than 1");
+        if (!(value >= 0 && value < 1))
+            fail<argument_error>("training_arguments: ", field, " is ", value, "; expected 0 or more and less than 1");
     };
     at_least("per_device_train_batch_size", a.per_device_train_batch_size, 1);
     at_least("per_device_eval_batch_size", a.per_device_eval_batch_size, 1);
@@ -91,7 +96,8 @@ inline void check(const training_arguments& a) {
     number("max_grad_norm", a.max_grad_norm, 0);
     number("outlier_factor", a.outlier_factor, 0);
     at_least("outlier_window", a.outlier_window, 4);
-    if (!(a.warmup_ratio >= 0 && a.warmup_ratio <= 1)) fail<argument_error>("training_arguments: warmup_ratio is ", a.warmup_ratio, "; expected 0 to 1");
+    if (!(a.warmup_ratio >= 0 && a.warmup_ratio <= 1))
+        fail<argument_error>("training_arguments: warmup_ratio is ", a.warmup_ratio, "; expected 0 to 1");
     at_least("warmup_steps", a.warmup_steps, 0);
     if (!(a.final_lr_ratio >= 0 && a.final_lr_ratio <= 1)) {
         fail<argument_error>("training_arguments: final_lr_ratio is ", a.final_lr_ratio, "; expected 0 to 1");
@@ -100,7 +106,8 @@ inline void check(const training_arguments& a) {
     at_least("eval_steps", a.eval_steps, 0);
     at_least("numerics_steps", a.numerics_steps, 0);
     if (!(a.initial_loss_scale > 0 && is_finite(a.initial_loss_scale))) {
-        fail<argument_error>("training_arguments: initial_loss_scale is ", a.initial_loss_scale, "; expected more than 0");
+        fail<argument_error>("training_arguments: initial_loss_scale is ", a.initial_loss_scale,
+                             "; expected more than 0");
     }
     at_least("loss_scale_growth_interval", a.loss_scale_growth_interval, 1);
 }

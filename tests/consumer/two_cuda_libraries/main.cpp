@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Two libraries that both use halftone on a GPU, in one program: each must find its own kernels. Without a GPU each must
-/// load and say so.
+/// Two libraries that both use halftone on a GPU, in one program: each must find its own kernels. Without a GPU each
+/// must load and say so.
 #include <cstdio>
 
 #include "library.hpp"

@@ -38,8 +38,8 @@ std::string complaint() {
 
 void product(const float* a, const float* b, float* c, int rows, int inner, int columns) {
     ht::cpu device{{.threads = 2}};
-    ht::matmul<ht::amp_bf16>(device, ht::const_view<float, 2>(a, {rows, inner}), ht::const_view<float, 2>(b, {inner, columns}),
-                             ht::view<float, 2>(c, {rows, columns}));
+    ht::matmul<ht::amp_bf16>(device, ht::const_view<float, 2>(a, {rows, inner}),
+                             ht::const_view<float, 2>(b, {inner, columns}), ht::view<float, 2>(c, {rows, columns}));
 }
 
 fitted fit(const float* x, const float* targets, int points, int steps) {
@@ -51,14 +51,17 @@ fitted fit(const float* x, const float* targets, int points, int steps) {
     ht::tape tape{device};
     for (int step = 0; step < steps; ++step) {
         const auto prediction = model.fit(tape, tape.constant(ht::const_view<float, 2>(x, {points, 2})));
-        tape.backward(scaler.scale(ht::mean_squared_error(tape, prediction, ht::const_view<float, 2>(targets, {points, 1}))), acc);
+        tape.backward(
+            scaler.scale(ht::mean_squared_error(tape, prediction, ht::const_view<float, 2>(targets, {points, 1}))),
+            acc);
         auto grads = scaler.unscale(acc.take());
         ht::clip_grad_norm(grads, 8.0f);
         optimizer.step(grads);
         scaler.update();
     }
     const auto weight = model.fit.weight.master();
-    return {weight(0, 0), weight(0, 1), model.fit.bias.master()(0), static_cast<int>(optimizer.skipped_steps()), scaler.get_scale()};
+    return {weight(0, 0), weight(0, 1), model.fit.bias.master()(0), static_cast<int>(optimizer.skipped_steps()),
+            scaler.get_scale()};
 }
 
 }  // namespace LIBRARY

@@ -21,7 +21,8 @@ void expect(bool holds, const char* what) {
 /// Small integers, so that every sum is exact in whatever order it is computed; deeper than one panel of a kernel.
 void multiply() {
     constexpr int rows = 37, inner = 300, columns = 41;
-    std::vector<float> a(rows * inner), b(inner * columns), exact(rows * columns), of_plain(exact.size()), of_fast(exact.size());
+    std::vector<float> a(rows * inner), b(inner * columns), exact(rows * columns), of_plain(exact.size()),
+        of_fast(exact.size());
     for (std::size_t i = 0; i < a.size(); ++i) a[i] = static_cast<float>(i * 7 % 9) - 4;
     for (std::size_t i = 0; i < b.size(); ++i) b[i] = static_cast<float>(i * 5 % 11) - 5;
     for (std::size_t i = 0; i < rows; ++i) {

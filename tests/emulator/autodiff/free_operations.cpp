@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Free operations as a GPU runs them: by name, joined tensors, and operations of a user's own, these in a captured step, too.
+/// Free operations as a GPU runs them: by name, joined tensors, and operations of a user's own, these in a captured
+/// step, too.
 #include <vector>
 
 #include <halftone/kernel/device.hpp>
@@ -54,7 +55,8 @@ struct training {
 };
 
 TEST_CASE("apply, linear and as_variable in a captured step: the same bits") {
-    machine one{{.seed = 1, .check = ht::emulator::checking::values_only}}, two{{.seed = 99, .check = ht::emulator::checking::values_only}};
+    machine one{{.seed = 1, .check = ht::emulator::checking::values_only}},
+        two{{.seed = 99, .check = ht::emulator::checking::values_only}};
     training plain{one}, captured{two};
     ht::captured_step step{two, [&](const batch& b) { return captured.body(b); }};
     for (int t = 0; t < 4; ++t) {

@@ -45,7 +45,8 @@ struct both_devices {
 using rounding = ht::rounding;
 using mixed = both_devices<rounding::nearest_even, float, ht::bfloat16, float, float>;
 
-TEST_CASE_TEMPLATE("adamw on a GPU: the bits are the CPU's", T, mixed, both_devices<rounding::nearest_even, float, ht::float16, float, float>,
+TEST_CASE_TEMPLATE("adamw on a GPU: the bits are the CPU's", T, mixed,
+                   both_devices<rounding::nearest_even, float, ht::float16, float, float>,
                    both_devices<rounding::nearest_even, float, float, ht::bfloat16, ht::bfloat16>,
                    both_devices<rounding::stochastic, ht::bfloat16, ht::bfloat16, float, float>,
                    both_devices<rounding::stochastic, ht::float16, ht::float16, float, float>,

@@ -26,7 +26,8 @@ TEST_CASE_TEMPLATE("column_sum on a GPU: within its bound of the definition", M,
         within_bounds<M>(device, 37, 67, 5, write_mode::add, apart);
         within_bounds<M>(device, 37, 64, 8, write_mode::add, apart);  // rows apart, all aligned
         within_bounds<M>(device, 37, 64, 1, write_mode::add, apart);  // rows apart, aligned each in its own way
-        within_bounds<M>(device, 5000, 2, 0, write_mode::add, apart);  // as many pieces as there can be, of more rows than the fewest
+        within_bounds<M>(device, 5000, 2, 0, write_mode::add,
+                         apart);  // as many pieces as there can be, of more rows than the fewest
     }
 }
 
@@ -43,7 +44,9 @@ bool sums_are_right(emulator::device& device, extent rows, extent width, extent 
     doubles want(static_cast<std::size_t>(width));
     ht::reference::column_sum(x.const_view(ht::shape<2>{rows, width}), ht::view<double, 1>(want.data(), {width}));
     bool right = true;
-    for (extent j = 0; j < width; ++j) right = right && static_cast<double>(out[j]) == want[static_cast<std::size_t>(j)] + (mode == write_mode::add ? 3 : 0);
+    for (extent j = 0; j < width; ++j)
+        right = right &&
+                static_cast<double>(out[j]) == want[static_cast<std::size_t>(j)] + (mode == write_mode::add ? 3 : 0);
     return right;
 }
 

@@ -22,7 +22,8 @@ TEST_CASE_TEMPLATE("cross_entropy on a GPU: within its bound of the definition",
     emulator::device device;
     for (const extent apart : {0, 1}) {
         CAPTURE(apart);
-        for (const extent classes : {1, 7, 8, 17, 32, 67, 129, 768, 1021}) within_bounds<M>(device, 5, classes, 0, 2.0, apart);
+        for (const extent classes : {1, 7, 8, 17, 32, 67, 129, 768, 1021})
+            within_bounds<M>(device, 5, classes, 0, 2.0, apart);
         within_bounds<M>(device, 1, 257, 0, 4.0, apart);
         within_bounds<M>(device, 3, 257, 7, 8.0, apart);  // a padded vocabulary
         within_bounds<M>(device, 3, 1048, 8, 1.0, apart);
@@ -44,14 +45,22 @@ TEST_CASE("cross_entropy on a GPU: a target that is no class spoils its row, the
         constexpr extent rows = 4;
         const ht::shape<2> shape{rows, classes};
         support::random data(2);
-        const guarded<float> x(data.normals<float>(rows * classes)), losses(rows), logsumexp(rows), loss(1), count(1), dx(rows * classes);
+        const guarded<float> x(data.normals<float>(rows * classes)), losses(rows), logsumexp(rows), loss(1), count(1),
+            dx(rows * classes);
         const guarded<float> gradient(std::vector<float>{1.0f});
         const guarded<std::int32_t> targets(std::vector<std::int32_t>{0, static_cast<std::int32_t>(classes), 3, -1});
         cross_entropy::check_targets(device, classes, targets.const_view());
-        cross_entropy::forward<float>(device, {.logits = x.const_view(shape), .targets = targets.const_view(), .losses = losses.view(),
-                                               .logsumexp = logsumexp.view(), .loss = loss.view(), .count = count.view()});
-        cross_entropy::backward<float, float>(device, {.logits = x.const_view(shape), .targets = targets.const_view(), .logsumexp = logsumexp.const_view(),
-                                                       .gradient = gradient.const_view(), .dlogits = dx.view(shape)});
+        cross_entropy::forward<float>(device, {.logits = x.const_view(shape),
+                                               .targets = targets.const_view(),
+                                               .losses = losses.view(),
+                                               .logsumexp = logsumexp.view(),
+                                               .loss = loss.view(),
+                                               .count = count.view()});
+        cross_entropy::backward<float, float>(device, {.logits = x.const_view(shape),
+                                                       .targets = targets.const_view(),
+                                                       .logsumexp = logsumexp.const_view(),
+                                                       .gradient = gradient.const_view(),
+                                                       .dlogits = dx.view(shape)});
         CHECK(ht::is_nan(loss[0]));
         CHECK(count[0] == 4);
         for (extent i = 0; i < rows; ++i) {
@@ -67,7 +76,8 @@ TEST_CASE("cross_entropy on a GPU: in place, in memory that the host cannot read
     constexpr extent rows = 3, classes = 72;
     const ht::shape<2> shape{rows, classes};
     support::random data(9);
-    const guarded<bfloat16> x(data.normals<bfloat16>(rows * classes), 0), apart(rows * classes, 0), back(rows * classes, 0);
+    const guarded<bfloat16> x(data.normals<bfloat16>(rows * classes), 0), apart(rows * classes, 0),
+        back(rows * classes, 0);
     const std::vector<std::int32_t> targets{5, ignored, 71};
     const std::vector<float> one{1};
     ht::buffer memory(device.memory(), 1 << 16, ht::memory_kind::workspace);
@@ -81,9 +91,14 @@ TEST_CASE("cross_entropy on a GPU: in place, in memory that the host cannot read
     const ht::view<bfloat16, 2> logits(reinterpret_cast<bfloat16*>(take(x.data(), rows * classes * 2)), shape);
     const ht::view<bfloat16, 2> other(reinterpret_cast<bfloat16*>(take(nullptr, rows * classes * 2)), shape);
     const ht::const_view<std::int32_t, 1> to(reinterpret_cast<const std::int32_t*>(take(targets.data(), 12)), {rows});
-    const auto floats = [&](extent n, const float* from) { return ht::view<float, 1>(reinterpret_cast<float*>(take(from, static_cast<std::size_t>(n) * 4)), {n}); };
-    const auto losses = floats(rows, nullptr), logsumexp = floats(rows, nullptr), loss = floats(1, nullptr), count = floats(1, nullptr), gradient = floats(1, one.data());
-    cross_entropy::forward<bfloat16>(device, {.logits = logits, .targets = to, .losses = losses, .logsumexp = logsumexp, .loss = loss, .count = count});
+    const auto floats = [&](extent n, const float* from) {
+        return ht::view<float, 1>(reinterpret_cast<float*>(take(from, static_cast<std::size_t>(n) * 4)), {n});
+    };
+    const auto losses = floats(rows, nullptr), logsumexp = floats(rows, nullptr), loss = floats(1, nullptr),
+               count = floats(1, nullptr), gradient = floats(1, one.data());
+    cross_entropy::forward<bfloat16>(
+        device,
+        {.logits = logits, .targets = to, .losses = losses, .logsumexp = logsumexp, .loss = loss, .count = count});
     for (const auto& dlogits : {other, logits}) {
         cross_entropy::backward<bfloat16, bfloat16>(device, {.logits = logits, .targets = to, .logsumexp = logsumexp, .gradient = gradient, .count = count, .dlogits = dlogits});
     }
@@ -95,8 +110,12 @@ TEST_CASE("cross_entropy on a GPU: in place, in memory that the host cannot read
     CHECK(counted == 2);
 
     const guarded<float> none(1), number(1);
-    cross_entropy::forward<float>(device, {.logits = {nullptr, {0, 4}}, .targets = {nullptr, {0}}, .losses = {nullptr, {0}}, .logsumexp = {nullptr, {0}},
-                                           .loss = none.view(), .count = number.view()});
+    cross_entropy::forward<float>(device, {.logits = {nullptr, {0, 4}},
+                                           .targets = {nullptr, {0}},
+                                           .losses = {nullptr, {0}},
+                                           .logsumexp = {nullptr, {0}},
+                                           .loss = none.view(),
+                                           .count = number.view()});
     CHECK(ht::is_nan(none[0]));
     CHECK(number[0] == 0);
 }
@@ -104,30 +123,46 @@ TEST_CASE("cross_entropy on a GPU: in place, in memory that the host cannot read
 /// Rows of one large logit, the others far below: everything is exact.
 bool forward_and_backward(emulator::device& device, extent rows, extent classes, extent apart) {
     const ht::shape<2> shape{rows, classes};
-    const guarded<float> x(rows * classes, apart), dx(rows * classes, apart), losses(rows), logsumexp(rows), loss(1), count(1);
+    const guarded<float> x(rows * classes, apart), dx(rows * classes, apart), losses(rows), logsumexp(rows), loss(1),
+        count(1);
     const guarded<float> gradient(std::vector<float>{static_cast<float>(rows)});
     const guarded<std::int32_t> targets(rows);
     bool right = true;
     for (extent place = 0; place < 3; ++place) {
         const extent at = place * (classes - 1) / 2;
-        for (extent k = 0; k < rows * classes; ++k) x[k] = k % classes == at ? 9e4f : static_cast<float>(-1e4 * static_cast<double>(1 + k % 3));
+        for (extent k = 0; k < rows * classes; ++k)
+            x[k] = k % classes == at ? 9e4f : static_cast<float>(-1e4 * static_cast<double>(1 + k % 3));
         for (extent i = 0; i < rows; ++i) targets[i] = static_cast<std::int32_t>(i % 2 == 0 ? at : (at + i) % classes);
-        cross_entropy::forward<float>(device, {.logits = x.const_view(shape), .targets = targets.const_view(), .losses = losses.view(),
-                                               .logsumexp = logsumexp.view(), .loss = loss.view(), .count = count.view()});
-        cross_entropy::backward<float, float>(device, {.logits = x.const_view(shape), .targets = targets.const_view(), .logsumexp = logsumexp.const_view(),
-                                                       .gradient = gradient.const_view(), .count = count.const_view(), .dlogits = dx.view(shape)});
+        cross_entropy::forward<float>(device, {.logits = x.const_view(shape),
+                                               .targets = targets.const_view(),
+                                               .losses = losses.view(),
+                                               .logsumexp = logsumexp.view(),
+                                               .loss = loss.view(),
+                                               .count = count.view()});
+        cross_entropy::backward<float, float>(device, {.logits = x.const_view(shape),
+                                                       .targets = targets.const_view(),
+                                                       .logsumexp = logsumexp.const_view(),
+                                                       .gradient = gradient.const_view(),
+                                                       .count = count.const_view(),
+                                                       .dlogits = dx.view(shape)});
         double sum = 0;
         for (extent i = 0; i < rows; ++i) {
             const float want = 9e4f - x[i * classes + targets[i]];
             sum += static_cast<double>(want);
             right = right && losses[i] == want && logsumexp[i] == 9e4f;
-            for (extent j = 0; j < classes; ++j) right = right && dx[i * classes + j] == static_cast<float>((j == at ? 1 : 0) - (j == targets[i] ? 1 : 0));
+            for (extent j = 0; j < classes; ++j)
+                right =
+                    right && dx[i * classes + j] == static_cast<float>((j == at ? 1 : 0) - (j == targets[i] ? 1 : 0));
         }
-        right = right && loss[0] == static_cast<float>(sum / static_cast<double>(rows)) && count[0] == static_cast<float>(rows);
+        right = right && loss[0] == static_cast<float>(sum / static_cast<double>(rows)) &&
+                count[0] == static_cast<float>(rows);
     }
     // Equal logits: the sum is the number of classes.
     for (extent k = 0; k < rows * classes; ++k) x[k] = 0;
-    cross_entropy::forward_rows<float>(device, {.logits = x.const_view(shape), .targets = targets.const_view(), .losses = losses.view(), .logsumexp = logsumexp.view()});
+    cross_entropy::forward_rows<float>(device, {.logits = x.const_view(shape),
+                                                .targets = targets.const_view(),
+                                                .losses = losses.view(),
+                                                .logsumexp = logsumexp.view()});
     for (extent i = 0; i < rows; ++i) right = right && losses[i] == std::log(static_cast<float>(classes));
     return right;
 }
@@ -138,7 +173,8 @@ TEST_CASE("cross_entropy on a GPU: right in every schedule, and every damage is 
     };
     for (const trial t : {trial{5, 72, 0}, {3, 67, 1}, {40, 8, 0}, {1, 4097, 1}}) {
         CAPTURE(t.classes);
-        emulator::check_kernels([&](emulator::device& device) { return forward_and_backward(device, t.rows, t.classes, t.apart); });
+        emulator::check_kernels(
+            [&](emulator::device& device) { return forward_and_backward(device, t.rows, t.classes, t.apart); });
     }
 }
 

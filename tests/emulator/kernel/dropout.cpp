@@ -35,7 +35,8 @@ TEST_CASE("dropout on a GPU: masks are random") {
 }
 
 TEST_CASE("dropout on a GPU: right in every schedule") {
-    emulator::check_kernels([](emulator::device& device) { return is_right<bfloat16, bfloat16>(device, 1031, 0.5f, 0, 0); });
+    emulator::check_kernels(
+        [](emulator::device& device) { return is_right<bfloat16, bfloat16>(device, 1031, 0.5f, 0, 0); });
 }
 
 }  // namespace

@@ -43,13 +43,22 @@ TEST_CASE("embedding rows on a GPU: any schedule, and each barrier and shuffle n
     emulator::check_kernels([&](emulator::device& device) {
         const rows_of<float> rows(first + second, width, 16);
         using kernel = ht::kernel::embedding_rows<emulator::device>;
-        kernel::add<bfloat16, float>(device, {.tokens = one.const_view(), .dy = dy.const_view(ht::shape<2>{first, width}), .vocabulary = vocabulary, .rows = rows.view()});
-        kernel::add<bfloat16, float>(device, {.tokens = two.const_view(), .dy = dy.const_view(ht::shape<2>{second, width}), .vocabulary = vocabulary, .rows = rows.view(), .before = first});
+        kernel::add<bfloat16, float>(device, {.tokens = one.const_view(),
+                                              .dy = dy.const_view(ht::shape<2>{first, width}),
+                                              .vocabulary = vocabulary,
+                                              .rows = rows.view()});
+        kernel::add<bfloat16, float>(device, {.tokens = two.const_view(),
+                                              .dy = dy.const_view(ht::shape<2>{second, width}),
+                                              .vocabulary = vocabulary,
+                                              .rows = rows.view(),
+                                              .before = first});
         bool right = rows.intact() && rows.count[0] == static_cast<std::int32_t>(want.size());
         extent r = 0;
         for (auto row = want.begin(); right && row != want.end(); ++row, ++r) {
             right = rows.indices[r] == row->first;
-            for (extent j = 0; j < width; ++j) right = right && static_cast<double>(rows.values[r * width + j]) == row->second[static_cast<std::size_t>(j)];
+            for (extent j = 0; j < width; ++j)
+                right = right &&
+                        static_cast<double>(rows.values[r * width + j]) == row->second[static_cast<std::size_t>(j)];
         }
         return right;
     });
@@ -59,7 +68,11 @@ TEST_CASE("embedding rows on a GPU: scratch memory is what workspace_bytes tells
     emulator::device device{{.check = emulator::checking::values_only}};
     const std::size_t bytes = ht::workspace_bytes(device, [](auto& d) {
         ht::kernel::embedding_rows<std::remove_cvref_t<decltype(d)>>::template add<bfloat16, float>(
-            d, {.tokens = {nullptr, {300}}, .dy = {nullptr, {300, 4}}, .vocabulary = 1000, .rows = {{nullptr, {320}}, {nullptr, {320, 4}}, nullptr}, .before = 20});
+            d, {.tokens = {nullptr, {300}},
+                .dy = {nullptr, {300, 4}},
+                .vocabulary = 1000,
+                .rows = {{nullptr, {320}}, {nullptr, {320, 4}}, nullptr},
+                .before = 20});
     });
     as_dense<bfloat16, float>(device, 1000, 4, {20, 300});
     CHECK(device.scratch().peak() == bytes);

@@ -25,7 +25,8 @@ TEST_CASE("gradient_norm on a GPU: squares that leave float's range, several run
     refuses(device);
 }
 
-TEST_CASE_TEMPLATE("gradient_norm on a GPU: one value that is not finite is found wherever it lies", G, float, ht::bfloat16) {
+TEST_CASE_TEMPLATE("gradient_norm on a GPU: one value that is not finite is found wherever it lies", G, float,
+                   ht::bfloat16) {
     emulator::device device;
     for (const ht::extent n : {ht::extent{41}, ht::extent{16384 + 41}}) {
         const support::guarded<G> g(std::vector<G>(static_cast<std::size_t>(n), G(0.5f)), n % 2);
@@ -49,7 +50,8 @@ TEST_CASE("gradient_norm on a GPU: sums of small integers are exact, over more c
     const std::vector<ht::bfloat16> ones(static_cast<std::size_t>(n), ht::bfloat16(1.0f));
     kernel::gradient_record record;
     std::int32_t found = 0;
-    kernel::gradient_norm<emulator::device>::add(device, ht::const_view<ht::bfloat16, 1>{ones.data(), {n}}, &record, &found);
+    kernel::gradient_norm<emulator::device>::add(device, ht::const_view<ht::bfloat16, 1>{ones.data(), {n}}, &record,
+                                                 &found);
     CHECK(record.squares == static_cast<double>(n));
     CHECK(found == 0);
 }

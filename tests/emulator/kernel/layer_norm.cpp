@@ -16,11 +16,13 @@ using namespace layer_norm_checks;
 namespace emulator = ht::emulator;
 using layer_norm = ht::kernel::layer_norm<emulator::device>;
 
-TEST_CASE_TEMPLATE("layer_norm on a GPU: forward within its bound of the definition", M, all_float, mixed, widening, narrow) {
+TEST_CASE_TEMPLATE("layer_norm on a GPU: forward within its bound of the definition", M, all_float, mixed, widening,
+                   narrow) {
     emulator::device device;
     for (const extent apart : {0, 1}) {
         CAPTURE(apart);
-        for (const extent width : {1, 7, 8, 17, 32, 67, 129, 768, 1021, 1024}) forward_within_bounds<M>(device, 6, width, 1e-5f, true, apart);
+        for (const extent width : {1, 7, 8, 17, 32, 67, 129, 768, 1021, 1024})
+            forward_within_bounds<M>(device, 6, width, 1e-5f, true, apart);
         forward_within_bounds<M>(device, 5, 64, 1e-2f, false, apart);
         forward_within_bounds<M>(device, 2, 1048, 0.0f, true, apart);  // by a block, in registers
         forward_within_bounds<M>(device, 2, 4104, 0.0f, true, apart);  // by a block, from memory
@@ -31,7 +33,8 @@ TEST_CASE_TEMPLATE("layer_norm on a GPU: backward within its bound of the defini
     emulator::device device;
     for (const extent apart : {0, 1}) {
         CAPTURE(apart);
-        for (const extent width : {1, 7, 8, 17, 32, 67, 129, 768, 1021}) backward_within_bounds<M>(device, 3, width, write_mode::overwrite, apart);
+        for (const extent width : {1, 7, 8, 17, 32, 67, 129, 768, 1021})
+            backward_within_bounds<M>(device, 3, width, write_mode::overwrite, apart);
         backward_within_bounds<M>(device, 5, 64, write_mode::add, apart);
         backward_within_bounds<M>(device, 69, 72, write_mode::add, apart);  // several pieces
         backward_within_bounds<M>(device, 2, 1048, write_mode::overwrite, apart);
@@ -50,16 +53,23 @@ bool forward_and_backward(emulator::device& device, extent rows, extent width, e
     using support::gamma;
     const ht::shape<2> shape{rows, width};
     support::random data(5);
-    const guarded<bfloat16> x(rows * width, apart), dy(data.integers<bfloat16>(rows * width, 4), apart), y(rows * width, apart), dx(rows * width, apart);
-    const guarded<float> gain(data.integers<float>(width, 3), apart), bias(data.integers<float>(width, 3), apart), mean(rows), rstd(rows), dgain(width), dbias(width);
+    const guarded<bfloat16> x(rows * width, apart), dy(data.integers<bfloat16>(rows * width, 4), apart),
+        y(rows * width, apart), dx(rows * width, apart);
+    const guarded<float> gain(data.integers<float>(width, 3), apart), bias(data.integers<float>(width, 3), apart),
+        mean(rows), rstd(rows), dgain(width), dbias(width);
     for (extent i = 0; i < rows; ++i) {
         for (extent j = 0; j < width; ++j) {
             const extent k = std::min(j, width - 1 - j);
-            x[i * width + j] = bfloat16(static_cast<float>(i % 8 + (j == k ? 1 : -1) * (2 * j + 1 == width ? 0 : 1 + k * 7 % 5)));
+            x[i * width + j] =
+                bfloat16(static_cast<float>(i % 8 + (j == k ? 1 : -1) * (2 * j + 1 == width ? 0 : 1 + k * 7 % 5)));
         }
     }
-    layer_norm::forward<bfloat16, float, bfloat16>(device, {.x = x.const_view(shape), .gain = gain.const_view(), .bias = bias.const_view(),
-                                                            .y = y.view(shape), .mean = mean.view(), .rstd = rstd.view()});
+    layer_norm::forward<bfloat16, float, bfloat16>(device, {.x = x.const_view(shape),
+                                                            .gain = gain.const_view(),
+                                                            .bias = bias.const_view(),
+                                                            .y = y.view(shape),
+                                                            .mean = mean.view(),
+                                                            .rstd = rstd.view()});
     const std::vector<float> was(rstd.data(), rstd.data() + rows);
     for (extent i = 0; i < rows; ++i) rstd[i] = 0.5f;
     layer_norm::backward<bfloat16, float, bfloat16, float>(device, {.x = x.const_view(shape), .gain = gain.const_view(), .dy = dy.const_view(shape),
@@ -68,8 +78,12 @@ bool forward_and_backward(emulator::device& device, extent rows, extent width, e
     bool right = true;
     for (extent i = 0; i < rows; ++i) {
         double squares = 0, sum = 0, along = 0;
-        const auto normalised = [&](extent j) { return (static_cast<double>(x[i * width + j]) - static_cast<double>(i % 8)) / 2; };
-        const auto weighted = [&](extent j) { return static_cast<double>(dy[i * width + j]) * static_cast<double>(gain[j]); };
+        const auto normalised = [&](extent j) {
+            return (static_cast<double>(x[i * width + j]) - static_cast<double>(i % 8)) / 2;
+        };
+        const auto weighted = [&](extent j) {
+            return static_cast<double>(dy[i * width + j]) * static_cast<double>(gain[j]);
+        };
         for (extent j = 0; j < width; ++j) {
             squares += 4 * normalised(j) * normalised(j);
             sum += weighted(j) / static_cast<double>(width);
@@ -80,13 +94,16 @@ bool forward_and_backward(emulator::device& device, extent rows, extent width, e
         const double of_scale = static_cast<double>(was[static_cast<std::size_t>(i)]) / scale - 1;
         right = right && mean[i] == static_cast<float>(i % 8) && std::fabs(of_scale) < gamma(4);
         for (extent j = 0; j < width; ++j) {
-            const double scaled = 2 * normalised(j) * scale * static_cast<double>(gain[j]), want = scaled + static_cast<double>(bias[j]);
+            const double scaled = 2 * normalised(j) * scale * static_cast<double>(gain[j]),
+                         want = scaled + static_cast<double>(bias[j]);
             const double error = gamma(7) * (std::fabs(scaled) + std::fabs(want));
-            right = right && std::fabs(static_cast<double>(y[i * width + j]) - want) <= support::rounded<bfloat16>(want, error);
+            right = right &&
+                    std::fabs(static_cast<double>(y[i * width + j]) - want) <= support::rounded<bfloat16>(want, error);
             // The means' divisions, a product, two differences.
             const double correction = normalised(j) * along, slope = (weighted(j) - sum - correction) / 2;
             const double slope_error = gamma(4) * (std::fabs(weighted(j)) + std::fabs(sum) + std::fabs(correction));
-            right = right && std::fabs(static_cast<double>(dx[i * width + j]) - slope) <= support::rounded<bfloat16>(slope, slope_error);
+            right = right && std::fabs(static_cast<double>(dx[i * width + j]) - slope) <=
+                                 support::rounded<bfloat16>(slope, slope_error);
         }
     }
     for (extent j = 0; j < width; ++j) {  // multiples of a half, exact in any order
@@ -107,7 +124,8 @@ TEST_CASE("layer_norm on a GPU: right in every schedule, and every damage is not
     };
     for (const trial t : {trial{5, 72, 0}, {18, 67, 1}, {1, 1032, 0}, {1, 4097, 1}}) {
         CAPTURE(t.width);
-        emulator::check_kernels([&](emulator::device& device) { return forward_and_backward(device, t.rows, t.width, t.apart); });
+        emulator::check_kernels(
+            [&](emulator::device& device) { return forward_and_backward(device, t.rows, t.width, t.apart); });
     }
 }
 

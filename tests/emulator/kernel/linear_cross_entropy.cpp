@@ -22,8 +22,8 @@ using head = ht::kernel::linear_cross_entropy<emulator::device>;
 /// Chunks of the fewest rows, 64.
 using chunked_head = ht::kernel::linear_cross_entropy<emulator::device, 1>;
 
-TEST_CASE_TEMPLATE("linear_cross_entropy on a GPU: loss and gradients within their bounds", M, types<float, float, float>, types<bfloat16, bfloat16, bfloat16>,
-                   types<bfloat16, float, bfloat16>) {
+TEST_CASE_TEMPLATE("linear_cross_entropy on a GPU: loss and gradients within their bounds", M,
+                   types<float, float, float>, types<bfloat16, bfloat16, bfloat16>, types<bfloat16, float, bfloat16>) {
     emulator::device device;
     within_bounds<M>(head{}, device, {2, 1, 3}, write_mode::overwrite);
     within_bounds<M>(head{}, device, {37, 19, 53}, write_mode::overwrite);
@@ -34,7 +34,8 @@ TEST_CASE("linear_cross_entropy on a GPU: rows in several chunks") {
     emulator::device device;
     REQUIRE(chunked_head::chunk_rows<float>(67, 5) == 64);
     REQUIRE(head::chunk_rows<float>(67, 5) == 67);
-    for (const write_mode mode : {write_mode::overwrite, write_mode::add}) within_bounds<types<float, float, float>>(chunked_head{}, device, {67, 3, 5}, mode);
+    for (const write_mode mode : {write_mode::overwrite, write_mode::add})
+        within_bounds<types<float, float, float>>(chunked_head{}, device, {67, 3, 5}, mode);
 }
 
 TEST_CASE("linear_cross_entropy on a GPU: gradients that nobody wants, and a batch without rows") {

@@ -26,7 +26,8 @@ layout aligned(const layout& l, extent rows, extent columns) {
 template <class P, class A, class B, class C>
 void multiply_all() {
     emulator::device device;
-    for (const sizes& s : {sizes{1, 1, 1}, sizes{33, 65, 37}, sizes{100, 72, 200}, sizes{130, 129, 97}, sizes{64, 256, 64}}) {
+    for (const sizes& s :
+         {sizes{1, 1, 1}, sizes{33, 65, 37}, sizes{100, 72, 200}, sizes{130, 129, 97}, sizes{64, 256, 64}}) {
         const std::vector<double> want = exact_product(s);
         const bool is_large = s.rows * s.columns * s.depth > 100000;
         for (std::size_t a = 0; a < 4; ++a) {
@@ -34,9 +35,11 @@ void multiply_all() {
                 CAPTURE(a);
                 CAPTURE(b);
                 if (is_large && (a + b) % 4 != 1) continue;
-                const layout of_a = aligned(layouts[a], s.rows, s.depth), of_b = aligned(layouts[b], s.depth, s.columns);
+                const layout of_a = aligned(layouts[a], s.rows, s.depth),
+                             of_b = aligned(layouts[b], s.depth, s.columns);
                 multiply_exactly<P, A, B, C>(device, s, want, layouts[a], layouts[b], layouts[a < 2 ? 0 : 2]);
-                multiply_exactly<P, A, B, C>(device, s, want, of_a, of_b, aligned(layouts[a < 2 ? 0 : 2], s.rows, s.columns));
+                multiply_exactly<P, A, B, C>(device, s, want, of_a, of_b,
+                                             aligned(layouts[a < 2 ? 0 : 2], s.rows, s.columns));
                 if (!is_large) multiply_exactly<P, A, B, C>(device, s, want, of_a, layouts[b], layouts[0]);
             }
         }
@@ -56,14 +59,17 @@ TEST_CASE("matmul on a GPU: large tiles where there are enough of them") {
     const sizes s{12200, 9, 97};
     const std::vector<double> want = exact_product(s);
     emulator::device device{{.check = emulator::checking::values_only}};
-    multiply_exactly<ht::amp_bf16, bfloat16, bfloat16, bfloat16>(device, s, want, aligned(layouts[1], s.rows, s.depth), aligned(layouts[0], s.depth, s.columns), layouts[0]);
-    multiply_exactly<ht::tf32, float, float, float>(device, s, want, aligned(layouts[0], s.rows, s.depth), aligned(layouts[1], s.depth, s.columns), layouts[0]);
+    multiply_exactly<ht::amp_bf16, bfloat16, bfloat16, bfloat16>(device, s, want, aligned(layouts[1], s.rows, s.depth),
+                                                                 aligned(layouts[0], s.depth, s.columns), layouts[0]);
+    multiply_exactly<ht::tf32, float, float, float>(device, s, want, aligned(layouts[0], s.rows, s.depth),
+                                                    aligned(layouts[1], s.depth, s.columns), layouts[0]);
     multiply_exactly<ht::full_fp32, float, float, float>(device, s, want, layouts[0], layouts[0], layouts[0]);
 }
 
 // ---- tiles and parts of k
 
-constexpr bool cuts(int version, extent m, extent n, extent k, matmul_tile tile, int parts, matmul_tile largest = matmul_tile::large) {
+constexpr bool cuts(int version, extent m, extent n, extent k, matmul_tile tile, int parts,
+                    matmul_tile largest = matmul_tile::large) {
     const matmul_cut cut = cut_matmul(simt::architecture_of(version), m, n, k, largest);
     return cut.tile == tile && cut.parts == parts;
 }
@@ -72,7 +78,8 @@ static_assert(cuts(90, 768, 768, 768, matmul_tile::small, 1));
 // The gradient of a weight of GPT-2 over 8,192 tokens: 36 large tiles, on an H200 two to each of 132 multiprocessors.
 static_assert(cuts(90, 768, 768, 8192, matmul_tile::large, 7) && cuts(80, 768, 768, 8192, matmul_tile::large, 6));
 static_assert(cuts(90, 768, 768, 8192, matmul_tile::small, 3, matmul_tile::small));
-static_assert(cuts(90, 64, 4096, 4096, matmul_tile::small, 4) && cuts(90, 1, 64, 1 << 20, matmul_tile::small, most_matmul_parts));
+static_assert(cuts(90, 64, 4096, 4096, matmul_tile::small, 4) &&
+              cuts(90, 1, 64, 1 << 20, matmul_tile::small, most_matmul_parts));
 static_assert(matmul_row_of(89).version == 86 && matmul_row_of(103).version == 100 && matmul_row_of(75).version == 80);
 
 template <class P, class A, class B>
@@ -85,7 +92,8 @@ void multiply_in_parts() {
         CAPTURE(a);
         emulator::device device;
         multiply_exactly<P, A, B, float>(device, s, want, layouts[a], layouts[b], layouts[2]);
-        multiply_exactly<P, A, B, float>(device, s, want, aligned(layouts[a], s.rows, s.depth), aligned(layouts[b], s.depth, s.columns), layouts[0]);
+        multiply_exactly<P, A, B, float>(device, s, want, aligned(layouts[a], s.rows, s.depth),
+                                         aligned(layouts[b], s.depth, s.columns), layouts[0]);
         CHECK(device.launches() == 4);
     }
 }
@@ -99,7 +107,8 @@ TEST_CASE("matmul on a GPU: parts of k") {
 TEST_CASE("matmul on a GPU: parts of k, the result an operand; the same bits under any schedule") {
     const sizes s{9, 2100, 21};
     const operand<bfloat16> a(s.rows, s.depth, layouts[1], normals(1)), b(s.depth, s.columns, layouts[0], normals(2));
-    const operand<float> before(s.rows, s.columns, layouts[2], normals(3)), first(s.rows, s.columns, layouts[2], normals(3)), other(s.rows, s.columns, layouts[2], normals(3));
+    const operand<float> before(s.rows, s.columns, layouts[2], normals(3)),
+        first(s.rows, s.columns, layouts[2], normals(3)), other(s.rows, s.columns, layouts[2], normals(3));
     emulator::device one{{.seed = 1}}, two{{.seed = 1000, .resident_blocks = 1}};
     ht::matmul<ht::amp_bf16>(one, a.view, b.view, first.view, ht::add_product{});
     ht::matmul<ht::amp_bf16>(two, a.view, b.view, other.view, ht::add_product{});
@@ -109,7 +118,8 @@ TEST_CASE("matmul on a GPU: parts of k, the result an operand; the same bits und
         double magnitude = std::fabs(number(before.view(i, j)));
         for (extent p = 0; p < s.depth; ++p) magnitude += std::fabs(number(a.view(i, p)) * number(b.view(p, j)));
         // Its own rounding, the additions of its part, those of the parts and that of c: no more than of k in one go.
-        all.expect(number(first.view(i, j)), sum + number(before.view(i, j)), support::gamma(static_cast<double>(s.depth) + 2) * magnitude);
+        all.expect(number(first.view(i, j)), sum + number(before.view(i, j)),
+                   support::gamma(static_cast<double>(s.depth) + 2) * magnitude);
     });
     CHECK_WITHIN(all);
 }
@@ -119,8 +129,10 @@ TEST_CASE("matmul on a GPU: nothing to sum, nothing at all, a batch") {
     nothing_to_sum(device);
     each_matrix_of_a_batch(device);
     infinities_and_nans(device);
-    CHECK_THROWS_WITH_AS(ht::matmul<ht::full_fp32>(device, ht::view<float, 2>(nullptr, {0x7fffffff, 0}), ht::view<float, 2>(nullptr, {0, 1}), ht::view<float, 2>(nullptr, {0x7fffffff, 1})),
-                         "matmul: an operand of (2147483647, 0) has an extent above 1073741823", ht::argument_error);
+    CHECK_THROWS_WITH_AS(
+        ht::matmul<ht::full_fp32>(device, ht::view<float, 2>(nullptr, {0x7fffffff, 0}),
+                                  ht::view<float, 2>(nullptr, {0, 1}), ht::view<float, 2>(nullptr, {0x7fffffff, 1})),
+        "matmul: an operand of (2147483647, 0) has an extent above 1073741823", ht::argument_error);
 }
 
 TEST_CASE("matmul on a GPU: memory that the host cannot read") {
@@ -153,8 +165,12 @@ TEST_CASE("matmul on a GPU: random products within k u of their magnitudes") {
     SUBCASE("bf16 into fp32") { random_within_bounds<ht::amp_bf16, bfloat16, bfloat16, float>({17, 300, 33}); }
     SUBCASE("tf32") { random_within_bounds<ht::tf32, float, float, float>({31, 700, 65}); }
     SUBCASE("tf32 of bf16 and fp32") { random_within_bounds<ht::tf32, bfloat16, float, bfloat16>({17, 300, 33}); }
-    SUBCASE("fp32 operands rounded to fp16") { random_within_bounds<ht::amp_fp16, float, float, float16>({17, 300, 33}); }
-    SUBCASE("fp16 operands rounded to bf16") { random_within_bounds<ht::amp_bf16, float16, bfloat16, float>({17, 300, 33}); }
+    SUBCASE("fp32 operands rounded to fp16") {
+        random_within_bounds<ht::amp_fp16, float, float, float16>({17, 300, 33});
+    }
+    SUBCASE("fp16 operands rounded to bf16") {
+        random_within_bounds<ht::amp_bf16, float16, bfloat16, float>({17, 300, 33});
+    }
 }
 
 /// One kernel on small integers, for machines that do what a GPU may.
@@ -181,35 +197,49 @@ using converting_tiling = matrix_unit_tiling<64, 64, 32, 2, 2, 2>;
 
 // The depths let the last panel lie in the first slot, where the epilogue's staging begins.
 TEST_CASE("matmul on a GPU: small tiles, damaged") {
-    emulator::check_kernels([](emulator::device& d) { return multiplies<bf16_kernel<small_tiling>, bfloat16, bfloat16>(d, {70, 5 * 32, 40}, layouts[0], layouts[0]); });
+    emulator::check_kernels([](emulator::device& d) {
+        return multiplies<bf16_kernel<small_tiling>, bfloat16, bfloat16>(d, {70, 5 * 32, 40}, layouts[0], layouts[0]);
+    });
 }
 TEST_CASE("matmul on a GPU: large tiles, damaged") {
-    emulator::check_kernels([](emulator::device& d) { return multiplies<bf16_kernel<large_tiling>, bfloat16, bfloat16>(d, {90, 4 * 32, 128}, layouts[1], layouts[1]); });
+    emulator::check_kernels([](emulator::device& d) {
+        return multiplies<bf16_kernel<large_tiling>, bfloat16, bfloat16>(d, {90, 4 * 32, 128}, layouts[1], layouts[1]);
+    });
 }
 TEST_CASE("matmul on a GPU: operands by way of registers, damaged") {
     using kernel = bf16_kernel<converting_tiling, passage::through_registers, bfloat16, float>;
-    emulator::check_kernels([](emulator::device& d) { return multiplies<kernel, bfloat16, float>(d, {40, 5 * 32, 70}, layouts[3], layouts[2]); });
+    emulator::check_kernels([](emulator::device& d) {
+        return multiplies<kernel, bfloat16, float>(d, {40, 5 * 32, 70}, layouts[3], layouts[2]);
+    });
 }
 TEST_CASE("matmul on a GPU: parts of k, damaged") {
     emulator::check_kernels([](emulator::device& d) {
         const sizes s{20, 5 * 32, 40};
-        const operand<bfloat16> a(s.rows, s.depth, layouts[0], small_integers{1}), b(s.depth, s.columns, layouts[0], small_integers{2});
+        const operand<bfloat16> a(s.rows, s.depth, layouts[0], small_integers{1}),
+            b(s.depth, s.columns, layouts[0], small_integers{2});
         const operand<float> c(s.rows, s.columns, layouts[0]);
         const auto epilogue = ht::epilogue_of(ht::plain{}, c.view);
-        multiply<by_matrix_units<bfloat16, matrix_unit_tiling<64, 64, 32, 2, 2, 2>, passage::direct, bfloat16, bfloat16>>(
+        multiply<
+            by_matrix_units<bfloat16, matrix_unit_tiling<64, 64, 32, 2, 2, 2>, passage::direct, bfloat16, bfloat16>>(
             d, make_operand(a.view), make_operand(ht::transpose(b.view)), epilogue, access_to(epilogue), 2);
         return holds(c, s, exact_product(s));
     });
 }
 TEST_CASE("matmul on a GPU: tf32, damaged") {
     using small = tf32_kernel<matrix_unit_tiling<64, 64, 16, 2, 2, 4>>;
-    emulator::check_kernels([](emulator::device& d) { return multiplies<small, float, float>(d, {70, 5 * 16, 40}, layouts[0], layouts[0]); });
+    emulator::check_kernels([](emulator::device& d) {
+        return multiplies<small, float, float>(d, {70, 5 * 16, 40}, layouts[0], layouts[0]);
+    });
     using large = tf32_kernel<matrix_unit_tiling<128, 128, 16, 2, 2, 3>>;
-    emulator::check_kernels([](emulator::device& d) { return multiplies<large, float, float>(d, {40, 4 * 16, 130}, layouts[1], layouts[1]); });
+    emulator::check_kernels([](emulator::device& d) {
+        return multiplies<large, float, float>(d, {40, 4 * 16, 130}, layouts[1], layouts[1]);
+    });
 }
 TEST_CASE("matmul on a GPU: multiply-adds, damaged") {
     using kernel = multiply_add_kernel<float, multiply_add_tiling<64, 64>, float, float, no_operands, float_result>;
-    emulator::check_kernels([](emulator::device& d) { return multiplies<kernel, float, float>(d, {50, 70, 40}, layouts[0], layouts[1]); });
+    emulator::check_kernels([](emulator::device& d) {
+        return multiplies<kernel, float, float>(d, {50, 70, 40}, layouts[0], layouts[1]);
+    });
 }
 
 TEST_CASE("matmul on a GPU: every tiling, every pair of layouts") {
@@ -218,10 +248,15 @@ TEST_CASE("matmul on a GPU: every tiling, every pair of layouts") {
         for (std::size_t b = 0; b < 2; ++b) {
             CAPTURE(a);
             CAPTURE(b);
-            CHECK(multiplies<bf16_kernel<large_tiling>, bfloat16, bfloat16>(device, {200, 70, 130}, layouts[a], layouts[b]));
-            CHECK(multiplies<tf32_kernel<matrix_unit_tiling<128, 128, 16, 2, 2, 3>>, float, float>(device, {200, 70, 130}, layouts[a], layouts[b]));
-            CHECK(multiplies<multiply_add_kernel<float, multiply_add_tiling<128, 128>, float, float, no_operands, float_result>, float, float>(device, {140, 30, 130}, layouts[a], layouts[b]));
-            CHECK(multiplies<bf16_kernel<matrix_unit_tiling<128, 64, 64, 4, 1, 2>>, bfloat16, bfloat16>(device, {70, 200, 70}, layouts[a], layouts[b]));
+            CHECK(multiplies<bf16_kernel<large_tiling>, bfloat16, bfloat16>(device, {200, 70, 130}, layouts[a],
+                                                                            layouts[b]));
+            CHECK(multiplies<tf32_kernel<matrix_unit_tiling<128, 128, 16, 2, 2, 3>>, float, float>(
+                device, {200, 70, 130}, layouts[a], layouts[b]));
+            CHECK(multiplies<
+                  multiply_add_kernel<float, multiply_add_tiling<128, 128>, float, float, no_operands, float_result>,
+                  float, float>(device, {140, 30, 130}, layouts[a], layouts[b]));
+            CHECK(multiplies<bf16_kernel<matrix_unit_tiling<128, 64, 64, 4, 1, 2>>, bfloat16, bfloat16>(
+                device, {70, 200, 70}, layouts[a], layouts[b]));
         }
     }
     CHECK(device.count().bank_conflicts == 0);
@@ -236,7 +271,8 @@ TEST_CASE("matmul on a GPU: the 32 lanes' floats of a fragment lie in 32 banks")
     using panel = matrix_panel<float, 64, 16, along::outer>;
     for (int first = 0; first < 64; first += 16) {
         unsigned banks = 0;
-        for (int l = 0; l < 32; ++l) banks |= 1u << panel::place_of_lane<operand_of_mma::a>(lane_only{l}, first) / 4 % 32;
+        for (int l = 0; l < 32; ++l)
+            banks |= 1u << panel::place_of_lane<operand_of_mma::a>(lane_only{l}, first) / 4 % 32;
         CHECK(banks == 0xffffffffu);
     }
 }
@@ -256,7 +292,9 @@ struct too_far_ahead : small_tiling {
 struct of_two_minds : small_tiling {
     template <class T, int Outer, along Axis>
     struct panel : matrix_panel<T, Outer, depth, Axis> {
-        HALFTONE_HD static word place(int line, int column) { return matrix_panel<T, Outer, depth, Axis, simt::swizzle::b32>::place(line, column); }
+        HALFTONE_HD static word place(int line, int column) {
+            return matrix_panel<T, Outer, depth, Axis, simt::swizzle::b32>::place(line, column);
+        }
     };
 };
 

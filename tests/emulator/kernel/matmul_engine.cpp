@@ -48,7 +48,8 @@ struct definition_engine : ht::matmul_engine {
             for (extent j = 0; j < p.n; ++j) {
                 double sum = p.beta == 0 ? 0 : static_cast<double>(p.beta) * load(p.result, p.c, i * p.c_leading + j);
                 for (extent q = 0; q < p.k; ++q) {
-                    sum += load(p.operands, p.a, place(p.a_order, p.a_leading, i, q)) * load(p.operands, p.b, place(p.b_order, p.b_leading, q, j));
+                    sum += load(p.operands, p.a, place(p.a_order, p.a_leading, i, q)) *
+                           load(p.operands, p.b, place(p.b_order, p.b_leading, q, j));
                 }
                 store(p.result, p.c, i * p.c_leading + j, sum);
             }
@@ -102,13 +103,15 @@ TEST_CASE("matmul by an engine: epilogues within their bounds") {
         CHECK(device.engine->done.size() == 1);
         const ht::product_description& p = device.engine->done.front();
         CHECK((p.end == ht::product_end::kernel) == (device.launches() == 1));
-        CHECK((p.end == ht::product_end::kernel ? p.beta == 0 && p.result == ht::element_type::float32 : p.result == ht::element_type::bfloat16));
+        CHECK((p.end == ht::product_end::kernel ? p.beta == 0 && p.result == ht::element_type::float32
+                                                : p.result == ht::element_type::bfloat16));
     };
     every_epilogue<ht::amp_bf16, bfloat16, float, errors_in_float>({35, 40, 72}, layouts[0], run);
 }
 TEST_CASE("matmul by an engine: epilogues within their bounds, odd") {
     engine_device device;
-    every_epilogue<ht::full_fp32, float, float, errors_in_float>({35, 37, 67}, layouts[2], [&](const auto& test) { test(device); });
+    every_epilogue<ht::full_fp32, float, float, errors_in_float>({35, 37, 67}, layouts[2],
+                                                                 [&](const auto& test) { test(device); });
     CHECK(device.engine->done.size() == 1);
 }
 
@@ -121,23 +124,31 @@ TEST_CASE("matmul by an engine: floats rounded to tfloat32 where the policy says
         CHECK(device.engine->done.front().operands == expected);
         CHECK(device.engine->done.front().result == ht::element_type::float32);
     };
-    within_bounds<ht::tf32, float, float, float>(s, layouts[0], layouts[1], [&](const auto& test) { run(ht::element_type::tfloat32, test); });
-    within_bounds<ht::full_fp32, float, float, float>(s, layouts[0], layouts[1], [&](const auto& test) { run(ht::element_type::float32, test); });
+    within_bounds<ht::tf32, float, float, float>(s, layouts[0], layouts[1],
+                                                 [&](const auto& test) { run(ht::element_type::tfloat32, test); });
+    within_bounds<ht::full_fp32, float, float, float>(s, layouts[0], layouts[1],
+                                                      [&](const auto& test) { run(ht::element_type::float32, test); });
 }
 
 TEST_CASE("matmul by an engine: pieces of rows, the result an operand") {
     const sizes s{300, 9, 40};
     for (const layout& of_a : {layouts[2], layouts[3]}) {
         engine_device device;
-        const operand<float> a(s.rows, s.depth, of_a, small_integers{1}), b(s.depth, s.columns, layouts[0], small_integers{2});
+        const operand<float> a(s.rows, s.depth, of_a, small_integers{1}),
+            b(s.depth, s.columns, layouts[0], small_integers{2});
         const operand<float> c(s.rows, s.columns, layouts[2], small_integers{3});
-        const auto epilogue = ht::epilogue_of(ht::then{[](auto sum, auto old) { return sum * 2.0f + old; }, c.view}, c.view);
-        CHECK(on_device::multiply_by_engine<float>(device, on_device::make_operand(a.view), on_device::make_operand(ht::transpose(b.view)), epilogue, on_device::access_to(epilogue), 1000));
+        const auto epilogue =
+            ht::epilogue_of(ht::then{[](auto sum, auto old) { return sum * 2.0f + old; }, c.view}, c.view);
+        CHECK(on_device::multiply_by_engine<float>(device, on_device::make_operand(a.view),
+                                                   on_device::make_operand(ht::transpose(b.view)), epilogue,
+                                                   on_device::access_to(epilogue), 1000));
         CHECK(device.engine->done.size() == 3);
         const std::vector<double> want = exact_product(s);
         bool right = c.intact();
         for (extent i = 0; i < s.rows; ++i) {
-            for (extent j = 0; j < s.columns; ++j) right = right && number(c.view(i, j)) == 2 * want[static_cast<std::size_t>(i * s.columns + j)] + number(small_integers{3}(i, j));
+            for (extent j = 0; j < s.columns; ++j)
+                right = right && number(c.view(i, j)) == 2 * want[static_cast<std::size_t>(i * s.columns + j)] +
+                                                             number(small_integers{3}(i, j));
         }
         CHECK(right);
     }
@@ -147,7 +158,8 @@ TEST_CASE("matmul by an engine: what it cannot do is halftone's") {
     engine_device device;
     const sizes s{20, 24, 16};
     const std::vector<double> want = exact_product(s);
-    multiply_exactly<ht::amp_bf16, bfloat16, float, float>(device, s, want, layouts[0], layouts[0], layouts[0]);  // types to be rounded
+    multiply_exactly<ht::amp_bf16, bfloat16, float, float>(device, s, want, layouts[0], layouts[0],
+                                                           layouts[0]);  // types to be rounded
     device.engine->most_rows = 10;
     multiply_exactly<ht::amp_bf16, bfloat16, bfloat16, float>(device, s, want, layouts[0], layouts[0], layouts[0]);
     CHECK(device.launches() == 2);
@@ -155,7 +167,8 @@ TEST_CASE("matmul by an engine: what it cannot do is halftone's") {
     device.engine->most_rows = 1 << 20;
 
     // One row, many times.
-    const operand<float> row(1, 24, layouts[0], small_integers{1}), b(24, 16, layouts[0], small_integers{2}), c(20, 16, layouts[0]);
+    const operand<float> row(1, 24, layouts[0], small_integers{1}), b(24, 16, layouts[0], small_integers{2}),
+        c(20, 16, layouts[0]);
     ht::matmul<ht::full_fp32>(device, ht::view<float, 2>(row.view.data(), {20, 24}, {0, 1}), b.view, c.view);
     for (extent i = 0; i < 20; ++i) {
         for (extent j = 0; j < 16; ++j) CHECK(number(c.view(i, j)) == want[static_cast<std::size_t>(j)]);

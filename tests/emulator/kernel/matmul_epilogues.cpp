@@ -19,10 +19,20 @@ void all_epilogues(const sizes& s, const layout& of_c) {
     every_epilogue<P, T, Bias, errors_in_float>(s, of_c, [&](const auto& test) { test(device); });
 }
 
-TEST_CASE("matmul on a GPU: epilogues within their bounds, fp32") { all_epilogues<ht::full_fp32, float, float>({35, 37, 67}, layouts[2]); }
-TEST_CASE("matmul on a GPU: epilogues within their bounds, fp32, aligned") { all_epilogues<ht::full_fp32, float, float>({35, 40, 72}, layouts[0]); }
-TEST_CASE("matmul on a GPU: epilogues within their bounds, bf16") { all_epilogues<ht::amp_bf16, bfloat16, float>({35, 37, 67}, layouts[2]); }
-TEST_CASE("matmul on a GPU: epilogues within their bounds, bf16, aligned") { all_epilogues<ht::amp_bf16, bfloat16, float>({40, 40, 72}, layouts[0]); }
-TEST_CASE("matmul on a GPU: epilogues within their bounds, tf32, aligned") { all_epilogues<ht::tf32, float, float>({40, 40, 72}, layouts[0]); }
+TEST_CASE("matmul on a GPU: epilogues within their bounds, fp32") {
+    all_epilogues<ht::full_fp32, float, float>({35, 37, 67}, layouts[2]);
+}
+TEST_CASE("matmul on a GPU: epilogues within their bounds, fp32, aligned") {
+    all_epilogues<ht::full_fp32, float, float>({35, 40, 72}, layouts[0]);
+}
+TEST_CASE("matmul on a GPU: epilogues within their bounds, bf16") {
+    all_epilogues<ht::amp_bf16, bfloat16, float>({35, 37, 67}, layouts[2]);
+}
+TEST_CASE("matmul on a GPU: epilogues within their bounds, bf16, aligned") {
+    all_epilogues<ht::amp_bf16, bfloat16, float>({40, 40, 72}, layouts[0]);
+}
+TEST_CASE("matmul on a GPU: epilogues within their bounds, tf32, aligned") {
+    all_epilogues<ht::tf32, float, float>({40, 40, 72}, layouts[0]);
+}
 
 }  // namespace

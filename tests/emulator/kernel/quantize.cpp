@@ -30,7 +30,8 @@ TEST_CASE("quantize on a GPU: any schedule gives the same bits, and every damage
     namespace on_device = kernel::on_device;
     constexpr auto vectors = on_device::run_access::vectors;
     support::random data{6};
-    // The largest stands where the half of its warp that is read last, other warps, and another block, have to hear of it.
+    // The largest stands where the half of its warp that is read last, other warps, and another block, have to hear of
+    // it.
     std::vector<ht::bfloat16> values = data.normals<ht::bfloat16>(16384 + 3001);
     values[16384 + 2500] = ht::bfloat16(-77.0f);
     const guarded<ht::bfloat16> x(values, 0);
@@ -46,7 +47,8 @@ TEST_CASE("quantize on a GPU: any schedule gives the same bits, and every damage
         std::uint32_t amaxes[2] = {};
         const ht::tensor_scale by{2, 0.5f};
         ht::tensor_scale used{};
-        device.launch(on_device::quantize_kernel<ht::bfloat16, ht::float8_e4m3, vectors>{{x.data(), x.size()}, {y.data(), y.size()}, {&by, 1}, {&used, 1}, {amaxes, 2}});
+        device.launch(on_device::quantize_kernel<ht::bfloat16, ht::float8_e4m3, vectors>{
+            {x.data(), x.size()}, {y.data(), y.size()}, {&by, 1}, {&used, 1}, {amaxes, 2}});
         return y.same_bits(want) && used.scale == 2 && amaxes[0] < largest && amaxes[1] == largest;
     });
     std::vector<std::uint32_t> of_chunks(300, ht::detail::bit_cast<std::uint32_t>(3.0f));

@@ -32,7 +32,8 @@ TEST_CASE("sgd on a GPU: random roundings, skipped steps, refusals") {
 /// The same step on the CPU and on the device, from the same start.
 template <ht::rounding Rounding, class Param, class Copy, class Accumulate, class State>
 struct both_devices {
-    static bool agree(ht::cpu& cpu, emulator::device& device, ht::extent n, placement where, const kernel::sgd_coefficients& c) {
+    static bool agree(ht::cpu& cpu, emulator::device& device, ht::extent n, placement where,
+                      const kernel::sgd_coefficients& c) {
         support::random one{1}, two{1};
         const slabs<Param, Copy, Accumulate, State> there(one, n, where), here(two, n, where);
         run<Rounding>(device, there.arguments(c, fifth));
@@ -42,7 +43,8 @@ struct both_devices {
 };
 using mixed = both_devices<rounding::nearest_even, float, ht::bfloat16, float, float>;
 
-TEST_CASE_TEMPLATE("sgd on a GPU: the bits are the CPU's", T, mixed, both_devices<rounding::nearest_even, float, ht::float16, ht::bfloat16, ht::bfloat16>,
+TEST_CASE_TEMPLATE("sgd on a GPU: the bits are the CPU's", T, mixed,
+                   both_devices<rounding::nearest_even, float, ht::float16, ht::bfloat16, ht::bfloat16>,
                    both_devices<rounding::stochastic, ht::bfloat16, ht::bfloat16, float, ht::float16>,
                    both_devices<rounding::stochastic, ht::bfloat16, ht::bfloat16, ht::bfloat16, ht::bfloat16>) {
     // Portable code has no multiply-add of one rounding.

@@ -27,7 +27,8 @@ TEST_CASE("tally on a GPU: any schedule gives the same counts, and every damage 
     // Each warp has counts of its own, so that a shuffle astray or a barrier too few shows in one of them.
     support::random data{5};
     std::vector<float> values = data.normals<float>(16384 + 3001, 1);
-    for (std::size_t i = 0; i < values.size(); i += 1 + i % 37) values[i] = i % 3 == 0 ? infinity : i % 3 == 1 ? -infinity : not_a_number;
+    for (std::size_t i = 0; i < values.size(); i += 1 + i % 37)
+        values[i] = i % 3 == 0 ? infinity : i % 3 == 1 ? -infinity : not_a_number;
     const support::guarded<float> g(values, 0);
     const kernel::value_tally want = ht::reference::tally(g.const_view());
     emulator::check_kernels([&](emulator::device& device) { return same(run(device, g), want); });

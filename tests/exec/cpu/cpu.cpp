@@ -40,7 +40,8 @@ TEST_CASE("thread_pool: more threads than the system starts are an error, and th
     rlimit before{};
     REQUIRE(getrlimit(RLIMIT_AS, &before) == 0);
     rlimit tight = before;
-    tight.rlim_cur = static_cast<rlim_t>(pages) * static_cast<rlim_t>(sysconf(_SC_PAGESIZE)) + (64 << 20);  // room for some stacks
+    tight.rlim_cur =
+        static_cast<rlim_t>(pages) * static_cast<rlim_t>(sysconf(_SC_PAGESIZE)) + (64 << 20);  // room for some stacks
     REQUIRE(setrlimit(RLIMIT_AS, &tight) == 0);
     std::string said;
     try {

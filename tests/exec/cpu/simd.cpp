@@ -118,9 +118,12 @@ struct definition {
 
 const definition definitions[] = {
     {simd_function::exp, "exp", [](double x) { return std::exp(x); }, [](double, double y) { return 2 * ulp(y); }},
-    {simd_function::expm1, "expm1", [](double x) { return std::expm1(x); }, [](double, double y) { return 3 * ulp(y); }},
-    {simd_function::log1p, "log1p", [](double x) { return std::log1p(x); }, [](double, double y) { return 3 * ulp(y); }},
-    {simd_function::softplus, "softplus", [](double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::fabs(x))); },
+    {simd_function::expm1, "expm1", [](double x) { return std::expm1(x); },
+     [](double, double y) { return 3 * ulp(y); }},
+    {simd_function::log1p, "log1p", [](double x) { return std::log1p(x); },
+     [](double, double y) { return 3 * ulp(y); }},
+    {simd_function::softplus, "softplus",
+     [](double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::fabs(x))); },
      [](double, double y) { return 4 * ulp(y); }},
     {simd_function::exp2, "exp2", [](double x) { return std::exp2(x); }, [](double, double y) { return 2 * ulp(y); }},
     {simd_function::log, "log", [](double x) { return std::log(x); }, [](double, double y) { return 2 * ulp(y); }},
@@ -419,11 +422,13 @@ TEST_CASE("simd: floats are rounded to tfloat32 as number/ rounds them") {
     support::for_each_set([](ht::isa set) {
         ht::cpu device{{.threads = 1, .instruction_set = set}};
         std::vector<float> wide(65536), rounded(65536);
-        for (const std::uint32_t low : {0u, 1u, 0x0fffu, 0x1000u, 0x1001u, 0x1fffu, 0x2000u, 0x3000u, 0xefffu, 0xf000u, 0xffffu}) {
+        for (const std::uint32_t low :
+             {0u, 1u, 0x0fffu, 0x1000u, 0x1001u, 0x1fffu, 0x2000u, 0x3000u, 0xefffu, 0xf000u, 0xffffu}) {
             for (std::uint32_t high = 0; high < 65536; ++high) wide[high] = float_of(high << 16 | low);
             BODY(simd_round<ht::tfloat32>)(wide.data(), rounded.data(), 65536);
             std::int64_t wrong = 0;
-            for (std::size_t i = 0; i < 65536; ++i) wrong += same(rounded[i], static_cast<float>(ht::tfloat32(wide[i]))) ? 0 : 1;
+            for (std::size_t i = 0; i < 65536; ++i)
+                wrong += same(rounded[i], static_cast<float>(ht::tfloat32(wide[i]))) ? 0 : 1;
             CHECK(wrong == 0);
         }
     });

@@ -50,7 +50,8 @@ struct slabs {
           second(data.normals<State>(n, 0.01), where == placement::aligned ? 0 : n % 7) {
         for (ht::extent i = 0; i < n; ++i) second[i] = static_cast<State>(std::fabs(static_cast<float>(second[i])));
     }
-    kernel::adamw_arguments<Param, Copy, Accumulate, State> arguments(const kernel::gradient_factors& f, const kernel::step_record& s) const {
+    kernel::adamw_arguments<Param, Copy, Accumulate, State> arguments(const kernel::gradient_factors& f,
+                                                                      const kernel::step_record& s) const {
         return {.master = master.view(),
                 .copy = copy.view(),
                 .gradient = gradient.const_view(),
@@ -62,9 +63,12 @@ struct slabs {
                 .step = &s,
                 .key = {.seed = 5, .tensor = 8, .first = 64}};
     }
-    bool intact() const { return master.intact() && copy.intact() && gradient.intact() && first.intact() && second.intact(); }
+    bool intact() const {
+        return master.intact() && copy.intact() && gradient.intact() && first.intact() && second.intact();
+    }
     bool same_bits(const slabs& o) const {
-        return master.same_bits(o.master) && copy.same_bits(o.copy) && first.same_bits(o.first) && second.same_bits(o.second);
+        return master.same_bits(o.master) && copy.same_bits(o.copy) && first.same_bits(o.first) &&
+               second.same_bits(o.second);
     }
 };
 
@@ -98,9 +102,11 @@ void equals_definition(Device& device) {
     for (const ht::extent n : sizes) {
         for (const placement where : {placement::aligned, placement::unaligned}) {
             const S s(data, n, where);
-            std::vector<double> w = doubles(s.master), g = doubles(s.gradient), m = doubles(s.first), v = doubles(s.second);
+            std::vector<double> w = doubles(s.master), g = doubles(s.gradient), m = doubles(s.first),
+                                v = doubles(s.second);
             const std::vector<double> m0 = m, w0 = w;
-            ht::reference::adamw(view_of(w), view_of(g), view_of(m), view_of(v), {0.9, 0.99, 1e-6}, 0.01, 0.1, 3, factors);
+            ht::reference::adamw(view_of(w), view_of(g), view_of(m), view_of(v), {0.9, 0.99, 1e-6}, 0.01, 0.1, 3,
+                                 factors);
             run(device, s.arguments(factors, third));
             bool copied = true;
             for (ht::extent i = 0; i < n; ++i) {
@@ -111,15 +117,18 @@ void equals_definition(Device& device) {
                 const double error_m = support::gamma(6) * (0.9 * std::fabs(m0[k]) + 0.1 * (read + std::fabs(m0[k])));
                 const double error_v = support::gamma(9) * v[k];
                 const bool rounds = sizeof(state) < 4;
-                firsts.expect(static_cast<double>(s.first[i]), m[k], error_m + (rounds ? either_way<state>(std::fabs(m[k]) + error_m) : 0));
-                seconds.expect(static_cast<double>(s.second[i]), v[k], error_v + (rounds ? either_way<state>(v[k] + error_v) : 0));
+                firsts.expect(static_cast<double>(s.first[i]), m[k],
+                              error_m + (rounds ? either_way<state>(std::fabs(m[k]) + error_m) : 0));
+                seconds.expect(static_cast<double>(s.second[i]), v[k],
+                               error_v + (rounds ? either_way<state>(v[k] + error_v) : 0));
                 const double update = std::fabs(w[k] - w0[k] * (1 - 0.01 * 0.1)), size = 0.01 / (1 - 0.729);
                 const double denominator = std::sqrt(v[k] / (1 - 0.970299)) + 1e-6;
                 masters.expect(static_cast<double>(s.master[i]), w[k],
-                               support::gamma(3) * std::fabs(w0[k]) + update * support::gamma(12) + size * error_m / denominator +
-                                   support::u * std::fabs(w[k]));
+                               support::gamma(3) * std::fabs(w0[k]) + update * support::gamma(12) +
+                                   size * error_m / denominator + support::u * std::fabs(w[k]));
                 using copy = std::remove_reference_t<decltype(s.copy[0])>;
-                copied = copied && static_cast<float>(s.copy[i]) == static_cast<float>(copy(static_cast<float>(s.master[i])));
+                copied = copied &&
+                         static_cast<float>(s.copy[i]) == static_cast<float>(copy(static_cast<float>(s.master[i])));
             }
             CHECK(copied);
             CHECK(s.intact());
@@ -146,7 +155,8 @@ void rounds_to_neighbours(Device& device) {
     };
     support::random data{2};
     const pure start(data, 5003);
-    std::vector<double> w = doubles(start.master), g = doubles(start.gradient), m = doubles(start.first), v = doubles(start.second);
+    std::vector<double> w = doubles(start.master), g = doubles(start.gradient), m = doubles(start.first),
+                        v = doubles(start.second);
     ht::reference::adamw(view_of(w), view_of(g), view_of(m), view_of(v), {0.9, 0.99, 1e-6}, 0.01, 0.1, 3, factors);
     const auto s = step(5003, {1, 4, 0}, 3);
     support::comparison c;
@@ -208,7 +218,8 @@ void rounds_by_place(Device& device) {
             CHECK(ht::is_nan(s.first[5]));
             for (ht::extent i = 0; i < n; ++i) {
                 if (i == 5) continue;
-                const std::uint32_t bits = ht::random_bits(seed, 4000000000u, 41, a.key.first + static_cast<std::uint64_t>(i));
+                const std::uint32_t bits =
+                    ht::random_bits(seed, 4000000000u, 41, a.key.first + static_cast<std::uint64_t>(i));
                 CHECK(s.first[i].bits() == ht::round_stochastic<ht::bfloat16>(s.gradient[i], bits).bits());
             }
         }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Attention on floats whose products compute in tfloat32, on every instruction set: operands, the weights of the softmax
-/// among them, are rounded where they are packed.
+/// Attention on floats whose products compute in tfloat32, on every instruction set: operands, the weights of the
+/// softmax among them, are rounded where they are packed.
 #include <string>
 
 #include <doctest/doctest.h>
@@ -17,9 +17,11 @@ namespace ht = halftone;
 using support::attention_sizes, support::layout;
 
 TEST_CASE("attention and its gradients are within bounds: float, products of tfloat32") {
-    for (const attention_sizes& sizes : {attention_sizes{1, 63, 63, 3, 3, 24, ht::attention_mask::causal}, attention_sizes{1, 7, 301, 2, 1, 24, ht::attention_mask::full}}) {
+    for (const attention_sizes& sizes : {attention_sizes{1, 63, 63, 3, 3, 24, ht::attention_mask::causal},
+                                         attention_sizes{1, 7, 301, 2, 1, 24, ht::attention_mask::full}}) {
         support::check_problem<ht::tfloat32, float>(
-            sizes, layout::contiguous, support::bounds::telling, 1, [](const support::problem<float>& p, const auto& check) {
+            sizes, layout::contiguous, support::bounds::telling, 1,
+            [](const support::problem<float>& p, const auto& check) {
                 support::for_each_set([&](ht::isa set) {
                     ht::cpu device{{.threads = 2, .instruction_set = set}};
                     check(support::outcome_of<ht::tfloat32>(p, device));

@@ -169,8 +169,8 @@ void backward_within_bounds(Device& device, extent vocabulary, extent period, ex
     CHECK(dpositions.intact());
 }
 
-/// What a table's gradient is added to: integers, so that any order of the sums is exact. Tokens outside the vocabulary,
-/// which the host of such a device does not see, add nothing.
+/// What a table's gradient is added to: integers, so that any order of the sums is exact. Tokens outside the
+/// vocabulary, which the host of such a device does not see, add nothing.
 template <class Y, class G, class Device>
 void adds_exactly(Device& device, extent vocabulary, extent width, const guarded<std::int32_t>& tokens) {
     CAPTURE(vocabulary);
@@ -206,7 +206,8 @@ void adds_exactly_at_all_sizes(Device& device, extent most_rows) {
             const guarded<std::int32_t> tokens(data.indices(rows, static_cast<int>(vocabulary)));
             adds_exactly<float, float>(device, vocabulary, 3, tokens);
             constexpr std::int32_t none[] = {-1, least, most};
-            for (extent r = 0; r < rows; r += 5) tokens[r] = r % 2 == 0 ? none[r / 10 % 3] : static_cast<std::int32_t>(vocabulary);
+            for (extent r = 0; r < rows; r += 5)
+                tokens[r] = r % 2 == 0 ? none[r / 10 % 3] : static_cast<std::int32_t>(vocabulary);
             adds_exactly<bfloat16, float>(device, vocabulary, 1, tokens);
             for (extent r = 0; r < rows; ++r) tokens[r] = static_cast<std::int32_t>(vocabulary - 1);
             adds_exactly<bfloat16, float>(device, vocabulary, 1, tokens);

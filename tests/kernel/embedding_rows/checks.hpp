@@ -39,7 +39,8 @@ struct rows_of {
     guarded<G> values;
     extent room, width;
 
-    rows_of(extent rows, extent columns, extent offset) : indices(rows), values(rows * columns, offset), room(rows), width(columns) {}
+    rows_of(extent rows, extent columns, extent offset)
+        : indices(rows), values(rows * columns, offset), room(rows), width(columns) {}
     ht::gradient_rows<G> view() const { return {indices.view(), values.view(ht::shape<2>{room, width}), count.data()}; }
     bool intact() const { return indices.intact() && count.intact() && values.intact(); }
     /// All that is there, byte by byte.
@@ -60,10 +61,11 @@ inline std::vector<std::int32_t> tokens_of(support::random& data, extent lookups
     return tokens;
 }
 
-/// Adds micro-batches of so many lookups into rows and into a dense gradient: the same bits row by row, indices that ascend,
-/// and no row that nothing looked up. Gives the rows' bytes.
+/// Adds micro-batches of so many lookups into rows and into a dense gradient: the same bits row by row, indices that
+/// ascend, and no row that nothing looked up. Gives the rows' bytes.
 template <class Y, class G, class Device>
-std::vector<char> as_dense(Device& device, extent vocabulary, extent width, const std::vector<extent>& lookups, extent offset = 1, bool has_wrong_tokens = false) {
+std::vector<char> as_dense(Device& device, extent vocabulary, extent width, const std::vector<extent>& lookups,
+                           extent offset = 1, bool has_wrong_tokens = false) {
     CAPTURE(vocabulary);
     CAPTURE(width);
     support::random data(static_cast<std::uint64_t>(vocabulary + width));
@@ -82,9 +84,16 @@ std::vector<char> as_dense(Device& device, extent vocabulary, extent width, cons
         }
         const guarded<Y> dy(data.normals<Y>(n * width), offset);
         const auto dy_view = dy.const_view(ht::shape<2>{n, width});
-        ht::kernel::embedding<Device>::template backward<Y, G>(device, {.tokens = tokens.const_view(), .dy = dy_view, .dtable = dense.view(ht::shape<2>{vocabulary, width}),
-                                                                        .mode = micro == 0 ? ht::write_mode::overwrite : ht::write_mode::add});
-        ht::kernel::embedding_rows<Device>::template add<Y, G>(device, {.tokens = tokens.const_view(), .dy = dy_view, .vocabulary = vocabulary, .rows = rows.view(), .before = before});
+        ht::kernel::embedding<Device>::template backward<Y, G>(
+            device, {.tokens = tokens.const_view(),
+                     .dy = dy_view,
+                     .dtable = dense.view(ht::shape<2>{vocabulary, width}),
+                     .mode = micro == 0 ? ht::write_mode::overwrite : ht::write_mode::add});
+        ht::kernel::embedding_rows<Device>::template add<Y, G>(device, {.tokens = tokens.const_view(),
+                                                                        .dy = dy_view,
+                                                                        .vocabulary = vocabulary,
+                                                                        .rows = rows.view(),
+                                                                        .before = before});
         before = std::min(before + n, vocabulary);
         CHECK(tokens.intact());
         if (has_wrong_tokens) continue;
@@ -92,7 +101,8 @@ std::vector<char> as_dense(Device& device, extent vocabulary, extent width, cons
         for (extent r = 0; r < n; ++r) {
             auto& size = sizes[tokens[r]];
             size.resize(static_cast<std::size_t>(width));
-            for (extent j = 0; j < width; ++j) size[static_cast<std::size_t>(j)] += std::fabs(static_cast<double>(dy[r * width + j]));
+            for (extent j = 0; j < width; ++j)
+                size[static_cast<std::size_t>(j)] += std::fabs(static_cast<double>(dy[r * width + j]));
             ++terms[tokens[r]];
         }
     }
@@ -104,7 +114,8 @@ std::vector<char> as_dense(Device& device, extent vocabulary, extent width, cons
     for (extent t = 0; t < vocabulary; ++t) {
         const bool is_there = at < count && rows.indices[at] == t;
         for (extent j = 0; j < width; ++j) {
-            // A row that is not there has a gradient of zero, and nothing but sums of exact zeros would make another one.
+            // A row that is not there has a gradient of zero, and nothing but sums of exact zeros would make another
+            // one.
             const G got = is_there ? rows.values[at * width + j] : G(0.0f);
             wrong += std::memcmp(&got, &dense[t * width + j], sizeof got) == 0 ? 0 : 1;
         }
@@ -118,9 +129,13 @@ std::vector<char> as_dense(Device& device, extent vocabulary, extent width, cons
     for (extent r = 0; r < count; ++r) {
         const std::int32_t token = rows.indices[r];
         for (extent j = 0; j < width; ++j) {
-            const double value = want[token][static_cast<std::size_t>(j)], size = sizes[token][static_cast<std::size_t>(j)];
+            const double value = want[token][static_cast<std::size_t>(j)],
+                         size = sizes[token][static_cast<std::size_t>(j)];
             // One rounding to G for each micro-batch, of no more than the sum of magnitudes.
-            const double bound = support::gamma(terms[token]) * size + static_cast<double>(lookups.size()) * support::rounding<G>(size * (1 + support::gamma(terms[token], ht::unit_roundoff<G>)));
+            const double bound =
+                support::gamma(terms[token]) * size +
+                static_cast<double>(lookups.size()) *
+                    support::rounding<G>(size * (1 + support::gamma(terms[token], ht::unit_roundoff<G>)));
             c.expect(static_cast<double>(rows.values[r * width + j]), value, bound);
         }
     }
@@ -148,7 +163,8 @@ void overflows_where_rows_are_summed(Device& device) {
     const guarded<float16> dy(std::vector<float16>{float16(64000.0f), float16(1.0f), float16(64000.0f)});
     const rows_of<float16> rows(3, 1, 1);
     ht::kernel::embedding_rows<Device>::template add<float16, float16>(
-        device, {.tokens = tokens.const_view(), .dy = dy.const_view(ht::shape<2>{3, 1}), .vocabulary = 9, .rows = rows.view()});
+        device,
+        {.tokens = tokens.const_view(), .dy = dy.const_view(ht::shape<2>{3, 1}), .vocabulary = 9, .rows = rows.view()});
     CHECK(rows.count[0] == 2);
     CHECK(rows.indices[0] == 2);
     CHECK(rows.values[0] == float16(1.0f));
@@ -158,8 +174,12 @@ void overflows_where_rows_are_summed(Device& device) {
     const rows_of<float16> twice(3, 1, 1);
     const guarded<std::int32_t> one(std::vector<std::int32_t>{5});
     for (extent before = 0; before < 2; ++before) {
-        ht::kernel::embedding_rows<Device>::template add<float16, float16>(
-            device, {.tokens = one.const_view(), .dy = dy.const_view(ht::shape<2>{1, 1}), .vocabulary = 9, .rows = twice.view(), .before = before});
+        ht::kernel::embedding_rows<Device>::template add<float16, float16>(device,
+                                                                           {.tokens = one.const_view(),
+                                                                            .dy = dy.const_view(ht::shape<2>{1, 1}),
+                                                                            .vocabulary = 9,
+                                                                            .rows = twice.view(),
+                                                                            .before = before});
     }
     CHECK(twice.count[0] == 1);
     CHECK(twice.values[0].bits() == 0x7c00);
@@ -171,10 +191,16 @@ void refuses(Device& device) {
     const guarded<float> dy(6);
     const rows_of<float> rows(4, 2, 1);
     const auto run = [&](extent width, extent vocabulary, extent before) {
-        ht::kernel::embedding_rows<Device>::template add<float, float>(
-            device, {.tokens = tokens.const_view(), .dy = dy.const_view(ht::shape<2>{3, width}), .vocabulary = vocabulary, .rows = rows.view(), .before = before});
+        ht::kernel::embedding_rows<Device>::template add<float, float>(device,
+                                                                       {.tokens = tokens.const_view(),
+                                                                        .dy = dy.const_view(ht::shape<2>{3, width}),
+                                                                        .vocabulary = vocabulary,
+                                                                        .rows = rows.view(),
+                                                                        .before = before});
     };
-    CHECK_THROWS_WITH_AS(run(2, 9, 2), "embedding rows: room for 4 rows; expected that of 2 and 3 more, of 9 in the table", ht::argument_error);
+    CHECK_THROWS_WITH_AS(run(2, 9, 2),
+                         "embedding rows: room for 4 rows; expected that of 2 and 3 more, of 9 in the table",
+                         ht::argument_error);
     CHECK_THROWS_WITH_AS(run(1, 9, 0), "embedding rows: values is (4, 2); expected (4, 1)", ht::shape_error);
     CHECK(rows.intact());
 }

@@ -42,8 +42,8 @@ pass run(Device& device, const support::guarded<G>& g, const kernel::gradient_fa
     return p;
 }
 
-/// The relative error of a norm. A square has four roundings of its factors in it and one of its own; a sum within a chunk
-/// passes through at most `depth` additions; then the root halves it, and rounds.
+/// The relative error of a norm. A square has four roundings of its factors in it and one of its own; a sum within a
+/// chunk passes through at most `depth` additions; then the root halves it, and rounds.
 template <class Device>
 double relative_error() {
     return support::gamma(static_cast<double>(kernel::gradient_norm<Device>::depth) + 5) / 2 + 2 * support::u;
@@ -56,7 +56,8 @@ void equals_definition(Device& device) {
     for (const ht::extent n : sizes) {
         for (const ht::extent offset : {ht::extent{0}, 1 + n % 3}) {
             const support::guarded<G> g(data.normals<G>(n, 3), offset);
-            for (const kernel::gradient_factors& f : {kernel::gradient_factors{}, kernel::gradient_factors{1.0f / 1024, 0.7f, 1e-3f}}) {
+            for (const kernel::gradient_factors& f :
+                 {kernel::gradient_factors{}, kernel::gradient_factors{1.0f / 1024, 0.7f, 1e-3f}}) {
                 const double want = std::sqrt(ht::reference::sum_of_squares(g.const_view(), f));
                 const pass p = run(device, g, f);
                 if (n != 0) c.expect(static_cast<double>(p.record.norm), want, relative_error<Device>() * want);
@@ -83,7 +84,8 @@ void knows_all_magnitudes(Device& device) {
     std::vector<float> mixed(2 * 16384, 1e-25f);
     mixed[5] = 3e-25f;
     const double want = static_cast<double>(1e-25f) * std::sqrt(2 * 16384 + 8);
-    c.expect(static_cast<double>(run(device, support::guarded<float>(mixed)).record.norm), want, relative_error<Device>() * want);
+    c.expect(static_cast<double>(run(device, support::guarded<float>(mixed)).record.norm), want,
+             relative_error<Device>() * want);
     CHECK_WITHIN(c);
     CHECK(run(device, support::guarded<float>(std::vector<float>(1000, 0.0f))).record.norm == 0);
 }
@@ -133,7 +135,8 @@ void adds_up(Device& device) {
     CHECK(record.found_inf == 1);
     CHECK(found[2] == 1);
     // A NaN is worse than an infinity, whichever comes first, and stays the worst.
-    const std::vector<float> worst{std::numeric_limits<float>::quiet_NaN(), infinity}, turned{infinity, std::numeric_limits<float>::quiet_NaN()};
+    const std::vector<float> worst{std::numeric_limits<float>::quiet_NaN(), infinity},
+        turned{infinity, std::numeric_limits<float>::quiet_NaN()};
     const support::guarded<float> d(worst), e(turned);
     add(d, 2), add(c, 2), add(e, 1);
     CHECK(record.found_inf == kernel::found_nan);
@@ -173,7 +176,9 @@ void refuses(Device& device) {
     const support::guarded<float> g(std::vector<float>(10, 1.0f));
     kernel::gradient_record record;
     std::int32_t found = 0;
-    CHECK_THROWS_AS(kernel::gradient_norm<Device>::add(device, ht::const_view<float, 1>(g.data(), {5}, {2}), &record, &found), ht::shape_error);
+    CHECK_THROWS_AS(
+        kernel::gradient_norm<Device>::add(device, ht::const_view<float, 1>(g.data(), {5}, {2}), &record, &found),
+        ht::shape_error);
 }
 
 }  // namespace gradient_norm_checks

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The read pass over gradients on every instruction set, for which checks.hpp has what it has to find; and its records.
+/// The read pass over gradients on every instruction set, for which checks.hpp has what it has to find; and its
+/// records.
 #include <halftone/kernel/gradient_norm/cpu.hpp>
 
 #include "kernel/gradient_norm/checks.hpp"
@@ -27,7 +28,8 @@ TEST_CASE("gradient_norm: squares that leave float's range") {
     on_each_set([](ht::cpu& device) { knows_all_magnitudes(device); });
 }
 
-TEST_CASE_TEMPLATE("gradient_norm: one value that is not finite is found wherever it lies", G, float, ht::bfloat16, ht::float16) {
+TEST_CASE_TEMPLATE("gradient_norm: one value that is not finite is found wherever it lies", G, float, ht::bfloat16,
+                   ht::float16) {
     on_each_set([](ht::cpu& device) { finds_one<G>(device); });
 }
 

@@ -125,16 +125,17 @@ void backward_within_bounds(Device& device, extent rows, extent width, write_mod
     const guarded<G> old_dgain(std::vector<G>(dgain.data(), dgain.data() + width)),
         old_dbias(std::vector<G>(dbias.data(), dbias.data() + width));
 
-    ht::kernel::layer_norm<Device>::template backward<X, typename M::W, typename M::Y, G>(device, {.x = x.const_view(shape),
-                                                                      .gain = gain.const_view(),
-                                                                      .dy = dy.const_view(shape),
-                                                                      .mean = mean.const_view(),
-                                                                      .rstd = rstd.const_view(),
-                                                                      .dx = dx.view(shape),
-                                                                      .dgain = dgain.view(),
-                                                                      .dbias = dbias.view(),
-                                                                      .dx_mode = mode,
-                                                                      .parameter_mode = mode});
+    ht::kernel::layer_norm<Device>::template backward<X, typename M::W, typename M::Y, G>(device,
+                                                                                          {.x = x.const_view(shape),
+                                                                                           .gain = gain.const_view(),
+                                                                                           .dy = dy.const_view(shape),
+                                                                                           .mean = mean.const_view(),
+                                                                                           .rstd = rstd.const_view(),
+                                                                                           .dx = dx.view(shape),
+                                                                                           .dgain = dgain.view(),
+                                                                                           .dbias = dbias.view(),
+                                                                                           .dx_mode = mode,
+                                                                                           .parameter_mode = mode});
 
     doubles want(static_cast<std::size_t>(rows * width)), want_dgain(static_cast<std::size_t>(width)),
         want_dbias(static_cast<std::size_t>(width));
@@ -217,12 +218,13 @@ void what_is_exact(Device& device) {
     const guarded<float> other(data.normals<float>(rows * width)), dy(data.normals<float>(rows * width)),
         dx(rows * width);
     const auto backward = [&](ht::view<float, 2> to) {
-        ht::kernel::layer_norm<Device>::template backward<float, float, float, float>(device, {.x = other.const_view(shape),
-                                                                  .gain = gain.const_view(),
-                                                                  .dy = dy.const_view(shape),
-                                                                  .mean = mean.const_view(),
-                                                                  .rstd = rstd.const_view(),
-                                                                  .dx = to});
+        ht::kernel::layer_norm<Device>::template backward<float, float, float, float>(device,
+                                                                                      {.x = other.const_view(shape),
+                                                                                       .gain = gain.const_view(),
+                                                                                       .dy = dy.const_view(shape),
+                                                                                       .mean = mean.const_view(),
+                                                                                       .rstd = rstd.const_view(),
+                                                                                       .dx = to});
     };
     backward(dx.view(shape));
     backward(dy.view(shape));
@@ -235,7 +237,8 @@ void no_rows_at_all(Device& device) {
         dbias(std::vector<float>{5, 5, 5});
     const ht::view<float, 2> none(nullptr, {0, 3});
     const ht::view<float, 1> no_rows(nullptr, {0});
-    ht::kernel::layer_norm<Device>::template forward<float, float, float>(device, {.x = none, .gain = gain.const_view(), .y = none});
+    ht::kernel::layer_norm<Device>::template forward<float, float, float>(
+        device, {.x = none, .gain = gain.const_view(), .y = none});
     const auto backward = [&](write_mode mode) {
         ht::kernel::layer_norm<Device>::template backward<float, float, float, float>(device, {.x = none,
                                                                   .gain = gain.const_view(),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The fused head of any device against its definition: a product, a cross-entropy, two products. Bounds by running error
-/// analysis.
+/// The fused head of any device against its definition: a product, a cross-entropy, two products. Bounds by running
+/// error analysis.
 ///
 ///     linear_cross_entropy_checks::within_bounds<linear_cross_entropy_checks::types<float, float, float>>(
 ///         kernel::linear_cross_entropy<cpu>{}, device, {37, 19, 53}, write_mode::overwrite);
@@ -36,8 +36,8 @@ struct definition {
 
     /// Logits are stored, and their gradients, which the products of the backward pass then read in their own type.
     template <class StoreLogit, class ReadGradient>
-    definition(const matrix<Number>& x, const matrix<Number>& w, const std::vector<std::int32_t>& targets, double seed, const StoreLogit& store_logit,
-               const ReadGradient& read_gradient) {
+    definition(const matrix<Number>& x, const matrix<Number>& w, const std::vector<std::int32_t>& targets, double seed,
+               const StoreLogit& store_logit, const ReadGradient& read_gradient) {
         const matrix<Number> logits = each(product(x, transposed(w)), store_logit);
         const support::cross_entropy_of<Number> ce(logits, targets, seed);
         const matrix<Number> dlogits = each(each(ce.dlogits, store_logit), read_gradient);
@@ -84,14 +84,17 @@ struct run {
         for (extent i = 0; i < dw.size(); ++i) dw[i] = 0.5f;
     }
     ht::kernel::linear_cross_entropy_rows rows() const {
-        return {ht::const_view<std::int32_t, 1>(targets.data(), {s.rows}), losses.view(), logsumexp.view(), loss.view(), count.view()};
+        return {ht::const_view<std::int32_t, 1>(targets.data(), {s.rows}), losses.view(), logsumexp.view(), loss.view(),
+                count.view()};
     }
     template <class Head, class Device>
     void operator()(Head, Device& device, float seed, write_mode mode) const {
-        const auto xs = x.const_view(ht::shape<2>{s.rows, s.width}), ws = w.const_view(ht::shape<2>{s.classes, s.width});
+        const auto xs = x.const_view(ht::shape<2>{s.rows, s.width}),
+                   ws = w.const_view(ht::shape<2>{s.classes, s.width});
         Head::template forward<typename M::Compute, typename M::Logit>(device, xs, ws, rows());
         Head::template backward<typename M::Compute, typename M::Logit, typename M::Compute>(
-            device, xs, ws, rows(), ht::const_view<float, 1>(&seed, {1}), ht::kernel::gradient_result<T>{dx.view(ht::shape<2>{s.rows, s.width}), mode},
+            device, xs, ws, rows(), ht::const_view<float, 1>(&seed, {1}),
+            ht::kernel::gradient_result<T>{dx.view(ht::shape<2>{s.rows, s.width}), mode},
             ht::kernel::gradient_result<float>{dw.view(ht::shape<2>{s.classes, s.width}), mode});
     }
 };
@@ -105,11 +108,14 @@ void within_bounds(Head head, Device& device, const sizes& s, write_mode mode) {
     const run<M> r(s);
     const float seed = 8;
     r(head, device, seed, mode);
-    const definition<tracked> want(matrix<tracked>(s.rows, s.width, r.x.data()), matrix<tracked>(s.classes, s.width, r.w.data()), r.targets,
-                                   static_cast<double>(seed), support::stored_as<typename M::Logit>{}, support::stored_as<typename M::Compute>{});
+    const definition<tracked> want(
+        matrix<tracked>(s.rows, s.width, r.x.data()), matrix<tracked>(s.classes, s.width, r.w.data()), r.targets,
+        static_cast<double>(seed), support::stored_as<typename M::Logit>{}, support::stored_as<typename M::Compute>{});
     support::comparison loss, dx, dw;
-    loss.expect(static_cast<double>(r.loss[0]), want.loss.value, support::rounded<float>(want.loss.value, want.loss.error));
-    const auto compare = [mode](support::comparison& c, const auto& got, const matrix<tracked>& expected, double before, auto element) {
+    loss.expect(static_cast<double>(r.loss[0]), want.loss.value,
+                support::rounded<float>(want.loss.value, want.loss.error));
+    const auto compare = [mode](support::comparison& c, const auto& got, const matrix<tracked>& expected, double before,
+                                auto element) {
         for (extent i = 0; i < got.size(); ++i) {
             tracked e = expected.values[static_cast<std::size_t>(i)];
             if (mode == write_mode::add) e = e + tracked(before);
@@ -135,20 +141,24 @@ void less_than_everything(Head head, Device& device) {
     const float one = 1;
     const ht::const_view<float, 1> gradient(&one, {1});
     Head::template forward<float, float>(device, x, w, r.rows());
-    Head::template backward<float, float, float>(device, x, w, r.rows(), gradient, ht::kernel::gradient_result<float>{},
-                                        ht::kernel::gradient_result<float>{r.dw.view(ht::shape<2>{7, 4}), write_mode::overwrite});
+    Head::template backward<float, float, float>(
+        device, x, w, r.rows(), gradient, ht::kernel::gradient_result<float>{},
+        ht::kernel::gradient_result<float>{r.dw.view(ht::shape<2>{7, 4}), write_mode::overwrite});
     CHECK(r.dw.same_bits(both.dw));
     CHECK(r.dx[0] == 0.25f);
-    Head::template backward<float, float, float>(device, x, w, r.rows(), gradient,
-                                        ht::kernel::gradient_result<float>{r.dx.view(ht::shape<2>{5, 4}), write_mode::overwrite}, ht::kernel::gradient_result<float>{});
+    Head::template backward<float, float, float>(
+        device, x, w, r.rows(), gradient,
+        ht::kernel::gradient_result<float>{r.dx.view(ht::shape<2>{5, 4}), write_mode::overwrite},
+        ht::kernel::gradient_result<float>{});
     CHECK(r.dx.same_bits(both.dx));
 
     const ht::const_view<float, 2> none(nullptr, {0, 4});
     const ht::kernel::linear_cross_entropy_rows no_rows{{}, {}, {}, r.loss.view(), r.count.view()};
     Head::template forward<float, float>(device, none, w, no_rows);
     CHECK(std::isnan(r.loss[0]));  // the mean of nothing, as PyTorch has it
-    Head::template backward<float, float, float>(device, none, w, no_rows, gradient, ht::kernel::gradient_result<float>{},
-                                        ht::kernel::gradient_result<float>{r.dw.view(ht::shape<2>{7, 4}), write_mode::overwrite});
+    Head::template backward<float, float, float>(
+        device, none, w, no_rows, gradient, ht::kernel::gradient_result<float>{},
+        ht::kernel::gradient_result<float>{r.dw.view(ht::shape<2>{7, 4}), write_mode::overwrite});
     for (extent i = 0; i < r.dw.size(); ++i) CHECK(r.dw[i] == 0.0f);
 }
 

@@ -72,14 +72,17 @@ TEST_CASE("linear_cross_entropy: the definition is the reference's, its gradient
         for (int i = 0; i < rows; ++i) {
             for (int j = 0; j < classes; ++j) {
                 double& sum = logits[static_cast<std::size_t>(i * classes + j)];
-                for (int k = 0; k < width; ++k) sum += at_x[static_cast<std::size_t>(i * width + k)] * at_w[static_cast<std::size_t>(j * width + k)];
+                for (int k = 0; k < width; ++k)
+                    sum +=
+                        at_x[static_cast<std::size_t>(i * width + k)] * at_w[static_cast<std::size_t>(j * width + k)];
             }
         }
-        return ht::reference::cross_entropy(ht::view<double, 2>(logits.data(), {rows, classes}), ht::const_view<std::int32_t, 1>(targets.data(), {rows}), -100,
+        return ht::reference::cross_entropy(ht::view<double, 2>(logits.data(), {rows, classes}),
+                                            ht::const_view<std::int32_t, 1>(targets.data(), {rows}), -100,
                                             ht::view<double, 1>(losses.data(), {rows}));
     };
-    const definition<double> d(matrix<double>(rows, width, x.data()), matrix<double>(classes, width, w.data()), targets, 1, support::stored_exactly{},
-                               support::stored_exactly{});
+    const definition<double> d(matrix<double>(rows, width, x.data()), matrix<double>(classes, width, w.data()), targets,
+                               1, support::stored_exactly{}, support::stored_exactly{});
     CHECK(d.loss == doctest::Approx(loss(x, w)).epsilon(1e-14));
     support::check_gradient([&](const std::vector<double>& at) { return loss(at, w); }, x, d.dx.values);
     support::check_gradient([&](const std::vector<double>& at) { return loss(x, at); }, w, d.dw.values);
@@ -96,7 +99,8 @@ TEST_CASE("linear_cross_entropy: a target that is no class") {
     r.targets[2] = 7;
     const auto x = r.x.const_view(ht::shape<2>{5, 4}), w = r.w.const_view(ht::shape<2>{7, 4});
     CHECK_THROWS_WITH_AS((head::forward<float, float>(device, x, w, r.rows())),
-                         "cross_entropy: the target of row 2 is 7; expected 0 to 6, or -100 to ignore the row", ht::argument_error);
+                         "cross_entropy: the target of row 2 is 7; expected 0 to 6, or -100 to ignore the row",
+                         ht::argument_error);
 }
 
 }  // namespace

@@ -129,7 +129,8 @@ inline bounded apply(op::gelu_slope, const bounded& a) {
 /// A function that is monotonic within the error of its operand.
 inline bounded monotonic(const bounded& a, double relative, auto operation) {
     const double y = exact(a.value, operation);
-    return result(y, std::max(std::fabs(exact(a.above(), operation) - y), std::fabs(exact(a.below(), operation) - y)), relative);
+    return result(y, std::max(std::fabs(exact(a.above(), operation) - y), std::fabs(exact(a.below(), operation) - y)),
+                  relative);
 }
 inline bounded apply(op::expm1 f, const bounded& a) { return monotonic(a, 6 * unit, f); }
 inline bounded apply(op::log1p f, const bounded& a) { return monotonic(a, 6 * unit, f); }
@@ -142,7 +143,8 @@ inline bounded monotonic(const bounded& a, const bounded& b, double relative, au
     const double y = halftone::scalar::apply(operation, a.value, b.value);
     double inherited = 0;
     for (const double p : {a.below(), a.above()})
-        for (const double q : {b.below(), b.above()}) inherited = std::max(inherited, std::fabs(halftone::scalar::apply(operation, p, q) - y));
+        for (const double q : {b.below(), b.above()})
+            inherited = std::max(inherited, std::fabs(halftone::scalar::apply(operation, p, q) - y));
     return result(y, inherited, relative);
 }
 inline bounded apply(op::power f, const bounded& a, const bounded& b) { return monotonic(a, b, 8 * unit, f); }

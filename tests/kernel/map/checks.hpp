@@ -220,7 +220,8 @@ void functions_of_cmath(Device& device) {
     for (extent i = 0; i < size; ++i) {
         const double a = wide(x[i]), b = wide(y[i]);
         const double want[] = {std::sinh(a), std::cosh(a), std::tan(a), std::pow(std::fabs(a), b), std::atan2(a, b)};
-        for (extent k = 0; k < 5; ++k) c.expect(wide(out[k * size + i]), want[k], 4 * 0x1p-23 * std::fabs(want[k]) + 0x1p-147);
+        for (extent k = 0; k < 5; ++k)
+            c.expect(wide(out[k * size + i]), want[k], 4 * 0x1p-23 * std::fabs(want[k]) + 0x1p-147);
     }
     CHECK_WITHIN(c);
 }

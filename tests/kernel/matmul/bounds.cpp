@@ -21,7 +21,8 @@ using matmul_test::operand;
 
 template <class P, class A, class B, class C>
 void within_bounds(extent rows, extent depth, extent columns) {
-    matmul_test::within_bounds<P, A, B, C>({rows, depth, columns}, layouts[2], layouts[3], [](const auto& test) { matmul_test::on_every_set(2, test); });
+    matmul_test::within_bounds<P, A, B, C>({rows, depth, columns}, layouts[2], layouts[3],
+                                           [](const auto& test) { matmul_test::on_every_set(2, test); });
 }
 
 TEST_CASE("matmul: random products within k u of their magnitudes") {
@@ -40,7 +41,8 @@ void same_bits() {
     };
     for (const sizes& s : {sizes{1, 300, 700}, sizes{130, 300, 260}, sizes{257, 33, 129}, sizes{300, 64, 5}}) {
         CAPTURE(s.rows);
-        const operand<T> a(s.rows, s.depth, layouts[0], matmul_test::normals(3)), b(s.depth, s.columns, layouts[1], matmul_test::normals(4));
+        const operand<T> a(s.rows, s.depth, layouts[0], matmul_test::normals(3)),
+            b(s.depth, s.columns, layouts[1], matmul_test::normals(4));
         for (const ht::isa set : ht::every_isa) {
             if (!support::is_tested(set)) continue;
             const std::string instruction_set = ht::name(set);
@@ -53,7 +55,8 @@ void same_bits() {
             run(1, one);
             for (const int threads : {2, 7}) {
                 run(threads, other);
-                CHECK_MESSAGE(std::memcmp(one.data(), other.data(), one.size() * sizeof(float)) == 0, threads, " threads");
+                CHECK_MESSAGE(std::memcmp(one.data(), other.data(), one.size() * sizeof(float)) == 0, threads,
+                              " threads");
             }
         }
     }

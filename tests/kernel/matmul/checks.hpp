@@ -35,7 +35,8 @@ inline std::vector<double> exact_product(const sizes& s) {
     std::vector<double> c(static_cast<std::size_t>(s.rows * s.columns));
     for (extent i = 0; i < s.rows; ++i) {
         for (extent p = 0; p < s.depth; ++p) {
-            for (extent j = 0; j < s.columns; ++j) c[static_cast<std::size_t>(i * s.columns + j)] += number(a(i, p)) * number(b(p, j));
+            for (extent j = 0; j < s.columns; ++j)
+                c[static_cast<std::size_t>(i * s.columns + j)] += number(a(i, p)) * number(b(p, j));
         }
     }
     return c;
@@ -46,14 +47,17 @@ template <class C>
 bool holds(const operand<C>& c, const sizes& s, const std::vector<double>& want) {
     for (extent i = 0; i < s.rows; ++i) {
         for (extent j = 0; j < s.columns; ++j) {
-            if (number(c.view(i, j)) != number(C(static_cast<float>(want[static_cast<std::size_t>(i * s.columns + j)])))) return false;
+            if (number(c.view(i, j)) !=
+                number(C(static_cast<float>(want[static_cast<std::size_t>(i * s.columns + j)]))))
+                return false;
         }
     }
     return c.intact();
 }
 
 template <class P, class A, class B, class C, class Device>
-void multiply_exactly(Device& device, const sizes& s, const std::vector<double>& want, const layout& a_layout, const layout& b_layout, const layout& c_layout) {
+void multiply_exactly(Device& device, const sizes& s, const std::vector<double>& want, const layout& a_layout,
+                      const layout& b_layout, const layout& c_layout) {
     CAPTURE(s.rows);
     CAPTURE(s.depth);
     CAPTURE(s.columns);
@@ -65,7 +69,8 @@ void multiply_exactly(Device& device, const sizes& s, const std::vector<double>&
     for (extent i = 0; i < s.rows; ++i) {
         for (extent j = 0; j < s.columns; ++j) {
             const double sum = want[static_cast<std::size_t>(i * s.columns + j)];
-            if (number(c.view(i, j)) != number(C(static_cast<float>(sum)))) FAIL("element ", i, ", ", j, ": got ", number(c.view(i, j)), ", expected ", sum);
+            if (number(c.view(i, j)) != number(C(static_cast<float>(sum))))
+                FAIL("element ", i, ", ", j, ": got ", number(c.view(i, j)), ", expected ", sum);
         }
     }
 }
@@ -96,7 +101,8 @@ template <class Device>
 void each_matrix_of_a_batch(Device& device) {
     constexpr extent count = 3, rows = 5, depth = 7, columns = 9;
     support::random data(1);
-    std::vector<bfloat16> a = data.integers<bfloat16>(count * rows * depth, 4), b = data.integers<bfloat16>(count * depth * columns, 4);
+    std::vector<bfloat16> a = data.integers<bfloat16>(count * rows * depth, 4),
+                          b = data.integers<bfloat16>(count * depth * columns, 4);
     std::vector<float> c(count * rows * columns);
     const ht::view<bfloat16, 3> x(a.data(), {count, rows, depth}), y(b.data(), {count, columns, depth});
     const ht::view<float, 3> z(c.data(), {count, rows, columns});
@@ -106,11 +112,13 @@ void each_matrix_of_a_batch(Device& device) {
             for (extent j = 0; j < columns; ++j) {
                 double sum = 0;
                 for (extent p = 0; p < depth; ++p) sum += number(x(n, i, p)) * number(y(n, j, p));
-                if (number(z(n, i, j)) != sum) FAIL("matrix ", n, ", element ", i, ", ", j, ": got ", z(n, i, j), ", expected ", sum);
+                if (number(z(n, i, j)) != sum)
+                    FAIL("matrix ", n, ", element ", i, ", ", j, ": got ", z(n, i, j), ", expected ", sum);
             }
         }
     }
-    ht::batched_matmul<ht::amp_bf16>(device, ht::view<bfloat16, 3>(a.data(), {0, rows, depth}), ht::view<bfloat16, 3>(b.data(), {0, depth, columns}),
+    ht::batched_matmul<ht::amp_bf16>(device, ht::view<bfloat16, 3>(a.data(), {0, rows, depth}),
+                                     ht::view<bfloat16, 3>(b.data(), {0, depth, columns}),
                                      ht::view<float, 3>(c.data(), {0, rows, columns}));
 }
 
@@ -119,10 +127,11 @@ void each_matrix_of_a_batch(Device& device) {
 /// Of an addition on a GPU's matrix units, which may truncate.
 inline constexpr double matrix_unit_roundoff = 2 * support::u;
 
-/// run(test) calls test(device) for each device to be tested, whose additions are off by the roundoff at most, and whose
-/// products by `of_operands` more.
+/// run(test) calls test(device) for each device to be tested, whose additions are off by the roundoff at most, and
+/// whose products by `of_operands` more.
 template <class P, class A, class B, class C, class Run>
-void within_bounds(const sizes& s, const layout& a_layout, const layout& b_layout, const Run& run, double roundoff = support::u, double of_operands = 0) {
+void within_bounds(const sizes& s, const layout& a_layout, const layout& b_layout, const Run& run,
+                   double roundoff = support::u, double of_operands = 0) {
     const operand<A> a(s.rows, s.depth, a_layout, normals(1));
     const operand<B> b(s.depth, s.columns, b_layout, normals(2));
     std::vector<double> sums(static_cast<std::size_t>(s.rows * s.columns)), magnitudes(sums.size());
@@ -130,7 +139,9 @@ void within_bounds(const sizes& s, const layout& a_layout, const layout& b_layou
     const auto at = [&](extent i, extent j) { return static_cast<std::size_t>(i * s.columns + j); };
     ht::reference::matmul<compute>(a.view, b.view, [&](double sum, extent i, extent j) {
         sums[at(i, j)] = sum;
-        for (extent p = 0; p < s.depth; ++p) magnitudes[at(i, j)] += std::fabs(number(compute(number(a.view(i, p)))) * number(compute(number(b.view(p, j)))));
+        for (extent p = 0; p < s.depth; ++p)
+            magnitudes[at(i, j)] +=
+                std::fabs(number(compute(number(a.view(i, p)))) * number(compute(number(b.view(p, j)))));
     });
     run([&](auto& device) {
         const operand<C> c(s.rows, s.columns, layouts[2]);
@@ -139,7 +150,8 @@ void within_bounds(const sizes& s, const layout& a_layout, const layout& b_layou
         for (extent i = 0; i < s.rows; ++i) {
             for (extent j = 0; j < s.columns; ++j) {
                 // Each of k products passes through its own rounding and at most k additions.
-                const double error = (support::gamma(static_cast<double>(s.depth) + 1, roundoff) + of_operands) * magnitudes[at(i, j)];
+                const double error =
+                    (support::gamma(static_cast<double>(s.depth) + 1, roundoff) + of_operands) * magnitudes[at(i, j)];
                 all.expect(number(c.view(i, j)), sums[at(i, j)], support::rounded<C>(sums[at(i, j)], error));
             }
         }
@@ -151,17 +163,20 @@ template <class Device>
 void infinities_and_nans(Device& device) {
     const float inf = HUGE_VALF;
     std::vector<float> a = {1, inf, -inf, 1, NAN, 1}, b = {1, 1, 1, 1}, c(6);
-    ht::matmul<ht::full_fp32>(device, ht::view<float, 2>(a.data(), {3, 2}), ht::view<float, 2>(b.data(), {2, 2}), ht::view<float, 2>(c.data(), {3, 2}));
+    ht::matmul<ht::full_fp32>(device, ht::view<float, 2>(a.data(), {3, 2}), ht::view<float, 2>(b.data(), {2, 2}),
+                              ht::view<float, 2>(c.data(), {3, 2}));
     CHECK(c[0] == inf);
     CHECK(c[3] == -inf);
     CHECK(std::isnan(c[4]));
-    ht::matmul<ht::amp_bf16>(device, ht::view<float, 2>(a.data(), {3, 2}), ht::view<float, 2>(b.data(), {2, 2}), ht::view<float, 2>(c.data(), {3, 2}));
+    ht::matmul<ht::amp_bf16>(device, ht::view<float, 2>(a.data(), {3, 2}), ht::view<float, 2>(b.data(), {2, 2}),
+                             ht::view<float, 2>(c.data(), {3, 2}));
     CHECK(c[1] == inf);
     CHECK(c[2] == -inf);
     CHECK(std::isnan(c[5]));
     // What tf32 rounds to infinity, and a NaN all of whose bits are set.
     a[0] = std::numeric_limits<float>::max(), a[4] = std::bit_cast<float>(0x7fffffffu);
-    ht::matmul<ht::tf32>(device, ht::view<float, 2>(a.data(), {3, 2}), ht::view<float, 2>(b.data(), {2, 2}), ht::view<float, 2>(c.data(), {3, 2}));
+    ht::matmul<ht::tf32>(device, ht::view<float, 2>(a.data(), {3, 2}), ht::view<float, 2>(b.data(), {2, 2}),
+                         ht::view<float, 2>(c.data(), {3, 2}));
     CHECK(c[0] == inf);
     CHECK(c[3] == -inf);
     CHECK(std::isnan(c[4]));

@@ -18,12 +18,14 @@ using matmul_test::gelu_slope;
 
 template <class P, class T, class Bias>
 void every_epilogue() {
-    matmul_test::every_epilogue<P, T, Bias, matmul_test::errors_on_vectors>({35, 37, 67}, matmul_test::layouts[2],
-                                                                            [](const auto& test) { matmul_test::on_every_set(2, test); });
+    matmul_test::every_epilogue<P, T, Bias, matmul_test::errors_on_vectors>(
+        {35, 37, 67}, matmul_test::layouts[2], [](const auto& test) { matmul_test::on_every_set(2, test); });
 }
 
 TEST_CASE("matmul epilogues within their bounds: fp32") { every_epilogue<ht::full_fp32, float, float>(); }
-TEST_CASE("matmul epilogues within their bounds: bf16 with fp32 biases") { every_epilogue<ht::amp_bf16, bfloat16, float>(); }
+TEST_CASE("matmul epilogues within their bounds: bf16 with fp32 biases") {
+    every_epilogue<ht::amp_bf16, bfloat16, float>();
+}
 
 TEST_CASE("gelu_gradient is the slope of gelu by central differences") {
     for (double x = -6; x <= 6; x += 0.37) {
@@ -37,12 +39,18 @@ TEST_CASE("matmul epilogues: operands that do not fit are refused") {
     std::vector<float> memory(64);
     const auto matrix = [&](extent rows, extent columns) { return ht::view<float, 2>(memory.data(), {rows, columns}); };
     const auto row = [&](extent n) { return ht::view<float, 1>(memory.data(), {n}); };
-    const auto run = [&](const auto& epilogue) { ht::matmul<ht::full_fp32>(device, matrix(2, 3), matrix(3, 4), matrix(2, 4), epilogue); };
+    const auto run = [&](const auto& epilogue) {
+        ht::matmul<ht::full_fp32>(device, matrix(2, 3), matrix(3, 4), matrix(2, 4), epilogue);
+    };
     CHECK_THROWS_WITH_AS(run(ht::bias{row(3)}), "matmul: a bias of 3 values for 4 columns", ht::shape_error);
-    CHECK_THROWS_WITH_AS(run(ht::bias_gelu{ht::view<float, 1>(memory.data(), {4}, {2})}), "matmul: the bias is not contiguous", ht::shape_error);
-    CHECK_THROWS_WITH_AS(run(ht::bias_residual{row(4), matrix(4, 2)}), "matmul: an epilogue's operand is (4, 2), the product (2, 4)", ht::shape_error);
-    CHECK_THROWS_WITH_AS(run(ht::gelu_gradient{ht::transpose(matrix(4, 2))}), "matmul: an epilogue's operand has gaps within its rows", ht::shape_error);
-    CHECK_THROWS_WITH_AS(run(ht::then{[](auto sum, auto x) { return sum * x; }, row(2)}), "matmul: a bias of 2 values for 4 columns", ht::shape_error);
+    CHECK_THROWS_WITH_AS(run(ht::bias_gelu{ht::view<float, 1>(memory.data(), {4}, {2})}),
+                         "matmul: the bias is not contiguous", ht::shape_error);
+    CHECK_THROWS_WITH_AS(run(ht::bias_residual{row(4), matrix(4, 2)}),
+                         "matmul: an epilogue's operand is (4, 2), the product (2, 4)", ht::shape_error);
+    CHECK_THROWS_WITH_AS(run(ht::gelu_gradient{ht::transpose(matrix(4, 2))}),
+                         "matmul: an epilogue's operand has gaps within its rows", ht::shape_error);
+    CHECK_THROWS_WITH_AS(run(ht::then{[](auto sum, auto x) { return sum * x; }, row(2)}),
+                         "matmul: a bias of 2 values for 4 columns", ht::shape_error);
 }
 
 }  // namespace

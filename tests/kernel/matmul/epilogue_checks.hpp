@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Every epilogue of a product of any device against the definition: the sum's error goes through it, its own operations
-/// add theirs, and the result is rounded once.
+/// Every epilogue of a product of any device against the definition: the sum's error goes through it, its own
+/// operations add theirs, and the result is rounded once.
 ///
 ///     matmul_test::every_epilogue<ht::amp_bf16, bfloat16, float, matmul_test::errors_in_float>({35, 37, 67}, layouts[2], run);
 ///
@@ -27,13 +27,14 @@ struct errors_on_vectors {
     static double of_gelu(double x) { return std::fabs(gelu(x)) * (6 + 4 * std::fabs(gelu_argument(x))) * u; }
     static double of_gelu_slope(double) { return 0x1p-21; }
 };
-/// What scalar.hpp is off by in float, its exp by two units in the last place: t, the argument of the sigmoid, has seven
-/// roundings, two of them in its constants; e^-|t|, the sum with 1 and the quotient add six to the sigmoid s, and eight to
-/// its slope; the slope of t and the products with it add eight more.
+/// What scalar.hpp is off by in float, its exp by two units in the last place: t, the argument of the sigmoid, has
+/// seven roundings, two of them in its constants; e^-|t|, the sum with 1 and the quotient add six to the sigmoid s, and
+/// eight to its slope; the slope of t and the products with it add eight more.
 struct errors_in_float {
     static double of_gelu(double x) { return std::fabs(gelu(x)) * (7 + 7 * std::fabs(gelu_argument(x))) * u; }
     static double of_gelu_slope(double x) {
-        const double t = std::fabs(gelu_argument(x)), s = 1 / (1 + std::exp(-gelu_argument(x))), other = std::fabs(gelu_slope(x) - s);
+        const double t = std::fabs(gelu_argument(x)), s = 1 / (1 + std::exp(-gelu_argument(x))),
+                     other = std::fabs(gelu_slope(x) - s);
         return u * (other * (7 * t + 16) + s * ((1 - s) * 7 * t + 6) + std::fabs(gelu_slope(x)));
     }
 };
@@ -42,8 +43,12 @@ struct errors_in_float {
 struct approximate {
     double value, error;
 };
-inline approximate operator+(const approximate& a, double b) { return {a.value + b, a.error + u * (std::fabs(a.value + b) + a.error)}; }
-inline approximate operator*(const approximate& a, double b) { return {a.value * b, (a.error + u * (std::fabs(a.value) + a.error)) * std::fabs(b)}; }
+inline approximate operator+(const approximate& a, double b) {
+    return {a.value + b, a.error + u * (std::fabs(a.value + b) + a.error)};
+}
+inline approximate operator*(const approximate& a, double b) {
+    return {a.value * b, (a.error + u * (std::fabs(a.value) + a.error)) * std::fabs(b)};
+}
 template <class Errors>
 approximate gelu(const approximate& a) {
     return {gelu(a.value), largest_gelu_slope * a.error + Errors::of_gelu(std::fabs(a.value) + a.error)};
@@ -82,8 +87,10 @@ struct problem {
         using compute = typename P::compute;
         ht::reference::matmul<compute>(a.view, b.view, [&](double sum, extent i, extent j) {
             double magnitude = 0;
-            for (extent p = 0; p < s.depth; ++p) magnitude += std::fabs(number(compute(number(a.view(i, p)))) * number(compute(number(b.view(p, j)))));
-            const approximate w = want(approximate{sum, gamma(static_cast<double>(s.depth) + 1, roundoff) * magnitude}, i, j);
+            for (extent p = 0; p < s.depth; ++p)
+                magnitude += std::fabs(number(compute(number(a.view(i, p)))) * number(compute(number(b.view(p, j)))));
+            const approximate w =
+                want(approximate{sum, gamma(static_cast<double>(s.depth) + 1, roundoff) * magnitude}, i, j);
             all.expect(number(got(i, j)), w.value, support::rounded<T>(w.value, w.error));
         });
         CHECK_WITHIN(all);
@@ -111,7 +118,8 @@ void every_epilogue(const sizes& s, const layout& of_c, const Run& run, double r
     SUBCASE("add_product") {
         with_problem([](auto& device, problem& p) {
             ht::matmul<P>(device, p.a.view, p.b.view, p.c.view, ht::add_product{});
-            p.check(p.c.view, [&](const approximate& sum, extent i, extent j) { return sum + number(p.before.view(i, j)); });
+            p.check(p.c.view,
+                    [&](const approximate& sum, extent i, extent j) { return sum + number(p.before.view(i, j)); });
         });
     }
     SUBCASE("bias") {
@@ -123,38 +131,49 @@ void every_epilogue(const sizes& s, const layout& of_c, const Run& run, double r
     SUBCASE("bias_gelu") {
         with_problem([](auto& device, problem& p) {
             ht::matmul<P>(device, p.a.view, p.b.view, p.c.view, ht::bias_gelu{p.bias});
-            p.check(p.c.view, [&](const approximate& sum, extent, extent j) { return gelu<Errors>(sum + number(p.bias(j))); });
+            p.check(p.c.view,
+                    [&](const approximate& sum, extent, extent j) { return gelu<Errors>(sum + number(p.bias(j))); });
         });
     }
     SUBCASE("bias_gelu_keep") {
         with_problem([](auto& device, problem& p) {
             ht::matmul<P>(device, p.a.view, p.b.view, p.c.view, ht::bias_gelu_keep{p.bias, p.extra.view});
-            p.check(p.c.view, [&](const approximate& sum, extent, extent j) { return gelu<Errors>(sum + number(p.bias(j))); });
+            p.check(p.c.view,
+                    [&](const approximate& sum, extent, extent j) { return gelu<Errors>(sum + number(p.bias(j))); });
             p.check(p.extra.view, [&](const approximate& sum, extent, extent j) { return sum + number(p.bias(j)); });
         });
     }
     SUBCASE("bias_residual") {
         with_problem([](auto& device, problem& p) {
             ht::matmul<P>(device, p.a.view, p.b.view, p.c.view, ht::bias_residual{p.bias, p.extra.view});
-            p.check(p.c.view, [&](const approximate& sum, extent i, extent j) { return sum + number(p.bias(j)) + number(p.extra.view(i, j)); });
+            p.check(p.c.view, [&](const approximate& sum, extent i, extent j) {
+                return sum + number(p.bias(j)) + number(p.extra.view(i, j));
+            });
         });
     }
     SUBCASE("gelu_gradient") {
         with_problem([](auto& device, problem& p) {
             ht::matmul<P>(device, p.a.view, p.b.view, p.c.view, ht::gelu_gradient{p.extra.view});
-            p.check(p.c.view, [&](const approximate& sum, extent i, extent j) { return times_gelu_slope<Errors>(sum, number(p.extra.view(i, j))); });
+            p.check(p.c.view, [&](const approximate& sum, extent i, extent j) {
+                return times_gelu_slope<Errors>(sum, number(p.extra.view(i, j)));
+            });
         });
     }
     SUBCASE("gelu_gradient where the operand is the result") {
         with_problem([](auto& device, problem& p) {
             ht::matmul<P>(device, p.a.view, p.b.view, p.c.view, ht::gelu_gradient{p.c.view});
-            p.check(p.c.view, [&](const approximate& sum, extent i, extent j) { return times_gelu_slope<Errors>(sum, number(p.before.view(i, j))); });
+            p.check(p.c.view, [&](const approximate& sum, extent i, extent j) {
+                return times_gelu_slope<Errors>(sum, number(p.before.view(i, j)));
+            });
         });
     }
     SUBCASE("then") {
         with_problem([](auto& device, problem& p) {
-            ht::matmul<P>(device, p.a.view, p.b.view, p.c.view, ht::then{[](auto sum, auto x, auto beta) { return sum * x + beta; }, p.extra.view, p.bias});
-            p.check(p.c.view, [&](const approximate& sum, extent i, extent j) { return sum * number(p.extra.view(i, j)) + number(p.bias(j)); });
+            ht::matmul<P>(device, p.a.view, p.b.view, p.c.view,
+                          ht::then{[](auto sum, auto x, auto beta) { return sum * x + beta; }, p.extra.view, p.bias});
+            p.check(p.c.view, [&](const approximate& sum, extent i, extent j) {
+                return sum * number(p.extra.view(i, j)) + number(p.bias(j));
+            });
         });
     }
 }

@@ -21,7 +21,8 @@ using matmul_test::sizes;
 template <class P, class A, class B, class C>
 void multiply_all() {
     // Around the tiles of every unit, the blocks of columns, and the panels' depth of 256.
-    const sizes all[] = {{1, 1, 1}, {1, 7, 67}, {2, 3, 5}, {7, 13, 17}, {12, 32, 33}, {31, 64, 15}, {33, 65, 31}, {97, 100, 129}, {5, 257, 70}, {13, 600, 64}, {65, 256, 513}};
+    const sizes all[] = {{1, 1, 1},    {1, 7, 67},     {2, 3, 5},    {7, 13, 17},   {12, 32, 33},  {31, 64, 15},
+                         {33, 65, 31}, {97, 100, 129}, {5, 257, 70}, {13, 600, 64}, {65, 256, 513}};
     for (const sizes& s : all) {
         const std::vector<double> want = matmul_test::exact_product(s);
         matmul_test::on_every_set(s.rows % 2 == 0 ? 1 : 2, [&](ht::cpu& device) {
@@ -31,7 +32,9 @@ void multiply_all() {
                 for (std::size_t b = 0; b < 4; ++b) {
                     CAPTURE(a);
                     CAPTURE(b);
-                    if (!is_large || (a + b) % 4 == 1) matmul_test::multiply_exactly<P, A, B, C>(device, s, want, layouts[a], layouts[b], layouts[a < 2 ? 0 : 2]);
+                    if (!is_large || (a + b) % 4 == 1)
+                        matmul_test::multiply_exactly<P, A, B, C>(device, s, want, layouts[a], layouts[b],
+                                                                  layouts[a < 2 ? 0 : 2]);
                 }
             }
         });
@@ -56,11 +59,13 @@ TEST_CASE("matmul: b that does not fit into one packed slice") {
     std::vector<float> b(static_cast<std::size_t>(depth * columns)), a(depth), c(columns);
     for (std::size_t p = 0; p < a.size(); ++p) a[p] = static_cast<float>(p % 5) - 2;
     for (std::size_t i = 0; i < b.size(); ++i) b[i] = static_cast<float>((i * 7 + i / columns) % 9) - 4;
-    ht::matmul<ht::full_fp32>(device, ht::view<float, 2>(a.data(), {1, depth}), ht::view<float, 2>(b.data(), {depth, columns}),
+    ht::matmul<ht::full_fp32>(device, ht::view<float, 2>(a.data(), {1, depth}),
+                              ht::view<float, 2>(b.data(), {depth, columns}),
                               ht::view<float, 2>(c.data(), {1, columns}));
     for (std::size_t j = 0; j < c.size(); ++j) {
         double sum = 0;
-        for (std::size_t p = 0; p < a.size(); ++p) sum += static_cast<double>(a[p]) * static_cast<double>(b[p * columns + j]);
+        for (std::size_t p = 0; p < a.size(); ++p)
+            sum += static_cast<double>(a[p]) * static_cast<double>(b[p * columns + j]);
         if (static_cast<double>(c[j]) != sum) FAIL("column ", j, ": got ", c[j], ", expected ", sum);
     }
 }
@@ -95,7 +100,9 @@ TEST_CASE("matmul: operands that do not fit are refused with their shapes") {
     CHECK_THROWS_WITH_AS(ht::matmul<ht::full_fp32>(device, matrix(3, 5), matrix(5, 2), ht::transpose(matrix(2, 3))),
                          "matmul: c (3, 2) has gaps within its rows", ht::shape_error);
 
-    const auto three = [&](extent n, extent rows, extent columns) { return ht::view<float, 3>(memory.data(), {n, rows, columns}); };
+    const auto three = [&](extent n, extent rows, extent columns) {
+        return ht::view<float, 3>(memory.data(), {n, rows, columns});
+    };
     CHECK_THROWS_WITH_AS(ht::batched_matmul<ht::full_fp32>(device, three(2, 2, 3), three(3, 3, 1), three(2, 2, 1)),
                          "batched_matmul: a holds 2 matrices, b 3, c 2", ht::shape_error);
 }

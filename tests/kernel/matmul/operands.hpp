@@ -28,13 +28,15 @@ struct layout {
     order contiguous;
     extent gap, offset;
 };
-inline constexpr layout layouts[] = {{order::rows, 0, 0}, {order::columns, 0, 0}, {order::rows, 3, 1}, {order::columns, 5, 7}};
+inline constexpr layout layouts[] = {
+    {order::rows, 0, 0}, {order::columns, 0, 0}, {order::rows, 3, 1}, {order::columns, 5, 7}};
 
 /// Integers of magnitude at most 4: every sum of up to 2^20 products of two of them is exact in any order.
 struct small_integers {
     std::uint32_t seed;
     float operator()(extent i, extent j) const {
-        std::uint32_t h = seed * 0x9e3779b9u + static_cast<std::uint32_t>(i) * 0x85ebca6bu + static_cast<std::uint32_t>(j) * 0xc2b2ae35u;
+        std::uint32_t h = seed * 0x9e3779b9u + static_cast<std::uint32_t>(i) * 0x85ebca6bu +
+                          static_cast<std::uint32_t>(j) * 0xc2b2ae35u;
         h = (h ^ h >> 15) * 0x2c1b3c6du;
         return static_cast<float>(static_cast<int>((h >> 16) % 9) - 4);
     }
@@ -55,20 +57,23 @@ struct operand {
     /// value(i, j) gives the elements.
     template <class Value>
     operand(extent rows, extent columns, const layout& l, Value value)
-        : operand(rows, columns, l.contiguous == order::rows ? columns + l.gap : 1, l.contiguous == order::rows ? 1 : rows + l.gap, l.offset) {
+        : operand(rows, columns, l.contiguous == order::rows ? columns + l.gap : 1,
+                  l.contiguous == order::rows ? 1 : rows + l.gap, l.offset) {
         for (extent i = 0; i < rows; ++i) {
             for (extent j = 0; j < columns; ++j) view(i, j) = T(value(i, j));
         }
     }
     /// Undefined contents.
     operand(extent rows, extent columns, const layout& l)
-        : operand(rows, columns, l.contiguous == order::rows ? columns + l.gap : 1, l.contiguous == order::rows ? 1 : rows + l.gap, l.offset) {}
+        : operand(rows, columns, l.contiguous == order::rows ? columns + l.gap : 1,
+                  l.contiguous == order::rows ? 1 : rows + l.gap, l.offset) {}
 
     /// Nothing around the matrix and nothing between its lines has been written.
     bool intact() const {
         if (!memory.intact()) return false;
         const bool by_rows = view.stride_of(1) == 1;
-        const extent lines = view.extent_of(by_rows ? 0 : 1), length = view.extent_of(by_rows ? 1 : 0), step = view.stride_of(by_rows ? 0 : 1);
+        const extent lines = view.extent_of(by_rows ? 0 : 1), length = view.extent_of(by_rows ? 1 : 0),
+                     step = view.stride_of(by_rows ? 0 : 1);
         for (extent line = 0; line + 1 < lines; ++line) {
             const auto* bytes = reinterpret_cast<const unsigned char*>(memory.data() + line * step + length);
             for (extent b = 0; b < (step - length) * static_cast<extent>(sizeof(T)); ++b) {

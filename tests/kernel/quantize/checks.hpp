@@ -29,15 +29,16 @@ using support::guarded;
 
 inline constexpr float infinity = std::numeric_limits<float>::infinity();
 inline constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
-inline constexpr ht::scaling_rule plain{}, powers{0, ht::amax_rule::max, 0, ht::scale_steps::powers_of_two}, margin{0, ht::amax_rule::max, 2, ht::scale_steps::any};
+inline constexpr ht::scaling_rule plain{}, powers{0, ht::amax_rule::max, 0, ht::scale_steps::powers_of_two},
+    margin{0, ht::amax_rule::max, 2, ht::scale_steps::any};
 
 template <class Y>
 bool same(Y a, Y b) {
     return a.bits() == b.bits() || (ht::is_nan(a) && ht::is_nan(b));
 }
 
-/// Scales within the rounding of one division, of the inverse two; numbers within one rounding of the definition's, and the
-/// definition's own where the scale is a power of two.
+/// Scales within the rounding of one division, of the inverse two; numbers within one rounding of the definition's, and
+/// the definition's own where the scale is a power of two.
 template <class X, class Y, class Device>
 void equals_definition(Device& device) {
     using quantize = kernel::quantize<Device>;
@@ -50,14 +51,16 @@ void equals_definition(Device& device) {
             CAPTURE(offset);
             // Over so many binades that some are subnormal numbers in eight bits, and some vanish.
             std::vector<X> some = data.normals<X>(n, 3e-5);
-            for (std::size_t i = 0; i < some.size(); i += 3) some[i] = X(static_cast<float>(some[i]) * (i % 2 == 0 ? 0x1p-9f : 0x1p-18f));
+            for (std::size_t i = 0; i < some.size(); i += 3)
+                some[i] = X(static_cast<float>(some[i]) * (i % 2 == 0 ? 0x1p-9f : 0x1p-18f));
             const guarded<X> x(some, offset);
             const guarded<Y> y(n, offset), want(n, 0), again(n, 2);
             for (const ht::scaling_rule& rule : {plain, powers, margin}) {
                 ht::tensor_scale scale{0, 0};
                 quantize::current(device, x.const_view(), y.view(), &scale, rule);
                 const double right = ht::reference::scale(ht::reference::amax(x.const_view()), largest, rule, 1);
-                scales.expect(static_cast<double>(scale.scale), right, rule.steps == ht::scale_steps::powers_of_two ? 0 : support::u * right);
+                scales.expect(static_cast<double>(scale.scale), right,
+                              rule.steps == ht::scale_steps::powers_of_two ? 0 : support::u * right);
                 scales.expect(static_cast<double>(scale.inverse), 1 / right, 2 * support::gamma(2) / right);
                 // By the scale as it was rounded.
                 const auto by = static_cast<double>(scale.scale);
@@ -66,8 +69,9 @@ void equals_definition(Device& device) {
                 for (extent i = 0; i < n; ++i) {
                     const double exact = static_cast<double>(x[i]) * by;
                     // A product rounded to float may be that beside a tie.
-                    numbers.expect(static_cast<double>(y[i]), std::fabs(exact) > largest ? std::copysign(largest, exact) : exact,
-                                  support::rounded<Y>(exact, support::u * std::fabs(exact)));
+                    numbers.expect(static_cast<double>(y[i]),
+                                   std::fabs(exact) > largest ? std::copysign(largest, exact) : exact,
+                                   support::rounded<Y>(exact, support::u * std::fabs(exact)));
                     others += same(y[i], want[i]) ? 0 : 1;
                 }
                 if (rule.steps == ht::scale_steps::powers_of_two) CHECK(others == 0);
@@ -192,14 +196,19 @@ void follows_the_formula(Device& device) {
             std::vector<std::uint32_t> history(static_cast<std::size_t>(2 * length), 0);
             std::vector<delayed_definition> want;
             for (int i = 0; i < 2; ++i) {
-                records.push_back({.largest = formats[i], .rule = {length, rule, i, ht::scale_steps::any}, .first = i * length});
-                want.push_back({std::vector<float>(static_cast<std::size_t>(length), 0.0f), rule, static_cast<double>(formats[i]), static_cast<double>(i)});
+                records.push_back(
+                    {.largest = formats[i], .rule = {length, rule, i, ht::scale_steps::any}, .first = i * length});
+                want.push_back({std::vector<float>(static_cast<std::size_t>(length), 0.0f), rule,
+                                static_cast<double>(formats[i]), static_cast<double>(i)});
             }
             for (int window = 0; window < 60; ++window) {
                 const std::int32_t skips = window % 7 == 3 ? 1 : 0;
                 for (std::size_t i = 0; i < 2; ++i) {
                     const int kind = data.below(8);
-                    const float amax = kind == 0 ? 0.0f : kind == 1 && window > 40 ? infinity : kind == 2 ? 1e-40f : static_cast<float>(std::exp(6 * data.normal()));
+                    const float amax = kind == 0                  ? 0.0f
+                                       : kind == 1 && window > 40 ? infinity
+                                       : kind == 2                ? 1e-40f
+                                                                  : static_cast<float>(std::exp(6 * data.normal()));
                     records[i].amax = ht::detail::bit_cast<std::uint32_t>(amax);
                     if (skips == 0) want[i](amax);
                 }
@@ -219,8 +228,11 @@ void refuses(Device& device) {
     const guarded<float> x(10);
     const guarded<ht::float8_e4m3> y(10);
     ht::tensor_scale scale{};
-    CHECK_THROWS_AS(kernel::quantize<Device>::current(device, x.const_view(), ht::view<ht::float8_e4m3, 1>(y.data(), {9}), &scale, plain), ht::shape_error);
-    CHECK_THROWS_AS(kernel::quantize<Device>::again(device, ht::const_view<float, 1>(x.data(), {5}, {2}), ht::view<ht::float8_e4m3, 1>(y.data(), {5}), &scale),
+    CHECK_THROWS_AS(kernel::quantize<Device>::current(device, x.const_view(),
+                                                      ht::view<ht::float8_e4m3, 1>(y.data(), {9}), &scale, plain),
+                    ht::shape_error);
+    CHECK_THROWS_AS(kernel::quantize<Device>::again(device, ht::const_view<float, 1>(x.data(), {5}, {2}),
+                                                    ht::view<ht::float8_e4m3, 1>(y.data(), {5}), &scale),
                     ht::shape_error);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Root mean square normalisation on the CPU against its definition, and the definition's gradients against differences.
+/// Root mean square normalisation on the CPU against its definition, and the definition's gradients against
+/// differences.
 #include <vector>
 
 #include <doctest/doctest.h>

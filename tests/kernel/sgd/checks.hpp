@@ -49,7 +49,8 @@ struct slabs {
           copy(n, where == placement::aligned ? 0 : 1),
           gradient(data.normals<Accumulate>(n, 100), where == placement::aligned ? 0 : 3),
           momentum(data.normals<State>(n), where == placement::aligned ? 0 : 2) {}
-    kernel::sgd_arguments<Param, Copy, Accumulate, State> arguments(const kernel::sgd_coefficients& c, const kernel::step_record& s) const {
+    kernel::sgd_arguments<Param, Copy, Accumulate, State> arguments(const kernel::sgd_coefficients& c,
+                                                                    const kernel::step_record& s) const {
         return {.master = master.view(),
                 .copy = copy.view(),
                 .gradient = gradient.const_view(),
@@ -61,7 +62,9 @@ struct slabs {
                 .key = {.seed = 5, .tensor = 8, .first = 64}};
     }
     bool intact() const { return master.intact() && copy.intact() && gradient.intact() && momentum.intact(); }
-    bool same_bits(const slabs& o) const { return master.same_bits(o.master) && copy.same_bits(o.copy) && momentum.same_bits(o.momentum); }
+    bool same_bits(const slabs& o) const {
+        return master.same_bits(o.master) && copy.same_bits(o.copy) && momentum.same_bits(o.momentum);
+    }
 };
 
 template <class T>
@@ -89,7 +92,8 @@ void check_steps(Device& device, const kernel::sgd_coefficients& c, std::int64_t
             const double read = std::fabs(ht::reference::read_gradient(g[k], factors)) + 0.1 * std::fabs(w0[k]);
             const double sum = read + c.momentum * std::fabs(m0[k]);
             if (c.momentum != 0) momenta.expect(static_cast<double>(s.momentum[i]), m[k], support::gamma(8) * sum);
-            masters.expect(static_cast<double>(s.master[i]), w[k], 0.01 * support::gamma(13) * 2 * sum + support::u * std::fabs(w[k]));
+            masters.expect(static_cast<double>(s.master[i]), w[k],
+                           0.01 * support::gamma(13) * 2 * sum + support::u * std::fabs(w[k]));
             copied = copied && s.copy[i].bits() == ht::bfloat16(s.master[i]).bits();
         }
         CHECK(copied);
@@ -126,11 +130,12 @@ void rounds_by_place(Device& device) {
         for (ht::extent i = 0; i < 100; ++i) gradient[i] *= 0x1p-18f;  // subnormal in fp16
         const kernel::step_record record{.steps = 9, .lr = 1};
         const kernel::gradient_factors plain;
-        run<ht::rounding::stochastic>(device, kernel::sgd_arguments<Param, float, float, float>{.master = master.view(),
-                                                                                                .gradient = gradient.const_view(),
-                                                                                                .factors = &plain,
-                                                                                                .step = &record,
-                                                                                                .key = {.seed = 77, .tensor = 12, .first = 256}});
+        run<ht::rounding::stochastic>(
+            device, kernel::sgd_arguments<Param, float, float, float>{.master = master.view(),
+                                                                      .gradient = gradient.const_view(),
+                                                                      .factors = &plain,
+                                                                      .step = &record,
+                                                                      .key = {.seed = 77, .tensor = 12, .first = 256}});
         for (ht::extent i = 0; i < n; ++i) {
             const std::uint32_t bits = ht::random_bits(77, 9, 12, 256 + static_cast<std::uint64_t>(i));
             CHECK(master[i].bits() == ht::round_stochastic<Param>(-gradient[i], bits).bits());
@@ -148,11 +153,12 @@ void moves_on_average(Device& device) {
     kernel::step_record record{.steps = 1, .lr = 1e-4};
     for (; record.steps <= 10; ++record.steps) {
         const kernel::gradient_factors plain;
-        run<ht::rounding::stochastic>(device, kernel::sgd_arguments<ht::bfloat16, ht::bfloat16, float, float>{.master = master.view(),
-                                                                                                              .gradient = gradient.const_view(),
-                                                                                                              .factors = &plain,
-                                                                                                              .step = &record,
-                                                                                                              .key = {.seed = 1}});
+        run<ht::rounding::stochastic>(
+            device, kernel::sgd_arguments<ht::bfloat16, ht::bfloat16, float, float>{.master = master.view(),
+                                                                                    .gradient = gradient.const_view(),
+                                                                                    .factors = &plain,
+                                                                                    .step = &record,
+                                                                                    .key = {.seed = 1}});
     }
     double moved = 0;
     for (ht::extent i = 0; i < n; ++i) moved += (1 - static_cast<double>(master[i])) / static_cast<double>(n);
@@ -163,7 +169,8 @@ void moves_on_average(Device& device) {
 /// A skipped step changes nothing; arguments that do not fit together are refused.
 template <class Device>
 void skips_and_refuses(Device& device) {
-    const guarded<float> master(std::vector<float>(10, 1.0f)), gradient(std::vector<float>(10, 1.0f)), momentum(std::vector<float>(10, 0.0f));
+    const guarded<float> master(std::vector<float>(10, 1.0f)), gradient(std::vector<float>(10, 1.0f)),
+        momentum(std::vector<float>(10, 0.0f));
     kernel::step_record record{.steps = 1, .lr = 0.1, .skips = 1};
     kernel::sgd_arguments<float, float, float, float> a{.master = master.view(),
                                                         .gradient = gradient.const_view(),

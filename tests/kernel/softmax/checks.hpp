@@ -88,8 +88,10 @@ void forward_within_bounds(Device& device, extent rows, extent width, float scal
     const ht::shape<2> shape{rows, width};
     const guarded<X> x(data.normals<X>(rows * width, deviation), apart);
     const guarded<Y> y(rows * width, 3 * apart), log_y(rows * width, 5 * apart);
-    ht::kernel::softmax<Device>::template forward<X, Y>(device, {.x = x.const_view(shape), .y = y.view(shape), .scale = scale});
-    ht::kernel::log_softmax<Device>::template forward<X, Y>(device, {.x = x.const_view(shape), .y = log_y.view(shape), .scale = scale});
+    ht::kernel::softmax<Device>::template forward<X, Y>(device,
+                                                        {.x = x.const_view(shape), .y = y.view(shape), .scale = scale});
+    ht::kernel::log_softmax<Device>::template forward<X, Y>(
+        device, {.x = x.const_view(shape), .y = log_y.view(shape), .scale = scale});
 
     doubles want(static_cast<std::size_t>(rows * width)), want_log(want.size());
     ht::reference::softmax(x.const_view(shape), static_cast<double>(scale), ht::view<double, 2>(want.data(), shape));
@@ -124,7 +126,8 @@ void backward_within_bounds(Device& device, extent rows, extent width, write_mod
     constexpr float scale = 0.7f;
     const ht::shape<2> shape{rows, width};
     support::random data(static_cast<std::uint64_t>(width));
-    const guarded<Y> y(rows * width, apart), log_y(rows * width, 2 * apart), dy(data.normals<Y>(rows * width), 3 * apart);
+    const guarded<Y> y(rows * width, apart), log_y(rows * width, 2 * apart),
+        dy(data.normals<Y>(rows * width), 3 * apart);
     for (extent k = 0; k < rows * width; ++k)
         y[k] = Y(static_cast<float>(data.uniform(0.1, 1))),
         log_y[k] = Y(static_cast<float>(data.uniform(-2, 0)));
@@ -189,8 +192,10 @@ void what_is_exact(Device& device, extent width) {
     const ht::shape<2> shape{1, width};
     const guarded<float> x(width), y(width), log_y(width);
     const auto run = [&] {
-        ht::kernel::softmax<Device>::template forward<float, float>(device, {.x = x.const_view(shape), .y = y.view(shape)});
-        ht::kernel::log_softmax<Device>::template forward<float, float>(device, {.x = x.const_view(shape), .y = log_y.view(shape)});
+        ht::kernel::softmax<Device>::template forward<float, float>(device,
+                                                                    {.x = x.const_view(shape), .y = y.view(shape)});
+        ht::kernel::log_softmax<Device>::template forward<float, float>(
+            device, {.x = x.const_view(shape), .y = log_y.view(shape)});
     };
     const auto fill = [&](float value) {
         for (extent j = 0; j < width; ++j) x[j] = value;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Compiled with -ffast-math: a NaN among the scores or the logits must still come out, or no check for finite gradients
-/// would ever see it.
+/// Compiled with -ffast-math: a NaN among the scores or the logits must still come out, or no check for finite
+/// gradients would ever see it.
 #include <cstdint>
 #include <vector>
 

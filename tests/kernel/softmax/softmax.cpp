@@ -31,7 +31,8 @@ TEST_CASE_TEMPLATE("softmax: backward within its bound of the definition", M, al
     support::for_each_set([](ht::isa set) {
         ht::cpu device{{.threads = 1, .instruction_set = set}};
         for (const extent width : support::widths) {
-            for (const write_mode mode : {write_mode::overwrite, write_mode::add}) backward_within_bounds<M>(device, 3, width, mode);
+            for (const write_mode mode : {write_mode::overwrite, write_mode::add})
+                backward_within_bounds<M>(device, 3, width, mode);
         }
     });
 }

@@ -19,10 +19,12 @@ namespace ht = halftone;
 namespace kernel = ht::kernel;
 
 inline constexpr ht::extent sizes[] = {0, 1, 3, 7, 9, 17, 67, 16383, 16385, 2 * 16384 + 11};
-inline constexpr float infinity = std::numeric_limits<float>::infinity(), not_a_number = std::numeric_limits<float>::quiet_NaN();
+inline constexpr float infinity = std::numeric_limits<float>::infinity(),
+                       not_a_number = std::numeric_limits<float>::quiet_NaN();
 
 inline bool same(const kernel::value_tally& a, const kernel::value_tally& b) {
-    return a.positive_infinities == b.positive_infinities && a.negative_infinities == b.negative_infinities && a.nans == b.nans && a.largest == b.largest;
+    return a.positive_infinities == b.positive_infinities && a.negative_infinities == b.negative_infinities &&
+           a.nans == b.nans && a.largest == b.largest;
 }
 
 template <class Device, class T>
@@ -60,9 +62,11 @@ void equals_definition(Device& device) {
 /// By hand, so that the definition is checked as well.
 template <class Device>
 void counts(Device& device) {
-    const support::guarded<ht::float16> values(std::vector<ht::float16>{ht::float16(1.0f), ht::float16(-65504.0f), ht::float16(infinity), ht::float16(-infinity),
-                                                                         ht::float16(-infinity), ht::float16(not_a_number), ht::float16(-0.0f)},
-                                               1);
+    const support::guarded<ht::float16> values(
+        std::vector<ht::float16>{ht::float16(1.0f), ht::float16(-65504.0f), ht::float16(infinity),
+                                 ht::float16(-infinity), ht::float16(-infinity), ht::float16(not_a_number),
+                                 ht::float16(-0.0f)},
+        1);
     CHECK(same(run(device, values), {1, 2, 1, 65504.0f}));
     const support::guarded<ht::float16> zeros(std::vector<ht::float16>(5, ht::float16(0.0f)), 0);
     CHECK(same(run(device, zeros), {}));
@@ -72,7 +76,8 @@ template <class Device>
 void refuses(Device& device) {
     const std::vector<float> x(8);
     kernel::value_tally found;
-    CHECK_THROWS_AS(kernel::tally<Device>::run(device, ht::const_view<float, 1>(x.data(), {4}, {2}), &found), ht::shape_error);
+    CHECK_THROWS_AS(kernel::tally<Device>::run(device, ht::const_view<float, 1>(x.data(), {4}, {2}), &found),
+                    ht::shape_error);
 }
 
 }  // namespace tally_checks

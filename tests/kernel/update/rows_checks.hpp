@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A step over the rows of a sparse gradient gives, on every device, the bits of the step over a dense one in these rows,
-/// random numbers included, and leaves every other byte.
+/// A step over the rows of a sparse gradient gives, on every device, the bits of the step over a dense one in these
+/// rows, random numbers included, and leaves every other byte.
 ///
 ///     rows_checks::equals_dense<float, float>(device, 67);
 #pragma once
@@ -40,8 +40,12 @@ struct table {
     guarded<State> first, second;
 
     table(extent r, extent w, extent offset)
-        : rows(r), width(w), master(support::random(1).normals<Param>(r * w), offset), copy(support::random(2).normals<bfloat16>(r * w), 3 * offset),
-          first(support::random(3).normals<State>(r * w, 0.1), 5 * offset), second(r * w, 7 * offset) {
+        : rows(r),
+          width(w),
+          master(support::random(1).normals<Param>(r * w), offset),
+          copy(support::random(2).normals<bfloat16>(r * w), 3 * offset),
+          first(support::random(3).normals<State>(r * w, 0.1), 5 * offset),
+          second(r * w, 7 * offset) {
         for (extent i = 0; i < r * w; ++i) second[i] = State(0.01f);
     }
     template <class Arguments>
@@ -58,7 +62,8 @@ struct table {
     }
     kernel::sgd_arguments<Param, bfloat16, float, State> sgd(const kernel::step_record& record) const {
         auto a = fill(kernel::sgd_arguments<Param, bfloat16, float, State>{}, record);
-        a.momentum = first.view(), a.coefficients = kernel::sgd_coefficients{.momentum = 0.9, .kind = kernel::momentum_kind::nesterov};
+        a.momentum = first.view(),
+        a.coefficients = kernel::sgd_coefficients{.momentum = 0.9, .kind = kernel::momentum_kind::nesterov};
         return a;
     }
     /// Everything of one row, byte by byte.
@@ -81,20 +86,26 @@ struct gradient {
     extent width;
 
     gradient(extent rows, extent w, const std::vector<std::int32_t>& touched, extent offset)
-        : indices(static_cast<extent>(touched.size()) + 3), values((static_cast<extent>(touched.size()) + 3) * w, offset),
-          dense(support::random(4).normals<float>(rows * w, 100), 3 * offset), width(w) {
+        : indices(static_cast<extent>(touched.size()) + 3),
+          values((static_cast<extent>(touched.size()) + 3) * w, offset),
+          dense(support::random(4).normals<float>(rows * w, 100), 3 * offset),
+          width(w) {
         count[0] = static_cast<std::int32_t>(touched.size());
         for (extent r = 0; r < indices.size(); ++r) {
             const bool is_there = r < count[0];
             indices[r] = is_there ? touched[static_cast<std::size_t>(r)] : static_cast<std::int32_t>(r % rows);
-            for (extent j = 0; j < w; ++j) values[r * w + j] = is_there ? dense[indices[r] * w + j] : std::numeric_limits<float>::infinity();
+            for (extent j = 0; j < w; ++j)
+                values[r * w + j] = is_there ? dense[indices[r] * w + j] : std::numeric_limits<float>::infinity();
         }
     }
-    ht::gradient_rows<float> rows() const { return {indices.view(), values.view(ht::shape<2>{indices.size(), width}), count.data()}; }
+    ht::gradient_rows<float> rows() const {
+        return {indices.view(), values.view(ht::shape<2>{indices.size(), width}), count.data()};
+    }
 };
 
 template <class T, class Device>
-void step_rows(Device& device, rule which, const T& t, const ht::gradient_rows<float>& g, const kernel::step_record& record) {
+void step_rows(Device& device, rule which, const T& t, const ht::gradient_rows<float>& g,
+               const kernel::step_record& record) {
     if (which == rule::adamw) {
         kernel::adamw<Device>::template run_rows<T::rounding>(device, t.adamw(record), g);
     } else {
@@ -116,7 +127,8 @@ void step_dense(Device& device, rule which, const T& t, const gradient& g, const
 
 /// Whether a step over these rows is right.
 template <class Param, class State, class Device>
-bool step_is_right(Device& device, rule which, extent rows, extent width, const std::vector<std::int32_t>& touched, extent offset = 1) {
+bool step_is_right(Device& device, rule which, extent rows, extent width, const std::vector<std::int32_t>& touched,
+                   extent offset = 1) {
     const kernel::step_record third{.steps = 3, .lr = 0.01};
     using type = table<Param, State>;
     const type before(rows, width, offset), here(rows, width, offset), there(rows, width, offset);
@@ -161,8 +173,10 @@ void skips_and_refuses(Device& device) {
         CHECK_THROWS_AS(step_rows(device, which, drawn, narrow.rows(), taken), ht::argument_error);
         CHECK(drawn.intact());
     }
-    CHECK_THROWS_WITH_AS(step_rows(device, rule::sgd, table<bfloat16, bfloat16>(9, 3, 1), narrow.rows(), taken),
-                         "sgd: rows of 3 numbers, some of them rounded at random; a sparse gradient then wants a multiple of 4", ht::argument_error);
+    CHECK_THROWS_WITH_AS(
+        step_rows(device, rule::sgd, table<bfloat16, bfloat16>(9, 3, 1), narrow.rows(), taken),
+        "sgd: rows of 3 numbers, some of them rounded at random; a sparse gradient then wants a multiple of 4",
+        ht::argument_error);
 }
 
 }  // namespace rows_checks

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A step over split masters gives, on every device, the bits of the step over whole ones whose copies round ties away from
-/// zero: masters, copies, moments.
+/// A step over split masters gives, on every device, the bits of the step over whole ones whose copies round ties away
+/// from zero: masters, copies, moments.
 ///
 ///     split_checks::equals_whole(device);
 #pragma once
@@ -51,18 +51,27 @@ struct slabs {
         for (ht::extent i = 0; i < n; ++i) {
             const auto k = static_cast<std::size_t>(i);
             // Every fourth one lies at a tie of its two bf16 neighbours.
-            const float m = i % 4 != 0 ? masters[k] : ht::join({bfloat16(masters[k]), bfloat16_remainder::from_bits(0x8000)});
+            const float m =
+                i % 4 != 0 ? masters[k] : ht::join({bfloat16(masters[k]), bfloat16_remainder::from_bits(0x8000)});
             master[i] = m;
             copy[i] = ht::halves_of(m).nearest, rest[i] = ht::halves_of(m).rest;
             gradient[i] = i % 5 == 0 ? 0 : gradients[k];
             first[i] = State(0.01f * gradients[k]), second[i] = State(0.01f);
         }
-        if (n > 8) gradient[7] = std::numeric_limits<float>::quiet_NaN(), gradient[8] = -std::numeric_limits<float>::infinity();
+        if (n > 8)
+            gradient[7] = std::numeric_limits<float>::quiet_NaN(),
+            gradient[8] = -std::numeric_limits<float>::infinity();
     }
     static ht::extent shift(placement where, ht::extent by) { return where == placement::aligned ? 0 : by; }
 
-    bool intact() const { return master.intact() && rest.intact() && copy.intact() && gradient.intact() && first.intact() && second.intact(); }
-    bool same_bits(const slabs& o) const { return copy.same_bits(o.copy) && first.same_bits(o.first) && second.same_bits(o.second) && rest.same_bits(o.rest); }
+    bool intact() const {
+        return master.intact() && rest.intact() && copy.intact() && gradient.intact() && first.intact() &&
+               second.intact();
+    }
+    bool same_bits(const slabs& o) const {
+        return copy.same_bits(o.copy) && first.same_bits(o.first) && second.same_bits(o.second) &&
+               rest.same_bits(o.rest);
+    }
 };
 
 /// One step over masters in `masters`: floats, or remainders.
@@ -70,30 +79,32 @@ template <rule Rule, class Device, class Master, class State>
 void step(Device& device, const slabs<State>& s, const guarded<Master>& masters, const kernel::step_record& record) {
     constexpr auto away = ht::rounding::nearest_away, even = ht::rounding::nearest_even;
     if constexpr (Rule == rule::adamw) {
-        kernel::adamw<Device>::template run<even, Master, bfloat16, float, State, away>(device, {.master = masters.view(),
-                                                                                                 .copy = s.copy.view(),
-                                                                                                 .gradient = s.gradient.const_view(),
-                                                                                                 .first = s.first.view(),
-                                                                                                 .second = s.second.view(),
-                                                                                                 .rates = {.weight_decay = 0.1},
-                                                                                                 .factors = &factors,
-                                                                                                 .step = &record,
-                                                                                                 .key = {.seed = 5, .tensor = 8, .first = 64}});
+        kernel::adamw<Device>::template run<even, Master, bfloat16, float, State, away>(
+            device, {.master = masters.view(),
+                     .copy = s.copy.view(),
+                     .gradient = s.gradient.const_view(),
+                     .first = s.first.view(),
+                     .second = s.second.view(),
+                     .rates = {.weight_decay = 0.1},
+                     .factors = &factors,
+                     .step = &record,
+                     .key = {.seed = 5, .tensor = 8, .first = 64}});
     } else {
-        kernel::sgd<Device>::template run<even, Master, bfloat16, float, State, away>(device, {.master = masters.view(),
-                                                                                               .copy = s.copy.view(),
-                                                                                               .gradient = s.gradient.const_view(),
-                                                                                               .momentum = s.first.view(),
-                                                                                               .coefficients = {.momentum = 0.9},
-                                                                                               .rates = {.weight_decay = 0.1},
-                                                                                               .factors = &factors,
-                                                                                               .step = &record,
-                                                                                               .key = {.seed = 5, .tensor = 8, .first = 64}});
+        kernel::sgd<Device>::template run<even, Master, bfloat16, float, State, away>(
+            device, {.master = masters.view(),
+                     .copy = s.copy.view(),
+                     .gradient = s.gradient.const_view(),
+                     .momentum = s.first.view(),
+                     .coefficients = {.momentum = 0.9},
+                     .rates = {.weight_decay = 0.1},
+                     .factors = &factors,
+                     .step = &record,
+                     .key = {.seed = 5, .tensor = 8, .first = 64}});
     }
 }
 
-/// Some steps over whole masters and over split ones; the third is skipped. True where all bits are the same, NaNs' lower
-/// halves apart.
+/// Some steps over whole masters and over split ones; the third is skipped. True where all bits are the same, NaNs'
+/// lower halves apart.
 template <rule Rule, class State, class Device>
 bool same_steps(Device& whole_on, Device& split_on, ht::extent n, placement where) {
     const slabs<State> whole(n, where), split(n, where);
@@ -121,7 +132,8 @@ void rounds_away(Device& device) {
     const ht::extent n = 67;
     guarded<float> master(n), gradient(n), momentum(n);
     guarded<ht::float16> copy(n);
-    for (ht::extent i = 0; i < n; ++i) master[i] = 1 + static_cast<float>(i) * 0x1p-11f, gradient[i] = 0, momentum[i] = 0;  // every second one a tie
+    for (ht::extent i = 0; i < n; ++i)
+        master[i] = 1 + static_cast<float>(i) * 0x1p-11f, gradient[i] = 0, momentum[i] = 0;  // every second one a tie
     const kernel::gradient_factors plain;
     const kernel::step_record record{.steps = 2, .lr = 0.01};
     kernel::sgd<Device>::template run<ht::rounding::nearest_even, float, ht::float16, float, float, ht::rounding::nearest_away>(
@@ -138,12 +150,13 @@ void refuses(Device& device) {
     const slabs<float> s(10, placement::aligned);
     const kernel::step_record record{.steps = 1, .lr = 0.01};
     using arguments = kernel::adamw_arguments<bfloat16_remainder, bfloat16, float, float>;
-    CHECK_THROWS_AS(kernel::adamw<Device>::template run<ht::rounding::nearest_even>(device, arguments{.master = s.rest.view(),
-                                                                                                      .gradient = s.gradient.const_view(),
-                                                                                                      .first = s.first.view(),
-                                                                                                      .second = s.second.view(),
-                                                                                                      .factors = &factors,
-                                                                                                      .step = &record}),
+    CHECK_THROWS_AS(kernel::adamw<Device>::template run<ht::rounding::nearest_even>(
+                        device, arguments{.master = s.rest.view(),
+                                          .gradient = s.gradient.const_view(),
+                                          .first = s.first.view(),
+                                          .second = s.second.view(),
+                                          .factors = &factors,
+                                          .step = &record}),
                     ht::shape_error);
 }
 

@@ -39,12 +39,15 @@ struct cpu_options {
 
 class cpu {
   public:
-    /// Throws argument_error for a number of threads that is negative, absurd or more than the system starts, and for an
-    /// instruction set that is not there.
+    /// Throws argument_error for a number of threads that is negative, absurd or more than the system starts, and for
+    /// an instruction set that is not there.
     explicit cpu(const cpu_options& options = {})
-        : memory_(options.memory_limit), workspace_(memory_, options.workspace), set_(options.instruction_set ? *options.instruction_set : default_isa()) {
+        : memory_(options.memory_limit),
+          workspace_(memory_, options.workspace),
+          set_(options.instruction_set ? *options.instruction_set : default_isa()) {
         if (!supports(set_)) fail<argument_error>("cpu: this processor lacks ", name(set_));
-        if (options.threads < 0 || options.threads > 4096) fail<argument_error>("cpu: ", options.threads, " threads; expected 0 (all cores) to 4096");
+        if (options.threads < 0 || options.threads > 4096)
+            fail<argument_error>("cpu: ", options.threads, " threads; expected 0 (all cores) to 4096");
         if (options.executor == nullptr) {
             pool_ = std::make_unique<thread_pool>(options.threads == 0 ? available_cores() : options.threads);
             executor_ = pool_.get();
@@ -53,7 +56,8 @@ class cpu {
         }
     }
     /// For exec/measure.hpp: cuts work as `real` does and counts its scratch memory, but does none of it.
-    cpu(const cpu& real, measuring tag) : memory_(0), workspace_(tag), set_(real.set_), executor_(real.executor_), measures_(true) {}
+    cpu(const cpu& real, measuring tag)
+        : memory_(0), workspace_(tag), set_(real.set_), executor_(real.executor_), measures_(true) {}
     cpu(const cpu&) = delete;
     cpu& operator=(const cpu&) = delete;
 
@@ -85,7 +89,9 @@ class cpu {
     void parallel_for(extent count, std::size_t bytes, const Body& body) {
         const std::size_t each = round_up(bytes, block_alignment);
         const workspace::lease all(workspace_, each * static_cast<std::size_t>(threads()));
-        parallel_for_workers(count, [&](extent index, int worker) { body(index, all.data() + each * static_cast<std::size_t>(worker)); });
+        parallel_for_workers(count, [&](extent index, int worker) {
+            body(index, all.data() + each * static_cast<std::size_t>(worker));
+        });
     }
 
     /// n elements of one value.
@@ -130,7 +136,8 @@ class cpu {
         executor_->run(
             [](void* argument, int worker) noexcept {
                 auto& shared = *static_cast<region*>(argument);
-                for (extent index; (index = shared.next.fetch_add(1, std::memory_order_relaxed)) < shared.count;) (*shared.body)(index, worker);
+                for (extent index; (index = shared.next.fetch_add(1, std::memory_order_relaxed)) < shared.count;)
+                    (*shared.body)(index, worker);
             },
             &work);
     }

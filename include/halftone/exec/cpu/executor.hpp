@@ -35,8 +35,8 @@ class executor {
 };
 
 /// A fixed number of threads, the caller among them. Idle threads spin for some microseconds, then sleep, so that the
-/// many short regions of a training step start at once and an idle program costs nothing. It bears one run at a time, and
-/// so belongs to one context.
+/// many short regions of a training step start at once and an idle program costs nothing. It bears one run at a time,
+/// and so belongs to one context.
 class thread_pool final : public executor {
   public:
     /// Throws argument_error where the system starts fewer.
@@ -48,7 +48,8 @@ class thread_pool final : public executor {
             }
         } catch (const std::exception&) {  // system_error, or bad_alloc
             dismiss();
-            fail<argument_error>("cpu: ", threads_, " threads; this process can start no more than ", 1 + helpers_.size());
+            fail<argument_error>("cpu: ", threads_, " threads; this process can start no more than ",
+                                 1 + helpers_.size());
         }
     }
     ~thread_pool() override { dismiss(); }

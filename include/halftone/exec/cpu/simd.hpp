@@ -16,7 +16,8 @@
 ///     exp  exp2  log  rsqrt  tanh  sigmoid  silu  gelu  and slopes (derivatives) of the last four: math.inc has their errors
 ///
 /// Numeric contract: a lane is an IEEE single; `fma` rounds once where the set has it, twice in `portable`; conversions
-/// to 16 and 8 bits round to nearest even, to tfloat32 ties away from zero; `sum` and `maximum` add lanes in a fixed tree.
+/// to 16 and 8 bits round to nearest even, to tfloat32 ties away from zero; `sum` and `maximum` add lanes in a fixed
+/// tree.
 #pragma once
 
 #include <bit>

@@ -4,10 +4,10 @@
 ///
 ///     ht::cuda device{{.engine = ht::cublaslt{}}};        // or later: device.use(ht::cublaslt{});
 ///
-/// Sums are float, also between parts of k, so that a result is rounded once; their order follows from the shape, the types,
-/// the alignment and the GPU's model. Floats are multiplied as floats, and in TF32 only under the compute type tfloat32, for
-/// which cuBLASLt may cut an operand's bits off where halftone's kernels round. Its choice of an algorithm is looked up once a
-/// shape and kept. A table (exec/matmul_table.hpp) says which products it gets.
+/// Sums are float, also between parts of k, so that a result is rounded once; their order follows from the shape, the
+/// types, the alignment and the GPU's model. Floats are multiplied as floats, and in TF32 only under the compute type
+/// tfloat32, for which cuBLASLt may cut an operand's bits off where halftone's kernels round. Its choice of an
+/// algorithm is looked up once a shape and kept. A table (exec/matmul_table.hpp) says which products it gets.
 #pragma once
 
 #include <cublasLt.h>
@@ -24,18 +24,25 @@ namespace halftone::inline HALFTONE_ABI {
 
 namespace detail {
 
-inline void cublaslt_check(cublasStatus_t code, const char* call, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+inline void cublaslt_check(cublasStatus_t code, const char* call, const char* file = __builtin_FILE(),
+                           int line = __builtin_LINE()) {
     if (code == CUBLAS_STATUS_SUCCESS) return;
     const std::string place(file);
-    fail<cuda_error>("cublaslt: ", call, " gave ", cublasLtGetStatusName(code), " (", cublasLtGetStatusString(code), ") at ", place.substr(place.rfind('/') + 1), ":", line);
+    fail<cuda_error>("cublaslt: ", call, " gave ", cublasLtGetStatusName(code), " (", cublasLtGetStatusString(code),
+                     ") at ", place.substr(place.rfind('/') + 1), ":", line);
 }
 
 class cublaslt_engine final : public matmul_engine {
   public:
-    cublaslt_engine(std::size_t most_workspace, matmul_table table, cudaStream_t stream, const cudaDeviceProp& properties)
-        : most_workspace_(most_workspace), table_(std::move(table)), stream_(stream), architecture_(10 * properties.major + properties.minor) {
+    cublaslt_engine(std::size_t most_workspace, matmul_table table, cudaStream_t stream,
+                    const cudaDeviceProp& properties)
+        : most_workspace_(most_workspace),
+          table_(std::move(table)),
+          stream_(stream),
+          architecture_(10 * properties.major + properties.minor) {
         if (!table_.products().empty() && table_.architecture() != architecture_) {
-            fail<argument_error>("cublaslt: the matmul table ", table_.name(), " was measured on an sm_", table_.architecture(), ", and ", properties.name, " is an sm_", architecture_);
+            fail<argument_error>("cublaslt: the matmul table ", table_.name(), " was measured on an sm_",
+                                 table_.architecture(), ", and ", properties.name, " is an sm_", architecture_);
         }
         cuda_check(cudaGetDevice(&device_), "cudaGetDevice");
         cublaslt_check(cublasLtCreate(&handle_), "cublasLtCreate");
@@ -47,9 +54,9 @@ class cublaslt_engine final : public matmul_engine {
 
     const char* name() const override { return "cublaslt"; }
     bool can(const product_description& p) override { return plan_for(p).is_possible; }
-    // Where nothing was measured, from peaks and bandwidths: halftone's kernels multiply by mma.sync, which gives an sm_80 to
-    // 89 all it has, a Hopper or a Blackwell about two thirds. There cuBLASLt makes up for the 8 bytes an element that float
-    // sums cost on their way to a kernel of their own from a depth of about 1200 on.
+    // Where nothing was measured, from peaks and bandwidths: halftone's kernels multiply by mma.sync, which gives an
+    // sm_80 to 89 all it has, a Hopper or a Blackwell about two thirds. There cuBLASLt makes up for the 8 bytes an
+    // element that float sums cost on their way to a kernel of their own from a depth of about 1200 on.
     bool prefers(const product_description& p) const override {
         if (const std::optional<bool> measured = table_.prefers_engine(p)) return *measured;
         return p.end == product_end::result || (architecture_ >= 90 && p.k >= 1200);
@@ -60,9 +67,10 @@ class cublaslt_engine final : public matmul_engine {
         plan& chosen = plan_for(p);
         const workspace::lease space(scratch, chosen.workspace_bytes);
         const float one = 1;
-        cublaslt_check(cublasLtMatmul(handle_, &chosen.operation, &one, p.b, &chosen.b, p.a, &chosen.a, &p.beta, p.c, &chosen.c, p.c, &chosen.c, &chosen.algorithm,
-                                      space.data(), chosen.workspace_bytes, stream_),
-                       "cublasLtMatmul");
+        cublaslt_check(
+            cublasLtMatmul(handle_, &chosen.operation, &one, p.b, &chosen.b, p.a, &chosen.a, &p.beta, p.c, &chosen.c,
+                           p.c, &chosen.c, &chosen.algorithm, space.data(), chosen.workspace_bytes, stream_),
+            "cublasLtMatmul");
     }
 
   private:
@@ -73,9 +81,12 @@ class cublaslt_engine final : public matmul_engine {
         cublasLtMatmulAlgo_t algorithm;
         std::size_t workspace_bytes = 0;
     };
-    using key = std::tuple<extent, extent, extent, extent, extent, extent, matrix_order, matrix_order, element_type, element_type, float, std::uint32_t, std::uint32_t, std::uint32_t>;
+    using key = std::tuple<extent, extent, extent, extent, extent, extent, matrix_order, matrix_order, element_type,
+                           element_type, float, std::uint32_t, std::uint32_t, std::uint32_t>;
 
-    static cudaDataType type_of(element_type t) { return t == element_type::bfloat16 ? CUDA_R_16BF : t == element_type::float16 ? CUDA_R_16F : CUDA_R_32F; }
+    static cudaDataType type_of(element_type t) {
+        return t == element_type::bfloat16 ? CUDA_R_16BF : t == element_type::float16 ? CUDA_R_16F : CUDA_R_32F;
+    }
     /// The largest power of two, 256 at most, that an address is a multiple of.
     static std::uint32_t alignment_of(const void* p) {
         const auto address = reinterpret_cast<std::uintptr_t>(p);
@@ -85,7 +96,9 @@ class cublaslt_engine final : public matmul_engine {
     }
 
     plan& plan_for(const product_description& p) {
-        const key k{p.m, p.n, p.k, p.a_leading, p.b_leading, p.c_leading, p.a_order, p.b_order, p.operands, p.result, p.beta, alignment_of(p.a), alignment_of(p.b), alignment_of(p.c)};
+        const key k{
+            p.m,       p.n,        p.k,      p.a_leading, p.b_leading,       p.c_leading,       p.a_order,
+            p.b_order, p.operands, p.result, p.beta,      alignment_of(p.a), alignment_of(p.b), alignment_of(p.c)};
         const auto [place, is_new] = plans_.try_emplace(k);
         if (is_new) {
             const current_device here(device_);
@@ -94,21 +107,30 @@ class cublaslt_engine final : public matmul_engine {
         return place->second;
     }
 
-    // cuBLAS counts columns first: to it our c is its transpose, and c' = b' a'. Of an operand whose lines are its rows,
-    // memory holds the transpose already.
+    // cuBLAS counts columns first: to it our c is its transpose, and c' = b' a'. Of an operand whose lines are its
+    // rows, memory holds the transpose already.
     void make(const product_description& p, plan& to) {
-        const auto layout = [&](cublasLtMatrixLayoutOpaque_t& l, element_type type, extent rows, extent columns, extent leading, matrix_order order) {
-            const extent lines = order == matrix_order::rows ? rows : columns, length = order == matrix_order::rows ? columns : rows;
-            cublaslt_check(cublasLtMatrixLayoutInit(&l, type_of(type), static_cast<std::uint64_t>(length), static_cast<std::uint64_t>(lines), leading), "cublasLtMatrixLayoutInit");
+        const auto layout = [&](cublasLtMatrixLayoutOpaque_t& l, element_type type, extent rows, extent columns,
+                                extent leading, matrix_order order) {
+            const extent lines = order == matrix_order::rows ? rows : columns,
+                         length = order == matrix_order::rows ? columns : rows;
+            cublaslt_check(cublasLtMatrixLayoutInit(&l, type_of(type), static_cast<std::uint64_t>(length),
+                                                    static_cast<std::uint64_t>(lines), leading),
+                           "cublasLtMatrixLayoutInit");
         };
         layout(to.a, p.operands, p.m, p.k, p.a_leading, p.a_order);
         layout(to.b, p.operands, p.k, p.n, p.b_leading, p.b_order);
         layout(to.c, p.result, p.m, p.n, p.c_leading, matrix_order::rows);
 
-        cublaslt_check(cublasLtMatmulDescInit(&to.operation, p.operands == element_type::tfloat32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F), "cublasLtMatmulDescInit");
+        cublaslt_check(
+            cublasLtMatmulDescInit(
+                &to.operation, p.operands == element_type::tfloat32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
+                CUDA_R_32F),
+            "cublasLtMatmulDescInit");
         const auto set = [&](cublasLtMatmulDescAttributes_t what, matrix_order order) {
             const cublasOperation_t value = order == matrix_order::rows ? CUBLAS_OP_N : CUBLAS_OP_T;
-            cublaslt_check(cublasLtMatmulDescSetAttribute(&to.operation, what, &value, sizeof value), "cublasLtMatmulDescSetAttribute");
+            cublaslt_check(cublasLtMatmulDescSetAttribute(&to.operation, what, &value, sizeof value),
+                           "cublasLtMatmulDescSetAttribute");
         };
         set(CUBLASLT_MATMUL_DESC_TRANSA, p.b_order);
         set(CUBLASLT_MATMUL_DESC_TRANSB, p.a_order);
@@ -116,10 +138,12 @@ class cublaslt_engine final : public matmul_engine {
         cublasLtMatmulPreferenceOpaque_t preference;
         cublaslt_check(cublasLtMatmulPreferenceInit(&preference), "cublasLtMatmulPreferenceInit");
         const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t what, auto value) {
-            cublaslt_check(cublasLtMatmulPreferenceSetAttribute(&preference, what, &value, sizeof value), "cublasLtMatmulPreferenceSetAttribute");
+            cublaslt_check(cublasLtMatmulPreferenceSetAttribute(&preference, what, &value, sizeof value),
+                           "cublasLtMatmulPreferenceSetAttribute");
         };
         prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<std::uint64_t>(most_workspace_));
-        prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));  // or none
+        prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+               static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));  // or none
         prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(p.b));
         prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(p.a));
         prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(p.c));
@@ -127,7 +151,8 @@ class cublaslt_engine final : public matmul_engine {
 
         cublasLtMatmulHeuristicResult_t found{};
         int count = 0;
-        const cublasStatus_t code = cublasLtMatmulAlgoGetHeuristic(handle_, &to.operation, &to.b, &to.a, &to.c, &to.c, &preference, 1, &found, &count);
+        const cublasStatus_t code = cublasLtMatmulAlgoGetHeuristic(handle_, &to.operation, &to.b, &to.a, &to.c, &to.c,
+                                                                   &preference, 1, &found, &count);
         if (code == CUBLAS_STATUS_NOT_SUPPORTED || code == CUBLAS_STATUS_INVALID_VALUE) return;
         cublaslt_check(code, "cublasLtMatmulAlgoGetHeuristic");
         if (count == 0 || found.state != CUBLAS_STATUS_SUCCESS) return;
@@ -148,8 +173,9 @@ class cublaslt_engine final : public matmul_engine {
 
 /// The value that names this engine; see any_matmul_engine.
 struct cublaslt {
-    std::size_t most_workspace = std::size_t{32} << 20;  ///< bytes of the context's workspace that an algorithm may ask for
-    matmul_table table{};                                ///< where it is the faster one, as measured; empty: an estimate
+    std::size_t most_workspace = std::size_t{32}
+                                 << 20;  ///< bytes of the context's workspace that an algorithm may ask for
+    matmul_table table{};  ///< where it is the faster one, as measured; empty: an estimate
 
     /// Throws argument_error for a table of another architecture.
     std::unique_ptr<matmul_engine> start(cudaStream_t stream, const cudaDeviceProp& properties) const {

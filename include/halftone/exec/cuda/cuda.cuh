@@ -7,10 +7,10 @@
 ///     ht::cuda own{stream, memory, ht::cublaslt{}};     // and a std::span<std::byte> of yours for scratch memory
 ///     ht::cuda other{{.device = 1, .memory_limit = std::size_t{8} << 30}};
 ///
-/// A context serves one stream, and one thread at a time; several contexts, of one GPU or of several, live side by side and
-/// may be called from several threads at once, for nothing is static. The present device of the calling thread (cudaSetDevice)
-/// does not matter, and is the same after a call. No call waits for the GPU but those that say so: memory().read and write,
-/// synchronize.
+/// A context serves one stream, and one thread at a time; several contexts, of one GPU or of several, live side by side
+/// and may be called from several threads at once, for nothing is static. The present device of the calling thread
+/// (cudaSetDevice) does not matter, and is the same after a call. No call waits for the GPU but those that say so:
+/// memory().read and write, synchronize.
 ///
 ///     compute.wait_for(copies);                         // what compute gets from now on begins after all that copies has
 #pragma once
@@ -39,7 +39,8 @@ class any_matmul_engine {
     any_matmul_engine() = default;
     template <class Engine>
         requires requires(const Engine& e, const cudaDeviceProp& properties) { e.start(cudaStream_t{}, properties); }
-    any_matmul_engine(const Engine& engine) : how_(std::make_shared<const starter_of<Engine>>(engine)) {}  // NOLINT(google-explicit-constructor)
+    any_matmul_engine(const Engine& engine)
+        : how_(std::make_shared<const starter_of<Engine>>(engine)) {}  // NOLINT(google-explicit-constructor)
 
     /// nullptr: none.
     std::unique_ptr<matmul_engine> start(cudaStream_t stream, const cudaDeviceProp& properties) const {
@@ -54,7 +55,9 @@ class any_matmul_engine {
     template <class Engine>
     struct starter_of final : starter {
         explicit starter_of(const Engine& e) : engine(e) {}
-        std::unique_ptr<matmul_engine> start(cudaStream_t stream, const cudaDeviceProp& properties) const override { return engine.start(stream, properties); }
+        std::unique_ptr<matmul_engine> start(cudaStream_t stream, const cudaDeviceProp& properties) const override {
+            return engine.start(stream, properties);
+        }
         Engine engine;
     };
     std::shared_ptr<const starter> how_;
@@ -66,7 +69,7 @@ struct cuda_options {
     std::size_t memory_limit = static_cast<std::size_t>(-1);  ///< bytes that this context may hold
     any_matmul_engine engine{};                               ///< multiplies beside halftone's kernels
     engine_use engine_is_used = engine_use::by_table;         ///< HALFTONE_MATMUL in the environment goes before it
-    std::span<std::byte> workspace{};                         ///< scratch memory of the caller's on the GPU; none: its own
+    std::span<std::byte> workspace{};  ///< scratch memory of the caller's on the GPU; none: its own
 };
 
 namespace detail {
@@ -80,11 +83,14 @@ class cuda_stream {
         const int present = device_of(stream_);
         if (device_ < 0) device_ = present;
 #if CUDART_VERSION >= 12080
-        if (stream_ != nullptr && device_ != present) fail<argument_error>("cuda: device ", device_, "; the stream is one of device ", present);
+        if (stream_ != nullptr && device_ != present)
+            fail<argument_error>("cuda: device ", device_, "; the stream is one of device ", present);
 #endif
         if (device_ >= count) fail<argument_error>("cuda: device ", device_, "; there are ", count);
         cuda_check(cudaGetDeviceProperties(&properties_, device_), "cudaGetDeviceProperties");
-        if (properties_.major < 8) fail<argument_error>("cuda: ", properties_.name, " is of architecture ", properties_.major, ".", properties_.minor, "; halftone's kernels need 8.0 or newer");
+        if (properties_.major < 8)
+            fail<argument_error>("cuda: ", properties_.name, " is of architecture ", properties_.major, ".",
+                                 properties_.minor, "; halftone's kernels need 8.0 or newer");
         const current_device here(device_);
         if (stream_ == nullptr) {
             cuda_check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
@@ -116,14 +122,15 @@ class cuda {
   public:
     static constexpr bool runs_simt_kernels = true;
 
-    /// Throws cuda_error where there is no usable GPU, argument_error for a device that is not there or too old, and for a
-    /// workspace that is not a GPU's memory.
+    /// Throws cuda_error where there is no usable GPU, argument_error for a device that is not there or too old, and
+    /// for a workspace that is not a GPU's memory.
     explicit cuda(const cuda_options& options = {})
         : stream_(options),
           memory_(stream_.device(), stream_.get(), options.memory_limit),
           workspace_(memory_, options.workspace),
           engines_(options.engine_is_used) {
-        if (!options.workspace.empty() && !reaches(options.workspace.data())) fail<argument_error>("cuda: the workspace is no memory of a GPU's");
+        if (!options.workspace.empty() && !reaches(options.workspace.data()))
+            fail<argument_error>("cuda: the workspace is no memory of a GPU's");
         use(options.engine);
     }
     explicit cuda(cudaStream_t stream) : cuda(cuda_options{.stream = stream}) {}
@@ -137,7 +144,8 @@ class cuda {
     int device() const { return stream_.device(); }
     const cudaDeviceProp& properties() const { return stream_.properties(); }
     simt::architecture architecture() const {
-        return {10 * properties().major + properties().minor, static_cast<int>(properties().sharedMemPerBlockOptin), properties().multiProcessorCount};
+        return {10 * properties().major + properties().minor, static_cast<int>(properties().sharedMemPerBlockOptin),
+                properties().multiProcessorCount};
     }
     /// For people: "cuda, NVIDIA H200".
     std::string description() const { return detail::sentence("cuda, ", properties().name); }
@@ -163,10 +171,14 @@ class cuda {
         const auto entry = &detail::kernel_entry<Kernel>;
         if constexpr (Kernel::shared_bytes > 48 * 1024) {
             if (prepared_.insert(reinterpret_cast<const void*>(entry)).second) {
-                detail::cuda_check(cudaFuncSetAttribute(entry, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(Kernel::shared_bytes)), "cudaFuncSetAttribute");
+                detail::cuda_check(cudaFuncSetAttribute(entry, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                        static_cast<int>(Kernel::shared_bytes)),
+                                   "cudaFuncSetAttribute");
             }
         }
-        start("a kernel's launch", entry, dim3(static_cast<unsigned>(g.x), static_cast<unsigned>(g.y), static_cast<unsigned>(g.z)), Kernel::threads, Kernel::shared_bytes, kernel);
+        start("a kernel's launch", entry,
+              dim3(static_cast<unsigned>(g.x), static_cast<unsigned>(g.y), static_cast<unsigned>(g.z)), Kernel::threads,
+              Kernel::shared_bytes, kernel);
     }
 
     /// Calls f, a HALFTONE_HD function object over pointers of the device's, in order with the device's other work.
@@ -181,14 +193,16 @@ class cuda {
         if (n <= 0) return;
         const extent blocks = (n + 255) / 256;
         const detail::current_device here(device());
-        start("a fill's launch", &detail::fill_entry<T>, static_cast<unsigned>(blocks < 4096 ? blocks : 4096), 256, 0, to, n, value);
+        start("a fill's launch", &detail::fill_entry<T>, static_cast<unsigned>(blocks < 4096 ? blocks : 4096), 256, 0,
+              to, n, value);
     }
     void copy(void* to, const void* from, std::size_t bytes) {
         const detail::current_device here(device());
-        if (bytes != 0) detail::cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream()), "cudaMemcpyAsync");
+        if (bytes != 0)
+            detail::cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream()), "cudaMemcpyAsync");
     }
-    /// Host memory to the device's: the host memory is free again on return, and nothing waits for the GPU but for one of the
-    /// last few uploads, where they are all under way still.
+    /// Host memory to the device's: the host memory is free again on return, and nothing waits for the GPU but for one
+    /// of the last few uploads, where they are all under way still.
     void upload(void* to, const void* from, std::size_t bytes) {
         memory_.expect_no_capture(detail::write_in_capture);
         const detail::current_device here(device());
@@ -229,7 +243,8 @@ class cuda {
 
     /// An event behind all that this context was given so far.
     cuda_event record() const { return {device(), stream()}; }
-    /// What this context is given from now on begins once the event is over; the host does not wait. The GPUs may differ.
+    /// What this context is given from now on begins once the event is over; the host does not wait. The GPUs may
+    /// differ.
     void wait_for(const cuda_event& event) {
         const detail::current_device here(device());
         detail::cuda_check(cudaStreamWaitEvent(stream(), event.get(), 0), "cudaStreamWaitEvent");
@@ -240,9 +255,12 @@ class cuda {
   private:
     /// The launch's own error, and not one that an earlier call of the user's has left.
     template <class... Parameters>
-    void start(const char* call, void (*entry)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes, const std::type_identity_t<Parameters>&... arguments) {
+    void start(const char* call, void (*entry)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes,
+               const std::type_identity_t<Parameters>&... arguments) {
         void* pointers[] = {const_cast<void*>(static_cast<const void*>(std::addressof(arguments)))...};
-        detail::cuda_check(cudaLaunchKernel(reinterpret_cast<const void*>(entry), grid, block, pointers, shared_bytes, stream()), call);
+        detail::cuda_check(
+            cudaLaunchKernel(reinterpret_cast<const void*>(entry), grid, block, pointers, shared_bytes, stream()),
+            call);
     }
 
     detail::cuda_stream stream_;

@@ -9,13 +9,14 @@
 
 namespace halftone::inline HALFTONE_ABI::detail {
 
-/// Costs some ten nanoseconds where the device is the present one already. Throws nothing: where a device cannot be had,
-/// the calls that follow say so.
+/// Costs some ten nanoseconds where the device is the present one already. Throws nothing: where a device cannot be
+/// had, the calls that follow say so.
 class current_device {
   public:
     explicit current_device(int device) noexcept {
         int present = device;
-        if (cudaGetDevice(&present) == cudaSuccess && present != device && cudaSetDevice(device) == cudaSuccess) before_ = present;
+        if (cudaGetDevice(&present) == cudaSuccess && present != device && cudaSetDevice(device) == cudaSuccess)
+            before_ = present;
     }
     current_device(const current_device&) = delete;
     current_device& operator=(const current_device&) = delete;
@@ -34,7 +35,8 @@ inline int device_of(cudaStream_t stream) {
     if (stream != nullptr) {
         const cudaError_t code = cudaStreamGetDevice(stream, &device);
         if (code == cudaSuccess) return device;
-        if (code != cudaErrorCallRequiresNewerDriver && code != cudaErrorNotSupported) cuda_check(code, "cudaStreamGetDevice");
+        if (code != cudaErrorCallRequiresNewerDriver && code != cudaErrorNotSupported)
+            cuda_check(code, "cudaStreamGetDevice");
         cudaGetLastError();  // the next call must not find it
     }
 #else

@@ -22,13 +22,15 @@ struct cuda_error : error {
 
 namespace detail {
 
-/// Throws cuda_error unless the code is that of success. An error of a kernel comes out of a later call, and of every call
-/// from then on: the first one's sentence is the one to read.
-inline void cuda_check(cudaError_t code, const char* call, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+/// Throws cuda_error unless the code is that of success. An error of a kernel comes out of a later call, and of every
+/// call from then on: the first one's sentence is the one to read.
+inline void cuda_check(cudaError_t code, const char* call, const char* file = __builtin_FILE(),
+                       int line = __builtin_LINE()) {
     if (code == cudaSuccess) return;
     cudaGetLastError();  // told here: who asks CUDA for its last error next must not find it again
     const std::string place(file);
-    fail<cuda_error>("cuda: ", call, " gave ", cudaGetErrorName(code), " (", cudaGetErrorString(code), ") at ", place.substr(place.rfind('/') + 1), ":", line);
+    fail<cuda_error>("cuda: ", call, " gave ", cudaGetErrorName(code), " (", cudaGetErrorString(code), ") at ",
+                     place.substr(place.rfind('/') + 1), ":", line);
 }
 
 }  // namespace detail

@@ -18,7 +18,8 @@ namespace halftone::inline HALFTONE_ABI {
 /// Refers to addresses, and does not keep what lies there.
 class cuda_graph {
   public:
-    /// Takes a graph over, and brings what the GPU needs of it there, so that the first launch is no slower than others.
+    /// Takes a graph over, and brings what the GPU needs of it there, so that the first launch is no slower than
+    /// others.
     cuda_graph(cudaGraph_t graph, cudaStream_t stream) {
         std::size_t nodes = 0;
         cudaError_t code = cudaGraphGetNodes(graph, nullptr, &nodes);
@@ -31,7 +32,8 @@ class cuda_graph {
             detail::cuda_check(code, "cudaGraphInstantiate");
         }
     }
-    cuda_graph(cuda_graph&& other) noexcept : executable_(std::exchange(other.executable_, nullptr)), nodes_(other.nodes_) {}
+    cuda_graph(cuda_graph&& other) noexcept
+        : executable_(std::exchange(other.executable_, nullptr)), nodes_(other.nodes_) {}
     cuda_graph& operator=(cuda_graph&& other) noexcept {
         std::swap(executable_, other.executable_);
         std::swap(nodes_, other.nodes_);
@@ -41,7 +43,9 @@ class cuda_graph {
 
     /// Kernels, copies and fills in it.
     std::size_t nodes() const { return nodes_; }
-    void launch(cudaStream_t stream) const { detail::cuda_check(cudaGraphLaunch(executable_, stream), "cudaGraphLaunch"); }
+    void launch(cudaStream_t stream) const {
+        detail::cuda_check(cudaGraphLaunch(executable_, stream), "cudaGraphLaunch");
+    }
 
   private:
     // Of a graph under way CUDA keeps what it needs until it is through.
@@ -60,8 +64,8 @@ namespace detail {
 /// noted is dropped, and the stream is as before.
 class stream_capture {
   public:
-    // Of this thread alone: other threads may go on to allocate and to wait, a reader of data for its pinned memory, say.
-    // What this thread may not do meanwhile, CUDA refuses all the same.
+    // Of this thread alone: other threads may go on to allocate and to wait, a reader of data for its pinned memory,
+    // say. What this thread may not do meanwhile, CUDA refuses all the same.
     explicit stream_capture(cudaStream_t stream) : stream_(stream) {
         cuda_check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// CUDA's own numbers of one and two bytes under halftone's views. They hold the same bits, so that nothing is converted or copied:
+/// CUDA's own numbers of one and two bytes under halftone's views. They hold the same bits, so that nothing is
+/// converted or copied:
 ///
 ///     __half* weights = ...;                                              // yours, on the GPU
 ///     const ht::view w(weights, ht::shape<2>{rows, columns});             // ht::view<ht::float16, 2>
@@ -37,6 +38,7 @@ struct stands_for<__nv_fp8_e5m2> {
 
 static_assert(sizeof(__half) == sizeof(float16) && alignof(__half) == alignof(float16));
 static_assert(sizeof(__nv_bfloat16) == sizeof(bfloat16) && alignof(__nv_bfloat16) == alignof(bfloat16));
-static_assert(sizeof(__nv_fp8_e4m3) == 1 && alignof(__nv_fp8_e4m3) == 1 && sizeof(__nv_fp8_e5m2) == 1 && alignof(__nv_fp8_e5m2) == 1);
+static_assert(sizeof(__nv_fp8_e4m3) == 1 && alignof(__nv_fp8_e4m3) == 1 && sizeof(__nv_fp8_e5m2) == 1 &&
+              alignof(__nv_fp8_e5m2) == 1);
 
 }  // namespace halftone::inline HALFTONE_ABI

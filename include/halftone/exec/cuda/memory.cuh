@@ -13,7 +13,8 @@ class cuda_memory final : public memory_resource {
   public:
     /// `limit` bytes at most are out at a time, so that a budget can be tried. The stream, one of the device's, must outlive
     /// the resource.
-    explicit cuda_memory(int device, cudaStream_t stream, std::size_t limit = static_cast<std::size_t>(-1)) : device_(device), stream_(stream), limit_(limit) {}
+    explicit cuda_memory(int device, cudaStream_t stream, std::size_t limit = static_cast<std::size_t>(-1))
+        : device_(device), stream_(stream), limit_(limit) {}
 
     void write(void* to, const void* from, std::size_t bytes) override {
         expect_no_capture(detail::write_in_capture);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Sorting on a GPU: CUB's radix sort, with the scratch memory and on the stream of a context. exec/simt/sort.hpp has its
-/// contract.
+/// Sorting on a GPU: CUB's radix sort, with the scratch memory and on the stream of a context. exec/simt/sort.hpp has
+/// its contract.
 ///
 /// <halftone/cuda.cuh> has it; beside <halftone/kernel.cuh> it is included where gradients of embeddings are wanted, since
 /// CUB costs about a second of compile time for each architecture.
@@ -43,8 +43,8 @@ std::size_t sort_bytes(cuda& device, const Key* keys, Key* sorted_keys, const Va
 
 /// Throws argument_error for 2^31 pairs and more.
 template <class Key, class Value>
-void sort_pairs(cuda& device, const Key* keys, Key* sorted_keys, const Value* values, Value* sorted_values, extent count,
-                int bits) {
+void sort_pairs(cuda& device, const Key* keys, Key* sorted_keys, const Value* values, Value* sorted_values,
+                extent count, int bits) {
     if (count <= 0) return;
     std::size_t bytes = sort_bytes(device, keys, sorted_keys, values, sorted_values, count, bits);
     const workspace::lease memory(device.scratch(), bytes);

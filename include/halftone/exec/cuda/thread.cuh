@@ -92,17 +92,20 @@ class cuda_thread {
     }
 
     // Neither volatile nor "memory": these touch registers only, and the assembler should be free to move them.
-    __device__ static void mma_16816(simt::element<bfloat16>, simt::vec<float, 4>& d, simt::vec<word, 4> a, simt::vec<word, 2> b) {
+    __device__ static void mma_16816(simt::element<bfloat16>, simt::vec<float, 4>& d, simt::vec<word, 4> a,
+                                     simt::vec<word, 2> b) {
         asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
             : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
     }
-    __device__ static void mma_16816(simt::element<float16>, simt::vec<float, 4>& d, simt::vec<word, 4> a, simt::vec<word, 2> b) {
+    __device__ static void mma_16816(simt::element<float16>, simt::vec<float, 4>& d, simt::vec<word, 4> a,
+                                     simt::vec<word, 2> b) {
         asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
             : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
     }
-    __device__ static void mma_1688(simt::element<tfloat32>, simt::vec<float, 4>& d, simt::vec<word, 4> a, simt::vec<word, 2> b) {
+    __device__ static void mma_1688(simt::element<tfloat32>, simt::vec<float, 4>& d, simt::vec<word, 4> a,
+                                    simt::vec<word, 2> b) {
         asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
             : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
@@ -140,7 +143,8 @@ consteval int min_blocks_of() {
 }
 
 template <class Kernel>
-__global__ void __launch_bounds__(Kernel::threads, min_blocks_of<Kernel>()) kernel_entry(const __grid_constant__ Kernel kernel) {
+__global__ void __launch_bounds__(Kernel::threads, min_blocks_of<Kernel>())
+    kernel_entry(const __grid_constant__ Kernel kernel) {
     kernel(cuda_thread{});
 }
 
@@ -152,7 +156,9 @@ __global__ void function_entry(const __grid_constant__ Function function) {
 
 template <class T>
 __global__ void fill_entry(T* to, extent n, T value) {
-    for (extent i = static_cast<extent>(blockIdx.x) * blockDim.x + threadIdx.x; i < n; i += static_cast<extent>(gridDim.x) * blockDim.x) to[i] = value;
+    for (extent i = static_cast<extent>(blockIdx.x) * blockDim.x + threadIdx.x; i < n;
+         i += static_cast<extent>(gridDim.x) * blockDim.x)
+        to[i] = value;
 }
 
 #pragma GCC visibility pop

@@ -6,9 +6,10 @@
 ///     thrust::sort_by_key(policy, ht::begin(lengths), ht::end(lengths), ht::begin(sequences));
 ///     const auto zeros = thrust::count_if(policy, ht::begin(x), ht::end(x), is_zero{});
 ///
-/// Temporary memory is the context's and counts as its workspace; since it comes and goes, no captured step may hold such a
-/// call. Calls that give the host a result wait for it, others do not. As everywhere in Thrust, the context's GPU has to be
-/// the present one. Threads of a GPU call HALFTONE_HD function objects; numbers of all types are read and written as they are.
+/// Temporary memory is the context's and counts as its workspace; since it comes and goes, no captured step may hold
+/// such a call. Calls that give the host a result wait for it, others do not. As everywhere in Thrust, the context's
+/// GPU has to be the present one. Threads of a GPU call HALFTONE_HD function objects; numbers of all types are read and
+/// written as they are.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +25,8 @@ namespace halftone::inline HALFTONE_ABI {
 
 namespace detail {
 
-/// A context's memory as Thrust asks for it. It is given back in order with the stream, so that kernels may be at work on it.
+/// A context's memory as Thrust asks for it. It is given back in order with the stream, so that kernels may be at work
+/// on it.
 class thrust_memory {
   public:
     using value_type = char;

@@ -26,8 +26,12 @@ struct architecture {
 
 /// As NVIDIA's guides have it (CUDA C++ Programming Guide, technical specifications per compute capability).
 constexpr architecture architecture_of(int version) {
-    const bool is_large = version == 90 || (version >= 100 && version < 120), is_middle = version == 80 || version == 87;
-    const int multiprocessors = version == 80 ? 108 : version == 90 ? 132 : version < 90 ? 84 : 148;  // the usual model's
+    const bool is_large = version == 90 || (version >= 100 && version < 120),
+               is_middle = version == 80 || version == 87;
+    const int multiprocessors = version == 80   ? 108
+                                : version == 90 ? 132
+                                : version < 90  ? 84
+                                                : 148;  // the usual model's
     return {version, (is_large ? 227 : is_middle ? 163 : 99) * 1024, multiprocessors};
 }
 

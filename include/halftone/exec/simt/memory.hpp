@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Memory as a GPU kernel sees it: spans of global and of shared memory, vectors of neighbours, and tiles whose rows are
-/// swizzled so that a warp reads a column of them without bank conflicts.
+/// Memory as a GPU kernel sees it: spans of global and of shared memory, vectors of neighbours, and tiles whose rows
+/// are swizzled so that a warp reads a column of them without bank conflicts.
 ///
 ///     const auto row = simt::span_of(x, i * width, width);                 // of global memory
 ///     const auto fours = simt::as_vectors<4>(row);                         // the same, 4 elements at a time
 ///     const simt::shared_span<float> sums{.offset = 0, .count = 32};       // bytes 0 to 127 of the block's shared memory
 ///
-/// Kernels touch memory through spans alone. On a GPU a span is a pointer whose count nobody reads; where kernels run on a
-/// host for tests, it is what lets every access be checked.
+/// Kernels touch memory through spans alone. On a GPU a span is a pointer whose count nobody reads; where kernels run
+/// on a host for tests, it is what lets every access be checked.
 #pragma once
 
 #include <concepts>
@@ -17,15 +17,16 @@
 
 #include <halftone/tensor/view.hpp>
 
-/// Stands before every kernel body that runs on a GPU and, for tests, on the host: nvcc then does not complain of what the
-/// other side cannot call.
+/// Stands before every kernel body that runs on a GPU and, for tests, on the host: nvcc then does not complain of what
+/// the other side cannot call.
 #if defined(__CUDACC__)
 #define HALFTONE_KERNEL _Pragma("nv_exec_check_disable")
 #else
 #define HALFTONE_KERNEL
 #endif
 
-/// Stands before a loop of a kernel whose count is a constant. Not under nvcc's host pass, where g++ knows no such pragma.
+/// Stands before a loop of a kernel whose count is a constant. Not under nvcc's host pass, where g++ knows no such
+/// pragma.
 #if defined(__CUDA_ARCH__)
 #define HALFTONE_UNROLL _Pragma("unroll")
 #else
@@ -97,7 +98,8 @@ struct shared_span {
     HALFTONE_HD constexpr word end() const { return offset + count * static_cast<word>(sizeof(T)); }
 };
 
-/// The swizzle modes of TMA and wgmma; the value is the mask of 16-byte chunk numbers that the row number is xor'ed into.
+/// The swizzle modes of TMA and wgmma; the value is the mask of 16-byte chunk numbers that the row number is xor'ed
+/// into.
 enum class swizzle : word { none = 0, b32 = 1, b64 = 3, b128 = 7 };
 
 HALFTONE_HD constexpr swizzle swizzle_for(word row_bytes) {
@@ -107,8 +109,8 @@ HALFTONE_HD constexpr word swizzled(word offset, swizzle mode) {
     return offset ^ ((offset >> 7 & static_cast<word>(mode)) << 4);
 }
 
-/// A matrix in shared memory as Hopper's hardware also reads and writes it: panels at most 128 bytes wide, rows under each
-/// other, chunks swizzled so that any eight rows of one column of chunks lie in eight different groups of banks.
+/// A matrix in shared memory as Hopper's hardware also reads and writes it: panels at most 128 bytes wide, rows under
+/// each other, chunks swizzled so that any eight rows of one column of chunks lie in eight different groups of banks.
 template <class T, int Rows, int Columns, swizzle Mode = swizzle_for(Columns * sizeof(T))>
 struct shared_tile {
     static constexpr word bytes = Rows * Columns * sizeof(T);

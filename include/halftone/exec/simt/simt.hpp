@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The words a GPU kernel is written in, once: for a GPU, where each is an instruction, and for tests on a host, where each
-/// is checked.
+/// The words a GPU kernel is written in, once: for a GPU, where each is an instruction, and for tests on a host, where
+/// each is checked.
 ///
 /// A kernel is a small struct that carries its arguments and whose call operator is a template over the thread handle:
 ///
@@ -38,8 +38,8 @@
 ///     mma_1688(element<tfloat32>, d, a, b)   the same, 16x8 by 8x8, operands floats whose low 13 bits are ignored
 ///     round_tf32(bits)                       a float's bits, rounded to what mma_1688 reads of them, as tfloat32 rounds
 ///
-/// Types are deduced, so a kernel never has to write `simt.template word<...>()`. Return types of members are written out:
-/// nvcc's host pass drops device bodies, and a deduced type would become void there.
+/// Types are deduced, so a kernel never has to write `simt.template word<...>()`. Return types of members are written
+/// out: nvcc's host pass drops device bodies, and a deduced type would become void there.
 #pragma once
 
 #include <halftone/exec/simt/memory.hpp>

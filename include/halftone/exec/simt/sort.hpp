@@ -5,9 +5,9 @@
 ///     sort_pairs(device, keys, sorted_keys, rows, sorted_rows, count, 16);      // by the low 16 bits of the keys
 ///
 /// `keys` (unsigned integers, whose bits from the last argument on are zero) and `values` stay as they are; pairs of equal
-/// keys stay in their order, so that the result is the same every time. Nothing is allocated beyond the device's scratch
-/// memory, of which sort_bytes(the same arguments) tells how many bytes, and nothing waits. Each device has its own in its
-/// namespace; ht::cuda's is CUB's (exec/cuda/sort.cuh).
+/// keys stay in their order, so that the result is the same every time. Nothing is allocated beyond the device's
+/// scratch memory, of which sort_bytes(the same arguments) tells how many bytes, and nothing waits. Each device has its
+/// own in its namespace; ht::cuda's is CUB's (exec/cuda/sort.cuh).
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,9 @@
 namespace halftone::inline HALFTONE_ABI {
 
 template <class Device>
-concept sorting_device = simt_device<Device> && requires(Device& device, const simt::word* keys, simt::word* sorted_keys,
-                                                         const std::int32_t* values, std::int32_t* sorted_values) {
+concept sorting_device = simt_device<Device> &&
+    requires(Device& device, const simt::word* keys, simt::word* sorted_keys, const std::int32_t* values,
+             std::int32_t* sorted_values) {
     sort_pairs(device, keys, sorted_keys, values, sorted_values, extent{1}, 32);
 };
 

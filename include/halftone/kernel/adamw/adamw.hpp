@@ -30,7 +30,7 @@ struct adamw_decays {
 
 template <class Param, class Copy, class Accumulate, class State>
 struct adamw_arguments {
-    view<Param, 1> master;               ///< (count); bfloat16_remainder: its upper half is the copy, which must be there
+    view<Param, 1> master;  ///< (count); bfloat16_remainder: its upper half is the copy, which must be there
     view<Copy, 1> copy{};                ///< (count), or none
     const_view<Accumulate, 1> gradient;  ///< (count), as the backward pass left it
     view<State, 1> first;                ///< (count), the mean of gradients
@@ -42,18 +42,18 @@ struct adamw_arguments {
     rounding_key key{};
 };
 
-/// run<Rounding>(device, arguments): Rounding is how the parameter is rounded to its type. A last template argument says how
-/// the copy is rounded from it, to nearest even where it is left out; split masters do without both. Changes nothing where
-/// step->skips. Throws shape_error, and argument_error for a random index that is no multiple of 4.
+/// run<Rounding>(device, arguments): Rounding is how the parameter is rounded to its type. A last template argument
+/// says how the copy is rounded from it, to nearest even where it is left out; split masters do without both. Changes
+/// nothing where step->skips. Throws shape_error, and argument_error for a random index that is no multiple of 4.
 ///
-/// run_rows<Rounding>(device, arguments, rows): for a table (rows, width) whose gradient is sparse. Only the rows in it are
-/// read and written, each element as with the dense gradient of the same value, random numbers included; arguments.gradient
-/// is none. Throws also where random numbers are drawn and the width is no multiple of 4.
+/// run_rows<Rounding>(device, arguments, rows): for a table (rows, width) whose gradient is sparse. Only the rows in it
+/// are read and written, each element as with the dense gradient of the same value, random numbers included;
+/// arguments.gradient is none. Throws also where random numbers are drawn and the width is no multiple of 4.
 template <class Device>
 struct adamw {
     static_assert(sizeof(Device) == 0,
-                  "halftone: adamw: the kernels of this device are not included: include <halftone/kernel.hpp> for ht::cpu, "
-                  "<halftone/cuda.cuh> for ht::cuda");
+                  "halftone: adamw: the kernels of this device are not included: include <halftone/kernel.hpp> for "
+                  "ht::cpu, <halftone/cuda.cuh> for ht::cuda");
 };
 
 /// The scalars of a step, as the elements need them.

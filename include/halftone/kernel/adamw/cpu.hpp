@@ -14,7 +14,8 @@ namespace halftone::inline HALFTONE_ABI::kernel {
 
 template <>
 struct adamw<cpu> {
-    template <rounding Rounding, class Param, class Copy, class Accumulate, class State, rounding CopyRounding = rounding::nearest_even>
+    template <rounding Rounding, class Param, class Copy, class Accumulate, class State,
+              rounding CopyRounding = rounding::nearest_even>
     static void run(cpu& device, const adamw_arguments<Param, Copy, Accumulate, State>& a) {
         check(a);
         device.run([&] {
@@ -23,7 +24,8 @@ struct adamw<cpu> {
         });
     }
 
-    template <rounding Rounding, class Param, class Copy, class Accumulate, class State, rounding CopyRounding = rounding::nearest_even>
+    template <rounding Rounding, class Param, class Copy, class Accumulate, class State,
+              rounding CopyRounding = rounding::nearest_even>
     static void run_rows(cpu& device, const adamw_arguments<Param, Copy, Accumulate, State>& a,
                          const gradient_rows<Accumulate>& rows) {
         check_rows<draws_random_numbers<Rounding, Param, State>>("adamw", a, rows);
@@ -37,13 +39,14 @@ struct adamw<cpu> {
     /// Updates n parameters from the i-th on by their gradients.
     template <rounding Rounding, rounding CopyRounding, class Param, class Copy, class Accumulate, class State>
     static auto updater(cpu& device, const adamw_arguments<Param, Copy, Accumulate, State>& a) {
-        const auto body = device.select(&portable::adamw_elements<Rounding, CopyRounding, Param, Copy, Accumulate, State>,
-                                        &avx2::adamw_elements<Rounding, CopyRounding, Param, Copy, Accumulate, State>,
-                                        &avx512::adamw_elements<Rounding, CopyRounding, Param, Copy, Accumulate, State>);
+        const auto body =
+            device.select(&portable::adamw_elements<Rounding, CopyRounding, Param, Copy, Accumulate, State>,
+                          &avx2::adamw_elements<Rounding, CopyRounding, Param, Copy, Accumulate, State>,
+                          &avx512::adamw_elements<Rounding, CopyRounding, Param, Copy, Accumulate, State>);
         return [a, body, scalars = scalars_of(a.decays, a.rates, *a.step), factors = *a.factors,
                 step = static_cast<std::uint32_t>(a.step->steps)](extent i, extent n, const Accumulate* gradient) {
-            body(n, a.master.data() + i, a.copy.data() == nullptr ? nullptr : a.copy.data() + i, gradient, a.first.data() + i,
-                 a.second.data() + i, scalars, factors, a.key, step, i);
+            body(n, a.master.data() + i, a.copy.data() == nullptr ? nullptr : a.copy.data() + i, gradient,
+                 a.first.data() + i, a.second.data() + i, scalars, factors, a.key, step, i);
         };
     }
 };

@@ -16,7 +16,8 @@ namespace halftone::inline HALFTONE_ABI::kernel {
 
 namespace on_device {
 
-template <rounding Rounding, rounding CopyRounding, class Param, class Copy, class Accumulate, class State, run_access Access>
+template <rounding Rounding, rounding CopyRounding, class Param, class Copy, class Accumulate, class State,
+          run_access Access>
 struct adamw_kernel {
     static constexpr int threads = 256;
     static constexpr int n = update_run;
@@ -43,11 +44,14 @@ struct adamw_kernel {
 
     // ---- for take_step and step_rows_kernel
 
-    HALFTONE_HD HALFTONE_INLINE adamw_kernel part(extent i, extent n_elements, const global_span<const Accumulate>& g) const {
+    HALFTONE_HD HALFTONE_INLINE adamw_kernel part(extent i, extent n_elements,
+                                                  const global_span<const Accumulate>& g) const {
         return {part_of(master, i, n_elements), part_of(copy, i, n_elements), g, part_of(first, i, n_elements), part_of(second, i, n_elements),
                 decays, rates, factors, step, part_of(key, i), blocks};
     }
-    HALFTONE_HD HALFTONE_INLINE adamw_scalars scalars(const step_record& record) const { return scalars_of(decays, rates, record); }
+    HALFTONE_HD HALFTONE_INLINE adamw_scalars scalars(const step_record& record) const {
+        return scalars_of(decays, rates, record);
+    }
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE void update(Simt simt, const present& p, extent i) const {
         const adamw_scalars& s = p.scalars;
@@ -69,7 +73,8 @@ struct adamw_kernel {
         } else {
             const vec<Param, n> rounded = round_run<Param, Rounding>(w, key, 0, p.step, i);
             store_run<Access>(simt, master, i, here, rounded);
-            if (copy.is_there()) store_run<Access>(simt, copy, i, here, round_copy<Copy, CopyRounding>(to_float(rounded)));
+            if (copy.is_there())
+                store_run<Access>(simt, copy, i, here, round_copy<Copy, CopyRounding>(to_float(rounded)));
         }
     }
 };
@@ -78,7 +83,8 @@ struct adamw_kernel {
 
 template <simt_device Device>
 struct adamw<Device> {
-    template <rounding Rounding, class Param, class Copy, class Accumulate, class State, rounding CopyRounding = rounding::nearest_even>
+    template <rounding Rounding, class Param, class Copy, class Accumulate, class State,
+              rounding CopyRounding = rounding::nearest_even>
     static void run(Device& device, const adamw_arguments<Param, Copy, Accumulate, State>& a) {
         check(a);
         using namespace on_device;
@@ -89,10 +95,12 @@ struct adamw<Device> {
                 simt::span_of(a.master), simt::span_of(a.copy), simt::span_of(a.gradient), simt::span_of(a.first),
                 simt::span_of(a.second), a.decays, a.rates, {a.factors, 1}, {a.step, 1}, a.key, blocks});
         };
-        launch_with_access<update_run>(launch, a.master.data(), a.copy.data(), a.gradient.data(), a.first.data(), a.second.data());
+        launch_with_access<update_run>(launch, a.master.data(), a.copy.data(), a.gradient.data(), a.first.data(),
+                                       a.second.data());
     }
 
-    template <rounding Rounding, class Param, class Copy, class Accumulate, class State, rounding CopyRounding = rounding::nearest_even>
+    template <rounding Rounding, class Param, class Copy, class Accumulate, class State,
+              rounding CopyRounding = rounding::nearest_even>
     static void run_rows(Device& device, const adamw_arguments<Param, Copy, Accumulate, State>& a,
                          const gradient_rows<Accumulate>& rows) {
         check_rows<draws_random_numbers<Rounding, Param, State>>("adamw", a, rows);
@@ -106,7 +114,8 @@ struct adamw<Device> {
                 {rows.indices.data(), rows.indices.size()}, {rows.count, 1}, {rows.values.data(), rows.values.size()},
                 rows.values.extent_of(1)});
         };
-        launch_with_row_access<update_run>(rows.values.extent_of(1), launch, a.master.data(), a.copy.data(), rows.values.data(), a.first.data(), a.second.data());
+        launch_with_row_access<update_run>(rows.values.extent_of(1), launch, a.master.data(), a.copy.data(),
+                                           rows.values.data(), a.first.data(), a.second.data());
     }
 };
 

@@ -258,7 +258,8 @@ struct packed_attention_backward_task {
     }
 
   private:
-    /// At least what the sequences before s need, which have `queries` in all; every one's are rounded up to whole panels.
+    /// At least what the sequences before s need, which have `queries` in all; every one's are rounded up to whole
+    /// panels.
     static extent sums_before(const attention_backward_layout& longest, extent queries, extent s) {
         const extent columns = longest.unit.columns, each = longest.sums_stride - longest.padded_queries + 2 * columns;
         return longest.extents.heads * longest.parts * longest.padded_rows(longest.extents.head_size) *

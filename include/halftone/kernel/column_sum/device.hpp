@@ -28,7 +28,8 @@ struct column_sum_kernel {
 
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD void operator()(Simt simt) const {
-        const extent j = team::column(simt), first = cut.begin(simt.block().y), end = first + cut.rows_of(simt.block().y);
+        const extent j = team::column(simt), first = cut.begin(simt.block().y),
+                     end = first + cut.rows_of(simt.block().y);
         vec<float, N> sum{};
         if (j < width) {
             for (extent row = first + simt.warp(); row < end; row += team::warps) {
@@ -47,7 +48,8 @@ struct column_sum_kernel {
 template <simt_device Device>
 struct column_sum<Device> {
     template <class From, class Y>
-    static void run(Device& device, const view<From, 2>& x, const view<Y, 1>& out, write_mode mode = write_mode::overwrite) {
+    static void run(Device& device, const view<From, 2>& x, const view<Y, 1>& out,
+                    write_mode mode = write_mode::overwrite) {
         using X = std::remove_const_t<From>;
         using namespace on_device;
         expect_rows("column_sum", "x", x, x.shape());
@@ -57,7 +59,8 @@ struct column_sum<Device> {
         const workspace::lease partials(device.scratch(), static_cast<std::size_t>(cut.count * width) * sizeof(float));
         float* const sums = partials.as<float>();
         const auto launch = [&]<int N>(constant<N>) {
-            device.launch(column_sum_kernel<X, N>{simt::hull_of(view<const X, 2>(x)), {sums, cut.count * width}, cut, width, stride});
+            device.launch(column_sum_kernel<X, N>{
+                simt::hull_of(view<const X, 2>(x)), {sums, cut.count * width}, cut, width, stride});
         };
         constexpr int n = longest<X>;
         stride % n == 0 && can_use_vectors(n, width, x.data()) ? launch(constant<n>{}) : launch(constant<1>{});

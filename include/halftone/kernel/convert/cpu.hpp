@@ -19,20 +19,23 @@ struct convert<cpu> {
     static void run(cpu& device, const view<From, Rank>& from, const view<Y, Rank>& to, float factor = 1) {
         using X = std::remove_const_t<From>;
         each(device, from, to, factor,
-             device.select(&portable::convert_rows<portable::converts_on, X, Y>, &avx2::convert_rows<avx2::converts_on, X, Y>,
+             device.select(&portable::convert_rows<portable::converts_on, X, Y>,
+                           &avx2::convert_rows<avx2::converts_on, X, Y>,
                            &avx512::convert_rows<avx512::converts_on, X, Y>));
     }
     template <class From, class Y, int Rank>
     static void saturate(cpu& device, const view<From, Rank>& from, const view<Y, Rank>& to, float factor = 1) {
         using X = std::remove_const_t<From>;
         each(device, from, to, factor,
-             device.select(&portable::convert_rows<portable::converts_saturated, X, Y>, &avx2::convert_rows<avx2::converts_saturated, X, Y>,
+             device.select(&portable::convert_rows<portable::converts_saturated, X, Y>,
+                           &avx2::convert_rows<avx2::converts_saturated, X, Y>,
                            &avx512::convert_rows<avx512::converts_saturated, X, Y>));
     }
 
   private:
     template <class From, class Y, int Rank, class Body>
-    static void each(cpu& device, const view<From, Rank>& from, const view<Y, Rank>& to, float factor, const Body& body) {
+    static void each(cpu& device, const view<From, Rank>& from, const view<Y, Rank>& to, float factor,
+                     const Body& body) {
         if (!(to.shape() == from.shape()))
             fail<shape_error>("convert: to is ", to.shape(), "; expected ", from.shape());
         constexpr extent each_piece = 8 * piece_elements;  // an element costs a tenth of what it costs elsewhere

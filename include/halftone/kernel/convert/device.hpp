@@ -31,7 +31,8 @@ struct convert<Device> {
 
   private:
     template <class From, class Y, int Rank, class End>
-    static void each(Device& device, const view<From, Rank>& from, const view<Y, Rank>& to, float factor, const End& end) {
+    static void each(Device& device, const view<From, Rank>& from, const view<Y, Rank>& to, float factor,
+                     const End& end) {
         if (!(to.shape() == from.shape()))
             fail<shape_error>("convert: to is ", to.shape(), "; expected ", from.shape());
         if (from.is_contiguous() && to.is_contiguous()) {
@@ -47,7 +48,8 @@ struct convert<Device> {
     }
 
     template <class From, class Y, int Rank, class End>
-    static void convert_rows(Device& device, const view<From, Rank>& from, const view<Y, Rank>& to, float factor, const End& end) {
+    static void convert_rows(Device& device, const view<From, Rank>& from, const view<Y, Rank>& to, float factor,
+                             const End& end) {
         constexpr symbolic::argument<0> x;
         if (factor == 1) {
             map<Device>::run(device, make_pack(end(x)), make_pack(to), make_pack(from));

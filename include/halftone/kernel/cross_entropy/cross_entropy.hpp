@@ -40,10 +40,11 @@ struct cross_entropy_backward {
     std::int32_t ignore_index = -100;
 };
 
-/// check_targets(device, logits' classes, targets, ignore_index), forward = check_targets, forward_rows and, where one is wanted,
-/// mean(device, losses, targets, loss, count, ignore_index), the last two either or both; backward. forward_rows and
-/// backward also serve a few rows of a larger batch, whose `count` is then that of the whole. Throw shape_error, and where
-/// the host can read the targets argument_error for one that is no class; elsewhere its row's loss and gradient are NaN.
+/// check_targets(device, logits' classes, targets, ignore_index), forward = check_targets, forward_rows and, where one
+/// is wanted, mean(device, losses, targets, loss, count, ignore_index), the last two either or both; backward.
+/// forward_rows and backward also serve a few rows of a larger batch, whose `count` is then that of the whole. Throw
+/// shape_error, and where the host can read the targets argument_error for one that is no class; elsewhere its row's
+/// loss and gradient are NaN.
 template <class Device>
 struct cross_entropy;
 

@@ -2,8 +2,8 @@
 /// \file
 /// Cross-entropy on a GPU; cross_entropy.hpp has its arguments, its contract and an example.
 ///
-/// Forward reads a row once: a warp holds a short one in registers, a block walks a long one, wherever in memory it begins.
-/// Backward is one pass. The mean is taken by one block.
+/// Forward reads a row once: a warp holds a short one in registers, a block walks a long one, wherever in memory it
+/// begins. Backward is one pass. The mean is taken by one block.
 #pragma once
 
 #include <cmath>
@@ -157,8 +157,8 @@ struct mean_loss_kernel {
 
 template <simt_device Device>
 struct cross_entropy<Device> {
-    /// Nothing: the targets lie where the host cannot read them. A row whose target is neither a class nor ignore_index gets
-    /// NaN for its loss and its gradient, which any check of a step finds.
+    /// Nothing: the targets lie where the host cannot read them. A row whose target is neither a class nor ignore_index
+    /// gets NaN for its loss and its gradient, which any check of a step finds.
     static void check_targets(Device&, extent, const const_view<std::int32_t, 1>&, std::int32_t = -100) {}
 
     template <class X>
@@ -168,8 +168,9 @@ struct cross_entropy<Device> {
         constexpr int n = longest<X>;
         const extent rows = a.logits.extent_of(0), classes = a.logits.extent_of(1), stride = a.logits.stride_of(0);
         const auto launch = [&]<int Threads, int Held>(constant<Threads>, constant<Held>) {
-            device.launch(cross_entropy_kernel<X, n, Threads, Held>{simt::hull_of(a.logits), simt::span_of(a.targets), simt::span_of(a.losses),
-                                                                    simt::span_of(a.logsumexp), rows, classes, stride, a.ignore_index});
+            device.launch(cross_entropy_kernel<X, n, Threads, Held>{simt::hull_of(a.logits), simt::span_of(a.targets),
+                                                                    simt::span_of(a.losses), simt::span_of(a.logsumexp),
+                                                                    rows, classes, stride, a.ignore_index});
         };
         if (classes <= held_by_warp && stride % n == 0 && can_use_vectors(n, classes, a.logits.data())) {
             launch(constant<32>{}, constant<held_vectors<n>>{});
@@ -178,15 +179,17 @@ struct cross_entropy<Device> {
         }
     }
 
-    static void mean(Device& device, const const_view<float, 1>& losses, const const_view<std::int32_t, 1>& targets, const view<float, 1>& loss,
-                     const view<float, 1>& count, std::int32_t ignore_index = -100) {
-        device.launch(on_device::mean_loss_kernel{simt::span_of(losses), simt::span_of(targets), {loss.data(), 1}, {count.data(), 1}, ignore_index});
+    static void mean(Device& device, const const_view<float, 1>& losses, const const_view<std::int32_t, 1>& targets,
+                     const view<float, 1>& loss, const view<float, 1>& count, std::int32_t ignore_index = -100) {
+        device.launch(on_device::mean_loss_kernel{
+            simt::span_of(losses), simt::span_of(targets), {loss.data(), 1}, {count.data(), 1}, ignore_index});
     }
 
     template <class X>
     static void forward(Device& device, const cross_entropy_forward<X>& a) {
         forward_rows(device, a);
-        if (a.loss.data() != nullptr || a.count.data() != nullptr) mean(device, a.losses, a.targets, a.loss, a.count, a.ignore_index);
+        if (a.loss.data() != nullptr || a.count.data() != nullptr)
+            mean(device, a.losses, a.targets, a.loss, a.count, a.ignore_index);
     }
 
     template <class X, class D>

@@ -14,9 +14,11 @@ namespace halftone::inline HALFTONE_ABI::kernel {
 template <>
 struct dropout<cpu> {
     template <class X, class Y>
-    static void run(cpu& device, const view<const X, 1>& x, const view<const Y, 1>& base, const view<Y, 1>& y, const dropout_draw& draw) {
+    static void run(cpu& device, const view<const X, 1>& x, const view<const Y, 1>& base, const view<Y, 1>& y,
+                    const dropout_draw& draw) {
         check_dropout(x, base, y);
-        const auto body = device.select(&portable::dropout_elements<X, Y>, &avx2::dropout_elements<X, Y>, &avx512::dropout_elements<X, Y>);
+        const auto body = device.select(&portable::dropout_elements<X, Y>, &avx2::dropout_elements<X, Y>,
+                                        &avx512::dropout_elements<X, Y>);
         const random_record record = draw.kept_from == 0 ? random_record{} : *draw.record;
         const row_pieces cut = cut_rows(x.size(), 1);
         static_assert(piece_elements % 64 == 0, "pieces are whole tiles of random numbers");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Dropout on devices that run GPU kernels; dropout.hpp has its contract and an example. A thread takes a run of elements, for
-/// each four of which it makes one of Philox's blocks.
+/// Dropout on devices that run GPU kernels; dropout.hpp has its contract and an example. A thread takes a run of
+/// elements, for each four of which it makes one of Philox's blocks.
 #pragma once
 
 #include <halftone/kernel/dropout/dropout.hpp>
@@ -36,7 +36,8 @@ struct dropout_kernel {
         if (base.is_there()) sum = load_run<N, Access>(simt, base, i, n);
         HALFTONE_UNROLL for (int block = 0; block < N / 4; ++block) {
             philox::block random{};
-            if (drops) random = random_block(now.seed, now.pass, draw.tensor, static_cast<std::uint64_t>(i) * (N / 4) + block);
+            if (drops)
+                random = random_block(now.seed, now.pass, draw.tensor, static_cast<std::uint64_t>(i) * (N / 4) + block);
             HALFTONE_UNROLL for (int e = 0; e < 4; ++e) {
                 const float kept = random.word[e] >= draw.kept_from ? v[4 * block + e] * draw.scale : 0.0f;
                 v[4 * block + e] = base.is_there() ? sum[4 * block + e] + kept : kept;
@@ -51,11 +52,13 @@ struct dropout_kernel {
 template <simt_device Device>
 struct dropout<Device> {
     template <class X, class Y>
-    static void run(Device& device, const view<const X, 1>& x, const view<const Y, 1>& base, const view<Y, 1>& y, const dropout_draw& draw) {
+    static void run(Device& device, const view<const X, 1>& x, const view<const Y, 1>& base, const view<Y, 1>& y,
+                    const dropout_draw& draw) {
         check_dropout(x, base, y);
         constexpr int n = std::max(4, std::min(8, on_device::widest<X, Y>));  // more floats would crowd the registers
         const auto launch = [&]<on_device::run_access Access>(std::integral_constant<on_device::run_access, Access>) {
-            device.launch(on_device::dropout_kernel<n, Access, X, Y>{simt::span_of(x), simt::span_of(base), simt::span_of(y), {draw.record, 1}, draw});
+            device.launch(on_device::dropout_kernel<n, Access, X, Y>{
+                simt::span_of(x), simt::span_of(base), simt::span_of(y), {draw.record, 1}, draw});
         };
         on_device::launch_with_access<n>(launch, x.data(), base.data(), y.data());
     }

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Dropout (Srivastava et al., "Dropout: a simple way to prevent neural networks from overfitting", 2014), inverted: what is kept
-/// is divided by its share, so that nothing is to be done where nothing is dropped.
+/// Dropout (Srivastava et al., "Dropout: a simple way to prevent neural networks from overfitting", 2014), inverted:
+/// what is kept is divided by its share, so that nothing is to be done where nothing is dropped.
 ///
 ///     kernel::dropout<cpu>::run(device, x, {}, y, draw);                          // y = kept(x) scale
 ///     kernel::dropout<cpu>::run(device, x, as_const(residual), y, draw);          // y = residual + kept(x) scale
 ///     kernel::dropout<cpu>::run(device, dy, {}, dx, draw);                        // and backward: the same once more
 ///
-/// No mask is stored. Whether element i is dropped follows from Philox's numbers for (seed, pass, tensor, i), the first two of
-/// which lie in the device's memory, where a captured step changes them. The same bits on every device and instruction set.
+/// No mask is stored. Whether element i is dropped follows from Philox's numbers for (seed, pass, tensor, i), the first
+/// two of which lie in the device's memory, where a captured step changes them. The same bits on every device and
+/// instruction set.
 ///
 /// Numeric contract: in float, rounded once. A dropped element is zero, whatever it was.
 #pragma once
@@ -30,18 +31,20 @@ struct random_record {
 struct dropout_draw {
     const random_record* record;  ///< the device's; not read where nothing is dropped
     std::uint32_t tensor;
-    std::uint64_t kept_from;  ///< element i is dropped where random_bits(seed, pass, tensor, i) is less; 2^32: everything is
+    std::uint64_t
+        kept_from;  ///< element i is dropped where random_bits(seed, pass, tensor, i) is less; 2^32: everything is
     float scale;
 
     /// Each element with probability p, in [0, 1], to a multiple of 2^-32.
     static dropout_draw of(const random_record* record, std::uint32_t tensor, float p) {
         const auto share = static_cast<double>(p);
-        return {record, tensor, static_cast<std::uint64_t>(share * 0x1p32 + 0.5), p < 1 ? static_cast<float>(1 / (1 - share)) : 0.0f};
+        return {record, tensor, static_cast<std::uint64_t>(share * 0x1p32 + 0.5),
+                p < 1 ? static_cast<float>(1 / (1 - share)) : 0.0f};
     }
 };
 
-/// run(device, x, base, y, draw): y = base + kept(x) draw.scale, all of one size; without a base (a view without data) it counts
-/// as zero. y may be the memory of base, or of x where the types agree. Throws shape_error.
+/// run(device, x, base, y, draw): y = base + kept(x) draw.scale, all of one size; without a base (a view without data)
+/// it counts as zero. y may be the memory of base, or of x where the types agree. Throws shape_error.
 template <class Device>
 struct dropout;
 

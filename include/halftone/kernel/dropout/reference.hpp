@@ -17,7 +17,8 @@ inline bool is_dropped(std::uint64_t seed, std::uint32_t pass, std::uint32_t ten
 
 /// y = base + x / (1 - p) where x is kept, else base. A base without data is zero.
 template <class X, class B, class Y>
-void dropout(const view<X, 1>& x, const view<B, 1>& base, const view<Y, 1>& y, std::uint64_t seed, std::uint32_t pass, std::uint32_t tensor, double p) {
+void dropout(const view<X, 1>& x, const view<B, 1>& base, const view<Y, 1>& y, std::uint64_t seed, std::uint32_t pass,
+             std::uint32_t tensor, double p) {
     for (extent i = 0; i < x.extent_of(0); ++i) {
         const double kept = is_dropped(seed, pass, tensor, i, p) ? 0 : static_cast<double>(x(i)) / (1 - p);
         y(i) = static_cast<Y>((base.data() == nullptr ? 0 : static_cast<double>(base(i))) + kept);

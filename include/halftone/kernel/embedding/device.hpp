@@ -2,9 +2,9 @@
 /// \file
 /// Embedding on devices that run GPU kernels; embedding.hpp has its arguments, its contract and an example.
 ///
-/// The gradient of the table takes no atomic additions: the device sorts the rows by token, and then every token is a run
-/// of places. Runs are summed a piece of places at a time; of one that crosses pieces, the pieces' sums are added in their
-/// order. The time is linear in the rows, and hardly depends on how often a token occurs.
+/// The gradient of the table takes no atomic additions: the device sorts the rows by token, and then every token is a
+/// run of places. Runs are summed a piece of places at a time; of one that crosses pieces, the pieces' sums are added
+/// in their order. The time is linear in the rows, and hardly depends on how often a token occurs.
 #pragma once
 
 #include <bit>
@@ -111,9 +111,9 @@ struct embedding_keys_kernel {
     }
 };
 
-/// What the two kernels share that sum runs of places. `begun` takes the sum of a piece's last run where it goes on in the
-/// next piece, `continued` that of its first where it comes from the piece before. `finish` takes the sum of a whole run:
-/// its token, a place of it, the vector.
+/// What the two kernels share that sum runs of places. `begun` takes the sum of a piece's last run where it goes on in
+/// the next piece, `continued` that of its first where it comes from the piece before. `finish` takes the sum of a
+/// whole run: its token, a place of it, the vector.
 template <class Y, class G, int N>
 struct embedding_runs {
     static constexpr int n = N;
@@ -243,8 +243,8 @@ struct embedding_positions_kernel {
 
 }  // namespace on_device
 
-/// The host does not see the tokens, so that none throws: a token outside the vocabulary gives a row of NaN forward, and
-/// backward its gradient is dropped.
+/// The host does not see the tokens, so that none throws: a token outside the vocabulary gives a row of NaN forward,
+/// and backward its gradient is dropped.
 template <simt_device Device>
 struct embedding<Device> {
     template <class T, class Y>
@@ -278,8 +278,9 @@ struct embedding<Device> {
 
     template <class Y, class G>
     static void backward_tokens(Device& device, const embedding_backward<Y, G>& a) {
-        static_assert(sorting_device<Device>, "halftone: embedding: the gradient of a table sorts its rows, and this device's "
-                                              "sort is not included: include <halftone/exec/cuda/sort.cuh> for ht::cuda");
+        static_assert(sorting_device<Device>,
+                      "halftone: embedding: the gradient of a table sorts its rows, and this device's sort is not "
+                      "included: include <halftone/exec/cuda/sort.cuh> for ht::cuda");
         const extent rows = a.tokens.extent_of(0), width = a.dy.extent_of(1);
         if (a.mode == write_mode::overwrite) device.fill(a.dtable.data(), a.dtable.size(), G(0.0f));
         if (a.dy.size() == 0 || a.dtable.size() == 0) return;

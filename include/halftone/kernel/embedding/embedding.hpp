@@ -39,8 +39,8 @@ struct embedding_backward {
 };
 
 /// forward, backward. Both throw shape_error, and on the CPU argument_error for a token outside the vocabulary, where
-/// check_tokens(vocabulary, tokens) is a member too. Devices whose memory the host does not read make a row of NaN of it,
-/// and drop its gradient.
+/// check_tokens(vocabulary, tokens) is a member too. Devices whose memory the host does not read make a row of NaN of
+/// it, and drop its gradient.
 template <class Device>
 struct embedding;
 

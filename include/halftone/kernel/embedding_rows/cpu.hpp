@@ -33,8 +33,8 @@ struct embedding_rows<cpu> {
     }
 
   private:
-    /// Makes room for the tokens that have no row yet, each at its place in the order, and says which row each lookup has.
-    /// From the last row on, since rows only move up.
+    /// Makes room for the tokens that have no row yet, each at its place in the order, and says which row each lookup
+    /// has. From the last row on, since rows only move up.
     template <class Y, class G>
     static void make_rows(const embedding_rows_backward<Y, G>& a, const std::int32_t* order, const std::int32_t* end,
                           std::int32_t* row_of) {
@@ -58,7 +58,8 @@ struct embedding_rows<cpu> {
             // So that what is added to is there; in the first call of a window sums overwrite.
             if (!is_old && a.before != 0) std::memset(static_cast<void*>(row(to)), 0, row_bytes);
             indices[to] = static_cast<std::int32_t>(t);
-            for (std::int32_t place = begin_of(t); place < end[t]; ++place) row_of[order[place]] = static_cast<std::int32_t>(to);
+            for (std::int32_t place = begin_of(t); place < end[t]; ++place)
+                row_of[order[place]] = static_cast<std::int32_t>(to);
             from -= is_old ? 1 : 0;
             --to;
         }

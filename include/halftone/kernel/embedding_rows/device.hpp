@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The gradient of an embedding's table as rows, on devices that run GPU kernels; embedding_rows.hpp has its arguments, its
-/// contract and an example.
+/// The gradient of an embedding's table as rows, on devices that run GPU kernels; embedding_rows.hpp has its arguments,
+/// its contract and an example.
 ///
-/// The lookups are sorted by token and their runs summed as for a dense gradient (kernel/embedding/device.hpp), to the same
-/// bits. Where each run's sum goes follows from a count of the runs before it whose token has no row yet and a binary
-/// search among the rows that are there; these move up to make room, out of a copy. How many rows that gives only the
-/// device knows: grids are those of the lookups and of the room.
+/// The lookups are sorted by token and their runs summed as for a dense gradient (kernel/embedding/device.hpp), to the
+/// same bits. Where each run's sum goes follows from a count of the runs before it whose token has no row yet and a
+/// binary search among the rows that are there; these move up to make room, out of a copy. How many rows that gives
+/// only the device knows: grids are those of the lookups and of the room.
 #pragma once
 
 #include <halftone/kernel/embedding/device.hpp>
@@ -29,7 +29,8 @@ struct row_merge {
     }
     /// How many of the first `count` values, which ascend, are below `value`.
     HALFTONE_KERNEL template <class Simt, class T>
-    HALFTONE_HD HALFTONE_INLINE static extent below(Simt simt, const global_span<const T>& values, extent count, T value) {
+    HALFTONE_HD HALFTONE_INLINE static extent below(Simt simt, const global_span<const T>& values, extent count,
+                                                    T value) {
         extent first = 0;
         while (count > 0) {
             const extent half = count / 2;
@@ -108,7 +109,8 @@ struct sum_new_rows {
     }
 };
 
-/// For each place: how many new rows there are up to it, and where the sum of its run goes: a row that is there as ~row.
+/// For each place: how many new rows there are up to it, and where the sum of its run goes: a row that is there as
+/// ~row.
 struct place_rows_kernel {
     static constexpr int threads = 256;
     static constexpr int warps = threads / 32;
@@ -178,7 +180,8 @@ struct embedding_row_runs : embedding_runs<Y, G, N> {
     global_span<const std::int32_t> targets;  // (lookups)
 
     HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD HALFTONE_INLINE void finish(Simt simt, extent token, extent place, extent i, const vec<float, N>& sum) const {
+    HALFTONE_HD HALFTONE_INLINE void finish(Simt simt, extent token, extent place, extent i,
+                                            const vec<float, N>& sum) const {
         if (token >= this->vocabulary) return;
         const std::int32_t target = simt.load(targets, place);
         store_gradient<N>(simt, this->dtable, this->width, target < 0 ? ~target : target, i, sum,
@@ -192,8 +195,9 @@ template <simt_device Device>
 struct embedding_rows<Device> {
     template <class Y, class G>
     static void add(Device& device, const embedding_rows_backward<Y, G>& a) {
-        static_assert(sorting_device<Device>, "halftone: embedding_rows: the gradient of a table sorts its lookups, and this device's "
-                                              "sort is not included: include <halftone/exec/cuda/sort.cuh> for ht::cuda");
+        static_assert(sorting_device<Device>,
+                      "halftone: embedding_rows: the gradient of a table sorts its lookups, and this device's sort is "
+                      "not included: include <halftone/exec/cuda/sort.cuh> for ht::cuda");
         check(a);
         using namespace on_device;
         const extent lookups = a.tokens.extent_of(0), width = a.dy.extent_of(1), before = a.before;
@@ -206,10 +210,14 @@ struct embedding_rows<Device> {
         const extent blocks = (lookups + count_new_rows_kernel::threads - 1) / count_new_rows_kernel::threads;
         const extent pieces = embedding_runs<Y, G, 1>::pieces_of(lookups);
 
-        // Of words: keys, sorted keys, numbers, order, counts up to each place, targets; of blocks; old rows and their count.
-        const workspace::lease words(device.scratch(), static_cast<std::size_t>(6 * lookups + blocks + before + 1) * sizeof(word));
-        auto *const keys = words.as<word>(), *const sorted = keys + lookups, *const up_to = sorted + lookups, *const new_runs = up_to + lookups;
-        auto *const numbers = reinterpret_cast<std::int32_t*>(new_runs + blocks), *const order = numbers + lookups, *const targets = order + lookups;
+        // Of words: keys, sorted keys, numbers, order, counts up to each place, targets; of blocks; old rows and their
+        // count.
+        const workspace::lease words(device.scratch(),
+                                     static_cast<std::size_t>(6 * lookups + blocks + before + 1) * sizeof(word));
+        auto *const keys = words.as<word>(), *const sorted = keys + lookups, *const up_to = sorted + lookups,
+                    *const new_runs = up_to + lookups;
+        auto *const numbers = reinterpret_cast<std::int32_t*>(new_runs + blocks), *const order = numbers + lookups,
+                    *const targets = order + lookups;
         auto *const olds = targets + lookups, *const old = olds + 1;
         const workspace::lease old_rows(device.scratch(), static_cast<std::size_t>(before * width) * sizeof(G));
         G* const old_values = old_rows.as<G>();
@@ -228,7 +236,8 @@ struct embedding_rows<Device> {
         }
         device.launch(count_new_rows_kernel{merge, {new_runs, blocks}});
         device.run(sum_new_rows{new_runs, blocks, merge.olds.data, a.rows.count});
-        device.launch(place_rows_kernel{merge, {new_runs, blocks}, {up_to, lookups}, {targets, lookups}, simt::span_of(a.rows.indices)});
+        device.launch(place_rows_kernel{
+            merge, {new_runs, blocks}, {up_to, lookups}, {targets, lookups}, simt::span_of(a.rows.indices)});
         with_vectors<Y, G>(a, [&]<int N>(simt::constant<N>) {
             if (before > 0) {
                 device.launch(move_rows_kernel<G, N>{merge, {up_to, lookups}, {old_values, before * width}, simt::span_of(a.rows.indices),

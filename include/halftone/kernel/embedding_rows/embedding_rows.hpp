@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The gradient of an embedding's table as rows: only those of tokens that were looked up, each once, in ascending order.
+/// The gradient of an embedding's table as rows: only those of tokens that were looked up, each once, in ascending
+/// order.
 ///
 ///     kernel::embedding_rows<cpu>::add<bfloat16, float>(
 ///         device, {.tokens = t, .dy = dx, .vocabulary = 50000, .rows = rows});                  // of one micro-batch
 ///     kernel::embedding_rows<cpu>::add<bfloat16, float>(
 ///         device, {.tokens = t, .dy = dx, .vocabulary = 50000, .rows = rows, .before = 4096});  // and of the next one
 ///
-/// Numeric contract: row by row the bits that kernel::embedding's backward leaves in a dense gradient on the same device:
-/// the rows of dy of a token are summed in float and added to what earlier calls left, with one rounding a call. Rows that
-/// are no sum of this call keep their bits. No atomic additions, no wait for the number of rows.
+/// Numeric contract: row by row the bits that kernel::embedding's backward leaves in a dense gradient on the same
+/// device: the rows of dy of a token are summed in float and added to what earlier calls left, with one rounding a
+/// call. Rows that are no sum of this call keep their bits. No atomic additions, no wait for the number of rows.
 #pragma once
 
 #include <cstdint>
@@ -29,13 +30,14 @@ struct embedding_rows_backward {
     extent before = 0;                   ///< rows that are there, at most; 0: none, whatever *rows.count says
 };
 
-/// add(device, arguments). Throws shape_error for arguments that do not fit together, argument_error for too little room,
-/// and on the CPU for a token outside the vocabulary; devices whose memory the host does not read drop its gradient.
+/// add(device, arguments). Throws shape_error for arguments that do not fit together, argument_error for too little
+/// room, and on the CPU for a token outside the vocabulary; devices whose memory the host does not read drop its
+/// gradient.
 template <class Device>
 struct embedding_rows {
     static_assert(sizeof(Device) == 0,
-                  "halftone: embedding_rows: the kernels of this device are not included: include <halftone/kernel.hpp> for ht::cpu, "
-                  "<halftone/cuda.cuh> for ht::cuda");
+                  "halftone: embedding_rows: the kernels of this device are not included: include "
+                  "<halftone/kernel.hpp> for ht::cpu, <halftone/cuda.cuh> for ht::cuda");
 };
 
 template <class Y, class G>
@@ -46,8 +48,8 @@ void check(const embedding_rows_backward<Y, G>& a) {
     expect("embedding rows", "indices", a.rows.indices, {room});
     expect("embedding rows", "values", a.rows.values, {room, width});
     if (a.before < 0 || room < (lookups > a.vocabulary - a.before ? a.vocabulary : a.before + lookups)) {
-        fail<argument_error>("embedding rows: room for ", room, " rows; expected that of ", a.before, " and ", lookups, " more, of ",
-                             a.vocabulary, " in the table");
+        fail<argument_error>("embedding rows: room for ", room, " rows; expected that of ", a.before, " and ", lookups,
+                             " more, of ", a.vocabulary, " in the table");
     }
     constexpr extent most = std::numeric_limits<std::int32_t>::max();
     if (lookups > most) fail<argument_error>("embedding rows: ", lookups, " tokens; expected at most ", most);

@@ -70,7 +70,8 @@ struct gradient_norm<cpu> {
         std::atomic<std::int32_t> found{0};
 
         device.parallel_for(chunks, [&](extent index) {
-            const extent first = index * chunk, there = limit.elements(count) - first, n = there < chunk ? there : chunk;
+            const extent first = index * chunk, there = limit.elements(count) - first,
+                         n = there < chunk ? there : chunk;
             if (n <= 0) {
                 squares[index] = 0;
                 return;

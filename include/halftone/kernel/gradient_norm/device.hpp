@@ -78,7 +78,9 @@ struct chunk_squares_kernel {
             }
             sum = simt::block_sum<threads>(simt, sum, shared_span<double>{0, threads / 32});
         }
-        const std::int32_t found = largest > infinity ? found_nan : largest == infinity ? found_infinity : found_nothing;
+        const std::int32_t found = largest > infinity    ? found_nan
+                                   : largest == infinity ? found_infinity
+                                                         : found_nothing;
         if (simt.thread() == 0) simt.store(results, index, chunk_result{sum, static_cast<word>(found)});
     }
 
@@ -142,7 +144,8 @@ struct gradient_norm<Device> {
         const workspace::lease memory(device.scratch(), static_cast<std::size_t>(chunks) * sizeof(chunk_result));
         const global_span<chunk_result> results{memory.as<chunk_result>(), chunks};
         const auto launch = [&]<run_access Access>(std::integral_constant<run_access, Access>) {
-            device.launch(chunk_squares_kernel<G, Access>{simt::span_of(gradients), {&record->factors, 1}, results, {limit.count, 1}, limit.width});
+            device.launch(chunk_squares_kernel<G, Access>{
+                simt::span_of(gradients), {&record->factors, 1}, results, {limit.count, 1}, limit.width});
         };
         launch_with_access<widest<G>>(launch, gradients.data());
         device.launch(add_chunks_kernel{{results.data, chunks}, {record, 1}, {found_inf, 1}});

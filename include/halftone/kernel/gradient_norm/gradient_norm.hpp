@@ -8,9 +8,10 @@
 ///     kernel::end_pass(record);                                  // record.norm, record.found_inf
 ///
 /// Numeric contract: finiteness is told by the bits of the gradients as they lie in memory, before they are unscaled,
-/// so that -ffast-math does not touch it; gradients whose norm leaves float's range count as infinite. The norm is that of the values with the record's factors applied; squares are
-/// added in float within a chunk of 16,384 elements (in double where a square could overflow or vanish), chunks in
-/// double by a tree fixed by the length alone. 4 bytes a parameter with fp32 gradients, read once.
+/// so that -ffast-math does not touch it; gradients whose norm leaves float's range count as infinite. The norm is that
+/// of the values with the record's factors applied; squares are added in float within a chunk of 16,384 elements (in
+/// double where a square could overflow or vanish), chunks in double by a tree fixed by the length alone. 4 bytes a
+/// parameter with fp32 gradients, read once.
 #pragma once
 
 #include <halftone/kernel/expect.hpp>
@@ -27,13 +28,14 @@ struct row_limit {
 };
 
 /// add(device, gradients, record, found_inf): adds the squares to record->squares; raises record->found_inf and
-/// *found_inf to found_infinity or found_nan where a gradient is not finite. Both lie in the device's memory. Throws shape_error
-/// for gradients in pieces. add(device, gradients, record, found_inf, row_limit) looks at the rows that are there.
+/// *found_inf to found_infinity or found_nan where a gradient is not finite. Both lie in the device's memory. Throws
+/// shape_error for gradients in pieces. add(device, gradients, record, found_inf, row_limit) looks at the rows that are
+/// there.
 template <class Device>
 struct gradient_norm {
     static_assert(sizeof(Device) == 0,
-                  "halftone: gradient_norm: the kernels of this device are not included: include <halftone/kernel.hpp> for ht::cpu, "
-                  "<halftone/cuda.cuh> for ht::cuda");
+                  "halftone: gradient_norm: the kernels of this device are not included: include <halftone/kernel.hpp> "
+                  "for ht::cpu, <halftone/cuda.cuh> for ht::cuda");
 };
 
 }  // namespace halftone::inline HALFTONE_ABI::kernel

@@ -2,9 +2,9 @@
 /// \file
 /// Layer normalisation on a GPU; layer_norm.hpp has its arguments, its contract and an example.
 ///
-/// A row is read once and held in registers, by a warp or by a block; a row too wide for that is walked by a block, whose
-/// second and third reading come from the cache. The backward pass takes two kernels: one over rows for dx, one over columns
-/// for the partial sums of dgain and dbias, which are then added up.
+/// A row is read once and held in registers, by a warp or by a block; a row too wide for that is walked by a block,
+/// whose second and third reading come from the cache. The backward pass takes two kernels: one over rows for dx, one
+/// over columns for the partial sums of dgain and dbias, which are then added up.
 #pragma once
 
 #include <cmath>
@@ -139,7 +139,8 @@ struct layer_norm_dx_kernel {
                                            const row_terms& r, const vec<float, M>& v, const vec<float, M>& d,
                                            const vec<float, M>& g) const {
         vec<float, M> out = mode == write_mode::add ? place.load(simt, to) : vec<float, M>{};
-        HALFTONE_UNROLL for (int e = 0; e < M; ++e) out[e] += (d[e] * g[e] - r.sum - (v[e] - r.average) * r.scale * r.along) * r.scale;
+        HALFTONE_UNROLL for (int e = 0; e < M; ++e) out[e] +=
+            (d[e] * g[e] - r.sum - (v[e] - r.average) * r.scale * r.along) * r.scale;
         place.store(simt, to, out);
     }
 };
@@ -162,11 +163,13 @@ struct layer_norm_sums_kernel {
 
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD void operator()(Simt simt) const {
-        const extent j = team::column(simt), first = cut.begin(simt.block().y), end = first + cut.rows_of(simt.block().y);
+        const extent j = team::column(simt), first = cut.begin(simt.block().y),
+                     end = first + cut.rows_of(simt.block().y);
         vec<float, N> gain_sums{}, bias_sums{};
         if (j < width) {
             for (extent row = first + simt.warp(); row < end; row += team::warps) {
-                const vec<float, N> d = load_floats<N>(simt, dy.from(row * width + j), 0), v = load_floats<N>(simt, x.from(row * width + j), 0);
+                const vec<float, N> d = load_floats<N>(simt, dy.from(row * width + j), 0),
+                                    v = load_floats<N>(simt, x.from(row * width + j), 0);
                 const float average = simt.load(mean, row), scale = simt.load(rstd, row);
                 HALFTONE_UNROLL for (int e = 0; e < N; ++e) {
                     gain_sums[e] += d[e] * ((v[e] - average) * scale);
@@ -206,7 +209,8 @@ struct layer_norm<Device> {
         const row_pieces cut = on_device::cut_rows_for_sums(rows);
         const bool gain_wanted = a.dgain.data() != nullptr, bias_wanted = a.dbias.data() != nullptr;
         const extent floats = cut.count * width;
-        const workspace::lease partials(device.scratch(), static_cast<std::size_t>((gain_wanted + bias_wanted) * floats) * sizeof(float));
+        const workspace::lease partials(device.scratch(),
+                                        static_cast<std::size_t>((gain_wanted + bias_wanted) * floats) * sizeof(float));
         float* const dgain = gain_wanted ? partials.as<float>() : nullptr;
         float* const dbias = bias_wanted ? partials.as<float>() + (gain_wanted ? floats : 0) : nullptr;
         // Before dx, which may lie where dy does.
@@ -219,8 +223,9 @@ struct layer_norm<Device> {
             can_use_vectors(n, width, a.x.data(), a.dy.data()) ? sum(constant<n>{}) : sum(constant<1>{});
         }
         const auto launch = [&]<int N, int Threads, int Held>(constant<N>, constant<Threads>, constant<Held>) {
-            device.launch(layer_norm_dx_kernel<X, W, Y, N, Threads, Held>{simt::span_of(a.x), simt::span_of(a.gain), simt::span_of(a.dy), simt::span_of(a.mean),
-                                                                          simt::span_of(a.rstd), simt::span_of(a.dx), rows, width, a.dx_mode});
+            device.launch(layer_norm_dx_kernel<X, W, Y, N, Threads, Held>{
+                simt::span_of(a.x), simt::span_of(a.gain), simt::span_of(a.dy), simt::span_of(a.mean),
+                simt::span_of(a.rstd), simt::span_of(a.dx), rows, width, a.dx_mode});
         };
         choose_team<X, W, Y>(width, launch, a.x.data(), a.gain.data(), a.dy.data(), a.dx.data());
         if (gain_wanted) add_partials(device, cut.count, dgain, width, width, a.dgain.data(), a.parameter_mode);

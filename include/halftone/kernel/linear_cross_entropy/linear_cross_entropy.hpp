@@ -60,42 +60,50 @@ struct linear_cross_entropy {
 
     /// x: (rows, width), w: (classes, width).
     template <class Compute, class Logit, class X, class W>
-    static void forward(Device& device, const const_view<X, 2>& x, const const_view<W, 2>& w, const linear_cross_entropy_rows& a) {
+    static void forward(Device& device, const const_view<X, 2>& x, const const_view<W, 2>& w,
+                        const linear_cross_entropy_rows& a) {
         const extent rows = x.extent_of(0), classes = w.extent_of(0);
         cross_entropy<Device>::check_targets(device, classes, a.targets, a.ignore_index);
         const workspace::lease scratch(device.scratch(), workspace_bytes<Logit>(rows, classes));
         for_chunks<Logit>(rows, classes, [&](extent first, extent count) {
             const view<Logit, 2> logits(scratch.as<Logit>(), {count, classes});
-            halftone::detail::product<Compute>(device, rows_of(x, first, count), transpose(w), logits, write_mode::overwrite);
-            cross_entropy<Device>::forward_rows(device, cross_entropy_forward<Logit>{.logits = logits,
-                                                                                    .targets = part(a.targets, first, count),
-                                                                                    .losses = part(a.losses, first, count),
-                                                                                    .logsumexp = part(a.logsumexp, first, count),
-                                                                                    .ignore_index = a.ignore_index});
+            halftone::detail::product<Compute>(device, rows_of(x, first, count), transpose(w), logits,
+                                               write_mode::overwrite);
+            cross_entropy<Device>::forward_rows(
+                device, cross_entropy_forward<Logit>{.logits = logits,
+                                                     .targets = part(a.targets, first, count),
+                                                     .losses = part(a.losses, first, count),
+                                                     .logsumexp = part(a.logsumexp, first, count),
+                                                     .ignore_index = a.ignore_index});
         });
         cross_entropy<Device>::mean(device, a.losses, a.targets, a.loss, a.count, a.ignore_index);
     }
 
-    /// dx and dw out of `gradient`, that of the mean loss (1); `a` as the forward pass left it. Compute is the type that
-    /// logits are computed in again, InputGrad and WeightGrad those of the products that give dx and dw.
+    /// dx and dw out of `gradient`, that of the mean loss (1); `a` as the forward pass left it. Compute is the type
+    /// that logits are computed in again, InputGrad and WeightGrad those of the products that give dx and dw.
     template <class Compute, class Logit, class InputGrad, class WeightGrad = InputGrad, class X, class W, class G>
-    static void backward(Device& device, const const_view<X, 2>& x, const const_view<W, 2>& w, const linear_cross_entropy_rows& a,
-                         const const_view<float, 1>& gradient, const gradient_result<X>& dx, const gradient_result<G>& dw) {
+    static void backward(Device& device, const const_view<X, 2>& x, const const_view<W, 2>& w,
+                         const linear_cross_entropy_rows& a, const const_view<float, 1>& gradient,
+                         const gradient_result<X>& dx, const gradient_result<G>& dw) {
         const extent rows = x.extent_of(0), classes = w.extent_of(0);
         const workspace::lease scratch(device.scratch(), workspace_bytes<Logit>(rows, classes));
         for_chunks<Logit>(rows, classes, [&](extent first, extent count) {
             const view<Logit, 2> logits(scratch.as<Logit>(), {count, classes});
             const auto x_rows = rows_of(x, first, count);
             halftone::detail::product<Compute>(device, x_rows, transpose(w), logits, write_mode::overwrite);
-            cross_entropy<Device>::backward(device, cross_entropy_backward<Logit, Logit>{.logits = logits,
-                                                                                        .targets = part(a.targets, first, count),
-                                                                                        .logsumexp = part(a.logsumexp, first, count),
-                                                                                        .gradient = gradient,
-                                                                                        .count = a.count,
-                                                                                        .dlogits = logits,
-                                                                                        .ignore_index = a.ignore_index});
-            if (dx.to.data() != nullptr) halftone::detail::product<InputGrad>(device, logits, w, rows_of(dx.to, first, count), dx.mode);
-            if (dw.to.data() != nullptr) halftone::detail::product<WeightGrad>(device, transpose(logits), x_rows, dw.to, first == 0 ? dw.mode : write_mode::add);
+            cross_entropy<Device>::backward(
+                device, cross_entropy_backward<Logit, Logit>{.logits = logits,
+                                                             .targets = part(a.targets, first, count),
+                                                             .logsumexp = part(a.logsumexp, first, count),
+                                                             .gradient = gradient,
+                                                             .count = a.count,
+                                                             .dlogits = logits,
+                                                             .ignore_index = a.ignore_index});
+            if (dx.to.data() != nullptr)
+                halftone::detail::product<InputGrad>(device, logits, w, rows_of(dx.to, first, count), dx.mode);
+            if (dw.to.data() != nullptr)
+                halftone::detail::product<WeightGrad>(device, transpose(logits), x_rows, dw.to,
+                                                      first == 0 ? dw.mode : write_mode::add);
         });
         if (rows == 0 && dw.to.data() != nullptr) {
             const view<Logit, 2> none(scratch.as<Logit>(), {0, classes});

@@ -4,12 +4,12 @@
 ///
 ///     ht::map(device, [](auto x, auto b) { return ht::gelu(x + b); }, x, bias, y);       // one kernel
 ///
-/// The expression's type is the kernel: every thread loads 16 bytes of neighbours, evaluates element by element in float
-/// (scalar.hpp, which states the errors), and rounds once.
+/// The expression's type is the kernel: every thread loads 16 bytes of neighbours, evaluates element by element in
+/// float (scalar.hpp, which states the errors), and rounds once.
 ///
-/// Backward, one kernel gives the gradients of all inputs. Where one of them is summed, because its input was broadcast, a
-/// thread keeps its columns over a piece of rows and leaves one partial sum a piece (columns) or a block (single values);
-/// a second kernel adds these up in their order. Pieces follow from the shape alone.
+/// Backward, one kernel gives the gradients of all inputs. Where one of them is summed, because its input was
+/// broadcast, a thread keeps its columns over a piece of rows and leaves one partial sum a piece (columns) or a block
+/// (single values); a second kernel adds these up in their order. Pieces follow from the shape alone.
 #pragma once
 
 #include <algorithm>
@@ -102,8 +102,8 @@ struct map<Device> {
         if (!all(outputs, flat) || !all(inputs, flat)) return shape;
         return {shape.rows * shape.columns == 0 ? 0 : 1, shape.rows * shape.columns};
     }
-    /// Calls f(constant<N>) for the elements that a thread takes at a time: those of a row are a multiple of them, unless
-    /// a single row may have a rest.
+    /// Calls f(constant<N>) for the elements that a thread takes at a time: those of a row are a multiple of them,
+    /// unless a single row may have a rest.
     template <class Outputs, class Inputs, class F>
     static void with_vectors(const Outputs& outputs, const Inputs& inputs, const map_shape& shape, bool may_have_rest,
                              const F& f) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The kernels of pointwise operations, which device.hpp launches: operands as types, an expression and its results for one
-/// vector a thread, and sums for the gradients of inputs that were broadcast.
+/// The kernels of pointwise operations, which device.hpp launches: operands as types, an expression and its results for
+/// one vector a thread, and sums for the gradients of inputs that were broadcast.
 #pragma once
 
 #include <utility>
@@ -102,8 +102,8 @@ struct map_no_output : map_nowhere {
     HALFTONE_HD HALFTONE_INLINE void store(Simt, extent, extent, const vec<float, N>&) const {}
 };
 
-/// Partial sums of a broadcast input's gradient: (pieces, columns) floats, or one for each block. Without memory they are
-/// dropped.
+/// Partial sums of a broadcast input's gradient: (pieces, columns) floats, or one for each block. Without memory they
+/// are dropped.
 template <map_access Access>
 struct map_sums : map_nowhere {
     static constexpr bool is_summed = true, is_column = Access == map_access::column;

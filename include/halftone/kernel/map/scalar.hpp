@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Expressions on single numbers: the definition of every operation in double, and what a GPU thread evaluates in float.
+/// Expressions on single numbers: the definition of every operation in double, and what a GPU thread evaluates in
+/// float.
 ///
 ///     const double x[] = {0.5, 2.0};
 ///     double y = ht::scalar::evaluate(e, x);
@@ -9,7 +10,8 @@
 /// `apply` for the operations that need them.
 ///
 /// Errors in float on a GPU: those that exec/cpu/simd/math.inc states for the CPU, the CUDA Programming Guide giving
-/// expf, expm1f, logf and log1pf 1 ulp, tanhf 2, square roots and divisions half of one. sinh, cosh, tan, pow and atan2 are
+/// expf, expm1f, logf and log1pf 1 ulp, tanhf 2, square roots and divisions half of one. sinh, cosh, tan, pow and atan2
+/// are
 /// <cmath>'s on both: within 4 ulp by that guide and by glibc's manual. With nvcc's -use_fast_math: what that leaves of them.
 #pragma once
 

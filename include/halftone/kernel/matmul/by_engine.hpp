@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Products on a device that holds an engine (exec/matmul_engine.hpp): what the engine can finish itself it does, for any
-/// other epilogue it leaves its sums in float, and a kernel finishes them.
+/// Products on a device that holds an engine (exec/matmul_engine.hpp): what the engine can finish itself it does, for
+/// any other epilogue it leaves its sums in float, and a kernel finishes them.
 #pragma once
 
 #include <halftone/exec/matmul_engine.hpp>
@@ -31,23 +31,29 @@ engine_result result_by_engine(const matmul_epilogue<pack<>, pack<matmul_result<
     return {e.results.first.data, e.results.first.stride, element_type_of<T>(), 0};
 }
 template <class T>
-    requires has_element_type<T>
-engine_result result_by_engine(const matmul_epilogue<pack<matrix_operand<T>>, pack<matmul_result<decltype(halftone::detail::product_sum + halftone::detail::first_operand), T>>>& e) {
-    const auto& c = e.results.first;
-    const bool is_same = e.operands.first.data == c.data && e.operands.first.stride == c.stride;
-    return is_same ? engine_result{c.data, c.stride, element_type_of<T>(), 1} : engine_result{};
-}
+    requires has_element_type<T> engine_result result_by_engine(
+        const matmul_epilogue<
+            pack<matrix_operand<T>>,
+            pack<matmul_result<decltype(halftone::detail::product_sum + halftone::detail::first_operand), T>>>& e) {
+        const auto& c = e.results.first;
+        const bool is_same = e.operands.first.data == c.data && e.operands.first.stride == c.stride;
+        return is_same ? engine_result{c.data, c.stride, element_type_of<T>(), 1} : engine_result{};
+    }
 
-/// True where the device's engine has multiplied. Sums on their way from it to the epilogue take so many bytes at a time;
-/// more come in pieces of rows.
+/// True where the device's engine has multiplied. Sums on their way from it to the epilogue take so many bytes at a
+/// time; more come in pieces of rows.
 template <class Compute, class Device, class T, class Operands, class Results>
-bool multiply_by_engine(Device& device, const product_operand<T>& a, const product_operand<T>& b, const matmul_epilogue<Operands, Results>& epilogue, row_access access,
+bool multiply_by_engine(Device& device, const product_operand<T>& a, const product_operand<T>& b,
+                        const matmul_epilogue<Operands, Results>& epilogue, row_access access,
                         extent most_staged_bytes = extent{32} << 20) {
     const auto lies_apart = [](const product_operand<T>& o) {
-        return o.leading >= (o.axis == along::depth ? o.depth : o.outer) || (o.axis == along::depth ? o.outer : o.depth) <= 1;
+        return o.leading >= (o.axis == along::depth ? o.depth : o.outer) ||
+               (o.axis == along::depth ? o.outer : o.depth) <= 1;
     };
     if (a.depth == 0 || !lies_apart(a) || !lies_apart(b)) return false;
-    const auto leading = [](const product_operand<T>& o) { return std::max<extent>(o.leading, o.axis == along::depth ? o.depth : o.outer); };
+    const auto leading = [](const product_operand<T>& o) {
+        return std::max<extent>(o.leading, o.axis == along::depth ? o.depth : o.outer);
+    };
     const extent m = a.outer, n = b.outer;
     product_description p{.m = m, .n = n, .k = a.depth, .a = a.elements.data, .b = b.elements.data, .a_leading = leading(a), .b_leading = leading(b),
                           .a_order = a.axis == along::depth ? matrix_order::rows : matrix_order::columns,
@@ -65,7 +71,8 @@ bool multiply_by_engine(Device& device, const product_operand<T>& a, const produ
     p.end = product_end::kernel;
     p.c_leading = (n + 7) / 8 * 8;
     const extent each = std::max<extent>(1, most_staged_bytes / (p.c_leading * 4) / 128) * 128;  // rows of a piece
-    const workspace::lease sums(device.scratch(), static_cast<std::size_t>(std::min(each, m) * p.c_leading) * sizeof(float));
+    const workspace::lease sums(device.scratch(),
+                                static_cast<std::size_t>(std::min(each, m) * p.c_leading) * sizeof(float));
     p.c = sums.data();
     const auto piece_from = [&](extent first) {
         product_description piece = p;

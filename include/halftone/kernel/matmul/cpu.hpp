@@ -3,8 +3,8 @@
 /// The matrix product on the CPU.
 ///
 /// b is packed once into panels that all threads share. c is cut into blocks; whoever takes a block packs the rows of a
-/// that it needs, 256 of k at a time, so that they stay in the second-level cache while the panels of b pass by, adds up
-/// the products in a block of floats of its own, and sends that through the epilogue (Goto and van de Geijn 2008).
+/// that it needs, 256 of k at a time, so that they stay in the second-level cache while the panels of b pass by, adds
+/// up the products in a block of floats of its own, and sends that through the epilogue (Goto and van de Geijn 2008).
 #pragma once
 
 #include <halftone/kernel/map/evaluate.hpp>
@@ -31,7 +31,8 @@ struct matmul_blocking {
 template <>
 struct matmul<cpu> {
     template <class Compute, class A, class B, class Operands, class Results>
-    static void run(cpu& device, const view<A, 2>& a, const view<B, 2>& b, const matmul_epilogue<Operands, Results>& epilogue) {
+    static void run(cpu& device, const view<A, 2>& a, const view<B, 2>& b,
+                    const matmul_epilogue<Operands, Results>& epilogue) {
         using a_type = std::remove_const_t<A>;
         using b_type = std::remove_const_t<B>;
         const extent m = a.extent_of(0), n = b.extent_of(1), k = a.extent_of(1);
@@ -39,8 +40,9 @@ struct matmul<cpu> {
         const product_unit unit = unit_for<Compute>(device);
         const auto pack_a = packing_for<Compute, a_type>(device).pack_a;
         const auto pack_b = packing_for<Compute, b_type>(device).pack_b;
-        const auto finish = device.select(&portable::finish_block<Operands, Results>, &avx2::finish_block<Operands, Results>,
-                                          &avx512::finish_block<Operands, Results>);
+        const auto finish =
+            device.select(&portable::finish_block<Operands, Results>, &avx2::finish_block<Operands, Results>,
+                          &avx512::finish_block<Operands, Results>);
 
         const matmul_blocking cut(m, n, device.threads());
         const extent depths = (k + panel_depth - 1) / panel_depth;
@@ -48,9 +50,12 @@ struct matmul<cpu> {
         const std::size_t panel_bytes = unit.panel_bytes(panel_depth < k ? panel_depth : k);
         // Packed b stays small enough for the last-level cache: a wide b is taken in slices of whole blocks.
         constexpr std::size_t most_packed = std::size_t{32} << 20;
-        const std::size_t column_bytes = panel_bytes * static_cast<std::size_t>(depths) / static_cast<std::size_t>(unit.columns) + 1;
-        const extent slice = std::max<extent>(1, static_cast<extent>(most_packed / column_bytes) / cut.columns) * cut.columns;
-        const workspace::lease packed(device.scratch(), panel_bytes * static_cast<std::size_t>(depths * std::min(panels, slice / unit.columns)));
+        const std::size_t column_bytes =
+            panel_bytes * static_cast<std::size_t>(depths) / static_cast<std::size_t>(unit.columns) + 1;
+        const extent slice =
+            std::max<extent>(1, static_cast<extent>(most_packed / column_bytes) / cut.columns) * cut.columns;
+        const workspace::lease packed(
+            device.scratch(), panel_bytes * static_cast<std::size_t>(depths * std::min(panels, slice / unit.columns)));
 
         const std::size_t a_bytes = unit.block_bytes(cut.rows);
         const extent sums_stride = cut.columns + 16;  // not a power of two
@@ -60,7 +65,9 @@ struct matmul<cpu> {
         for (extent first = 0; first < n; first += slice) {
             const extent slice_columns = std::min(slice, n - first);
             const extent slice_panels = (slice_columns + unit.columns - 1) / unit.columns;
-            const auto panel_at = [&](extent depth, extent panel) { return packed.data() + panel_bytes * static_cast<std::size_t>(depth * slice_panels + panel); };
+            const auto panel_at = [&](extent depth, extent panel) {
+                return packed.data() + panel_bytes * static_cast<std::size_t>(depth * slice_panels + panel);
+            };
 
             constexpr extent together = 4;  // panels a task packs
             const extent packs = (slice_panels + together - 1) / together;
@@ -69,12 +76,13 @@ struct matmul<cpu> {
                 const extent p = depth * panel_depth;
                 for (extent panel = from; panel < std::min(from + together, slice_panels); ++panel) {
                     const extent j = first + panel * unit.columns;
-                    pack_b(b.data() + p * b.stride_of(0) + j * b.stride_of(1), b.stride_of(0), b.stride_of(1), std::min(panel_depth, k - p),
-                           std::min<extent>(unit.columns, n - j), panel_at(depth, panel));
+                    pack_b(b.data() + p * b.stride_of(0) + j * b.stride_of(1), b.stride_of(0), b.stride_of(1),
+                           std::min(panel_depth, k - p), std::min<extent>(unit.columns, n - j), panel_at(depth, panel));
                 }
             });
 
-            const extent row_blocks = (m + cut.rows - 1) / cut.rows, column_blocks = (slice_columns + cut.columns - 1) / cut.columns;
+            const extent row_blocks = (m + cut.rows - 1) / cut.rows,
+                         column_blocks = (slice_columns + cut.columns - 1) / cut.columns;
             device.parallel_for(row_blocks * column_blocks, block_bytes, [&](extent index, std::byte* scratch) {
                 auto* sums = reinterpret_cast<float*>(scratch + a_bytes);
                 const extent i = index / column_blocks * cut.rows, j = index % column_blocks * cut.columns;
@@ -82,9 +90,11 @@ struct matmul<cpu> {
                 if (unit.enter != nullptr) unit.enter();
                 for (extent depth = 0; depth < std::max<extent>(depths, 1); ++depth) {
                     const extent p = depth * panel_depth, length = std::min(panel_depth, k - p);
-                    pack_a(a.data() + i * a.stride_of(0) + p * a.stride_of(1), a.stride_of(0), a.stride_of(1), rows, length, scratch);
+                    pack_a(a.data() + i * a.stride_of(0) + p * a.stride_of(1), a.stride_of(0), a.stride_of(1), rows,
+                           length, scratch);
                     for (extent panel = 0; panel * unit.columns < columns; ++panel) {
-                        unit.multiply(rows, unit.padded(length), scratch, panel_at(depth, j / unit.columns + panel), sums + panel * unit.columns, sums_stride, depth > 0);
+                        unit.multiply(rows, unit.padded(length), scratch, panel_at(depth, j / unit.columns + panel),
+                                      sums + panel * unit.columns, sums_stride, depth > 0);
                     }
                 }
                 if (unit.leave != nullptr) unit.leave();

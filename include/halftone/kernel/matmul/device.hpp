@@ -2,10 +2,10 @@
 /// \file
 /// The matrix product on a GPU; matmul.hpp has its arguments, its contract and an example.
 ///
-/// bfloat16, float16 and tfloat32 go to the matrix units, operands of that type (floats for tfloat32) in aligned rows by
-/// asynchronous copies, others by way of registers. Any other compute type is multiplied in float, exactly as its contract
-/// says. tiles.hpp says how c and k are cut. A device that holds an engine (exec/matmul_engine.hpp) gives it what it is better
-/// at.
+/// bfloat16, float16 and tfloat32 go to the matrix units, operands of that type (floats for tfloat32) in aligned rows
+/// by asynchronous copies, others by way of registers. Any other compute type is multiplied in float, exactly as its
+/// contract says. tiles.hpp says how c and k are cut. A device that holds an engine (exec/matmul_engine.hpp) gives it
+/// what it is better at.
 #pragma once
 
 #include <halftone/kernel/matmul/by_engine.hpp>
@@ -20,7 +20,8 @@ namespace on_device {
 
 /// Types that matrix units multiply.
 template <class Compute>
-inline constexpr bool has_matrix_unit = std::is_same_v<Compute, bfloat16> || std::is_same_v<Compute, float16> || std::is_same_v<Compute, tfloat32>;
+inline constexpr bool has_matrix_unit =
+    std::is_same_v<Compute, bfloat16> || std::is_same_v<Compute, float16> || std::is_same_v<Compute, tfloat32>;
 
 /// A kernel but for its epilogue.
 template <class Compute, class Tiling, passage Passage, class A, class B>
@@ -36,7 +37,8 @@ struct by_multiply_adds {
 
 /// All of k in one kernel, or its parts beside each other and a second kernel that adds their sums in order.
 template <class Way, class Device, class A, class B, class Operands, class Results>
-void multiply(Device& device, const product_operand<A>& a, const product_operand<B>& b, const matmul_epilogue<Operands, Results>& epilogue, row_access access, int parts) {
+void multiply(Device& device, const product_operand<A>& a, const product_operand<B>& b,
+              const matmul_epilogue<Operands, Results>& epilogue, row_access access, int parts) {
     if (parts == 1) return device.launch(typename Way::template kernel<Operands, Results>{a, b, epilogue, access});
     using kernel = typename Way::template kernel<pack<>, partial_results>;
     const extent leading = (b.outer + 7) / 8 * 8, elements = a.outer * leading;
@@ -45,7 +47,8 @@ void multiply(Device& device, const product_operand<A>& a, const product_operand
     partial.part = {(partial.panels() + parts - 1) / parts, elements};
     const int count = partial.grid().z;
     device.launch(partial);
-    device.launch(finish_kernel<Operands, Results>{{sums.as<float>(), count * elements}, leading, epilogue, access, 0, a.outer, b.outer, count, elements});
+    device.launch(finish_kernel<Operands, Results>{
+        {sums.as<float>(), count * elements}, leading, epilogue, access, 0, a.outer, b.outer, count, elements});
 }
 
 }  // namespace on_device
@@ -53,7 +56,8 @@ void multiply(Device& device, const product_operand<A>& a, const product_operand
 template <simt_device Device>
 struct matmul<Device> {
     template <class Compute, class A, class B, class Operands, class Results>
-    static void run(Device& device, const view<A, 2>& a, const view<B, 2>& b, const matmul_epilogue<Operands, Results>& epilogue) {
+    static void run(Device& device, const view<A, 2>& a, const view<B, 2>& b,
+                    const matmul_epilogue<Operands, Results>& epilogue) {
         using namespace on_device;
         using a_type = std::remove_const_t<A>;
         using b_type = std::remove_const_t<B>;
@@ -69,18 +73,22 @@ struct matmul<Device> {
         }
         if constexpr (has_matrix_unit<Compute>) {
             constexpr int depth = 64 / sizeof(stored);
-            const auto run_as = [&]<class Tiling, passage Passage>(Tiling, std::integral_constant<passage, Passage>, int parts) {
-                multiply<by_matrix_units<Compute, Tiling, Passage, a_type, b_type>>(device, x, y, epilogue, access, parts);
+            const auto run_as = [&]<class Tiling, passage Passage>(Tiling, std::integral_constant<passage, Passage>,
+                                                                   int parts) {
+                multiply<by_matrix_units<Compute, Tiling, Passage, a_type, b_type>>(device, x, y, epilogue, access,
+                                                                                    parts);
             };
             if constexpr (as_stored) {
                 if ((x.access & y.access) == row_access::chunks) {
                     constexpr std::integral_constant<passage, passage::direct> direct{};
                     const matmul_cut cut = cut_matmul(device.architecture(), m, n, k);
-                    if (cut.tile == matmul_tile::large) return run_as(matrix_unit_tiling<128, 128, depth, 2, 2, 3>{}, direct, cut.parts);
+                    if (cut.tile == matmul_tile::large)
+                        return run_as(matrix_unit_tiling<128, 128, depth, 2, 2, 3>{}, direct, cut.parts);
                     return run_as(matrix_unit_tiling<64, 64, depth, 2, 2, 4>{}, direct, cut.parts);
                 }
             }
-            run_as(matrix_unit_tiling<64, 64, depth, 2, 2, 2>{}, std::integral_constant<passage, passage::through_registers>{},
+            run_as(matrix_unit_tiling<64, 64, depth, 2, 2, 2>{},
+                   std::integral_constant<passage, passage::through_registers>{},
                    cut_matmul(device.architecture(), m, n, k, matmul_tile::small).parts);
         } else {
             const matmul_cut cut = cut_matmul(device.architecture(), m, n, k);

@@ -40,7 +40,8 @@ struct matmul_result {
     extent stride;
 };
 
-/// Operands of an epilogue whose sums are first multiplied by two factors that lie in the device's memory, each where it is there.
+/// Operands of an epilogue whose sums are first multiplied by two factors that lie in the device's memory, each where
+/// it is there.
 template <class Operands>
 struct scaled_sums {
     static constexpr std::size_t count = Operands::count;
@@ -77,13 +78,16 @@ matmul_epilogue<Operands, Results> make_epilogue(const Operands& operands, const
 
 template <class T, class C>
 void check_operand(const view<T, 1>& v, const view<C, 2>& c) {
-    if (v.extent_of(0) != c.extent_of(1)) fail<shape_error>("matmul: a bias of ", v.extent_of(0), " values for ", c.extent_of(1), " columns");
+    if (v.extent_of(0) != c.extent_of(1))
+        fail<shape_error>("matmul: a bias of ", v.extent_of(0), " values for ", c.extent_of(1), " columns");
     if (!v.is_contiguous()) fail<shape_error>("matmul: the bias is not contiguous");
 }
 template <class T, class C>
 void check_operand(const view<T, 2>& v, const view<C, 2>& c) {
-    if (!(v.shape() == c.shape())) fail<shape_error>("matmul: an epilogue's operand is ", v.shape(), ", the product ", c.shape());
-    if (v.stride_of(1) != 1 && v.extent_of(1) > 1) fail<shape_error>("matmul: an epilogue's operand has gaps within its rows");
+    if (!(v.shape() == c.shape()))
+        fail<shape_error>("matmul: an epilogue's operand is ", v.shape(), ", the product ", c.shape());
+    if (v.stride_of(1) != 1 && v.extent_of(1) > 1)
+        fail<shape_error>("matmul: an epilogue's operand has gaps within its rows");
 }
 
 inline constexpr symbolic::argument<0> product_sum{};
@@ -184,8 +188,8 @@ auto epilogue_of(const gelu_gradient<Pre>& e, const view<C, 2>& c) {
                                  make_pack(detail::result_of(detail::product_sum * slope, c)));
 }
 
-/// What an epilogue makes of ab times two factors that lie in the device's memory (nullptr: 1): the inverse scales of operands in
-/// eight bits (kernel/quantize).
+/// What an epilogue makes of ab times two factors that lie in the device's memory (nullptr: 1): the inverse scales of
+/// operands in eight bits (kernel/quantize).
 template <class Epilogue>
 struct of_scaled {
     Epilogue epilogue;
@@ -197,7 +201,8 @@ of_scaled(Epilogue, const float*, const float*) -> of_scaled<Epilogue>;
 namespace detail {
 
 template <class Operands, class Results>
-matmul_epilogue<scaled_sums<Operands>, Results> scale_sums(const matmul_epilogue<Operands, Results>& e, const float* first, const float* second) {
+matmul_epilogue<scaled_sums<Operands>, Results> scale_sums(const matmul_epilogue<Operands, Results>& e,
+                                                           const float* first, const float* second) {
     return {{e.operands, first, second}, e.results};
 }
 
@@ -239,7 +244,8 @@ auto checked_operands(const pack<V, Rest...>& views, const view<C, 2>& c) {
 
 template <class F, class... Views, class C>
 auto epilogue_of(const then<F, Views...>& e, const view<C, 2>& c) {
-    return detail::make_epilogue(detail::checked_operands(e.operands, c), make_pack(detail::result_of(trace<1 + sizeof...(Views)>(e.f), c)));
+    return detail::make_epilogue(detail::checked_operands(e.operands, c),
+                                 make_pack(detail::result_of(trace<1 + sizeof...(Views)>(e.f), c)));
 }
 
 }  // namespace halftone::inline HALFTONE_ABI

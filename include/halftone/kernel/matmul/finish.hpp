@@ -4,8 +4,8 @@
 ///
 ///     finish_row(simt, epilogue, access, row, column, columns, sums);      // sums: N floats from (row, column) on
 ///
-/// Expressions are evaluated in float and rounded once. All operands are read before a result is stored, so a result may
-/// be an operand.
+/// Expressions are evaluated in float and rounded once. All operands are read before a result is stored, so a result
+/// may be an operand.
 #pragma once
 
 #include <halftone/kernel/map/scalar.hpp>
@@ -30,13 +30,15 @@ HALFTONE_HD HALFTONE_INLINE global_span<T> rest_of(const matmul_result<E, T>& r,
 HALFTONE_KERNEL template <int N, class Simt>
 HALFTONE_HD HALFTONE_INLINE void load_operands(Simt, const pack<>&, row_access, int, int, int, vec<float, N>*) {}
 HALFTONE_KERNEL template <int N, class Simt, class Operand, class... Rest>
-HALFTONE_HD HALFTONE_INLINE void load_operands(Simt simt, const pack<Operand, Rest...>& operands, row_access access, int row, int column, int columns, vec<float, N>* to) {
+HALFTONE_HD HALFTONE_INLINE void load_operands(Simt simt, const pack<Operand, Rest...>& operands, row_access access,
+                                               int row, int column, int columns, vec<float, N>* to) {
     *to = load_some<N>(simt, rest_of(operands.first, row, column, columns), access);
     load_operands(simt, operands.rest, access, row, column, columns, to + 1);
 }
 
 HALFTONE_KERNEL template <int N, class Simt, class T>
-HALFTONE_HD HALFTONE_INLINE void load_operands(Simt simt, const scaled_sums<T>& scaled, row_access access, int row, int column, int columns, vec<float, N>* to) {
+HALFTONE_HD HALFTONE_INLINE void load_operands(Simt simt, const scaled_sums<T>& scaled, row_access access, int row,
+                                               int column, int columns, vec<float, N>* to) {
     load_operands(simt, scaled.operands, access, row, column, columns, to);
 }
 
@@ -56,7 +58,8 @@ HALFTONE_HD HALFTONE_INLINE vec<float, N> scale_sums(Simt simt, const scaled_sum
 HALFTONE_KERNEL template <int Arguments, int N, class Simt>
 HALFTONE_HD HALFTONE_INLINE void store_results(Simt, const pack<>&, row_access, int, int, int, const vec<float, N>*) {}
 HALFTONE_KERNEL template <int Arguments, int N, class Simt, class Result, class... Rest>
-HALFTONE_HD HALFTONE_INLINE void store_results(Simt simt, const pack<Result, Rest...>& results, row_access access, int row, int column, int columns, const vec<float, N>* arguments) {
+HALFTONE_HD HALFTONE_INLINE void store_results(Simt simt, const pack<Result, Rest...>& results, row_access access,
+                                               int row, int column, int columns, const vec<float, N>* arguments) {
     vec<float, N> values;
     HALFTONE_UNROLL for (int e = 0; e < N; ++e) {
         float of_element[Arguments];
@@ -69,7 +72,9 @@ HALFTONE_HD HALFTONE_INLINE void store_results(Simt simt, const pack<Result, Res
 
 /// Finishes the sums of (row, column) and its next neighbours; those from number `columns` of the row on do not exist.
 HALFTONE_KERNEL template <int N, class Simt, class Operands, class Results>
-HALFTONE_HD HALFTONE_INLINE void finish_row(Simt simt, const matmul_epilogue<Operands, Results>& epilogue, row_access access, int row, int column, int columns, const vec<float, N>& sums) {
+HALFTONE_HD HALFTONE_INLINE void finish_row(Simt simt, const matmul_epilogue<Operands, Results>& epilogue,
+                                            row_access access, int row, int column, int columns,
+                                            const vec<float, N>& sums) {
     constexpr int arguments = 1 + static_cast<int>(Operands::count);
     vec<float, N> values[arguments];
     values[0] = scale_sums(simt, epilogue.operands, sums);
@@ -92,15 +97,19 @@ struct part_of_depth {
     HALFTONE_HD HALFTONE_INLINE int first(Simt simt) const {
         return simt.block().z * panels;
     }
-    HALFTONE_HD HALFTONE_INLINE int length(int all, int first) const { return all - first < panels ? all - first : panels; }
+    HALFTONE_HD HALFTONE_INLINE int length(int all, int first) const {
+        return all - first < panels ? all - first : panels;
+    }
     HALFTONE_KERNEL template <class Simt, class Operands, class Results>
-    HALFTONE_HD HALFTONE_INLINE matmul_epilogue<Operands, Results> end(Simt simt, matmul_epilogue<Operands, Results> e) const {
+    HALFTONE_HD HALFTONE_INLINE matmul_epilogue<Operands, Results> end(Simt simt,
+                                                                       matmul_epilogue<Operands, Results> e) const {
         if constexpr (is_partial<Operands, Results>) e.results.first.data += simt.block().z * elements;
         return e;
     }
 };
 
-/// Sums that lie in memory, several parts of each, are added in order and go through an epilogue, eight neighbours a thread.
+/// Sums that lie in memory, several parts of each, are added in order and go through an epilogue, eight neighbours a
+/// thread.
 template <class Operands, class Results>
 struct finish_kernel {
     static constexpr int threads = 256;
@@ -121,9 +130,11 @@ struct finish_kernel {
         const extent i = static_cast<extent>(simt.block().x) * threads + simt.thread();
         if (i >= static_cast<extent>(rows) * eights()) return;
         const int row = static_cast<int>(i / eights()), column = static_cast<int>(i % eights()) * 8;
-        vec<float, 8> mine = load_some<8>(simt, sums.part(row * leading + column, columns - column), row_access::chunks);
+        vec<float, 8> mine =
+            load_some<8>(simt, sums.part(row * leading + column, columns - column), row_access::chunks);
         for (int p = 1; p < parts; ++p) {
-            const vec<float, 8> more = load_some<8>(simt, sums.part(p * part_elements + row * leading + column, columns - column), row_access::chunks);
+            const vec<float, 8> more = load_some<8>(
+                simt, sums.part(p * part_elements + row * leading + column, columns - column), row_access::chunks);
             HALFTONE_UNROLL for (int e = 0; e < 8; ++e) mine[e] += more[e];
         }
         finish_row(simt, epilogue, access, first_row + row, column, columns, mine);

@@ -7,12 +7,13 @@
 ///
 /// Numeric contract: operands are rounded to the policy's `compute` (exactly kept where they have that type), products
 /// are summed in `accum` (float), the epilogue is evaluated on the sums in float, and what it gives is rounded once, to
-/// nearest even, to the element type of c. The order of a sum is fixed on a CPU by k alone; on a GPU by the shape, the types
-/// and the device's model, since there a long k may be cut into parts whose sums are added in order (tiles.hpp).
+/// nearest even, to the element type of c. The order of a sum is fixed on a CPU by k alone; on a GPU by the shape, the
+/// types and the device's model, since there a long k may be cut into parts whose sums are added in order (tiles.hpp).
 ///
-/// The error of a sum is at most n u / (1 - n u) times sum |a||b|, n = k + 1 (Higham 2002, section 3.1). u is 2^-24, except
-/// on a GPU's matrix units (bfloat16, float16, tfloat32), which may cut bits off where they add: there it is 2^-23. An
-/// engine (exec/matmul_engine.hpp) keeps to that too, but may cut operands for tfloat32 where halftone rounds them.
+/// The error of a sum is at most n u / (1 - n u) times sum |a||b|, n = k + 1 (Higham 2002, section 3.1). u is 2^-24,
+/// except on a GPU's matrix units (bfloat16, float16, tfloat32), which may cut bits off where they add: there it is
+/// 2^-23. An engine (exec/matmul_engine.hpp) keeps to that too, but may cut operands for tfloat32 where halftone rounds
+/// them.
 #pragma once
 
 #include <halftone/kernel/matmul/epilogue.hpp>
@@ -36,20 +37,24 @@ namespace detail {
 template <class T>
 void check_matmul_operand(const char* which, const view<T, 2>& v) {
     if (v.stride_of(0) != 1 && v.stride_of(1) != 1 && v.size() > 1) {
-        fail<shape_error>("matmul: neither axis of ", which, " ", v.shape(), " is contiguous; its strides are ", v.strides());
+        fail<shape_error>("matmul: neither axis of ", which, " ", v.shape(), " is contiguous; its strides are ",
+                          v.strides());
     }
 }
 
 template <class A, class B, class C>
 void check_matmul(const view<A, 2>& a, const view<B, 2>& b, const view<C, 2>& c) {
     if (a.extent_of(1) != b.extent_of(0)) {
-        fail<shape_error>("matmul: the inner extents differ: a is ", a.shape(), ", b is ", b.shape(), "; b needs ", a.extent_of(1), " rows");
+        fail<shape_error>("matmul: the inner extents differ: a is ", a.shape(), ", b is ", b.shape(), "; b needs ",
+                          a.extent_of(1), " rows");
     }
     const shape<2> expected{a.extent_of(0), b.extent_of(1)};
-    if (!(c.shape() == expected)) fail<shape_error>("matmul: c is ", c.shape(), "; ", a.shape(), " times ", b.shape(), " gives ", expected);
+    if (!(c.shape() == expected))
+        fail<shape_error>("matmul: c is ", c.shape(), "; ", a.shape(), " times ", b.shape(), " gives ", expected);
     check_matmul_operand("a", a);
     check_matmul_operand("b", b);
-    if (c.stride_of(1) != 1 && c.extent_of(1) > 1) fail<shape_error>("matmul: c ", c.shape(), " has gaps within its rows");
+    if (c.stride_of(1) != 1 && c.extent_of(1) > 1)
+        fail<shape_error>("matmul: c ", c.shape(), " has gaps within its rows");
 }
 
 /// c = ab or c += ab.
@@ -65,17 +70,19 @@ void product(Device& device, const view<A, 2>& a, const view<B, 2>& b, const vie
 
 }  // namespace detail
 
-/// c = epilogue(ab). a: (m, k), b: (k, n), either transposed or not; c: (m, n) with contiguous rows. Views, tensors of any
-/// element types that halftone knows. c may be an operand of the epilogue but must not overlap a or b.
+/// c = epilogue(ab). a: (m, k), b: (k, n), either transposed or not; c: (m, n) with contiguous rows. Views, tensors of
+/// any element types that halftone knows. c may be an operand of the epilogue but must not overlap a or b.
 /// Throws shape_error.
 template <class P, class Device, class A, class B, class C, class Epilogue = plain>
 void matmul(Device& device, const A& a, const B& b, const C& c, const Epilogue& epilogue = {}) {
-    static_assert(decltype(as_view(a))::rank == 2 && decltype(as_view(b))::rank == 2 && decltype(as_view(c))::rank == 2,
-                  "halftone: matmul takes a, b and c of rank 2; flatten leading axes with as_rows, or use batched_matmul");
+    static_assert(
+        decltype(as_view(a))::rank == 2 && decltype(as_view(b))::rank == 2 && decltype(as_view(c))::rank == 2,
+        "halftone: matmul takes a, b and c of rank 2; flatten leading axes with as_rows, or use batched_matmul");
     using roles = resolve<P>;
     static_assert(check_policy<roles>());
     detail::check_matmul(as_view(a), as_view(b), as_view(c));
-    kernel::matmul<Device>::template run<unscaled_compute<roles>>(device, as_view(a), as_view(b), epilogue_of(epilogue, as_view(c)));
+    kernel::matmul<Device>::template run<unscaled_compute<roles>>(device, as_view(a), as_view(b),
+                                                                  epilogue_of(epilogue, as_view(c)));
 }
 
 /// c[i] = a[i] b[i] for every i: a: (count, m, k), b: (count, k, n), c: (count, m, n). Throws shape_error.
@@ -87,7 +94,8 @@ void batched_matmul(Device& device, const A& a, const B& b, const C& c) {
     const auto y = as_view(b);
     const auto z = as_view(c);
     if (x.extent_of(0) != z.extent_of(0) || y.extent_of(0) != z.extent_of(0)) {
-        fail<shape_error>("batched_matmul: a holds ", x.extent_of(0), " matrices, b ", y.extent_of(0), ", c ", z.extent_of(0));
+        fail<shape_error>("batched_matmul: a holds ", x.extent_of(0), " matrices, b ", y.extent_of(0), ", c ",
+                          z.extent_of(0));
     }
     for (extent i = 0; i < z.extent_of(0); ++i) matmul<P>(device, matrix(x, i), matrix(y, i), matrix(z, i));
 }

@@ -2,19 +2,20 @@
 /// \file
 /// A product on a GPU's matrix units: operands of 16 bits, or floats of which they read 19; sums in float.
 ///
-/// A block computes a tile of c. Its loop over the depth is a ring of slots in shared memory, one panel of a and one of b in
-/// each. A warp reads its fragments, 32 bytes deep, into registers one step before it multiplies them; with the last step of a
-/// panel the ring turns:
+/// A block computes a tile of c. Its loop over the depth is a ring of slots in shared memory, one panel of a and one of
+/// b in each. A warp reads its fragments, 32 bytes deep, into registers one step before it multiplies them; with the
+/// last step of a panel the ring turns:
 ///
 ///     wait      until my copies of the next panel have landed
 ///     barrier   now everyone's have; and everyone has read the present panel, so its slot is free
 ///     fetch     the panel `ahead` further on, into that slot
 ///
-/// At the end a warp passes its sums through shared memory, so that the epilogue gets eight neighbours of a row at a time.
+/// At the end a warp passes its sums through shared memory, so that the epilogue gets eight neighbours of a row at a
+/// time.
 ///
-/// Numeric contract: floats are rounded to tfloat32 as they come into registers. Panels are padded with zeros and added in the
-/// order of k, sixteen at a time, floats eight. A matrix unit may truncate where it adds: u is 2^-23 in the bound of
-/// matmul.hpp. The tiling does not change bits.
+/// Numeric contract: floats are rounded to tfloat32 as they come into registers. Panels are padded with zeros and added
+/// in the order of k, sixteen at a time, floats eight. A matrix unit may truncate where it adds: u is 2^-23 in the
+/// bound of matmul.hpp. The tiling does not change bits.
 #pragma once
 
 #include <halftone/kernel/matmul/finish.hpp>
@@ -31,7 +32,8 @@ struct matrix_unit_tiling {
     static constexpr int stages = Stages, ahead = Stages;
     template <class T, int Outer, along Axis>
     using panel = matrix_panel<T, Outer, Depth, Axis>;
-    static_assert(warp_m % 16 == 0 && (warp_m & (warp_m - 1)) == 0 && warp_n % 16 == 0 && (warp_n & (warp_n - 1)) == 0, "see fragment");
+    static_assert(warp_m % 16 == 0 && (warp_m & (warp_m - 1)) == 0 && warp_n % 16 == 0 && (warp_n & (warp_n - 1)) == 0,
+                  "see fragment");
     static_assert(Stages >= 2);
 };
 
@@ -39,16 +41,20 @@ template <class Compute, class Tiling, passage Passage, class A, class B, class 
 struct matrix_unit_kernel {
     using tiling = Tiling;
     static constexpr int threads = tiling::threads;
-    static constexpr int blocks_m = tiling::warp_m / 16, blocks_n = tiling::warp_n / 8;  // mma's blocks in a warp's part
+    static constexpr int blocks_m = tiling::warp_m / 16,
+                         blocks_n = tiling::warp_n / 8;  // mma's blocks in a warp's part
     using stored = storage_of<Compute>;  // in shared memory
-    static constexpr int min_blocks = sizeof(stored) == 4 ? 1 : 0;  // or nvcc trades registers for more blocks, and spills
+    static constexpr int min_blocks =
+        sizeof(stored) == 4 ? 1 : 0;  // or nvcc trades registers for more blocks, and spills
     static constexpr int step = 32 / static_cast<int>(sizeof(stored)), steps = tiling::depth / step;
     static_assert(tiling::depth % step == 0 && steps % 2 == 0, "two sets of fragments take turns");
-    static constexpr word a_bytes = tiling::tile_m * tiling::depth * sizeof(stored), slot_bytes = a_bytes + tiling::tile_n * tiling::depth * sizeof(stored);
+    static constexpr word a_bytes = tiling::tile_m * tiling::depth * sizeof(stored),
+                          slot_bytes = a_bytes + tiling::tile_n * tiling::depth * sizeof(stored);
     // Eight floats more than a row: the pairs that a warp stores at once fall on different banks.
     static constexpr int staged_row = tiling::warp_n + 8;
     static constexpr word staged_floats = 16 * staged_row, staged_bytes = threads / 32 * staged_floats * sizeof(float);
-    static constexpr word shared_bytes = tiling::stages * slot_bytes > staged_bytes ? tiling::stages * slot_bytes : staged_bytes;
+    static constexpr word shared_bytes =
+        tiling::stages * slot_bytes > staged_bytes ? tiling::stages* slot_bytes : staged_bytes;
 
     product_operand<A> a;
     product_operand<B> b;
@@ -88,8 +94,8 @@ struct matrix_unit_kernel {
     HALFTONE_HD HALFTONE_INLINE int tiles_m() const { return (a.outer + tiling::tile_m - 1) / tiling::tile_m; }
     HALFTONE_HD HALFTONE_INLINE int tiles_n() const { return (b.outer + tiling::tile_n - 1) / tiling::tile_n; }
 
-    /// Where the tile of a block begins. Blocks that run at the same time lie close together, eight rows of tiles by some
-    /// columns, so that they find each other's operands in the cache.
+    /// Where the tile of a block begins. Blocks that run at the same time lie close together, eight rows of tiles by
+    /// some columns, so that they find each other's operands in the cache.
     HALFTONE_HD HALFTONE_INLINE place first_of(int block) const {
         constexpr int rows_together = 8;
         const int in_group = rows_together * tiles_n(), group = block / in_group, number = block % in_group;
@@ -155,15 +161,18 @@ struct matrix_unit_kernel {
         if constexpr (Passage == passage::direct) simt.async_wait(constant<Pending>{});
     }
     HALFTONE_KERNEL template <class Simt, class FetchA, class FetchB>
-    HALFTONE_HD HALFTONE_INLINE static void begin_fetch(Simt simt, bool comes, word slot, FetchA& fetch_a, FetchB& fetch_b) {
+    HALFTONE_HD HALFTONE_INLINE static void begin_fetch(Simt simt, bool comes, word slot, FetchA& fetch_a,
+                                                        FetchB& fetch_b) {
         if (comes) {
             fetch_a.begin(simt, slot);
             fetch_b.begin(simt, slot + a_bytes);
         }
-        if constexpr (Passage == passage::direct) simt.async_commit();  // past the end too: a wait counts empty groups as well
+        if constexpr (Passage == passage::direct)
+            simt.async_commit();  // past the end too: a wait counts empty groups as well
     }
     HALFTONE_KERNEL template <class Simt, class FetchA, class FetchB>
-    HALFTONE_HD HALFTONE_INLINE static void end_fetch(Simt simt, bool comes, word slot, const FetchA& fetch_a, const FetchB& fetch_b) {
+    HALFTONE_HD HALFTONE_INLINE static void end_fetch(Simt simt, bool comes, word slot, const FetchA& fetch_a,
+                                                      const FetchB& fetch_b) {
         if (!comes) return;
         fetch_a.end(simt, slot);
         fetch_b.end(simt, slot + a_bytes);
@@ -171,8 +180,10 @@ struct matrix_unit_kernel {
 
     HALFTONE_KERNEL template <class PanelA, class PanelB, class Simt>
     HALFTONE_HD HALFTONE_INLINE static void read(Simt simt, word slot, word my_a, word my_b, int depth, fragments& to) {
-        HALFTONE_UNROLL for (int i = 0; i < blocks_m; ++i) to.a[i] = as_multiplied(simt, PanelA::template fragment<operand_of_mma::a>(simt, slot, my_a, 16 * i, depth));
-        HALFTONE_UNROLL for (int j = 0; j < blocks_n / 2; ++j) to.b[j] = as_multiplied(simt, PanelB::template fragment<operand_of_mma::b>(simt, slot + a_bytes, my_b, 16 * j, depth));
+        HALFTONE_UNROLL for (int i = 0; i < blocks_m; ++i) to.a[i] =
+            as_multiplied(simt, PanelA::template fragment<operand_of_mma::a>(simt, slot, my_a, 16 * i, depth));
+        HALFTONE_UNROLL for (int j = 0; j < blocks_n / 2; ++j) to.b[j] = as_multiplied(
+            simt, PanelB::template fragment<operand_of_mma::b>(simt, slot + a_bytes, my_b, 16 * j, depth));
     }
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE static vec<word, 4> as_multiplied(Simt simt, vec<word, 4> x) {
@@ -213,10 +224,13 @@ struct matrix_unit_kernel {
                 simt.store(pairs, pair + 8 * staged_row / 2, {sums[i][j][2], sums[i][j][3]});
             }
             simt.warp_barrier();
-            const int first_row = first.row + mine.row + 16 * i, left = a.outer - first_row, rows = left < 16 ? left : 16;
+            const int first_row = first.row + mine.row + 16 * i, left = a.outer - first_row,
+                      rows = left < 16 ? left : 16;
             for (int row = simt.lane() / lanes_in_row; row < rows && column < b.outer; row += rows_at_once) {
-                const vec<float, 4> low = simt.load(fours, (row * staged_row + my_column) / 4), high = simt.load(fours, (row * staged_row + my_column) / 4 + 1);
-                finish_row(simt, part.end(simt, epilogue), access, first_row + row, column, b.outer, vec<float, 8>{low[0], low[1], low[2], low[3], high[0], high[1], high[2], high[3]});
+                const vec<float, 4> low = simt.load(fours, (row * staged_row + my_column) / 4),
+                                    high = simt.load(fours, (row * staged_row + my_column) / 4 + 1);
+                finish_row(simt, part.end(simt, epilogue), access, first_row + row, column, b.outer,
+                           vec<float, 8>{low[0], low[1], low[2], low[3], high[0], high[1], high[2], high[3]});
             }
         }
     }

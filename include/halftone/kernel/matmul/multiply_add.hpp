@@ -2,11 +2,12 @@
 /// \file
 /// A product by ordinary multiply-adds in float: what matrix units would round away, and types that they do not know.
 ///
-/// A block computes a tile of c. Panels of a and b, Depth deep, come by way of registers, where they are converted, into
-/// shared memory, the outer axis contiguous, in two slots: while one is multiplied the next one is under way. A thread
-/// adds up 8x8 elements, in two by two blocks of 4x4, so that a warp reads its panels without bank conflicts.
+/// A block computes a tile of c. Panels of a and b, Depth deep, come by way of registers, where they are converted,
+/// into shared memory, the outer axis contiguous, in two slots: while one is multiplied the next one is under way. A
+/// thread adds up 8x8 elements, in two by two blocks of 4x4, so that a warp reads its panels without bank conflicts.
 ///
-/// Numeric contract: an element is the sum over k, or over a part of it, in order, of products of operands rounded to Compute.
+/// Numeric contract: an element is the sum over k, or over a part of it, in order, of products of operands rounded to
+/// Compute.
 #pragma once
 
 #include <halftone/kernel/matmul/finish.hpp>
@@ -34,7 +35,10 @@ struct multiply_add_kernel {
     row_access access;
     part_of_depth part{};
 
-    grid_shape grid() const { return {simt::blocks_for(a.outer, tiling::tile_m).x, simt::blocks_for(b.outer, tiling::tile_n).x, part.count(panels())}; }
+    grid_shape grid() const {
+        return {simt::blocks_for(a.outer, tiling::tile_m).x, simt::blocks_for(b.outer, tiling::tile_n).x,
+                part.count(panels())};
+    }
     HALFTONE_HD HALFTONE_INLINE int panels() const { return (a.depth + depth - 1) / depth; }
 
     HALFTONE_KERNEL template <class Simt>
@@ -70,7 +74,8 @@ struct multiply_add_kernel {
             HALFTONE_UNROLL for (int j = 0; j < 8; j += 4) {
                 const int column = first_column + my_column(simt) + j / 4 * 32;
                 if (row < a.outer && column < b.outer) {
-                    finish_row(simt, part.end(simt, epilogue), access, row, column, b.outer, vec<float, 4>{sums[i][j], sums[i][j + 1], sums[i][j + 2], sums[i][j + 3]});
+                    finish_row(simt, part.end(simt, epilogue), access, row, column, b.outer,
+                               vec<float, 4>{sums[i][j], sums[i][j + 1], sums[i][j + 2], sums[i][j + 3]});
                 }
             }
         }
@@ -83,7 +88,9 @@ struct multiply_add_kernel {
     HALFTONE_HD HALFTONE_INLINE static shared_span<float> a_panel(int slot) {
         return {static_cast<word>(slot) * slot_floats * static_cast<word>(sizeof(float)), depth * a_line};
     }
-    HALFTONE_HD HALFTONE_INLINE static shared_span<float> b_panel(int slot) { return {a_panel(slot).end(), depth * b_line}; }
+    HALFTONE_HD HALFTONE_INLINE static shared_span<float> b_panel(int slot) {
+        return {a_panel(slot).end(), depth * b_line};
+    }
 
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE static int my_row(Simt simt) {
@@ -100,11 +107,13 @@ struct multiply_add_kernel {
     };
     template <int Outer>
     HALFTONE_HD HALFTONE_INLINE static place place_of(int four, along axis) {
-        return axis == along::depth ? place{four / (depth / 4), four % (depth / 4) * 4} : place{four % (Outer / 4) * 4, four / (Outer / 4)};
+        return axis == along::depth ? place{four / (depth / 4), four % (depth / 4) * 4}
+                                    : place{four % (Outer / 4) * 4, four / (Outer / 4)};
     }
 
     HALFTONE_KERNEL template <int Outer, class Simt, class T>
-    HALFTONE_HD HALFTONE_INLINE static void fetch(Simt simt, const product_operand<T>& from, int first_outer, int first_depth, vec<float, 4> (&to)[fours<Outer>]) {
+    HALFTONE_HD HALFTONE_INLINE static void fetch(Simt simt, const product_operand<T>& from, int first_outer,
+                                                  int first_depth, vec<float, 4> (&to)[fours<Outer>]) {
         HALFTONE_UNROLL for (int i = 0; i < fours<Outer>; ++i) {
             const place p = place_of<Outer>(simt.thread() + i * threads, from.axis);
             to[i] = load_some<4>(simt, from.rest(first_outer + p.outer, first_depth + p.depth), from.access);
@@ -112,18 +121,22 @@ struct multiply_add_kernel {
         }
     }
     HALFTONE_KERNEL template <int Outer, class Simt>
-    HALFTONE_HD HALFTONE_INLINE static void put(Simt simt, along axis, const shared_span<float>& panel, const vec<float, 4> (&from)[fours<Outer>]) {
+    HALFTONE_HD HALFTONE_INLINE static void put(Simt simt, along axis, const shared_span<float>& panel,
+                                                const vec<float, 4> (&from)[fours<Outer>]) {
         constexpr int line = Outer + 4;
         HALFTONE_UNROLL for (int i = 0; i < fours<Outer>; ++i) {
             const place p = place_of<Outer>(simt.thread() + i * threads, axis);
             if (axis == along::depth) {
-                HALFTONE_UNROLL for (int e = 0; e < 4; ++e) simt.store(panel, (p.depth + e) * line + p.outer, from[i][e]);
+                HALFTONE_UNROLL for (int e = 0; e < 4; ++e)
+                    simt.store(panel, (p.depth + e) * line + p.outer, from[i][e]);
             } else {
                 simt.store(in_fours(panel), (p.depth * line + p.outer) / 4, from[i]);
             }
         }
     }
-    HALFTONE_HD HALFTONE_INLINE static shared_span<vec<float, 4>> in_fours(const shared_span<float>& s) { return {s.offset, s.count / 4}; }
+    HALFTONE_HD HALFTONE_INLINE static shared_span<vec<float, 4>> in_fours(const shared_span<float>& s) {
+        return {s.offset, s.count / 4};
+    }
 
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE static void multiply(Simt simt, int slot, vec<float, 8> (&sums)[8]) {

@@ -23,8 +23,8 @@ row_access access_to(const T* data, extent leading) {
 }
 constexpr row_access operator&(row_access a, row_access b) { return a == b ? a : row_access::elements; }
 
-/// The axis whose neighbours lie side by side: depth, which is summed over, or the outer one, the rows of a or the columns
-/// of b.
+/// The axis whose neighbours lie side by side: depth, which is summed over, or the outer one, the rows of a or the
+/// columns of b.
 enum class along { depth, outer };
 
 template <class T>
@@ -50,11 +50,14 @@ template <class T>
 product_operand<std::remove_const_t<T>> make_operand(const view<T, 2>& v) {
     const extent outer = v.extent_of(0), depth = v.extent_of(1);
     constexpr extent most = std::numeric_limits<int>::max() / 2;  // kernels count past the end by a tile
-    if (outer > most || depth > most) fail<argument_error>("matmul: an operand of ", v.shape(), " has an extent above ", most);
+    if (outer > most || depth > most)
+        fail<argument_error>("matmul: an operand of ", v.shape(), " has an extent above ", most);
     const along axis = v.stride_of(0) == 1 && (v.stride_of(1) != 1 || depth == 1) ? along::outer : along::depth;
     const extent lines = axis == along::depth ? outer : depth;
-    const extent leading = lines <= 1 ? 0 : v.stride_of(axis == along::depth ? 0 : 1);  // lines that are not there lie aligned, too
-    return {{v.data(), simt::hull_of(v).count}, leading, static_cast<int>(outer), static_cast<int>(depth), axis, access_to(v.data(), leading)};
+    const extent leading =
+        lines <= 1 ? 0 : v.stride_of(axis == along::depth ? 0 : 1);  // lines that are not there lie aligned, too
+    return {{v.data(), simt::hull_of(v).count}, leading, static_cast<int>(outer), static_cast<int>(depth), axis,
+            access_to(v.data(), leading)};
 }
 
 /// The next N elements as floats, 0 beyond the span's end.
@@ -77,7 +80,8 @@ HALFTONE_HD HALFTONE_INLINE vec<float, N> load_some(Simt simt, const global_span
 
 /// Rounds to T and stores what fits into the span.
 HALFTONE_KERNEL template <int N, class Simt, class T>
-HALFTONE_HD HALFTONE_INLINE void store_some(Simt simt, const global_span<T>& to, row_access access, const vec<float, N>& values) {
+HALFTONE_HD HALFTONE_INLINE void store_some(Simt simt, const global_span<T>& to, row_access access,
+                                            const vec<float, N>& values) {
     constexpr int n = N * sizeof(T) <= 16 ? N : 16 / static_cast<int>(sizeof(T));
     if (access == row_access::chunks && to.count >= N) {
         HALFTONE_UNROLL for (int i = 0; i < N / n; ++i) {

@@ -8,20 +8,23 @@
 ///     const word mine = panel::place_of_lane<operand_of_mma::a>(simt, first);
 ///     vec<word, 4> x = panel::fragment<operand_of_mma::a>(simt, slot, mine, 16, 0);      // after a wait and a barrier
 ///
-/// A panel lies as its operand does in global memory, whichever axis is contiguous. Where that is the outer one, ldmatrix
-/// transposes 16-bit elements; of floats, lanes load their own. Swizzles keep all ways free of bank conflicts.
+/// A panel lies as its operand does in global memory, whichever axis is contiguous. Where that is the outer one,
+/// ldmatrix transposes 16-bit elements; of floats, lanes load their own. Swizzles keep all ways free of bank conflicts.
 #pragma once
 
 #include <halftone/kernel/matmul/operand.hpp>
 
 namespace halftone::inline HALFTONE_ABI::kernel::on_device {
 
-/// A fragment is 16 of the outer axis by 32 bytes of the depth, four matrices of 8 by 16 bytes. An a has the outer half change
-/// first, as mma takes it; a b has the depth change first: its words 0 and 1 are one b of mma, words 2 and 3 the next.
+/// A fragment is 16 of the outer axis by 32 bytes of the depth, four matrices of 8 by 16 bytes. An a has the outer half
+/// change first, as mma takes it; a b has the depth change first: its words 0 and 1 are one b of mma, words 2 and 3 the
+/// next.
 enum class operand_of_mma { a, b };
 
-/// Outer x Depth elements of a 16-bit type or floats, contiguous along Axis. Places are bytes from the panel's first on.
-template <class T, int Outer, int Depth, along Axis, simt::swizzle Mode = simt::swizzle_for((Axis == along::depth ? Depth : Outer) * sizeof(T))>
+/// Outer x Depth elements of a 16-bit type or floats, contiguous along Axis. Places are bytes from the panel's first
+/// on.
+template <class T, int Outer, int Depth, along Axis,
+          simt::swizzle Mode = simt::swizzle_for((Axis == along::depth ? Depth : Outer) * sizeof(T))>
 struct matrix_panel {
     using element = T;
     static constexpr along axis = Axis;
@@ -29,8 +32,8 @@ struct matrix_panel {
     static constexpr int lines = Axis == along::depth ? Outer : Depth, length = Axis == along::depth ? Depth : Outer;
     using tile = simt::shared_tile<T, lines, length, Mode>;
     static constexpr int in_chunk = 16 / static_cast<int>(sizeof(T)), fragment_depth = 2 * in_chunk;
-    /// Lanes load element by element: eight neighbours, two chunks, of each of four lines at once. So a line's chunks are
-    /// swapped with others by pairs, and four lines under each other lie in different banks.
+    /// Lanes load element by element: eight neighbours, two chunks, of each of four lines at once. So a line's chunks
+    /// are swapped with others by pairs, and four lines under each other lie in different banks.
     static constexpr bool by_elements = sizeof(T) == 4 && Axis == along::outer;
     /// Bytes after which places repeat their swizzle.
     static constexpr word period = by_elements ? 512 : 1024;
@@ -38,7 +41,8 @@ struct matrix_panel {
 
     HALFTONE_HD HALFTONE_INLINE static word place(int line, int column) {
         if constexpr (by_elements) {
-            const word byte = static_cast<word>(column) * 4, straight = (byte / 128 * lines + static_cast<word>(line)) * 128 + byte % 128;
+            const word byte = static_cast<word>(column) * 4,
+                       straight = (byte / 128 * lines + static_cast<word>(line)) * 128 + byte % 128;
             return straight ^ ((straight >> 7 & 3) << 5);
         } else {
             return tile{0}.at(static_cast<word>(line), static_cast<word>(column)).offset;
@@ -50,21 +54,29 @@ struct matrix_panel {
     HALFTONE_HD HALFTONE_INLINE static word place_of_lane(Simt simt, int first) {
         if constexpr (by_elements) return place(simt.lane() % 4, first + simt.lane() / 4);
         const int row = simt.lane() % 8, fast = simt.lane() / 8 % 2, slow = simt.lane() / 16;
-        const int at_outer = 8 * (Side == operand_of_mma::a ? fast : slow), at_depth = in_chunk * (Side == operand_of_mma::a ? slow : fast);
+        const int at_outer = 8 * (Side == operand_of_mma::a ? fast : slow),
+                  at_depth = in_chunk * (Side == operand_of_mma::a ? slow : fast);
         return Axis == along::depth ? place(first + at_outer + row, at_depth) : place(at_depth + row, first + at_outer);
     }
-    /// The fragment that lies (outer, depth) behind the one at `mine`, whole fragments. Either the swizzle does not change
-    /// over that distance, or the bits of the distance are zeros in `mine`: so most of the address is known when compiled.
+    /// The fragment that lies (outer, depth) behind the one at `mine`, whole fragments. Either the swizzle does not
+    /// change over that distance, or the bits of the distance are zeros in `mine`: so most of the address is known when
+    /// compiled.
     HALFTONE_KERNEL template <operand_of_mma Side, class Simt>
     HALFTONE_HD HALFTONE_INLINE static vec<word, 4> fragment(Simt simt, word slot, word mine, int outer, int depth) {
-        const int line = Axis == along::depth ? outer : depth, byte = (Axis == along::depth ? depth : outer) * static_cast<int>(sizeof(T));
+        const int line = Axis == along::depth ? outer : depth,
+                  byte = (Axis == along::depth ? depth : outer) * static_cast<int>(sizeof(T));
         const int row_bytes = tile::row_bytes, panels = byte / row_bytes;
-        const word far = static_cast<word>((panels * lines + line) * row_bytes), near = static_cast<word>(byte % row_bytes);
+        const word far = static_cast<word>((panels * lines + line) * row_bytes),
+                   near = static_cast<word>(byte % row_bytes);
         if constexpr (by_elements) {
             vec<word, 4> elements;
             HALFTONE_UNROLL for (int e = 0; e < 4; ++e) {
-                const int outer_half = Side == operand_of_mma::a ? e % 2 : e / 2, depth_half = Side == operand_of_mma::a ? e / 2 : e % 2;
-                elements[e] = simt.load(shared_span<word>{slot + (mine ^ near ^ static_cast<word>(32 * outer_half)) + far + static_cast<word>(512 * depth_half), 1}, 0);
+                const int outer_half = Side == operand_of_mma::a ? e % 2 : e / 2,
+                          depth_half = Side == operand_of_mma::a ? e / 2 : e % 2;
+                elements[e] = simt.load(shared_span<word>{slot + (mine ^ near ^ static_cast<word>(32 * outer_half)) +
+                                                              far + static_cast<word>(512 * depth_half),
+                                                          1},
+                                        0);
             }
             return elements;
         } else {
@@ -78,8 +90,8 @@ struct matrix_panel {
     }
 };
 
-/// How an operand comes into shared memory: copied as it is, in chunks and asynchronously, or through registers, which suits
-/// any type and alignment.
+/// How an operand comes into shared memory: copied as it is, in chunks and asynchronously, or through registers, which
+/// suits any type and alignment.
 enum class passage { direct, through_registers };
 
 /// A thread's share of bringing one panel after another: some chunks under each other. Zeros where the operand ends.
@@ -87,17 +99,22 @@ template <class Panel, int Threads, passage Passage, class T>
 class panel_fetch {
     using element = typename Panel::element;
     static constexpr bool by_depth = Panel::axis == along::depth;
-    static constexpr int in_chunk = Panel::in_chunk, chunks_in_line = Panel::length / in_chunk, lines_apart = Threads / chunks_in_line, count = Panel::lines / lines_apart;
+    static constexpr int in_chunk = Panel::in_chunk, chunks_in_line = Panel::length / in_chunk,
+                         lines_apart = Threads / chunks_in_line, count = Panel::lines / lines_apart;
     static constexpr word bytes_apart = lines_apart * Panel::tile::row_bytes;
     static_assert(Threads % chunks_in_line == 0 && Panel::lines % lines_apart == 0);
-    static_assert(count == 1 || bytes_apart % Panel::period == 0, "chunks under each other lie alike in the swizzle's period");
+    static_assert(count == 1 || bytes_apart % Panel::period == 0,
+                  "chunks under each other lie alike in the swizzle's period");
     static_assert(Passage == passage::through_registers || std::is_same_v<T, element>);
 
   public:
     HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD HALFTONE_INLINE panel_fetch(Simt simt, const product_operand<T>& from, int first_outer, int first_depth = 0) : leading_(from.leading), access_(from.access) {
+    HALFTONE_HD HALFTONE_INLINE panel_fetch(Simt simt, const product_operand<T>& from, int first_outer,
+                                            int first_depth = 0)
+        : leading_(from.leading), access_(from.access) {
         const int line = simt.thread() / chunks_in_line, column = simt.thread() % chunks_in_line * in_chunk;
-        const int at_outer = first_outer + (by_depth ? line : column), at_depth = first_depth + (by_depth ? column : line);
+        const int at_outer = first_outer + (by_depth ? line : column),
+                  at_depth = first_depth + (by_depth ? column : line);
         next_ = from.elements.data + (by_depth ? at_outer * leading_ + at_depth : at_depth * leading_ + at_outer);
         lines_left_ = by_depth ? from.outer - at_outer : from.depth - at_depth;
         elements_left_ = by_depth ? from.depth - at_depth : from.outer - at_outer;
@@ -127,7 +144,9 @@ class panel_fetch {
     }
 
   private:
-    HALFTONE_HD HALFTONE_INLINE shared_span<simt::chunk<element>> target(word slot, int i) const { return {slot + place_ + static_cast<word>(i) * bytes_apart, 1}; }
+    HALFTONE_HD HALFTONE_INLINE shared_span<simt::chunk<element>> target(word slot, int i) const {
+        return {slot + place_ + static_cast<word>(i) * bytes_apart, 1};
+    }
 
     const T* next_;
     extent leading_;

@@ -49,7 +49,8 @@ constexpr const matmul_table_row& matmul_row_of(int version) {
 }
 
 /// For c (m, n) and sums over k. `largest`: of the tiles that the operands can take.
-constexpr matmul_cut cut_matmul(const simt::architecture& gpu, extent m, extent n, extent k, matmul_tile largest = matmul_tile::large) {
+constexpr matmul_cut cut_matmul(const simt::architecture& gpu, extent m, extent n, extent k,
+                                matmul_tile largest = matmul_tile::large) {
     const matmul_table_row& row = matmul_row_of(gpu.version);
     const auto tiles = [m, n](extent side) { return ((m + side - 1) / side) * ((n + side - 1) / side); };
     const auto parts = [&](extent count, int blocks) {

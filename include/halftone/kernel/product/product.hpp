@@ -9,8 +9,8 @@
 ///     b panel:  k x columns, k padded with zeros to a multiple of k_step: (k, columns) floats or (k / 2, columns, 2) bfloat16
 ///     c:        rows x columns floats, c_stride apart
 ///
-/// Numeric contract: operands are rounded to `Compute` when packed, products are exact or rounded to float once, sums are
-/// float and follow k in an order that depends on k alone. bfloat16 units may flush subnormals to zero.
+/// Numeric contract: operands are rounded to `Compute` when packed, products are exact or rounded to float once, sums
+/// are float and follow k in an order that depends on k alone. bfloat16 units may flush subnormals to zero.
 #pragma once
 
 #include <halftone/exec/cpu/cpu.hpp>
@@ -51,14 +51,16 @@ struct product_unit {
     int columns;   ///< the width of a panel of b
     int k_step;    ///< k is padded with zeros to a multiple of this
     int element;   ///< bytes of a packed element
-    void (*multiply)(extent rows, extent k, const void* a_block, const void* b_panel, float* c, extent c_stride, bool add);
+    void (*multiply)(extent rows, extent k, const void* a_block, const void* b_panel, float* c, extent c_stride,
+                     bool add);
     void (*enter)() = nullptr;  ///< called by a worker before its products, where it is there
     void (*leave)() = nullptr;  ///< and after them
 
     extent padded(extent k) const { return (k + k_step - 1) / k_step * k_step; }
     std::size_t panel_bytes(extent k) const { return static_cast<std::size_t>(padded(k) * columns * element); }
     std::size_t block_bytes(extent most_rows) const {
-        return round_up(static_cast<std::size_t>((most_rows + rows - 1) / rows * rows * panel_stride * element), block_alignment);
+        return round_up(static_cast<std::size_t>((most_rows + rows - 1) / rows * rows * panel_stride * element),
+                        block_alignment);
     }
 };
 
@@ -84,19 +86,25 @@ product_unit unit_for(const cpu& device) {
 #if defined(__x86_64__)
     if (detail::uses_pairs<Compute>(device.instruction_set())) {
         using namespace avx512_bf16;
-        if (device.instruction_set() == isa::amx) return {32, 32, bf16_k_step, 2, &amx::tile_multiply, &amx::enter_tiles, &amx::leave_tiles};
+        if (device.instruction_set() == isa::amx)
+            return {32, 32, bf16_k_step, 2, &amx::tile_multiply, &amx::enter_tiles, &amx::leave_tiles};
         return {12, bf16_columns, bf16_k_step, 2, &pair_multiply};
     }
 #endif
-    const int rows = device.instruction_set() >= isa::avx512 ? avx512::fma_rows : device.instruction_set() == isa::avx2 ? avx2::fma_rows : portable::fma_rows;
-    const int columns = device.instruction_set() >= isa::avx512 ? avx512::fma_columns : device.instruction_set() == isa::avx2 ? avx2::fma_columns : portable::fma_columns;
+    const int rows = device.instruction_set() >= isa::avx512 ? avx512::fma_rows
+                     : device.instruction_set() == isa::avx2 ? avx2::fma_rows
+                                                             : portable::fma_rows;
+    const int columns = device.instruction_set() >= isa::avx512 ? avx512::fma_columns
+                        : device.instruction_set() == isa::avx2 ? avx2::fma_columns
+                                                                : portable::fma_columns;
     return {rows, columns, 1, 4, device.select(&portable::fma_multiply, &avx2::fma_multiply, &avx512::fma_multiply)};
 }
 
 template <class Compute, class T>
 product_packing<T> packing_for(const cpu& device) {
 #if defined(__x86_64__)
-    if (detail::uses_pairs<Compute>(device.instruction_set())) return {&avx512_bf16::pack_a_bf16<T>, &avx512_bf16::pack_b_bf16<T>};
+    if (detail::uses_pairs<Compute>(device.instruction_set()))
+        return {&avx512_bf16::pack_a_bf16<T>, &avx512_bf16::pack_b_bf16<T>};
 #endif
     return {device.select(&portable::pack_a<Compute, T>, &avx2::pack_a<Compute, T>, &avx512::pack_a<Compute, T>),
             device.select(&portable::pack_b<Compute, T>, &avx2::pack_b<Compute, T>, &avx512::pack_b<Compute, T>)};

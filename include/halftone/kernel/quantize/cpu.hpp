@@ -14,16 +14,22 @@ namespace halftone::inline HALFTONE_ABI::kernel {
 template <>
 struct quantize<cpu> {
     template <class X, class Y, int Rank>
-    static void current(cpu& device, const view<X, Rank>& x, const view<Y, Rank>& y, tensor_scale* scale, const scaling_rule& rule) {
+    static void current(cpu& device, const view<X, Rank>& x, const view<Y, Rank>& y, tensor_scale* scale,
+                        const scaling_rule& rule) {
         using T = std::remove_const_t<X>;
         check_quantize(x, y);
-        const auto body = device.select(&portable::largest_magnitude<T>, &avx2::largest_magnitude<T>, &avx512::largest_magnitude<T>);
-        over_pieces(device, x.size(), [&](extent first, extent count) { return body(count, x.data() + first); },
-                    [&](std::uint32_t amax) { *scale = scale_of(amax, static_cast<float>(number_traits<Y>::max), rule, 1.0f); });
+        const auto body =
+            device.select(&portable::largest_magnitude<T>, &avx2::largest_magnitude<T>, &avx512::largest_magnitude<T>);
+        over_pieces(
+            device, x.size(), [&](extent first, extent count) { return body(count, x.data() + first); },
+            [&](std::uint32_t amax) {
+                *scale = scale_of(amax, static_cast<float>(number_traits<Y>::max), rule, 1.0f);
+            });
         again(device, x, y, scale);
     }
     template <class X, class Y, int Rank>
-    static void delayed(cpu& device, const view<X, Rank>& x, const view<Y, Rank>& y, tensor_scale* scale, amax_record* record, gathering gathers) {
+    static void delayed(cpu& device, const view<X, Rank>& x, const view<Y, Rank>& y, tensor_scale* scale,
+                        amax_record* record, gathering gathers) {
         check_quantize(x, y);
         device.run([&] { *scale = record->now; });
         convert(device, x, y, scale, [&](std::uint32_t amax) {
@@ -36,8 +42,10 @@ struct quantize<cpu> {
         convert(device, x, y, scale, [](std::uint32_t) {});
     }
 
-    /// Ends a window of all records, whose histories lie in `windows` words; where *skips is not 0, what it met is forgotten.
-    static void roll(cpu& device, amax_record* records, extent count, std::uint32_t* history, extent, const std::int32_t* skips) {
+    /// Ends a window of all records, whose histories lie in `windows` words; where *skips is not 0, what it met is
+    /// forgotten.
+    static void roll(cpu& device, amax_record* records, extent count, std::uint32_t* history, extent,
+                     const std::int32_t* skips) {
         device.run([&] {
             for (extent i = 0; i < count; ++i) {
                 amax_record& r = records[i];
@@ -48,7 +56,8 @@ struct quantize<cpu> {
                 std::uint32_t* const mine = history + r.first;
                 mine[r.next] = r.amax;
                 std::uint32_t amax = r.amax;
-                for (int w = 0; w < r.rule.history && r.rule.rule == amax_rule::max; ++w) amax = amax < mine[w] ? mine[w] : amax;
+                for (int w = 0; w < r.rule.history && r.rule.rule == amax_rule::max; ++w)
+                    amax = amax < mine[w] ? mine[w] : amax;
                 next_window(r, amax);
             }
         });
@@ -56,10 +65,15 @@ struct quantize<cpu> {
 
   private:
     template <class X, class Y, int Rank, class Finish>
-    static void convert(cpu& device, const view<X, Rank>& x, const view<Y, Rank>& y, const tensor_scale* scale, const Finish& finish) {
+    static void convert(cpu& device, const view<X, Rank>& x, const view<Y, Rank>& y, const tensor_scale* scale,
+                        const Finish& finish) {
         using T = std::remove_const_t<X>;
-        const auto body = device.select(&portable::quantize_piece<T, Y>, &avx2::quantize_piece<T, Y>, &avx512::quantize_piece<T, Y>);
-        over_pieces(device, x.size(), [&](extent first, extent count) { return body(count, x.data() + first, scale->scale, y.data() + first); }, finish);
+        const auto body =
+            device.select(&portable::quantize_piece<T, Y>, &avx2::quantize_piece<T, Y>, &avx512::quantize_piece<T, Y>);
+        over_pieces(
+            device, x.size(),
+            [&](extent first, extent count) { return body(count, x.data() + first, scale->scale, y.data() + first); },
+            finish);
     }
     /// The largest of what the pieces of a tensor find, to `finish`.
     template <class Body, class Finish>
@@ -67,7 +81,9 @@ struct quantize<cpu> {
         const row_pieces cut = cut_rows(size, 1, 4 * piece_elements);
         const workspace::lease lease(device.scratch(), static_cast<std::size_t>(cut.count) * sizeof(std::uint32_t));
         auto* const amaxes = lease.as<std::uint32_t>();
-        device.parallel_for(cut.count, [&](extent piece) { amaxes[piece] = halftone::detail::bit_cast<std::uint32_t>(body(cut.begin(piece), cut.rows_of(piece))); });
+        device.parallel_for(cut.count, [&](extent piece) {
+            amaxes[piece] = halftone::detail::bit_cast<std::uint32_t>(body(cut.begin(piece), cut.rows_of(piece)));
+        });
         device.run([&] {
             std::uint32_t amax = 0;
             for (extent piece = 0; piece < cut.count; ++piece) amax = amax < amaxes[piece] ? amaxes[piece] : amax;

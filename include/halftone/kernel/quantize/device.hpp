@@ -2,8 +2,8 @@
 /// \file
 /// Tensors in eight bits on a GPU; quantize.hpp has their contract and an example.
 ///
-/// A block takes a chunk and leaves its largest magnitude; one more block finds the largest of all and makes a scale of it, or
-/// puts it into a record.
+/// A block takes a chunk and leaves its largest magnitude; one more block finds the largest of all and makes a scale of
+/// it, or puts it into a record.
 #pragma once
 
 #include <halftone/kernel/quantize/quantize.hpp>
@@ -25,7 +25,9 @@ struct tensor_chunk {
         return {first, size - first < elements ? size - first : elements};
     }
     /// Elements of run number i.
-    HALFTONE_HD HALFTONE_INLINE int run(extent i, int n) const { return count_ - i * n < n ? static_cast<int>(count_ - i * n) : n; }
+    HALFTONE_HD HALFTONE_INLINE int run(extent i, int n) const {
+        return count_ - i * n < n ? static_cast<int>(count_ - i * n) : n;
+    }
 };
 
 /// The larger of `largest` and the magnitudes, by their bits; those of NaNs are the largest.
@@ -43,7 +45,8 @@ using amax_team = row_team<256, 1>;
 HALFTONE_KERNEL template <class Simt>
 HALFTONE_HD HALFTONE_INLINE word block_amax(Simt simt, word mine) {
     if (mine > infinite_magnitude) mine = infinite_magnitude;
-    return halftone::detail::bit_cast<word>(amax_team::max(simt, halftone::detail::bit_cast<float>(mine), constant<0>{}));
+    return halftone::detail::bit_cast<word>(
+        amax_team::max(simt, halftone::detail::bit_cast<float>(mine), constant<0>{}));
 }
 
 template <class X, run_access Access>
@@ -62,7 +65,8 @@ struct amax_kernel {
         const tensor_chunk c = tensor_chunk::at(simt.block().x, x.count);
         const global_span<const X> here = x.part(c.first, c.count_);
         word largest = 0;
-        for (extent i = simt.thread(); i * n < c.count_; i += threads) largest = larger_magnitude(largest, load_run<n, Access>(simt, here, i, c.run(i, n)));
+        for (extent i = simt.thread(); i * n < c.count_; i += threads)
+            largest = larger_magnitude(largest, load_run<n, Access>(simt, here, i, c.run(i, n)));
         largest = block_amax(simt, largest);
         if (simt.thread() == 0) simt.store(amaxes, simt.block().x, largest);
     }
@@ -176,19 +180,24 @@ struct roll_kernel {
 template <simt_device Device>
 struct quantize<Device> {
     template <class X, class Y, int Rank>
-    static void current(Device& device, const view<X, Rank>& x, const view<Y, Rank>& y, tensor_scale* scale, const scaling_rule& rule) {
+    static void current(Device& device, const view<X, Rank>& x, const view<Y, Rank>& y, tensor_scale* scale,
+                        const scaling_rule& rule) {
         using namespace on_device;
         using T = std::remove_const_t<X>;
         check_quantize(x, y);
         const global_span<const T> from{x.data(), x.size()};
         const chunk_amaxes amaxes(device, x.size());
-        const auto launch = [&]<run_access Access>(std::integral_constant<run_access, Access>) { device.launch(amax_kernel<T, Access>{from, amaxes.span}); };
+        const auto launch = [&]<run_access Access>(std::integral_constant<run_access, Access>) {
+            device.launch(amax_kernel<T, Access>{from, amaxes.span});
+        };
         launch_with_access<widest<T>>(launch, x.data());
-        device.launch(largest_amax_kernel{{amaxes.span.data, amaxes.span.count}, static_cast<float>(number_traits<Y>::max), rule, {scale, 1}, {}});
+        device.launch(largest_amax_kernel{
+            {amaxes.span.data, amaxes.span.count}, static_cast<float>(number_traits<Y>::max), rule, {scale, 1}, {}});
         convert(device, x, y, scale, {}, {});
     }
     template <class X, class Y, int Rank>
-    static void delayed(Device& device, const view<X, Rank>& x, const view<Y, Rank>& y, tensor_scale* scale, amax_record* record, gathering gathers) {
+    static void delayed(Device& device, const view<X, Rank>& x, const view<Y, Rank>& y, tensor_scale* scale,
+                        amax_record* record, gathering gathers) {
         using namespace on_device;
         check_quantize(x, y);
         if (gathers == gathering::off) return convert(device, x, y, &record->now, {scale, 1}, {});
@@ -201,7 +210,8 @@ struct quantize<Device> {
         check_quantize(x, y);
         convert(device, x, y, scale, {}, {});
     }
-    static void roll(Device& device, amax_record* records, extent count, std::uint32_t* history, extent windows, const std::int32_t* skips) {
+    static void roll(Device& device, amax_record* records, extent count, std::uint32_t* history, extent windows,
+                     const std::int32_t* skips) {
         device.launch(on_device::roll_kernel{{records, count}, {history, windows}, {skips, 1}});
     }
 
@@ -211,17 +221,20 @@ struct quantize<Device> {
         on_device::global_span<on_device::word> span;
 
         chunk_amaxes(Device& device, extent size)
-            : lease(device.scratch(), static_cast<std::size_t>(on_device::tensor_chunk::count(size)) * sizeof(on_device::word)),
+            : lease(device.scratch(),
+                    static_cast<std::size_t>(on_device::tensor_chunk::count(size)) * sizeof(on_device::word)),
               span{lease.template as<on_device::word>(), on_device::tensor_chunk::count(size)} {}
     };
 
     template <class X, class Y, int Rank>
-    static void convert(Device& device, const view<X, Rank>& x, const view<Y, Rank>& y, const tensor_scale* by, const on_device::global_span<tensor_scale>& used,
+    static void convert(Device& device, const view<X, Rank>& x, const view<Y, Rank>& y, const tensor_scale* by,
+                        const on_device::global_span<tensor_scale>& used,
                         const on_device::global_span<on_device::word>& amaxes) {
         using namespace on_device;
         using T = std::remove_const_t<X>;
         const auto launch = [&]<run_access Access>(std::integral_constant<run_access, Access>) {
-            device.launch(quantize_kernel<T, Y, Access>{{x.data(), x.size()}, {y.data(), y.size()}, {by, 1}, used, amaxes});
+            device.launch(
+                quantize_kernel<T, Y, Access>{{x.data(), x.size()}, {y.data(), y.size()}, {by, 1}, used, amaxes});
         };
         if (simt::is_aligned(x.data(), 16) && simt::is_aligned(y.data(), widest<T>)) {
             launch(std::integral_constant<run_access, run_access::vectors>{});

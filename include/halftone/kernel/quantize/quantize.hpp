@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A tensor in eight bits: y = scale x, with one scale for all of it, which lies in the device's memory and so does its inverse.
+/// A tensor in eight bits: y = scale x, with one scale for all of it, which lies in the device's memory and so does its
+/// inverse.
 ///
 ///     kernel::quantize<cpu>::current(device, x, y, &scale, rule);           // scale from the amax of x; written beside y
 ///     kernel::quantize<cpu>::delayed(device, x, y, &scale, record, kernel::gathering::on);  // by the record; amax goes into it
 ///     kernel::quantize<cpu>::again(device, x, y, &scale);                   // by a scale that is there: the same bits once more
 ///     kernel::quantize<cpu>::roll(device, records, n, history, words, &skips);   // a window ends
 ///
-/// Numeric contract: scale times x in float, rounded once to nearest even; what is larger than the format's largest number
-/// becomes that. A number that is not finite stays so (float8_e4m3 has NaN for all of them): an overflow has to reach the
-/// gradients, where the finite check sees it. With scales that are powers of two the error is the format's alone. amax is
-/// exact, and infinity where a number is not finite; it is found on the bits, which -ffast-math does not touch.
-/// policy/scaling.hpp has the rules.
+/// Numeric contract: scale times x in float, rounded once to nearest even; what is larger than the format's largest
+/// number becomes that. A number that is not finite stays so (float8_e4m3 has NaN for all of them): an overflow has to
+/// reach the gradients, where the finite check sees it. With scales that are powers of two the error is the format's
+/// alone. amax is exact, and infinity where a number is not finite; it is found on the bits, which -ffast-math does not
+/// touch. policy/scaling.hpp has the rules.
 #pragma once
 
 #include <halftone/kernel/expect.hpp>
@@ -23,12 +24,13 @@ namespace halftone::inline HALFTONE_ABI::kernel {
 /// Whether a tensor's amax goes into its record.
 enum class gathering { off, on };
 
-/// Each over a contiguous x and a y of the same shape, whose type has eight bits. Pointers are the device's. Throws shape_error.
+/// Each over a contiguous x and a y of the same shape, whose type has eight bits. Pointers are the device's. Throws
+/// shape_error.
 template <class Device>
 struct quantize {
     static_assert(sizeof(Device) == 0,
-                  "halftone: quantize: the kernels of this device are not included: include <halftone/kernel.hpp> for ht::cpu, "
-                  "<halftone/cuda.cuh> for ht::cuda");
+                  "halftone: quantize: the kernels of this device are not included: include <halftone/kernel.hpp> for "
+                  "ht::cpu, <halftone/cuda.cuh> for ht::cuda");
 };
 
 inline constexpr std::uint32_t infinite_magnitude = 0x7f800000;
@@ -41,7 +43,8 @@ HALFTONE_HD HALFTONE_INLINE Y quantized(float x, float scale) {
 }
 
 /// The scale of a tensor out of its amax, in bits.
-HALFTONE_HD HALFTONE_INLINE tensor_scale scale_of(std::uint32_t amax, float largest, const scaling_rule& rule, float before) {
+HALFTONE_HD HALFTONE_INLINE tensor_scale scale_of(std::uint32_t amax, float largest, const scaling_rule& rule,
+                                                  float before) {
     const float scale = scale_for(halftone::detail::bit_cast<float>(amax), largest, rule, before);
     return {scale, 1 / scale};
 }

@@ -28,7 +28,8 @@ double amax(const view<X, 1>& x) {
     return largest;
 }
 
-/// (largest number of the format / amax) / 2^margin, perhaps rounded down to a power of two; at most float's largest number.
+/// (largest number of the format / amax) / 2^margin, perhaps rounded down to a power of two; at most float's largest
+/// number.
 /// `before` where amax is 0 or not finite.
 inline double scale(double amax, double largest, const scaling_rule& rule, double before) {
     if (amax == 0 || !is_finite(amax)) return before;
@@ -39,7 +40,8 @@ inline double scale(double amax, double largest, const scaling_rule& rule, doubl
 
 template <class X, class Y>
 void quantize(const view<X, 1>& x, double scale, const view<Y, 1>& y) {
-    for (extent i = 0; i < x.size(); ++i) y(i) = is_finite(x(i)) ? saturate<Y>(static_cast<double>(x(i)) * scale) : Y(static_cast<float>(x(i)));
+    for (extent i = 0; i < x.size(); ++i)
+        y(i) = is_finite(x(i)) ? saturate<Y>(static_cast<double>(x(i)) * scale) : Y(static_cast<float>(x(i)));
 }
 
 }  // namespace halftone::inline HALFTONE_ABI::reference

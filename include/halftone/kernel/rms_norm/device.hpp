@@ -2,9 +2,9 @@
 /// \file
 /// Root mean square normalisation on a GPU; rms_norm.hpp has its arguments, its contract and an example.
 ///
-/// A row is read once and held in registers, by a warp or by a block; a row too wide for that is walked by a block, whose
-/// second reading comes from the cache. The backward pass takes two kernels: one over rows for dx, one over columns for the
-/// partial sums of dgain, which are then added up.
+/// A row is read once and held in registers, by a warp or by a block; a row too wide for that is walked by a block,
+/// whose second reading comes from the cache. The backward pass takes two kernels: one over rows for dx, one over
+/// columns for the partial sums of dgain, which are then added up.
 #pragma once
 
 #include <cmath>
@@ -106,7 +106,8 @@ struct rms_norm_dx_kernel {
 
   private:
     template <int M>
-    HALFTONE_HD HALFTONE_INLINE static float terms(const vec<float, M>& v, const vec<float, M>& d, const vec<float, M>& g, float scale) {
+    HALFTONE_HD HALFTONE_INLINE static float terms(const vec<float, M>& v, const vec<float, M>& d,
+                                                   const vec<float, M>& g, float scale) {
         float sum = 0;
         HALFTONE_UNROLL for (int e = 0; e < M; ++e) sum += d[e] * g[e] * (v[e] * scale);
         return sum;
@@ -139,11 +140,13 @@ struct rms_norm_sums_kernel {
 
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD void operator()(Simt simt) const {
-        const extent j = team::column(simt), first = cut.begin(simt.block().y), end = first + cut.rows_of(simt.block().y);
+        const extent j = team::column(simt), first = cut.begin(simt.block().y),
+                     end = first + cut.rows_of(simt.block().y);
         vec<float, N> sums{};
         if (j < width) {
             for (extent row = first + simt.warp(); row < end; row += team::warps) {
-                const vec<float, N> d = load_floats<N>(simt, dy.from(row * width + j), 0), v = load_floats<N>(simt, x.from(row * width + j), 0);
+                const vec<float, N> d = load_floats<N>(simt, dy.from(row * width + j), 0),
+                                    v = load_floats<N>(simt, x.from(row * width + j), 0);
                 const float scale = simt.load(rstd, row);
                 HALFTONE_UNROLL for (int e = 0; e < N; ++e) sums[e] += d[e] * (v[e] * scale);
             }
@@ -177,7 +180,8 @@ struct rms_norm<Device> {
         const extent rows = a.x.extent_of(0), width = a.x.extent_of(1);
         const row_pieces cut = on_device::cut_rows_for_sums(rows);
         const bool wanted = a.dgain.data() != nullptr;
-        const workspace::lease partials(device.scratch(), static_cast<std::size_t>(wanted ? cut.count * width : 0) * sizeof(float));
+        const workspace::lease partials(device.scratch(),
+                                        static_cast<std::size_t>(wanted ? cut.count * width : 0) * sizeof(float));
         float* const dgain = partials.as<float>();
         if (wanted) {  // before dx, which may lie where dy does
             const auto sum = [&]<int N>(constant<N>) {
@@ -187,7 +191,8 @@ struct rms_norm<Device> {
             can_use_vectors(n, width, a.x.data(), a.dy.data()) ? sum(constant<n>{}) : sum(constant<1>{});
         }
         const auto launch = [&]<int N, int Threads, int Held>(constant<N>, constant<Threads>, constant<Held>) {
-            device.launch(rms_norm_dx_kernel<X, W, Y, N, Threads, Held>{simt::span_of(a.x), simt::span_of(a.gain), simt::span_of(a.dy), simt::span_of(a.rstd),
+            device.launch(rms_norm_dx_kernel<X, W, Y, N, Threads, Held>{simt::span_of(a.x), simt::span_of(a.gain),
+                                                                        simt::span_of(a.dy), simt::span_of(a.rstd),
                                                                         simt::span_of(a.dx), rows, width, a.dx_mode});
         };
         choose_team<X, W, Y>(width, launch, a.x.data(), a.gain.data(), a.dy.data(), a.dx.data());

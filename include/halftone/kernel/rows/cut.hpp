@@ -18,7 +18,9 @@ struct row_pieces {
     extent rows, each, count;
 
     HALFTONE_HD constexpr extent begin(extent piece) const { return piece * each; }
-    HALFTONE_HD constexpr extent rows_of(extent piece) const { return each < rows - begin(piece) ? each : rows - begin(piece); }
+    HALFTONE_HD constexpr extent rows_of(extent piece) const {
+        return each < rows - begin(piece) ? each : rows - begin(piece);
+    }
 };
 
 /// Elements in a piece: some microseconds of work, many times what handing out a piece costs.

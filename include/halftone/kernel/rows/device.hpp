@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What row-wise kernels on a GPU share: vectors of 16 bytes, how a team of threads walks a row and adds up what it found,
-/// and sums over rows by way of partial sums.
+/// What row-wise kernels on a GPU share: vectors of 16 bytes, how a team of threads walks a row and adds up what it
+/// found, and sums over rows by way of partial sums.
 ///
 ///     using team = on_device::row_team<32>;                                  // a warp takes a row
 ///     const auto steps = on_device::row_steps<n, 32, held>::over(team::member(simt), width, from.data, to.data);
@@ -64,7 +64,8 @@ inline constexpr int at_once = N * sizeof(T) <= 16 ? N : 16 / static_cast<int>(s
 
 /// N elements, from vector number i of a row on.
 HALFTONE_KERNEL template <int N, class Simt, class T>
-HALFTONE_HD HALFTONE_INLINE vec<std::remove_const_t<T>, N> load_elements(Simt simt, const global_span<T>& row, extent i) {
+HALFTONE_HD HALFTONE_INLINE vec<std::remove_const_t<T>, N> load_elements(Simt simt, const global_span<T>& row,
+                                                                         extent i) {
     constexpr int some = at_once<T, N>, parts = N / some;
     vec<std::remove_const_t<T>, N> v;
     HALFTONE_UNROLL for (int p = 0; p < parts; ++p) {
@@ -73,11 +74,13 @@ HALFTONE_HD HALFTONE_INLINE vec<std::remove_const_t<T>, N> load_elements(Simt si
     }
     return v;
 }
-/// The vectors of a row that are one thread's, `me` and every Threads-th from there; beyond the row's, zeros. A loop of loads
-/// and nothing else: with their use amid them, each would be waited for before the next.
+/// The vectors of a row that are one thread's, `me` and every Threads-th from there; beyond the row's, zeros. A loop of
+/// loads and nothing else: with their use amid them, each would be waited for before the next.
 HALFTONE_KERNEL template <int Threads, class Simt, class T, class Plain, int N, int Held>
-HALFTONE_HD HALFTONE_INLINE void hold(Simt simt, const global_span<T>& row, int me, extent vectors, vec<Plain, N> (&held)[Held]) {
-    HALFTONE_UNROLL for (int i = 0; i < Held; ++i) held[i] = me + i * Threads < vectors ? load_elements<N>(simt, row, me + i * Threads) : vec<Plain, N>{};
+HALFTONE_HD HALFTONE_INLINE void hold(Simt simt, const global_span<T>& row, int me, extent vectors,
+                                      vec<Plain, N> (&held)[Held]) {
+    HALFTONE_UNROLL for (int i = 0; i < Held; ++i) held[i] =
+        me + i * Threads < vectors ? load_elements<N>(simt, row, me + i * Threads) : vec<Plain, N>{};
 }
 /// The same as floats.
 HALFTONE_KERNEL template <int N, class Simt, class T>
@@ -94,8 +97,8 @@ HALFTONE_HD HALFTONE_INLINE void store_rounded(Simt simt, const global_span<T>& 
     }
 }
 
-/// A row in vectors of N and, before and behind them, elements one by one, so that vectors begin where they can be loaded.
-/// Items 0 to vectors - 1 are vectors of row.from(head), the others elements of the row.
+/// A row in vectors of N and, before and behind them, elements one by one, so that vectors begin where they can be
+/// loaded. Items 0 to vectors - 1 are vectors of row.from(head), the others elements of the row.
 template <int N>
 struct row_walk {
     extent head, vectors, width;
@@ -139,8 +142,9 @@ struct row_place {
     }
 };
 
-/// The steps by which one of a team's threads goes over rows of one width: vectors of N elements, and where vectors do not
-/// reach, elements. With Held > 0 rows are all vectors, at most Held of them a thread's, and its loops are unrolled.
+/// The steps by which one of a team's threads goes over rows of one width: vectors of N elements, and where vectors do
+/// not reach, elements. With Held > 0 rows are all vectors, at most Held of them a thread's, and its loops are
+/// unrolled.
 template <int N, int Threads, int Held>
 struct row_steps {
     int me;
@@ -172,7 +176,8 @@ struct row_steps {
             }
         }
     }
-    /// The same, for sums: a thread of fewer than Held vectors takes steps over zeros, so that no load waits for a branch.
+    /// The same, for sums: a thread of fewer than Held vectors takes steps over zeros, so that no load waits for a
+    /// branch.
     template <class Step>
     HALFTONE_HD HALFTONE_INLINE void each_or_zeros(const Step& step) const {
         if constexpr (Held > 0) {
@@ -262,8 +267,8 @@ template <int N>
 inline constexpr int held_vectors = 32 / N;
 inline constexpr extent held_by_warp = 1024, held_by_block = 4096;  // elements, by 32 and 128 threads
 
-/// Calls launch(N, Threads, Held) as constants for rows of this width, of these types, at these pointers: a row in a warp's registers, in
-/// those of a block of 128, or (Held = 0) walked by 256 threads.
+/// Calls launch(N, Threads, Held) as constants for rows of this width, of these types, at these pointers: a row in a
+/// warp's registers, in those of a block of 128, or (Held = 0) walked by 256 threads.
 template <class... Ts, class Launch, class... Pointers>
 void choose_team(extent width, const Launch& launch, const Pointers*... pointers) {
     constexpr int n = longest<Ts...>;
@@ -277,15 +282,17 @@ void choose_team(extent width, const Launch& launch, const Pointers*... pointers
     }
 }
 
-/// A block of eight warps over 32 * N columns: each warp takes every eighth row, each lane N neighbouring columns, of which
-/// it keeps `Sums` sums.
+/// A block of eight warps over 32 * N columns: each warp takes every eighth row, each lane N neighbouring columns, of
+/// which it keeps `Sums` sums.
 template <int N, int Sums>
 struct column_team {
     static constexpr int warps = 8, block_threads = 32 * warps, columns = 32 * N;
     static constexpr word shared_bytes = Sums * warps * columns * sizeof(float);
 
     /// (width, pieces of rows) in blocks.
-    static grid_shape grid(extent width, extent pieces) { return {simt::blocks_for(width, columns).x, static_cast<int>(pieces), 1}; }
+    static grid_shape grid(extent width, extent pieces) {
+        return {simt::blocks_for(width, columns).x, static_cast<int>(pieces), 1};
+    }
 
     /// The lane's first column.
     HALFTONE_KERNEL template <class Simt>
@@ -299,7 +306,8 @@ struct column_team {
         HALFTONE_UNROLL for (int p = 0; p < N / some; ++p) {
             vec<float, some> part;
             HALFTONE_UNROLL for (int e = 0; e < some; ++e) part[e] = sums[p * some + e];
-            simt.store(shared_span<vec<float, some>>{0, shared_bytes / sizeof(part)}, ((which * warps + simt.warp()) * columns + simt.lane() * N) / some + p, part);
+            simt.store(shared_span<vec<float, some>>{0, shared_bytes / sizeof(part)},
+                       ((which * warps + simt.warp()) * columns + simt.lane() * N) / some + p, part);
         }
     }
     HALFTONE_KERNEL template <class Simt>
@@ -312,7 +320,8 @@ struct column_team {
     }
     /// After a barrier: the block's sums into row `piece` of a matrix of partial sums, where that is wanted.
     HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD HALFTONE_INLINE static void write(Simt simt, int which, const global_span<float>& partials, extent width) {
+    HALFTONE_HD HALFTONE_INLINE static void write(Simt simt, int which, const global_span<float>& partials,
+                                                  extent width) {
         if (!partials.is_there()) return;
         const extent first = static_cast<extent>(simt.block().x) * columns;
         for (int c = simt.thread(); c < columns; c += block_threads) {
@@ -340,7 +349,8 @@ struct add_partials_kernel {
         const extent j = team::column(simt);
         vec<float, 1> sum{};
         if (j < out.count) {
-            for (extent piece = simt.warp(); piece < pieces; piece += team::warps) sum[0] += simt.load(partials, piece * stride + j);
+            for (extent piece = simt.warp(); piece < pieces; piece += team::warps)
+                sum[0] += simt.load(partials, piece * stride + j);
         }
         team::leave(simt, 0, sum);
         simt.barrier();
@@ -352,7 +362,8 @@ struct add_partials_kernel {
 };
 
 template <simt_device Device, class G>
-void add_partials(Device& device, extent pieces, const float* partials, extent stride, extent width, G* out, write_mode mode) {
+void add_partials(Device& device, extent pieces, const float* partials, extent stride, extent width, G* out,
+                  write_mode mode) {
     device.launch(add_partials_kernel<G>{{partials, pieces * stride}, pieces, stride, {out, width}, mode});
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What row-wise CPU kernels share: how rows are cut into pieces (cut.hpp), how a row is walked and summed (rows.inc), and
-/// sums over pieces.
+/// What row-wise CPU kernels share: how rows are cut into pieces (cut.hpp), how a row is walked and summed (rows.inc),
+/// and sums over pieces.
 #pragma once
 
 #include <halftone/exec/cpu/cpu.hpp>

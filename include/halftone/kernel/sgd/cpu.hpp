@@ -14,7 +14,8 @@ namespace halftone::inline HALFTONE_ABI::kernel {
 
 template <>
 struct sgd<cpu> {
-    template <rounding Rounding, class Param, class Copy, class Accumulate, class State, rounding CopyRounding = rounding::nearest_even>
+    template <rounding Rounding, class Param, class Copy, class Accumulate, class State,
+              rounding CopyRounding = rounding::nearest_even>
     static void run(cpu& device, const sgd_arguments<Param, Copy, Accumulate, State>& a) {
         check(a);
         device.run([&] {
@@ -23,7 +24,8 @@ struct sgd<cpu> {
         });
     }
 
-    template <rounding Rounding, class Param, class Copy, class Accumulate, class State, rounding CopyRounding = rounding::nearest_even>
+    template <rounding Rounding, class Param, class Copy, class Accumulate, class State,
+              rounding CopyRounding = rounding::nearest_even>
     static void run_rows(cpu& device, const sgd_arguments<Param, Copy, Accumulate, State>& a,
                          const gradient_rows<Accumulate>& rows) {
         check_rows<draws_random_numbers<Rounding, Param, State>>("sgd", a, rows);
@@ -40,9 +42,11 @@ struct sgd<cpu> {
         const auto body = device.select(&portable::sgd_elements<Rounding, CopyRounding, Param, Copy, Accumulate, State>,
                                         &avx2::sgd_elements<Rounding, CopyRounding, Param, Copy, Accumulate, State>,
                                         &avx512::sgd_elements<Rounding, CopyRounding, Param, Copy, Accumulate, State>);
-        const float nesterov = a.coefficients.kind == momentum_kind::nesterov ? static_cast<float>(a.coefficients.momentum) : 0.0f;
+        const float nesterov =
+            a.coefficients.kind == momentum_kind::nesterov ? static_cast<float>(a.coefficients.momentum) : 0.0f;
         State* const momentum = a.coefficients.momentum == 0 ? nullptr : a.momentum.data();
-        return [a, body, nesterov, momentum, scalars = scalars_of(a.coefficients, a.rates, *a.step), factors = *a.factors,
+        return [a, body, nesterov, momentum, scalars = scalars_of(a.coefficients, a.rates, *a.step),
+                factors = *a.factors,
                 step = static_cast<std::uint32_t>(a.step->steps)](extent i, extent n, const Accumulate* gradient) {
             body(n, a.master.data() + i, a.copy.data() == nullptr ? nullptr : a.copy.data() + i, gradient,
                  momentum == nullptr ? nullptr : momentum + i, scalars, nesterov, factors, a.key, step, i);

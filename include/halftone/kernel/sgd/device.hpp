@@ -14,7 +14,8 @@ namespace halftone::inline HALFTONE_ABI::kernel {
 
 namespace on_device {
 
-template <rounding Rounding, rounding CopyRounding, class Param, class Copy, class Accumulate, class State, run_access Access>
+template <rounding Rounding, rounding CopyRounding, class Param, class Copy, class Accumulate, class State,
+          run_access Access>
 struct sgd_kernel {
     static constexpr int threads = 256;
     static constexpr int n = update_run;
@@ -42,11 +43,14 @@ struct sgd_kernel {
 
     // ---- for take_step and step_rows_kernel
 
-    HALFTONE_HD HALFTONE_INLINE sgd_kernel part(extent i, extent n_elements, const global_span<const Accumulate>& g) const {
+    HALFTONE_HD HALFTONE_INLINE sgd_kernel part(extent i, extent n_elements,
+                                                const global_span<const Accumulate>& g) const {
         return {part_of(master, i, n_elements), part_of(copy, i, n_elements), g, part_of(momentum, i, n_elements), coefficients,
                 nesterov, rates, factors, step, part_of(key, i), blocks};
     }
-    HALFTONE_HD HALFTONE_INLINE sgd_scalars scalars(const step_record& record) const { return scalars_of(coefficients, rates, record); }
+    HALFTONE_HD HALFTONE_INLINE sgd_scalars scalars(const step_record& record) const {
+        return scalars_of(coefficients, rates, record);
+    }
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE void update(Simt simt, const present& p, extent i) const {
         const sgd_scalars& s = p.scalars;
@@ -69,7 +73,8 @@ struct sgd_kernel {
         } else {
             const vec<Param, n> rounded = round_run<Param, Rounding>(w, key, 0, p.step, i);
             store_run<Access>(simt, master, i, here, rounded);
-            if (copy.is_there()) store_run<Access>(simt, copy, i, here, round_copy<Copy, CopyRounding>(to_float(rounded)));
+            if (copy.is_there())
+                store_run<Access>(simt, copy, i, here, round_copy<Copy, CopyRounding>(to_float(rounded)));
         }
     }
 };
@@ -78,14 +83,17 @@ struct sgd_kernel {
 
 template <simt_device Device>
 struct sgd<Device> {
-    template <rounding Rounding, class Param, class Copy, class Accumulate, class State, rounding CopyRounding = rounding::nearest_even>
+    template <rounding Rounding, class Param, class Copy, class Accumulate, class State,
+              rounding CopyRounding = rounding::nearest_even>
     static void run(Device& device, const sgd_arguments<Param, Copy, Accumulate, State>& a) {
         check(a);
         using namespace on_device;
         using kernel = sgd_kernel<Rounding, CopyRounding, Param, Copy, Accumulate, State, run_access::elements>;
         const int blocks = update_blocks(a.master.size(), kernel::threads);
-        const float nesterov = a.coefficients.kind == momentum_kind::nesterov ? static_cast<float>(a.coefficients.momentum) : 0.0f;
-        const global_span<State> momentum = a.coefficients.momentum == 0 ? global_span<State>{} : simt::span_of(a.momentum);
+        const float nesterov =
+            a.coefficients.kind == momentum_kind::nesterov ? static_cast<float>(a.coefficients.momentum) : 0.0f;
+        const global_span<State> momentum =
+            a.coefficients.momentum == 0 ? global_span<State>{} : simt::span_of(a.momentum);
         const auto launch = [&]<run_access Access>(std::integral_constant<run_access, Access>) {
             device.launch(sgd_kernel<Rounding, CopyRounding, Param, Copy, Accumulate, State, Access>{
                 simt::span_of(a.master), simt::span_of(a.copy), simt::span_of(a.gradient), momentum, a.coefficients, nesterov,
@@ -94,13 +102,16 @@ struct sgd<Device> {
         launch_with_access<update_run>(launch, a.master.data(), a.copy.data(), a.gradient.data(), momentum.data);
     }
 
-    template <rounding Rounding, class Param, class Copy, class Accumulate, class State, rounding CopyRounding = rounding::nearest_even>
+    template <rounding Rounding, class Param, class Copy, class Accumulate, class State,
+              rounding CopyRounding = rounding::nearest_even>
     static void run_rows(Device& device, const sgd_arguments<Param, Copy, Accumulate, State>& a,
                          const gradient_rows<Accumulate>& rows) {
         check_rows<draws_random_numbers<Rounding, Param, State>>("sgd", a, rows);
         using namespace on_device;
-        const float nesterov = a.coefficients.kind == momentum_kind::nesterov ? static_cast<float>(a.coefficients.momentum) : 0.0f;
-        const global_span<State> momentum = a.coefficients.momentum == 0 ? global_span<State>{} : simt::span_of(a.momentum);
+        const float nesterov =
+            a.coefficients.kind == momentum_kind::nesterov ? static_cast<float>(a.coefficients.momentum) : 0.0f;
+        const global_span<State> momentum =
+            a.coefficients.momentum == 0 ? global_span<State>{} : simt::span_of(a.momentum);
         const auto launch = [&]<run_access Access>(std::integral_constant<run_access, Access>) {
             using kernel = sgd_kernel<Rounding, CopyRounding, Param, Copy, Accumulate, State, Access>;
             const int blocks = update_blocks(rows.values.size(), kernel::threads);
@@ -110,7 +121,8 @@ struct sgd<Device> {
                 {rows.indices.data(), rows.indices.size()}, {rows.count, 1}, {rows.values.data(), rows.values.size()},
                 rows.values.extent_of(1)});
         };
-        launch_with_row_access<update_run>(rows.values.extent_of(1), launch, a.master.data(), a.copy.data(), rows.values.data(), momentum.data);
+        launch_with_row_access<update_run>(rows.values.extent_of(1), launch, a.master.data(), a.copy.data(),
+                                           rows.values.data(), momentum.data);
     }
 };
 

@@ -2,8 +2,8 @@
 /// \file
 /// Softmax on a GPU; softmax.hpp has its arguments, its contract and an example.
 ///
-/// A row is read once and held in registers, by a warp or by a block; a row too wide for that is walked by a block, once for
-/// its maximum and sum together and once to write.
+/// A row is read once and held in registers, by a warp or by a block; a row too wide for that is walked by a block,
+/// once for its maximum and sum together and once to write.
 #pragma once
 
 #include <cmath>
@@ -83,9 +83,13 @@ struct softmax_kernel {
     }
 
   private:
-    HALFTONE_HD HALFTONE_INLINE static float last_operand(float sum) { return Form == softmax_form::plain ? 1.0f / sum : std::log(sum); }
+    HALFTONE_HD HALFTONE_INLINE static float last_operand(float sum) {
+        return Form == softmax_form::plain ? 1.0f / sum : std::log(sum);
+    }
     /// Out of the exponential, or for the logarithm out of the difference from the largest.
-    HALFTONE_HD HALFTONE_INLINE static float finished(float v, float last) { return Form == softmax_form::plain ? v * last : v - last; }
+    HALFTONE_HD HALFTONE_INLINE static float finished(float v, float last) {
+        return Form == softmax_form::plain ? v * last : v - last;
+    }
 
     HALFTONE_KERNEL template <class Simt, int M>
     HALFTONE_HD HALFTONE_INLINE static void write(Simt simt, const row_place<M>& place, const global_span<Y>& to,
@@ -155,7 +159,8 @@ struct softmax_driver {
         check(a);
         const extent rows = a.x.extent_of(0), width = a.x.extent_of(1);
         const auto launch = [&]<int N, int Threads, int Held>(constant<N>, constant<Threads>, constant<Held>) {
-            device.launch(softmax_kernel<X, Y, Form, N, Threads, Held>{simt::span_of(a.x), simt::span_of(a.y), rows, width, a.scale});
+            device.launch(softmax_kernel<X, Y, Form, N, Threads, Held>{simt::span_of(a.x), simt::span_of(a.y), rows,
+                                                                       width, a.scale});
         };
         choose_team<X, Y>(width, launch, a.x.data(), a.y.data());
     }
@@ -165,8 +170,8 @@ struct softmax_driver {
         check(a);
         const extent rows = a.y.extent_of(0), width = a.y.extent_of(1);
         const auto launch = [&]<int N, int Threads, int Held>(constant<N>, constant<Threads>, constant<Held>) {
-            device.launch(softmax_backward_kernel<X, Y, Form, N, Threads, Held>{simt::span_of(a.y), simt::span_of(a.dy), simt::span_of(a.dx), rows, width,
-                                                                                a.scale, a.mode});
+            device.launch(softmax_backward_kernel<X, Y, Form, N, Threads, Held>{
+                simt::span_of(a.y), simt::span_of(a.dy), simt::span_of(a.dx), rows, width, a.scale, a.mode});
         };
         choose_team<X, Y>(width, launch, a.y.data(), a.dy.data(), a.dx.data());
     }

@@ -36,7 +36,8 @@ struct sum_pieces_kernel {
         const row_walk<N> walk = walk_of(begin, cut.rows_of(piece), input_numbers{});
         float mine = 0;
         for (extent k = team::member(simt); k < walk.items(); k += threads) {
-            mine += k < walk.vectors ? sum_of<N>(simt, begin + walk.head, k, input_numbers{}) : sum_of<1>(simt, begin, walk.edge(k), input_numbers{});
+            mine += k < walk.vectors ? sum_of<N>(simt, begin + walk.head, k, input_numbers{})
+                                     : sum_of<1>(simt, begin, walk.edge(k), input_numbers{});
         }
         const float sum = team::sum(simt, mine, constant<0>{});
         if (simt.thread() == 0) simt.store(sums, piece, sum);
@@ -92,13 +93,15 @@ struct sum_total_kernel {
 template <simt_device Device>
 struct sum<Device> {
     template <expression E, class... X, class Y>
-    static void run(Device& device, const E& e, const pack<view<const X, 1>...>& inputs, double factor, const view<Y, 0>& out) {
+    static void run(Device& device, const E& e, const pack<view<const X, 1>...>& inputs, double factor,
+                    const view<Y, 0>& out) {
         run_each(device, e, inputs, factor, out, std::index_sequence_for<X...>{});
     }
 
   private:
     template <class E, class... X, class Y, std::size_t... I>
-    static void run_each(Device& device, const E& e, const pack<view<const X, 1>...>& inputs, double factor, const view<Y, 0>& out, std::index_sequence<I...>) {
+    static void run_each(Device& device, const E& e, const pack<view<const X, 1>...>& inputs, double factor,
+                         const view<Y, 0>& out, std::index_sequence<I...>) {
         using namespace on_device;
         const shape<1> all = inputs.first.shape();
         (expect("sum", "an input", inputs.template at<I>(), all), ...);
@@ -106,7 +109,8 @@ struct sum<Device> {
         const workspace::lease lease(device.scratch(), static_cast<std::size_t>(cut.count) * sizeof(float));
         const global_span<float> sums{lease.as<float>(), cut.count};
         constexpr int n = longest<X...>;
-        device.launch(sum_pieces_kernel<E, n, X...>{e, make_pack(simt::span_of(inputs.template at<I>())...), sums, cut});
+        device.launch(
+            sum_pieces_kernel<E, n, X...>{e, make_pack(simt::span_of(inputs.template at<I>())...), sums, cut});
         device.launch(sum_total_kernel<Y>{{sums.data, sums.count}, factor, {out.data(), 1}});
     }
 };

@@ -28,7 +28,8 @@ struct tally<cpu> {
     template <class T>
     static void run(cpu& device, const const_view<T, 1>& values, value_tally* result) {
         expect("tally", "values", values, values.shape());
-        const auto magnitude = device.select(&portable::chunk_magnitude<T>, &avx2::chunk_magnitude<T>, &avx512::chunk_magnitude<T>);
+        const auto magnitude =
+            device.select(&portable::chunk_magnitude<T>, &avx2::chunk_magnitude<T>, &avx512::chunk_magnitude<T>);
         const extent count = values.size(), chunks = (count + chunk - 1) / chunk;
         const workspace::lease memory(device.scratch(), static_cast<std::size_t>(chunks) * sizeof(value_tally));
         value_tally* const parts = memory.as<value_tally>();

@@ -4,8 +4,8 @@
 ///
 ///     kernel::tally<cpu>::run(device, activations, &found);          // a value_tally in the device's memory
 ///
-/// Numeric contract: counts, exact, and the largest finite magnitude, by the values' bits, so that -ffast-math does not touch
-/// them. Each value is read once. Nothing waits.
+/// Numeric contract: counts, exact, and the largest finite magnitude, by the values' bits, so that -ffast-math does not
+/// touch them. Each value is read once. Nothing waits.
 #pragma once
 
 #include <halftone/kernel/expect.hpp>
@@ -28,13 +28,13 @@ struct value_tally {
     HALFTONE_HD constexpr bool is_finite() const { return positive_infinities + negative_infinities + nans == 0; }
 };
 
-/// run(device, values, tally): overwrites *tally, which lies in the device's memory. Values are float, float16 or bfloat16.
-/// Throws shape_error for values in pieces.
+/// run(device, values, tally): overwrites *tally, which lies in the device's memory. Values are float, float16 or
+/// bfloat16. Throws shape_error for values in pieces.
 template <class Device>
 struct tally {
     static_assert(sizeof(Device) == 0,
-                  "halftone: tally: the kernels of this device are not included: include <halftone/kernel.hpp> for ht::cpu, "
-                  "<halftone/cuda.cuh> for ht::cuda");
+                  "halftone: tally: the kernels of this device are not included: include <halftone/kernel.hpp> for "
+                  "ht::cpu, <halftone/cuda.cuh> for ht::cuda");
 };
 
 }  // namespace halftone::inline HALFTONE_ABI::kernel

@@ -38,7 +38,8 @@ void update_rows(cpu& device, const gradient_rows<Accumulate>& rows, const Updat
     const extent width = rows.values.extent_of(1);
     const row_pieces cut = cut_rows(*rows.count, width, update_chunk);
     device.parallel_for(cut.count, [&](extent piece) {
-        for (extent r = cut.begin(piece); r < cut.begin(piece) + cut.rows_of(piece); ++r) update(rows.indices(r) * width, width, rows.values.data() + r * width);
+        for (extent r = cut.begin(piece); r < cut.begin(piece) + cut.rows_of(piece); ++r)
+            update(rows.indices(r) * width, width, rows.values.data() + r * width);
     });
 }
 

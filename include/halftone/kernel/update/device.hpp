@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the GPU kernels of an optimizer's step share: a thread's run of elements, the factors of a gradient, rounding by
-/// the random numbers of a place, and the scalars of a step, which the device works out by itself.
+/// What the GPU kernels of an optimizer's step share: a thread's run of elements, the factors of a gradient, rounding
+/// by the random numbers of a place, and the scalars of a step, which the device works out by itself.
 ///
-/// A run is what a thread takes at a time: some elements side by side, in an optimizer's step four of them, since random
-/// numbers come in fours. Where a pointer is not aligned, and at the end of an array, it goes element by element.
+/// A run is what a thread takes at a time: some elements side by side, in an optimizer's step four of them, since
+/// random numbers come in fours. Where a pointer is not aligned, and at the end of an array, it goes element by
+/// element.
 #pragma once
 
 #include <type_traits>
@@ -22,7 +23,8 @@ enum class run_access { vectors, elements };
 /// The elements of a run of an optimizer's step: 16 bytes of floats.
 inline constexpr int update_run = 4;
 
-/// Calls launch(std::integral_constant<run_access, ...>{}) with what these pointers allow. Null pointers allow everything.
+/// Calls launch(std::integral_constant<run_access, ...>{}) with what these pointers allow. Null pointers allow
+/// everything.
 template <int N, class Launch, class... Ts>
 void launch_with_access(const Launch& launch, const Ts*... pointers) {
     if ((simt::is_aligned(pointers, N * sizeof(Ts)) && ...)) {
@@ -71,15 +73,17 @@ HALFTONE_HD HALFTONE_INLINE float read_gradient(float g, const gradient_factors&
     return v > f.limit ? f.limit : v < -f.limit ? -f.limit : v;
 }
 
-/// Run number i of a step in T: rounded to nearest, or by random_bits(key.seed, step, key.tensor + stream, index). A float
-/// is left as it is.
+/// Run number i of a step in T: rounded to nearest, or by random_bits(key.seed, step, key.tensor + stream, index). A
+/// float is left as it is.
 template <class T, rounding Rounding>
-HALFTONE_HD HALFTONE_INLINE vec<T, update_run> round_run(const vec<float, update_run>& v, const rounding_key& key, word stream, word step, extent i) {
+HALFTONE_HD HALFTONE_INLINE vec<T, update_run> round_run(const vec<float, update_run>& v, const rounding_key& key,
+                                                         word stream, word step, extent i) {
     if constexpr (std::is_same_v<T, float>) {
         return v;
     } else if constexpr (Rounding == rounding::stochastic) {
         static_assert(update_run == 4);
-        const philox::block random = random_block(key.seed, step, key.tensor + stream, key.first / 4 + static_cast<std::uint64_t>(i));
+        const philox::block random =
+            random_block(key.seed, step, key.tensor + stream, key.first / 4 + static_cast<std::uint64_t>(i));
         vec<T, update_run> rounded;
         HALFTONE_UNROLL for (int e = 0; e < update_run; ++e) rounded[e] = round_stochastic<T>(v[e], random.word[e]);
         return rounded;
@@ -111,7 +115,8 @@ HALFTONE_HD HALFTONE_INLINE vec<T, update_run> load_bits(Simt simt, const global
 
 /// A run of masters, put together where they are split.
 HALFTONE_KERNEL template <run_access Access, class Simt, class T, class Copy>
-HALFTONE_HD HALFTONE_INLINE vec<float, update_run> load_master(Simt simt, const global_span<T>& master, const global_span<Copy>& copy, extent i, int n) {
+HALFTONE_HD HALFTONE_INLINE vec<float, update_run> load_master(Simt simt, const global_span<T>& master,
+                                                               const global_span<Copy>& copy, extent i, int n) {
     if constexpr (std::is_same_v<T, bfloat16_remainder>) {
         const vec<bfloat16, update_run> nearest = load_bits<Access>(simt, copy, i, n);
         const vec<bfloat16_remainder, update_run> rest = load_bits<Access>(simt, master, i, n);
@@ -123,7 +128,8 @@ HALFTONE_HD HALFTONE_INLINE vec<float, update_run> load_master(Simt simt, const 
     }
 }
 HALFTONE_KERNEL template <run_access Access, class Simt>
-HALFTONE_HD HALFTONE_INLINE void store_halves(Simt simt, const global_span<bfloat16_remainder>& master, const global_span<bfloat16>& copy, extent i, int n,
+HALFTONE_HD HALFTONE_INLINE void store_halves(Simt simt, const global_span<bfloat16_remainder>& master,
+                                              const global_span<bfloat16>& copy, extent i, int n,
                                               const vec<float, update_run>& v) {
     vec<bfloat16, update_run> nearest;
     vec<bfloat16_remainder, update_run> rest;
@@ -161,15 +167,16 @@ HALFTONE_HD HALFTONE_INLINE Present find_present(Simt simt, const Kernel& kernel
     return simt.load(shared, 0);
 }
 
-/// One thread's part of a step: unless the step is skipped, all take their runs, kernel.update(simt, present, i). A kernel also
-/// has threads, master, factors, step and blocks.
+/// One thread's part of a step: unless the step is skipped, all take their runs, kernel.update(simt, present, i). A
+/// kernel also has threads, master, factors, step and blocks.
 HALFTONE_KERNEL template <class Present, class Simt, class Kernel>
 HALFTONE_HD HALFTONE_INLINE void take_step(Simt simt, const Kernel& kernel) {
     const Present p = find_present<Present>(simt, kernel);
     if (p.skips != 0) return;
     const extent runs = (kernel.master.count + update_run - 1) / update_run;
     const extent first_run = static_cast<extent>(simt.block().x) * Kernel::threads + simt.thread();
-    for (extent i = first_run; i < runs; i += static_cast<extent>(kernel.blocks) * Kernel::threads) kernel.update(simt, p, i);
+    for (extent i = first_run; i < runs; i += static_cast<extent>(kernel.blocks) * Kernel::threads)
+        kernel.update(simt, p, i);
 }
 
 /// A step over the rows of a sparse gradient: the step of a whole table, done to the parts of it that they name, by
@@ -195,7 +202,8 @@ struct step_rows_kernel {
         const extent first_run = static_cast<extent>(simt.block().x) * threads + simt.thread();
         for (extent i = first_run; i < runs; i += static_cast<extent>(step.blocks) * threads) {
             const extent row = i / runs_of_row;
-            step.part(simt.load(indices, row) * width, width, values.part(row * width, width)).update(simt, p, i - row * runs_of_row);
+            step.part(simt.load(indices, row) * width, width, values.part(row * width, width))
+                .update(simt, p, i - row * runs_of_row);
         }
     }
 };

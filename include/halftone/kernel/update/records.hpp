@@ -28,8 +28,8 @@ struct gradient_factors {
     float limit = no_limit;  ///< clipping by value, after `clip`
 };
 
-/// A gradient as its readers see it, in double: where a float overflows or vanishes. Without clipping by value nothing is
-/// clamped, so that what overflows when it is unscaled shows.
+/// A gradient as its readers see it, in double: where a float overflows or vanishes. Without clipping by value nothing
+/// is clamped, so that what overflows when it is unscaled shows.
 HALFTONE_HD inline double read_gradient_in_double(float g, const gradient_factors& f) {
     const double v = static_cast<double>(g) * static_cast<double>(f.inv_scale) * static_cast<double>(f.clip);
     if (f.limit == gradient_factors::no_limit) return v;
@@ -56,8 +56,8 @@ HALFTONE_HD inline void begin_pass(gradient_record& r) {
     r.found_inf = 0;
 }
 
-/// Adds what a pass over one slab came to. Gradients whose norm is beyond float's range are as good as infinite: unscaled,
-/// they are, or their squares in a moment would be.
+/// Adds what a pass over one slab came to. Gradients whose norm is beyond float's range are as good as infinite:
+/// unscaled, they are, or their squares in a moment would be.
 HALFTONE_HD inline void add_slab(gradient_record& r, std::int32_t& found_inf, double squares, std::int32_t found) {
     constexpr double largest = static_cast<double>(gradient_factors::no_limit);
     if (found == found_nothing && squares > largest * largest) found = found_infinity;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the steps of optimizers share where a table's gradient is sparse: each row in it is a run of elements of the table.
+/// What the steps of optimizers share where a table's gradient is sparse: each row in it is a run of elements of the
+/// table.
 #pragma once
 
 #include <type_traits>
@@ -14,8 +15,9 @@ namespace halftone::inline HALFTONE_ABI::kernel {
 
 /// Whether a step draws random numbers: they come in fours, so that rows must begin on one.
 template <rounding Rounding, class Param, class State>
-inline constexpr bool draws_random_numbers =
-    (Rounding == rounding::stochastic && !std::is_same_v<Param, float> && !std::is_same_v<Param, bfloat16_remainder>) || !std::is_same_v<State, float>;
+inline constexpr bool draws_random_numbers = (Rounding == rounding::stochastic && !std::is_same_v<Param, float> &&
+                                              !std::is_same_v<Param, bfloat16_remainder>) ||
+                                             !std::is_same_v<State, float>;
 
 /// The checks of a step's arguments `a`, whose gradient is that of `rows`. Throws shape_error, argument_error.
 template <bool Draws, class Arguments, class Accumulate>
@@ -28,7 +30,8 @@ void check_rows(const char* operation, Arguments a, const gradient_rows<Accumula
     if (width < 1 ? a.master.size() != 0 : a.master.size() % width != 0)
         fail<shape_error>(operation, ": a table of ", a.master.size(), " numbers and a gradient of rows of ", width);
     if (Draws && width % 4 != 0)
-        fail<argument_error>(operation, ": rows of ", width, " numbers, some of them rounded at random; a sparse gradient then wants a multiple of 4");
+        fail<argument_error>(operation, ": rows of ", width,
+                             " numbers, some of them rounded at random; a sparse gradient then wants a multiple of 4");
 }
 
 }  // namespace halftone::inline HALFTONE_ABI::kernel
