@@ -20,81 +20,12 @@
 #include <set>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <vector>
 
 #include <halftone/autodiff/operation.hpp>
-#include <halftone/number/bfloat16.hpp>
-#include <halftone/number/float16.hpp>
+#include <halftone/autodiff/watched_tensor.hpp>
 
 namespace halftone::inline HALFTONE_ABI {
-
-/// What a tensor is to the operation that gave it.
-enum class tensor_role {
-    value,               ///< its result
-    gradient,            ///< of what it read of other operations
-    parameter_gradient,  ///< as accumulated so far
-};
-constexpr const char* name(tensor_role r) {
-    constexpr const char* names[] = {"value", "gradient", "parameter gradient"};
-    return names[static_cast<int>(r)];
-}
-
-/// The types whose values are shown.
-enum class value_format { float32, float16, bfloat16 };
-
-/// f(T{}), of the type that the format names.
-template <class Function>
-auto with_format(value_format format, const Function& f) {
-    switch (format) {
-        case value_format::float16: return f(float16{});
-        case value_format::bfloat16: return f(bfloat16{});
-        default: return f(float{});
-    }
-}
-inline const char* name(value_format format) {
-    return with_format(format, []<class T>(T) { return number_traits<T>::name; });
-}
-
-/// Which operation it was. Lives as long as the tape; two of one tape are the same where their addresses are.
-struct watched_operation {
-    std::string layer;      ///< "h.3.attn.qkv"; of a free operation the list's layer that it stands in, or empty
-    std::string after;      ///< of a free operation: the last layer before it; else empty
-    std::string operation;  ///< "linear"
-
-    friend bool operator<(const watched_operation& a, const watched_operation& b) {
-        return std::tie(a.layer, a.after, a.operation) < std::tie(b.layer, b.after, b.operation);
-    }
-};
-
-struct watched_tensor {
-    const watched_operation* by;
-    halftone::pass pass;
-    int micro_batch;        ///< backward passes before this one in the step
-    tensor_role role;
-    const char* parameter;  ///< its path, of a parameter's gradient: "h.3.attn.qkv.weight"; else nullptr
-    value_format format;
-    const void* data;       ///< the device's memory
-    extent count;
-};
-
-/// f(view of the tensor), in the type of its elements.
-template <class Function>
-void with_values(const watched_tensor& t, const Function& f) {
-    with_format(t.format, [&]<class T>(T) { f(const_view<T, 1>(static_cast<const T*>(t.data), {t.count})); });
-}
-
-/// Shown each tensor in the order of the operations. The values are there until the call returns, and work on the
-/// device that it launches comes before whatever overwrites them.
-class tensor_listener {
-  public:
-    tensor_listener() = default;
-    tensor_listener(const tensor_listener&) = delete;
-    tensor_listener& operator=(const tensor_listener&) = delete;
-    virtual ~tensor_listener() = default;
-
-    virtual void on_tensor(const watched_tensor& tensor) = 0;
-};
 
 /// Names the kind of tape that is watched.
 struct watched_tape {
@@ -109,9 +40,11 @@ inline constexpr bool is_watchable =
     std::is_same_v<T, float> || std::is_same_v<T, float16> || std::is_same_v<T, bfloat16>;
 template <class T>
 constexpr value_format format_of() {
-    return std::is_same_v<T, float16>    ? value_format::float16
-           : std::is_same_v<T, bfloat16> ? value_format::bfloat16
-                                         : value_format::float32;
+    return std::is_same_v<T, float16>       ? value_format::float16
+           : std::is_same_v<T, bfloat16>    ? value_format::bfloat16
+           : std::is_same_v<T, float8_e4m3> ? value_format::float8_e4m3
+           : std::is_same_v<T, float8_e5m2> ? value_format::float8_e5m2
+                                            : value_format::float32;
 }
 
 /// True, or a compile-time error, for who looks at tapes of this kind.
@@ -241,6 +174,21 @@ class tape<Device, watched_tape> : public tape<Device, plain_tape> {
     void give_gradient(const variable<T, Rank>& value, const gradient_of<T, Rank>& v) {
         plain::give_gradient(value, v);
         note_gradient(v);
+    }
+
+    /// What a product with this weight reads in eight bits, made of x: shown at once, while both are there.
+    template <class X, class Q, int Rank, class Weight>
+    void note_operand(const view<X, Rank>& x, const view<Q, Rank>& q, const tensor_scale* scale, const Weight& weight,
+                      scaled_tensor tensor, const scaling_rule& rule) {
+        using T = std::remove_const_t<X>;
+        if constexpr (detail::is_watchable<T>) {
+            if (!is_watched() || x.size() == 0) return;
+            if (pass_ == pass::backward) show();
+            const watched_tensor shown{current_, pass_, micro_batch_, tensor_role::operand,
+                                       weight.owner().entries()[weight.entry()].path.c_str(), detail::format_of<T>(),
+                                       x.data(), x.size(), {tensor, detail::format_of<Q>(), q.data(), scale, rule}};
+            for (tensor_listener* listener : listeners_) listener->on_tensor(shown);
+        }
     }
 
     /// Operations belong to the index-th of a list's layers, while it lives.
