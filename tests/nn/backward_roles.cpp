@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "nn/backward_bounds.hpp"
 #include "nn/layers.hpp"
 #include "support/gradient_sink.hpp"
 
@@ -73,16 +74,42 @@ TEST_CASE("input_grad and weight_grad: each product of a linear layer reads its 
     CHECK(linear_gradients<wide_weight>() == std::vector{dx, times(dw, static_cast<double>(fine))});
 }
 
-/// The gradients of a layer's parameters, and of its input as the last.
+/// Further types than the forward pass has, which keeps what it gives in fp32.
+struct wide_backward : ht::with_output<ht::amp_bf16, float> {
+    using input_grad = float;
+    using weight_grad = float;
+};
+
+using floats = std::vector<std::vector<float>>;
+constexpr int batch = 2, steps = 4, width = 8;
+
+/// Numbers that every type here holds, so that what is rounded is what was computed.
+std::vector<float> inputs(support::random& data, ht::extent count, double deviation = 1) {
+    const auto values = data.normals<bfloat16>(count, deviation);
+    return {values.begin(), values.end()};
+}
+std::vector<float> layer_input() {
+    support::random data(1);
+    return inputs(data, batch * steps * width);
+}
+
+/// The gradients of a layer's parameters, and of its input as the last; no parameter is near zero.
 template <class P, template <class> class Layer, class Call, class... Arguments>
-std::vector<std::vector<float>> gradients(const Call& call, const Arguments&... arguments) {
+floats gradients(const Call& call, floats& parameters, const Arguments&... arguments) {
     alone<Layer<P>> f(arguments...);
-    const input<float, 3> x(ht::shape<3>{2, 3, 8});
+    parameters.clear();
+    support::random data(5);
+    for (std::size_t i = 0; i < f.parameters.entries().size(); ++i) {
+        parameters.push_back(inputs(data, static_cast<ht::extent>(f.parameters.entries()[i].count), 0.125));
+        support::write_masters(f.parameters, i, parameters.back());
+    }
+    f.parameters.refresh();
+    const std::vector<float> x = layer_input();
     ht::tape t{f.device};
-    const auto v = t.leaf(x.view);
+    const auto v = t.leaf(ht::view<const float, 3>(x.data(), {batch, steps, width}));
     support::gradient_sink sink(f.parameters);
     t.backward(call(t, f.layer, v), sink);
-    std::vector<std::vector<float>> all;
+    floats all;
     for (std::size_t i = 0; i < f.parameters.entries().size(); ++i) all.push_back(sink.entry(i));
     const auto dx = t.gradient(v);
     all.emplace_back(dx.data(), dx.data() + dx.size());
@@ -96,21 +123,75 @@ struct square_of_output {
     }
 };
 
+/// One layer under four policies: what it gives, and within which bounds that lies of the exact gradients.
+struct results {
+    floats base, by_input, by_weight, wide;
+};
+struct bounds {
+    nn_test::tracked_matrices base, by_input, by_weight, wide;
+};
+template <template <class> class Layer, class Call, class... Arguments>
+results run(const Call& call, floats& parameters, const Arguments&... arguments) {
+    return {gradients<ht::full_fp32, Layer>(call, parameters, arguments...),
+            gradients<narrow_input, Layer>(call, parameters, arguments...),
+            gradients<narrow_weight, Layer>(call, parameters, arguments...),
+            gradients<wide_backward, Layer>(call, parameters, arguments...)};
+}
+template <class Definition>
+bounds define(const Definition& definition) {
+    return {definition(nn_test::read_types<ht::full_fp32>{}), definition(nn_test::read_types<narrow_input>{}),
+            definition(nn_test::read_types<narrow_weight>{}), definition(nn_test::read_types<wide_backward>{})};
+}
+
+/// How close one gradient comes to its bound.
+support::comparison held_against(const std::vector<float>& got, const nn_test::tracked_matrix& want) {
+    REQUIRE(got.size() == want.values.size());
+    support::comparison c;
+    for (std::size_t i = 0; i < got.size(); ++i) {
+        const support::tracked& w = want.values[i];
+        c.expect(static_cast<double>(got[i]), w.value, support::rounded<float>(w.value, w.error));
+    }
+    return c;
+}
+constexpr std::size_t none = 99;
+void within_bounds(const floats& got, const nn_test::tracked_matrices& want, std::size_t partly_zero) {
+    for (std::size_t i = 0; i < want.size(); ++i) {
+        CAPTURE(i);
+        // The last bound is that of the input's gradient.
+        const support::comparison c = held_against(i + 1 == want.size() ? got.back() : got[i], want[i]);
+        CHECK_MESSAGE(c.within(), c);
+        CHECK_MESSAGE((c.telling() || i == partly_zero), c);
+    }
+}
+void within_bounds(const results& got, const bounds& want, std::size_t partly_zero = none) {
+    within_bounds(got.base, want.base, partly_zero);
+    within_bounds(got.by_input, want.by_input, partly_zero);
+    within_bounds(got.by_weight, want.by_weight, partly_zero);
+    within_bounds(got.wide, want.wide, partly_zero);
+    // And the narrower product is the one that they tell of: it exceeds the bounds that fp32 has.
+    CHECK_FALSE(held_against(got.by_input.back(), want.base.back()).within());
+    CHECK_FALSE(held_against(got.by_weight[0], want.base[0]).within());
+}
+
 /// Weights whose gradient is a product of two tensors that no input gradient has gone into are the same bits under
 /// narrow_input; the gradient of the input is under narrow_weight. All others differ.
-void compare(const std::vector<std::vector<float>>& base, const std::vector<std::vector<float>>& by_input,
-             const std::vector<std::vector<float>>& by_weight, const std::vector<std::size_t>& last_weights,
-             const std::vector<std::size_t>& weights) {
-    CHECK(by_input.back() != base.back());
-    CHECK(by_weight.back() == base.back());
+void compare(const results& r, const std::vector<std::size_t>& last_weights, const std::vector<std::size_t>& weights) {
+    CHECK(r.by_input.back() != r.base.back());
+    CHECK(r.by_weight.back() == r.base.back());
     for (const std::size_t i : weights) {
         CAPTURE(i);
         bool is_last = false;
         for (const std::size_t l : last_weights) is_last = is_last || l == i;
-        CHECK((by_input[i] == base[i]) == is_last);
-        CHECK(by_weight[i] != base[i]);
+        CHECK((r.by_input[i] == r.base[i]) == is_last);
+        CHECK(r.by_weight[i] != r.base[i]);
     }
 }
+
+/// Floats as a matrix of that width.
+nn_test::tracked_matrix matrix_of(const std::vector<float>& values, int columns) {
+    return {static_cast<int>(values.size()) / columns, columns, values.data()};
+}
+nn_test::tracked_matrix input_matrix() { return matrix_of(layer_input(), width); }
 
 template <class P>
 using mlp = ht::nn::mlp<P>;
@@ -119,35 +200,74 @@ using attention = ht::nn::attention<P>;
 template <class P>
 using linear = ht::nn::linear<P>;
 
-TEST_CASE("input_grad and weight_grad in a perceptron") {
-    const square_of_output loss;
-    // up.weight, up.bias, down.weight, down.bias
-    compare(gradients<ht::full_fp32, mlp>(loss, 8, 16), gradients<narrow_input, mlp>(loss, 8, 16),
-            gradients<narrow_weight, mlp>(loss, 8, 16), {2}, {0, 2});
+TEST_CASE("input_grad and weight_grad in a linear layer: within the bounds of their types") {
+    floats p;
+    const results r = run<linear>(square_of_output{}, p, width, width);
+    compare(r, {0}, {0});
+    within_bounds(
+        r, define([&]<class Types>(Types) {
+            return nn_test::linear_bounds<Types>(input_matrix(), {matrix_of(p[0], width), matrix_of(p[1], width)});
+        }));
 }
 
-TEST_CASE("input_grad and weight_grad in attention's projections") {
-    const square_of_output loss;
-    // qkv.weight, qkv.bias, proj.weight, proj.bias
-    compare(gradients<ht::full_fp32, attention>(loss, 8, 2), gradients<narrow_input, attention>(loss, 8, 2),
-            gradients<narrow_weight, attention>(loss, 8, 2), {2}, {0, 2});
+TEST_CASE("input_grad and weight_grad in a perceptron: within the bounds of their types") {
+    constexpr int hidden = 16;
+    floats p;  // up.weight, up.bias, down.weight, down.bias
+    const results r = run<mlp>(square_of_output{}, p, width, hidden);
+    compare(r, {2}, {0, 2});
+    within_bounds(r, define([&]<class Types>(Types) {
+                      return nn_test::mlp_bounds<Types>(
+                          input_matrix(), {matrix_of(p[0], width), matrix_of(p[1], hidden), matrix_of(p[2], hidden),
+                                           matrix_of(p[3], width)});
+                  }));
 }
 
-TEST_CASE("input_grad and weight_grad in a linear layer with cross-entropy") {
-    const std::vector<std::int32_t> targets{0, 3, 1, 2, 4, 0};
-    const auto run = [&]<class P>(P) {
-        return gradients<P, linear>(
-            [&](auto& t, const auto& layer, const auto& x) {
-                return ht::linear_cross_entropy<ht::layer_roles<P, ht::op::linear_cross_entropy, tape>>(
-                    t, x, layer.weight, ht::const_view<std::int32_t, 1>(targets.data(), {6}));
-            },
-            8, 5);
+TEST_CASE("input_grad and weight_grad in attention, its projections and its core: within the bounds of their types") {
+    constexpr int heads = 2;
+    floats p;  // qkv.weight, qkv.bias, proj.weight, proj.bias
+    const results r = run<attention>(square_of_output{}, p, width, heads, ht::initial{}, ht::initial{},
+                                     ht::attention_options{.mask = ht::attention_mask::full});
+    compare(r, {2}, {0, 2});
+    within_bounds(r, define([&]<class Types>(Types) {
+                      return nn_test::attention_bounds<Types>(input_matrix(),
+                                                              {matrix_of(p[0], width), matrix_of(p[1], 3 * width),
+                                                               matrix_of(p[2], width), matrix_of(p[3], width)},
+                                                              heads, batch);
+                  }),
+                  1);  // softmax does not see a bias that all keys have: its gradient is zero
+}
+
+/// Attention's core alone, whose products read all operands in input_grad: {dqkv} as floats.
+template <class InputGrad>
+std::vector<float> core_gradient() {
+    using roles = ht::roles<float, float, float, void, InputGrad, float>;
+    ht::cpu device{{.threads = 1}};
+    const input<float, 3> qkv(ht::shape<3>{1, steps, 3 * width}), dy(ht::shape<3>{1, steps, width}, 2);
+    ht::tape t{device};
+    const auto v = t.leaf(qkv.view);
+    t.backward(ht::sum(t, ht::mul(t, ht::self_attention<roles>(t, v, 2), t.constant(dy.view))));
+    const auto d = t.gradient(v);
+    return {d.data(), d.data() + d.size()};
+}
+
+TEST_CASE("input_grad: attention's core obeys it") {
+    CHECK(core_gradient<float>() != core_gradient<bfloat16>());
+    CHECK(core_gradient<ht::float16>() != core_gradient<bfloat16>());
+}
+
+TEST_CASE("input_grad and weight_grad in a linear layer with cross-entropy: within the bounds of their types") {
+    const std::vector<std::int32_t> targets{0, 3, 1, 2, 4, 0, 1, 1};
+    floats p;
+    const auto loss = [&]<class P>(auto& t, const ht::nn::linear<P>& layer, const auto& x) {
+        return ht::linear_cross_entropy<ht::layer_roles<P, ht::op::linear_cross_entropy, tape>>(
+            t, x, layer.weight, ht::const_view<std::int32_t, 1>(targets.data(), {batch * steps}));
     };
-    const auto base = run(ht::full_fp32{}), by_input = run(narrow_input{}), by_weight = run(narrow_weight{});
-    CHECK(by_input.back() != base.back());
-    CHECK(by_input[0] == base[0]);
-    CHECK(by_weight.back() == base.back());
-    CHECK(by_weight[0] != base[0]);
+    const results r = run<linear>(loss, p, width, 5);
+    compare(r, {0}, {0});
+    within_bounds(r, define([&]<class Types>(Types) {
+                      return nn_test::linear_cross_entropy_bounds<Types>(input_matrix(), matrix_of(p[0], width),
+                                                                         targets);
+                  }));
 }
 
 }  // namespace

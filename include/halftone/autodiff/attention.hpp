@@ -6,6 +6,10 @@
 ///     auto o = ht::self_attention<roles>(ctx, qkv, heads, options);       // qkv: (batch, time, 3 width), o: (batch, time, width)
 ///     // Texts of various lengths, one behind the other: qkv is (1, time, 3 width), offsets (texts + 1).
 ///     auto o = ht::self_attention<roles>(ctx, qkv, heads, options, ht::packed_sequences::of(offsets, longest));
+///
+/// All products of the backward pass, that of the scores which it computes again among them, read their operands in the
+/// roles' `input_grad`, so that the weights it works with are as exact as that type and `compute` allow. There is no
+/// weight, and so nothing to do for `weight_grad`.
 #pragma once
 
 #include <halftone/autodiff/operation.hpp>
@@ -66,7 +70,7 @@ struct self_attention_record {
         T* const out = to.mode == write_mode::add ? apart.view().data() : to.data;
         const shape<3>& s = qkv.shape();
         const T* in = qkv.view().data();
-        run_attention<backward_compute<Roles>>(
+        run_attention<typename Roles::input_grad>(
             tape.device(), kernel::attention_backward<T>{.q = slice_of_qkv(in, s, heads, 0), .k = slice_of_qkv(in, s, heads, 1),
                                                          .v = slice_of_qkv(in, s, heads, 2), .o = as_const(in_heads(o.view().data(), o.shape(), heads)),
                                                          .logsumexp = logsumexp.view(), .d_o = as_const(in_heads(d_o.view().data(), o.shape(), heads)),
@@ -92,7 +96,7 @@ struct attention_record {
         // The kernel computes all three gradients at once, into memory of their own; each is then taken over or added.
         const auto gq = tape.template make<T>(q.shape(), false), gk = tape.template make<T>(k.shape(), false),
                    gv = tape.template make<T>(v.shape(), false);
-        run_attention<backward_compute<Roles>>(
+        run_attention<typename Roles::input_grad>(
             tape.device(), kernel::attention_backward<T>{q.view(), k.view(), v.view(), o.view(), logsumexp.view(),
                                                          as_const(d_o.view()), gq.view(), gk.view(), gv.view(), options,
                                                          packed.sequences});

@@ -72,11 +72,15 @@ struct of_record<embedding_record<Y, Table, Positions>> {
 };
 template <class Roles, class T>
 struct of_record<self_attention_record<Roles, T>> {
-    static auto lines() { return attention<typename Roles::compute, backward_compute<Roles>, T>(op::attention::name); }
+    static auto lines() {
+        return attention<typename Roles::compute, typename Roles::input_grad, T>(op::attention::name);
+    }
 };
 template <class Roles, class T>
 struct of_record<attention_record<Roles, T>> {
-    static auto lines() { return attention<typename Roles::compute, backward_compute<Roles>, T>(op::attention::name); }
+    static auto lines() {
+        return attention<typename Roles::compute, typename Roles::input_grad, T>(op::attention::name);
+    }
 };
 template <class Roles, class X, int Rank, class Weight>
 struct of_record<linear_cross_entropy_record<Roles, X, Rank, Weight>> {

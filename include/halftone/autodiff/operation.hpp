@@ -123,9 +123,6 @@ inline constexpr bool records_twice = is_twice<std::remove_cvref_t<decltype(std:
 template <class Op, class Roles>
 struct composition;
 
-template <class Roles>
-using backward_compute = promote<typename Roles::compute, typename Roles::grad>;
-
 template <int Rank>
 shape<Rank> with_last(shape<Rank> s, extent last) {
     s[Rank - 1] = last;

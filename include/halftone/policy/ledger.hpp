@@ -324,7 +324,7 @@ struct of_layer<L, In, Stream> {
         using P = typename L::policy;
         using policy = policy_within<P, as_given>;
         using compute = compute_type<policy, op::attention>;
-        using backward = typename read_gradient<compute, grad_type<policy, op::attention>>::type;
+        using backward = input_grad_type<policy, op::attention>;
         return join(before::lines(),
                     join(at_path<P>(attention<compute, backward, heads>(op::attention::name)), behind::lines()));
     }
