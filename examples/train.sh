@@ -9,7 +9,8 @@ help() {
 examples/train.sh [--yes] [TRAIN_GPT-ARGUMENT...]
 
 Installs what training needs (and says so first), builds examples/train_gpt in Release and trains a small GPT on the King
-James text, or on this repository's own text where that is not to be had, under each policy in turn.
+James text, or on this repository's own text where that is not to be had, under each policy in turn: full_fp32, amp_fp16 and amp_bf16, or those that --policy
+names, tf32 and fp8_hybrid among them.
 
     --yes    install without asking; without a terminal nothing is asked anyway
     --help   this text; the program's own: examples/train.sh -- --help
@@ -20,6 +21,7 @@ TEXT
 }
 
 arguments=()
+more=()
 own_text=no
 own_out=no
 while (($#)); do
@@ -42,6 +44,7 @@ for argument in "${arguments[@]}"; do
     case $argument in
         --text | --text=*) own_text=yes ;;
         --out | --out=*) own_out=yes ;;
+        *tf32* | *fp8_hybrid*) more=(-DHALFTONE_TRAIN_GPT_MORE=ON) ;;  # their code takes a minute more to compile
     esac
 done
 
@@ -56,7 +59,7 @@ fi
 install_packages
 
 build=$root/build/train
-configure "$build" -DHALFTONE_BUILD_TESTS=OFF -DHALFTONE_BUILD_BENCH=OFF -DHALFTONE_BUILD_EXAMPLES=ON
+configure "$build" -DHALFTONE_BUILD_TESTS=OFF -DHALFTONE_BUILD_BENCH=OFF -DHALFTONE_BUILD_EXAMPLES=ON "${more[@]}"
 cmake --build "$build" --target train_gpt --parallel "$(job_count)"
 
 program=("$build/examples/train_gpt")

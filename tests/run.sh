@@ -56,8 +56,10 @@ need_header CLI/CLI.hpp libcli11-dev
 need_header nlohmann/json.hpp nlohmann-json3-dev
 need_header boost/context/fiber.hpp libboost-context-dev
 selection=()
+more=()
 if [[ $full == yes ]]; then
     selection=(-C Full)
+    more=(-DHALFTONE_TRAIN_GPT_MORE=ON)
     wish clang++ clang
     wish pip3 python3-pip
     if [[ $(uname -m) == x86_64 ]]; then
@@ -67,6 +69,6 @@ if [[ $full == yes ]]; then
 fi
 install_packages
 
-configure "$build" -DHALFTONE_BUILD_TESTS=ON "${definitions[@]}"
+configure "$build" -DHALFTONE_BUILD_TESTS=ON "${more[@]}" "${definitions[@]}"
 cmake --build "$build" --parallel "$(job_count)"
 exec ctest --test-dir "$build" --output-on-failure --no-tests=error --parallel "$(job_count)" "${selection[@]}" "$@"

@@ -16,6 +16,12 @@ namespace ht = halftone;
 namespace {
 
 constexpr const char* known_policies[] = {"full_fp32", "amp_fp16", "amp_bf16"};
+constexpr const char* more_policies[] = {"tf32", "fp8_hybrid"};
+#if defined(TRAIN_GPT_MORE)
+constexpr bool has_more = true;
+#else
+constexpr bool has_more = false;
+#endif
 
 template <class... Parts>
 [[noreturn]] void refuse(const Parts&... parts) {
@@ -52,8 +58,16 @@ void check(options& o) {
     if (o.policies.empty()) refuse("--policy names none");
     for (std::size_t i = 0; i < o.policies.size(); ++i) {
         const std::string& policy = o.policies[i];
-        if (std::find(std::begin(known_policies), std::end(known_policies), policy) == std::end(known_policies)) {
-            refuse("--policy: there is no '", policy, "'; known: full_fp32, amp_fp16, amp_bf16");
+        const auto is_one_of = [&](const auto& all) {
+            return std::find(std::begin(all), std::end(all), policy) != std::end(all);
+        };
+        if (!is_one_of(known_policies) && !is_one_of(more_policies)) {
+            refuse("--policy: there is no '", policy, "'; known: full_fp32, amp_fp16, amp_bf16, tf32, fp8_hybrid");
+        }
+        if (!has_more && is_one_of(more_policies)) {
+            refuse("--policy: ", policy,
+                   " is not in this build; cmake's -DHALFTONE_TRAIN_GPT_MORE=ON adds it, and "
+                   "examples/train.sh does so where it is asked for it");
         }
         if (std::find(o.policies.begin(), o.policies.begin() + static_cast<std::ptrdiff_t>(i), policy) !=
             o.policies.begin() + static_cast<std::ptrdiff_t>(i)) {
@@ -100,7 +114,10 @@ std::optional<options> parse_options(int argc, char** argv) {
     app.option_defaults()->always_capture_default();
     app.set_version_flag("--version", ht::detail::sentence(HALFTONE_VERSION_MAJOR, '.', HALFTONE_VERSION_MINOR, '.',
                                                            HALFTONE_VERSION_PATCH));
-    app.add_option("--policy", o.policies, "full_fp32, amp_fp16, amp_bf16: which, in which order")->delimiter(',');
+    app.add_option(
+           "--policy", o.policies,
+           "full_fp32, amp_fp16, amp_bf16, tf32, fp8_hybrid: which, in which order; the last two where they were built")
+        ->delimiter(',');
     app.add_option("--text", o.text,
                    "files and folders to read; without it this repository's own headers and documents");
     app.add_option("--out", o.out, "folder for metrics.jsonl and summary.json");

@@ -35,9 +35,13 @@ run_result run(Device& device, const options& o, const halftone::token_view& cor
 template <class Device>
 run_result run_named(const std::string& policy, Device& device, const options& o, const halftone::token_view& corpus,
                      const surroundings& around) {
-    const auto which = policy == "full_fp32"  ? &run<halftone::full_fp32, Device>
-                       : policy == "amp_fp16" ? &run<halftone::amp_fp16, Device>
-                                              : &run<halftone::amp_bf16, Device>;
+    auto* which = policy == "full_fp32"  ? &run<halftone::full_fp32, Device>
+                  : policy == "amp_fp16" ? &run<halftone::amp_fp16, Device>
+                                         : &run<halftone::amp_bf16, Device>;
+#if defined(TRAIN_GPT_MORE)
+    if (policy == "tf32") which = &run<halftone::tf32, Device>;
+    if (policy == "fp8_hybrid") which = &run<halftone::fp8_hybrid, Device>;
+#endif
     run_result result = which(device, o, corpus, around);
     result.policy = policy;
     return result;

@@ -66,6 +66,24 @@ grep -Eq '"step":4,"overflow":\{"result":"[a-z ]+","layer":"h.0.mlp",.*"micro_ba
 [[ $(ls w) == $'metrics.jsonl\nnumerics_amp_fp16_3.html\nnumerics_amp_fp16_3.json\nnumerics_amp_fp16_6.html\nnumerics_amp_fp16_6.json\nsummary.json' ]] ||
     fail "--numerics-every leaves $(ls w)"
 "$program" "${small[@]}" --steps 2 --out own >out 2>err || fail "on the repository's own text: $?"
+# Two policies are built on request alone; elsewhere the refusal says how.
+"$program" "${small[@]}" --steps 6 --text text --out m --policy tf32,fp8_hybrid,amp_bf16 --accumulation 2 --threads 2 >out 2>err
+code=$?
+if ((code == 2)); then
+    (($(wc -l <err) == 1)) && grep -q '^train_gpt: --policy: tf32 is not in this build; .*-DHALFTONE_TRAIN_GPT_MORE=ON' err && [[ ! -e m ]] ||
+        fail "policies that were not built: $(cat err)"
+else
+    ((code == 0)) || fail "tf32 and fp8_hybrid: $code"
+    for policy in tf32 fp8_hybrid; do
+        grep -Eq "^$policy +[0-9.]+ +[0-9.]+ +[0-9]+ +[0-9.]+ +0 \|" out || fail "the table lacks $policy"
+        (($(grep -c "\"policy\":\"$policy\"" m/metrics.jsonl) == 6)) || fail "metrics.jsonl has not 6 lines of $policy"
+    done
+    awk '/"train_loss"/ { sub(",", "", $2); loss[n++] = $2 } END { d = loss[1] - loss[2]; exit !(n == 3 && d < 0.02 && d > -0.02 && d != 0) }' \
+        m/summary.json || fail "the losses of fp8_hybrid are not near those of amp_bf16: $(losses m)"
+    "$program" "${small[@]}" --steps 6 --text text --out m1 --policy tf32,fp8_hybrid,amp_bf16 --accumulation 2 --threads 1 >out 2>err ||
+        fail "tf32 and fp8_hybrid with one thread: $?"
+    [[ $(losses m) == "$(losses m1)" ]] || fail "losses of tf32 or fp8_hybrid depend on the number of threads"
+fi
 "$program" --policy amp_bf16 --layers 1 --heads 1 --width 320 --context 16 --batch 2 --steps 2 --eval-windows 2 --write 0 --text text --out wide >out 2>err ||
     fail "a head wider than flash attention takes: $?"
 "$program" "${small[@]}" --steps 2 --isa portable --text text --out p >out 2>err || fail "--isa portable: $?"
