@@ -4,13 +4,13 @@
 
 namespace ht = halftone;
 
-struct norm {
+struct last_norm {  // `norm` is a function in CUDA
     using policy = ht::at<ht::amp_bf16, "norm">;
     using operation = ht::op::layer_norm;
     static constexpr bool owns_parameters = true;
 };
 struct model {
-    norm first;
+    last_norm first;
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.first); }
 };
 #if defined(HALFTONE_TEST_RIGHT)

@@ -22,7 +22,7 @@
 /// The two backward products of a layer with weights have the wider of `compute` and `grad` as their operands. A policy
 /// that wants them otherwise says so by further roles:
 ///
-/// | `input_grad`  | the operands of dx = dy w, the gradient of the layer's input; all those of attention's backward pass |
+/// | `input_grad`  | the operands of dx = dy w, the gradient of the layer's input; attention's backward products |
 /// | `weight_grad` | the operands of dw = dyᵀ x, the gradient of its weights |
 ///
 ///     struct mine : ht::amp_bf16 { using output = float; };      // inherit a preset, change a role
