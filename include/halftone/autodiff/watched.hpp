@@ -207,7 +207,7 @@ class tape<Device, watched_tape> : public tape<Device, plain_tape> {
         tape* owner_;
     };
 
-  private:
+  protected:  // observe/shadow_tape.hpp
     using index = detail::graph::index;
     static constexpr index none = detail::graph::none;
 
