@@ -107,6 +107,8 @@ class gradient_of {
     }
 
     const halftone::shape<Rank>& shape() const { return shape_; }
+    /// Made by the default constructor, or moved from.
+    bool is_empty() const { return handle_.is_empty(); }
     bool is_wanted() const { return handle_.graph().wants_gradient(handle_.slot()); }
     bool is_there() const { return handle_.graph().has_gradient(handle_.slot()); }
     halftone::view<T, Rank> view() const {
@@ -124,43 +126,46 @@ class gradient_of {
 template <class Variable>
 struct weighted {
     Variable loss;
-    float factor;
+    double factor;
 };
 
 template <class T>
-weighted<variable<T, 0>> operator*(const variable<T, 0>& loss, float factor) {
+weighted<variable<T, 0>> operator*(const variable<T, 0>& loss, double factor) {
     return {loss, factor};
 }
 template <class T>
-weighted<variable<T, 0>> operator*(float factor, const variable<T, 0>& loss) {
+weighted<variable<T, 0>> operator*(double factor, const variable<T, 0>& loss) {
     return {loss, factor};
 }
 template <class T>
-weighted<variable<T, 0>> operator/(const variable<T, 0>& loss, float divisor) {
-    return {loss, 1.0f / divisor};
+weighted<variable<T, 0>> operator/(const variable<T, 0>& loss, double divisor) {
+    return {loss, 1 / divisor};
 }
 
 template <class Variable>
-weighted<Variable> operator*(const weighted<Variable>& loss, float factor) {
+weighted<Variable> operator*(const weighted<Variable>& loss, double factor) {
     return {loss.loss, loss.factor * factor};
 }
 template <class Variable>
-weighted<Variable> operator*(float factor, const weighted<Variable>& loss) {
+weighted<Variable> operator*(double factor, const weighted<Variable>& loss) {
     return {loss.loss, loss.factor * factor};
 }
 template <class Variable>
-weighted<Variable> operator/(const weighted<Variable>& loss, float divisor) {
+weighted<Variable> operator/(const weighted<Variable>& loss, double divisor) {
     return {loss.loss, loss.factor / divisor};
 }
 
 /// The gradient that a backward pass begins with: a factor, times the loss scale that lies in the device's memory when
 /// the pass runs, where there is one. So the host need not know it.
 struct gradient_seed {
-    float factor = 1;
+    double factor = 1;
     const float* scale = nullptr;
 
-    /// For those who can read that memory.
-    HALFTONE_HD float value() const { return scale == nullptr ? factor : factor * *scale; }
+    /// For those who can read that memory, calculated in T.
+    template <class T = float>
+    HALFTONE_HD T value() const {
+        return scale == nullptr ? static_cast<T>(factor) : static_cast<T>(factor) * static_cast<T>(*scale);
+    }
 };
 
 /// What a backward pass starts from: the variable, and the gradient it begins with.
