@@ -3,8 +3,11 @@
 # What halftone costs at compile time. The goal is printed beside each figure; the test fails only beyond three times the
 # goal, so that a busy or slow machine does not decide. Memory is no matter of chance and has to stay below its limit.
 #
-#     tests/headers/cost.sh headers     seconds of CPU time that an include adds to an empty file, the best of three
-#     tests/headers/cost.sh programs    the sources of examples/train_gpt: CPU time, and that 2 GiB suffice
+#     tests/headers/cost.sh headers              seconds of CPU time that an include adds to an empty file
+#     tests/headers/cost.sh programs [FOLDER]    the sources of examples/train_gpt: CPU time, and that 2 GiB suffice;
+#                                                FOLDER holds what measured.sh noted when they were built
+#
+# What is beyond is measured twice more, and the least counts.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 cxx=${CXX:-c++}
@@ -20,8 +23,13 @@ milliseconds() {
     awk '{ print int(1000 * ($1 + $2)) }' "$work/time"
 }
 
-best_of_three() {
-    for _ in 1 2 3; do milliseconds "$@" || return 1; done | sort -n | head -n 1
+# least LIMIT FLAG... FILE: of one measurement, where it is below the limit, or of three.
+least() {
+    local limit=$1 first
+    shift
+    first=$(milliseconds "$@") || return 1
+    if ((first <= limit)); then echo "$first"; return; fi
+    { echo "$first"; for _ in 2 3; do milliseconds "$@" || return 1; done; } | sort -n | head -n 1
 }
 
 # judge WHAT MILLISECONDS GOAL
@@ -35,11 +43,11 @@ judge() {
 case ${1:-} in
     headers)
         : >"$work/empty.cpp"
-        empty=$(best_of_three -O2 "$work/empty.cpp")
+        empty=$(least 300 -O2 "$work/empty.cpp")
         while read -r header goal; do
             if [[ ! -e $root/include/halftone/$header ]]; then continue; fi
             echo "#include <halftone/$header>" >"$work/one.cpp"
-            whole=$(best_of_three -O2 "$work/one.cpp")
+            whole=$(least $((3 * goal)) -O2 "$work/one.cpp")
             judge "<halftone/$header> adds" $((whole > empty ? whole - empty : 0)) "$goal"
         done <<'GOALS'
 number.hpp 300
@@ -50,10 +58,14 @@ GOALS
     programs)
         shopt -s nullglob
         ulimit -v 2097152
+        goal=60000
         for source in "$root"/examples/train_gpt.cpp "$root"/examples/train_gpt/*.cpp; do
             if [[ ! -e $source ]]; then continue; fi
-            spent=$(milliseconds -O3 -DNDEBUG "$source")
-            judge "${source#"$root/"} compiles in less than 2 GiB and" "$spent" 60000
+            spent='' size='' note=${2:-none}/${source##*/}.cost
+            if [[ -e $note ]]; then read -r spent size <"$note"; fi
+            if [[ -n $size ]]; then echo "${source#"$root/"} does not compile in 2 GiB"; status=1; continue; fi
+            if [[ -z $spent ]] || ((spent > 3 * goal)); then spent=$(least $((3 * goal)) -O3 -DNDEBUG "$source"); fi
+            judge "${source#"$root/"} compiles in less than 2 GiB and" "$spent" "$goal"
         done
         ;;
     *)
