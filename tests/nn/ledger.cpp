@@ -11,9 +11,11 @@
 
 #include <doctest/doctest.h>
 
+#include <halftone/autodiff/elementwise_loss.hpp>
 #include <halftone/autodiff/ledger.hpp>
 #include <halftone/exec/cpu/cpu.hpp>
 #include <halftone/nn/gpt.hpp>
+#include <halftone/nn/sparse_embedding.hpp>
 #include <halftone/scale/accumulator.hpp>
 
 namespace {
@@ -66,11 +68,30 @@ struct column_sum<recorder> {
 template <>
 struct dropout<recorder> : column_sum<recorder> {};
 template <>
+struct sum<recorder> : column_sum<recorder> {};
+template <>
 struct map<recorder> {
     template <class... Arguments>
     static void run(recorder&, const Arguments&...) {}
     template <class... Arguments>
     static void backward(recorder&, const Arguments&...) {}
+};
+struct nothing_by_rows {
+    template <class... Arguments>
+    static void forward(recorder&, const Arguments&...) {}
+    template <class... Arguments>
+    static void backward(recorder&, const Arguments&...) {}
+};
+template <>
+struct softmax<recorder> : nothing_by_rows {};
+template <>
+struct log_softmax<recorder> : nothing_by_rows {};
+template <>
+struct rms_norm<recorder> : nothing_by_rows {};
+template <>
+struct quantize<recorder> {
+    template <class... Arguments>
+    static void current(recorder&, const Arguments&...) {}
 };
 template <>
 struct layer_norm<recorder> {
@@ -117,6 +138,8 @@ template <>
 struct cross_entropy<recorder> {
     template <class... Arguments>
     static void check_targets(recorder&, const Arguments&...) {}
+    template <class X>
+    static void forward(recorder&, const cross_entropy_forward<X>&) {}
     template <class X>
     static void forward_rows(recorder& device, const cross_entropy_forward<X>&) {
         device.note<float, float, X>("logits");
@@ -232,6 +255,163 @@ TEST_CASE("ledger: as a table, and as JSON") {
     CHECK(json.find("{\"name\": \"x\", \"stored\": \"bfloat16\", \"read\": \"float\"}], \"casts\": 1}") !=
           std::string::npos);
     CHECK(std::count(json.begin(), json.end(), '{') == std::count(json.begin(), json.end(), '}'));
+}
+
+/// x^3 by a user, in float wherever autocast is on.
+struct cubed {
+    static constexpr const char* name = "cubed";
+    using cast_inputs = float;
+    static auto forward(auto& ctx, const auto& x) {
+        return ht::keep(ht::map(
+                            ctx, [](auto a) { return a * a * a; }, x),
+                        x);
+    }
+    static auto backward(auto& ctx, const auto& dy, const auto& x) {
+        return ht::map(
+            ctx, [](auto g, auto a) { return 3 * a * a * g; }, dy, x);
+    }
+};
+
+using ht::bfloat16, ht::float16;
+using bf16_matrix = ht::variable<bfloat16, 2>;
+using matrix = ht::variable<float, 2>;
+
+/// Every operation on variables alone. `bare` is the context of those that a region of low precision bans.
+void call_free_operations(auto& bare, auto&& ctx, const bf16_matrix& x, const matrix& z) {
+    ht::neg(ctx, x), ht::abs(ctx, x), ht::sqrt(ctx, x), ht::rsqrt(ctx, x), ht::reciprocal(ctx, x), ht::exp(ctx, x);
+    ht::expm1(ctx, x), ht::log(ctx, x), ht::log1p(ctx, x), ht::log2(ctx, x), ht::log10(ctx, x), ht::sinh(ctx, x);
+    ht::cosh(ctx, x), ht::tan(ctx, x), ht::sigmoid(ctx, x), ht::silu(ctx, x), ht::softplus(ctx, x);
+    ht::leaky_relu(ctx, x), ht::gelu(ctx, x), ht::relu(ctx, x), ht::tanh(ctx, x), ht::cast<float16>(ctx, x);
+    ht::prelu(ctx, x, ht::sum(ctx, z)), ht::map(
+                                            ctx, [](auto a) { return 2 * a; }, x);
+    ht::add(ctx, x, z), ht::sub(ctx, x, z), ht::mul(ctx, x, z), ht::div(ctx, x, z), ht::pow(ctx, x, z);
+    ht::atan2(ctx, x, z), ht::addcmul(ctx, x, z, z), ht::addcdiv(ctx, x, z, z);
+    ht::mean(ctx, x), ht::dot(ctx, x, z), ht::norm(ctx, x), ht::softmax(ctx, x), ht::log_softmax(ctx, x);
+    ht::mean_squared_error(ctx, x, z), ht::l1_loss(ctx, x, z), ht::smooth_l1_loss(ctx, x, z), ht::huber_loss(ctx, x, z);
+    ht::binary_cross_entropy_with_logits(ctx, x, z), ht::binary_cross_entropy(bare, z, z);
+    ht::matmul(ctx, x, z), ht::linear(ctx, x, z), ht::cat(ctx, 0, x, z), ht::stack(ctx, 0, x, z);
+    ht::dropout(ctx, x, {.p = 0.5f}), ht::dropout(ctx, x, {.p = 0.5f}, z), ht::apply<cubed>(ctx, x);
+    ht::cross_entropy(ctx, x, ht::const_view<std::int32_t, 1>(ids.data(), {4}));
+}
+
+/// Every operation that layers are made of, and of parameters alone.
+template <class P>
+void call_layers(auto& device, auto& ctx, const bf16_matrix& x) {
+    ht::store s{device.memory()};
+    const ht::nn::linear<ht::at<P, "fc">> fc(s, 4, 4);
+    const ht::nn::mlp<ht::at<P, "mlp">> mlp(s, 4, 8);
+    const ht::nn::layer_norm<ht::at<P, "ln">> ln(s, 4);
+    const ht::nn::rms_norm<ht::at<P, "rms">> rms(s, 4);
+    const ht::nn::attention<ht::at<P, "attn">> attn(s, 4, 2);
+    const ht::nn::embedding<ht::at<P, "table">> table(s, 4, 8, 4);
+    const ht::nn::sparse_embedding<ht::at<P, "rows">> rows(s, 4, 4);
+    s.commit();
+    const auto cube = ht::reshape(ctx, x, ht::shape<3>{1, 4, 4});
+    const auto heads = ht::reshape(ctx, x, ht::shape<4>{1, 2, 2, 4});
+    fc(ctx, x), mlp(ctx, x, x), ln(ctx, x), rms(ctx, x), attn(ctx, cube, cube);
+    table(ctx, one_row().tokens), rows(ctx, one_row().tokens);
+    ht::attention<ht::layer_roles<P, ht::op::attention, decltype(ctx)>>(ctx, heads, heads, heads);
+    ht::linear_cross_entropy<ht::layer_roles<P, ht::op::linear_cross_entropy, decltype(ctx)>>(
+        ctx, x, fc.weight, ht::const_view<std::int32_t, 1>(ids.data(), {4}));
+    ht::as_variable(ctx, fc.weight), ht::apply<cubed>(ctx, fc.weight);
+    ht::linear(ht::autocast<amp_bf16>(ctx), x, fc.weight, fc.bias);
+}
+
+/// A line of the table, without its padding.
+std::string text_of(const ht::ledger_entry& e) {
+    return std::string(e.path) + " " + e.op + ", " + name(e.pass) + ": in " + e.in + ", sums " + e.accumulate +
+           ", out " + e.out + "; " + ht::detail::ledger::casts_text(e);
+}
+template <class... Ops>
+std::set<std::string> names_of() {
+    return {Ops::name...};
+}
+struct as_variable {
+    static constexpr const char* name = "as_variable";
+};
+using strings = std::vector<std::string>;
+strings lines_of(const std::vector<ht::ledger_entry>& entries, const std::string& op) {
+    strings all;
+    for (const ht::ledger_entry& e : entries) {
+        if (op == e.op) all.push_back(text_of(e));
+    }
+    return all;
+}
+
+struct free_calls {
+    recorder device;
+    ht::tape<recorder, ht::ledger_tape> calls{device};
+    std::vector<bfloat16> values = std::vector<bfloat16>(16, bfloat16(1.0f));
+    std::vector<float> others = std::vector<float>(16, 1.0f);
+    bf16_matrix x = calls.leaf(ht::view<bfloat16, 2>(values.data(), {4, 4}));
+    matrix z = calls.leaf(ht::view<float, 2>(others.data(), {4, 4}));
+};
+
+TEST_CASE("ledger of calls: every operation tells its types, in a region and in none") {
+    free_calls f;
+    call_free_operations(f.calls, ht::autocast<amp_bf16>(f.calls), f.x, f.z);
+    call_free_operations(f.calls, f.calls, f.x, f.z);
+    call_layers<amp_bf16>(f.device, f.calls, f.x);
+    std::set<std::string> names;
+    for (const ht::ledger_entry& e : f.calls.entries()) {
+        names.insert(e.op);
+        for (const char* type : {e.in, e.accumulate, e.out}) {
+            CAPTURE(e.op);
+            CHECK(std::string(type).find_first_of("? ") == std::string::npos);
+            CHECK(std::string(type) != "");
+        }
+    }
+    // All tags of policy/operations.hpp; a sparse table is looked up by the operation of a dense one.
+    namespace op = ht::op;
+    CHECK(names ==
+          names_of<op::matmul, op::prelu, op::linear, op::mlp, op::attention, op::linear_cross_entropy, op::layer_norm,
+                   op::rms_norm, op::softmax, op::log_softmax, op::cross_entropy, op::mse_loss, op::l1_loss,
+                   op::smooth_l1_loss, op::huber_loss, op::binary_cross_entropy_with_logits, op::exp, op::expm1,
+                   op::log, op::log1p, op::log2, op::log10, op::pow, op::reciprocal, op::rsqrt, op::softplus, op::sinh,
+                   op::cosh, op::tan, op::sum, op::norm, op::addcmul, op::addcdiv, op::atan2, op::dot, op::cat,
+                   op::stack, op::cast, op::map, op::add, op::sub, op::mul, op::div, op::neg, op::abs, op::sqrt,
+                   op::tanh, op::sigmoid, op::relu, op::gelu, op::leaky_relu, op::silu, op::mean, op::dropout,
+                   op::embedding, op::binary_cross_entropy, cubed, as_variable>());
+}
+
+TEST_CASE("ledger of calls: free operations, line by line") {
+    free_calls f;
+    const auto region = ht::autocast<ht::with_input_grad<amp_bf16, float>>(f.calls);
+    ht::matmul(region, f.x, f.z);
+    CHECK(lines_of(f.calls.entries(), "matmul") ==
+          strings{"- matmul, forward: in bfloat16, sums float, out bfloat16; b: float as bfloat16",
+                  "- matmul, input gradient: in float, sums float, out bfloat16; dy: bfloat16 as float",
+                  "- matmul, input gradient: in float, sums float, out float; a: bfloat16 as float, dy: bfloat16 as "
+                  "float"});
+    ht::cat(region, 0, f.x, f.z);
+    CHECK(lines_of(f.calls.entries(), "cat") ==
+          strings{"- cat, forward: in float, sums float, out float; a: bfloat16 as float",
+                  "- cat, input gradient: in float, sums float, out bfloat16; -",
+                  "- cat, input gradient: in float, sums float, out float; -"});
+    ht::dropout(region, f.x, {.p = 0.5f});
+    CHECK(lines_of(f.calls.entries(), "dropout") ==
+          strings{"- dropout, forward: in bfloat16, sums float, out bfloat16; -",
+                  "- dropout, input gradient: in bfloat16, sums float, out bfloat16; -"});
+    // exp is read in fp32, and its gradient reads x once more.
+    ht::exp(region, f.x);
+    CHECK(lines_of(f.calls.entries(), "exp") ==
+          strings{"- exp, forward: in float, sums float, out float; a: bfloat16 as float",
+                  "- exp, input gradient: in float, sums float, out bfloat16; a: bfloat16 as float"});
+    // Softmax reads what it gave, floats.
+    ht::softmax<float>(f.calls, f.x);
+    CHECK(lines_of(f.calls.entries(), "softmax") ==
+          strings{"- softmax, forward: in float, sums float, out float; x: bfloat16 as float",
+                  "- softmax, input gradient: in float, sums float, out bfloat16; -"});
+    // Cast in a region, and in none as it is.
+    ht::apply<cubed>(region, f.x), ht::apply<cubed>(f.calls, f.x);
+    CHECK(lines_of(f.calls.entries(), "cubed") ==
+          strings{"- cubed, forward: in float, sums float, out float; a: bfloat16 as float",
+                  "- cubed, input gradient: in float, sums float, out bfloat16; -",
+                  "- cubed, forward: in bfloat16, sums float, out bfloat16; -",
+                  "- cubed, input gradient: in bfloat16, sums float, out bfloat16; -"});
+    f.calls.clear();
+    ht::linear(region, f.x, f.z);
+    CHECK(f.calls.casts() == 1 + 1 + 0);  // the weight forward, dy for dx, x in bf16 for dw
 }
 
 }  // namespace

@@ -195,7 +195,8 @@ concept has_backward = requires(Body& body, const G& g, const Kept&... kept) {
     Op::backward(body, g, kept...);
 };
 
-template <class Op, class Y, int Rank, class Kept, class Destinations>
+/// To: what its inputs were cast to, for those who ask (ledger.hpp).
+template <class Op, class Y, int Rank, class Kept, class Destinations, class To = void>
 struct apply_record {
     using operation = Op;
     Kept kept;
@@ -312,7 +313,7 @@ auto apply(Context&& context, const Arguments&... arguments) {
         if (wanted != 0) {
             auto destinations = std::tuple_cat(detail::destination_of(arguments)...);
             root.record(detail::apply_record<Op, typename Y::value_type, Y::rank,
-                                             std::remove_cvref_t<decltype(returned.kept)>, decltype(destinations)>{
+                                             std::remove_cvref_t<decltype(returned.kept)>, decltype(destinations), To>{
                 returned.kept, std::move(destinations), gradient_of(y), wanted});
         }
     }
