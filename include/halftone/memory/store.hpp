@@ -24,10 +24,10 @@
 #include <vector>
 
 #include <halftone/memory/amax_history.hpp>
-#include <halftone/memory/initial.hpp>
 #include <halftone/memory/masters.hpp>
 #include <halftone/memory/parameter.hpp>
 #include <halftone/memory/resource.hpp>
+#include <halftone/memory/store_entry.hpp>
 #include <halftone/policy/model.hpp>
 #include <halftone/policy/path.hpp>
 
@@ -37,36 +37,10 @@ class store final : public fixture {
   public:
     /// Parameters begin on multiples of this many elements, so that vectors never cross from one to the next.
     static constexpr std::size_t granule = 64;
-    static constexpr std::size_t nowhere = static_cast<std::size_t>(-1);
+    static constexpr std::size_t nowhere = store_entry::nowhere;
 
-    struct entry {
-        std::string path;             ///< "h.0.attn.qkv.weight"
-        std::size_t group = 0;
-        std::size_t count = 0;        ///< elements
-        std::size_t master = 0;       ///< first element in the group's master slab; `nowhere` where frozen without one
-        std::size_t copy = 0;         ///< first element in the copy slab; unused where the group has none
-        std::size_t gradient = 0;     ///< first element in gradient and moment slabs; `nowhere` where frozen
-        initial values{};
-        bool frozen = false;
-        bool keeps_master = false;    ///< some operation reads the master although there is a copy
-        extent rows = 0, width = 0;   ///< of a table whose gradient is sparse, else 0
-        extent most_rows = 0;         ///< of such a gradient; 0: as many as turn up
-    };
-
-    struct group {
-        const void* key = nullptr;        ///< the address that stands for its storage type: key_of<Storage>()
-        bool has_sparse_gradients = false;   ///< no gradient slab, then; moments lie as ever
-        std::size_t param_bytes = 0, copy_bytes = 0, accumulate_bytes = 0,
-                    state_bytes = 0;  ///< of one element of a slab; copy 0: none
-        std::size_t masters = 0, copies = 0, gradients = 0;                                   ///< elements of each slab
-        buffer master{}, copy{};
-        void (*fill)(const initial&, std::byte* to, std::size_t first, std::size_t count, std::uint64_t seed,
-                     std::uint32_t tensor) = nullptr;
-        void (*round)(const std::byte* master, std::byte* copy,
-                      std::size_t count) = nullptr;  ///< none where masters are split
-        void (*split)(const std::byte* values, std::byte* master, std::byte* copy,
-                      std::size_t count) = nullptr;  ///< of parameters
-    };
+    using entry = store_entry;
+    using group = store_group;
 
     explicit store(memory_resource& memory)
         : fixture(&memory.fixtures(), "parameters lie elsewhere, since some were frozen"), memory_(&memory) {}
@@ -101,7 +75,8 @@ class store final : public fixture {
         e.group = group_of<types>();
         e.count = static_cast<std::size_t>(shape.size());
         e.values = values;
-        if constexpr (has_sparse_gradient<types>) e.rows = shape[0], e.width = shape[1], e.most_rows = most_rows;
+        if constexpr (Rank == 2) e.rows = shape[0], e.width = shape[1];
+        e.most_rows = most_rows;
         place(e);
         if constexpr (Rank == 2) amaxes_.add<P, Op>(entries_.size(), e.path);
         entries_.push_back(std::move(e));

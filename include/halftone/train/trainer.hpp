@@ -33,23 +33,9 @@
 #include <halftone/train/loss_meter.hpp>
 #include <halftone/train/recent.hpp>
 #include <halftone/train/training_arguments.hpp>
+#include <halftone/train/training_data.hpp>
 
 namespace halftone::inline HALFTONE_ABI {
-
-/// Gives the batch of a step: `rows` rows, which split into micro-batches for the model's loss. size() counts its
-/// tokens.
-template <class Data>
-concept training_data = requires(Data& data, std::uint32_t step, extent rows) {
-    data.sample(step, rows).split(rows);
-    data.sample(step, rows).size();
-};
-
-/// Gives numbered windows to measure with, a batch at a time.
-template <class Data>
-concept evaluation_data = requires(Data& data, extent first, extent rows) {
-    data.windows();
-    data.window(first, rows).size();
-};
 
 namespace detail {
 
