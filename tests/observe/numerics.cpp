@@ -11,6 +11,9 @@
 #include <halftone/amp.hpp>
 #include <halftone/observe/numerics_html.hpp>
 #include <halftone/observe/numerics_json.hpp>
+#include <halftone/observe/overflow_json.hpp>
+
+#include "observe/operand_checks.hpp"
 
 namespace {
 
@@ -220,12 +223,99 @@ TEST_CASE("numerics: the page is well-formed and needs nothing from elsewhere; t
                               "underflowed", "overflowed", "exponents"}) {
         CHECK(t.contains(field));
     }
-    CHECK(t.size() == 18);
+    CHECK(t.size() == 19);
     CHECK(t["elements"] == 17);
     CHECK(t["underflowed"].is_null());
     CHECK(t["exponents"] == nlohmann::ordered_json::parse("[[-40,5],[0,10]]"));
     CHECK(j["proposals"].size() == view.proposals().size());
     CHECK(j["proposals"].size() == 2);
+}
+
+TEST_CASE("numerics: operands in eight bits are counted as products read them, beside what they were made of") {
+    ht::cpu device{{.threads = 2}};
+    operand_checks::counts_are_exact(device);
+}
+
+TEST_CASE("overflow: an operand in eight bits that is not finite is named, with its scale") {
+    ht::cpu device{{.threads = 1}};
+    operand_checks::overflow_is_named(device);
+}
+
+/// The input of a product, in eight bits.
+ht::numerics_row operand_row(const char* layer, const char* parameter, const ht::operand_counts& counts,
+                             std::initializer_list<std::pair<int, ht::extent>> exponents) {
+    ht::numerics_row r =
+        row(layer, ht::pass::forward, ht::tensor_role::operand, exponents, ht::value_format::float8_e4m3);
+    r.by.operation = "mlp", r.parameter = parameter, r.operand = counts;
+    r.counts.zeros = counts.flushed;
+    return r;
+}
+
+TEST_CASE("numerics: proposals for layers that read eight bits") {
+    const ht::scaling_rule rule = ht::delayed_scaling<4>::rule;
+    ht::numerics_view view;
+    const auto only = [&](const ht::operand_counts& counts,
+                          std::initializer_list<std::pair<int, ht::extent>> exponents) {
+        view.rows = {operand_row("h.1.mlp", "h.1.mlp.up.weight", counts, exponents)};
+        return view.proposals();
+    };
+    CHECK(only({.rule = rule, .scale = 448, .amax = 1}, {{8, 1000}}).empty());
+    // One in a hundred saturates, and no more than half a binade: nothing to say.
+    CHECK(only({.rule = rule, .scale = 448, .amax = 1.4f, .saturated = 10}, {{8, 1000}}).empty());
+    auto p = only({.rule = rule, .scale = 448, .amax = 16, .saturated = 10}, {{8, 1000}});
+    REQUIRE(p.size() == 1);
+    CHECK(p[0].layer == "h.1.mlp");
+    CHECK(p[0].policy == "ht::with_scaling<ht::fp8_hybrid, ht::current_scaling<>>");
+    CHECK(
+        p[0].text ==
+        "h.1.mlp: 10 of 1000 (1%) of the input of up saturate in float8_e4m3: the scale is 448, for an amax of 1, and "
+        "the amax is 16: delayed scaling did not expect it; its own amax does (current_scaling), or a longer history "
+        "than 4 that has met the like: ht::rule<\"h.1.mlp\", ht::with_scaling<ht::fp8_hybrid, "
+        "ht::current_scaling<>>>");
+    CHECK(only({.rule = rule, .scale = 448, .amax = 1.4f, .saturated = 11}, {{8, 1000}}).size() == 1);
+    // Zeros that the tensor's own scale would not make.
+    p = only({.rule = rule, .scale = 28, .amax = 1, .flushed = 100}, {{0, 900}});
+    REQUIRE(p.size() == 1);
+    CHECK(p[0].policy == "ht::with_scaling<ht::fp8_hybrid, ht::current_scaling<>>");
+    CHECK(
+        p[0].text.find("100 of 1000 (10%) of the input of up are zeros in float8_e4m3 at a scale of 28, for an amax of "
+                       "16, and the amax is 1: by its own scale 0% would be (current_scaling)") != std::string::npos);
+    // And those that it would make, too: another type.
+    p = only({.rule = ht::current_scaling<>::rule, .scale = 448, .amax = 1, .flushed = 100, .flushed_by_own = 100},
+             {{0, 900}});
+    REQUIRE(p.size() == 1);
+    CHECK(p[0].policy == "ht::amp_bf16");
+    CHECK(
+        p[0].text ==
+        "h.1.mlp: 100 of 1000 (10%) of the input of up are zeros in float8_e4m3 at a scale of 448, and by the scale of "
+        "its own amax, 1, 10% would be: its magnitudes differ by more than the format's: ht::rule<\"h.1.mlp\", "
+        "ht::amp_bf16>");
+    CHECK(view.proposals(0.2).empty());
+
+    // In the table, in JSON and on the page.
+    view.rows.push_back(operand_row(
+        "h.1.mlp", "h.1.mlp.down.weight",
+        {.tensor = ht::scaled_tensor::gradient, .rule = rule, .scale = 448, .amax = 16, .saturated = 30}, {{8, 1000}}));
+    std::ostringstream table;
+    view.print(table);
+    CHECK(table.str().find("saturated      amax     scale") != std::string::npos);
+    CHECK(table.str().find("gradient of down (operand)") != std::string::npos);
+    CHECK(table.str().find("       3%        16       448\n") != std::string::npos);
+    const auto j = ht::numerics_json(view);
+    CHECK(j["tensors"][0]["operand"]["scaling"] == "current");
+    CHECK(j["tensors"][1]["operand"].dump() ==
+          "{\"tensor\":\"gradient\",\"scaling\":\"delayed\",\"scale\":448.0,\"amax\":16.0,\"saturated\":30,"
+          "\"flushed\":0,\"flushed_by_own_scale\":0}");
+    CHECK(j["proposals"].size() == 1);
+    const std::string page = ht::numerics_html(view, "eight bits");
+    CHECK(page.find("gradient of down (operand), float8_e4m3, scale 448 for amax 16") != std::string::npos);
+    CHECK(page.find("3% saturated") != std::string::npos);
+    ht::overflow o;
+    o.is_located = true, o.role = ht::tensor_role::operand, o.scale = 28;
+    o.operand = {ht::scaled_tensor::weight, ht::value_format::float8_e4m3, nullptr, nullptr, rule};
+    CHECK(ht::overflow_json(o)["operand"].dump() == "{\"tensor\":\"weight\",\"type\":\"float8_e4m3\",\"scale\":28.0}");
+    o.role = ht::tensor_role::value;
+    CHECK_FALSE(ht::overflow_json(o).contains("operand"));
 }
 
 }  // namespace

@@ -38,11 +38,16 @@ enum class value_format { float32, float16, bfloat16, float8_e4m3, float8_e5m2 }
 template <class Function>
 auto with_format(value_format format, const Function& f) {
     switch (format) {
-        case value_format::float16: return f(float16{});
-        case value_format::bfloat16: return f(bfloat16{});
-        case value_format::float8_e4m3: return f(float8_e4m3{});
-        case value_format::float8_e5m2: return f(float8_e5m2{});
-        default: return f(float{});
+        case value_format::float16:
+            return f(float16{});
+        case value_format::bfloat16:
+            return f(bfloat16{});
+        case value_format::float8_e4m3:
+            return f(float8_e4m3{});
+        case value_format::float8_e5m2:
+            return f(float8_e5m2{});
+        default:
+            return f(float{});
     }
 }
 inline const char* name(value_format format) {
@@ -72,11 +77,12 @@ struct watched_operand {
 struct watched_tensor {
     const watched_operation* by;
     halftone::pass pass;
-    int micro_batch;        ///< backward passes before this one in the step
+    int micro_batch;  ///< backward passes before this one in the step
     tensor_role role;
-    const char* parameter;  ///< "h.3.attn.qkv.weight", whose gradient it is; of an operand, the product's weight; or nullptr
+    const char*
+        parameter;  ///< "h.3.attn.qkv.weight", whose gradient it is; of an operand, the product's weight; or nullptr
     value_format format;
-    const void* data;       ///< the device's memory
+    const void* data;  ///< the device's memory
     extent count;
     watched_operand operand{};
 };
@@ -86,9 +92,12 @@ template <class Function>
 void with_values(const watched_tensor& t, const Function& f) {
     const auto in = [&]<class T>(T) { f(const_view<T, 1>(static_cast<const T*>(t.data), {t.count})); };
     switch (t.format) {  // nothing is shown in eight bits alone
-        case value_format::float16: return in(float16{});
-        case value_format::bfloat16: return in(bfloat16{});
-        default: return in(float{});
+        case value_format::float16:
+            return in(float16{});
+        case value_format::bfloat16:
+            return in(bfloat16{});
+        default:
+            return in(float{});
     }
 }
 

@@ -15,7 +15,9 @@
 /// Numeric contract: counts, exact, of the values as they lie in memory (gradients times the loss scale). Of weights
 /// the wider source is there as well, so that it is known which zeros are made by rounding; of all others it is known
 /// how many values lie below the type's least normal number, where bits are lost, and how many are zeros, whatever made
-/// them. numerics_json.hpp and numerics_html.hpp write it to files.
+/// them. Operands of eight bits are counted as the product reads them, scaled, beside the tensor that they were made
+/// of: how many numbers became zero or saturated, at which scale. numerics_json.hpp and numerics_html.hpp write it to
+/// files.
 #pragma once
 
 #include <algorithm>
@@ -29,6 +31,7 @@
 
 #include <halftone/autodiff/watched.hpp>
 #include <halftone/memory/store.hpp>
+#include <halftone/observe/operand_proposals.hpp>
 #include <halftone/observe/statistics.hpp>
 
 namespace halftone::inline HALFTONE_ABI {
@@ -42,8 +45,10 @@ struct numerics_row {
     tensor_statistics counts{};
     extent underflowed = -1;              ///< zeros that rounding has made of other numbers; -1: nobody can know
     extent overflowed = -1;               ///< infinities that it has made of finite numbers; -1: nobody can know
+    operand_counts operand{};             ///< of operands alone
 
     bool is_weight() const { return pass == pass::update; }
+    bool is_operand() const { return role == tensor_role::operand; }
     const char* tensor() const { return is_weight() ? "weight" : name(role); }
     /// Shares of the finite values other than zero: below the least normal number of the type, and half its largest or
     /// more.
@@ -99,9 +104,15 @@ class numerics_collector final : public tensor_listener {
 
     void on_tensor(const watched_tensor& t) override {
         const auto [at, is_new] = numbers_.try_emplace(
-            key{t.by, t.pass, t.role, t.parameter == nullptr ? "" : t.parameter}, view_.rows.size());
+            key{t.by, t.pass, t.role, t.parameter == nullptr ? "" : t.parameter, t.operand.tensor}, view_.rows.size());
         if (is_new) view_.rows.push_back({*t.by, t.pass, t.role, t.parameter == nullptr ? "" : t.parameter, t.format});
         numerics_row& row = view_.rows[at->second];
+        if (row.is_operand()) {
+            row.format = t.operand.format;
+            detail::count_operand(*device_, t, row.operand, row.counts);
+            row.underflowed = row.operand.flushed, row.overflowed = 0;
+            return;
+        }
         with_values(t, [&]<class V>(const V& values) { row.counts.add(statistics_of(*device_, values)); });
     }
 
@@ -123,8 +134,10 @@ class numerics_collector final : public tensor_listener {
         halftone::pass pass;
         tensor_role role;
         std::string parameter;
+        scaled_tensor operand;
         friend bool operator<(const key& a, const key& b) {
-            return std::tie(a.by, a.pass, a.role, a.parameter) < std::tie(b.by, b.pass, b.role, b.parameter);
+            return std::tie(a.by, a.pass, a.role, a.parameter, a.operand) <
+                   std::tie(b.by, b.pass, b.role, b.parameter, b.operand);
         }
     };
 
@@ -177,17 +190,6 @@ numerics_collector(Device&, tape<Device, watched_tape>&) -> numerics_collector<D
 
 namespace detail {
 
-/// "3.1%", "0.012%", "1e-06%".
-inline std::string percent_text(double share) {
-    char text[32];
-    std::snprintf(text, sizeof text, share == 0 || share >= 0.1 ? "%.0f%%" : "%.2g%%", 100 * share);
-    return text;
-}
-inline std::string number_text(double x) {
-    char text[32];
-    std::snprintf(text, sizeof text, x >= 100 && x < 1e7 ? "%.0f" : "%.3g", x);
-    return text;
-}
 inline std::string row_text(const numerics_row& r) {
     if (r.is_weight()) return r.parameter;
     std::string text = r.by.layer.empty() ? r.by.operation : r.by.layer + " " + r.by.operation;
@@ -195,6 +197,7 @@ inline std::string row_text(const numerics_row& r) {
     return text;
 }
 inline std::string row_tensor_text(const numerics_row& r) {
+    if (r.is_operand()) return operand_text(r.operand, r.parameter, r.by.layer) + " (operand)";
     if (r.role != tensor_role::parameter_gradient || r.is_weight()) return r.tensor();
     const bool is_below = r.parameter.rfind(r.by.layer + ".", 0) == 0;
     return "gradient of " + (is_below ? r.parameter.substr(r.by.layer.size() + 1) : r.parameter);
@@ -204,13 +207,16 @@ inline std::string row_tensor_text(const numerics_row& r) {
 
 inline void numerics_view::print(std::ostream& out) const {
     char line[256];
-    std::snprintf(line, sizeof line, "%-34s %-8s %-24s %-8s %9s %7s %9s %9s %8s %5s %9s %9s\n", "layer, operation",
+    std::snprintf(line, sizeof line, "%-34s %-8s %-24s %-11s %9s %7s %9s %9s %8s %5s %9s %9s", "layer, operation",
                   "pass", "tensor", "type", "values", "zeros", "subnormal", "underflow", "infinite", "NaN", "largest",
                   "doublings");
     out << line;
+    const bool has_operands =
+        std::any_of(rows.begin(), rows.end(), [](const numerics_row& r) { return r.is_operand(); });
+    out << (has_operands ? " saturated      amax     scale\n" : "\n");
     for (const numerics_row& r : rows) {
         const double all = static_cast<double>(std::max<extent>(r.counts.elements(), 1));
-        std::snprintf(line, sizeof line, "%-34s %-8s %-24s %-8s %9lld %7s %9s %9s %8lld %5lld %9s %9d\n",
+        std::snprintf(line, sizeof line, "%-34s %-8s %-24s %-11s %9lld %7s %9s %9s %8lld %5lld %9s %9d",
                       detail::row_text(r).c_str(), r.is_weight() ? "" : name(r.pass),
                       detail::row_tensor_text(r).c_str(), name(r.format), static_cast<long long>(r.counts.elements()),
                       detail::percent_text(static_cast<double>(r.counts.zeros) / all).c_str(),
@@ -219,6 +225,14 @@ inline void numerics_view::print(std::ostream& out) const {
                       static_cast<long long>(r.counts.infinities), static_cast<long long>(r.counts.nans),
                       detail::number_text(static_cast<double>(r.counts.largest)).c_str(), r.doublings());
         out << line;
+        if (r.is_operand()) {
+            std::snprintf(line, sizeof line, " %9s %9s %9s",
+                          detail::percent_text(static_cast<double>(r.operand.saturated) / all).c_str(),
+                          detail::number_text(static_cast<double>(r.operand.amax)).c_str(),
+                          detail::number_text(static_cast<double>(r.operand.scale)).c_str());
+            out << line;
+        }
+        out << '\n';
     }
 }
 
@@ -304,7 +318,7 @@ inline std::vector<numerics_proposal> numerics_view::proposals(double threshold)
     std::vector<std::pair<std::string, detail::layer_findings>> layers;
     detail::scale_findings scale;
     for (const numerics_row& r : rows) {
-        if (r.by.layer.empty() || !r.by.after.empty() || r.format == value_format::float32) continue;
+        if (r.by.layer.empty() || !r.by.after.empty() || r.format == value_format::float32 || r.is_operand()) continue;
         auto at = std::find_if(layers.begin(), layers.end(), [&](const auto& l) { return l.first == r.by.layer; });
         if (at == layers.end()) at = layers.insert(layers.end(), {r.by.layer, {}});
         std::string reason;
@@ -319,6 +333,23 @@ inline std::vector<numerics_proposal> numerics_view::proposals(double threshold)
     for (const auto& [layer, findings] : layers) {
         if (findings.reasons.empty()) continue;
         const std::string policy = findings.fits_bf16 ? "ht::amp_bf16" : "ht::full_fp32";
+        all.push_back(
+            {layer, policy, layer + ": " + findings.reasons + ": ht::rule<\"" + layer + "\", " + policy + ">"});
+    }
+    std::vector<std::pair<std::string, detail::operand_findings>> scaled;
+    for (const numerics_row& r : rows) {
+        if (!r.is_operand() || r.by.layer.empty()) continue;
+        auto at = std::find_if(scaled.begin(), scaled.end(), [&](const auto& l) { return l.first == r.by.layer; });
+        if (at == scaled.end()) at = scaled.insert(scaled.end(), {r.by.layer, {}});
+        with_format(r.format, [&]<class T>(T) {
+            detail::judge_operand<T>(r.operand, r.counts, detail::operand_text(r.operand, r.parameter, r.by.layer),
+                                     threshold, at->second);
+        });
+    }
+    for (const auto& [layer, findings] : scaled) {
+        if (findings.reasons.empty()) continue;
+        const std::string policy =
+            findings.scaling_helps ? "ht::with_scaling<ht::fp8_hybrid, ht::current_scaling<>>" : "ht::amp_bf16";
         all.push_back(
             {layer, policy, layer + ": " + findings.reasons + ": ht::rule<\"" + layer + "\", " + policy + ">"});
     }

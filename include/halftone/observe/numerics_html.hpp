@@ -70,25 +70,36 @@ inline std::string numerics_html(const numerics_view& view, const std::string& t
         }
     }
     std::string page =
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>" +
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" "
+        "content=\"width=device-width, initial-scale=1\">\n<title>" +
         escaped(title) +
         "</title>\n<style>\n"
-        ":root{color-scheme:light dark;--ink:#1c2024;--dim:#60666d;--page:#fff;--strip:#eef0f2;--in:#1f5fa8;--low:#c2410c;--line:#9aa1a8}\n"
-        "@media (prefers-color-scheme:dark){:root{--ink:#e6e8ea;--dim:#9aa1a8;--page:#15181b;--strip:#23282d;--in:#7db4f5;--low:#fb923c;--line:#5b626a}}\n"
-        "body{margin:0 auto;max-width:70rem;padding:1rem;background:var(--page);color:var(--ink);font:15px/1.45 system-ui,sans-serif}\n"
+        ":root{color-scheme:light "
+        "dark;--ink:#1c2024;--dim:#60666d;--page:#fff;--strip:#eef0f2;--in:#1f5fa8;--low:#c2410c;--line:#9aa1a8}\n"
+        "@media "
+        "(prefers-color-scheme:dark){:root{--ink:#e6e8ea;--dim:#9aa1a8;--page:#15181b;--strip:#23282d;--in:#7db4f5;--"
+        "low:#fb923c;--line:#5b626a}}\n"
+        "body{margin:0 auto;max-width:70rem;padding:1rem;background:var(--page);color:var(--ink);font:15px/1.45 "
+        "system-ui,sans-serif}\n"
         "h1{font-size:1.3rem}h2{font-size:1.1rem;margin-top:2rem}p,li{overflow-wrap:anywhere}\n"
         "table{border-collapse:collapse;width:100%;table-layout:fixed;font-size:12px}\n"
-        "th{font-weight:400;text-align:left;width:38%;padding:1px 6px 1px 0;overflow-wrap:anywhere;vertical-align:middle}\n"
-        "th small,.n{color:var(--dim)}td{padding:1px 0}.n{width:6.5rem;text-align:right;font-variant-numeric:tabular-nums;font-size:11px}\n"
+        "th{font-weight:400;text-align:left;width:38%;padding:1px 6px 1px "
+        "0;overflow-wrap:anywhere;vertical-align:middle}\n"
+        "th small,.n{color:var(--dim)}td{padding:1px "
+        "0}.n{width:6.5rem;text-align:right;font-variant-numeric:tabular-nums;font-size:11px}\n"
         "svg{display:block;width:100%;height:14px;background:var(--strip)}.format svg{height:8px}\n"
         ".in{fill:var(--in)}.low{fill:var(--low)}.range{fill:var(--dim)}.part{fill:var(--dim);opacity:.4}\n"
         ".mark{stroke:var(--line);stroke-width:1;vector-effect:non-scaling-stroke;fill:none}\n"
-        ".axis{position:relative;height:1.3em;color:var(--dim);font-size:11px}.axis span{position:absolute;transform:translateX(-50%);white-space:nowrap}\n"
+        ".axis{position:relative;height:1.3em;color:var(--dim);font-size:11px}.axis "
+        "span{position:absolute;transform:translateX(-50%);white-space:nowrap}\n"
         "caption{text-align:left;padding-bottom:.4rem;color:var(--dim)}\n"
         "@media (max-width:600px){body{padding:.6rem}th{width:44%}.n{width:3.6rem}.axis .odd{display:none}}\n"
         "</style>\n</head>\n<body>\n<h1>" +
         escaped(title) + "</h1>\n<p>Loss scale " + number_text(static_cast<double>(view.loss_scale)) +
-        ". A strip is a tensor: how many of its values have each exponent, the stronger the colour the more. Orange: below the least normal number of its own type, where bits are lost. The lines are where float16's normal numbers begin and end.</p>\n<h2>What the counts speak for</h2>\n<ul>\n";
+        ". An operand is what a product reads in eight bits: shown as it is read, times its scale. A strip is a "
+        "tensor: how many of its values have each exponent, the stronger the colour the more. Orange: below the least "
+        "normal number of its own type, where bits are lost. The lines are where float16's normal numbers begin and "
+        "end.</p>\n<h2>What the counts speak for</h2>\n<ul>\n";
     const auto proposals = view.proposals();
     for (const numerics_proposal& p : proposals) page += "<li>" + escaped(p.text) + "</li>\n";
     if (proposals.empty()) page += "<li>No other type: all tensors fit into theirs.</li>\n";
@@ -116,6 +127,10 @@ inline std::string numerics_html(const numerics_view& view, const std::string& t
         std::string label = row_text(r);
         std::string small = r.is_weight() ? "weight" : std::string(name(r.pass)) + " " + row_tensor_text(r);
         small += std::string(", ") + name(r.format);
+        if (r.is_operand()) {
+            small += ", scale " + number_text(static_cast<double>(r.operand.scale)) + " for amax " +
+                     number_text(static_cast<double>(r.operand.amax));
+        }
         page += "<tr><th scope=\"row\">" + escaped(label) + " <small>" + escaped(small) + "</small></th><td>" +
                 c.open("largest " + number_text(static_cast<double>(r.counts.largest)));
         for (int e = c.first; e <= c.last; ++e) {
@@ -134,6 +149,10 @@ inline std::string numerics_html(const numerics_view& view, const std::string& t
         if (odd > 0)
             page +=
                 (r.counts.zeros > 0 ? ", " : "") + std::to_string(odd) + (r.counts.infinities > 0 ? " inf" : " NaN");
+        if (r.is_operand() && r.operand.saturated > 0) {
+            page += (r.counts.zeros > 0 || odd > 0 ? ", " : "") +
+                    percent_text(static_cast<double>(r.operand.saturated) / static_cast<double>(all)) + " saturated";
+        }
         page += "</td></tr>\n";
     }
     return page + "</table>\n</body>\n</html>\n";

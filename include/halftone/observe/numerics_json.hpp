@@ -6,8 +6,9 @@
 ///
 /// {"step", "loss_scale", "tensors": [{"layer", "after", "operation", "pass" (null: a weight), "tensor", "parameter",
 /// "type", "elements", "zeros", "infinities", "nans", "largest", "subnormal_share", "saturation_share", "doublings",
-/// "underflowed", "overflowed" (null: not known), "exponents": [[exponent, count], ...]}], "proposals": [{"layer",
-/// "policy", "text"}]}
+/// "underflowed", "overflowed" (null: not known), "exponents": [[exponent, count], ...], "operand": null, or {"tensor"
+/// ("input", "weight", "gradient"), "scaling" ("current", "delayed"), "scale", "amax", "saturated", "flushed",
+/// "flushed_by_own_scale"} of what is read in eight bits}], "proposals": [{"layer", "policy", "text"}]}
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -43,7 +44,17 @@ inline nlohmann::ordered_json numerics_json(const numerics_view& view) {
                                 {"doublings", r.doublings()},
                                 {"underflowed", known(r.underflowed)},
                                 {"overflowed", known(r.overflowed)},
-                                {"exponents", exponents}});
+                                {"exponents", exponents},
+                                {"operand", nullptr}});
+        if (!r.is_operand()) continue;
+        const operand_counts& o = r.operand;
+        j["tensors"].back()["operand"] = {{"tensor", name(o.tensor)},
+                                          {"scaling", o.is_delayed() ? "delayed" : "current"},
+                                          {"scale", o.scale},
+                                          {"amax", o.amax},
+                                          {"saturated", o.saturated},
+                                          {"flushed", o.flushed},
+                                          {"flushed_by_own_scale", o.flushed_by_own}};
     }
     for (const numerics_proposal& p : view.proposals())
         j["proposals"].push_back({{"layer", p.layer}, {"policy", p.policy}, {"text", p.text}});

@@ -42,7 +42,9 @@ struct overflow {
     halftone::pass pass = pass::forward;
     int micro_batch = 0;                          ///< of the step, from 1
     tensor_role role = tensor_role::value;
-    std::string parameter;                        ///< whose gradient it is; else empty
+    std::string parameter;    ///< whose gradient it is, or whose product reads it; else empty
+    watched_operand operand;  ///< of an operand: which, and its type of eight bits
+    float scale = 0;          ///< of an operand
     value_format format = value_format::float32;
     extent elements = 0;
     kernel::value_tally found;
@@ -80,6 +82,7 @@ struct overflow_entry {
     std::int32_t tensor = -1, before = -1;
     float before_largest = 0;
     kernel::value_tally found{};
+    float scale = 0;
 };
 
 /// What the device knows of the step under way.
@@ -94,7 +97,8 @@ struct overflow_record {
 struct note_tally {
     overflow_record* record;
     const kernel::value_tally* tally;
-    std::int32_t operation, tensor, is_parameter;
+    std::int32_t operation, tensor, is_beside;  // a parameter's gradient, or an operand
+    const tensor_scale* scale;                  // of an operand, or nullptr
 
     HALFTONE_HD void operator()() const {
         overflow_record& r = *record;
@@ -103,6 +107,7 @@ struct note_tally {
         if (!tally->is_finite()) {
             r.step.tensor = tensor;
             r.step.found = *tally;
+            r.step.scale = scale == nullptr ? 0 : scale->scale;
             r.step.before = is_new ? r.latest : r.earlier;
             r.step.before_largest = is_new ? r.latest_largest : r.earlier_largest;
             return;
@@ -111,7 +116,7 @@ struct note_tally {
             r.earlier = r.latest, r.earlier_largest = r.latest_largest;
             r.operation = operation, r.latest = -1, r.latest_largest = 0;
         }
-        if (is_parameter != 0) return;
+        if (is_beside != 0) return;
         r.latest = tensor;
         r.latest_largest = r.latest_largest < tally->largest ? tally->largest : r.latest_largest;
     }
@@ -196,13 +201,14 @@ class overflow_finder final : public tensor_listener {
     void on_tensor(const watched_tensor& t) override {
         const auto id = number_of(tensors_, t);
         watched_tensor whole = t;  // stands for all tensors of an operation's pass
-        whole.role = {}, whole.parameter = nullptr, whole.format = {}, whole.count = 0;
+        whole.role = {}, whole.parameter = nullptr, whole.format = {}, whole.count = 0, whole.operand = {};
         const auto operation = number_of(operations_, whole);
         with_values(t, [this]<class V>(const V& values) {
             kernel::tally<Device>::run(record_.device(), values, tally_.data());
         });
         device().run(detail::note_tally{record_.data(), tally_.data(), operation, id,
-                                        t.role == tensor_role::parameter_gradient ? 1 : 0});
+                                        t.role == tensor_role::parameter_gradient || t.role == tensor_role::operand,
+                                        t.operand.scale});
     }
 
   private:
@@ -210,7 +216,8 @@ class overflow_finder final : public tensor_listener {
     struct order {
         static auto key(const watched_tensor& t) {
             return std::tuple(t.by, t.pass, t.micro_batch, t.role,
-                              std::string_view(t.parameter == nullptr ? "" : t.parameter), t.format, t.count);
+                              std::string_view(t.parameter == nullptr ? "" : t.parameter), t.format, t.count,
+                              t.operand.tensor, t.operand.format);
         }
         bool operator()(const watched_tensor& a, const watched_tensor& b) const { return key(a) < key(b); }
     };
@@ -234,7 +241,8 @@ class overflow_finder final : public tensor_listener {
         o.by = *t.by, o.pass = t.pass, o.micro_batch = t.micro_batch + 1, o.role = t.role, o.format = t.format,
         o.elements = t.count;
         if (t.parameter != nullptr) o.parameter = t.parameter;
-        o.found = e.found;
+        o.operand = {t.operand.tensor, t.operand.format, nullptr, nullptr, t.operand.rule};
+        o.found = e.found, o.scale = e.scale;
         if (e.before < 0) return o;
         const watched_tensor& before = *tensors_.all[static_cast<std::size_t>(e.before)];
         if (before.pass == t.pass && before.micro_batch == t.micro_batch)
@@ -276,8 +284,12 @@ inline std::string overflow::text() const {
     t += " of " + std::to_string(elements) +
          (role == tensor_role::value      ? " values"
           : role == tensor_role::gradient ? " values of the gradient that it passes on"
-                                          : " values of the gradient of " + parameter);
+          : role == tensor_role::operand
+              ? std::string(" values of the ") + name(operand.tensor) + " of " + parameter + "'s product"
+              : " values of the gradient of " + parameter);
     t += std::string(" in ") + name(format);
+    if (role == tensor_role::operand)
+        t += std::string(", read in ") + name(operand.format) + " at a scale of " + detail::magnitude_text(scale);
     if (elements > found.positive_infinities + found.negative_infinities + found.nans)
         t += ", the finite ones up to " + detail::magnitude_text(found.largest);
     if (!before.operation.empty())

@@ -4,9 +4,10 @@
 ///
 ///     metrics.write_line({{"step", o.step}, {"overflow", ht::overflow_json(o)}});
 ///
-/// Fields: result; layer, after, operation, pass, micro_batch, tensor ("value", "gradient", "parameter gradient"),
-/// parameter, kind ("+inf", "-inf", "NaN"), type, elements, positive_infinities, negative_infinities, nans, largest;
-/// before: null, or layer, operation, largest. Of a step where no operation gave such a value, `result` alone.
+/// Fields: result; layer, after, operation, pass, micro_batch, tensor ("value", "gradient", "parameter gradient",
+/// "operand"), parameter, operand (of operands alone: tensor, type of eight bits, scale), kind ("+inf", "-inf", "NaN"),
+/// type, elements, positive_infinities, negative_infinities, nans, largest; before: null, or layer, operation, largest.
+/// Of a step where no operation gave such a value, `result` alone.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -25,6 +26,8 @@ inline nlohmann::ordered_json overflow_json(const overflow& o) {
     j["micro_batch"] = o.micro_batch;
     j["tensor"] = name(o.role);
     j["parameter"] = o.parameter;
+    if (o.role == tensor_role::operand)
+        j["operand"] = {{"tensor", name(o.operand.tensor)}, {"type", name(o.operand.format)}, {"scale", o.scale}};
     j["kind"] = o.kind();
     j["type"] = name(o.format);
     j["elements"] = o.elements;

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Numbers and shares for people, as numerics views write them: "3.1%", "0.0123", "65472".
+#pragma once
+
+#include <cstdio>
+#include <string>
+
+#include <halftone/config.hpp>
+
+namespace halftone::inline HALFTONE_ABI::detail {
+
+/// "3.1%", "0.012%", "1e-06%".
+inline std::string percent_text(double share) {
+    char text[32];
+    std::snprintf(text, sizeof text, share == 0 || share >= 0.1 ? "%.0f%%" : "%.2g%%", 100 * share);
+    return text;
+}
+inline std::string number_text(double x) {
+    char text[32];
+    std::snprintf(text, sizeof text, x >= 100 && x < 1e7 ? "%.0f" : "%.3g", x);
+    return text;
+}
+
+}  // namespace halftone::inline HALFTONE_ABI::detail
