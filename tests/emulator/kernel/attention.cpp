@@ -2,7 +2,6 @@
 /// \file
 /// Attention's GPU kernels on the emulated machine.
 #include <algorithm>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -10,8 +9,7 @@
 
 #include <halftone/kernel/attention/device.hpp>
 
-#include "emulator/damage.hpp"
-#include "kernel/attention/checks.hpp"
+#include "emulator/kernel/attention_checks.hpp"
 
 namespace {
 
@@ -20,7 +18,6 @@ namespace emulator = ht::emulator;
 using ht::bfloat16;
 using ht::extent;
 using ht::float16;
-using support::attention_sizes;
 using support::bounds;
 using support::guarded;
 using support::layout;
@@ -29,30 +26,20 @@ using attention = ht::kernel::attention<emulator::device>;
 constexpr auto full = ht::attention_mask::full;
 constexpr auto causal = ht::attention_mask::causal;
 
-template <class Compute, class T>
-void check_problem(const attention_sizes& sizes, layout way, bounds kind = bounds::telling, double deviation = 1) {
-    support::check_problem<Compute, T>(sizes, way, kind, deviation,
-                                       [](const support::problem<T>& p, const auto& check) {
-                                           emulator::device device;
-                                           check(support::outcome_of<Compute>(p, device));
-                                           CHECK(device.count().bank_conflicts == 0);
-                                       });
-}
-
 // Batch, queries, keys, query heads, key heads, head size.
 
 template <class T>
 void check_matrix_kernels() {
-    check_problem<T, T>({1, 1, 1, 2, 2, 64, causal}, layout::fused_chunks, bounds::may_hide);
-    check_problem<T, T>({2, 17, 17, 2, 2, 16, causal}, layout::fused_chunks);
-    check_problem<T, T>({1, 64, 64, 2, 2, 32, full}, layout::fused_chunks);
-    check_problem<T, T>({1, 65, 65, 1, 1, 64, causal}, layout::heads_first_chunks);
-    check_problem<T, T>({1, 130, 130, 1, 1, 64, causal}, layout::fused_chunks);
-    check_problem<T, T>({1, 17, 130, 1, 1, 80, full}, layout::heads_first_chunks);
-    check_problem<T, T>({1, 65, 130, 1, 1, 96, causal}, layout::heads_first_chunks);
-    check_problem<T, T>({1, 130, 130, 1, 1, 128, causal}, layout::fused_chunks);
-    check_problem<T, T>({2, 65, 70, 4, 2, 24, causal}, layout::heads_first_chunks);
-    check_problem<T, T>({1, 33, 65, 3, 1, 128, full}, layout::heads_first_chunks);
+    emulator::check_attention<T, T>({1, 1, 1, 2, 2, 64, causal}, layout::fused_chunks, bounds::may_hide);
+    emulator::check_attention<T, T>({2, 17, 17, 2, 2, 16, causal}, layout::fused_chunks);
+    emulator::check_attention<T, T>({1, 64, 64, 2, 2, 32, full}, layout::fused_chunks);
+    emulator::check_attention<T, T>({1, 65, 65, 1, 1, 64, causal}, layout::heads_first_chunks);
+    emulator::check_attention<T, T>({1, 130, 130, 1, 1, 64, causal}, layout::fused_chunks);
+    emulator::check_attention<T, T>({1, 17, 130, 1, 1, 80, full}, layout::heads_first_chunks);
+    emulator::check_attention<T, T>({1, 65, 130, 1, 1, 96, causal}, layout::heads_first_chunks);
+    emulator::check_attention<T, T>({1, 130, 130, 1, 1, 128, causal}, layout::fused_chunks);
+    emulator::check_attention<T, T>({2, 65, 70, 4, 2, 24, causal}, layout::heads_first_chunks);
+    emulator::check_attention<T, T>({1, 33, 65, 3, 1, 128, full}, layout::heads_first_chunks);
 }
 
 TEST_CASE("attention on a GPU's matrix units is within bounds") {
@@ -60,122 +47,68 @@ TEST_CASE("attention on a GPU's matrix units is within bounds") {
     SUBCASE("float16") { check_matrix_kernels<float16>(); }
 }
 
-template <class T>
-void check_wide(int architecture, const attention_sizes& sizes, layout way, bounds kind) {
-    support::check_problem<T, T>(sizes, way, kind, 1, [&](const support::problem<T>& p, const auto& check) {
-        emulator::device device({}, ht::simt::architecture_of(architecture));
-        check(support::outcome_of<T>(p, device));
-        CHECK(device.count().bank_conflicts == 0);
-    });
-}
-
 TEST_CASE("attention on a GPU's matrix units: wide heads, by the tiles of each architecture") {
     SUBCASE("99 KB of shared memory to a block") {
-        check_wide<bfloat16>(86, {1, 33, 40, 2, 1, 256, causal}, layout::heads_first_chunks, bounds::telling);
-        check_wide<bfloat16>(120, {2, 3, 3, 1, 1, 136, causal}, layout::fused_chunks, bounds::may_hide);
+        emulator::check_attention<bfloat16, bfloat16>({1, 33, 40, 2, 1, 256, causal}, layout::heads_first_chunks,
+                                                      bounds::telling, 1, 86);
+        emulator::check_attention<bfloat16, bfloat16>({2, 3, 3, 1, 1, 136, causal}, layout::fused_chunks,
+                                                      bounds::may_hide, 1, 120);
     }
     SUBCASE("163 KB and more") {
-        check_wide<bfloat16>(80, {1, 17, 66, 1, 1, 256, causal}, layout::heads_first_chunks, bounds::may_hide);
-        check_wide<float16>(90, {1, 5, 18, 1, 1, 192, full}, layout::heads_first_chunks, bounds::may_hide);
+        emulator::check_attention<bfloat16, bfloat16>({1, 17, 66, 1, 1, 256, causal}, layout::heads_first_chunks,
+                                                      bounds::may_hide, 1, 80);
+        emulator::check_attention<float16, float16>({1, 5, 18, 1, 1, 192, full}, layout::heads_first_chunks,
+                                                    bounds::may_hide, 1, 90);
     }
 }
 
 TEST_CASE("attention on a GPU without its matrix units is within bounds") {
     SUBCASE("float") {
-        check_problem<float, float>({1, 1, 1, 2, 2, 64, causal}, layout::fused, bounds::may_hide);
-        check_problem<float, float>({2, 17, 17, 2, 2, 16, full}, layout::fused);
-        check_problem<float, float>({1, 64, 65, 1, 1, 32, causal}, layout::heads_first);
-        check_problem<float, float>({1, 9, 40, 1, 1, 128, full}, layout::heads_first);
-        check_problem<float, float>({1, 5, 34, 1, 1, 256, causal}, layout::contiguous, bounds::may_hide);
+        emulator::check_attention<float, float>({1, 1, 1, 2, 2, 64, causal}, layout::fused, bounds::may_hide);
+        emulator::check_attention<float, float>({2, 17, 17, 2, 2, 16, full}, layout::fused);
+        emulator::check_attention<float, float>({1, 64, 65, 1, 1, 32, causal}, layout::heads_first);
+        emulator::check_attention<float, float>({1, 9, 40, 1, 1, 128, full}, layout::heads_first);
+        emulator::check_attention<float, float>({1, 5, 34, 1, 1, 256, causal}, layout::contiguous, bounds::may_hide);
     }
     SUBCASE("bfloat16, unaligned") {
-        check_problem<bfloat16, bfloat16>({1, 33, 70, 4, 2, 24, causal}, layout::contiguous);
-        check_problem<bfloat16, bfloat16>({1, 17, 17, 1, 1, 80, causal}, layout::fused);
-        check_problem<bfloat16, bfloat16>({1, 5, 9, 1, 1, 3, full}, layout::fused_chunks, bounds::may_hide);
-        check_problem<bfloat16, bfloat16>({1, 3, 5, 1, 1, 136, full}, layout::heads_first, bounds::may_hide);
+        emulator::check_attention<bfloat16, bfloat16>({1, 33, 70, 4, 2, 24, causal}, layout::contiguous);
+        emulator::check_attention<bfloat16, bfloat16>({1, 17, 17, 1, 1, 80, causal}, layout::fused);
+        emulator::check_attention<bfloat16, bfloat16>({1, 5, 9, 1, 1, 3, full}, layout::fused_chunks, bounds::may_hide);
+        emulator::check_attention<bfloat16, bfloat16>({1, 3, 5, 1, 1, 136, full}, layout::heads_first,
+                                                      bounds::may_hide);
     }
-    SUBCASE("float16, unaligned") { check_problem<float16, float16>({1, 33, 33, 2, 2, 20, full}, layout::fused); }
+    SUBCASE("float16, unaligned") {
+        emulator::check_attention<float16, float16>({1, 33, 33, 2, 2, 20, full}, layout::fused);
+    }
     SUBCASE("float, products of bfloat16") {
-        check_problem<bfloat16, float>({1, 33, 70, 1, 1, 64, causal}, layout::contiguous);
+        emulator::check_attention<bfloat16, float>({1, 33, 70, 1, 1, 64, causal}, layout::contiguous);
     }
-}
-
-template <class Compute, class T>
-void check_packed(const support::sequence_lengths& lengths, const attention_sizes& heads, layout way, bounds kind) {
-    support::check_packed<Compute, T>(lengths, heads, way, kind,
-                                      [](const support::packed_problem<T>& p, const auto& check) {
-                                          emulator::device device;
-                                          const auto got = p.template outcome_on<Compute>(device);
-                                          check(got);
-                                          CHECK(got.same_bits(support::one_by_one<Compute>(p, device)));
-                                      });
 }
 
 TEST_CASE("attention on a GPU over packed sequences: each has the bits that it has alone") {
     SUBCASE("of every kind") {
         support::for_each_pack([](const auto& lengths, const auto& heads, layout way, bounds kind) {
-            if (way == layout::heads_first) check_packed<float, float>(lengths, heads, way, kind);
-            check_packed<bfloat16, bfloat16>(lengths, heads, way, kind);
+            if (way == layout::heads_first) emulator::check_packed_attention<float, float>(lengths, heads, way, kind);
+            emulator::check_packed_attention<bfloat16, bfloat16>(lengths, heads, way, kind);
         });
     }
     SUBCASE("several parts a sequence") {
-        check_packed<bfloat16, bfloat16>({{131, 3, 66}, {131, 20, 70}}, {1, 0, 0, 1, 1, 40, causal},
-                                         layout::heads_first_chunks, bounds::may_hide);
-        check_packed<float16, float16>({{70, 9}, {40, 133}}, {1, 0, 0, 1, 1, 128, causal}, layout::heads_first_chunks,
-                                       bounds::may_hide);
+        emulator::check_packed_attention<bfloat16, bfloat16>({{131, 3, 66}, {131, 20, 70}}, {1, 0, 0, 1, 1, 40, causal},
+                                                             layout::heads_first_chunks, bounds::may_hide);
+        emulator::check_packed_attention<float16, float16>({{70, 9}, {40, 133}}, {1, 0, 0, 1, 1, 128, causal},
+                                                           layout::heads_first_chunks, bounds::may_hide);
     }
     SUBCASE("wide heads") {
-        check_packed<bfloat16, bfloat16>({{0, 20, 3, 7}, {5, 20, 0, 4}}, {1, 0, 0, 1, 1, 256, causal},
-                                         layout::heads_first_chunks, bounds::may_hide);
+        emulator::check_packed_attention<bfloat16, bfloat16>(
+            {{0, 20, 3, 7}, {5, 20, 0, 4}}, {1, 0, 0, 1, 1, 256, causal}, layout::heads_first_chunks, bounds::may_hide);
     }
-}
-
-/// Keys are unit vectors and each query a large multiple of one that it sees: it takes that key's value as it is, gives
-/// the key its gradient as it is, and its scores have no slope. Everything is an integer.
-template <class T>
-void check_exact(const support::sequence_lengths& lengths, extent head_size, int architecture) {
-    CAPTURE(head_size);
-    support::packed_problem<T> p(lengths, {1, 0, 0, 2, 1, head_size, causal}, layout::heads_first_chunks);
-    p.whole.options.scale = 1;
-    support::random data(7);
-    for (const auto& v : {p.whole.x.q.view, p.whole.x.k.view, p.whole.x.v.view, p.whole.d_o.view}) {
-        const bool is_code = v.data() == p.whole.x.q.view.data() || v.data() == p.whole.x.k.view.data();
-        for (extent i = 0; i < v.extent_of(1); ++i) {
-            for (extent h = 0; h < v.extent_of(2); ++h) {
-                const std::vector<T> values = data.integers<T>(head_size, 4);
-                for (extent d = 0; d < head_size; ++d)
-                    v(0, i, h, d) = is_code ? T(0.0f) : values[static_cast<std::size_t>(d)];
-            }
-        }
-    }
-    support::attention_results want(p.whole.sizes);
-    for (extent s = 0; s < p.sequences().count(); ++s) {
-        const ht::reference::sequence_times at(p.sequences(), s);
-        for (extent j = 0; j < at.keys; ++j)
-            p.whole.x.k.view(0, at.first_key + j, 0, (j * 3 + 1) % head_size) = T(1.0f);
-        for (extent i = 0; i < at.queries; ++i) {
-            for (extent h = 0; h < 2; ++h) {
-                const extent chosen = (7 * i + 3 * h) % (i + 1 + at.keys - at.queries);
-                p.whole.x.q.view(0, at.first_query + i, h, (chosen * 3 + 1) % head_size) = T(128.0f);
-                want.logsumexp[static_cast<std::size_t>(h * p.whole.sizes.queries + at.first_query + i)] = 128;
-                for (extent d = 0; d < head_size; ++d) {
-                    want.o.at(0, at.first_query + i, h, d) =
-                        static_cast<double>(static_cast<float>(p.whole.x.v.view(0, at.first_key + chosen, 0, d)));
-                    want.dv.at(0, at.first_key + chosen, 0, d) +=
-                        static_cast<double>(static_cast<float>(p.whole.d_o.view(0, at.first_query + i, h, d)));
-                }
-            }
-        }
-    }
-    emulator::device device({}, ht::simt::architecture_of(architecture));
-    check_within(p.template outcome_on<T>(device), want, support::attention_results(p.whole.sizes), bounds::may_hide);
 }
 
 TEST_CASE("attention on a GPU's matrix units is exact where all is integers") {
-    check_exact<bfloat16>({{20, 9}, {33, 12}}, 40, 80);
-    check_exact<float16>({{20, 9}, {33, 12}}, 128, 80);
-    check_exact<bfloat16>({{20, 9}, {33, 12}}, 256, 80);
-    check_exact<bfloat16>({{9, 20}, {12, 33}}, 200, 86);
+    emulator::check_exact_attention<bfloat16, bfloat16>({{20, 9}, {33, 12}}, 40, 80);
+    emulator::check_exact_attention<float16, float16>({{20, 9}, {33, 12}}, 128, 80);
+    emulator::check_exact_attention<bfloat16, bfloat16>({{20, 9}, {33, 12}}, 256, 80);
+    emulator::check_exact_attention<bfloat16, bfloat16>({{9, 20}, {12, 33}}, 200, 86);
 }
 
 TEST_CASE("attention on a GPU over packed sequences: offsets that do not fit touch nothing outside") {
@@ -221,11 +154,12 @@ TEST_CASE("attention on a GPU: why not its matrix units") {
 
 TEST_CASE("attention on a GPU: scores of ten thousand and more") {
     for (const double deviation : {300.0, 10000.0}) {
-        check_problem<float, float>({1, 9, 40, 1, 1, 16, full}, layout::contiguous, bounds::may_hide, deviation);
-        check_problem<bfloat16, bfloat16>({1, 70, 70, 1, 1, 64, causal}, layout::fused_chunks, bounds::may_hide,
-                                          deviation);
-        check_problem<float16, float16>({1, 20, 70, 1, 1, 16, causal}, layout::heads_first_chunks, bounds::may_hide,
-                                        deviation);
+        emulator::check_attention<float, float>({1, 9, 40, 1, 1, 16, full}, layout::contiguous, bounds::may_hide,
+                                                deviation);
+        emulator::check_attention<bfloat16, bfloat16>({1, 70, 70, 1, 1, 64, causal}, layout::fused_chunks,
+                                                      bounds::may_hide, deviation);
+        emulator::check_attention<float16, float16>({1, 20, 70, 1, 1, 16, causal}, layout::heads_first_chunks,
+                                                    bounds::may_hide, deviation);
     }
 }
 
@@ -314,30 +248,18 @@ TEST_CASE("attention on a GPU refuses what its kernels cannot count") {
                     ht::shape_error);
 }
 
-/// Right, with the same bits in every schedule.
-template <class T>
-auto same_in_all_schedules(const support::problem<T>& p) {
-    const support::attention_inputs inputs = p.inputs();
-    const support::attention_results want = support::attention_by_definition(inputs);
-    const support::attention_results bound = support::attention_bounds(inputs, want, support::roundings_of<T, T>());
-    emulator::device device;
-    const std::shared_ptr<const support::outcome<T>> first(new support::outcome<T>(support::outcome_of<T>(p, device)));
-    check_within(*first, want, bound, bounds::telling);
-    return [&p, first](emulator::device& d) { return support::outcome_of<T>(p, d).same_bits(*first); };
-}
-
 TEST_CASE("attention on a GPU in many schedules, and damaged") {
     SUBCASE("matrix kernels") {
         const support::problem<bfloat16> p({1, 66, 130, 2, 1, 8, causal}, layout::heads_first_chunks);
-        emulator::check_kernels(same_in_all_schedules(p));
+        emulator::check_kernels(emulator::same_in_all_schedules<bfloat16>(p));
     }
     SUBCASE("matrix kernels, wide heads") {
         const support::problem<float16> p({1, 34, 100, 1, 1, 72, full}, layout::heads_first_chunks);
-        emulator::check_damages(same_in_all_schedules(p));
+        emulator::check_damages(emulator::same_in_all_schedules<float16>(p));
     }
     SUBCASE("plain kernels") {
         const support::problem<float> p({1, 34, 35, 1, 1, 4, causal}, layout::heads_first);
-        emulator::check_kernels(same_in_all_schedules(p));
+        emulator::check_kernels(emulator::same_in_all_schedules<float>(p));
     }
 }
 

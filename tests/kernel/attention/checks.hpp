@@ -6,6 +6,8 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
+#include <cstdint>
 #include <memory>
 #include <type_traits>
 
@@ -323,6 +325,33 @@ void check_problem(const attention_sizes& sizes, layout way, bounds kind, double
         check_within(got, want, bound, kind);
         if (rule) check_against_operations(got, want, naive, slack);
     });
+}
+
+/// Numbers up to half a unit of tfloat32 beside others, by bits: what rounds to these, whether up or down.
+inline void move_aside(const ht::view<float, 4>& v, random& data) {
+    for (extent b = 0; b < v.extent_of(0); ++b) {
+        for (extent t = 0; t < v.extent_of(1); ++t) {
+            for (extent h = 0; h < v.extent_of(2); ++h) {
+                for (extent d = 0; d < v.extent_of(3); ++d) {
+                    const auto aside = static_cast<std::uint32_t>(data.below(2 * 0x1000 - 1)) - 0xfffu;
+                    v(b, t, h, d) = std::bit_cast<float>(std::bit_cast<std::uint32_t>(v(b, t, h, d)) + aside);
+                }
+            }
+        }
+    }
+}
+
+/// Products read floats rounded to tfloat32, once: operands beside others give the bits that those give.
+template <class Device>
+void check_operands_are_rounded(const attention_sizes& sizes, layout way, Device& device) {
+    CAPTURE(sizes);
+    const problem<float> exact(sizes, way), beside(sizes, way), beside_d_o(sizes, way);
+    random data(11);
+    for (const auto& v : {beside.x.q.view, beside.x.k.view, beside.x.v.view, beside_d_o.d_o.view}) move_aside(v, data);
+    const outcome<float> want = outcome_of<ht::tfloat32>(exact, device);
+    CHECK(outcome_of<ht::tfloat32>(beside, device).same_bits(want));
+    CHECK(outcome_of<ht::tfloat32>(beside_d_o, device).d.v.same_bits(want.d.v));
+    CHECK(!beside.x.same_bits(exact.x));
 }
 
 /// The same with packed sequences; `heads` has a batch of 1, and its queries and keys are not read.

@@ -30,4 +30,12 @@ TEST_CASE("attention and its gradients are within bounds: float, products of tfl
     }
 }
 
+TEST_CASE("attention reads floats rounded to tfloat32, as other products do") {
+    support::for_each_set([&](ht::isa set) {
+        ht::cpu device{{.threads = 2, .instruction_set = set}};
+        support::check_operands_are_rounded({1, 20, 37, 2, 1, 24, ht::attention_mask::causal}, layout::contiguous,
+                                            device);
+    });
+}
+
 }  // namespace

@@ -2,10 +2,11 @@
 /// \file
 /// Attention on a GPU; attention.hpp has its arguments, its contract and an example.
 ///
-/// Matrix instructions multiply where T is Compute, of 16 bits, head_size is a multiple of 8, and every head's vectors
-/// begin on multiples of 16 bytes; other problems take plain kernels. The backward pass is three kernels: what it needs
-/// of each query (8 bytes of scratch memory a query), dq by queries, dk and dv by keys. Tiles follow from the head size
-/// and, of wide heads, from the shared memory that the device's architecture has.
+/// Matrix instructions multiply where T is Compute, of 16 bits, or T is float and Compute tfloat32, head_size is a
+/// multiple of 8, and every head's vectors begin on multiples of 16 bytes; other problems take plain kernels. The
+/// backward pass is three kernels: what it needs of each query (8 bytes of scratch memory a query), dq by queries, dk
+/// and dv by keys. Tiles follow from the head size and, of wide heads, from the shared memory that the device's
+/// architecture has.
 #pragma once
 
 #include <halftone/exec/simt/architecture.hpp>
@@ -47,6 +48,35 @@ struct attention_tiles<T, 256> {
     using large_by_keys = wide_attention_slopes_kernel<T, 256, 4, 32>;
 };
 
+/// Floats take twice the memory, and half as many of them a register: fewer rows.
+template <>
+struct attention_tiles<float, 64> {
+    using forward = flash_attention_kernel<float, 64, 2, 4, 64>;
+    using by_queries = flash_attention_slopes_kernel<float, 64, 2, 4, 32, attention_side::queries>;
+    using by_keys = flash_attention_slopes_kernel<float, 64, 2, 4, 32, attention_side::keys>;
+    using large_forward = forward;
+    using large_by_queries = by_queries;
+    using large_by_keys = by_keys;
+};
+template <>
+struct attention_tiles<float, 128> {
+    using forward = flash_attention_kernel<float, 128, 1, 4, 32>;
+    using by_queries = flash_attention_slopes_kernel<float, 128, 1, 4, 16, attention_side::queries>;
+    using by_keys = flash_attention_slopes_kernel<float, 128, 1, 4, 16, attention_side::keys>;
+    using large_forward = forward;
+    using large_by_queries = by_queries;
+    using large_by_keys = by_keys;
+};
+template <>
+struct attention_tiles<float, 256> {
+    using forward = flash_attention_kernel<float, 256, 1, 2, 16>;
+    using large_forward = flash_attention_kernel<float, 256, 1, 4, 16>;
+    using by_queries = flash_attention_slopes_kernel<float, 256, 1, 2, 16, attention_side::queries>;
+    using large_by_queries = flash_attention_slopes_kernel<float, 256, 1, 4, 16, attention_side::queries>;
+    using by_keys = wide_attention_slopes_kernel<float, 256, 1, 16>;
+    using large_by_keys = wide_attention_slopes_kernel<float, 256, 2, 16>;
+};
+
 }  // namespace on_device
 
 template <simt_device Device>
@@ -64,7 +94,7 @@ struct attention<Device> {
         };
         if constexpr (multiplies_matrices<Compute, T>) {
             if (why_not_matrix_units<Compute>(a) == nullptr) {
-                return for_head_size(e.head_size, [&]<int Head>(constant<Head>) {
+                return for_head_size<T>(e.head_size, [&]<int Head>(constant<Head>) {
                     using tiles = attention_tiles<T, Head>;
                     if (device.architecture().template fits<typename tiles::large_forward>()) {
                         launch(std::type_identity<typename tiles::large_forward>{});
@@ -107,7 +137,7 @@ struct attention<Device> {
         const auto launch = [&]<class Kernel>(std::type_identity<Kernel>) { device.launch(Kernel{slopes}); };
         if constexpr (multiplies_matrices<Compute, T>) {
             if (e.heads > 0 && why_not_matrix_units<Compute>(a) == nullptr) {
-                return for_head_size(e.head_size, [&]<int Head>(constant<Head>) {
+                return for_head_size<T>(e.head_size, [&]<int Head>(constant<Head>) {
                     using tiles = attention_tiles<T, Head>;
                     const simt::architecture on = device.architecture();
                     if (on.fits<typename tiles::large_by_queries>() && on.fits<typename tiles::large_by_keys>()) {
@@ -149,13 +179,14 @@ struct attention<Device> {
 
   private:
     template <class Compute, class T>
-    static constexpr bool multiplies_matrices = std::is_same_v<Compute, T> &&
-                                                (std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>);
+    static constexpr bool multiplies_matrices = (std::is_same_v<Compute, T> &&
+                                                 (std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>)) ||
+                                                (std::is_same_v<Compute, tfloat32> && std::is_same_v<T, float>);
 
     template <class Compute, class T, class... Views>
     static const char* why_not_matrix_units(const view<T, 4>& q, const Views&... views) {
         if (!multiplies_matrices<Compute, std::remove_const_t<T>>) {
-            return "operands are not of 16 bits, or are rounded before they are multiplied";
+            return "they multiply 16-bit operands of the type that they have, and floats in tfloat32";
         }
         if (q.extent_of(3) % 8 != 0) return "head_size is no multiple of 8";
         if (!are_chunks(q, views...)) return "some head's vectors do not begin on a multiple of 16 bytes";
@@ -174,14 +205,15 @@ struct attention<Device> {
         };
         return (is_chunks(views) && ...);
     }
-    template <class Launch>
+    /// Of floats, fewer sizes: what a program has for every kernel is the more to compile.
+    template <class T, class Launch>
     static void for_head_size(extent head_size, const Launch& launch) {
-        if (head_size <= 32) {
-            launch(simt::constant<32>{});
-        } else if (head_size <= 64) {
+        if constexpr (sizeof(T) == 2) {
+            if (head_size <= 32) return launch(simt::constant<32>{});
+            if (head_size > 64 && head_size <= 96) return launch(simt::constant<96>{});
+        }
+        if (head_size <= 64) {
             launch(simt::constant<64>{});
-        } else if (head_size <= 96) {
-            launch(simt::constant<96>{});
         } else if (head_size <= 128) {
             launch(simt::constant<128>{});
         } else {

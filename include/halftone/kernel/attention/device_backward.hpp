@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The backward pass of attention on a GPU with matrix instructions, for 16-bit types.
+/// The backward pass of attention on a GPU with matrix instructions, for 16-bit types and for floats that multiply in
+/// tfloat32.
 ///
 /// One kernel gives dq by queries, another dk and dv by keys, so that every sum has one owner and one order. A block
 /// keeps rows of its own side, 16 RowBlocks of them to a warp, and streams the other side's through two slots of shared
@@ -69,19 +70,23 @@ template <class T, int Head, int RowBlocks, int Warps, int StreamedRows, attenti
 struct flash_attention_slopes_kernel {
     static constexpr bool keeps_keys = Side == attention_side::keys;
     static constexpr int threads = 32 * Warps, warp_rows = 16 * RowBlocks, kept_rows = Warps * warp_rows;
+    static constexpr int columns = block_columns<T>;
     // Of the kept rows so many columns stay in registers; the others are read again and again.
-    static constexpr int held = Head * RowBlocks > 128  ? 32
-                                : !keeps_keys           ? Head
-                                : Head * RowBlocks > 96 ? 96 / RowBlocks / 32 * 32
-                                                        : Head;
+    static constexpr int held = sizeof(T) == 4           ? (Head > 128 || keeps_keys ? 32 : 64) / RowBlocks
+                                : Head * RowBlocks > 128 ? 32
+                                : !keeps_keys            ? Head
+                                : Head * RowBlocks > 96  ? 96 / RowBlocks / 32 * 32
+                                                         : Head;
     using kept_tile = head_tile<T, kept_rows, Head>;
     using streamed_tile = head_tile<T, StreamedRows, Head>;
+    // Wide floats leave room for one slot: streamed rows come when all warps are done with the previous ones.
+    static constexpr int slots = Head * sizeof(T) > 512 ? 1 : 2;
     // Of each side two tiles: q or k, which the scores are products of, then d_o or v. And the terms of streamed
     // queries.
     static constexpr word slot_bytes = 2 * streamed_tile::bytes, streamed_at = 2 * kept_tile::bytes,
-                          terms_at = streamed_at + 2 * slot_bytes,
+                          terms_at = streamed_at + slots * slot_bytes,
                           term_bytes = keeps_keys ? StreamedRows * sizeof(query_term) : 0,
-                          here_at = terms_at + 2 * term_bytes, shared_bytes = here_at + sizeof(attention_block);
+                          here_at = terms_at + slots * term_bytes, shared_bytes = here_at + sizeof(attention_block);
 
     attention_slopes<T> x;
 
@@ -114,9 +119,9 @@ struct flash_attention_slopes_kernel {
         mine.kept_b = kept_b.from_row(simt.warp() * warp_rows);
         mine.place = kept_tile::place_of(simt);
         HALFTONE_UNROLL for (int m = 0; m < RowBlocks; ++m) {
-            HALFTONE_UNROLL for (int d = 0; d < held; d += 16) {
-                mine.held_a[m][d / 16] = simt.ldmatrix_x4(mine.kept_a.block(mine.place, 16 * m, d));
-                mine.held_b[m][d / 16] = simt.ldmatrix_x4(mine.kept_b.block(mine.place, 16 * m, d));
+            HALFTONE_UNROLL for (int d = 0; d < held; d += columns) {
+                mine.held_a[m][d / columns] = mine.kept_a.read(simt, mine.place, 16 * m, d);
+                mine.held_b[m][d / columns] = mine.kept_b.read(simt, mine.place, 16 * m, d);
             }
             HALFTONE_UNROLL for (int half = 0; half < 2; ++half) {
                 const int query = first + 16 * m + 8 * half + simt.lane() / 4;
@@ -130,9 +135,15 @@ struct flash_attention_slopes_kernel {
             simt.barrier();  // these rows are there, and all warps are done with the previous ones
             const int row = rows.first;
             rows.next();
-            fetch(simt, kept_block(simt, here_at), rows, 1 - slot);
-            add_tile(simt, slot, row, mine);
-            slot = 1 - slot;
+            if constexpr (slots == 2) {
+                fetch(simt, kept_block(simt, here_at), rows, 1 - slot);
+                add_tile(simt, slot, row, mine);
+                slot = 1 - slot;
+            } else {
+                add_tile(simt, 0, row, mine);
+                simt.barrier();  // all warps are done with these rows
+                fetch(simt, kept_block(simt, here_at), rows, 0);
+            }
         }
 
         if constexpr (keeps_keys) {
@@ -153,8 +164,8 @@ struct flash_attention_slopes_kernel {
     struct lane_part {
         int some_from = 0, some_end = 0, all_end = 0;
         kept_tile kept_a, kept_b;
-        word place;
-        vec<word, 4> held_a[RowBlocks][held > 0 ? held / 16 : 1], held_b[RowBlocks][held > 0 ? held / 16 : 1];
+        lane_place place;
+        vec<word, 4> held_a[RowBlocks][held / columns], held_b[RowBlocks][held / columns];
         query_term terms[RowBlocks][2] = {};
         block_sums slope_sums[RowBlocks][Head / 8] = {}, weight_sums[RowBlocks][keeps_keys ? Head / 8 : 1] = {};
 
@@ -202,44 +213,34 @@ struct flash_attention_slopes_kernel {
             const int row = first + s;
             if (!mine.some_see(row)) continue;
             block_sums scores[RowBlocks][2] = {}, products[RowBlocks][2] = {};
-            HALFTONE_UNROLL for (int d = 0; d < Head; d += 16) {
-                if (!x.problem.has_columns(d)) continue;
-                const vec<word, 4> right_a = simt.ldmatrix_x4(a.block(mine.place, s, d)),
-                                   right_b = simt.ldmatrix_x4(b.block(mine.place, s, d));
+            HALFTONE_UNROLL for (int d = 0; d < Head; d += columns) {
+                if (!x.problem.template has_columns<T, Head>(d)) continue;
+                const vec<word, 4> right_a = a.read(simt, mine.place, s, d), right_b = b.read(simt, mine.place, s, d);
                 HALFTONE_UNROLL for (int m = 0; m < RowBlocks; ++m) {
                     vec<word, 4> left_a, left_b;
                     if (d < held) {
-                        left_a = mine.held_a[m][d / 16], left_b = mine.held_b[m][d / 16];
+                        left_a = mine.held_a[m][d / columns], left_b = mine.held_b[m][d / columns];
                     } else {
-                        left_a = simt.ldmatrix_x4(mine.kept_a.block(mine.place, 16 * m, d));
-                        left_b = simt.ldmatrix_x4(mine.kept_b.block(mine.place, 16 * m, d));
+                        left_a = mine.kept_a.read(simt, mine.place, 16 * m, d);
+                        left_b = mine.kept_b.read(simt, mine.place, 16 * m, d);
                     }
-                    simt.mma_16816(simt::element<T>{}, scores[m][0], left_a, rows_as_columns(right_a, 0));
-                    simt.mma_16816(simt::element<T>{}, scores[m][1], left_a, rows_as_columns(right_a, 1));
-                    simt.mma_16816(simt::element<T>{}, products[m][0], left_b, rows_as_columns(right_b, 0));
-                    simt.mma_16816(simt::element<T>{}, products[m][1], left_b, rows_as_columns(right_b, 1));
+                    multiply_block<T>(simt, scores[m][0], left_a, rows_as_columns(right_a, 0));
+                    multiply_block<T>(simt, scores[m][1], left_a, rows_as_columns(right_a, 1));
+                    multiply_block<T>(simt, products[m][0], left_b, rows_as_columns(right_b, 0));
+                    multiply_block<T>(simt, products[m][1], left_b, rows_as_columns(right_b, 1));
                 }
             }
             weigh(simt, slot, s, row, mine, scores, products);
-            vec<word, 4> slopes[RowBlocks], weights[RowBlocks];
+            left_operand<T> slopes[RowBlocks], weights[RowBlocks];
             HALFTONE_UNROLL for (int m = 0; m < RowBlocks; ++m) {
-                slopes[m] = as_left<T>(products[m][0], products[m][1]);
-                weights[m] = as_left<T>(scores[m][0], scores[m][1]);
+                slopes[m] = as_left<T>(simt, products[m][0], products[m][1]);
+                weights[m] = as_left<T>(simt, scores[m][0], scores[m][1]);
             }
-            HALFTONE_UNROLL for (int d = 0; d < Head; d += 16) {
-                if (!x.problem.has_columns(d)) continue;
-                const vec<word, 4> right_a = simt.ldmatrix_x4_trans(a.block(mine.place, s, d));
-                HALFTONE_UNROLL for (int m = 0; m < RowBlocks; ++m) {
-                    simt.mma_16816(simt::element<T>{}, mine.slope_sums[m][d / 8], slopes[m], columns(right_a, 0));
-                    simt.mma_16816(simt::element<T>{}, mine.slope_sums[m][d / 8 + 1], slopes[m], columns(right_a, 1));
-                }
+            HALFTONE_UNROLL for (int d = 0; d < Head; d += columns_at_once<T>) {
+                if (!x.problem.template has_columns<T, Head>(d)) continue;
+                a.template add_rows<RowBlocks>(simt, mine.place, s, d, slopes, mine.slope_sums);
                 if constexpr (keeps_keys) {
-                    const vec<word, 4> right_b = simt.ldmatrix_x4_trans(b.block(mine.place, s, d));
-                    HALFTONE_UNROLL for (int m = 0; m < RowBlocks; ++m) {
-                        simt.mma_16816(simt::element<T>{}, mine.weight_sums[m][d / 8], weights[m], columns(right_b, 0));
-                        simt.mma_16816(simt::element<T>{}, mine.weight_sums[m][d / 8 + 1], weights[m],
-                                       columns(right_b, 1));
-                    }
+                    b.template add_rows<RowBlocks>(simt, mine.place, s, d, weights, mine.weight_sums);
                 }
             }
         }

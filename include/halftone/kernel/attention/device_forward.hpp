@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The forward pass of attention on a GPU with matrix instructions, for 16-bit types (Dao 2023, "FlashAttention-2").
+/// The forward pass of attention on a GPU with matrix instructions, for 16-bit types and for floats that multiply in
+/// tfloat32 (Dao 2023, "FlashAttention-2").
 ///
 /// A block keeps some queries, 16 RowBlocks of them to a warp, and walks the keys and values that they see, tile by
 /// tile. Scores, weights and the sums of o stay in registers: the scores' blocks are, rounded, the left operand of the
@@ -16,6 +17,7 @@ namespace halftone::inline HALFTONE_ABI::kernel::on_device {
 template <class T, int Head, int RowBlocks, int Warps, int KeyRows>
 struct flash_attention_kernel {
     static constexpr int threads = 32 * Warps, warp_rows = 16 * RowBlocks, query_rows = Warps * warp_rows;
+    static constexpr int columns = block_columns<T>;
     // In registers, where there is room that nothing else would fill; elsewhere they are read again for each tile.
     static constexpr bool holds_queries = Head * RowBlocks == 128;
     using query_tile = head_tile<T, query_rows, Head>;
@@ -51,12 +53,12 @@ struct flash_attention_kernel {
         simt.async_commit();
         simt.async_wait(constant<0>{});
         simt.barrier();
-        const word place = key_tile::place_of(simt);
-        vec<word, 4> held[RowBlocks][holds_queries ? Head / 16 : 1];
+        const lane_place place = key_tile::place_of(simt);
+        vec<word, 4> held[RowBlocks][holds_queries ? Head / columns : 1];
         if constexpr (holds_queries) {
             HALFTONE_UNROLL for (int m = 0; m < RowBlocks; ++m) {
-                HALFTONE_UNROLL for (int d = 0; d < Head; d += 16) {
-                    held[m][d / 16] = simt.ldmatrix_x4(my_query.block(place, 16 * m, d));
+                HALFTONE_UNROLL for (int d = 0; d < Head; d += columns) {
+                    held[m][d / columns] = my_query.read(simt, place, 16 * m, d);
                 }
             }
         }
@@ -73,21 +75,21 @@ struct flash_attention_kernel {
             simt.async_commit();
             block_sums scores[RowBlocks][KeyRows / 8] = {};
             const key_tile key{{keys_now}};
-            HALFTONE_UNROLL for (int d = 0; d < Head; d += 16) {
-                if (!problem.has_columns(d)) continue;
+            HALFTONE_UNROLL for (int d = 0; d < Head; d += columns) {
+                if (!problem.template has_columns<T, Head>(d)) continue;
                 vec<word, 4> left[RowBlocks];
                 HALFTONE_UNROLL for (int m = 0; m < RowBlocks; ++m) {
                     if constexpr (holds_queries) {
-                        left[m] = held[m][d / 16];
+                        left[m] = held[m][d / columns];
                     } else {
-                        left[m] = simt.ldmatrix_x4(my_query.block(place, 16 * m, d));
+                        left[m] = my_query.read(simt, place, 16 * m, d);
                     }
                 }
                 HALFTONE_UNROLL for (int n = 0; n < KeyRows; n += 16) {
-                    const vec<word, 4> right = simt.ldmatrix_x4(key.block(place, n, d));
+                    const vec<word, 4> right = key.read(simt, place, n, d);
                     HALFTONE_UNROLL for (int m = 0; m < RowBlocks; ++m) {
-                        simt.mma_16816(simt::element<T>{}, scores[m][n / 8], left[m], rows_as_columns(right, 0));
-                        simt.mma_16816(simt::element<T>{}, scores[m][n / 8 + 1], left[m], rows_as_columns(right, 1));
+                        multiply_block<T>(simt, scores[m][n / 8], left[m], rows_as_columns(right, 0));
+                        multiply_block<T>(simt, scores[m][n / 8 + 1], left[m], rows_as_columns(right, 1));
                     }
                 }
             }
@@ -97,17 +99,13 @@ struct flash_attention_kernel {
             simt.async_wait(constant<1>{});
             simt.barrier();  // the values are there
             HALFTONE_UNROLL for (int n = 0; n < KeyRows; n += 16) {
-                vec<word, 4> left[RowBlocks];
+                left_operand<T> left[RowBlocks];
                 HALFTONE_UNROLL for (int m = 0; m < RowBlocks; ++m) {
-                    left[m] = as_left<T>(scores[m][n / 8], scores[m][n / 8 + 1]);
+                    left[m] = as_left<T>(simt, scores[m][n / 8], scores[m][n / 8 + 1]);
                 }
-                HALFTONE_UNROLL for (int d = 0; d < Head; d += 16) {
-                    if (!problem.has_columns(d)) continue;
-                    const vec<word, 4> right = simt.ldmatrix_x4_trans(value.block(place, n, d));
-                    HALFTONE_UNROLL for (int m = 0; m < RowBlocks; ++m) {
-                        simt.mma_16816(simt::element<T>{}, sums[m][d / 8], left[m], columns(right, 0));
-                        simt.mma_16816(simt::element<T>{}, sums[m][d / 8 + 1], left[m], columns(right, 1));
-                    }
+                HALFTONE_UNROLL for (int d = 0; d < Head; d += columns_at_once<T>) {
+                    if (problem.template has_columns<T, Head>(d))
+                        value.template add_rows<RowBlocks>(simt, place, n, d, left, sums);
                 }
             }
             simt.async_wait(constant<0>{});

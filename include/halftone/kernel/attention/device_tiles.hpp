@@ -86,8 +86,13 @@ struct attention_problem {
         const int begin = is_packed() ? padded_queries(b.query_begin) + 64 * b.sequence : 0;
         return static_cast<extent>(entry(b) * heads + head) * padded + begin;
     }
-    /// Whether the head has columns from d on, a constant: the widest kernels leave out the last quarter of theirs.
-    HALFTONE_HD HALFTONE_INLINE bool has_columns(int d) const { return d < 192 || head_size > 192; }
+    /// Whether the head has columns from d on, a constant: kernels for Head or less leave out the last part of theirs,
+    /// where that is a large one.
+    template <class T, int Head>
+    HALFTONE_HD HALFTONE_INLINE bool has_columns(int d) const {
+        constexpr int all_have = Head > 128 ? Head / 4 * 3 : sizeof(T) == 2 ? Head : Head > 64 ? 96 : Head / 2;
+        return d < all_have || head_size > all_have;
+    }
     HALFTONE_HD int entry(const attention_block& b) const { return is_packed() ? 0 : b.sequence; }
 
     /// Tiles of query terms may read to their ends.

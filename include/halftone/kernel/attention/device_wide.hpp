@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// dk and dv of wide heads on a GPU with matrix instructions, for 16-bit types.
+/// dk and dv of wide heads on a GPU with matrix instructions, for 16-bit types and for floats that multiply in
+/// tfloat32.
 ///
 /// The sums of 16 keys, dk's and dv's, are more than one warp's registers hold, so a pair of warps shares them: one
 /// computes the scores, their weights and dv, the other the products of d_o and v, the slopes and dk. Half of a tile's
@@ -14,7 +15,7 @@ namespace halftone::inline HALFTONE_ABI::kernel::on_device {
 /// As flash_attention_slopes_kernel's by keys; Pairs of warps.
 template <class T, int Head, int Pairs, int StreamedRows>
 struct wide_attention_slopes_kernel {
-    static constexpr int threads = 64 * Pairs, kept_rows = 16 * Pairs;
+    static constexpr int threads = 64 * Pairs, kept_rows = 16 * Pairs, columns = block_columns<T>;
     // Columns of the kept rows in registers; the others are read again and again.
     static constexpr int held = Head < 32 ? Head : 32;
     using kept_tile = head_tile<T, kept_rows, Head>;
@@ -48,10 +49,10 @@ struct wide_attention_slopes_kernel {
 
         const bool slopes = gives_slopes(simt);
         const kept_tile mine = (slopes ? kept_v : kept_k).from_row(pair(simt) * 16);
-        const word place = kept_tile::place_of(simt);
+        const lane_place place = kept_tile::place_of(simt);
         const int seen_from = here.first + 16 * pair(simt) - here.offset;  // the first query that sees one of the keys
-        vec<word, 4> holds[held / 16];
-        HALFTONE_UNROLL for (int d = 0; d < held; d += 16) holds[d / 16] = simt.ldmatrix_x4(mine.block(place, 0, d));
+        vec<word, 4> holds[held / columns];
+        HALFTONE_UNROLL for (int d = 0; d < held; d += columns) holds[d / columns] = mine.read(simt, place, 0, d);
 
         block_sums sums[1][Head / 8] = {};
         while (rows.are_there()) {
@@ -67,17 +68,17 @@ struct wide_attention_slopes_kernel {
             block_sums scores[StreamedRows / 16][2] = {};  // or products of d_o and v
             HALFTONE_UNROLL for (int s = 0; s < StreamedRows; s += 16) {
                 if (first + s >= end || first + s + 15 < seen_from) continue;
-                HALFTONE_UNROLL for (int d = 0; d < Head; d += 16) {
-                    if (!x.problem.has_columns(d)) continue;
-                    const vec<word, 4> right = simt.ldmatrix_x4(one.block(place, s, d));
+                HALFTONE_UNROLL for (int d = 0; d < Head; d += columns) {
+                    if (!x.problem.template has_columns<T, Head>(d)) continue;
+                    const vec<word, 4> right = one.read(simt, place, s, d);
                     vec<word, 4> left;
                     if (d < held) {
-                        left = holds[d / 16];
+                        left = holds[d / columns];
                     } else {
-                        left = simt.ldmatrix_x4(mine.block(place, 0, d));
+                        left = mine.read(simt, place, 0, d);
                     }
-                    simt.mma_16816(simt::element<T>{}, scores[s / 16][0], left, rows_as_columns(right, 0));
-                    simt.mma_16816(simt::element<T>{}, scores[s / 16][1], left, rows_as_columns(right, 1));
+                    multiply_block<T>(simt, scores[s / 16][0], left, rows_as_columns(right, 0));
+                    multiply_block<T>(simt, scores[s / 16][1], left, rows_as_columns(right, 1));
                 }
                 if (!slopes) weigh(simt, slot, s, first + s, scores[s / 16]);
             }
@@ -85,12 +86,10 @@ struct wide_attention_slopes_kernel {
             HALFTONE_UNROLL for (int s = 0; s < StreamedRows; s += 16) {
                 if (first + s >= end || first + s + 15 < seen_from) continue;
                 if (slopes) lean(simt, slot, s, scores[s / 16]);
-                const vec<word, 4> left = as_left<T>(scores[s / 16][0], scores[s / 16][1]);
-                HALFTONE_UNROLL for (int d = 0; d < Head; d += 16) {
-                    if (!x.problem.has_columns(d)) continue;
-                    const vec<word, 4> right = simt.ldmatrix_x4_trans(other.block(place, s, d));
-                    simt.mma_16816(simt::element<T>{}, sums[0][d / 8], left, columns(right, 0));
-                    simt.mma_16816(simt::element<T>{}, sums[0][d / 8 + 1], left, columns(right, 1));
+                const left_operand<T> left[1] = {as_left<T>(simt, scores[s / 16][0], scores[s / 16][1])};
+                HALFTONE_UNROLL for (int d = 0; d < Head; d += columns_at_once<T>) {
+                    if (x.problem.template has_columns<T, Head>(d))
+                        other.template add_rows<1>(simt, place, s, d, left, sums);
                 }
             }
             slot = 1 - slot;
