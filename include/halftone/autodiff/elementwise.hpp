@@ -94,7 +94,7 @@ auto softplus(Context&& context, const variable<X, Rank>& x) {
 }
 /// x where it is positive, else slope x.
 template <class As = by_category, recording_context Context, class X, int Rank>
-auto leaky_relu(Context&& context, const variable<X, Rank>& x, float slope = 0.01f) {
+auto leaky_relu(Context&& context, const variable<X, Rank>& x, double slope = 0.01) {
     return detail::pointwise<op::leaky_relu, As>(
         context, [slope](auto a) { return halftone::where(a > 0, a, slope * a); }, x);
 }
@@ -126,41 +126,41 @@ auto atan2(Context&& context, const variable<Y, Rank>& y, const variable<X, Othe
 /// x + value a b.
 template <class As = by_category, recording_context Context, class X, class A, class B, int Rank, int RankA, int RankB>
 auto addcmul(Context&& context, const variable<X, Rank>& x, const variable<A, RankA>& a, const variable<B, RankB>& b,
-             float value = 1) {
+             double value = 1) {
     return detail::pointwise<op::addcmul, As>(
         context, [value](auto p, auto q, auto r) { return p + value * q * r; }, x, a, b);
 }
 /// x + value a / b.
 template <class As = by_category, recording_context Context, class X, class A, class B, int Rank, int RankA, int RankB>
 auto addcdiv(Context&& context, const variable<X, Rank>& x, const variable<A, RankA>& a, const variable<B, RankB>& b,
-             float value = 1) {
+             double value = 1) {
     return detail::pointwise<op::addcdiv, As>(
         context, [value](auto p, auto q, auto r) { return p + value * q / r; }, x, a, b);
 }
 
 // A number in place of the second operand has no say in the type.
 template <class As = by_category, recording_context Context, class X, int Rank>
-auto add(Context&& context, const variable<X, Rank>& x, float value) {
+auto add(Context&& context, const variable<X, Rank>& x, double value) {
     return detail::pointwise<op::add, As>(
         context, [value](auto a) { return a + value; }, x);
 }
 template <class As = by_category, recording_context Context, class X, int Rank>
-auto sub(Context&& context, const variable<X, Rank>& x, float value) {
+auto sub(Context&& context, const variable<X, Rank>& x, double value) {
     return detail::pointwise<op::sub, As>(
         context, [value](auto a) { return a - value; }, x);
 }
 template <class As = by_category, recording_context Context, class X, int Rank>
-auto mul(Context&& context, const variable<X, Rank>& x, float value) {
+auto mul(Context&& context, const variable<X, Rank>& x, double value) {
     return detail::pointwise<op::mul, As>(
         context, [value](auto a) { return a * value; }, x);
 }
 template <class As = by_category, recording_context Context, class X, int Rank>
-auto div(Context&& context, const variable<X, Rank>& x, float value) {
+auto div(Context&& context, const variable<X, Rank>& x, double value) {
     return detail::pointwise<op::div, As>(
         context, [value](auto a) { return a / value; }, x);
 }
 template <class As = by_category, recording_context Context, class X, int Rank>
-auto pow(Context&& context, const variable<X, Rank>& x, float value) {
+auto pow(Context&& context, const variable<X, Rank>& x, double value) {
     return detail::pointwise<op::pow, As>(
         context, [value](auto a) { return halftone::pow(a, value); }, x);
 }

@@ -7,8 +7,8 @@
 ///     auto loss = ht::binary_cross_entropy_with_logits(ctx, logits, labels);         // labels: 0 to 1, of any number type
 ///     auto length = ht::norm(ctx, x);
 ///
-/// A loss is the mean over all elements, a float under every policy and on a bare tape, and gradients flow into both of
-/// its inputs. A target may also be a view, in host memory or the device's; what the device can reach must stay until
+/// A loss is the mean over all elements, a float under every policy and on a bare tape (of doubles a double), and
+/// gradients flow into both of its inputs. A target may also be a view, in host memory or the device's; what the device can reach must stay until
 /// the backward pass is through.
 ///
 /// Numeric contract: kernel/sum's, one rounding at the end.
@@ -30,21 +30,21 @@ variable<std::remove_const_t<T>, Rank> as_target(Root& root, const view<T, Rank>
 }
 
 template <class Op, class Context, class F, class X, class T, int Rank>
-variable<float, 0> mean_of(Context&& context, const F& f, const variable<X, Rank>& prediction,
+variable<loss_type<X, T>, 0> mean_of(Context&& context, const F& f, const variable<X, Rank>& prediction,
                            const variable<T, Rank>& target) {
     // Asked for its sentence: what overflows in low precision is banned there.
     static_assert(number<free_output<policy_of<Context>, Op, X, T>>);
     if (!(prediction.shape() == target.shape())) {
         fail<shape_error>(Op::name, ": the prediction is ", prediction.shape(), ", the target ", target.shape());
     }
-    return detail::reduce<Op, float>(context, 1.0 / static_cast<double>(prediction.size()), f, prediction, target);
+    return detail::reduce<Op, loss_type<X, T>>(context, 1.0 / static_cast<double>(prediction.size()), f, prediction, target);
 }
 
 }  // namespace detail
 
 /// The mean of |prediction - target|.
 template <recording_context Context, class X, int Rank, class Target>
-variable<float, 0> l1_loss(Context&& context, const variable<X, Rank>& prediction, const Target& target) {
+auto l1_loss(Context&& context, const variable<X, Rank>& prediction, const Target& target) {
     return detail::mean_of<op::l1_loss>(
         context, [](auto x, auto t) { return halftone::abs(x - t); }, prediction,
         detail::as_target(context.root(), target));
@@ -53,12 +53,11 @@ variable<float, 0> l1_loss(Context&& context, const variable<X, Rank>& predictio
 /// The mean of d^2 / (2 beta) where |d| < beta, else |d| - beta / 2, d being prediction - target. Throws argument_error
 /// for a beta that is not positive.
 template <recording_context Context, class X, int Rank, class Target>
-variable<float, 0> smooth_l1_loss(Context&& context, const variable<X, Rank>& prediction, const Target& target,
-                                  float beta = 1) {
+auto smooth_l1_loss(Context&& context, const variable<X, Rank>& prediction, const Target& target, double beta = 1) {
     if (!(beta > 0))
         fail<argument_error>("smooth_l1_loss: beta is ", beta,
                              "; expected a positive number: l1_loss is the limit at 0");
-    const float half = 0.5f * beta, scale = 0.5f / beta;
+    const double half = 0.5 * beta, scale = 0.5 / beta;
     return detail::mean_of<op::smooth_l1_loss>(
         context,
         [=](auto x, auto t) {
@@ -71,15 +70,14 @@ variable<float, 0> smooth_l1_loss(Context&& context, const variable<X, Rank>& pr
 /// The mean of d^2 / 2 where |d| < delta, else delta (|d| - delta / 2), d being prediction - target (Huber 1964).
 /// Throws argument_error for a delta that is not positive.
 template <recording_context Context, class X, int Rank, class Target>
-variable<float, 0> huber_loss(Context&& context, const variable<X, Rank>& prediction, const Target& target,
-                              float delta = 1) {
+auto huber_loss(Context&& context, const variable<X, Rank>& prediction, const Target& target, double delta = 1) {
     if (!(delta > 0)) fail<argument_error>("huber_loss: delta is ", delta, "; expected a positive number");
     return detail::mean_of<op::huber_loss>(
         context,
         [=](auto x, auto t) {
             const auto d = x - t;
-            return halftone::where(halftone::abs(d) < delta, 0.5f * halftone::square(d),
-                                   delta * (halftone::abs(d) - 0.5f * delta));
+            return halftone::where(halftone::abs(d) < delta, 0.5 * halftone::square(d),
+                                   delta * (halftone::abs(d) - 0.5 * delta));
         },
         prediction, detail::as_target(context.root(), target));
 }
@@ -87,8 +85,7 @@ variable<float, 0> huber_loss(Context&& context, const variable<X, Rank>& predic
 /// The mean of -target log(p) - (1 - target) log(1 - p), p being sigmoid(logit), without p: it neither overflows nor
 /// loses digits.
 template <recording_context Context, class X, int Rank, class Target>
-variable<float, 0> binary_cross_entropy_with_logits(Context&& context, const variable<X, Rank>& logits,
-                                                    const Target& target) {
+auto binary_cross_entropy_with_logits(Context&& context, const variable<X, Rank>& logits, const Target& target) {
     return detail::mean_of<op::binary_cross_entropy_with_logits>(
         context, [](auto x, auto t) { return (halftone::max(x, 0) - x * t) + halftone::softplus(-halftone::abs(x)); },
         logits, detail::as_target(context.root(), target));
@@ -97,7 +94,7 @@ variable<float, 0> binary_cross_entropy_with_logits(Context&& context, const var
 /// The mean of -target log(p) - (1 - target) log(1 - p), each logarithm at least -100. Banned under autocast to low
 /// precision, as in PyTorch: it does not compile there.
 template <recording_context Context, class X, int Rank, class Target>
-variable<float, 0> binary_cross_entropy(Context&& context, const variable<X, Rank>& p, const Target& target) {
+auto binary_cross_entropy(Context&& context, const variable<X, Rank>& p, const Target& target) {
     return detail::mean_of<op::binary_cross_entropy>(
         context,
         [](auto x, auto t) {
@@ -114,11 +111,12 @@ auto dot(Context&& context, const variable<A, Rank>& a, const variable<B, Rank>&
         context, 1.0, detail::multiply_function{}, a, b);
 }
 
-/// The square root of the sum of all squares, which are summed in float: numbers beyond 2^63 overflow. Its gradient at
+/// The square root of the sum of all squares, which are summed in float (of doubles in double): numbers beyond 2^63
+/// (2^511) overflow. Its gradient at
 /// zero is zero.
 template <class As = by_category, recording_context Context, class X, int Rank>
 auto norm(Context&& context, const variable<X, Rank>& x) {
-    const auto squares = detail::reduce<op::norm, float>(
+    const auto squares = detail::reduce<op::norm, detail::loss_type<X>>(
         context, 1.0, [](auto a) { return halftone::square(a); }, x);
     return detail::pointwise<op::norm, chosen_output<As, policy_of<Context>, op::norm, X>>(
         context, [](auto s) { return halftone::where(s == 0, 0, halftone::sqrt(s)); }, squares);

@@ -143,7 +143,7 @@ template <class As = by_category, recording_context Context, class First, int Ra
 auto stack(Context&& context, int axis, const variable<First, Rank>& first, const Rest&... rest) {
     static_assert(((Rest::rank == Rank) && ...), "halftone: stack joins variables of one shape");
     const int along = detail::checked_axis("stack", axis, Rank + 1);
-    const auto check = [&](const shape<Rank>& s) {
+    [[maybe_unused]] const auto check = [&](const shape<Rank>& s) {
         if (!(s == first.shape())) fail<shape_error>("stack: one input is ", first.shape(), ", another ", s);
     };
     (check(rest.shape()), ...);

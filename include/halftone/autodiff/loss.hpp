@@ -5,7 +5,8 @@
 ///     auto loss = ht::cross_entropy(ctx, logits, targets);                              // logits: (…, classes)
 ///     auto loss = ht::linear_cross_entropy<roles>(ctx, x, weight, targets);             // logits = x weightᵀ
 ///
-/// A loss is a float scalar whatever the policy. Targets are std::int32_t; -100 marks rows that do not count.
+/// A loss is a float scalar whatever the policy; of doubles a double. Targets are std::int32_t; -100 marks rows that do
+/// not count.
 #pragma once
 
 #include <halftone/autodiff/operation.hpp>
@@ -24,17 +25,23 @@ variable<std::int32_t, 1> bring_targets(Root& root, const const_view<std::int32_
     return bring_ids(root, "cross_entropy", "target", targets, classes, &ignored_target);
 }
 
-inline view<float, 1> as_vector(const variable<float, 0>& scalar) { return {scalar.view().data(), {1}}; }
-inline const_view<float, 1> as_vector(const gradient_of<float, 0>& scalar) { return {scalar.view().data(), {1}}; }
+template <class T>
+view<T, 1> as_vector(const variable<T, 0>& scalar) {
+    return {scalar.view().data(), {1}};
+}
+template <class T>
+const_view<T, 1> as_vector(const gradient_of<T, 0>& scalar) {
+    return {scalar.view().data(), {1}};
+}
 
 template <class X, int Rank>
 struct cross_entropy_record {
     using operation = op::cross_entropy;
     variable<X, Rank> logits;
     gradient_of<X, Rank> dlogits;
-    gradient_of<float, 0> dloss;
+    gradient_of<loss_type<X>, 0> dloss;
     variable<std::int32_t, 1> targets;
-    variable<float, 1> logsumexp, count;
+    variable<loss_type<X>, 1> logsumexp, count;
 
     template <class Tape>
     void backward(Tape& tape) {
@@ -89,17 +96,18 @@ struct linear_cross_entropy_record {
 /// The targets may lie in host memory; what the device can reach must stay until the backward pass is through. Throws
 /// argument_error for a target that is no class, unless only the GPU sees it: then the loss is NaN.
 template <class Context, class X, int Rank, int TargetRank>
-variable<float, 0> cross_entropy(Context&& context, const variable<X, Rank>& logits,
-                                 const const_view<std::int32_t, TargetRank>& targets) {
+variable<detail::loss_type<X>, 0> cross_entropy(Context&& context, const variable<X, Rank>& logits,
+                                                const const_view<std::int32_t, TargetRank>& targets) {
+    using loss_type = detail::loss_type<X>;
     auto& root = context.root();
     const auto range = root.template range<policy_of<Context>>(op::cross_entropy::name);
     const auto rows = as_rows(logits.view());
     const bool wanted = logits.wants_gradient();
     const auto ids = detail::bring_targets(root, flatten(targets), rows.extent_of(1));
-    auto loss = root.template make<float>(shape<0>{}, wanted);
-    auto logsumexp = root.template make<float>(shape<1>{rows.extent_of(0)}, false),
-         losses = root.template make<float>(shape<1>{rows.extent_of(0)}, false);
-    auto count = root.template make<float>(shape<1>{1}, false);
+    auto loss = root.template make<loss_type>(shape<0>{}, wanted);
+    auto logsumexp = root.template make<loss_type>(shape<1>{rows.extent_of(0)}, false),
+         losses = root.template make<loss_type>(shape<1>{rows.extent_of(0)}, false);
+    auto count = root.template make<loss_type>(shape<1>{1}, false);
     kernel::cross_entropy<typename std::remove_cvref_t<Context>::device_type>::forward(
         root.device(), kernel::cross_entropy_forward<X>{.logits = rows,
                                                         .targets = ids.view(),

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <halftone/autodiff/tape.hpp>
+#include <halftone/kernel/fp64/fp64.hpp>
 #include <halftone/kernel/map/map.hpp>
 #include <halftone/policy/check.hpp>
 #include <halftone/policy/operations.hpp>
@@ -122,6 +123,10 @@ inline constexpr bool records_twice = is_twice<std::remove_cvref_t<decltype(std:
 /// An operation out of others that are differentiable twice: `run(tape, its arguments)`; autodiff/twice.hpp has them.
 template <class Op, class Roles>
 struct composition;
+
+/// A loss is a float whatever it is computed of, but for doubles.
+template <class... T>
+using loss_type = kernel::statistic<T...>;
 
 template <int Rank>
 shape<Rank> with_last(shape<Rank> s, extent last) {

@@ -52,7 +52,7 @@ struct reduce_record {
             adds ? tape.template make<X>(dx.shape(), false) : std::tuple_element_t<I, std::tuple<Inputs...>>{};
         const view<X, 1> out = adds ? flatten(apart.view()) : view<X, 1>(to.data, {dx.shape().size()});
         const auto slope =
-            static_cast<float>(factor) * symbolic::argument<count>{} * derivative<static_cast<int>(I)>(expression);
+            factor * symbolic::argument<count>{} * derivative<static_cast<int>(I)>(expression);
         kernel::map<typename Tape::device_type>::run(
             tape.device(), make_pack(slope), make_pack(out),
             make_pack(values<J>(out.shape())..., as_const(dy.view())));
@@ -111,22 +111,21 @@ auto mean(Context&& context, const variable<X, Rank>& x) {
 
 /// The mean over all elements of (prediction - target)^2. Gradients flow into both. Throws shape_error.
 template <recording_context Context, class X, class T, int Rank>
-variable<float, 0> mean_squared_error(Context&& context, const variable<X, Rank>& prediction,
-                                      const variable<T, Rank>& target) {
+variable<detail::loss_type<X, T>, 0> mean_squared_error(Context&& context, const variable<X, Rank>& prediction,
+                                                        const variable<T, Rank>& target) {
     if (!(prediction.shape() == target.shape())) {
         fail<shape_error>("mean_squared_error: the prediction is ", prediction.shape(), ", the target ",
                           target.shape());
     }
     const double factor = 1.0 / static_cast<double>(prediction.size());
-    return detail::reduce<op::mse_loss, float>(context, factor, detail::squared_difference_function{}, prediction,
-                                               target);
+    return detail::reduce<op::mse_loss, detail::loss_type<X, T>>(
+        context, factor, detail::squared_difference_function{}, prediction, target);
 }
 
 /// The same for a target that may lie in host memory; what the device can reach must stay until the backward pass is
 /// through.
 template <recording_context Context, class X, class T, int Rank>
-variable<float, 0> mean_squared_error(Context&& context, const variable<X, Rank>& prediction,
-                                      const view<T, Rank>& target) {
+auto mean_squared_error(Context&& context, const variable<X, Rank>& prediction, const view<T, Rank>& target) {
     return mean_squared_error(context, prediction, context.root().bring(target));
 }
 

@@ -23,7 +23,7 @@ struct softmax_record {
     variable<Y, Rank> y;
     gradient_of<X, Rank> dx;
     gradient_of<Y, Rank> dy;
-    float scale;
+    kernel::statistic<X, Y> scale;
 
     template <class Tape>
     void backward(Tape& tape) {
@@ -40,8 +40,9 @@ struct softmax_record {
 };
 
 template <class Op, class As, template <class> class Kernel, class Context, class X, int Rank>
-auto softmax_of(Context&& context, const variable<X, Rank>& x, float scale) {
+auto softmax_of(Context&& context, const variable<X, Rank>& x, double factor) {
     using Y = chosen_output<As, policy_of<Context>, Op, X>;
+    const auto scale = static_cast<kernel::statistic<X, Y>>(factor);
     auto& root = context.root();
     const auto range = root.template range<policy_of<Context>>(Op::name);
     const bool wanted = x.wants_gradient();
@@ -58,13 +59,13 @@ auto softmax_of(Context&& context, const variable<X, Rank>& x, float scale) {
 
 /// exp(scale x) / (the sum of exp(scale x) over the last axis).
 template <class As = by_category, recording_context Context, class X, int Rank>
-auto softmax(Context&& context, const variable<X, Rank>& x, float scale = 1.0f) {
+auto softmax(Context&& context, const variable<X, Rank>& x, double scale = 1) {
     return detail::softmax_of<op::softmax, As, kernel::softmax>(context, x, scale);
 }
 
 /// scale x - log(the sum of exp(scale x) over the last axis).
 template <class As = by_category, recording_context Context, class X, int Rank>
-auto log_softmax(Context&& context, const variable<X, Rank>& x, float scale = 1.0f) {
+auto log_softmax(Context&& context, const variable<X, Rank>& x, double scale = 1) {
     return detail::softmax_of<op::log_softmax, As, kernel::log_softmax>(context, x, scale);
 }
 

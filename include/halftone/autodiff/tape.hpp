@@ -132,7 +132,8 @@ template <class T>
 struct begin_gradient {
     T* to;
     gradient_seed seed;
-    HALFTONE_HD void operator()() const { *to = T(seed.value()); }
+    using wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
+    HALFTONE_HD void operator()() const { *to = T(seed.value<wide>()); }
 };
 
 }  // namespace detail

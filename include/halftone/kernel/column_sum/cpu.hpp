@@ -6,6 +6,8 @@
 #include <type_traits>
 
 #include <halftone/kernel/column_sum/column_sum.hpp>
+#include <halftone/kernel/column_sum/fp64.hpp>
+#include <halftone/kernel/fp64/cpu.hpp>
 #include <halftone/kernel/rows/rows.hpp>
 
 #define HALFTONE_BODY <halftone/kernel/column_sum/cpu.inc>
@@ -15,6 +17,12 @@ namespace halftone::inline HALFTONE_ABI::kernel {
 
 template <>
 struct column_sum<cpu> {
+    template <class From, class Y>
+        requires in_double<From, Y>
+    static void run(cpu& device, const view<From, 2>& x, const view<Y, 1>& out,
+                    write_mode mode = write_mode::overwrite) {
+        fp64::sum_columns(device, x, out, mode);
+    }
     template <class From, class Y>
     static void run(cpu& device, const view<From, 2>& x, const view<Y, 1>& out,
                     write_mode mode = write_mode::overwrite) {

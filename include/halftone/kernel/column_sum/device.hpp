@@ -6,6 +6,8 @@
 #include <type_traits>
 
 #include <halftone/kernel/column_sum/column_sum.hpp>
+#include <halftone/kernel/column_sum/fp64.hpp>
+#include <halftone/kernel/fp64/device.hpp>
 #include <halftone/kernel/rows/device.hpp>
 
 namespace halftone::inline HALFTONE_ABI::kernel {
@@ -47,6 +49,12 @@ struct column_sum_kernel {
 
 template <simt_device Device>
 struct column_sum<Device> {
+    template <class From, class Y>
+        requires in_double<From, Y>
+    static void run(Device& device, const view<From, 2>& x, const view<Y, 1>& out,
+                    write_mode mode = write_mode::overwrite) {
+        fp64::sum_columns(device, x, out, mode);
+    }
     template <class From, class Y>
     static void run(Device& device, const view<From, 2>& x, const view<Y, 1>& out,
                     write_mode mode = write_mode::overwrite) {

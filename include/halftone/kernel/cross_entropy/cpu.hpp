@@ -4,6 +4,8 @@
 #pragma once
 
 #include <halftone/kernel/cross_entropy/cross_entropy.hpp>
+#include <halftone/kernel/cross_entropy/fp64.hpp>
+#include <halftone/kernel/fp64/cpu.hpp>
 #include <halftone/kernel/rows/rows.hpp>
 
 #define HALFTONE_BODY <halftone/kernel/cross_entropy/cpu.inc>
@@ -42,6 +44,10 @@ struct cross_entropy<cpu> {
         });
     }
 
+    static void mean(cpu& device, const const_view<double, 1>& losses, const const_view<std::int32_t, 1>& targets,
+                     const view<double, 1>& loss, const view<double, 1>& count, std::int32_t ignore_index = -100) {
+        fp64::mean_loss(device, losses, targets, loss, count, ignore_index);
+    }
     /// The mean loss of the rows that count, and their number; either may be left out.
     static void mean(cpu& device, const const_view<float, 1>& losses, const const_view<std::int32_t, 1>& targets,
                      const view<float, 1>& loss, const view<float, 1>& count, std::int32_t ignore_index = -100) {
@@ -52,6 +58,17 @@ struct cross_entropy<cpu> {
             if (loss.data() != nullptr)
                 loss(0) = static_cast<float>(sum(losses.data(), losses.extent_of(0)) / static_cast<double>(counted));
         });
+    }
+
+    template <class X>
+        requires in_double<X>
+    static void forward_rows(cpu& device, const cross_entropy_forward<X>& a) {
+        fp64::cross_entropy_rows(device, a);
+    }
+    template <class X, class D>
+        requires in_double<X, D>
+    static void backward(cpu& device, const cross_entropy_backward<X, D>& a) {
+        fp64::cross_entropy_rows(device, a);
     }
 
     template <class X>

@@ -15,6 +15,7 @@
 #include <cstdint>
 
 #include <halftone/kernel/expect.hpp>
+#include <halftone/kernel/fp64/fp64.hpp>
 
 namespace halftone::inline HALFTONE_ABI::kernel {
 
@@ -22,10 +23,10 @@ template <class X>
 struct cross_entropy_forward {
     const_view<X, 2> logits;              ///< (rows, classes); rows may lie apart
     const_view<std::int32_t, 1> targets;  ///< (rows), 0 to classes - 1, or ignore_index
-    view<float, 1> losses;                ///< (rows)
-    view<float, 1> logsumexp;             ///< (rows), log(sum of exp(logits)); what backward needs
-    view<float, 1> loss{};                ///< (1), the mean over rows that count, or none: not wanted
-    view<float, 1> count{};               ///< (1), the number of rows that count, or none
+    view<statistic<X>, 1> losses;         ///< (rows)
+    view<statistic<X>, 1> logsumexp;      ///< (rows), log(sum of exp(logits)); what backward needs
+    view<statistic<X>, 1> loss{};         ///< (1), the mean over rows that count, or none: not wanted
+    view<statistic<X>, 1> count{};        ///< (1), the number of rows that count, or none
     std::int32_t ignore_index = -100;
 };
 
@@ -33,10 +34,10 @@ template <class X, class D>
 struct cross_entropy_backward {
     const_view<X, 2> logits;              ///< (rows, classes)
     const_view<std::int32_t, 1> targets;  ///< (rows), as the forward pass had them
-    const_view<float, 1> logsumexp;       ///< (rows), as the forward pass left it
-    const_view<float, 1> gradient;        ///< of the mean: (1); of each row's loss: (rows)
-    const_view<float, 1> count{};         ///< (1), what the gradient is divided by, or none: not divided
-    view<D, 2> dlogits;                   ///< (rows, classes); may be the logits where the types agree
+    const_view<statistic<X, D>, 1> logsumexp;  ///< (rows), as the forward pass left it
+    const_view<statistic<X, D>, 1> gradient;   ///< of the mean: (1); of each row's loss: (rows)
+    const_view<statistic<X, D>, 1> count{};    ///< (1), what the gradient is divided by, or none: not divided
+    view<D, 2> dlogits;                        ///< (rows, classes); may be the logits where the types agree
     std::int32_t ignore_index = -100;
 };
 

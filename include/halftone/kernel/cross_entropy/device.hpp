@@ -10,6 +10,8 @@
 #include <limits>
 
 #include <halftone/kernel/cross_entropy/cross_entropy.hpp>
+#include <halftone/kernel/cross_entropy/fp64.hpp>
+#include <halftone/kernel/fp64/device.hpp>
 #include <halftone/kernel/rows/device.hpp>
 #include <halftone/kernel/softmax/online.hpp>
 
@@ -179,10 +181,25 @@ struct cross_entropy<Device> {
         }
     }
 
+    static void mean(Device& device, const const_view<double, 1>& losses, const const_view<std::int32_t, 1>& targets,
+                     const view<double, 1>& loss, const view<double, 1>& count, std::int32_t ignore_index = -100) {
+        fp64::mean_loss(device, losses, targets, loss, count, ignore_index);
+    }
     static void mean(Device& device, const const_view<float, 1>& losses, const const_view<std::int32_t, 1>& targets,
                      const view<float, 1>& loss, const view<float, 1>& count, std::int32_t ignore_index = -100) {
         device.launch(on_device::mean_loss_kernel{
             simt::span_of(losses), simt::span_of(targets), {loss.data(), 1}, {count.data(), 1}, ignore_index});
+    }
+
+    template <class X>
+        requires in_double<X>
+    static void forward_rows(Device& device, const cross_entropy_forward<X>& a) {
+        fp64::cross_entropy_rows(device, a);
+    }
+    template <class X, class D>
+        requires in_double<X, D>
+    static void backward(Device& device, const cross_entropy_backward<X, D>& a) {
+        fp64::cross_entropy_rows(device, a);
     }
 
     template <class X>

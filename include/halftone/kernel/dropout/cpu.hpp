@@ -4,6 +4,8 @@
 #pragma once
 
 #include <halftone/kernel/dropout/dropout.hpp>
+#include <halftone/kernel/dropout/fp64.hpp>
+#include <halftone/kernel/fp64/cpu.hpp>
 #include <halftone/kernel/update/cpu.hpp>
 
 #define HALFTONE_BODY <halftone/kernel/dropout/cpu.inc>
@@ -13,6 +15,12 @@ namespace halftone::inline HALFTONE_ABI::kernel {
 
 template <>
 struct dropout<cpu> {
+    template <class X, class Y>
+        requires in_double<X, Y>
+    static void run(cpu& device, const view<const X, 1>& x, const view<const Y, 1>& base, const view<Y, 1>& y,
+                    const dropout_draw& draw) {
+        fp64::drop(device, x, base, y, draw);
+    }
     template <class X, class Y>
     static void run(cpu& device, const view<const X, 1>& x, const view<const Y, 1>& base, const view<Y, 1>& y,
                     const dropout_draw& draw) {

@@ -5,6 +5,8 @@
 #pragma once
 
 #include <halftone/kernel/dropout/dropout.hpp>
+#include <halftone/kernel/dropout/fp64.hpp>
+#include <halftone/kernel/fp64/device.hpp>
 #include <halftone/kernel/update/device.hpp>
 
 namespace halftone::inline HALFTONE_ABI::kernel {
@@ -51,6 +53,12 @@ struct dropout_kernel {
 
 template <simt_device Device>
 struct dropout<Device> {
+    template <class X, class Y>
+        requires in_double<X, Y>
+    static void run(Device& device, const view<const X, 1>& x, const view<const Y, 1>& base, const view<Y, 1>& y,
+                    const dropout_draw& draw) {
+        fp64::drop(device, x, base, y, draw);
+    }
     template <class X, class Y>
     static void run(Device& device, const view<const X, 1>& x, const view<const Y, 1>& base, const view<Y, 1>& y,
                     const dropout_draw& draw) {

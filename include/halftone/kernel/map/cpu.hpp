@@ -5,7 +5,9 @@
 
 #include <cstring>
 
+#include <halftone/kernel/fp64/cpu.hpp>
 #include <halftone/kernel/map/evaluate.hpp>
+#include <halftone/kernel/map/fp64.hpp>
 #include <halftone/kernel/map/map.hpp>
 #include <halftone/kernel/rows/rows.hpp>
 
@@ -137,8 +139,13 @@ struct map<cpu> {
                     const pack<Inputs...>& inputs) {
         static_assert(sizeof...(E) == sizeof...(Outputs) && sizeof...(E) > 0,
                       "halftone: map: as many expressions as outputs");
-        run_each(device, expressions, outputs, inputs, std::index_sequence_for<Outputs...>{},
-                 std::index_sequence_for<Inputs...>{});
+        constexpr std::index_sequence_for<Outputs...> k;
+        constexpr std::index_sequence_for<Inputs...> i;
+        if constexpr (in_double<typename Outputs::value_type..., typename Inputs::value_type...>) {
+            fp64::map_of<cpu>::run(device, expressions, outputs, inputs, k, i);
+        } else {
+            run_each(device, expressions, outputs, inputs, k, i);
+        }
     }
 
     template <class... E, class... OutputGradients, class... Inputs, class... Gradients>
@@ -148,8 +155,13 @@ struct map<cpu> {
                       "halftone: map: as many gradients of outputs as expressions");
         static_assert(sizeof...(Inputs) == sizeof...(Gradients),
                       "halftone: map: one gradient for each input; kernel::no_gradient{} where none is wanted");
-        backward_each(device, expressions, output_gradients, inputs, gradients,
-                      std::index_sequence_for<OutputGradients...>{}, std::index_sequence_for<Inputs...>{});
+        constexpr std::index_sequence_for<OutputGradients...> k;
+        constexpr std::index_sequence_for<Inputs...> i;
+        if constexpr (in_double<typename OutputGradients::value_type..., typename Inputs::value_type...>) {
+            fp64::map_of<cpu>::backward(device, expressions, output_gradients, inputs, gradients, k, i);
+        } else {
+            backward_each(device, expressions, output_gradients, inputs, gradients, k, i);
+        }
     }
 
   private:

@@ -25,7 +25,7 @@ struct by {};
 /// The derivative of each function of one variable at a; `e` is the function itself at a.
 template <class E, class A>
 HALFTONE_HD constexpr auto slope(op::negate, const E&, const A&) {
-    return constant{-1.0f};
+    return constant(-1.0);
 }
 template <class E, class A>
 HALFTONE_HD constexpr auto slope(op::abs, const E&, const A& a) {
@@ -120,9 +120,9 @@ template <class E, class A>
 HALFTONE_HD constexpr auto slope(op::gelu_slope, const E&, const A& a) {
     // gelu is x sigmoid(t); beyond 16 its slope is constant, and the powers below would overflow.
     const auto x = symbolic::min(symbolic::max(a, -16.0f), 16.0f);
-    const auto t = x * (1.59576912160573f + 0.0713548162726009f * symbolic::square(x));
-    const auto t_slope = 1.59576912160573f + 0.214064448817803f * symbolic::square(x);
-    const auto curve = 0.428128897635605f * x + one_minus_two_sigmoid(t) * symbolic::square(t_slope);
+    const auto t = x * (1.5957691216057308 + 0.071354816272600248 * symbolic::square(x));
+    const auto t_slope = 1.5957691216057308 + 0.21406444881780074 * symbolic::square(x);
+    const auto curve = 0.42812889763560149 * x + one_minus_two_sigmoid(t) * symbolic::square(t_slope);
     return unary<op::sigmoid_slope, std::remove_const_t<decltype(t)>>{t} * (2.0f * t_slope + x * curve);
 }
 

@@ -16,7 +16,9 @@
 #include <utility>
 
 #include <halftone/exec/workspace.hpp>
+#include <halftone/kernel/fp64/device.hpp>
 #include <halftone/kernel/map/device_kernels.hpp>
+#include <halftone/kernel/map/fp64.hpp>
 
 namespace halftone::inline HALFTONE_ABI::kernel {
 
@@ -27,8 +29,13 @@ struct map<Device> {
                     const pack<Inputs...>& inputs) {
         static_assert(sizeof...(E) == sizeof...(Outputs) && sizeof...(E) > 0,
                       "halftone: map: as many expressions as outputs");
-        run_each(device, expressions, outputs, inputs, std::index_sequence_for<Outputs...>{},
-                 std::index_sequence_for<Inputs...>{});
+        constexpr std::index_sequence_for<Outputs...> k;
+        constexpr std::index_sequence_for<Inputs...> i;
+        if constexpr (in_double<typename Outputs::value_type..., typename Inputs::value_type...>) {
+            fp64::map_of<Device>::run(device, expressions, outputs, inputs, k, i);
+        } else {
+            run_each(device, expressions, outputs, inputs, k, i);
+        }
     }
 
     template <class... E, class... OutputGradients, class... Inputs, class... Gradients>
@@ -39,8 +46,13 @@ struct map<Device> {
                       "halftone: map: as many gradients of outputs as expressions");
         static_assert(sizeof...(Inputs) == sizeof...(Gradients),
                       "halftone: map: one gradient for each input; kernel::no_gradient{} where none is wanted");
-        backward_each(device, expressions, output_gradients, inputs, gradients,
-                      std::index_sequence_for<OutputGradients...>{}, std::index_sequence_for<Inputs...>{});
+        constexpr std::index_sequence_for<OutputGradients...> k;
+        constexpr std::index_sequence_for<Inputs...> i;
+        if constexpr (in_double<typename OutputGradients::value_type..., typename Inputs::value_type...>) {
+            fp64::map_of<Device>::backward(device, expressions, output_gradients, inputs, gradients, k, i);
+        } else {
+            backward_each(device, expressions, output_gradients, inputs, gradients, k, i);
+        }
     }
 
   private:

@@ -8,7 +8,8 @@
 /// An expression is plain data (node.hpp) and can be copied into a kernel. What it computes is said by evaluate.inc
 /// (vectors) and scalar.hpp (float, double); its derivative is another expression (derivative.hpp).
 ///
-/// Operands of the operators and functions below are expressions, or numbers, which become float constants.
+/// Operands of the operators and functions below are expressions, or numbers, which become constants: of the type that
+/// the expression is evaluated in.
 /// Conditions come from comparisons and choose by `where`; they have no truth value while the lambda is traced. Zeros
 /// and ones that are known from the type, as derivatives make them, vanish: 0 x is 0 and 1 x is x.
 #pragma once
@@ -31,7 +32,7 @@ HALFTONE_HD constexpr auto negated(const A& a) {
     if constexpr (is_zero<A>) {
         return a;
     } else if constexpr (is_constant<A>) {
-        return constant{-value_of(a)};
+        return negate(constant_of(a));
     } else {
         return unary<op::negate, A>{a};
     }
@@ -44,7 +45,7 @@ HALFTONE_HD constexpr auto sum(const A& a, const B& b) {
     } else if constexpr (is_zero<B>) {
         return a;
     } else if constexpr (is_constant<A> && is_constant<B>) {
-        return constant{value_of(a) + value_of(b)};
+        return add(constant_of(a), constant_of(b));
     } else {
         return binary<op::add, A, B>{a, b};
     }
@@ -57,7 +58,7 @@ HALFTONE_HD constexpr auto difference(const A& a, const B& b) {
     } else if constexpr (is_zero<B>) {
         return a;
     } else if constexpr (is_constant<A> && is_constant<B>) {
-        return constant{value_of(a) - value_of(b)};
+        return add(constant_of(a), negate(constant_of(b)));
     } else {
         return binary<op::subtract, A, B>{a, b};
     }
@@ -81,7 +82,7 @@ HALFTONE_HD constexpr auto product(const A& a, const B& b) {
     } else if constexpr (is_one<B>) {
         return a;
     } else if constexpr (is_constant<A> && is_constant<B>) {
-        return constant{value_of(a) * value_of(b)};
+        return multiply(constant_of(a), constant_of(b));
     } else if constexpr (masks<B>) {
         return chosen(b.condition, product(a, b.yes), product(a, b.no));
     } else if constexpr (masks<A>) {
@@ -218,11 +219,11 @@ HALFTONE_HD constexpr unary<op::log1p, A> log1p(const A& a) {
 }
 template <expression A>
 HALFTONE_HD constexpr auto log2(const A& a) {
-    return 1.44269504088896341f * symbolic::log(a);
+    return 1.4426950408889634 * symbolic::log(a);
 }
 template <expression A>
 HALFTONE_HD constexpr auto log10(const A& a) {
-    return 0.434294481903251828f * symbolic::log(a);
+    return 0.43429448190325182 * symbolic::log(a);
 }
 template <expression A>
 HALFTONE_HD constexpr auto reciprocal(const A& a) {

@@ -5,7 +5,7 @@
 ///
 ///     symbolic::binary<symbolic::op::multiply, symbolic::argument<0>, symbolic::constant>{{}, {2.0f}}      // 2 x
 ///
-/// A node is plain data: `constant` holds a float, everything else nothing but its operands.
+/// A node is plain data: `constant` holds a number, everything else nothing but its operands.
 #pragma once
 
 #include <type_traits>
@@ -63,6 +63,11 @@ struct argument {};
 
 struct constant {
     float value;
+    double exact;  ///< what an expression reads that is evaluated in double
+
+    HALFTONE_HD constexpr explicit constant(double x) : value(static_cast<float>(x)), exact(x) {}
+    /// Calculated in float, and in double.
+    HALFTONE_HD constexpr constant(float x, double e) : value(x), exact(e) {}
 };
 struct zero {};
 struct one {};
@@ -208,9 +213,16 @@ inline constexpr bool is_one = std::is_same_v<T, one>;
 template <class T>
 inline constexpr bool is_constant = std::is_same_v<T, constant> || is_zero<T> || is_one<T>;
 
-HALFTONE_HD constexpr float value_of(constant c) { return c.value; }
-HALFTONE_HD constexpr float value_of(zero) { return 0; }
-HALFTONE_HD constexpr float value_of(one) { return 1; }
+HALFTONE_HD constexpr constant constant_of(const constant& c) { return c; }
+HALFTONE_HD constexpr constant constant_of(zero) { return constant(0.0); }
+HALFTONE_HD constexpr constant constant_of(one) { return constant(1.0); }
+HALFTONE_HD constexpr constant negate(const constant& a) { return {-a.value, -a.exact}; }
+HALFTONE_HD constexpr constant add(const constant& a, const constant& b) {
+    return {a.value + b.value, a.exact + b.exact};
+}
+HALFTONE_HD constexpr constant multiply(const constant& a, const constant& b) {
+    return {a.value * b.value, a.exact * b.exact};
+}
 
 /// An operand as an expression.
 template <operand T>
@@ -218,7 +230,7 @@ HALFTONE_HD constexpr auto lift(const T& x) {
     if constexpr (expression<T>) {
         return x;
     } else {
-        return constant{static_cast<float>(x)};
+        return constant(static_cast<double>(x));
     }
 }
 template <class T>

@@ -213,6 +213,16 @@ HALFTONE_HD constexpr bool apply(op::either, bool a, bool b) { return a || b; }
 
 namespace detail {
 
+/// A constant in arithmetic of type V.
+HALFTONE_KERNEL template <class V>
+HALFTONE_HD constexpr auto constant_as(const symbolic::constant& c) {
+    if constexpr (std::is_floating_point_v<V> && sizeof(V) > sizeof(float)) {
+        return c.exact;
+    } else {
+        return c.value;
+    }
+}
+
 // The nodes, told apart by overloads; `to` finds the ones that are declared later by its namespace.
 struct walk {
     HALFTONE_KERNEL template <int Index, class V>
@@ -221,7 +231,7 @@ struct walk {
     }
     HALFTONE_KERNEL template <class V>
     HALFTONE_HD static V to(const symbolic::constant& c, const V*) {
-        return V(c.value);
+        return V(constant_as<V>(c));
     }
     HALFTONE_KERNEL template <class V>
     HALFTONE_HD static V to(const symbolic::zero&, const V*) {
@@ -261,7 +271,12 @@ struct walk {
     }
     template <class Function, class... A, class V, std::size_t... Index>
     HALFTONE_HD static V call(const symbolic::external<Function, A...>& e, const V* x, std::index_sequence<Index...>) {
-        return V(e.function(static_cast<float>(to(e.operands.template at<Index>(), x))...));
+        using result = decltype(e.function(to(e.operands.template at<Index>(), x)...));
+        if constexpr (std::is_same_v<result, V>) {
+            return e.function(to(e.operands.template at<Index>(), x)...);
+        } else {
+            return V(e.function(static_cast<float>(to(e.operands.template at<Index>(), x))...));
+        }
     }
 };
 

@@ -7,7 +7,9 @@
 /// up the products in a block of floats of its own, and sends that through the epilogue (Goto and van de Geijn 2008).
 #pragma once
 
+#include <halftone/kernel/fp64/cpu.hpp>
 #include <halftone/kernel/map/evaluate.hpp>
+#include <halftone/kernel/matmul/fp64.hpp>
 #include <halftone/kernel/matmul/matmul.hpp>
 #include <halftone/kernel/product/product.hpp>
 
@@ -30,6 +32,12 @@ struct matmul_blocking {
 
 template <>
 struct matmul<cpu> {
+    template <class Compute, class A, class B, class Operands, class Results>
+        requires fp64::product_in_double<Compute, A, B, Results>
+    static void run(cpu& device, const view<A, 2>& a, const view<B, 2>& b,
+                    const matmul_epilogue<Operands, Results>& epilogue) {
+        fp64::multiply<Compute>(device, a, b, epilogue);
+    }
     template <class Compute, class A, class B, class Operands, class Results>
     static void run(cpu& device, const view<A, 2>& a, const view<B, 2>& b,
                     const matmul_epilogue<Operands, Results>& epilogue) {

@@ -8,7 +8,9 @@
 /// what it is better at.
 #pragma once
 
+#include <halftone/kernel/fp64/device.hpp>
 #include <halftone/kernel/matmul/by_engine.hpp>
+#include <halftone/kernel/matmul/fp64.hpp>
 #include <halftone/kernel/matmul/matmul.hpp>
 #include <halftone/kernel/matmul/matrix_unit.hpp>
 #include <halftone/kernel/matmul/multiply_add.hpp>
@@ -55,6 +57,12 @@ void multiply(Device& device, const product_operand<A>& a, const product_operand
 
 template <simt_device Device>
 struct matmul<Device> {
+    template <class Compute, class A, class B, class Operands, class Results>
+        requires fp64::product_in_double<Compute, A, B, Results>
+    static void run(Device& device, const view<A, 2>& a, const view<B, 2>& b,
+                    const matmul_epilogue<Operands, Results>& epilogue) {
+        fp64::multiply<Compute>(device, a, b, epilogue);
+    }
     template <class Compute, class A, class B, class Operands, class Results>
     static void run(Device& device, const view<A, 2>& a, const view<B, 2>& b,
                     const matmul_epilogue<Operands, Results>& epilogue) {

@@ -5,7 +5,9 @@
 
 #include <type_traits>
 
+#include <halftone/kernel/fp64/cpu.hpp>
 #include <halftone/kernel/rows/rows.hpp>
+#include <halftone/kernel/softmax/fp64.hpp>
 #include <halftone/kernel/softmax/softmax.hpp>
 
 #define HALFTONE_BODY <halftone/kernel/softmax/cpu.inc>
@@ -15,6 +17,17 @@ namespace halftone::inline HALFTONE_ABI::kernel {
 
 template <>
 struct softmax<cpu> {
+    template <class X, class Y>
+        requires in_double<X, Y>
+    static void forward(cpu& device, const softmax_forward<X, Y>& a) {
+        fp64::softmax_rows<fp64::softmax_kind::plain>(device, a);
+    }
+    template <class X, class Y>
+        requires in_double<X, Y>
+    static void backward(cpu& device, const softmax_backward<X, Y>& a) {
+        fp64::softmax_rows<fp64::softmax_kind::plain>(device, a);
+    }
+
     template <class X, class Y>
     static void forward(cpu& device, const softmax_forward<X, Y>& a) {
         check(a);
@@ -47,6 +60,17 @@ struct softmax<cpu> {
 
 template <>
 struct log_softmax<cpu> {
+    template <class X, class Y>
+        requires in_double<X, Y>
+    static void forward(cpu& device, const softmax_forward<X, Y>& a) {
+        fp64::softmax_rows<fp64::softmax_kind::logarithm>(device, a);
+    }
+    template <class X, class Y>
+        requires in_double<X, Y>
+    static void backward(cpu& device, const softmax_backward<X, Y>& a) {
+        fp64::softmax_rows<fp64::softmax_kind::logarithm>(device, a);
+    }
+
     template <class X, class Y>
     static void forward(cpu& device, const softmax_forward<X, Y>& a) {
         check(a);

@@ -8,7 +8,9 @@
 
 #include <cmath>
 
+#include <halftone/kernel/fp64/device.hpp>
 #include <halftone/kernel/rows/device.hpp>
+#include <halftone/kernel/softmax/fp64.hpp>
 #include <halftone/kernel/softmax/online.hpp>
 #include <halftone/kernel/softmax/softmax.hpp>
 
@@ -154,6 +156,20 @@ struct softmax_backward_kernel {
 
 template <simt_device Device, softmax_form Form>
 struct softmax_driver {
+    static constexpr fp64::softmax_kind kind =
+        Form == softmax_form::plain ? fp64::softmax_kind::plain : fp64::softmax_kind::logarithm;
+
+    template <class X, class Y>
+        requires in_double<X, Y>
+    static void forward(Device& device, const softmax_forward<X, Y>& a) {
+        fp64::softmax_rows<kind>(device, a);
+    }
+    template <class X, class Y>
+        requires in_double<X, Y>
+    static void backward(Device& device, const softmax_backward<X, Y>& a) {
+        fp64::softmax_rows<kind>(device, a);
+    }
+
     template <class X, class Y>
     static void forward(Device& device, const softmax_forward<X, Y>& a) {
         check(a);

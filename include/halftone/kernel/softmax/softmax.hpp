@@ -5,30 +5,31 @@
 ///     kernel::softmax<cpu>::forward<bfloat16, bfloat16>(device, {.x = scores, .y = probabilities, .scale = 0.125f});
 ///     kernel::log_softmax<cpu>::forward<bfloat16, float>(device, {.x = logits, .y = log_probabilities});
 ///
-/// Numeric contract: the row's maximum is subtracted first, so that nothing overflows; everything in float, y rounded
-/// once. An element of -infinity gives exactly 0 (log_softmax: -infinity); a row of nothing else gives NaN, as does a
+/// Numeric contract: the row's maximum is subtracted first, so that nothing overflows; everything in float (with
+/// doubles: in double, as fp64/each.hpp says), y rounded once. An element of -infinity gives exactly 0 (log_softmax: -infinity); a row of nothing else gives NaN, as does a
 /// row that holds a NaN or +infinity. All as in PyTorch.
 #pragma once
 
 #include <halftone/kernel/expect.hpp>
+#include <halftone/kernel/fp64/fp64.hpp>
 #include <halftone/kernel/write_mode.hpp>
 
 namespace halftone::inline HALFTONE_ABI::kernel {
 
 template <class X, class Y>
 struct softmax_forward {
-    const_view<X, 2> x;  ///< (rows, width)
-    view<Y, 2> y;        ///< (rows, width); may be x where the types agree
-    float scale = 1;     ///< s
+    const_view<X, 2> x;         ///< (rows, width)
+    view<Y, 2> y;               ///< (rows, width); may be x where the types agree
+    statistic<X, Y> scale = 1;  ///< s
 };
 
 /// From the result, so that x need not be kept.
 template <class X, class Y>
 struct softmax_backward {
-    const_view<Y, 2> y;   ///< (rows, width), as the forward pass left it
-    const_view<Y, 2> dy;  ///< (rows, width)
-    view<X, 2> dx;        ///< (rows, width); may be dy where the types agree
-    float scale = 1;      ///< the forward pass's
+    const_view<Y, 2> y;         ///< (rows, width), as the forward pass left it
+    const_view<Y, 2> dy;        ///< (rows, width)
+    view<X, 2> dx;              ///< (rows, width); may be dy where the types agree
+    statistic<X, Y> scale = 1;  ///< the forward pass's
     write_mode mode = write_mode::overwrite;
 };
 

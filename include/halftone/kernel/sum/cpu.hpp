@@ -3,7 +3,9 @@
 /// Sums over all elements on the CPU; sum.hpp has their contract and an example.
 #pragma once
 
+#include <halftone/kernel/fp64/cpu.hpp>
 #include <halftone/kernel/map/evaluate.hpp>
+#include <halftone/kernel/map/fp64.hpp>
 #include <halftone/kernel/rows/rows.hpp>
 #include <halftone/kernel/sum/sum.hpp>
 
@@ -17,7 +19,11 @@ struct sum<cpu> {
     template <expression E, class... X, class Y>
     static void run(cpu& device, const E& e, const pack<view<const X, 1>...>& inputs, double factor,
                     const view<Y, 0>& out) {
-        run_each(device, e, inputs, factor, out, std::index_sequence_for<X...>{});
+        if constexpr (in_double<X..., Y>) {
+            fp64::sum(device, e, inputs, factor, out);
+        } else {
+            run_each(device, e, inputs, factor, out, std::index_sequence_for<X...>{});
+        }
     }
 
   private:

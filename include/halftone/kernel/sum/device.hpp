@@ -7,6 +7,8 @@
 
 #include <utility>
 
+#include <halftone/kernel/fp64/device.hpp>
+#include <halftone/kernel/map/fp64.hpp>
 #include <halftone/kernel/map/scalar.hpp>
 #include <halftone/kernel/rows/device.hpp>
 #include <halftone/kernel/sum/sum.hpp>
@@ -95,7 +97,11 @@ struct sum<Device> {
     template <expression E, class... X, class Y>
     static void run(Device& device, const E& e, const pack<view<const X, 1>...>& inputs, double factor,
                     const view<Y, 0>& out) {
-        run_each(device, e, inputs, factor, out, std::index_sequence_for<X...>{});
+        if constexpr (in_double<X..., Y>) {
+            fp64::sum(device, e, inputs, factor, out);
+        } else {
+            run_each(device, e, inputs, factor, out, std::index_sequence_for<X...>{});
+        }
     }
 
   private:

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Column sums in double: column_sum.hpp has the rules, fp64/each.hpp the contract.
+#pragma once
+
+#include <halftone/kernel/column_sum/column_sum.hpp>
+#include <halftone/kernel/fp64/each.hpp>
+
+namespace halftone::inline HALFTONE_ABI::kernel::fp64 {
+
+template <class X>
+struct column_term {
+    rows_of<X> x;
+
+    HALFTONE_KERNEL template <class Thread>
+    HALFTONE_HD double operator()(Thread thread, extent row, extent column) const {
+        return x.load(thread, row, column);
+    }
+};
+
+template <class Device, class X, class Y>
+void sum_columns(Device& device, const view<X, 2>& x, const view<Y, 1>& out, write_mode mode) {
+    expect_rows("column_sum", "x", x, x.shape());
+    expect("column_sum", "out", out, {x.extent_of(1)});
+    sum_rows(device, x.extent_of(0), x.extent_of(1), 1, column_term<X>{rows_of<X>(x)}, 1.0, out.data(), mode);
+}
+
+}  // namespace halftone::inline HALFTONE_ABI::kernel::fp64
