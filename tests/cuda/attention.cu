@@ -6,6 +6,20 @@
 #include "cuda/device.cuh"
 #include "kernel/attention/checks.hpp"
 
+// Kernels for floats in tfloat32, of two sizes; tests/cuda/attention_tf32.cu runs them all.
+namespace halftone::inline HALFTONE_ABI::detail {
+
+template <int Head>
+using tf32_tiles = kernel::on_device::attention_tiles<float, Head>;
+template __global__ void kernel_entry(const __grid_constant__ tf32_tiles<64>::forward kernel);
+template __global__ void kernel_entry(const __grid_constant__ tf32_tiles<64>::by_queries kernel);
+template __global__ void kernel_entry(const __grid_constant__ tf32_tiles<64>::by_keys kernel);
+template __global__ void kernel_entry(const __grid_constant__ tf32_tiles<128>::forward kernel);
+template __global__ void kernel_entry(const __grid_constant__ tf32_tiles<128>::by_queries kernel);
+template __global__ void kernel_entry(const __grid_constant__ tf32_tiles<128>::by_keys kernel);
+
+}  // namespace halftone::inline HALFTONE_ABI::detail
+
 namespace {
 
 using namespace support;
