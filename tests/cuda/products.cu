@@ -194,6 +194,60 @@ TEST_CASE("matmul by cublaslt: exact on small integers, random products within b
                                                  4.01 * ht::unit_roundoff<ht::tfloat32>);
 }
 
+/// A product of eight bits, in every pair of layouts: c = p q ab, and c += p q ab where it is of floats.
+template <class A, class C>
+void multiply_bytes(cublaslt_device& device, const sizes& s) {
+    using ht::float8_e4m3;
+    namespace on_device = ht::kernel::on_device;
+    std::vector<double> want = exact_product(s);
+    for (double& w : want) w *= 0.5;
+    const operand<float> p(1, 1, layouts[0], [](extent, extent) { return 0.25f; }),
+        q(1, 1, layouts[0], [](extent, extent) { return 2.0f; });
+    for (std::size_t i = 0; i < 4; ++i) {
+        CAPTURE(i);
+        const layout of_a{layouts[i % 2].contiguous, 0, 0}, of_b{layouts[i / 2].contiguous, 0, 0};
+        const operand<A> a(s.rows, s.depth, of_a, small_integers{1});
+        const operand<float8_e4m3> b(s.depth, s.columns, of_b, small_integers{2});
+        const operand<C> c(s.rows, s.columns, layouts[0]);
+        const auto run = [&](const auto& epilogue) {
+            const int before = device.products();
+            CHECK(on_device::multiply_by_engine<bfloat16>(device, on_device::make_operand(a.view),
+                                                          on_device::make_operand(ht::transpose(b.view)), epilogue,
+                                                          on_device::access_to(epilogue)));
+            device.synchronize();
+            CHECK(device.products() == before + 1);
+        };
+        run(ht::epilogue_of(ht::of_scaled{ht::plain{}, p.view.data(), q.view.data()}, c.view));
+        CHECK(holds(c, s, want));
+        if constexpr (std::is_same_v<C, float>) {
+            run(ht::epilogue_of(ht::of_scaled{ht::add_product{}, p.view.data(), q.view.data()}, c.view));
+            std::vector<double> twice = want;
+            for (double& w : twice) w *= 2;
+            CHECK(holds(c, s, twice));
+        } else {
+            // By way of a kernel, which has the factors then.
+            const operand<float> d(s.rows, s.columns, layouts[0]), residual(s.rows, s.columns, layouts[0]);
+            run(ht::epilogue_of(ht::of_scaled{ht::then{[](auto sum, auto r) { return sum + r; }, residual.view},
+                                              p.view.data(), q.view.data()},
+                                d.view));
+            CHECK(holds(d, s, want));
+        }
+    }
+}
+
+TEST_CASE("matmul by cublaslt: eight bits with factors, exact on small integers, where the GPU multiplies them") {
+    cublaslt_device device;
+    const int version = device.architecture().version;
+    if (version < 89) {
+        MESSAGE("sm_", version, " has no matrix units for eight bits");
+        return;
+    }
+    for (const sizes& s : {sizes{64, 96, 160}, sizes{256, 512, 128}}) {
+        multiply_bytes<ht::float8_e4m3, bfloat16>(device, s);
+        multiply_bytes<ht::float8_e5m2, float>(device, s);
+    }
+}
+
 TEST_CASE("matmul by cublaslt: epilogues within their bounds") {
     cublaslt_device device;
     const auto run = [&](const auto& test) { test(device); };

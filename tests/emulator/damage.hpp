@@ -45,8 +45,8 @@ std::string problem_of(device& d, const Test& test, const options& how, long har
 
 /// test(device) gives true, and the machine finds nothing to say, in 20 schedules.
 template <class Test>
-void check_schedules(const Test& test) {
-    device d;
+void check_schedules(const Test& test, const simt::architecture& poses_as = simt::architecture_of(80)) {
+    device d({}, poses_as);
     for (int seed = 1; seed <= seeds; ++seed) {
         // Seeds are far apart: a device goes on to the next one with each launch.
         const std::string problem = problem_of(d, test, {.seed = static_cast<std::uint64_t>(1000 * seed)});
@@ -57,8 +57,8 @@ void check_schedules(const Test& test) {
 /// Every damage that can be done to any of the test's launches is noticed in one of some schedules, at least. Gives
 /// their number.
 template <class Test>
-int check_damages(const Test& test, int schedules = 5) {
-    device d;
+int check_damages(const Test& test, int schedules = 5, const simt::architecture& poses_as = simt::architecture_of(80)) {
+    device d({}, poses_as);
     REQUIRE(problem_of(d, test, {}) == "");
     const std::vector<statistics> launches = d.each_launch();
     REQUIRE_MESSAGE(!launches.empty(), "nothing was launched");
@@ -82,9 +82,9 @@ int check_damages(const Test& test, int schedules = 5) {
 }
 
 template <class Test>
-void check_kernels(const Test& test) {
-    check_schedules(test);
-    check_damages(test);
+void check_kernels(const Test& test, const simt::architecture& poses_as = simt::architecture_of(80)) {
+    check_schedules(test, poses_as);
+    check_damages(test, 5, poses_as);
 }
 
 }  // namespace halftone::emulator

@@ -175,6 +175,11 @@ class device {
     /// The number of the only launch that how().harm is done to; -1: to all.
     long& harmed_launch() { return harmed_launch_; }
 
+    /// Whether the kernel's code has matrix units of eight bits multiply. It is the same for all architectures.
+    template <class Kernel>
+    bool has_eight_bit_code() const {
+        return true;
+    }
     template <class Kernel>
     void launch(const Kernel& kernel) {
         const simt::grid_shape g = kernel.grid();
@@ -235,6 +240,7 @@ class device {
     void do_launch(const Kernel& kernel) {
         const closed_memory::opening here(memory_);
         options now = option_;
+        now.architecture = architecture_.version;
         if (harmed_launch_ >= 0 && harmed_launch_ != launches()) now.harm = damage::none;
         const statistics s = emulator::launch(machine_, kernel, now);
         each_.push_back(s);
@@ -242,6 +248,7 @@ class device {
         count_.blocks += s.blocks;
         count_.switches += s.switches;
         count_.bank_conflicts += s.bank_conflicts;
+        count_.eight_bit_mmas += s.eight_bit_mmas;
         std::copy(std::begin(s.sites), std::end(s.sites), std::begin(count_.sites));
     }
 

@@ -28,6 +28,14 @@ TEST_CASE("linear in eight bits on a GPU: exact on small integers") {
     CHECK(device.count().bank_conflicts == 0);
 }
 
+TEST_CASE("linear in eight bits on a GPU with matrix units for them: all three products are theirs, and exact") {
+    machine ada{{.seed = 11, .mma = ht::emulator::accumulation::truncating}, ht::simt::architecture_of(89)};
+    scaled_linear_checks::exact<powers>(ada, {33, 64, 32}, 1);
+    // Of each product four warps' eight, for two steps of k: forward, to x and to w in two passes, and once more forward.
+    CHECK(ada.count().eight_bit_mmas == (2 * 3 + 1) * 2 * 4 * 8);
+    CHECK(ada.count().bank_conflicts == 0);
+}
+
 /// A perceptron and a layer under delayed scaling, and all that a step of them changes.
 template <class Device>
 struct small {

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: MIT
-#include <emulator/machine.hpp>
-
 #include <algorithm>
-#include <boost/context/fiber.hpp>
-#include <boost/context/protected_fixedsize_stack.hpp>
+#include <cmath>
 #include <cstring>
 #include <exception>
 #include <string>
 #include <vector>
 
+#include <boost/context/fiber.hpp>
+#include <boost/context/protected_fixedsize_stack.hpp>
+#include <emulator/machine.hpp>
+
 #include <halftone/error.hpp>
+#include <halftone/exec/simt/architecture.hpp>
 
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer) && !defined(__SANITIZE_ADDRESS__)
@@ -46,6 +48,49 @@ struct access {
 struct byte_history {
     access write, reads[3];
     bool in_flight = false;
+};
+
+/// The past of a block's shared memory. Bytes that were always touched together have one: of each chunk of 16 bytes
+/// those at the multiples of its grain stand for all.
+class shared_history {
+  public:
+    void clear(std::size_t bytes) {
+        bytes_.resize(bytes);
+        grains_.assign((bytes + 15) / 16, 16);
+        for (std::size_t i = 0; i < bytes; i += 16) bytes_[i] = {};
+    }
+    /// f(number of the first byte, past) for each group with a past of its own of the n bytes from `offset` on, a
+    /// multiple of n.
+    template <class Function>
+    void each(word offset, std::size_t n, const Function& f) {
+        const word end = offset + static_cast<word>(n);
+        if (n > 16 || (n & (n - 1)) != 0) {
+            const word step = n % 16 == 0 ? 16 : 1;
+            for (word i = offset; i < end; i += step) each(i, step, f);
+            return;
+        }
+        std::uint8_t& grain = grains_[offset / 16];
+        if (n < grain) refine(offset, grain, static_cast<std::uint8_t>(n));
+        for (word i = offset; i < end; i += grain) f(i, bytes_[i]);
+    }
+    /// The chunk has one past from now on.
+    void unite(word chunk, const byte_history& past) {
+        grains_[chunk / 16] = 16;
+        bytes_[chunk] = past;
+    }
+
+  private:
+    void refine(word offset, std::uint8_t& grain, std::uint8_t finer) {
+        const std::size_t chunk = offset / 16 * 16, end = std::min(chunk + 16, bytes_.size());
+        for (std::size_t i = chunk; i < end; i += grain) {
+            for (std::size_t j = i + finer; j < std::min<std::size_t>(i + grain, end); j += finer)
+                bytes_[j] = bytes_[i];
+        }
+        grain = finer;
+    }
+
+    std::vector<byte_history> bytes_;
+    std::vector<std::uint8_t> grains_;
 };
 struct async_copy {
     word target;
@@ -131,7 +176,7 @@ struct block_state {
     word interval = 1;
     int arrived = 0, first = 0, finished = 0;  // threads at the barrier, the first of them, threads that returned
     std::vector<std::byte> shared;
-    std::vector<byte_history> history;
+    shared_history history;
     std::vector<std::unique_ptr<thread_state>> threads;
     std::vector<warp_state> warps;
 };
@@ -146,9 +191,15 @@ struct machine_state {
     std::uint64_t random_state = option.seed;
     std::vector<site> sites{};
     std::vector<block_state> resident{};
-    std::vector<thread_state*> ready{};
+    struct ready_thread {
+        thread_state* thread;
+        std::size_t rank;
+    };
+    std::vector<ready_thread> ready{};
+    long in_flight = 0;  // copies that have not landed
     boost::context::fiber scheduler{};
     std::exception_ptr error{};
+    bool over = false;  // no thread has another block to run
     statistics count{};
     stack_range scheduler_stack{};
 
@@ -211,25 +262,22 @@ struct machine_state {
                  b.shared.size());
         }
         if (option.check == checking::values_only) return;
-        for (word i = offset; i < offset + bytes; ++i) {
-            byte_history& h = b.history[i];
+        b.history.each(offset, bytes, [&](word i, byte_history& h) {
             const auto clash = [&](const auto&... how) {
                 fail(b, name(mine), e == effect::read ? " reads" : " writes", " shared byte ", i, how...);
             };
             if (h.in_flight) clash(" while the copy of ", name(h.write), " is in flight: not yet waited for");
             if (e == effect::read && h.write.interval == 0) clash(", which nobody has written");
             if (unordered(h.write, mine)) clash(", written by ", name(h.write), ", with no barrier between");
-            if (e == effect::read) {
-                note_read(h, mine);
-                continue;
-            }
+            if (e == effect::read) return note_read(h, mine);
             for (const access& r : h.reads) {
                 if (r.interval != 0 && unordered(r, mine)) clash(", read by ", name(r), ", with no barrier between");
             }
             h.write = mine;
             for (access& r : h.reads) r = {};
             h.in_flight = e == effect::issue;
-        }
+        });
+        if (bytes == 16 && e != effect::read) b.history.unite(offset, {mine, {}, e == effect::issue});
     }
     /// Of one warp two readers suffice: any writer differs from one of them; and of two warps one each.
     static void note_read(byte_history& h, const access& mine) {
@@ -254,13 +302,16 @@ struct machine_state {
     void issue(thread_state& t, word target, const void* source, std::size_t valid, site_id at) {
         const auto delay = static_cast<long>(random(std::uint64_t{1} << random(18)));
         t.copies.push_back({target, source, valid, t.groups, at, count.switches + delay, false});
+        ++in_flight;
     }
-    static void land(block_state& b, async_copy& c) {
+    void land(block_state& b, async_copy& c) {
+        --in_flight;
         std::memset(&b.shared[c.target], 0, 16);
         if (c.valid != 0) std::memcpy(&b.shared[c.target], c.source, c.valid);
         c.landed = true;
     }
     void land_something() {  // after every switch, if the copy that the seed picks is due
+        if (in_flight == 0) return;
         block_state& b = resident[random(resident.size())];
         auto& copies = b.threads[random(b.threads.size())]->copies;
         if (copies.empty()) return;
@@ -272,10 +323,9 @@ struct machine_state {
             if (c.group + allowed >= t.groups) return false;
             if (!c.landed) land(*t.block, c);
             if (option.check == checking::values_only) return true;
-            for (word i = c.target; i < c.target + 16; ++i) {  // from now on an ordinary write of this thread
-                t.block->history[i].write = by(t, c.at);
-                t.block->history[i].in_flight = false;
-            }
+            // From now on an ordinary write of this thread.
+            t.block->history.each(c.target, 16,
+                                  [&](word, byte_history& h) { h.write = by(t, c.at), h.in_flight = false; });
             return true;
         });
     }
@@ -284,7 +334,7 @@ struct machine_state {
 
     void make_ready(thread_state& t) {
         t.now = thread_state::ready;
-        ready.push_back(&t);
+        ready.push_back({&t, t.rank});
     }
     void pause() {
         ++count.switches;
@@ -382,7 +432,7 @@ struct machine_state {
         b.arrived = b.finished = 0;
         for (warp_state& w : b.warps) w.interval = 0;
         b.shared.assign(shape.shared_bytes, std::byte{0xff});  // a NaN in every floating-point format
-        b.history.assign(option.check == checking::races_too ? shape.shared_bytes : 0, {});
+        b.history.clear(option.check == checking::races_too ? shape.shared_bytes : 0);
         for (auto& t : b.threads) {
             t->groups = 0;
             make_ready(*t);
@@ -411,7 +461,7 @@ struct machine_state {
                     const life mine(*this);
                     scheduler = std::move(from);
                     leave_to_scheduler();  // one that never began would be unwound without a word to the address sanitizer
-                    while (!error) {
+                    while (!error && !over) {
                         try {
                             call(argument, thread_access(*this, t));
                             if (!t.copies.empty())
@@ -461,10 +511,10 @@ struct machine_state {
             if (random(256) == 0) rank[random(rank.size())] = random(1u << 20);
             std::size_t best = random(ready.size());
             for (std::size_t d = 1; d < draws; ++d) {
-                if (const std::size_t other = random(ready.size()); rank[ready[other]->rank] > rank[ready[best]->rank])
+                if (const std::size_t other = random(ready.size()); rank[ready[other].rank] > rank[ready[best].rank])
                     best = other;
             }
-            thread_state& t = *ready[best];
+            thread_state& t = *ready[best].thread;
             ready[best] = ready.back();
             ready.pop_back();
             resume(t);
@@ -480,8 +530,9 @@ struct machine_state {
                 error = std::current_exception();
             }
         }
+        over = true;
         for (block_state& b : resident) {  // unwinds what is parked before anything is thrown from here
-            for (auto& t : b.threads) end(*t);
+            for (auto& t : b.threads) error ? end(*t) : resume(*t);
         }
         resident.clear();
         if (error) std::rethrow_exception(error);
@@ -601,36 +652,113 @@ vec<word, 4> thread_access::ldmatrix(word row, operation what, location at) cons
     return mine.result;
 }
 
-// Lane layouts: PTX ISA, "Matrix Fragments for mma.m16n8k16" and "mma.m16n8k8". With g = lane / 4 and t = lane % 4, a
-// word holds `per_word` neighbours of A's row g or of B's column g. Products are exact in float; sums round to nearest.
-void thread_access::mma(vec<float, 4>& d, const word* a, const word* b, int depth, int per_word, unpack elements,
-                        location at) const {
+namespace {
+
+/// How sums of a `truncating` matrix unit come about: see `accumulation`.
+struct sum_format {
+    int products, kept, of_sum;
+};
+sum_format format_of(const matrix_unit& unit, int architecture) {
+    const int whole = unit.depth, half = unit.depth / 2;
+    if (architecture >= 90) return {whole, 25, 23};
+    return unit.in_word == 4 ? sum_format{half, 13, 13} : sum_format{half, 24, 23};
+}
+
+/// Toward zero, to a float with so many fraction bits.
+float truncated(double x, int fraction_bits) {
+    const auto near = static_cast<float>(x);
+    auto bits = detail::bit_cast<word>(near);
+    if (std::fabs(static_cast<double>(near)) > std::fabs(x)) --bits;
+    return detail::bit_cast<float>(bits & ~((word{1} << (23 - fraction_bits)) - 1));
+}
+
+/// A matrix's element, and the exponent that its unit gives it.
+struct multiplied {
+    float value = 0;
+    int exponent = 0;
+};
+int exponent_of(float x, int least) {
+    return std::max(static_cast<int>(detail::bit_cast<word>(x) >> 23 & 0xff) - 127, least);
+}
+
+/// sum + ab over n of k.
+float add_truncated(float sum, const multiplied* a, const multiplied* b, int n, const sum_format& f) {
+    constexpr int none = -10000;
+    int most = sum == 0 ? none : exponent_of(sum, -126);
+    double products[32], plain = static_cast<double>(sum);
+    for (int k = 0; k < n; ++k) {
+        const multiplied& x = a[k];
+        const multiplied& y = b[k];
+        products[k] = static_cast<double>(x.value) * static_cast<double>(y.value);
+        plain += products[k];
+        if (products[k] != 0) most = std::max(most, x.exponent + y.exponent);
+    }
+    if (!std::isfinite(plain)) return static_cast<float>(plain);
+    if (most == none) return 0;
+    const double unit = std::ldexp(1.0, f.kept - most);
+    auto all = static_cast<std::int64_t>(static_cast<double>(sum) * unit);
+    for (int k = 0; k < n; ++k) all += static_cast<std::int64_t>(products[k] * unit);
+    return truncated(static_cast<double>(all) / unit, f.of_sum);
+}
+
+}  // namespace
+
+// Lane layouts: PTX ISA, "Matrix Fragments for mma.m16n8k16", "mma.m16n8k8" and "mma.m16n8k32". With g = lane / 4 and
+// t = lane % 4, a word holds `in_word` neighbours of A's row g or of B's column g. Products are exact in float.
+void thread_access::mma(vec<float, 4>& d, const word* a, const word* b, const matrix_unit& unit, location at) const {
     struct operands {
         vec<float, 4>* d;
         const word *a, *b;
     } mine{&d, a, b};
-    machine_->together(*thread_, machine_->intern(operation::mma, at), mine, [&](const auto& of) {
-        float full_a[16][16], full_b[16][8];
+    const site_id id = machine_->intern(operation::mma, at);
+    const int architecture = machine_->option.architecture;
+    if (unit.in_word == 4 && !simt::architecture_of(architecture).has_eight_bit_units()) {
+        machine_->fail(*thread_->block, machine_->who(*thread_, id), ": an sm_", architecture,
+                       " has no matrix units of eight bits");
+    }
+    const bool truncates = machine_->option.mma == accumulation::truncating;
+    const sum_format format = format_of(unit, architecture);
+    machine_->together(*thread_, id, mine, [&](const auto& of) {
+        constexpr int most = 32;
+        float full_a[16][most], full_b[most][8];
+        if (unit.in_word == 4) ++machine_->count.eight_bit_mmas;
+        const int in_word = unit.in_word, half = unit.depth / 2;
         for (int l = 0; l < 32; ++l) {
-            const int g = l / 4, t = per_word * (l % 4), half = depth / 2;
-            float e[2] = {};
+            const int g = l / 4, t = in_word * (l % 4);
+            float e[4] = {};
             for (int r = 0; r < 4; ++r) {
-                elements(of(l).a[r], e);
-                for (int i = 0; i < per_word; ++i) full_a[g + 8 * (r % 2)][t + i + half * (r / 2)] = e[i];
+                unit.a.unpack(of(l).a[r], e);
+                for (int i = 0; i < in_word; ++i) full_a[g + 8 * (r % 2)][t + i + half * (r / 2)] = e[i];
             }
             for (int r = 0; r < 2; ++r) {
-                elements(of(l).b[r], e);
-                for (int i = 0; i < per_word; ++i) full_b[t + i + half * r][g] = e[i];
+                unit.b.unpack(of(l).b[r], e);
+                for (int i = 0; i < in_word; ++i) full_b[t + i + half * r][g] = e[i];
             }
         }
-        for (int row = 0; row < 16; ++row) {
-            const auto sum_at = [&](int n) -> float& { return (*of(row % 8 * 4 + n / 2).d)[row / 8 * 2 + n % 2]; };
-            float sum[8];
-            for (int n = 0; n < 8; ++n) sum[n] = sum_at(n);
-            for (int k = 0; k < depth; ++k) {
-                for (int n = 0; n < 8; ++n) sum[n] += full_a[row][k] * full_b[k][n];
+        const auto sum_at = [&](int row, int n) -> float& { return (*of(row % 8 * 4 + n / 2).d)[row / 8 * 2 + n % 2]; };
+        if (!truncates) {
+            for (int row = 0; row < 16; ++row) {
+                float sum[8];
+                for (int n = 0; n < 8; ++n) sum[n] = sum_at(row, n);
+                for (int k = 0; k < unit.depth; ++k) {
+                    for (int n = 0; n < 8; ++n) sum[n] += full_a[row][k] * full_b[k][n];
+                }
+                for (int n = 0; n < 8; ++n) sum_at(row, n) = sum[n];
             }
-            for (int n = 0; n < 8; ++n) sum_at(n) = sum[n];
+            return;
+        }
+        multiplied x[16][most], y[8][most];
+        for (int k = 0; k < unit.depth; ++k) {
+            for (int row = 0; row < 16; ++row)
+                x[row][k] = {full_a[row][k], exponent_of(full_a[row][k], unit.a.least_exponent)};
+            for (int n = 0; n < 8; ++n) y[n][k] = {full_b[k][n], exponent_of(full_b[k][n], unit.b.least_exponent)};
+        }
+        for (int row = 0; row < 16; ++row) {
+            for (int n = 0; n < 8; ++n) {
+                float& sum = sum_at(row, n);
+                for (int k = 0; k < unit.depth; k += format.products)
+                    sum = add_truncated(sum, &x[row][k], &y[n][k], format.products, format);
+            }
         }
     });
 }

@@ -9,7 +9,10 @@
 /// between; any touch of a byte under an asynchronous copy before its wait; threads that part at a barrier or inside a
 /// warp-wide word.
 ///
-/// It cannot show weak memory order, races on global memory, occupancy, or the rounding inside a tensor core.
+/// Its matrix units round each addition to nearest, or, where asked to, do what those of the GPU that it poses as do
+/// (`accumulation`).
+///
+/// It cannot show weak memory order, races on global memory, or occupancy.
 ///
 ///     emulator::machine m;
 ///     m.run({.grid = {2, 1, 1}, .threads = 64}, {.seed = 7}, call);      // call(thread) is one thread's whole life
@@ -36,16 +39,34 @@ enum class checking { values_only, races_too };
 enum class damage { none, barrier_removed, wait_weakened, shuffle_misdirected };
 inline constexpr int damages = 4;
 
+/// How matrix units add. `nearest`: one product after the other, each sum rounded to nearest. `truncating`: as those of
+/// options::architecture were found to: the exact products of some neighbouring k and the sum so far are cut where
+/// they fall below the largest one's exponent by more than so many bits, added exactly, and the sum is cut again:
+///
+/// | architecture        | products at a time            | bits kept behind the largest | of the sum |
+/// | ------------------- | ----------------------------- | ---------------------------- | ---------- |
+/// | 80 to 89            | 8 of 16 bits, 4 of tfloat32   | 24                           | 23         |
+/// | 89, of eight bits   | 16                            | 13                           | 13         |
+/// | 90 and later        | 16, 8 of tfloat32             | 25                           | 23         |
+/// | 120, of eight bits  | 32                            | 25                           | 23         |
+///
+/// Fasi, Higham, Mikaitis, Pranesh, "Numerical behavior of NVIDIA tensor cores", 2021; Xie et al., "MMA-Sim", 2025; of
+/// eight bits, whose sums have 14 bits on Ada and Hopper: DeepSeek-AI, "DeepSeek-V3 Technical Report", 2024, section
+/// 3.5.2; Zhang et al., "SageAttention2", 2024.
+enum class accumulation { nearest, truncating };
+
 struct options {
     std::uint64_t seed = 1;
     checking check = checking::races_too;
+    accumulation mma = accumulation::nearest;
+    int architecture = 80;  ///< whose matrix units it has; a device fills in its own
     damage harm = damage::none;
     int harmed_site = 0;
     int resident_blocks = 3;
 };
 
 struct statistics {
-    long blocks = 0, switches = 0, bank_conflicts = 0;
+    long blocks = 0, switches = 0, bank_conflicts = 0, eight_bit_mmas = 0;
     int sites[damages] = {};  ///< for each damage, the places in the kernel's source where it can be done
 };
 
@@ -64,7 +85,28 @@ struct location {
     }
 };
 
-enum class operation : std::uint8_t { load, store, async_copy16, async_wait, ldmatrix_x4, ldmatrix_x4_trans, shuffle, mma, barrier, warp_barrier };
+enum class operation : std::uint8_t {
+    load,
+    store,
+    async_copy16,
+    async_wait,
+    ldmatrix_x4,
+    ldmatrix_x4_trans,
+    shuffle,
+    mma,
+    barrier,
+    warp_barrier
+};
+
+/// What a matrix unit multiplies: `depth` of k, so many elements to a word, and how an operand reads them.
+struct matrix_unit {
+    struct operand {
+        void (*unpack)(word packed, float* elements);
+        int least_exponent;  ///< of its normal numbers
+    };
+    int depth, in_word;
+    operand a, b;
+};
 
 struct thread_state;
 struct machine_state;
@@ -93,11 +135,8 @@ class thread_access {
     void wait(int allowed, location at) const;
     vec<word, 4> ldmatrix(word row, operation what, location at) const;
 
-    /// Fragments of one lane; the machine gathers them into matrices. `unpack` gives the elements of a word, one or
-    /// two.
-    using unpack = void (*)(word packed, float* elements);
-    void mma(vec<float, 4>& d, const word* a, const word* b, int depth, int elements_in_word, unpack elements,
-             location at) const;
+    /// Fragments of one lane; the machine gathers them into matrices.
+    void mma(vec<float, 4>& d, const word* a, const word* b, const matrix_unit& unit, location at) const;
 
   private:
     machine_state* machine_;

@@ -80,19 +80,40 @@ class thread_handle {
     template <class T>
     void mma_16816(simt::element<T>, vec<float, 4>& d, vec<word, 4> a, vec<word, 2> b,
                    location at = location::here()) const {
-        access_.mma(d, a.value, b.value, 16, 2, [](word packed, float* e) {
-            e[0] = static_cast<float>(T::from_bits(static_cast<std::uint16_t>(packed)));
-            e[1] = static_cast<float>(T::from_bits(static_cast<std::uint16_t>(packed >> 16)));
-        }, at);
+        access_.mma(d, a.value, b.value, {16, 2, operand<T>, operand<T>}, at);
     }
     void mma_1688(simt::element<tfloat32>, vec<float, 4>& d, vec<word, 4> a, vec<word, 2> b,
                   location at = location::here()) const {
-        access_.mma(d, a.value, b.value, 8, 1, [](word packed, float* e) { e[0] = tfloat32::from_bits(packed); }, at);
+        access_.mma(d, a.value, b.value, {8, 1, operand<tfloat32>, operand<tfloat32>}, at);
+    }
+    template <class A, class B>
+    void mma_16832(simt::element<A>, simt::element<B>, vec<float, 4>& d, vec<word, 4> a, vec<word, 2> b,
+                   location at = location::here()) const {
+        access_.mma(d, a.value, b.value, {32, 4, operand<A>, operand<B>}, at);
+    }
+    static constexpr bool has_eight_bit_units = true;  // a machine that has none says so where they are used
+    word select_bytes(word low, word high, word selector) const {
+        word result = 0;
+        for (int i = 0; i < 4; ++i) {
+            const word number = selector >> 4 * i & 7, from = number < 4 ? low : high;
+            result |= (from >> 8 * (number % 4) & 0xff) << 8 * i;
+        }
+        return result;
     }
     /// PTX leaves the lower bits open: here they are some that would change a product.
     word round_tf32(word bits) const { return tfloat32(detail::bit_cast<float>(bits)).bits() | 0x1555; }
 
   private:
+    /// How a matrix unit reads words of T.
+    template <class T>
+    static constexpr matrix_unit::operand operand{
+        [](word packed, float* elements) {
+            constexpr int bits = 8 * sizeof(T);
+            for (int i = 0; i < 32 / bits; ++i)
+                elements[i] = T::from_bits(static_cast<decltype(T{}.bits())>(packed >> i * bits % 32));
+        },
+        number_traits<T>::min_exponent - 1};
+
     template <class T>
     void* place(const simt::global_span<T>& s, extent i, operation what, location at) const {
         return access_.global(s.data, s.count, sizeof(T), alignof(T), i, 1, what, at);

@@ -79,6 +79,10 @@ TEST_CASE("matmul table: it comes back from its file") {
     CHECK(again.architecture() == 90);
     CHECK(again.text() == table.text());
     CHECK(ht::matmul_table::parse("halftone-matmul-table none 80").products().empty());
+    const std::string bytes =
+        "halftone-matmul-table b 90\nfloat8_e4m3 result rows columns 64 64 64 2\n"
+        "float8_e5m2 kernel rows columns 64 64 64 1\n";
+    CHECK(ht::matmul_table::parse(bytes).text() == bytes);
 }
 
 TEST_CASE("matmul table: what is none is refused, and the line named") {

@@ -6,7 +6,7 @@
 ///     device.use(ht::cublaslt{});        // exec/cuda/cublaslt.cuh
 ///
 /// A device that holds an engine asks it for products whose operands have the compute type already, floats for
-/// tfloat32. A table of the engine's says where it is the faster one; engine_use, and before it the environment's
+/// tfloat32, and for products of operands of eight bits, which such a type multiplies exactly. A table of the engine's says where it is the faster one; engine_use, and before it the environment's
 /// HALFTONE_MATMUL (halftone, or the engine's name), can say always or never instead. The choice follows from shapes,
 /// types and the device's model alone.
 #pragma once
@@ -21,13 +21,15 @@
 #include <halftone/exec/workspace.hpp>
 #include <halftone/number/bfloat16.hpp>
 #include <halftone/number/float16.hpp>
+#include <halftone/number/float8.hpp>
 #include <halftone/number/tfloat32.hpp>
 #include <halftone/tensor/shape.hpp>
 
 namespace halftone::inline HALFTONE_ABI {
 
-/// The element types that engines know. Operands of tfloat32 are floats in memory, of which products read 19 bits.
-enum class element_type { float32, bfloat16, float16, tfloat32 };
+/// The element types that engines know. Operands of tfloat32 are floats in memory, of which products read 19 bits. Of a
+/// product float8_e5m2 is the type of a alone, b's is float8_e4m3 then: what the gradients of linear layers read.
+enum class element_type { float32, bfloat16, float16, tfloat32, float8_e4m3, float8_e5m2 };
 
 template <class T>
 inline constexpr bool has_element_type = false;
@@ -39,22 +41,29 @@ template <>
 inline constexpr bool has_element_type<float16> = true;
 template <>
 inline constexpr bool has_element_type<tfloat32> = true;
+template <>
+inline constexpr bool has_element_type<float8_e4m3> = true;
+template <>
+inline constexpr bool has_element_type<float8_e5m2> = true;
 
 template <class T>
 constexpr element_type element_type_of() {
     static_assert(has_element_type<T>);
-    return std::is_same_v<T, float>      ? element_type::float32
-           : std::is_same_v<T, bfloat16> ? element_type::bfloat16
-           : std::is_same_v<T, float16>  ? element_type::float16
-                                         : element_type::tfloat32;
+    return std::is_same_v<T, float>         ? element_type::float32
+           : std::is_same_v<T, bfloat16>    ? element_type::bfloat16
+           : std::is_same_v<T, float16>     ? element_type::float16
+           : std::is_same_v<T, float8_e4m3> ? element_type::float8_e4m3
+           : std::is_same_v<T, float8_e5m2> ? element_type::float8_e5m2
+                                            : element_type::tfloat32;
 }
+constexpr bool is_eight_bit(element_type t) { return t == element_type::float8_e4m3 || t == element_type::float8_e5m2; }
 
 /// Which lines of a matrix are contiguous.
 enum class matrix_order { rows, columns };
 /// What becomes of an engine's sums: they are the result, or a kernel of halftone's reads them once more.
 enum class product_end { result, kernel };
 
-/// c = ab + beta c: a (m, k), b (k, n), c (m, n) with contiguous rows. Leading: elements from line to line.
+/// c = p q ab + beta c, p and q factors of eight-bit operands, else 1: a (m, k), b (k, n), c (m, n) with contiguous rows. Leading: elements from line to line.
 struct product_description {
     extent m, n, k;
     const void *a, *b;
@@ -66,6 +75,7 @@ struct product_description {
     element_type result;
     float beta;  // 0 or 1
     product_end end;
+    const float *a_factor = nullptr, *b_factor = nullptr;  // p and q, in the device's memory; nullptr: 1
 };
 
 class matmul_engine {

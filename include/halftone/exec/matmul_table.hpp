@@ -131,7 +131,9 @@ class matmul_table {
     static constexpr word<element_type> types[] = {{"float32", element_type::float32},
                                                    {"tfloat32", element_type::tfloat32},
                                                    {"bfloat16", element_type::bfloat16},
-                                                   {"float16", element_type::float16}};
+                                                   {"float16", element_type::float16},
+                                                   {"float8_e4m3", element_type::float8_e4m3},
+                                                   {"float8_e5m2", element_type::float8_e5m2}};
     static constexpr word<product_end> ends[] = {{"result", product_end::result}, {"kernel", product_end::kernel}};
     static constexpr word<matrix_order> orders[] = {{"rows", matrix_order::rows}, {"columns", matrix_order::columns}};
 

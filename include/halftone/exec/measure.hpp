@@ -49,6 +49,10 @@ class measured {
     workspace& scratch() { return workspace_; }
 
     template <class Kernel>
+    bool has_eight_bit_code() const {
+        return real_->template has_eight_bit_code<Kernel>();
+    }
+    template <class Kernel>
     void launch(const Kernel&) {}
     template <class Function>
     void run(const Function&) {}

@@ -80,7 +80,7 @@ static_assert(cuts(90, 768, 768, 8192, matmul_tile::large, 7) && cuts(80, 768, 7
 static_assert(cuts(90, 768, 768, 8192, matmul_tile::small, 3, matmul_tile::small));
 static_assert(cuts(90, 64, 4096, 4096, matmul_tile::small, 4) &&
               cuts(90, 1, 64, 1 << 20, matmul_tile::small, most_matmul_parts));
-static_assert(matmul_row_of(89).version == 86 && matmul_row_of(103).version == 100 && matmul_row_of(75).version == 80);
+static_assert(matmul_row_of(88).version == 86 && matmul_row_of(103).version == 100 && matmul_row_of(75).version == 80);
 
 template <class P, class A, class B>
 void multiply_in_parts() {

@@ -8,6 +8,10 @@
 /// types, the alignment and the GPU's model. Floats are multiplied as floats, and in TF32 only under the compute type
 /// tfloat32, for which cuBLASLt may cut an operand's bits off where halftone's kernels round. Its choice of an
 /// algorithm is looked up once a shape and kept. A table (exec/matmul_table.hpp) says which products it gets.
+///
+/// Operands of eight bits are multiplied from sm_89 on, float8_e4m3 and, for a, float8_e5m2, with k and the lines' length
+/// a multiple of 16 and, on most GPUs, both along depth; never in its mode of fast accumulation, which drops bits of
+/// the sums.
 #pragma once
 
 #include <cublasLt.h>
@@ -66,6 +70,7 @@ class cublaslt_engine final : public matmul_engine {
         const current_device here(device_);
         plan& chosen = plan_for(p);
         const workspace::lease space(scratch, chosen.workspace_bytes);
+        if (is_eight_bit(p.operands)) set_factors(chosen.operation, p);
         const float one = 1;
         cublaslt_check(
             cublasLtMatmul(handle_, &chosen.operation, &one, p.b, &chosen.b, p.a, &chosen.a, &p.beta, p.c, &chosen.c,
@@ -82,10 +87,26 @@ class cublaslt_engine final : public matmul_engine {
         std::size_t workspace_bytes = 0;
     };
     using key = std::tuple<extent, extent, extent, extent, extent, extent, matrix_order, matrix_order, element_type,
-                           element_type, float, std::uint32_t, std::uint32_t, std::uint32_t>;
+                           element_type, float, std::uint32_t, std::uint32_t, std::uint32_t, bool, bool>;
 
     static cudaDataType type_of(element_type t) {
-        return t == element_type::bfloat16 ? CUDA_R_16BF : t == element_type::float16 ? CUDA_R_16F : CUDA_R_32F;
+        switch (t) {
+            case element_type::bfloat16: return CUDA_R_16BF;
+            case element_type::float16: return CUDA_R_16F;
+            case element_type::float8_e4m3: return CUDA_R_8F_E4M3;
+            case element_type::float8_e5m2: return CUDA_R_8F_E5M2;
+            default: return CUDA_R_32F;
+        }
+    }
+    static void set_attribute(cublasLtMatmulDescOpaque_t& operation, cublasLtMatmulDescAttributes_t what,
+                              const auto& value) {
+        cublaslt_check(cublasLtMatmulDescSetAttribute(&operation, what, &value, sizeof value),
+                       "cublasLtMatmulDescSetAttribute");
+    }
+    // To cuBLASLt our b is the first operand.
+    static void set_factors(cublasLtMatmulDescOpaque_t& operation, const product_description& p) {
+        set_attribute(operation, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, p.b_factor);
+        set_attribute(operation, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, p.a_factor);
     }
     /// The largest power of two, 256 at most, that an address is a multiple of.
     static std::uint32_t alignment_of(const void* p) {
@@ -98,7 +119,8 @@ class cublaslt_engine final : public matmul_engine {
     plan& plan_for(const product_description& p) {
         const key k{
             p.m,       p.n,        p.k,      p.a_leading, p.b_leading,       p.c_leading,       p.a_order,
-            p.b_order, p.operands, p.result, p.beta,      alignment_of(p.a), alignment_of(p.b), alignment_of(p.c)};
+            p.b_order, p.operands, p.result, p.beta,      alignment_of(p.a), alignment_of(p.b), alignment_of(p.c),
+            p.a_factor != nullptr, p.b_factor != nullptr};
         const auto [place, is_new] = plans_.try_emplace(k);
         if (is_new) {
             const current_device here(device_);
@@ -110,6 +132,7 @@ class cublaslt_engine final : public matmul_engine {
     // cuBLAS counts columns first: to it our c is its transpose, and c' = b' a'. Of an operand whose lines are its
     // rows, memory holds the transpose already.
     void make(const product_description& p, plan& to) {
+        if (is_eight_bit(p.operands) && architecture_ < 89) return;
         const auto layout = [&](cublasLtMatrixLayoutOpaque_t& l, element_type type, extent rows, extent columns,
                                 extent leading, matrix_order order) {
             const extent lines = order == matrix_order::rows ? rows : columns,
@@ -119,7 +142,8 @@ class cublaslt_engine final : public matmul_engine {
                            "cublasLtMatrixLayoutInit");
         };
         layout(to.a, p.operands, p.m, p.k, p.a_leading, p.a_order);
-        layout(to.b, p.operands, p.k, p.n, p.b_leading, p.b_order);
+        layout(to.b, p.operands == element_type::float8_e5m2 ? element_type::float8_e4m3 : p.operands, p.k, p.n,
+               p.b_leading, p.b_order);
         layout(to.c, p.result, p.m, p.n, p.c_leading, matrix_order::rows);
 
         cublaslt_check(
@@ -127,13 +151,12 @@ class cublaslt_engine final : public matmul_engine {
                 &to.operation, p.operands == element_type::tfloat32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
                 CUDA_R_32F),
             "cublasLtMatmulDescInit");
-        const auto set = [&](cublasLtMatmulDescAttributes_t what, matrix_order order) {
-            const cublasOperation_t value = order == matrix_order::rows ? CUBLAS_OP_N : CUBLAS_OP_T;
-            cublaslt_check(cublasLtMatmulDescSetAttribute(&to.operation, what, &value, sizeof value),
-                           "cublasLtMatmulDescSetAttribute");
+        const auto operation_of = [](matrix_order order) {
+            return order == matrix_order::rows ? CUBLAS_OP_N : CUBLAS_OP_T;
         };
-        set(CUBLASLT_MATMUL_DESC_TRANSA, p.b_order);
-        set(CUBLASLT_MATMUL_DESC_TRANSB, p.a_order);
+        set_attribute(to.operation, CUBLASLT_MATMUL_DESC_TRANSA, operation_of(p.b_order));
+        set_attribute(to.operation, CUBLASLT_MATMUL_DESC_TRANSB, operation_of(p.a_order));
+        if (is_eight_bit(p.operands)) set_factors(to.operation, p);
 
         cublasLtMatmulPreferenceOpaque_t preference;
         cublaslt_check(cublasLtMatmulPreferenceInit(&preference), "cublasLtMatmulPreferenceInit");

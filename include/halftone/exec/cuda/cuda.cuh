@@ -18,6 +18,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
@@ -160,6 +161,20 @@ class cuda {
     }
     matmul_engine* engine_for(const product_description& p) const { return engines_.engine_for(p); }
 
+    /// Whether the kernel's code has matrix units of eight bits multiply: where a program was compiled for an older
+    /// architecture, this GPU runs code that cannot.
+    template <class Kernel>
+    bool has_eight_bit_code() {
+        const detail::current_device here(device());
+        const auto entry = reinterpret_cast<const void*>(&detail::kernel_entry<Kernel>);
+        const auto [place, is_new] = code_versions_.try_emplace(entry, 0);
+        if (is_new) {
+            cudaFuncAttributes a{};
+            detail::cuda_check(cudaFuncGetAttributes(&a, entry), "cudaFuncGetAttributes");
+            place->second = a.ptxVersion;
+        }
+        return simt::architecture_of(place->second).has_eight_bit_units();
+    }
     /// Runs a kernel of exec/simt/simt.hpp's kind.
     template <class Kernel>
     void launch(const Kernel& kernel) {
@@ -269,6 +284,7 @@ class cuda {
     pinned_staging staging_;
     engine_slot engines_;
     std::unordered_set<const void*> prepared_;
+    std::unordered_map<const void*, int> code_versions_;
 };
 
 }  // namespace halftone::inline HALFTONE_ABI

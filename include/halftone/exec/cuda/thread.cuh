@@ -3,6 +3,7 @@
 /// The words of exec/simt/simt.hpp on a GPU (sm_80 and later). Each word is one instruction; nothing is stored.
 #pragma once
 
+#include <halftone/exec/simt/architecture.hpp>
 #include <halftone/exec/simt/simt.hpp>
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
@@ -109,6 +110,39 @@ class cuda_thread {
         asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
             : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    }
+    /// Of the code, not of the GPU: simt::architecture says of that what it has.
+#if defined(__CUDA_ARCH__)
+    static constexpr bool has_eight_bit_units = simt::architecture_of(__CUDA_ARCH__ / 10).has_eight_bit_units();
+#else
+    static constexpr bool has_eight_bit_units = false;
+#endif
+    __device__ static void mma_16832(simt::element<float8_e4m3>, simt::element<float8_e4m3>, simt::vec<float, 4>& d,
+                                     simt::vec<word, 4> a, simt::vec<word, 2> b) {
+        asm("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+            : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    }
+    __device__ static void mma_16832(simt::element<float8_e4m3>, simt::element<float8_e5m2>, simt::vec<float, 4>& d,
+                                     simt::vec<word, 4> a, simt::vec<word, 2> b) {
+        asm("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e5m2.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+            : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    }
+    __device__ static void mma_16832(simt::element<float8_e5m2>, simt::element<float8_e4m3>, simt::vec<float, 4>& d,
+                                     simt::vec<word, 4> a, simt::vec<word, 2> b) {
+        asm("mma.sync.aligned.m16n8k32.row.col.f32.e5m2.e4m3.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+            : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    }
+    __device__ static void mma_16832(simt::element<float8_e5m2>, simt::element<float8_e5m2>, simt::vec<float, 4>& d,
+                                     simt::vec<word, 4> a, simt::vec<word, 2> b) {
+        asm("mma.sync.aligned.m16n8k32.row.col.f32.e5m2.e5m2.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+            : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    }
+    __device__ static word select_bytes(word low, word high, word selector) {
+        return __byte_perm(low, high, selector);
     }
     __device__ static word round_tf32(word bits) {
         word r;

@@ -22,6 +22,9 @@ struct architecture {
     constexpr bool fits() const {
         return static_cast<long long>(Kernel::shared_bytes) <= shared_bytes;
     }
+    /// Matrix units for eight-bit floats that a warp's own instruction reaches: of sm_89 and from sm_120 on. On sm_90
+    /// to sm_110 that instruction takes the operands apart and multiplies float16.
+    constexpr bool has_eight_bit_units() const { return version == 89 || version >= 120; }
 };
 
 /// As NVIDIA's guides have it (CUDA C++ Programming Guide, technical specifications per compute capability).

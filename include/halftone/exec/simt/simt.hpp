@@ -36,6 +36,11 @@
 ///     mma_16816(element<T>, d, a, b)         d += a b on one warp, 16x16 by 16x8, T float16 or bfloat16, sums in float; lane
 ///                                            layouts as PTX has them for m16n8k16
 ///     mma_1688(element<tfloat32>, d, a, b)   the same, 16x8 by 8x8, operands floats whose low 13 bits are ignored
+///     mma_16832(element<A>, element<B>, d, a, b)   the same, 16x32 by 32x8, A and B float8_e4m3 or float8_e5m2: the lane
+///                                            layouts of mma_16816, byte by byte. Only under `if constexpr` on
+///                                            has_eight_bit_units
+///     select_bytes(low, high, selector)      a word of four of these eight bytes, which the selector's hexadecimal digits
+///                                            number, the lowest byte's being the lowest
 ///     round_tf32(bits)                       a float's bits, rounded to what mma_1688 reads of them, as tfloat32 rounds
 ///
 /// Types are deduced, so a kernel never has to write `simt.template word<...>()`. Return types of members are written
@@ -45,6 +50,7 @@
 #include <halftone/exec/simt/memory.hpp>
 #include <halftone/number/bfloat16.hpp>
 #include <halftone/number/float16.hpp>
+#include <halftone/number/float8.hpp>
 #include <halftone/number/tfloat32.hpp>
 
 namespace halftone::inline HALFTONE_ABI {
@@ -81,6 +87,9 @@ concept thread_handle = requires(S simt, shared_span<float> shared, shared_span<
     simt.mma_16816(element<bfloat16>{}, d, a, b), simt.mma_16816(element<float16>{}, d, a, b);
     simt.mma_1688(element<tfloat32>{}, d, a, b);
     { simt.round_tf32(word{}) } -> std::same_as<word>;
+    { simt.select_bytes(word{}, word{}, word{}) } -> std::same_as<word>;
+    simt.mma_16832(element<float8_e4m3>{}, element<float8_e5m2>{}, d, a, b);
+    requires std::same_as<decltype(S::has_eight_bit_units), const bool>;
     simt.async_copy16(row, in, 8), simt.async_commit(), simt.async_wait(constant<1>{});
 };
 

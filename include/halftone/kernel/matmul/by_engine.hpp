@@ -5,6 +5,7 @@
 #pragma once
 
 #include <halftone/exec/matmul_engine.hpp>
+#include <halftone/kernel/matmul/along_depth.hpp>
 #include <halftone/kernel/matmul/finish.hpp>
 
 namespace halftone::inline HALFTONE_ABI::kernel::on_device {
@@ -14,58 +15,94 @@ concept engine_holder = requires(Device& device, const product_description& p) {
     { device.engine_for(p) } -> std::same_as<matmul_engine*>;
 };
 
-/// An epilogue that an engine can do: where c is and what is added. `c` is nullptr for every other one.
+/// Whether engines know products of A and B that are multiplied as Compute: both of what Compute is stored as, or of
+/// eight bits, which every other type multiplies exactly.
+template <class Compute, class A, class B>
+inline constexpr bool engines_multiply =
+    has_element_type<Compute>&& std::is_same_v<A, storage_of<Compute>>&& std::is_same_v<B, storage_of<Compute>>;
+template <class Compute, class A>
+    requires(eight_bit<A>&& has_element_type<Compute> && !eight_bit<Compute>)
+inline constexpr bool engines_multiply<Compute, A, float8_e4m3> = true;
+
+/// An epilogue that an engine can do: where c is and what is added, and the factors of eight-bit operands. `c` is
+/// nullptr for every other one.
 struct engine_result {
     void* c = nullptr;
     extent leading = 0;
     element_type type{};
     float beta = 0;
+    const float *first = nullptr, *second = nullptr;
 };
+template <class T>
+concept engine_output = has_element_type<T> && !eight_bit<T>;
+template <class T>
+using sum_result = matmul_result<symbolic::argument<0>, T>;
+template <class T>
+using added_result = matmul_result<decltype(halftone::detail::product_sum + halftone::detail::first_operand), T>;
+
 template <class Operands, class Results>
 engine_result result_by_engine(const matmul_epilogue<Operands, Results>&) {
     return {};
 }
-template <class T>
-    requires has_element_type<T>
-engine_result result_by_engine(const matmul_epilogue<pack<>, pack<matmul_result<symbolic::argument<0>, T>>>& e) {
+template <engine_output T>
+engine_result result_by_engine(const matmul_epilogue<pack<>, pack<sum_result<T>>>& e) {
     return {e.results.first.data, e.results.first.stride, element_type_of<T>(), 0};
 }
-template <class T>
-    requires has_element_type<T> engine_result result_by_engine(
-        const matmul_epilogue<
-            pack<matrix_operand<T>>,
-            pack<matmul_result<decltype(halftone::detail::product_sum + halftone::detail::first_operand), T>>>& e) {
-        const auto& c = e.results.first;
-        const bool is_same = e.operands.first.data == c.data && e.operands.first.stride == c.stride;
-        return is_same ? engine_result{c.data, c.stride, element_type_of<T>(), 1} : engine_result{};
-    }
+template <engine_output T>
+engine_result result_by_engine(const matmul_epilogue<pack<matrix_operand<T>>, pack<added_result<T>>>& e) {
+    const auto& c = e.results.first;
+    const bool is_same = e.operands.first.data == c.data && e.operands.first.stride == c.stride;
+    return is_same ? engine_result{c.data, c.stride, element_type_of<T>(), 1} : engine_result{};
+}
+/// The same with factors.
+template <class Operands, class Results>
+engine_result result_by_engine(const matmul_epilogue<scaled_sums<Operands>, Results>& e) {
+    engine_result r = result_by_engine(matmul_epilogue<Operands, Results>{e.operands.operands, e.results});
+    r.first = e.operands.first, r.second = e.operands.second;
+    return r;
+}
 
-/// True where the device's engine has multiplied. Sums on their way from it to the epilogue take so many bytes at a
-/// time; more come in pieces of rows.
-template <class Compute, class Device, class T, class Operands, class Results>
-bool multiply_by_engine(Device& device, const product_operand<T>& a, const product_operand<T>& b,
-                        const matmul_epilogue<Operands, Results>& epilogue, row_access access,
-                        extent most_staged_bytes = extent{32} << 20) {
-    const auto lies_apart = [](const product_operand<T>& o) {
+/// True where the device's engine has multiplied; `prepare` makes what the operands are, once it is known that it will.
+template <class Compute, class Device, class A, class B, class Operands, class Results, class Prepare>
+bool multiply_described(Device& device, const product_operand<A>& a, const product_operand<B>& b,
+                        const matmul_epilogue<Operands, Results>& epilogue, row_access access, extent most_staged_bytes,
+                        const Prepare& prepare) {
+    const auto lies_apart = []<class T>(const product_operand<T>& o) {
         return o.leading >= (o.axis == along::depth ? o.depth : o.outer) ||
                (o.axis == along::depth ? o.outer : o.depth) <= 1;
     };
     if (a.depth == 0 || !lies_apart(a) || !lies_apart(b)) return false;
-    const auto leading = [](const product_operand<T>& o) {
+    const auto leading = []<class T>(const product_operand<T>& o) {
         return std::max<extent>(o.leading, o.axis == along::depth ? o.depth : o.outer);
     };
     const extent m = a.outer, n = b.outer;
-    product_description p{.m = m, .n = n, .k = a.depth, .a = a.elements.data, .b = b.elements.data, .a_leading = leading(a), .b_leading = leading(b),
+    product_description p{.m = m,
+                          .n = n,
+                          .k = a.depth,
+                          .a = a.elements.data,
+                          .b = b.elements.data,
+                          .a_leading = leading(a),
+                          .b_leading = leading(b),
                           .a_order = a.axis == along::depth ? matrix_order::rows : matrix_order::columns,
                           .b_order = b.axis == along::depth ? matrix_order::columns : matrix_order::rows,
-                          .operands = element_type_of<Compute>(), .c = nullptr, .c_leading = 0, .result = element_type::float32, .beta = 0, .end = product_end::result};
+                          .operands = eight_bit<A> ? element_type_of<A>() : element_type_of<Compute>(),
+                          .c = nullptr,
+                          .c_leading = 0,
+                          .result = element_type::float32,
+                          .beta = 0,
+                          .end = product_end::result};
 
-    if (const engine_result r = result_by_engine(epilogue); r.c != nullptr) {
+    // Factors are for eight bits alone: of wider operands the sums go to a kernel, which knows them.
+    const engine_result r = result_by_engine(epilogue);
+    if (r.c != nullptr && (eight_bit<A> || (r.first == nullptr && r.second == nullptr))) {
         p.c = r.c, p.c_leading = m <= 1 ? n : r.leading, p.result = r.type, p.beta = r.beta;
+        p.a_factor = r.first, p.b_factor = r.second;
         if (p.c_leading < n) return false;
         matmul_engine* const engine = device.engine_for(p);
-        if (engine != nullptr) engine->multiply(p, device.scratch());
-        return engine != nullptr;
+        if (engine == nullptr) return false;
+        prepare();
+        engine->multiply(p, device.scratch());
+        return true;
     }
 
     p.end = product_end::kernel;
@@ -84,13 +121,40 @@ bool multiply_by_engine(Device& device, const product_operand<T>& a, const produ
     for (extent first = 0; first < m; first += each) {
         if (device.engine_for(piece_from(first)) == nullptr) return false;
     }
+    prepare();
     for (extent first = 0; first < m; first += each) {
         const product_description piece = piece_from(first);
         device.engine_for(piece)->multiply(piece, device.scratch());
-        device.launch(finish_kernel<Operands, Results>{{sums.as<float>(), piece.m * p.c_leading}, p.c_leading, epilogue, access,
-                                                       static_cast<int>(first), static_cast<int>(piece.m), static_cast<int>(n)});
+        device.launch(finish_kernel<Operands, Results>{{sums.as<float>(), piece.m * p.c_leading},
+                                                       p.c_leading,
+                                                       epilogue,
+                                                       access,
+                                                       static_cast<int>(first),
+                                                       static_cast<int>(piece.m),
+                                                       static_cast<int>(n)});
     }
     return true;
+}
+
+/// True where the device's engine has multiplied. Sums on their way from it to the epilogue take so many bytes at a
+/// time; more come in pieces of rows. Operands of eight bits that it does not read as they lie are copied, lying along
+/// depth, where it reads them then.
+template <class Compute, class Device, class A, class B, class Operands, class Results>
+bool multiply_by_engine(Device& device, const product_operand<A>& a, const product_operand<B>& b,
+                        const matmul_epilogue<Operands, Results>& epilogue, row_access access,
+                        extent most_staged_bytes = extent{32} << 20) {
+    if (multiply_described<Compute>(device, a, b, epilogue, access, most_staged_bytes, [] {})) return true;
+    if constexpr (eight_bit<A>) {
+        depth_copy<A> x(device, a);
+        depth_copy<B> y(device, b);
+        if (!x.is_needed() && !y.is_needed()) return false;
+        if (x.is_needed() && y.is_needed()) x.fill_up(), y.fill_up();
+        return multiply_described<Compute>(device, x.operand, y.operand, epilogue, access, most_staged_bytes, [&] {
+            x.make(device);
+            y.make(device);
+        });
+    }
+    return false;
 }
 
 }  // namespace halftone::inline HALFTONE_ABI::kernel::on_device

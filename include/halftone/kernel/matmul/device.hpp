@@ -6,6 +6,10 @@
 /// by asynchronous copies, others by way of registers. Any other compute type is multiplied in float, exactly as its
 /// contract says. tiles.hpp says how c and k are cut. A device that holds an engine (exec/matmul_engine.hpp) gives it
 /// what it is better at.
+///
+/// Operands of eight bits that such a type multiplies exactly go to the matrix units as they are where the GPU has
+/// some for them, in whichever layouts: a linear layer's forward product, the gradient of its input and that of its
+/// weight have each a pair of their own. Unaligned ones are widened on their way through registers, as on any other.
 #pragma once
 
 #include <halftone/kernel/fp64/device.hpp>
@@ -53,6 +57,26 @@ void multiply(Device& device, const product_operand<A>& a, const product_operand
         {sums.as<float>(), count * elements}, leading, epilogue, access, 0, a.outer, b.outer, count, elements});
 }
 
+/// True where matrix units have multiplied operands of eight bits as they are.
+template <class Device, class A, class B, class Operands, class Results>
+bool multiply_bytes(Device& device, const product_operand<A>& a, const product_operand<B>& b,
+                    const matmul_epilogue<Operands, Results>& epilogue, row_access access) {
+    const simt::architecture gpu = device.architecture();
+    if ((a.access & b.access) != row_access::chunks ||
+        matmul_row_of(gpu.version).eight_bits != eight_bit_operands::as_they_are)
+        return false;
+    const auto run_as = [&]<class Tiling>(Tiling, int parts) {
+        using way = by_matrix_units<eight_bits, Tiling, passage::direct, A, B>;
+        if (!device.template has_eight_bit_code<typename way::template kernel<Operands, Results>>()) return false;
+        multiply<way>(device, a, b, epilogue, access, parts);
+        return true;
+    };
+    const matmul_cut cut = cut_matmul(gpu, a.outer, b.outer, a.depth);
+    // Twice as many warps as of 16 bits: a warp holds more sums, those of an mma beside those of all.
+    if (cut.tile == matmul_tile::large) return run_as(matrix_unit_tiling<128, 128, 64, 2, 4, 3>{}, cut.parts);
+    return run_as(matrix_unit_tiling<64, 64, 64, 2, 2, 4>{}, cut.parts);
+}
+
 }  // namespace on_device
 
 template <simt_device Device>
@@ -78,6 +102,9 @@ struct matmul<Device> {
         const row_access access = access_to(epilogue);
         if constexpr (engine_holder<Device> && has_element_type<Compute> && as_stored) {
             if (multiply_by_engine<Compute>(device, x, y, epilogue, access)) return;
+        }
+        if constexpr (has_matrix_unit<Compute> && eight_bit<a_type> && eight_bit<b_type>) {
+            if (multiply_bytes(device, x, y, epilogue, access)) return;
         }
         if constexpr (has_matrix_unit<Compute>) {
             constexpr int depth = 64 / sizeof(stored);

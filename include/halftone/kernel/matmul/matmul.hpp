@@ -12,7 +12,16 @@
 ///
 /// The error of a sum is at most n u / (1 - n u) times sum |a||b|, n = k + 1 (Higham 2002, section 3.1). u is 2^-24,
 /// except on a GPU's matrix units (bfloat16, float16, tfloat32), which may cut bits off where they add: there it is
-/// 2^-23. An engine (exec/matmul_engine.hpp) keeps to that too, but may cut operands for tfloat32 where halftone rounds
+/// 2^-23. (They add the products of 4, 8 or 16 of k and the sum so far at a time, each cut by less than 2^-24 of the
+/// largest, and cut the result by less than 2^-23: no more than 11/16 of a 2^-23 for one of eight k, 7/8 for one of
+/// four. Fasi et al., "Numerical behavior of NVIDIA tensor cores", 2021.) In these bounds a float16 or a number of eight
+/// bits below its type's least normal number counts as that, for so the units align it.
+///
+/// Matrix units that multiply operands of eight bits as they are (tiles.hpp) may hold sums in 14 bits. Only 32 of k are
+/// summed there at a time, sixteen and sixteen: an error of 35 2^-13 times sum |a||b|, whatever k is, beside that of
+/// the float additions of these sums.
+///
+/// An engine (exec/matmul_engine.hpp) keeps to that too, but may cut operands for tfloat32 where halftone rounds
 /// them.
 #pragma once
 

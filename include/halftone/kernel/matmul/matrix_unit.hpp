@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A product on a GPU's matrix units: operands of 16 bits, or floats of which they read 19; sums in float.
+/// A product on a GPU's matrix units: operands of 16 or 8 bits, or floats of which they read 19; sums in float.
 ///
 /// A block computes a tile of c. Its loop over the depth is a ring of slots in shared memory, one panel of a and one of
 /// b in each. A warp reads its fragments, 32 bytes deep, into registers one step before it multiplies them; with the
@@ -15,7 +15,8 @@
 ///
 /// Numeric contract: floats are rounded to tfloat32 as they come into registers. Panels are padded with zeros and added
 /// in the order of k, sixteen at a time, floats eight. A matrix unit may truncate where it adds: u is 2^-23 in the
-/// bound of matmul.hpp. The tiling does not change bits.
+/// bound of matmul.hpp. Numbers of eight bits are added 32 at a time, and only these sums are a matrix unit's, which
+/// may have no more than 14 bits for them; they are added to one another in float. The tiling does not change bits.
 #pragma once
 
 #include <halftone/kernel/matmul/finish.hpp>
@@ -37,15 +38,31 @@ struct matrix_unit_tiling {
     static_assert(Stages >= 2);
 };
 
+/// In place of a compute type: operands of eight bits, which need not be of one type, as they are.
+struct eight_bits {};
+
+/// What a panel has of an operand of T.
+template <class Compute, class T>
+struct in_panel {
+    using type = storage_of<Compute>;
+};
+template <class T>
+struct in_panel<eight_bits, T> {
+    using type = T;
+};
+
 template <class Compute, class Tiling, passage Passage, class A, class B, class Operands, class Results>
 struct matrix_unit_kernel {
     using tiling = Tiling;
     static constexpr int threads = tiling::threads;
     static constexpr int blocks_m = tiling::warp_m / 16,
                          blocks_n = tiling::warp_n / 8;  // mma's blocks in a warp's part
-    using stored = storage_of<Compute>;  // in shared memory
+    using stored = typename in_panel<Compute, A>::type;  // in shared memory
+    using stored_b = typename in_panel<Compute, B>::type;
+    static constexpr bool is_of_bytes = std::is_same_v<Compute, eight_bits>;
+    static_assert(sizeof(stored) == sizeof(stored_b) && is_of_bytes == (sizeof(stored) == 1));
     static constexpr int min_blocks =
-        sizeof(stored) == 4 ? 1 : 0;  // or nvcc trades registers for more blocks, and spills
+        sizeof(stored) == 2 ? 0 : 1;  // or nvcc trades registers for more blocks, and spills
     static constexpr int step = 32 / static_cast<int>(sizeof(stored)), steps = tiling::depth / step;
     static_assert(tiling::depth % step == 0 && steps % 2 == 0, "two sets of fragments take turns");
     static constexpr word a_bytes = tiling::tile_m * tiling::depth * sizeof(stored),
@@ -66,6 +83,7 @@ struct matrix_unit_kernel {
 
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD void operator()(Simt simt) const {
+        if constexpr (is_of_bytes && !Simt::has_eight_bit_units) return;  // has_eight_bit_code said so
         const place first = first_of(simt.block().x);
         accumulators sums = {};
         // A loop for each pair of layouts: the kernel stays one, and its loops know theirs.
@@ -116,7 +134,7 @@ struct matrix_unit_kernel {
     HALFTONE_KERNEL template <along AxisA, along AxisB, class Simt>
     HALFTONE_HD HALFTONE_INLINE void add_up(Simt simt, place first, accumulators& sums) const {
         using a_panel = typename tiling::template panel<stored, tiling::tile_m, AxisA>;
-        using b_panel = typename tiling::template panel<stored, tiling::tile_n, AxisB>;
+        using b_panel = typename tiling::template panel<stored_b, tiling::tile_n, AxisB>;
         const int first_panel = is_partial<Operands, Results> ? part.first(simt) : 0;
         const int panels = is_partial<Operands, Results> ? part.length(this->panels(), first_panel) : this->panels();
         panel_fetch<a_panel, threads, Passage, A> fetch_a(simt, a, first.row, first_panel * tiling::depth);
@@ -197,7 +215,11 @@ struct matrix_unit_kernel {
         HALFTONE_UNROLL for (int i = 0; i < blocks_m; ++i) {
             HALFTONE_UNROLL for (int j = 0; j < blocks_n; ++j) {
                 const vec<word, 2> b_of_mma{x.b[j / 2][j % 2 * 2], x.b[j / 2][j % 2 * 2 + 1]};
-                if constexpr (sizeof(stored) == 4) {
+                if constexpr (is_of_bytes) {
+                    vec<float, 4> some{};
+                    simt.mma_16832(simt::element<A>{}, simt::element<B>{}, some, x.a[i], b_of_mma);
+                    HALFTONE_UNROLL for (int e = 0; e < 4; ++e) sums[i][j][e] += some[e];
+                } else if constexpr (sizeof(stored) == 4) {
                     simt.mma_1688(simt::element<Compute>{}, sums[i][j], x.a[i], b_of_mma);
                 } else {
                     simt.mma_16816(simt::element<Compute>{}, sums[i][j], x.a[i], b_of_mma);
@@ -206,7 +228,8 @@ struct matrix_unit_kernel {
         }
     }
 
-    /// Sixteen rows of the warp's part at a time. A lane has pairs of them, in row lane / 4 and eight below.
+    /// Sixteen rows of the warp's part at a time. A lane has pairs of them, in row lane / 4 and eight below, or, where
+    /// the panels were interleaved, in rows and columns that alternate.
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE void finish(Simt simt, place first, const accumulators& sums) const {
         constexpr int lanes_in_row = tiling::warp_n / 8, rows_at_once = 32 / lanes_in_row;
@@ -215,13 +238,21 @@ struct matrix_unit_kernel {
         const shared_span<vec<float, 2>> pairs{staged, staged_floats / 2};
         const shared_span<vec<float, 4>> fours{staged, staged_floats / 4};
         const int my_column = simt.lane() % lanes_in_row * 8, column = first.column + mine.column + my_column;
+        const bool by_rows = !is_of_bytes || a.axis == along::depth,
+                   by_columns = !is_of_bytes || b.axis == along::depth;
         simt.barrier();  // the slots are free
         HALFTONE_UNROLL for (int i = 0; i < blocks_m; ++i) {
             simt.warp_barrier();
             HALFTONE_UNROLL for (int j = 0; j < blocks_n; ++j) {
-                const int pair = (simt.lane() / 4 * staged_row + 8 * j) / 2 + simt.lane() % 4;
-                simt.store(pairs, pair, {sums[i][j][0], sums[i][j][1]});
-                simt.store(pairs, pair + 8 * staged_row / 2, {sums[i][j][2], sums[i][j][3]});
+                const int row = simt.lane() / 4 * (by_rows ? 1 : 2), below = by_rows ? 8 : 1;
+                const int pair = row * staged_row / 2 +
+                                 (by_columns ? 4 * j + simt.lane() % 4 : j / 2 * 8 + simt.lane() % 4 * 2 + j % 2);
+                // Of interleaved columns two blocks have a pair together.
+                const vec<float, 4>&low = sums[i][j / 2 * 2], &high = sums[i][j / 2 * 2 + 1], &both = sums[i][j];
+                const int e = j % 2;
+                simt.store(pairs, pair, {by_columns ? both[0] : low[e], by_columns ? both[1] : high[e]});
+                simt.store(pairs, pair + below * staged_row / 2,
+                           {by_columns ? both[2] : low[2 + e], by_columns ? both[3] : high[2 + e]});
             }
             simt.warp_barrier();
             const int first_row = first.row + mine.row + 16 * i, left = a.outer - first_row,

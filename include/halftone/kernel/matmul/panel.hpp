@@ -9,7 +9,8 @@
 ///     vec<word, 4> x = panel::fragment<operand_of_mma::a>(simt, slot, mine, 16, 0);      // after a wait and a barrier
 ///
 /// A panel lies as its operand does in global memory, whichever axis is contiguous. Where that is the outer one,
-/// ldmatrix transposes 16-bit elements; of floats, lanes load their own. Swizzles keep all ways free of bank conflicts.
+/// ldmatrix transposes 16-bit elements; of floats, lanes load their own; of bytes, ldmatrix transposes pairs, which
+/// lanes then take apart. Swizzles keep all ways free of bank conflicts.
 #pragma once
 
 #include <halftone/kernel/matmul/operand.hpp>
@@ -18,10 +19,11 @@ namespace halftone::inline HALFTONE_ABI::kernel::on_device {
 
 /// A fragment is 16 of the outer axis by 32 bytes of the depth, four matrices of 8 by 16 bytes. An a has the outer half
 /// change first, as mma takes it; a b has the depth change first: its words 0 and 1 are one b of mma, words 2 and 3 the
-/// next.
+/// next. The halves of the outer axis are its first and its last eight, but of a panel that is_interleaved its even and
+/// its odd ones.
 enum class operand_of_mma { a, b };
 
-/// Outer x Depth elements of a 16-bit type or floats, contiguous along Axis. Places are bytes from the panel's first
+/// Outer x Depth elements of 8 or 16 bits or floats, contiguous along Axis. Places are bytes from the panel's first
 /// on.
 template <class T, int Outer, int Depth, along Axis,
           simt::swizzle Mode = simt::swizzle_for((Axis == along::depth ? Depth : Outer) * sizeof(T))>
@@ -35,6 +37,8 @@ struct matrix_panel {
     /// Lanes load element by element: eight neighbours, two chunks, of each of four lines at once. So a line's chunks
     /// are swapped with others by pairs, and four lines under each other lie in different banks.
     static constexpr bool by_elements = sizeof(T) == 4 && Axis == along::outer;
+    /// A pair of bytes that ldmatrix moves is of two neighbours of the outer axis.
+    static constexpr bool is_interleaved = sizeof(T) == 1 && Axis == along::outer;
     /// Bytes after which places repeat their swizzle.
     static constexpr word period = by_elements ? 512 : 1024;
     static_assert(!by_elements || tile::row_bytes == 128);
@@ -53,6 +57,7 @@ struct matrix_panel {
     HALFTONE_KERNEL template <operand_of_mma Side, class Simt>
     HALFTONE_HD HALFTONE_INLINE static word place_of_lane(Simt simt, int first) {
         if constexpr (by_elements) return place(simt.lane() % 4, first + simt.lane() / 4);
+        if constexpr (is_interleaved) return place(line_of_bytes(simt.lane()), first);
         const int row = simt.lane() % 8, fast = simt.lane() / 8 % 2, slow = simt.lane() / 16;
         const int at_outer = 8 * (Side == operand_of_mma::a ? fast : slow),
                   at_depth = in_chunk * (Side == operand_of_mma::a ? slow : fast);
@@ -79,6 +84,9 @@ struct matrix_panel {
                                         0);
             }
             return elements;
+        } else if constexpr (is_interleaved) {
+            return halves_of_bytes<Side>(
+                simt, simt.ldmatrix_x4_trans(shared_span<simt::chunk<T>>{slot + (mine ^ near) + far, 1}));
         } else {
             const shared_span<simt::chunk<T>> row{slot + (mine ^ near) + far, 1};
             if constexpr (Axis == along::depth) {
@@ -87,6 +95,30 @@ struct matrix_panel {
                 return simt.ldmatrix_x4_trans(row);
             }
         }
+    }
+
+  private:
+    // Of bytes, a lane with t = lane % 4 needs the depths 4t to 4t + 3 of each sixteen. A transposed matrix gives it
+    // two of its lines, next to each other: so one matrix has 4t and 4t + 1, and the next one the other two. Where t is
+    // 2 or 3 the two change places: then a matrix's eight lines differ modulo 8, and lie in different banks.
+
+    /// The line of depth that a lane names.
+    HALFTONE_HD HALFTONE_INLINE static int line_of_bytes(int lane) {
+        const int row = lane % 8, t = row / 2, matrix = lane / 8;
+        return 16 * (matrix / 2) + 4 * t + row % 2 + 2 * ((matrix % 2) ^ (t / 2));
+    }
+    /// Of each pair of words, the four bytes of the even and those of the odd outer line.
+    HALFTONE_KERNEL template <operand_of_mma Side, class Simt>
+    HALFTONE_HD HALFTONE_INLINE static vec<word, 4> halves_of_bytes(Simt simt, const vec<word, 4>& pairs) {
+        const word even = simt.lane() % 4 < 2 ? 0x6420 : 0x2064, odd = even + 0x1111;
+        vec<word, 4> x;
+        HALFTONE_UNROLL for (int half = 0; half < 2; ++half) {
+            x[Side == operand_of_mma::a ? 2 * half : half] =
+                simt.select_bytes(pairs[2 * half], pairs[2 * half + 1], even);
+            x[Side == operand_of_mma::a ? 2 * half + 1 : half + 2] =
+                simt.select_bytes(pairs[2 * half], pairs[2 * half + 1], odd);
+        }
+        return x;
     }
 };
 

@@ -25,18 +25,23 @@ struct matmul_cut {
     int parts;  ///< of k, at most; some fewer where panels do not divide evenly
 };
 
+/// How operands of eight bits are multiplied: by matrix units as they are, or after they have been given 16 bits.
+enum class eight_bit_operands { as_they_are, widened };
+
 /// From one architecture on.
 struct matmul_table_row {
     int version;
     int large_blocks, small_blocks;  ///< of such tiles, that a multiprocessor works on at a time
     extent least_depth;              ///< of a part: its products take longer than its sums' way through memory
+    eight_bit_operands eight_bits = eight_bit_operands::widened;
 };
 inline constexpr matmul_table_row matmul_table[] = {
-    {80, 2, 4, 512},    // A100
-    {86, 2, 4, 1024},   // consumers' Ampere and Ada: a third of the bandwidth for much the same products
-    {90, 2, 4, 1024},   // H100, H200
-    {100, 2, 4, 1024},  // B200
-    {120, 2, 4, 1024},  // consumers' Blackwell
+    {80, 2, 4, 512},   // A100
+    {86, 2, 4, 1024},  // consumers' Ampere: a third of the bandwidth for much the same products
+    {89, 2, 4, 1024, eight_bit_operands::as_they_are},   // Ada
+    {90, 2, 4, 1024},                                    // H100, H200
+    {100, 2, 4, 1024},                                   // B200
+    {120, 2, 4, 1024, eight_bit_operands::as_they_are},  // consumers' Blackwell
 };
 inline constexpr int most_matmul_parts = 16;
 
