@@ -11,6 +11,8 @@
 #include <halftone/nn/linear.hpp>
 #include <halftone/nn/lint.hpp>
 #include <halftone/nn/model.hpp>
+#include <halftone/nn/norm.hpp>
+#include <halftone/nn/sparse_embedding.hpp>
 #include <halftone/policy.hpp>
 
 namespace {
@@ -43,7 +45,12 @@ std::vector<std::string> lines(const ht::lint_options& options = {}) {
 using strings = std::vector<std::string>;
 
 TEST_CASE("lint: what the presets do has no findings") {
-    const ht::lint_options usual{.rows = 8192, .micro_batches = 512, .loss_scale = 65536, .loss_terms = 8192, .largest_activation = 8, .largest_weight = 1};
+    const ht::lint_options usual{.rows = 8192,
+                                 .micro_batches = 512,
+                                 .loss_scale = 65536,
+                                 .loss_terms = 8192,
+                                 .largest_activation = 8,
+                                 .largest_weight = 1};
     CHECK(lines<ht::amp_bf16>(usual).empty());
     CHECK(lines<ht::amp_fp16>(usual).empty());
     CHECK(lines<ht::full_fp32>(usual).empty());
@@ -96,6 +103,118 @@ TEST_CASE("lint: what does not fit") {
     CHECK(static_cast<float>(ht::float16(0.000173f * 0.000173f)) > 0);
     ht::cpu device{{.threads = 1}};
     CHECK_THROWS_AS(ht::lint(mlp<ht::amp_bf16>{device}, {.loss_terms = 0}), ht::argument_error);
+}
+
+/// One layer that has no bias, a norm, a table that is looked up, and one whose gradient is sparse.
+template <class P>
+struct assorted : ht::nn::model {
+    using policy = P;
+    struct unbiased {
+        using policy = ht::at<P, "product">;
+        using operation = ht::op::linear;
+        static constexpr bool owns_parameters = true;
+        ht::parameter<ht::storage_signature<policy, operation>, 2> weight;
+        explicit unbiased(ht::store& s) : weight(s.add<policy, operation>("matrix", ht::shape<2>{3, 2100}, {})) {}
+        static decltype(auto) visit(auto&&, auto&& f) { return f(); }
+    };
+    unbiased product;
+    ht::nn::layer_norm<ht::at<P, "norm">> norm;
+    ht::nn::embedding<ht::at<P, "table">> table;
+    ht::nn::sparse_embedding<ht::at<P, "rows">> rows;
+    explicit assorted(ht::cpu& device)
+        : model(device),
+          product(parameters()),
+          norm(parameters(), 8),
+          table(parameters(), 9000, 8, 8),
+          rows(parameters(), 9000, 8) {
+        commit(*this);
+    }
+    static decltype(auto) visit(auto&& self, auto&& f) { return f(self.product, self.norm, self.table, self.rows); }
+};
+strings lines_of(const auto& model, const ht::lint_options& options) {
+    strings all;
+    for (const ht::lint_finding& f : ht::lint(model, options)) {
+        std::ostringstream text;
+        text << f;
+        all.push_back(text.str());
+    }
+    return all;
+}
+int count_of(const strings& all, const std::string& line) {
+    return static_cast<int>(std::count(all.begin(), all.end(), line));
+}
+
+TEST_CASE("lint: sums of layers without a bias, of norms and of embeddings") {
+    using narrow = ht::with_accum<ht::amp_fp16, ht::float16>;
+    ht::cpu device{{.threads = 1}};
+    const assorted<narrow> model{device};
+    const std::string tail = "float16, whose 11 significant bits count 2048 terms of equal size: ";
+    // Tables have 9,000 rows, which no product reads; a norm's sums are floats.
+    CHECK(lines_of(model, {}) ==
+          strings{"product.matrix (linear): 2100 products of the forward pass add up in " + tail + "2.476% are lost"});
+    const strings by_rows = lines_of(model, {.rows = 4096});
+    CHECK(count_of(by_rows, "table.tokens (embedding): 4096 tokens add up to a row's gradient in " + tail +
+                                "50% are lost") == 1);
+    CHECK(count_of(by_rows,
+                   "rows.table (embedding): 4096 tokens add up to a row's gradient in " + tail + "50% are lost") == 1);
+    CHECK(count_of(by_rows, "norm.gain (layer_norm): 4096 rows add up to a gradient in " + tail + "50% are lost") == 1);
+    CHECK(by_rows.size() == 1 + 1 + 2 + 2 + 1);  // and the norm's bias, and the table of positions
+}
+
+TEST_CASE("lint: sums of attention and of a tied head, whose sizes no parameter of theirs tells") {
+    using narrow = ht::with_accum<ht::amp_fp16, ht::float16>;
+    using recipe = ht::recipe<ht::amp_bf16, ht::rule<"h.1.attn", narrow>, ht::rule<"head", narrow>>;
+    ht::cpu device{{.threads = 1}};
+    const ht::nn::gpt<recipe> model{
+        device, {.vocabulary = 2200, .context = 4, .layers = 2, .heads = 1, .width = 2100}, 1};
+    const std::string tail = "float16, whose 11 significant bits count 2048 terms of equal size: ";
+    const strings all = lines_of(model, {.sequence = 4096});
+    CHECK(count_of(all, "h.1.attn (attention): 2100 products of a head add up in " + tail + "2.476% are lost") == 1);
+    CHECK(count_of(all, "h.1.attn (attention): 4096 times of a sequence add up in " + tail + "50% are lost") == 1);
+    CHECK(count_of(all, "head (linear_cross_entropy): 2100 products of the forward pass add up in " + tail +
+                            "2.476% are lost") == 1);
+    CHECK(count_of(all, "head (linear_cross_entropy): 2200 products of the input's gradient add up in " + tail +
+                            "6.909% are lost") == 1);
+    for (const std::string& line : all) {
+        CAPTURE(line);
+        CHECK((line.rfind("h.1.attn", 0) == 0 || line.rfind("head", 0) == 0));
+    }
+    CHECK(all.size() == 2 + 2 + (2 + 2));  // qkv and proj have sums of 2,100 and 6,300
+    const ht::lint_options long_ones{.rows = 8192, .sequence = 8192, .smallest_activation = 1e-6};
+    CHECK(
+        lines_of(
+            ht::nn::gpt<ht::amp_bf16>{device, {.vocabulary = 8, .context = 4, .layers = 1, .heads = 1, .width = 4}, 1},
+            long_ones)
+            .empty());
+}
+
+TEST_CASE("lint: what eight bits cannot hold beside their tensor's largest") {
+    CHECK(lines<ht::fp8_hybrid>({.largest_activation = 8, .smallest_activation = 1e-4}).empty());
+    const strings small = lines<ht::fp8_hybrid>({.largest_activation = 8, .smallest_activation = 1e-5});
+    REQUIRE(small.size() == 2);
+    CHECK(small[0] ==
+          "up.weight (linear): activations of 1e-05 are zero in float8_e4m3 where the largest is 8: so is "
+          "all up to 1.744e-05");
+    // And so it is, by the scale that the kernels take.
+    const float scale = ht::scale_for(8, 448, ht::current_scaling<>::rule, 1);
+    CHECK(static_cast<float>(ht::float8_e4m3(1.743e-5f * scale)) == 0);
+    CHECK(static_cast<float>(ht::float8_e4m3(1.745e-5f * scale)) > 0);
+    CHECK(lines<ht::fp8_hybrid>({.largest_gradient = 1, .smallest_gradient = 1e-10})[0] ==
+          "up.weight (linear): gradients of 1e-10 are zero in float8_e5m2 where the largest is 1: so is all up "
+          "to 1.33e-10");
+
+    using delayed = ht::with_scaling<ht::fp8_hybrid, ht::delayed_scaling<16, ht::amax_rule::max, 1>>;
+    CHECK(lines<delayed>({.amax_growth = 2}).empty());
+    CHECK(lines<delayed>({.amax_growth = 4})[0] ==
+          "up.weight (linear): what grows by 4 from one window to the next is cut off at the largest float8_e4m3: a "
+          "margin of 1 binades has room for 2");
+    CHECK(lines<delayed>({.largest_activation = 1000})[1] ==
+          "down.weight (linear): activations of 1000 are cut off in the first window, which has no history and a scale "
+          "of 1: the largest float8_e4m3 is 448");
+    CHECK(lines<delayed>({.largest_gradient = 1e-6})[0] ==
+          "up.weight (linear): gradients of up to 1e-06 are zero in the first window, which has no history and a scale "
+          "of 1: so is all up to 7.629e-06 in float8_e5m2");
+    CHECK(lines<ht::fp8_hybrid>({.largest_activation = 1000, .amax_growth = 4}).empty());
 }
 
 }  // namespace

@@ -60,4 +60,10 @@ static_assert(ht::check_sum_length<ht::amp_bf16, 16777216>());
 static_assert(ht::check_sum_length<ht::with_accum<ht::amp_fp16, ht::float16>, 2048>());
 static_assert(ht::check_micro_batches<ht::with_accumulate<ht::amp_bf16, ht::bfloat16>, 256>());
 
+// 448 / (2^-9 / 2); a power of two may lie a binade lower, and a margin takes its own.
+static_assert(ht::scaled_range<ht::float8_e4m3>({}) == 458752);
+static_assert(ht::scaled_range<ht::float8_e4m3>({.margin = 1, .steps = ht::scale_steps::powers_of_two}) == 114688);
+static_assert(ht::check_scaled_range<ht::fp8_hybrid, 458751>());
+static_assert(ht::check_scaled_range<ht::amp_bf16, ~std::uint64_t{0}>());
+
 }  // namespace

@@ -37,6 +37,8 @@ struct attention {
           heads(head_count),
           options(o) {}
 
+    extent head_size() const { return qkv.weight.shape()[1] / heads; }
+
     /// With packed sequences, x is one row of them; autodiff/attention.hpp says where their offsets may lie.
     template <class Context, class X, class Residual = absent>
     auto operator()(Context&& ctx, const variable<X, 3>& x, const Residual& residual = {},

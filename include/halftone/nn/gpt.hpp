@@ -77,6 +77,8 @@ struct tied_head {
     using operation = op::linear_cross_entropy;
     using reads = Table;
 
+    extent classes, width;  // of the table
+
     static decltype(auto) visit(auto&&, auto&& f) { return f(); }
 };
 
@@ -93,7 +95,8 @@ class gpt : public model {
           config_(checked(c)),
           embed_(parameters(), c.vocabulary, c.context, c.width),
           h_(parameters(), c.layers, c),
-          norm_(parameters(), c.width) {
+          norm_(parameters(), c.width),
+          head_{c.vocabulary, c.width} {
         using read_by_head = compute_type<policy_within<typename head::policy, as_given>, typename head::operation>;
         if (!contains<typename decltype(embed_.tokens)::compute, read_by_head>)
             parameters().keep_master(embed_.tokens.entry());

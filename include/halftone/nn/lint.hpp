@@ -7,7 +7,9 @@
 ///
 ///     h.0.mlp.up.weight (linear): 512 micro-batches add up in bfloat16, whose 8 significant bits count 256 terms of equal size: 50% are lost
 ///
-/// Looks at paths, shapes and types alone; a model without findings prints nothing.
+/// Looks at paths, shapes and types alone; a model without findings prints nothing. How long sums are follows from the
+/// shapes of parameters, and for what has none from the layer: `extent head_size() const` of one whose operation is
+/// attention, `extent classes, width` of a head without a table of its own.
 #pragma once
 
 #include <algorithm>
@@ -23,6 +25,7 @@
 #include <halftone/memory/store.hpp>
 #include <halftone/policy/lint.hpp>
 #include <halftone/policy/model.hpp>
+#include <halftone/policy/operations.hpp>
 
 namespace halftone::inline HALFTONE_ABI {
 
@@ -33,6 +36,10 @@ struct lint_options {
     double loss_scale = 0;            ///< the largest that may come
     std::uint64_t loss_terms = 1;     ///< terms that the loss is a mean of
     double largest_activation = 0, largest_weight = 0;
+    std::uint64_t sequence = 0;  ///< queries and keys of attention's longest sequence
+    // Of tensors in eight bits: the least numbers that are not to be zero, and by how much an amax grows, at most, from
+    // one window to the next.
+    double smallest_activation = 0, largest_gradient = 0, smallest_gradient = 0, amax_growth = 0;
 };
 
 enum class lint_rule {
@@ -41,22 +48,25 @@ enum class lint_rule {
     loss_scale,     ///< gradients begin beyond what their type holds
     product_range,  ///< products reach what the results' type cannot hold
     state_range,    ///< squares of gradients vanish in the moments' type
+    scaled_range,   ///< what is read in eight bits vanishes there, or is cut off
 };
 
 constexpr const char* name(lint_rule r) {
-    constexpr const char* names[] = {"sum length", "micro-batches", "loss scale", "product range", "state range"};
+    constexpr const char* names[] = {"sum length",    "micro-batches", "loss scale",
+                                     "product range", "state range",   "scaled range"};
     return names[static_cast<int>(r)];
 }
 
 struct lint_finding {
-    std::string path;             ///< of the parameter whose operation it is
+    std::string path;  ///< of the parameter whose operation it is; of the layer where it has none
     const char* operation = "";
     lint_rule rule{};
     const char* type = "";        ///< that is too narrow
     std::uint64_t terms = 0;      ///< of the sum
     int significand_bits = 0;
     double lost = 0;              ///< share of terms of equal size that is lost; 0 for questions of range
-    double reached = 0, limit = 0;  ///< the number in question, and the largest (of `state_range`: the least) that fits
+    /// The number in question, and the largest that fits; of `state_range`, and of what vanishes, the least.
+    double reached = 0, limit = 0;
     std::string sentence;         ///< all of it in words, without path and operation
 };
 
@@ -92,6 +102,11 @@ inline int exactness(const std::string& pattern, const std::string& parameter, c
     return 2;
 }
 
+template <class Op>
+inline constexpr bool is_in_fp32 = operation_category<Op>::value == category::fp32;
+template <>
+inline constexpr bool is_in_fp32<void> = false;
+
 class linter {
   public:
     linter(const lint_options& options, const store& parameters)
@@ -116,20 +131,61 @@ class linter {
                 const store::entry& e = parameters.entries()[i];
                 const int exact = exactness(path<Layer>(), e.path, parameters);
                 if (exact == 0 || exact != best_[i]) continue;
-                const std::size_t stem = e.path.rfind('.') + 1;
-                const bool is_weight = e.path.compare(stem, std::string::npos, "weight") == 0;
-                for (const store::entry& bias : parameters.entries()) {
-                    // Only what has a bias is told apart in rows and columns here.
-                    if (is_weight && bias.path == e.path.substr(0, stem) + "bias" && bias.count > 0 &&
-                        e.count % bias.count == 0)
-                        look_at_product<Layer>(e.path, e.count / bias.count, bias.count);
+                using computes = typename computed_by<Layer>::type;
+                if constexpr (is_in_fp32<computes>) {
+                    count<promote<float, typename roles_of<Layer>::accum>>(lint_rule::sum_length, e.path,
+                                                                           operation_name<Layer>(), e.count,
+                                                                           " numbers of a row add up in ");
+                } else if constexpr (!std::is_same_v<computes, op::embedding>) {
+                    if (e.rows > 0) look_at_product<Layer>(e.path, size(e.width), size(e.rows));
+                    if (e.rows > 0) look_at_operands<Layer>(e.path);
                 }
                 look_at_gradients<Layer>(e.path);
             }
         }
     }
 
+    /// A layer of the model as it is, and those below it: what types and parameters do not tell.
+    template <class Layer>
+    void walk(const Layer& layer) {
+        if constexpr (halftone::layer<Layer>) {
+            using computes = typename computed_by<Layer>::type;
+            if constexpr (std::is_same_v<computes, op::attention> && requires { layer.head_size(); }) {
+                look_at_attention<Layer>(place_of(layer), size(layer.head_size()));
+            } else if constexpr (std::is_same_v<computes, op::linear_cross_entropy> && requires { layer.classes; }) {
+                look_at_head<Layer>(path<Layer>(), size(layer.width), size(layer.classes));
+            }
+        }
+        const children_of_layer below{this};
+        if constexpr (requires { layer.each(below); }) {
+            layer.each(below);
+        } else if constexpr (visitable<const Layer>) {
+            Layer::visit(layer, below);
+        }
+    }
+
   private:
+    struct children_of_layer {
+        linter* here;
+        template <class... Children>
+        void operator()(const Children&... children) const {
+            (here->walk(children), ...);
+        }
+    };
+
+    static std::uint64_t size(extent n) { return static_cast<std::uint64_t>(n); }
+
+    /// As it stands in the paths of the layer's parameters, with the numbers of lists.
+    template <class Layer>
+    std::string place_of(const Layer& layer) const {
+        if constexpr (requires { layer.qkv.weight.entry(); }) {
+            const std::string& inner = parameters_->entries()[layer.qkv.weight.entry()].path;
+            return inner.substr(0, inner.rfind('.', inner.rfind('.') - 1));
+        } else {
+            return path<Layer>();
+        }
+    }
+
     template <class Layer>
     static std::string path() {
         return path_of<typename Layer::policy>.text().data;
@@ -138,8 +194,8 @@ class linter {
     using roles_of = policy_within<typename Layer::policy, as_given>;
     template <class Layer>
     static constexpr const char* operation_name() {
-        if constexpr (requires { operation_of<Layer>::name; }) {
-            return operation_of<Layer>::name;
+        if constexpr (requires { computed_by<Layer>::type::name; }) {
+            return computed_by<Layer>::type::name;
         } else {
             return "?";
         }
@@ -178,12 +234,94 @@ class linter {
         fit<typename roles::output>(lint_rule::product_range, path, operation, in, reached, "results can reach ");
     }
 
+    /// Scores, results, and the gradients of queries, keys and values.
+    template <class Layer>
+    void look_at_attention(const std::string& path, std::uint64_t head_size) {
+        using accum = typename roles_of<Layer>::accum;
+        count<accum>(lint_rule::sum_length, path, op::attention::name, head_size, " products of a head add up in ");
+        count<accum>(lint_rule::sum_length, path, op::attention::name, options_.sequence,
+                     " times of a sequence add up in ");
+    }
+
+    /// Somebody else's table, and cross-entropy behind it.
+    template <class Layer>
+    void look_at_head(const std::string& path, std::uint64_t width, std::uint64_t classes) {
+        using accum = typename roles_of<Layer>::accum;
+        look_at_product<Layer>(path, width, classes);
+        count<promote<float, accum>>(lint_rule::sum_length, path, operation_name<Layer>(), classes,
+                                     " exponentials add up in ");
+        count<accum>(lint_rule::sum_length, path, operation_name<Layer>(), options_.rows,
+                     " rows add up to a gradient in ");
+    }
+
+    /// What a weight's products read in eight bits.
+    template <class Layer>
+    void look_at_operands(const std::string& path) {
+        using roles = roles_of<Layer>;
+        using computes = typename computed_by<Layer>::type;
+        if constexpr (!std::is_void_v<computes>) {
+            using compute = compute_type<roles, computes>;
+            if constexpr (eight_bit<compute>) {
+                constexpr scaling_rule rule = scaling_of<roles>::rule;
+                scale<compute>(rule, path, operation_name<Layer>(), "activations", options_.largest_activation,
+                               options_.smallest_activation);
+                if constexpr (eight_bit<grad_type<roles, computes>>) {
+                    scale<grad_type<roles, computes>>(rule, path, operation_name<Layer>(), "gradients",
+                                                      options_.largest_gradient, options_.smallest_gradient);
+                }
+                const double room = static_cast<double>(1 << rule.margin);
+                if (rule.history > 0 && options_.amax_growth > room) {
+                    report<compute>(path, operation_name<Layer>(), options_.amax_growth, room,
+                                    "what grows by " + rounded_text(options_.amax_growth) +
+                                        " from one window to the next is cut off at the largest " +
+                                        number_traits<compute>::name + ": a margin of " + std::to_string(rule.margin) +
+                                        " binades has room for " + rounded_text(room));
+                }
+            }
+        }
+    }
+    template <class T>
+    void scale(const scaling_rule& rule, const std::string& path, const char* operation, const std::string& what,
+               double largest, double smallest) {
+        using traits = number_traits<T>;
+        const double least = largest / scaled_range<T>(rule);
+        if (smallest > 0 && smallest <= least) {
+            report<T>(path, operation, smallest, least,
+                      what + " of " + rounded_text(smallest) + " are zero in " + traits::name +
+                          " where the largest is " + rounded_text(largest) + ": so is all up to " +
+                          rounded_text(least));
+        }
+        if (rule.history == 0) return;
+        if (largest > traits::max) {
+            report<T>(path, operation, largest, traits::max,
+                      what + " of " + rounded_text(largest) +
+                          " are cut off in the first window, which has no history "
+                          "and a scale of 1: the largest " +
+                          traits::name + " is " + rounded_text(traits::max));
+        }
+        if (largest > 0 && largest <= traits::min_subnormal / 2) {
+            report<T>(path, operation, largest, traits::min_subnormal / 2,
+                      what + " of up to " + rounded_text(largest) +
+                          " are zero in the first window, which has no "
+                          "history and a scale of 1: so is all up to " +
+                          rounded_text(traits::min_subnormal / 2) + " in " + traits::name);
+        }
+    }
+    template <class T>
+    void report(const std::string& path, const char* operation, double reached, double limit, std::string sentence) {
+        findings.push_back({path, operation, lint_rule::scaled_range, number_traits<T>::name, 0,
+                            number_traits<T>::significand_bits, 0, reached, limit, std::move(sentence)});
+    }
+
     template <class Layer>
     void look_at_gradients(const std::string& path) {
         using roles = roles_of<Layer>;
         const char* const operation = operation_name<Layer>();
-        count<typename roles::accum>(lint_rule::sum_length, path, operation, options_.rows,
-                                     " rows add up to a gradient in ");
+        // The tokens of a micro-batch may all be one, and their gradients one row's.
+        constexpr bool is_table = std::is_same_v<typename computed_by<Layer>::type, op::embedding>;
+        count<typename roles::accum>(
+            lint_rule::sum_length, path, operation, options_.rows,
+            is_table ? " tokens add up to a row's gradient in " : " rows add up to a gradient in ");
         count<typename roles::accumulate>(lint_rule::micro_batches, path, operation, options_.micro_batches,
                                           " micro-batches add up in ");
         const double first = options_.loss_scale / static_cast<double>(options_.loss_terms);
@@ -219,6 +357,7 @@ std::vector<lint_finding> lint(const Model& model, const lint_options& options =
     if (options.loss_terms == 0) fail<argument_error>("lint: a loss of 0 terms; expected 1 or more");
     detail::linter l(options, model.parameters());
     detail::lint_layers(l, unique_t<layers_of<Model>>{});
+    l.walk(model);
     return std::move(l.findings);
 }
 

@@ -48,6 +48,20 @@ class stack {
 
     int depth() const { return depth_; }
 
+    /// f(block) for every block, in the order in which they run.
+    template <class F>
+    void each(F&& f) const {
+        std::size_t next = 0;
+        for (int i = 0; i < depth_; ++i) {
+            const std::size_t kind = named::class_of(i, depth_);
+            if (kind == named::size) {
+                f(common_[next++]);
+            } else {
+                see_special(f, kind, std::make_index_sequence<named::size>{});
+            }
+        }
+    }
+
     template <class Context, class X>
     X operator()(Context&& ctx, X x) const {
         std::size_t next = 0;
@@ -77,6 +91,10 @@ class stack {
     template <class Context, class X, std::size_t... I>
     void call_special(Context&& ctx, std::size_t kind, X& x, std::index_sequence<I...>) const {
         (static_cast<void>(kind == I ? (x = call(ctx, *std::get<I>(special_), std::move(x)), 0) : 0), ...);
+    }
+    template <class F, std::size_t... I>
+    void see_special(F& f, std::size_t kind, std::index_sequence<I...>) const {
+        (static_cast<void>(kind == I ? (f(*std::get<I>(special_)), 0) : 0), ...);
     }
     template <class Context, class B, class X>
     static X call(Context&& ctx, const B& block, X x) {

@@ -7,6 +7,17 @@
 ///     static_assert(ht::check_micro_batches<P, 512>());                      // gradients of 512 micro-batches in role `accumulate`
 ///     static_assert(ht::check_loss_scale<P, 65536, 128 * 1024>());           // a mean over so many tokens, scaled
 ///     static_assert(ht::check_product_range<P, 4096, 8, 1>());               // |x| <= 8, |w| <= 1: what fits role `output`
+///     static_assert(ht::check_scaled_range<P, 100000>());                    // in eight bits, the largest / the least
+///
+/// How long the sums of an operation are, forward and backward:
+///
+/// | operation     | sums of |
+/// | ------------- | ------- |
+/// | linear        | its inputs; its outputs, for the input's gradient; a micro-batch's rows, for the weight's |
+/// | attention     | head_size, for scores; the keys and queries of a sequence |
+/// | cross-entropy | the classes |
+/// | embedding     | the tokens of a micro-batch, which may all be one |
+/// | norms         | the width of a row; the rows of a micro-batch, for the gradients of gain and bias |
 ///
 /// The rules are facts of rounding to nearest (Higham 2002, chapter 4), and none is a matter of taste:
 ///
@@ -15,6 +26,8 @@
 ///   another, k u / (1 - k u), says nothing either.
 /// - The gradient of a mean over n terms has up to 1 / n in each, times the loss scale.
 /// - A product of k pairs reaches k |x| |w|.
+/// - Of a tensor that is scaled so that its largest number is the format's (policy/scaling.hpp), what is no larger than
+///   half the format's least number then is zero.
 #pragma once
 
 #include <cstdint>
@@ -23,6 +36,7 @@
 #include <halftone/number/traits.hpp>
 #include <halftone/policy/recipe.hpp>
 #include <halftone/policy/roles.hpp>
+#include <halftone/policy/scaling.hpp>
 
 namespace halftone::inline HALFTONE_ABI {
 
@@ -34,6 +48,14 @@ inline constexpr std::uint64_t countable_terms = std::uint64_t{1} << number_trai
 template <number T>
 constexpr double lost_share(std::uint64_t k) {
     return k <= countable_terms<T> ? 0.0 : 1.0 - static_cast<double>(countable_terms<T>) / static_cast<double>(k);
+}
+
+/// The largest number of a tensor may be so many times another one that is not to be zero in T, scaled by the rule.
+template <number T>
+constexpr double scaled_range(const scaling_rule& rule) {
+    // A power of two lies up to a binade below the scale that would take all of the range.
+    const double unused = static_cast<double>(1 << rule.margin) * (rule.steps == scale_steps::powers_of_two ? 2 : 1);
+    return number_traits<T>::max / unused / (number_traits<T>::min_subnormal / 2);
 }
 
 // What stands in the compiler's message.
@@ -104,6 +126,24 @@ struct product_range_check {
                   "numbers stand in reached_number<...> and largest_number<...>");
 };
 
+template <class Ratio, class Largest, bool Holds>
+struct scaled_range_check {
+    static_assert(Holds,
+                  "halftone: numbers of a tensor that are so much smaller than its largest are zero in the eight bits "
+                  "that this policy scales (role `compute`), since a tensor has one scale: take a smaller margin in "
+                  "its scaling, or ht::with_compute<P, ht::bfloat16>; both ratios stand in reached_number<...> and "
+                  "largest_number<...>");
+};
+
+template <class R>
+constexpr double range_of_compute() {
+    if constexpr (eight_bit<typename R::compute>) {
+        return scaled_range<typename R::compute>(scaling_of<R>::rule);
+    } else {
+        return number_traits<typename R::compute>::max / (number_traits<typename R::compute>::min_subnormal / 2);
+    }
+}
+
 }  // namespace detail
 
 /// True, or a compile-time error: sums of K terms in the role `accum` of the policy that holds at P.
@@ -141,6 +181,18 @@ consteval bool check_product_range() {
                             largest = detail::whole_largest<typename resolve<P>::output>();
     constexpr bool holds = reached <= largest || largest == ~std::uint64_t{0};
     return sizeof(detail::product_range_check<terms<K>, reached_number<reached>, largest_number<largest>, holds>) > 0;
+}
+
+/// True, or a compile-time error: operands in the role `compute` of the policy that holds at P of which the largest is
+/// Ratio times the least that is not to be zero. What has more than eight bits is not scaled: there the format's own
+/// range counts.
+template <class P, std::uint64_t Ratio>
+consteval bool check_scaled_range() {
+    constexpr double range = detail::range_of_compute<resolve<P>>();
+    constexpr std::uint64_t most =
+        range >= 1.8446744073709550e19 ? ~std::uint64_t{0} : static_cast<std::uint64_t>(range);
+    return sizeof(detail::scaled_range_check<reached_number<Ratio>, largest_number<most>,
+                                             (static_cast<double>(Ratio) < range)>) > 0;
 }
 
 }  // namespace halftone::inline HALFTONE_ABI
