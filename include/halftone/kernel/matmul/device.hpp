@@ -100,7 +100,7 @@ struct matmul<Device> {
         const product_operand<a_type> x = make_operand(a);
         const product_operand<b_type> y = make_operand(transpose(b));
         const row_access access = access_to(epilogue);
-        if constexpr (engine_holder<Device> && has_element_type<Compute> && as_stored) {
+        if constexpr (engine_holder<Device> && engines_multiply<Compute, a_type, b_type>) {
             if (multiply_by_engine<Compute>(device, x, y, epilogue, access)) return;
         }
         if constexpr (has_matrix_unit<Compute> && eight_bit<a_type> && eight_bit<b_type>) {
