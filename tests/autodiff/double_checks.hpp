@@ -425,7 +425,7 @@ void own_operations(Device& device) {
 
     const auto wrong = run(static_cast<wrongly_cubed*>(nullptr));
     CHECK(wrong.disagree == 6);
-    CHECK(wrong.input == 1);
+    CHECK(wrong.input == "input 1");
     CHECK(std::fabs(wrong.backward / wrong.differences - 2.0 / 3) < 1e-5);
     CHECK(wrong.text().find("check_gradients: input 1, element ") == 0);
 

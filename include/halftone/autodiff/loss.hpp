@@ -9,7 +9,7 @@
 /// not count.
 #pragma once
 
-#include <halftone/autodiff/operation.hpp>
+#include <halftone/autodiff/linear.hpp>
 #include <halftone/kernel/cross_entropy/cross_entropy.hpp>
 #include <halftone/kernel/linear_cross_entropy/linear_cross_entropy.hpp>
 
@@ -149,6 +149,13 @@ variable<float, 0> linear_cross_entropy(Context&& context, const variable<X, Ran
         }
     }
     return loss;
+}
+/// In double the logits are stored.
+template <class Roles, class Context, int Rank, class Weight, int TargetRank>
+    requires(detail::is_fp64<typename Roles::compute> && !detail::records_twice<Context>)
+variable<double, 0> linear_cross_entropy(Context&& context, const variable<double, Rank>& x, const Weight& weight,
+                                         const const_view<std::int32_t, TargetRank>& targets) {
+    return cross_entropy(context, linear<Roles>(context, x, weight, absent{}), targets);
 }
 template <class Roles, class Context, class X, int Rank, class Weight, int TargetRank>
     requires detail::records_twice<Context>

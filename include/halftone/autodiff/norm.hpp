@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Layer norm and rms norm with their gradients. Computed in float whatever the types; see kernel/layer_norm.
+/// Layer norm and rms norm with their gradients. Computed in float whatever the types, of
+/// doubles in double; see kernel/layer_norm.
 ///
 ///     auto y = ht::layer_norm<roles>(ctx, x, gain, bias);            // x: (…, width), gain and bias: (width)
 #pragma once
@@ -17,7 +18,7 @@ template <class X, class Y, int Rank, class Gain, class Bias>
 struct layer_norm_record {
     using operation = op::layer_norm;
     variable<X, Rank> x;
-    variable<float, 1> mean, rstd;
+    variable<kernel::statistic<X, typename Gain::compute, Y>, 1> mean, rstd;
     gradient_of<X, Rank> dx;
     gradient_of<Y, Rank> dy;
     Gain gain;
@@ -55,7 +56,7 @@ template <class X, class Y, int Rank, class Gain>
 struct rms_norm_record {
     using operation = op::rms_norm;
     variable<X, Rank> x;
-    variable<float, 1> rstd;
+    variable<kernel::statistic<X, typename Gain::compute, Y>, 1> rstd;
     gradient_of<X, Rank> dx;
     gradient_of<Y, Rank> dy;
     Gain gain;
@@ -89,6 +90,7 @@ template <class Roles, class Context, class X, int Rank, class Gain, class Bias>
 auto layer_norm(Context&& context, const variable<X, Rank>& x, const Gain& gain, const Bias& bias,
                 float epsilon = 1e-5f) {
     using Y = typename Roles::output;
+    using S = kernel::statistic<X, typename Gain::compute, Y>;
     auto& root = context.root();
     const auto range = root.template range<Roles>(op::layer_norm::name);
     const auto rows = as_rows(x.view());
@@ -96,11 +98,11 @@ auto layer_norm(Context&& context, const variable<X, Rank>& x, const Gain& gain,
     const bool keeps = std::remove_cvref_t<Context>::records && wanted;
     auto y = root.template make<Y>(x.shape(), wanted);
     const shape<1> each_row{keeps ? rows.extent_of(0) : 0};
-    auto mean = root.template make<float>(each_row, false), rstd = root.template make<float>(each_row, false);
+    auto mean = root.template make<S>(each_row, false), rstd = root.template make<S>(each_row, false);
     kernel::layer_norm<typename std::remove_cvref_t<Context>::device_type>::forward(
         root.device(), kernel::layer_norm_forward<X, typename Gain::compute, Y>{
                            .x = rows, .gain = gain.values(), .bias = bias.values(), .y = as_rows(y.view()),
-                           .mean = keeps ? mean.view() : view<float, 1>{}, .rstd = keeps ? rstd.view() : view<float, 1>{}, .epsilon = epsilon});
+                           .mean = keeps ? mean.view() : view<S, 1>{}, .rstd = keeps ? rstd.view() : view<S, 1>{}, .epsilon = epsilon});
     if constexpr (std::remove_cvref_t<Context>::records) {
         if (wanted)
             root.record(detail::layer_norm_record<X, Y, Rank, Gain, Bias>{x, mean, rstd, gradient_of(x), gradient_of(y),
@@ -113,19 +115,20 @@ auto layer_norm(Context&& context, const variable<X, Rank>& x, const Gain& gain,
 template <class Roles, class Context, class X, int Rank, class Gain>
 auto rms_norm(Context&& context, const variable<X, Rank>& x, const Gain& gain, float epsilon = 1e-6f) {
     using Y = typename Roles::output;
+    using S = kernel::statistic<X, typename Gain::compute, Y>;
     auto& root = context.root();
     const auto range = root.template range<Roles>(op::rms_norm::name);
     const auto rows = as_rows(x.view());
     const bool wanted = detail::wants_gradient(x, gain);
     const bool keeps = std::remove_cvref_t<Context>::records && wanted;
     auto y = root.template make<Y>(x.shape(), wanted);
-    auto rstd = root.template make<float>(shape<1>{keeps ? rows.extent_of(0) : 0}, false);
+    auto rstd = root.template make<S>(shape<1>{keeps ? rows.extent_of(0) : 0}, false);
     kernel::rms_norm<typename std::remove_cvref_t<Context>::device_type>::forward(
         root.device(),
         kernel::rms_norm_forward<X, typename Gain::compute, Y>{.x = rows,
                                                                .gain = gain.values(),
                                                                .y = as_rows(y.view()),
-                                                               .rstd = keeps ? rstd.view() : view<float, 1>{},
+                                                               .rstd = keeps ? rstd.view() : view<S, 1>{},
                                                                .epsilon = epsilon});
     if constexpr (std::remove_cvref_t<Context>::records) {
         if (wanted)

@@ -108,7 +108,7 @@ class gpt : public model {
     /// The mean cross-entropy, in nats, of the batch's targets. The batch's memory must stay until the backward pass is
     /// through. Throws shape_error, and argument_error for a token outside the vocabulary.
     template <class Context, class Batch>
-    variable<float, 0> loss(Context&& ctx, const Batch& batch) const {
+    auto loss(Context&& ctx, const Batch& batch) const {
         const const_view<std::int32_t, 2> tokens = batch.tokens, targets = batch.targets;
         if (!(tokens.shape() == targets.shape()))
             fail<shape_error>("gpt: tokens are ", tokens.shape(), ", targets ", targets.shape());

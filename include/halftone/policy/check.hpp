@@ -67,6 +67,16 @@ concept precise_enough_operands =
 template <class P>
 concept scaled_gradients = !eight_bit<typename P::grad> || eight_bit<typename P::compute>;
 
+/// What a layer reads, gives and keeps is in fp64 throughout, or nowhere.
+template <class P>
+concept doubles_throughout =
+    (std::same_as<typename P::compute, double> && std::same_as<typename P::param, double> &&
+     std::same_as<typename P::output, double> && std::same_as<typename P::grad, double> &&
+     std::same_as<typename P::accumulate, double>) ||
+    !(std::same_as<typename P::compute, double> || std::same_as<typename P::param, double> ||
+      std::same_as<typename P::output, double> || std::same_as<typename P::grad, double> ||
+      std::same_as<typename P::accumulate, double>);
+
 /// Masters are whole, or can be split.
 template <class P>
 concept possible_masters = detail::layout_of<P>() == master_layout::whole || detail::splittable<P>;
@@ -80,6 +90,10 @@ struct policy_check {
                   "halftone: this policy reads activations and weights as ht::float8_e5m2 (role `compute`), whose "
                   "three significant bits are too few for them: take ht::float8_e4m3 there and ht::float8_e5m2 for "
                   "gradients alone (role `grad`), as ht::fp8_hybrid does");
+    static_assert(doubles_throughout<R>,
+                  "halftone: this policy has double in some of the roles `param`, `compute`, `output`, `grad` and "
+                  "`accumulate` and not in all: layers have kernels for floats and for doubles, and none for both; "
+                  "take ht::full_fp64, or ht::cast<double>(ctx, x) and free operations");
     static_assert(scaled_gradients<R>,
                   "halftone: this policy reads gradients in eight bits (role `grad`), but activations and weights in "
                   "more (role `compute`): nothing scales gradients there; start from ht::fp8_hybrid, or take "
@@ -142,6 +156,9 @@ using check_parameters = parameter_check<parameters_at<spelled_path<typename L::
 template <class... Ls>
 consteval bool check_owners(types<Ls...>) {
     static_assert(((sizeof(check_parameters<Ls>) > 0) && ...));
+    static_assert((!std::same_as<typename storage_signature<typename Ls::policy>::param, double> && ...),
+                  "halftone: some parameters of this model are doubles (ht::full_fp64), and optimizers step over floats: "
+                  "fp64 is for checking gradients; train with ht::full_fp32");
     return true;
 }
 

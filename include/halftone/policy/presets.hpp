@@ -29,6 +29,18 @@ struct full_fp32 {
     static constexpr rounding param_rounding = rounding::nearest_even;
 };
 
+/// Everything in fp64, by plain kernels: to check gradients of whole models against differences, and not to train with.
+struct full_fp64 : full_fp32 {
+    using param = double;
+    using compute = double;
+    using output = double;
+    using accum = double;
+    using grad = double;
+    using accumulate = double;
+    using reduce = double;
+    using state = double;
+};
+
 /// bf16 products and activations over fp32 masters, sums, gradient buffers and moments. Needs no loss scale.
 struct amp_bf16 : full_fp32 {
     using compute = bfloat16;

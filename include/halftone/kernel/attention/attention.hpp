@@ -18,6 +18,7 @@
 #include <cmath>
 #include <cstdint>
 #include <string>
+#include <type_traits>
 
 #include <halftone/kernel/expect.hpp>
 #include <halftone/policy/category.hpp>
@@ -95,6 +96,16 @@ struct attention_backward {
 ///     template <class Compute, class T> static const char* why_not_matrix_units(const attention_forward<T>&);
 template <class Device>
 struct attention;
+
+namespace fp64 {
+
+/// What is computed where elements are doubles (fp64.hpp), under every strategy.
+template <class Device>
+void attend(Device& device, const attention_forward<double>& a);
+template <class Device>
+void attend(Device& device, const attention_backward<double>& a);
+
+}  // namespace fp64
 
 /// The math strategy's, which math.hpp has for all devices.
 template <class Device>
@@ -276,6 +287,22 @@ void run_attention(Device& device, const kernel::attention_backward<T>& a) {
     } else {
         kernel::attention<Device>::template backward<Compute>(device, a);
     }
+}
+
+
+template <class Compute, class Device>
+void run_attention(Device& device, const kernel::attention_forward<double>& a) {
+    static_assert(std::is_same_v<Compute, double>,
+                  "halftone: attention: doubles are read in another type (roles `compute` and `input_grad`); cast them, "
+                  "ht::cast<float>(ctx, q), or compute in double: ht::full_fp64");
+    kernel::fp64::attend(device, a);
+}
+template <class Compute, class Device>
+void run_attention(Device& device, const kernel::attention_backward<double>& a) {
+    static_assert(std::is_same_v<Compute, double>,
+                  "halftone: attention: doubles are read in another type (roles `compute` and `input_grad`); cast them, "
+                  "ht::cast<float>(ctx, q), or compute in double: ht::full_fp64");
+    kernel::fp64::attend(device, a);
 }
 
 }  // namespace detail

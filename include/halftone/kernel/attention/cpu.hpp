@@ -6,6 +6,7 @@
 
 #include <halftone/kernel/attention/backward.hpp>
 #include <halftone/kernel/attention/forward.hpp>
+#include <halftone/kernel/attention/fp64.hpp>
 #include <halftone/kernel/attention/math_cpu.hpp>
 #include <halftone/kernel/convert/cpu.hpp>
 #include <halftone/kernel/matmul/cpu.hpp>

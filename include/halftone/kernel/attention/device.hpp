@@ -14,6 +14,7 @@
 #include <halftone/kernel/attention/device_forward.hpp>
 #include <halftone/kernel/attention/device_plain.hpp>
 #include <halftone/kernel/attention/device_wide.hpp>
+#include <halftone/kernel/attention/fp64.hpp>
 #include <halftone/kernel/attention/math_device.hpp>
 #include <halftone/kernel/convert/device.hpp>
 #include <halftone/kernel/matmul/device.hpp>

@@ -3,8 +3,6 @@
 /// Cross-entropy in double, a row a thread: cross_entropy.hpp has the rules, fp64/each.hpp the contract.
 #pragma once
 
-#include <limits>
-
 #include <halftone/kernel/cross_entropy/cross_entropy.hpp>
 #include <halftone/kernel/softmax/fp64.hpp>
 
@@ -23,7 +21,7 @@ struct cross_entropy_row {
         const std::int32_t target = thread.load(targets, row);
         const row_exponentials all = row_exponentials::of(thread, logits, row, classes, 1.0);
         const double logarithm = std::log(all.sum);
-        double loss = target == ignored ? 0.0 : std::numeric_limits<double>::quiet_NaN();
+        double loss = target == ignored ? 0.0 : not_a_number;
         if (target >= 0 && target < classes) loss = (all.largest - logits.load(thread, row, target)) + logarithm;
         thread.store(losses, row, loss);
         thread.store(logsumexp, row, all.largest + logarithm);
@@ -49,7 +47,7 @@ struct cross_entropy_backward_row {
         const row_exponentials all = row_exponentials::of(thread, logits, row, classes, 1.0);
         double factor = thread.load(gradient, row * step);
         if (count.is_there()) factor /= thread.load(count, 0);
-        if (target < 0 || target >= classes) factor = std::numeric_limits<double>::quiet_NaN();
+        if (target < 0 || target >= classes) factor = not_a_number;
         for (extent j = 0; j < classes; ++j) {
             const double p = std::exp(logits.load(thread, row, j) - all.largest) / all.sum;
             dlogits.store(thread, row, j, factor * (j == target ? p - 1 : p));

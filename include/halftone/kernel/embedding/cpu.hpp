@@ -6,6 +6,8 @@
 #include <cstring>
 
 #include <halftone/kernel/embedding/embedding.hpp>
+#include <halftone/kernel/embedding/fp64.hpp>
+#include <halftone/kernel/fp64/cpu.hpp>
 #include <halftone/kernel/rows/rows.hpp>
 
 #define HALFTONE_BODY <halftone/kernel/embedding/cpu.inc>
@@ -15,6 +17,18 @@ namespace halftone::inline HALFTONE_ABI::kernel {
 
 template <>
 struct embedding<cpu> {
+    template <class T, class Y>
+        requires in_double<T, Y>
+    static void forward(cpu& device, const embedding_forward<T, Y>& a) {
+        device.run([&] { check_tokens(a.table.extent_of(0), a.tokens); });
+        fp64::embed(device, a);
+    }
+    template <class Y, class G>
+        requires in_double<Y, G>
+    static void backward(cpu& device, const embedding_backward<Y, G>& a) {
+        if (a.dtable.data() != nullptr) device.run([&] { check_tokens(a.dtable.extent_of(0), a.tokens); });
+        fp64::embed(device, a);
+    }
     /// Throws argument_error for the first token outside the vocabulary.
     static void check_tokens(extent vocabulary, const const_view<std::int32_t, 1>& tokens) {
         for (extent r = 0; r < tokens.extent_of(0); ++r) {

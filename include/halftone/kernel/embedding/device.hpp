@@ -12,6 +12,8 @@
 #include <halftone/exec/simt/sort.hpp>
 #include <halftone/exec/workspace.hpp>
 #include <halftone/kernel/embedding/embedding.hpp>
+#include <halftone/kernel/embedding/fp64.hpp>
+#include <halftone/kernel/fp64/device.hpp>
 #include <halftone/kernel/rows/device.hpp>
 
 namespace halftone::inline HALFTONE_ABI::kernel {
@@ -247,6 +249,16 @@ struct embedding_positions_kernel {
 /// and backward its gradient is dropped.
 template <simt_device Device>
 struct embedding<Device> {
+    template <class T, class Y>
+        requires in_double<T, Y>
+    static void forward(Device& device, const embedding_forward<T, Y>& a) {
+        fp64::embed(device, a);
+    }
+    template <class Y, class G>
+        requires in_double<Y, G>
+    static void backward(Device& device, const embedding_backward<Y, G>& a) {
+        fp64::embed(device, a);
+    }
     template <class T, class Y>
     static void forward(Device& device, const embedding_forward<T, Y>& a) {
         check(a);

@@ -16,6 +16,7 @@
 /// the number of threads, nor on the instruction set.
 #pragma once
 
+#include <limits>
 #include <utility>
 
 #include <halftone/exec/simt/memory.hpp>
@@ -26,6 +27,8 @@
 namespace halftone::inline HALFTONE_ABI::kernel::fp64 {
 
 using simt::global_span;
+
+inline constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
 
 /// The words on the host.
 struct host_thread {

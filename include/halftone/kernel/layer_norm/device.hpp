@@ -9,6 +9,8 @@
 
 #include <cmath>
 
+#include <halftone/kernel/fp64/device.hpp>
+#include <halftone/kernel/layer_norm/fp64.hpp>
 #include <halftone/kernel/layer_norm/layer_norm.hpp>
 #include <halftone/kernel/rows/device.hpp>
 
@@ -189,6 +191,16 @@ struct layer_norm_sums_kernel {
 
 template <simt_device Device>
 struct layer_norm<Device> {
+    template <class X, class W, class Y>
+        requires in_double<X, W, Y>
+    static void forward(Device& device, const layer_norm_forward<X, W, Y>& a) {
+        fp64::layer_norm_rows(device, a);
+    }
+    template <class X, class W, class Y, class G>
+        requires in_double<X, W, Y>
+    static void backward(Device& device, const layer_norm_backward<X, W, Y, G>& a) {
+        fp64::layer_norm_rows(device, a);
+    }
     template <class X, class W, class Y>
     static void forward(Device& device, const layer_norm_forward<X, W, Y>& a) {
         check(a);

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <halftone/kernel/expect.hpp>
+#include <halftone/kernel/fp64/fp64.hpp>
 #include <halftone/kernel/write_mode.hpp>
 
 namespace halftone::inline HALFTONE_ABI::kernel {
@@ -21,9 +22,9 @@ struct layer_norm_forward {
     const_view<W, 1> gain;    ///< (width)
     const_view<W, 1> bias{};  ///< (width), or none
     view<Y, 2> y;             ///< (rows, width)
-    view<float, 1> mean{};    ///< (rows), or none: not wanted
-    view<float, 1> rstd{};    ///< (rows), 1 / sqrt(variance + epsilon), or none
-    float epsilon = 1e-5f;
+    view<statistic<X, W, Y>, 1> mean{};    ///< (rows), or none: not wanted
+    view<statistic<X, W, Y>, 1> rstd{};    ///< (rows), 1 / sqrt(variance + epsilon), or none
+    statistic<X, W, Y> epsilon = 1e-5f;
 };
 
 template <class X, class W, class Y, class G>
@@ -31,8 +32,8 @@ struct layer_norm_backward {
     const_view<X, 2> x;         ///< (rows, width)
     const_view<W, 1> gain;      ///< (width)
     const_view<Y, 2> dy;        ///< (rows, width)
-    const_view<float, 1> mean;  ///< (rows), as the forward pass left it
-    const_view<float, 1> rstd;  ///< (rows)
+    const_view<statistic<X, W, Y>, 1> mean;  ///< (rows), as the forward pass left it
+    const_view<statistic<X, W, Y>, 1> rstd;  ///< (rows)
     view<X, 2> dx;              ///< (rows, width); may be dy where the types agree
     view<G, 1> dgain{};         ///< (width), or none: frozen
     view<G, 1> dbias{};         ///< (width), or none

@@ -3,6 +3,8 @@
 /// Root mean square normalisation on the CPU; rms_norm.hpp has its arguments, its contract and an example.
 #pragma once
 
+#include <halftone/kernel/fp64/cpu.hpp>
+#include <halftone/kernel/rms_norm/fp64.hpp>
 #include <halftone/kernel/rms_norm/rms_norm.hpp>
 #include <halftone/kernel/rows/rows.hpp>
 
@@ -13,6 +15,16 @@ namespace halftone::inline HALFTONE_ABI::kernel {
 
 template <>
 struct rms_norm<cpu> {
+    template <class X, class W, class Y>
+        requires in_double<X, W, Y>
+    static void forward(cpu& device, const rms_norm_forward<X, W, Y>& a) {
+        fp64::rms_norm_rows(device, a);
+    }
+    template <class X, class W, class Y, class G>
+        requires in_double<X, W, Y>
+    static void backward(cpu& device, const rms_norm_backward<X, W, Y, G>& a) {
+        fp64::rms_norm_rows(device, a);
+    }
     template <class X, class W, class Y>
     static void forward(cpu& device, const rms_norm_forward<X, W, Y>& a) {
         check(a);

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <halftone/kernel/expect.hpp>
+#include <halftone/kernel/fp64/fp64.hpp>
 #include <halftone/kernel/write_mode.hpp>
 
 namespace halftone::inline HALFTONE_ABI::kernel {
@@ -19,8 +20,8 @@ struct rms_norm_forward {
     const_view<X, 2> x;     ///< (rows, width)
     const_view<W, 1> gain;  ///< (width)
     view<Y, 2> y;           ///< (rows, width)
-    view<float, 1> rstd{};  ///< (rows), 1 / sqrt(mean square + epsilon), or none: not wanted
-    float epsilon = 1e-6f;
+    view<statistic<X, W, Y>, 1> rstd{};  ///< (rows), 1 / sqrt(mean square + epsilon), or none: not wanted
+    statistic<X, W, Y> epsilon = 1e-6f;
 };
 
 template <class X, class W, class Y, class G>
@@ -28,7 +29,7 @@ struct rms_norm_backward {
     const_view<X, 2> x;         ///< (rows, width)
     const_view<W, 1> gain;      ///< (width)
     const_view<Y, 2> dy;        ///< (rows, width)
-    const_view<float, 1> rstd;  ///< (rows), as the forward pass left it
+    const_view<statistic<X, W, Y>, 1> rstd;  ///< (rows), as the forward pass left it
     view<X, 2> dx;              ///< (rows, width); may be dy where the types agree
     view<G, 1> dgain{};         ///< (width), or none: frozen
     write_mode dx_mode = write_mode::overwrite;

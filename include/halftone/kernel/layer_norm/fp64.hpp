@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Layer normalisation in double, a row a thread: layer_norm.hpp has the rules, fp64/each.hpp the contract.
+#pragma once
+
+#include <cmath>
+
+#include <halftone/kernel/fp64/each.hpp>
+#include <halftone/kernel/layer_norm/layer_norm.hpp>
+
+namespace halftone::inline HALFTONE_ABI::kernel::fp64 {
+
+template <class X, class W, class Y>
+struct layer_norm_row {
+    rows_of<const X> x;
+    global_span<const W> gain, bias;
+    rows_of<Y> y;
+    global_span<double> mean, rstd;
+    extent width;
+    double epsilon;
+
+    HALFTONE_KERNEL template <class Thread>
+    HALFTONE_HD void operator()(Thread thread, extent row) const {
+        const auto n = static_cast<double>(width);
+        double sum = 0, squares = 0;
+        for (extent j = 0; j < width; ++j) sum += x.load(thread, row, j);
+        const double average = sum / n;
+        for (extent j = 0; j < width; ++j) {
+            const double deviation = x.load(thread, row, j) - average;
+            squares += deviation * deviation;
+        }
+        const double scale = 1 / std::sqrt(squares / n + epsilon);
+        for (extent j = 0; j < width; ++j) {
+            const double shift = bias.is_there() ? static_cast<double>(thread.load(bias, j)) : 0.0;
+            y.store(thread, row, j,
+                    (x.load(thread, row, j) - average) * scale * static_cast<double>(thread.load(gain, j)) + shift);
+        }
+        if (mean.is_there()) thread.store(mean, row, average);
+        if (rstd.is_there()) thread.store(rstd, row, scale);
+    }
+};
+
+/// One term of the gradients of gain and bias: dy n and dy.
+template <class X, class Y>
+struct norm_gain_term {
+    rows_of<const X> x;
+    rows_of<const Y> dy;
+    global_span<const double> mean, rstd;  // mean or none: 0
+
+    HALFTONE_KERNEL template <class Thread>
+    HALFTONE_HD double normalised(Thread thread, extent row, extent column) const {
+        const double average = mean.is_there() ? thread.load(mean, row) : 0.0;
+        return (x.load(thread, row, column) - average) * thread.load(rstd, row);
+    }
+    HALFTONE_KERNEL template <class Thread>
+    HALFTONE_HD double operator()(Thread thread, extent row, extent column) const {
+        return dy.load(thread, row, column) * normalised(thread, row, column);
+    }
+};
+template <class Y>
+struct norm_bias_term {
+    rows_of<const Y> dy;
+
+    HALFTONE_KERNEL template <class Thread>
+    HALFTONE_HD double operator()(Thread thread, extent row, extent column) const {
+        return dy.load(thread, row, column);
+    }
+};
+
+/// dx = rstd (h - mean of h - n (mean of h n)); without a mean, as root mean square normalisation has it, the first of
+/// the two means is left out.
+template <class X, class W, class Y>
+struct norm_backward_row {
+    norm_gain_term<X, Y> in;
+    global_span<const W> gain;
+    rows_of<X> dx;
+    extent width;
+    write_mode mode;
+
+    HALFTONE_KERNEL template <class Thread>
+    HALFTONE_HD void operator()(Thread thread, extent row) const {
+        const auto n = static_cast<double>(width);
+        double sum_h = 0, sum_hn = 0;
+        for (extent j = 0; j < width; ++j) {
+            const double h = slope(thread, row, j);
+            sum_h += h;
+            sum_hn += h * in.normalised(thread, row, j);
+        }
+        const double mean_h = in.mean.is_there() ? sum_h / n : 0.0, mean_hn = sum_hn / n;
+        const double scale = thread.load(in.rstd, row);
+        for (extent j = 0; j < width; ++j) {
+            const double rest = slope(thread, row, j) - mean_h - in.normalised(thread, row, j) * mean_hn;
+            dx.store(thread, row, j, scale * rest, mode);
+        }
+    }
+
+  private:
+    HALFTONE_KERNEL template <class Thread>
+    HALFTONE_HD double slope(Thread thread, extent row, extent j) const {
+        return in.dy.load(thread, row, j) * static_cast<double>(thread.load(gain, j));
+    }
+};
+
+template <class Device, class X, class W, class Y>
+void layer_norm_rows(Device& device, const layer_norm_forward<X, W, Y>& a) {
+    check(a);
+    const extent width = a.x.extent_of(1);
+    for_each(device, a.x.extent_of(0), width,
+             layer_norm_row<X, W, Y>{rows_of<const X>(a.x), simt::span_of(a.gain), simt::span_of(a.bias),
+                                     rows_of<Y>(a.y), simt::span_of(a.mean), simt::span_of(a.rstd), width,
+                                     static_cast<double>(a.epsilon)});
+}
+
+template <class Device, class X, class W, class Y, class G>
+void layer_norm_rows(Device& device, const layer_norm_backward<X, W, Y, G>& a) {
+    check(a);
+    const extent rows = a.x.extent_of(0), width = a.x.extent_of(1);
+    const norm_gain_term<X, Y> in{rows_of<const X>(a.x), rows_of<const Y>(a.dy), simt::span_of(a.mean),
+                                  simt::span_of(a.rstd)};
+    // Sums first: dx may be dy.
+    if (a.dgain.data() != nullptr) sum_rows(device, rows, width, 2, in, 1.0, a.dgain.data(), a.parameter_mode);
+    if (a.dbias.data() != nullptr) {
+        sum_rows(device, rows, width, 1, norm_bias_term<Y>{rows_of<const Y>(a.dy)}, 1.0, a.dbias.data(),
+                 a.parameter_mode);
+    }
+    for_each(device, rows, width,
+             norm_backward_row<X, W, Y>{in, simt::span_of(a.gain), rows_of<X>(a.dx), width, a.dx_mode});
+}
+
+}  // namespace halftone::inline HALFTONE_ABI::kernel::fp64
