@@ -12,6 +12,7 @@
 #include <emulator/device.hpp>
 
 #include "autodiff/scaled_linear_checks.hpp"
+#include "observe/operand_checks.hpp"
 
 namespace {
 
@@ -26,6 +27,12 @@ TEST_CASE("linear in eight bits on a GPU: exact on small integers") {
     scaled_linear_checks::exact<powers>(device, {6, 5, 7}, 6);
     scaled_linear_checks::exact<powers>(device, {33, 64, 32}, 1);
     CHECK(device.count().bank_conflicts == 0);
+}
+
+TEST_CASE("watched tapes on a GPU: operands in eight bits are counted, and named where they are not finite") {
+    machine device{{.seed = 12, .check = ht::emulator::checking::values_only}};
+    operand_checks::counts_are_exact(device);
+    operand_checks::overflow_is_named(device);
 }
 
 TEST_CASE("linear in eight bits on a GPU with matrix units for them: all three products are theirs, and exact") {
