@@ -1,17 +1,12 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Free operations on doubles, and check_gradients, as a GPU runs them.
-#include <halftone/kernel/column_sum/device.hpp>
-#include <halftone/kernel/cross_entropy/device.hpp>
-#include <halftone/kernel/dropout/device.hpp>
-#include <halftone/kernel/map/device.hpp>
-#include <halftone/kernel/matmul/device.hpp>
-#include <halftone/kernel/softmax/device.hpp>
-#include <halftone/kernel/sum/device.hpp>
+/// Operations and models in double, and check_gradients, as a GPU runs them.
+#include <halftone/kernel/device.hpp>
 
 #include <emulator/device.hpp>
 
 #include "autodiff/double_checks.hpp"
+#include "nn/double.hpp"
 
 namespace {
 
@@ -33,6 +28,12 @@ TEST_CASE("fp64 on a GPU: gradients of all operations against differences") {
     machine device{{.seed = 3}};
     double_checks::gradients(device);
     double_checks::own_operations(device);
+}
+
+TEST_CASE("full_fp64 on a GPU: gradients of models against differences") {
+    machine device{{.seed = 4}};
+    double_nn::net_gradients(device);
+    double_nn::gpt_gradients(device, 97);
 }
 
 }  // namespace
