@@ -9,6 +9,8 @@
 #pragma once
 
 #include <cmath>
+#include <functional>
+#include <type_traits>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -30,9 +32,16 @@ struct parameters_of {
     const ht::store& parameters() const { return owner; }
 };
 
+template <class Device>
+using tape_on = ht::tape<Device, ht::twice_tape>;
+template <class Device>
+using forward_on = std::function<ht::variable<float, 0>(tape_on<Device>&, const ht::variable<float, 2>&)>;
+
+using definition_of = std::function<double(const doubles&)>;
+
 /// (d/dt)(d/ds) of f at x + t v + s w by differences at h and h / 2, combined so that the error is of order h^4.
-template <class F>
-double mixed_difference(const F& f, const doubles& x, const doubles& v, const doubles& w, double& error) {
+inline double mixed_difference(const definition_of& f, const doubles& x, const doubles& v, const doubles& w,
+                               double& error) {
     const auto at = [&](double t, double s) {
         doubles moved = x;
         for (std::size_t i = 0; i < x.size(); ++i) moved[i] += t * v[i] + s * w[i];
@@ -58,9 +67,10 @@ double mixed_difference(const F& f, const doubles& x, const doubles& v, const do
 /// The bound: each operation on the tape passes its values through one sum and a few functions at most, that is through
 /// longest + 8 roundings, relative to the magnitudes that it adds. Those of the last result are second derivatives
 /// times w, and what cancels within one of them is no larger than the first derivatives.
-template <class Device, class Forward, class Definition>
-void check(Device& device, ht::store* parameters, const ht::shape<2>& s, double longest, const Forward& forward,
-           const Definition& definition, double low = -1, double high = 1) {
+template <class Device>
+void check(Device& device, ht::store* parameters, const ht::shape<2>& s, double longest,
+           const std::type_identity_t<forward_on<Device>>& forward, const definition_of& definition, double low = -1,
+           double high = 1) {
     support::random data(5);
     std::vector<float> x(static_cast<std::size_t>(s.size()));
     for (float& v : x) v = static_cast<float>(data.uniform(low, high));

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Second derivatives on the emulated machine; tests/autodiff/twice.cpp has the other operations.
+/// Second derivatives on the emulated machine: every rule, and the table of all operations by name.
 #include <doctest/doctest.h>
+#include <emulator/device.hpp>
 
 #include <halftone/kernel/device.hpp>
 
-#include <emulator/device.hpp>
-
-#include "autodiff/twice_checks.hpp"
+#include "autodiff/twice_apply_checks.hpp"
+#include "autodiff/twice_table.hpp"
 
 namespace {
 
@@ -26,6 +26,32 @@ TEST_CASE_FIXTURE(fixture, "second derivatives on the emulated machine: cross-en
 }
 TEST_CASE_FIXTURE(fixture, "second derivatives on the emulated machine: attention") {
     twice_checks::check_attention(device);
+}
+TEST_CASE_FIXTURE(fixture, "second derivatives on the emulated machine: softmax and norms") {
+    twice_checks::check_softmax(device);
+    twice_checks::check_norms(device);
+}
+TEST_CASE_FIXTURE(fixture, "second derivatives on the emulated machine: products, parameters as variables") {
+    twice_checks::check_matmul(device);
+    twice_checks::check_parameters_as_variables(device);
+}
+TEST_CASE_FIXTURE(fixture, "second derivatives on the emulated machine: cat, stack, dropout, casts, columns") {
+    twice_checks::check_joins(device);
+    twice_checks::check_dropout(device);
+    twice_checks::check_casts(device);
+    twice_checks::check_columns(device);
+}
+TEST_CASE_FIXTURE(fixture, "second derivatives on the emulated machine: operations of one's own") {
+    twice_checks::check_own_operations(device);
+}
+TEST_CASE_FIXTURE(fixture, "second derivatives on the emulated machine: arithmetic by name") {
+    twice_checks::check_arithmetic(device);
+}
+TEST_CASE_FIXTURE(fixture, "second derivatives on the emulated machine: functions by name") {
+    twice_checks::check_functions(device);
+}
+TEST_CASE_FIXTURE(fixture, "second derivatives on the emulated machine: losses by name") {
+    twice_checks::check_losses(device);
 }
 
 }  // namespace

@@ -25,7 +25,8 @@
 /// is memory for them, and ctx.wants(i) tells backward whether input i (of the variables and parameters with numbers)
 /// takes a gradient. backward is given dy, in the type of the result, and what forward kept, whatever region it is
 /// called in; it returns a variable for each of those inputs, in a std::tuple where there are several, or ht::absent{}
-/// for one without a gradient. A gradient has its input's shape and any type: it is rounded to the input's.
+/// for one without a gradient. A gradient has its input's shape and any type: it is rounded to the input's. On a tape
+/// for second derivatives backward's operations are recorded: twice_apply.hpp says what forward may keep there.
 #pragma once
 
 #include <cstdint>
@@ -161,27 +162,44 @@ inline constexpr bool is_tuple = false;
 template <class... T>
 inline constexpr bool is_tuple<std::tuple<T...>> = true;
 
-
-/// Adds the gradient that a user's function gave to where it goes.
-template <class Op, class Tape, class To, class Gradient>
-void give_input(Tape& tape, int index, const To& to, const Gradient& gradient) {
+/// Whether a user's function gave a gradient for the input of this number and shape.
+template <class Op, int Rank, class Gradient>
+bool gives_gradient(int index, const shape<Rank>& input, const Gradient& gradient) {
     static_assert(is_absent<Gradient> || is_variable<Gradient>,
                   "halftone: apply: backward returns variables, one for each input, and ht::absent{} for an input "
                   "without a gradient");
     if constexpr (is_variable<Gradient>) {
-        static_assert(
-            std::is_same_v<std::remove_cvref_t<decltype(gradient.shape())>, std::remove_cvref_t<decltype(to.shape())>>,
-            "halftone: apply: a gradient that backward returns has another rank than its input");
-        if (gradient.is_empty()) return;  // as absent
-        if (!(gradient.shape() == to.shape()))
+        static_assert(Gradient::rank == Rank,
+                      "halftone: apply: a gradient that backward returns has another rank than its input");
+        if (gradient.is_empty()) return false;  // as absent
+        if (!(gradient.shape() == input))
             fail<shape_error>(Op::name, ": the gradient of input ", index, " is ", gradient.shape(), ", the input ",
-                              to.shape());
+                              input);
+        return true;
+    }
+    return false;
+}
+
+/// Adds it to where it goes.
+template <class Op, class Tape, class To, class Gradient>
+void give_input(Tape& tape, int index, const To& to, const Gradient& gradient) {
+    if (!gives_gradient<Op>(index, to.shape(), gradient)) return;
+    if constexpr (is_variable<Gradient>) {
         if (const auto target = tape.gradient_target(to)) {
             const auto in = as_const(flatten(gradient.view()));
             const view out(target.data, in.shape());
             copy_rows(tape.device(), view(in.data(), shape<2>{1, in.size()}), view(out.data(), shape<2>{1, in.size()}),
                       target.mode);
         }
+    }
+}
+
+template <class T>
+auto as_gradients(T&& given) {
+    if constexpr (is_tuple<std::remove_cvref_t<T>>) {
+        return std::forward<T>(given);
+    } else {
+        return std::tuple<std::remove_cvref_t<T>>(std::forward<T>(given));
     }
 }
 
@@ -227,7 +245,7 @@ struct apply_record {
                       "that takes what its forward function keeps: ht::keep(y, x, z) wants backward(ctx, dy, x, z); "
                       "outside tapes, in an ht::inference, none is needed");
         if constexpr (is_there) {
-            const auto gradients = as_tuple(Op::backward(body, g, k...));
+            const auto gradients = as_gradients(Op::backward(body, g, k...));
             static_assert(
                 std::tuple_size_v<std::remove_const_t<decltype(gradients)>> == std::tuple_size_v<Destinations>,
                 "halftone: apply: backward returns another number of gradients than the operation has inputs "
@@ -237,14 +255,6 @@ struct apply_record {
                           std::tuple_size_v<Destinations>) {
                 give_each(tape, gradients, std::make_index_sequence<std::tuple_size_v<Destinations>>{});
             }
-        }
-    }
-    template <class T>
-    static auto as_tuple(T&& given) {
-        if constexpr (is_tuple<std::remove_cvref_t<T>>) {
-            return std::forward<T>(given);
-        } else {
-            return std::tuple<std::remove_cvref_t<T>>(std::forward<T>(given));
         }
     }
     template <class Tape, class Gradients, std::size_t... I>
@@ -266,6 +276,30 @@ auto with_kept(const T& returned) {
         return kept_result<T>{returned, {}};
     }
 }
+
+/// What forward returned as a result on the tape.
+template <class Op, class Root, class Y>
+Y result_of_apply(Root& root, const Y& returned, bool wanted) {
+    static_assert(is_variable<Y>,
+                  "halftone: apply: forward returns a variable, or ht::keep(variable, what backward needs...)");
+    auto& graph = root.graph();
+    if (&returned.graph() != &graph) fail<argument_error>(Op::name, ": forward returned a variable of another context");
+    if constexpr (layer_naming<Root>) {
+        // Made by the tape, which gets to see it so.
+        using T = typename Y::value_type;
+        const Y y = root.template make<T>(returned.shape(), wanted);
+        root.device().copy(y.view().data(), returned.view().data(), static_cast<std::size_t>(y.size()) * sizeof(T));
+        return y;
+    } else {
+        const auto block = graph.value_block(returned.slot());
+        graph.retain_block(block);
+        return {graph, graph.make_result(block, wanted), returned.shape()};
+    }
+}
+
+/// apply() on a tape for second derivatives: autodiff/twice_apply.hpp.
+template <class Op, class To>
+struct twice_application;
 
 }  // namespace detail
 
@@ -289,35 +323,23 @@ auto apply(Context&& context, const Arguments&... arguments) {
                                       std::remove_cvref_t<decltype(detail::cast_argument<To>(body, arguments))>...>,
                   "halftone: apply: this operation has no `static auto forward(auto& ctx, ...)` for these inputs: it "
                   "takes as many as apply is given, as variables of the types that its cast rule makes of them");
-    const auto returned = detail::with_kept(Op::forward(body, detail::cast_argument<To>(body, arguments)...));
-    using Y = std::remove_cvref_t<decltype(returned.result)>;
-    static_assert(detail::is_variable<Y>,
-                  "halftone: apply: forward returns a variable, or ht::keep(variable, what backward needs...)");
-
-    auto& graph = root.graph();
-    if (&returned.result.graph() != &graph)
-        fail<argument_error>(Op::name, ": forward returned a variable of another context");
-    Y y;
-    if constexpr (detail::layer_naming<Context>) {
-        // Made by the tape, which gets to see it so.
-        using T = typename Y::value_type;
-        y = root.template make<T>(returned.result.shape(), wanted != 0);
-        root.device().copy(y.view().data(), returned.result.view().data(),
-                           static_cast<std::size_t>(y.size()) * sizeof(T));
+    if constexpr (detail::records_twice<Context>) {
+        return detail::twice_application<Op, To>::run(root, body, wanted, arguments...);
     } else {
-        const auto block = graph.value_block(returned.result.slot());
-        graph.retain_block(block);
-        y = Y(graph, graph.make_result(block, wanted != 0), returned.result.shape());
-    }
-    if constexpr (records) {
-        if (wanted != 0) {
-            auto destinations = std::tuple_cat(detail::destination_of(arguments)...);
-            root.record(detail::apply_record<Op, typename Y::value_type, Y::rank,
-                                             std::remove_cvref_t<decltype(returned.kept)>, decltype(destinations), To>{
-                returned.kept, std::move(destinations), gradient_of(y), wanted});
+        const auto returned = detail::with_kept(Op::forward(body, detail::cast_argument<To>(body, arguments)...));
+        auto y = detail::result_of_apply<Op>(root, returned.result, wanted != 0);
+        using Y = decltype(y);
+        if constexpr (records) {
+            if (wanted != 0) {
+                auto destinations = std::tuple_cat(detail::destination_of(arguments)...);
+                root.record(
+                    detail::apply_record<Op, typename Y::value_type, Y::rank,
+                                         std::remove_cvref_t<decltype(returned.kept)>, decltype(destinations), To>{
+                        returned.kept, std::move(destinations), gradient_of(y), wanted});
+            }
         }
+        return y;
     }
-    return y;
 }
 
 }  // namespace halftone::inline HALFTONE_ABI

@@ -9,14 +9,18 @@
 ///     tape.backward(scaler.scale(total), acc);                                     // and on as ever
 ///
 /// Such a tape takes operations whose gradients are operations themselves, and says at compile time which are not: a
-/// map of an opaque functor, products of eight bits, a record of your own without a rule. Attention takes its math
-/// strategy; linear_cross_entropy stores its logits, and mlp the input of its gelu.
+/// map of an opaque functor, products of eight bits, an operation of your own (ht::apply) whose backward launches
+/// kernels, a record of your own without a rule. Attention takes its math strategy; linear_cross_entropy stores its
+/// logits, and mlp the input of its gelu. The gradient of a sparse embedding's table is dense where it is a variable,
+/// and rows again in the accumulator.
 ///
 /// Numeric contract: forward results are those of a plain tape, but for what these three round in between; gradients
 /// have the types of the policy, and what their formulas have in between is float.
 #pragma once
 
 #include <halftone/autodiff/attention.hpp>
+#include <halftone/autodiff/twice_apply.hpp>
+#include <halftone/autodiff/twice_free_rules.hpp>
 #include <halftone/autodiff/twice_rules.hpp>
 #include <halftone/kernel/attention/math.hpp>
 

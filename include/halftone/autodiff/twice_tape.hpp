@@ -9,6 +9,7 @@
 
 #include <halftone/autodiff/gradient_variables.hpp>
 #include <halftone/autodiff/pointwise.hpp>
+#include <halftone/autodiff/rule.hpp>
 #include <halftone/kernel/convert/convert.hpp>
 
 namespace halftone::inline HALFTONE_ABI {
@@ -17,52 +18,7 @@ inline constexpr twice_tape twice{};
 
 namespace detail {
 
-/// `run(tape, record)`: gives each input that takes one its gradient, computed by operations on tape.inner() of what
-/// tape.take(record's result) returns. Specialised for each record that has one; a record of a user's own may have a
-/// member
-/// `differentiate(tape)` instead.
-template <class Record>
-struct rule {
-    template <class Tape>
-    static void run(Tape& tape, const Record& r) {
-        if constexpr (requires { r.differentiate(tape); }) {
-            r.differentiate(tape);
-        } else {
-            static_assert(sizeof(Record) == 0,
-                          "halftone: tape: this operation cannot be differentiated twice, since its backward pass is "
-                          "not made of operations on the tape: write it as ht::map or out of halftone's other "
-                          "operations, give its record a differentiate(tape), or record it on ht::tape tape{device}");
-        }
-    }
-};
-
-struct parameter_operation {
-    static constexpr const char* name = "parameter";
-};
-
-/// A parameter that a gradient reads: its own gradient, in float, goes on to the accumulator.
-template <class Storage>
-struct parameter_record {
-    using operation = parameter_operation;
-    parameter<Storage, 1> p;
-    gradient_of<float, 1> dvalues;
-
-    template <class Tape>
-    void backward(Tape& tape) {
-        using accumulate = typename Storage::accumulate;
-        if (!dvalues.is_there()) return;
-        if (const auto to = tape.gradient_target(p)) {
-            const view<accumulate, 1> out(to.data, dvalues.shape());
-            const auto from = as_const(dvalues.view());
-            if (to.mode == write_mode::overwrite) {
-                kernel::convert<typename Tape::device_type>::run(tape.device(), from, out);
-            } else {
-                halftone::map(tape.device(), [](auto a, auto b) { return a + b; }, as_const(out), from, out);
-            }
-        }
-        tape.finish(dvalues);
-    }
-};
+struct twice_and_watched {};
 
 }  // namespace detail
 
@@ -390,6 +346,24 @@ class tape<Device, twice_tape> : public tape<Device> {
 };
 template <class Device>
 tape(Device&, twice_tape) -> tape<Device, twice_tape>;
+
+// Both kinds at once.
+struct watched_tape;
+template <class Device>
+class tape<Device, detail::twice_and_watched> {
+  public:
+    template <class First, class Second>
+    tape(Device&, const First&, const Second&) {
+        static_assert(sizeof(First) == 0,
+                      "halftone: tape: one tape is not both for second derivatives and watched, since what it shows "
+                      "are layers, and gradients that are variables have none: find the overflow of a step by the same "
+                      "loss without its penalty, on ht::tape tape{device, ht::watched}");
+    }
+};
+template <class Device>
+tape(Device&, const twice_tape&, const watched_tape&) -> tape<Device, detail::twice_and_watched>;
+template <class Device>
+tape(Device&, const watched_tape&, const twice_tape&) -> tape<Device, detail::twice_and_watched>;
 
 namespace detail {
 

@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The operations by name that a tape for second derivatives admits, each against central differences in double, on any
+/// device. twice_checks.hpp has those of layers; what is refused stands in tests/compile_fail: twice_with_eight_bits,
+/// twice_record_without_rule, twice_apply_with_a_kernel, opaque_has_no_derivative.
+#pragma once
+
+#include <numeric>
+
+#include <halftone/autodiff/apply.hpp>
+#include <halftone/autodiff/dropout.hpp>
+
+#include "autodiff/twice_checks.hpp"
+
+namespace twice_checks {
+
+using second_order::definition_of;
+using second_order::tape_on;
+using matrix_variable = ht::variable<float, 2>;
+
+/// An operation on a matrix, of one element each; a second operand is tanh of the first.
+template <class Device>
+struct pointwise_case {
+    const char* name;
+    std::function<matrix_variable(tape_on<Device>&, const matrix_variable&, const matrix_variable&)> run;
+    std::function<double(double, double)> definition;
+    double low = -1, high = 1;
+};
+
+template <class Device>
+void check_pointwise(Device& device, std::initializer_list<pointwise_case<Device>> cases) {
+    for (const auto& c : cases) {
+        CAPTURE(std::string(c.name));
+        check(
+            device, nullptr, {2, 3}, 6,
+            [&](auto& tape, const auto& x) { return weigh(tape, c.run(tape, x, ht::tanh(tape, x))); },
+            [&](const doubles& x) {
+                doubles y;
+                for (const double a : x) y.push_back(c.definition(a, std::tanh(a)));
+                return weighed(y);
+            },
+            c.low, c.high);
+    }
+}
+
+template <class Device>
+void check_arithmetic(Device& device) {
+    check_pointwise<Device>(
+        device,
+        {{"add", [](auto& t, auto& x, auto& b) { return ht::add(t, x, b); }, [](double x, double b) { return x + b; }},
+         {"sub", [](auto& t, auto& x, auto& b) { return ht::sub(t, x, b); }, [](double x, double b) { return x - b; }},
+         {"mul", [](auto& t, auto& x, auto& b) { return ht::mul(t, x, b); }, [](double x, double b) { return x * b; }},
+         {"div", [](auto& t, auto& x, auto& b) { return ht::div(t, b, x); }, [](double x, double b) { return b / x; },
+          0.5, 1.5},
+         {"pow", [](auto& t, auto& x, auto& b) { return ht::pow(t, x, b); },
+          [](double x, double b) { return std::pow(x, b); }, 0.5, 1.5},
+         {"atan2", [](auto& t, auto& x, auto& b) { return ht::atan2(t, b, ht::add(t, x, 0.25f)); },
+          [](double x, double b) { return std::atan2(b, x + 0.25); }, 0.5, 1.5},
+         {"addcmul", [](auto& t, auto& x, auto& b) { return ht::addcmul(t, x, b, x, 0.5f); },
+          [](double x, double b) { return x + 0.5 * b * x; }},
+         {"addcdiv", [](auto& t, auto& x, auto& b) { return ht::addcdiv(t, b, b, x, 0.5f); },
+          [](double x, double b) { return b + 0.5 * b / x; }, 0.5, 1.5},
+         {"add of a number", [](auto& t, auto& x, auto&) { return ht::add(t, x, 0.75f); },
+          [](double x, double) { return x + 0.75; }},
+         {"sub of a number", [](auto& t, auto& x, auto&) { return ht::sub(t, x, 0.75f); },
+          [](double x, double) { return x - 0.75; }},
+         {"mul by a number", [](auto& t, auto& x, auto&) { return ht::mul(t, x, 0.75f); },
+          [](double x, double) { return x * 0.75; }},
+         {"div by a number", [](auto& t, auto& x, auto&) { return ht::div(t, x, 0.75f); },
+          [](double x, double) { return x / 0.75; }},
+         {"pow by a number", [](auto& t, auto& x, auto&) { return ht::pow(t, x, 2.5f); },
+          [](double x, double) { return std::pow(x, 2.5); }, 0.5, 1.5},
+         {"neg", [](auto& t, auto& x, auto&) { return ht::neg(t, x); }, [](double x, double) { return -x; }},
+         {"abs", [](auto& t, auto& x, auto&) { return ht::abs(t, x); }, [](double x, double) { return std::fabs(x); }},
+         {"reciprocal", [](auto& t, auto& x, auto&) { return ht::reciprocal(t, x); },
+          [](double x, double) { return 1 / x; }, 0.5, 1.5}});
+}
+
+template <class Device>
+void check_functions(Device& device) {
+    const auto logistic = [](double x) { return 1 / (1 + std::exp(-x)); };
+    check_pointwise<Device>(
+        device,
+        {{"sqrt", [](auto& t, auto&, auto& b) { return ht::sqrt(t, b); }, [](double, double b) { return std::sqrt(b); },
+          0.5, 1.5},
+         {"rsqrt", [](auto& t, auto& x, auto&) { return ht::rsqrt(t, x); },
+          [](double x, double) { return 1 / std::sqrt(x); }, 0.5, 1.5},
+         {"exp", [](auto& t, auto& x, auto&) { return ht::exp(t, x); }, [](double x, double) { return std::exp(x); }},
+         {"expm1", [](auto& t, auto& x, auto&) { return ht::expm1(t, x); },
+          [](double x, double) { return std::expm1(x); }},
+         {"log", [](auto& t, auto& x, auto&) { return ht::log(t, x); }, [](double x, double) { return std::log(x); },
+          0.5, 1.5},
+         {"log1p", [](auto& t, auto& x, auto&) { return ht::log1p(t, x); },
+          [](double x, double) { return std::log1p(x); }, -0.5, 1},
+         {"log2", [](auto& t, auto& x, auto&) { return ht::log2(t, x); }, [](double x, double) { return std::log2(x); },
+          0.5, 1.5},
+         {"log10", [](auto& t, auto& x, auto&) { return ht::log10(t, x); },
+          [](double x, double) { return std::log10(x); }, 0.5, 1.5},
+         {"sinh", [](auto& t, auto& x, auto&) { return ht::sinh(t, x); },
+          [](double x, double) { return std::sinh(x); }},
+         {"cosh", [](auto& t, auto& x, auto&) { return ht::cosh(t, x); },
+          [](double x, double) { return std::cosh(x); }},
+         {"tan", [](auto& t, auto& x, auto&) { return ht::tan(t, x); }, [](double x, double) { return std::tan(x); }},
+         {"tanh", [](auto& t, auto& x, auto&) { return ht::tanh(t, x); },
+          [](double x, double) { return std::tanh(x); }},
+         {"sigmoid", [](auto& t, auto& x, auto&) { return ht::sigmoid(t, x); },
+          [=](double x, double) { return logistic(x); }},
+         {"silu", [](auto& t, auto& x, auto&) { return ht::silu(t, x); },
+          [=](double x, double) { return x * logistic(x); }},
+         {"softplus", [](auto& t, auto& x, auto&) { return ht::softplus(t, x); },
+          [](double x, double) { return std::log1p(std::exp(x)); }},
+         {"gelu", [](auto& t, auto& x, auto&) { return ht::gelu(t, x); }, [](double x, double) { return gelu(x); }},
+         {"relu", [](auto& t, auto& x, auto&) { return ht::relu(t, x); },
+          [](double x, double) { return x > 0 ? x : 0; }},
+         {"leaky_relu", [](auto& t, auto& x, auto&) { return ht::leaky_relu(t, x, 0.25f); },
+          [](double x, double) { return x > 0 ? x : 0.25 * x; }},
+         {"prelu", [](auto& t, auto& x, auto& b) { return ht::prelu(t, x, b); },
+          [](double x, double b) { return x > 0 ? x : b * x; }}});
+}
+
+/// A loss of x (2, 3) and tanh of it, or of another operation's result of x.
+template <class Device>
+struct loss_case {
+    const char* name;
+    std::function<ht::variable<float, 0>(tape_on<Device>&, const matrix_variable&, const matrix_variable&)> run;
+    std::function<double(const doubles&, const doubles&)> definition;
+    double low = -1, high = 1;
+};
+
+/// The mean over all elements.
+template <class F>
+auto mean_over(const F& f) {
+    return [f](const doubles& x, const doubles& b) {
+        double sum = 0;
+        for (std::size_t i = 0; i < x.size(); ++i) sum += f(x[i], b[i]);
+        return sum / static_cast<double>(x.size());
+    };
+}
+
+template <class Device>
+void check_losses(Device& device) {
+    const auto huber = [](double delta, double slope) {
+        return [=](double x, double b) {
+            const double d = std::fabs(x - b);
+            return slope * (d < delta ? d * d / 2 : delta * (d - delta / 2));
+        };
+    };
+    const auto squared = mean_over([](double x, double) { return x * x; });
+    const std::initializer_list<loss_case<Device>> cases = {
+        {"sum", [](auto& t, auto& x, auto& b) { return ht::sum(t, ht::mul(t, x, b)); },
+         [](const doubles& x, const doubles& b) { return std::inner_product(x.begin(), x.end(), b.begin(), 0.0); }},
+        {"mean", [](auto& t, auto& x, auto& b) { return ht::mean(t, ht::mul(t, x, b)); },
+         mean_over([](double x, double b) { return x * b; })},
+        {"mean_squared_error", [](auto& t, auto& x, auto& b) { return ht::mean_squared_error(t, x, b); },
+         mean_over([](double x, double b) { return (x - b) * (x - b); })},
+        {"l1_loss", [](auto& t, auto& x, auto& b) { return ht::l1_loss(t, x, ht::mul(t, b, b)); },
+         mean_over([](double x, double b) { return std::fabs(x - b * b); })},
+        {"smooth_l1_loss", [](auto& t, auto& x, auto& b) { return ht::smooth_l1_loss(t, x, b, 0.0625f); },
+         mean_over(huber(0.0625, 16))},
+        {"huber_loss", [](auto& t, auto& x, auto& b) { return ht::huber_loss(t, x, b, 0.0625f); },
+         mean_over(huber(0.0625, 1))},
+        {"binary_cross_entropy_with_logits",
+         [](auto& t, auto& x, auto& b) { return ht::binary_cross_entropy_with_logits(t, x, ht::mul(t, b, b)); },
+         mean_over([](double x, double b) { return std::log1p(std::exp(x)) - x * b * b; })},
+        {"binary_cross_entropy",
+         [](auto& t, auto& x, auto& b) { return ht::binary_cross_entropy(t, x, ht::mul(t, b, b)); },
+         mean_over([](double x, double b) { return -b * b * std::log(x) - (1 - b * b) * std::log1p(-x); }), 0.2, 0.8},
+        {"dot", [](auto& t, auto& x, auto& b) { return ht::dot(t, x, b); },
+         [](const doubles& x, const doubles& b) { return std::inner_product(x.begin(), x.end(), b.begin(), 0.0); }},
+        {"norm", [](auto& t, auto& x, auto&) { return ht::norm(t, x); },
+         [=](const doubles& x, const doubles& b) { return std::sqrt(6 * squared(x, b)); }},
+        {"sum_of_squares", [](auto& t, auto& x, auto&) { return ht::sum_of_squares(t, x); },
+         [=](const doubles& x, const doubles& b) { return 6 * squared(x, b); }},
+    };
+    for (const auto& c : cases) {
+        CAPTURE(std::string(c.name));
+        check(
+            device, nullptr, {2, 3}, 6, [&](auto& tape, const auto& x) { return c.run(tape, x, ht::tanh(tape, x)); },
+            [&](const doubles& x) {
+                doubles b;
+                for (const double a : x) b.push_back(std::tanh(a));
+                return c.definition(x, b);
+            },
+            c.low, c.high);
+    }
+}
+
+/// a (m, k) times b (k, n), row by row.
+inline void multiply(const double* a, const double* b, std::size_t m, std::size_t k, std::size_t n, doubles& to) {
+    for (std::size_t i = 0; i < m; ++i) {
+        for (std::size_t j = 0; j < n; ++j) {
+            double sum = 0;
+            for (std::size_t l = 0; l < k; ++l) sum += a[i * k + l] * b[l * n + j];
+            to.push_back(sum);
+        }
+    }
+}
+inline doubles tanh_of(doubles x) {
+    for (double& a : x) a = std::tanh(a);
+    return x;
+}
+
+template <class Device>
+void check_matmul(Device& device) {
+    // Matrices; two batches of them; and two with one matrix, by an x of 12 numbers that is both factors.
+    check(
+        device, nullptr, {3, 4}, 12,
+        [](auto& t, const auto& x) {
+            return weigh(t, ht::matmul(t, x, ht::reshape(t, ht::tanh(t, x), ht::shape<2>{4, 3})));
+        },
+        [](const doubles& x) {
+            doubles y;
+            multiply(x.data(), tanh_of(x).data(), 3, 4, 3, y);
+            return weighed(y);
+        });
+    check(
+        device, nullptr, {2, 6}, 12,
+        [](auto& t, const auto& x) {
+            return weigh(t, ht::matmul(t, ht::reshape(t, x, ht::shape<3>{2, 2, 3}),
+                                       ht::reshape(t, ht::tanh(t, x), ht::shape<3>{2, 3, 2})));
+        },
+        [](const doubles& x) {
+            doubles y;
+            const doubles b = tanh_of(x);
+            for (std::size_t i = 0; i < 12; i += 6) multiply(&x[i], &b[i], 2, 3, 2, y);
+            return weighed(y);
+        });
+    check(
+        device, nullptr, {2, 6}, 12,
+        [](auto& t, const auto& x) {
+            return weigh(t, ht::matmul(t, ht::reshape(t, x, ht::shape<3>{2, 3, 2}), ht::tanh(t, x)));
+        },
+        [](const doubles& x) {
+            doubles y;
+            multiply(x.data(), tanh_of(x).data(), 6, 2, 6, y);
+            return weighed(y);
+        });
+}
+
+template <class Device>
+void check_joins(Device& device) {
+    // x stands in each twice.
+    check(
+        device, nullptr, {2, 3}, 18,
+        [](auto& t, const auto& x) { return weigh(t, ht::tanh(t, ht::cat(t, 1, x, ht::exp(t, x), x))); },
+        [](const doubles& x) {
+            doubles y;
+            for (std::size_t r = 0; r < 6; r += 3) {
+                for (int part = 0; part < 3; ++part) {
+                    for (std::size_t j = 0; j < 3; ++j)
+                        y.push_back(std::tanh(part == 1 ? std::exp(x[r + j]) : x[r + j]));
+                }
+            }
+            return weighed(y);
+        });
+    check(
+        device, nullptr, {2, 3}, 12,
+        [](auto& t, const auto& x) { return weigh(t, ht::tanh(t, ht::stack(t, 2, ht::exp(t, x), x))); },
+        [](const doubles& x) {
+            doubles y;
+            for (const double a : x) y.push_back(std::tanh(std::exp(a))), y.push_back(std::tanh(a));
+            return weighed(y);
+        });
+}
+
+/// Parameters as variables, in the places of weights and elsewhere.
+template <class Device>
+void check_parameters_as_variables(Device& device) {
+    ht::store parameters(device.memory());
+    ht::nn::linear<P> layer(parameters, 3, 2, {.deviation = 0.5f});
+    parameters.commit(1);
+    support::write_masters(parameters, 1, {0.25f, -0.5f});
+    check(
+        device, &parameters, {2, 3}, 12,
+        [&](auto& t, const auto& x) {
+            const auto w = ht::as_variable(t, layer.weight);
+            const auto b = ht::as_variable(t, layer.bias);
+            const auto squares = ht::matmul(t, x, ht::reshape(t, ht::tanh(t, w), ht::shape<2>{3, 2}));
+            return weigh(t, ht::mul(t, ht::mul(t, ht::linear(t, x, w, b), squares), b));
+        },
+        [](const doubles& all) {
+            const doubles y = linear(doubles(all.begin(), all.begin() + 6), 3, &all[6], &all[12], 2);
+            doubles squares, result;
+            multiply(all.data(), tanh_of(doubles(all.begin() + 6, all.begin() + 12)).data(), 2, 3, 2, squares);
+            for (std::size_t i = 0; i < 4; ++i) result.push_back(y[i] * squares[i] * all[12 + i % 2]);
+            return weighed(result);
+        });
+}
+
+/// Dropout is linear; the mask is read off the result.
+template <class Device>
+void check_dropout(Device& device) {
+    doubles kept(12);
+    check(
+        device, nullptr, {2, 6}, 12,
+        [&](auto& t, const auto& x) {
+            const auto y = ht::dropout(t, ht::exp(t, x), {.p = 0.5f}, x);
+            std::vector<float> in(12), out(12);
+            t.device().memory().read(in.data(), x.view().data(), 48);
+            t.device().memory().read(out.data(), y.view().data(), 48);
+            for (std::size_t i = 0; i < 12; ++i) kept[i] = in[i] == out[i] ? 0 : 2;
+            CHECK(std::count(kept.begin(), kept.end(), 0.0) > 0);
+            CHECK(std::count(kept.begin(), kept.end(), 2.0) > 0);
+            return weigh(t, y);
+        },
+        [&](const doubles& x) {
+            doubles y;
+            for (std::size_t i = 0; i < 12; ++i) y.push_back(x[i] + kept[i] * std::exp(x[i]));
+            return weighed(y);
+        });
+}
+
+/// In whole numbers all of it is exact: the sum of the squares of x as bf16 has the gradient 2 x, and that twice its
+/// weights.
+template <class Device>
+void check_casts(Device& device) {
+    const float in[] = {1, -2, 3, 4, -5, 6}, weights[] = {3, 1, -2, 4, 5, -1};
+    ht::tape tape{device, ht::twice};
+    const auto x = tape.leaf(ht::const_view<float, 2>(in, {2, 3}));
+    const auto narrow = ht::cast<ht::bfloat16>(tape, x);
+    const auto grads = tape.gradients(ht::sum<float>(tape, ht::mul(tape, narrow, narrow)), x);
+    const auto w = tape.constant(ht::const_view<float, 2>(weights, {2, 3}));
+    tape.backward(ht::dot(tape, grads.of(x), w));
+    float dx[6];
+    device.memory().read(dx, tape.gradient(x).data(), sizeof dx);
+    for (int i = 0; i < 6; ++i) CHECK(dx[i] == 2 * weights[i]);
+}
+
+}  // namespace twice_checks

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: MIT
+// expect: halftone: tape: one tape is not both for second derivatives and watched
+// expect: find the overflow of a step by the same loss without its penalty, on ht::tape tape{device, ht::watched}
+#include <halftone/amp.hpp>
+#include <halftone/autodiff/twice.hpp>
+#include <halftone/autodiff/watched.hpp>
+
+namespace ht = halftone;
+
+void tapes(ht::cpu& device) {
+#if defined(HALFTONE_TEST_RIGHT)
+    ht::tape one{device, ht::twice};
+    ht::tape two{device, ht::watched};
+#else
+    ht::tape one{device, ht::twice, ht::watched};
+    ht::tape two{device, ht::watched, ht::twice};
+#endif
+}
