@@ -47,8 +47,8 @@ struct expected {
 };
 
 /// The model's loss and gradients on a device against what they should be.
-template <class P, class T, class Device>
-void check_on(Device& device, const expected<T>& want, const batch& b, float seed) {
+template <class P, class T, class Device, class Batch>
+void check_on(Device& device, const expected<T>& want, const Batch& b, float seed) {
     ht::nn::gpt<P> model{device, small_config};
     randomize(model, 3);
     ht::tape tape{device};

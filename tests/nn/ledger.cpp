@@ -116,6 +116,10 @@ struct embedding<recorder> {
     }
 };
 template <>
+struct packed_positions<recorder> {
+    static void run(recorder&, const const_view<std::int32_t, 1>&, const view<std::int32_t, 1>&) {}
+};
+template <>
 struct attention<recorder> {
     static const char* why_not_flash(const detail::attention_extents&) { return nullptr; }
     template <class Compute, class T>

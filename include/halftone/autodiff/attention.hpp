@@ -31,16 +31,25 @@ view<T, 4> in_heads(T* data, const shape<3>& s, extent heads) {
     return {data, {s[0], s[1], heads, s[2] / heads}};
 }
 
-/// Packed sequences whose offsets a device's kernels can read, for as long as this is there.
+/// Packed sequences, as attention takes them: those whose offsets are on the device already, for as long as this is
+/// there, or any others.
 struct brought_sequences {
-    variable<std::int32_t, 1> query_offsets, key_offsets;
-    packed_sequences sequences;
+    variable<std::int32_t, 1> query_offsets{}, key_offsets{};  ///< empty: not brought yet
+    packed_sequences sequences{};
+
+    brought_sequences() = default;
+    brought_sequences(const packed_sequences& s) : sequences(s) {}
+    brought_sequences(const variable<std::int32_t, 1>& of_queries, const variable<std::int32_t, 1>& of_keys,
+                      const packed_sequences& s)
+        : query_offsets(of_queries), key_offsets(of_keys), sequences(s) {}
 
     /// Offsets that come from host memory are checked here.
     template <class Root>
-    static brought_sequences to(Root& root, const packed_sequences& s, const attention_extents& e) {
+    static brought_sequences to(Root& root, const brought_sequences& given, const attention_extents& e) {
+        const packed_sequences& s = given.sequences;
         if (!s.are_there()) return {};
         check_sequences(s, e);
+        if (!given.query_offsets.is_empty()) return given;
         const bool one = s.key_offsets.data() == s.query_offsets.data();
         if (!root.device().reaches(s.query_offsets.data()))
             check_offsets("queries", s.query_offsets, e.queries, s.longest_queries);
@@ -121,7 +130,7 @@ struct attention_record {
 /// GPU sees them.
 template <class Roles, class Context, class T>
 variable<T, 4> attention(Context&& context, const variable<T, 4>& q, const variable<T, 4>& k, const variable<T, 4>& v,
-                         const attention_options& options = {}, const packed_sequences& sequences = {}) {
+                         const attention_options& options = {}, const detail::brought_sequences& sequences = {}) {
     auto& root = context.root();
     const auto range = root.template range<Roles>(op::attention::name);
     const bool wanted = detail::wants_gradient(q, k, v);
@@ -148,7 +157,7 @@ variable<T, 4> attention(Context&& context, const variable<T, 4>& q, const varia
 /// not divide the last extent.
 template <class Roles, class Context, class T>
 variable<T, 3> self_attention(Context&& context, const variable<T, 3>& qkv, extent heads,
-                              const attention_options& options = {}, const packed_sequences& sequences = {}) {
+                              const attention_options& options = {}, const detail::brought_sequences& sequences = {}) {
     const shape<3> s = qkv.shape();
     if (heads < 1 || s[2] % (3 * heads) != 0)
         fail<shape_error>("self_attention: qkv is ", s, "; its last extent is no multiple of 3 times ", heads,
@@ -182,15 +191,14 @@ template <class Roles, class Context, class T>
     requires detail::records_twice<Context> variable<T, 4> attention(Context&& context, const variable<T, 4>& q,
                                                                      const variable<T, 4>& k, const variable<T, 4>& v,
                                                                      const attention_options& options = {},
-                                                                     const packed_sequences& sequences = {}) {
-        return detail::composition<op::attention, Roles>::run(context.root(), q, k, v, options, sequences);
+                                                                     const detail::brought_sequences& sequences = {}) {
+        return detail::composition<op::attention, Roles>::run(context.root(), q, k, v, options, sequences.sequences);
     }
 template <class Roles, class Context, class T>
-    requires detail::records_twice<Context> variable<T, 3> self_attention(Context&& context, const variable<T, 3>& qkv,
-                                                                          extent heads,
-                                                                          const attention_options& options = {},
-                                                                          const packed_sequences& sequences = {}) {
-        return detail::composition<op::attention, Roles>::run(context.root(), qkv, heads, options, sequences);
+    requires detail::records_twice<Context> variable<T, 3> self_attention(
+        Context&& context, const variable<T, 3>& qkv, extent heads, const attention_options& options = {},
+        const detail::brought_sequences& sequences = {}) {
+        return detail::composition<op::attention, Roles>::run(context.root(), qkv, heads, options, sequences.sequences);
     }
 
 }  // namespace halftone::inline HALFTONE_ABI

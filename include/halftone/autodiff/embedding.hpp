@@ -3,6 +3,7 @@
 /// Rows of a table by token, plus rows of a second table by position.
 ///
 ///     auto x = ht::embedding<roles>(ctx, tokens, table, positions);     // tokens: (batch, time), x: (batch, time, width)
+///     auto x = ht::embedding<roles>(ctx, tokens, table, positions, at);     // at: (batch, time), each token's position
 #pragma once
 
 #include <halftone/autodiff/operation.hpp>
@@ -20,6 +21,7 @@ struct embedding_record {
     gradient_of<Y, 3> dy;
     Table table;
     Positions positions;
+    variable<std::int32_t, 2> position_of{};  ///< of each token; empty: its time
 
     template <class Tape>
     void backward(Tape& tape) {
@@ -46,6 +48,13 @@ struct embedding_record {
         if constexpr (!is_absent<Positions>) {
             if (const auto to = tape.gradient_target(positions)) {
                 const extent time = tokens.shape()[1], width = positions.shape()[1];
+                if (!position_of.is_empty()) {
+                    kernel_type::backward(tape.device(), arguments{.tokens = as_const(flatten(position_of.view())),
+                                                                   .dy = as_rows(dy.view()),
+                                                                   .dtable = view(to.data, positions.shape()),
+                                                                   .mode = to.mode});
+                    return tape.finish(dy);
+                }
                 kernel_type::backward(tape.device(), arguments{.tokens = all,
                                                                .dy = as_rows(dy.view()),
                                                                .dpositions = view(to.data, shape<2>{time, width}),
@@ -61,13 +70,14 @@ struct embedding_record {
 
 }  // namespace detail
 
-/// x[b, t] = table[tokens[b, t]] + positions[t]. table: (vocabulary, width), positions: (context, width) or `absent`.
+/// x[b, t] = table[tokens[b, t]] + positions[t], or + positions[position_of[b, t]] where these are named, as
+/// bring_documents does (autodiff/packed.hpp). table: (vocabulary, width), positions: (context, width) or `absent`.
 /// The tokens may lie in host memory; what the device can reach must stay until the backward pass is through. Throws
 /// shape_error where time exceeds the context, argument_error for a token outside the vocabulary, unless only the GPU
 /// sees it: then its row is NaN.
 template <class Roles, class Context, class Table, class Positions>
 auto embedding(Context&& context, const const_view<std::int32_t, 2>& tokens, const Table& table,
-               const Positions& positions) {
+               const Positions& positions, const variable<std::int32_t, 2>& position_of = {}) {
     using Y = typename Roles::output;
     using value = typename Table::compute;
     auto& root = context.root();
@@ -77,17 +87,28 @@ auto embedding(Context&& context, const const_view<std::int32_t, 2>& tokens, con
     const auto ids = detail::bring_ids(root, "embedding", "token", tokens, table.shape()[0]);
     auto y = root.template make<Y>(shape<3>{tokens.extent_of(0), time, width}, wanted);
     const_view<value, 2> rows{};
+    const_view<std::int32_t, 1> named{};
     if constexpr (!is_absent<Positions>) {
-        if (time > positions.shape()[0])
-            fail<shape_error>("embedding: ", time, " tokens in a row; the context holds ", positions.shape()[0]);
-        rows = const_view<value, 2>(positions.values().data(), {time, width});
+        if (!position_of.is_empty()) {
+            kernel::expect("embedding", "position_of", position_of.view(), tokens.shape());
+            named = flatten(position_of.view());
+            rows = positions.values();
+        } else {
+            if (time > positions.shape()[0])
+                fail<shape_error>("embedding: ", time, " tokens in a row; the context holds ", positions.shape()[0]);
+            rows = const_view<value, 2>(positions.values().data(), {time, width});
+        }
     }
     kernel::embedding<typename std::remove_cvref_t<Context>::device_type>::forward(
-        root.device(),
-        kernel::embedding_forward<value, Y>{
-            .tokens = flatten(ids.view()), .table = table.values(), .positions = rows, .out = as_rows(y.view())});
+        root.device(), kernel::embedding_forward<value, Y>{.tokens = flatten(ids.view()),
+                                                           .table = table.values(),
+                                                           .positions = rows,
+                                                           .out = as_rows(y.view()),
+                                                           .position_of = named});
     if constexpr (std::remove_cvref_t<Context>::records) {
-        if (wanted) root.record(detail::embedding_record<Y, Table, Positions>{ids, gradient_of(y), table, positions});
+        if (wanted)
+            root.record(
+                detail::embedding_record<Y, Table, Positions>{ids, gradient_of(y), table, positions, position_of});
     }
     return y;
 }

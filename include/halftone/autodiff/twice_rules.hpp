@@ -275,6 +275,10 @@ struct rule<embedding_record<Y, Table, Positions>> {
             tape.give(r.table, scatter(tape.inner(), flat(r.tokens), dy, r.table.shape()[0], width));
         if constexpr (!is_absent<Positions>) {
             if (!tape.takes(r.positions)) return;
+            if (!r.position_of.is_empty()) {
+                tape.give(r.positions, scatter(tape.inner(), flat(r.position_of), dy, r.positions.shape()[0], width));
+                return;
+            }
             // A position's gradient is the sum over the batch; those beyond its length have none.
             const auto sum = column_sums<float>(tape.inner(), dy, r.tokens.shape()[1] * width);
             tape.give(r.positions, extended(tape.inner(), sum, r.positions.shape()[0] * width));

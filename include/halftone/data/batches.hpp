@@ -19,6 +19,7 @@
 
 #include <halftone/data/tokens.hpp>
 #include <halftone/number/philox.hpp>
+#include <halftone/tensor/packed.hpp>
 #include <halftone/tensor/view.hpp>
 
 namespace halftone::inline HALFTONE_ABI {
@@ -46,6 +47,21 @@ struct language_batch {
     /// The same rows as `count` batches of equal size, one after the other. Throws argument_error where that does not
     /// come out even: the mean of their means would not be the mean.
     micro_batches split(extent count) const;
+};
+
+/// Documents of various lengths in one row, without padding (tensor/packed.hpp). A target where one ends may be
+/// -100.
+struct packed_batch {
+    const_view<std::int32_t, 2> tokens{};   // (1, time)
+    const_view<std::int32_t, 2> targets{};  // (1, time)
+    packed documents{};
+
+    extent rows() const { return tokens.extent_of(0); }
+    extent size() const { return tokens.size(); }
+    template <class Function>
+    packed_batch with_views(const Function& f) const {
+        return {f(tokens), f(targets), documents.with_views(f)};
+    }
 };
 
 /// A range of batches of equal size.

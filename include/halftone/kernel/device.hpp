@@ -16,6 +16,7 @@
 #include <halftone/kernel/layer_norm/device.hpp>
 #include <halftone/kernel/map/device.hpp>
 #include <halftone/kernel/matmul/device.hpp>
+#include <halftone/kernel/packed_positions/device.hpp>
 #include <halftone/kernel/quantize/device.hpp>
 #include <halftone/kernel/rms_norm/device.hpp>
 #include <halftone/kernel/sgd/device.hpp>

@@ -39,10 +39,11 @@ struct attention {
 
     extent head_size() const { return qkv.weight.shape()[1] / heads; }
 
-    /// With packed sequences, x is one row of them; autodiff/attention.hpp says where their offsets may lie.
+    /// With packed_sequences, or those of packed documents, x is one row of them; autodiff/attention.hpp says where
+    /// their offsets may lie.
     template <class Context, class X, class Residual = absent>
     auto operator()(Context&& ctx, const variable<X, 3>& x, const Residual& residual = {},
-                    const packed_sequences& sequences = {}) const {
+                    const halftone::detail::brought_sequences& sequences = {}) const {
         const auto mixed =
             self_attention<layer_roles<P, operation, Context>>(ctx, qkv(ctx, x), heads, options, sequences);
         if constexpr (std::remove_cvref_t<Context>::records) {

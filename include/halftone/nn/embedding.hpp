@@ -4,9 +4,11 @@
 ///
 ///     ht::nn::embedding<ht::at<P, "embed">> embed{store, vocabulary, context, width};
 ///     auto x = embed(ctx, tokens);                           // tokens: (batch, time), x: (batch, time, width)
+///     auto x = embed(ctx, tokens, documents);                // packed ones (autodiff/packed.hpp)
 #pragma once
 
 #include <halftone/autodiff/embedding.hpp>
+#include <halftone/autodiff/packed.hpp>
 
 namespace halftone::inline HALFTONE_ABI::nn {
 
@@ -28,8 +30,8 @@ struct embedding {
           positions(s.add<P, computes>("positions", shape<2>{context, width}, tables)) {}
 
     template <class Context>
-    auto operator()(Context&& ctx, const const_view<std::int32_t, 2>& ids) const {
-        return halftone::embedding<layer_roles<P, op::embedding, Context>>(ctx, ids, tokens, positions);
+    auto operator()(Context&& ctx, const const_view<std::int32_t, 2>& ids, const documents& at = {}) const {
+        return halftone::embedding<layer_roles<P, op::embedding, Context>>(ctx, ids, tokens, positions, at.positions);
     }
     static decltype(auto) visit(auto&&, auto&& f) { return f(); }
 };

@@ -5,6 +5,7 @@
 ///     ht::nn::gpt<ht::amp_bf16> model{device, {.vocabulary = 256, .context = 128, .layers = 4, .heads = 4, .width = 256}};
 ///     auto loss = model.loss(tape, batch);                   // batch.tokens and batch.targets: (batch, time)
 ///     auto logits = model.logits(eval, tokens);              // (batch, time, vocabulary)
+///     auto loss = model.loss(tape, ht::packed_batch{tokens, targets, {offsets}});       // documents in one row
 ///
 /// Paths: "embed", "h.*.attn.norm", "h.*.attn.qkv", "h.*.attn.proj", "h.*.mlp.norm", "h.*.mlp.up", "h.*.mlp.down",
 /// "norm", "head"; a rule for "*.norm" takes all norms, one for "h.0" or "h.last" a single block. The head's weight is
@@ -52,8 +53,8 @@ struct transformer_block {
                             initial{.deviation = 0.02f / std::sqrt(2.0f * static_cast<float>(c.layers))}) {}
 
     template <class Context, class X>
-    auto operator()(Context&& ctx, const variable<X, 3>& x) const {
-        const auto mixed = attn(ctx, attn_norm(ctx, x), x);
+    auto operator()(Context&& ctx, const variable<X, 3>& x, const documents& packed = {}) const {
+        const auto mixed = attn(ctx, attn_norm(ctx, x), x, packed.sequences);
         return mlp_(ctx, mlp_norm(ctx, mixed), mixed);
     }
     static decltype(auto) visit(auto&& self, auto&& f) {
@@ -105,22 +106,23 @@ class gpt : public model {
 
     const gpt_config& config() const { return config_; }
 
-    /// The mean cross-entropy, in nats, of the batch's targets. The batch's memory must stay until the backward pass is
-    /// through. Throws shape_error, and argument_error for a token outside the vocabulary.
+    /// The mean cross-entropy, in nats, of the batch's targets; a target of -100 does not count. The batch's
+    /// memory must stay until the backward pass is through. Where the batch has `documents` (ht::packed_batch), its row
+    /// holds these one behind the other. Throws shape_error, and argument_error for a token outside the vocabulary.
     template <class Context, class Batch>
     auto loss(Context&& ctx, const Batch& batch) const {
         const const_view<std::int32_t, 2> tokens = batch.tokens, targets = batch.targets;
         if (!(tokens.shape() == targets.shape()))
             fail<shape_error>("gpt: tokens are ", tokens.shape(), ", targets ", targets.shape());
         return halftone::linear_cross_entropy<layer_roles<typename head::policy, op::linear_cross_entropy, Context>>(
-            ctx, hidden(ctx, tokens), embed_.tokens, targets);
+            ctx, hidden(ctx, tokens, packed_of(batch)), embed_.tokens, targets);
     }
 
     /// (batch, time, vocabulary)
     template <class Context>
-    auto logits(Context&& ctx, const const_view<std::int32_t, 2>& tokens) const {
+    auto logits(Context&& ctx, const const_view<std::int32_t, 2>& tokens, const packed& rows = {}) const {
         return halftone::linear<layer_roles<typename head::policy, typename head::operation, Context>>(
-            ctx, hidden(ctx, tokens), embed_.tokens, absent{});
+            ctx, hidden(ctx, tokens, rows), embed_.tokens, absent{});
     }
 
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.embed_, self.h_, self.norm_, self.head_); }
@@ -129,8 +131,17 @@ class gpt : public model {
     using head = tied_head<at<P, "head">, typename decltype(embedding<at<P, "embed">>::tokens)::storage>;
 
     template <class Context>
-    auto hidden(Context&& ctx, const const_view<std::int32_t, 2>& tokens) const {
-        return norm_(ctx, h_(ctx, halftone::dropout(ctx, embed_(ctx, tokens), {config_.dropout})));
+    auto hidden(Context&& ctx, const const_view<std::int32_t, 2>& tokens, const packed& rows) const {
+        const documents at = bring_documents(ctx, rows, tokens.shape(), config_.context);
+        return norm_(ctx, h_(ctx, halftone::dropout(ctx, embed_(ctx, tokens, at), {config_.dropout}), at));
+    }
+    template <class Batch>
+    static packed packed_of(const Batch& batch) {
+        if constexpr (requires { batch.documents; }) {
+            return batch.documents;
+        } else {
+            return {};
+        }
     }
 
     static const gpt_config& checked(const gpt_config& c) {

@@ -62,16 +62,17 @@ class stack {
         }
     }
 
-    template <class Context, class X>
-    X operator()(Context&& ctx, X x) const {
+    /// Further arguments go to every block.
+    template <class Context, class X, class... More>
+    X operator()(Context&& ctx, X x, const More&... more) const {
         std::size_t next = 0;
         for (int i = 0; i < depth_; ++i) {
             [[maybe_unused]] const auto here = halftone::detail::within_list<at<P, Name>>(ctx.root(), i);
             const std::size_t kind = named::class_of(i, depth_);
             if (kind == named::size) {
-                x = call(ctx, common_[next++], std::move(x));
+                x = call(ctx, common_[next++], std::move(x), more...);
             } else {
-                call_special(ctx, kind, x, std::make_index_sequence<named::size>{});
+                call_special(ctx, kind, x, std::make_index_sequence<named::size>{}, more...);
             }
         }
         return x;
@@ -88,20 +89,20 @@ class stack {
         }
         (static_cast<void>(kind == I ? (std::get<I>(special_).emplace(s, arguments...), 0) : 0), ...);
     }
-    template <class Context, class X, std::size_t... I>
-    void call_special(Context&& ctx, std::size_t kind, X& x, std::index_sequence<I...>) const {
-        (static_cast<void>(kind == I ? (x = call(ctx, *std::get<I>(special_), std::move(x)), 0) : 0), ...);
+    template <class Context, class X, std::size_t... I, class... More>
+    void call_special(Context&& ctx, std::size_t kind, X& x, std::index_sequence<I...>, const More&... more) const {
+        (static_cast<void>(kind == I ? (x = call(ctx, *std::get<I>(special_), std::move(x), more...), 0) : 0), ...);
     }
     template <class F, std::size_t... I>
     void see_special(F& f, std::size_t kind, std::index_sequence<I...>) const {
         (static_cast<void>(kind == I ? (f(*std::get<I>(special_)), 0) : 0), ...);
     }
-    template <class Context, class B, class X>
-    static X call(Context&& ctx, const B& block, X x) {
-        static_assert(std::is_same_v<decltype(block(ctx, x)), X>,
+    template <class Context, class B, class X, class... More>
+    static X call(Context&& ctx, const B& block, X x, const More&... more) {
+        static_assert(std::is_same_v<decltype(block(ctx, x, more...)), X>,
                       "halftone: a repeated block must return the type that it takes, the residual stream's; see "
                       "`output` of its policy");
-        return block(ctx, std::move(x));
+        return block(ctx, std::move(x), more...);
     }
 
     // Which component of a block's path is its index.

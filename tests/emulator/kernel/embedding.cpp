@@ -7,9 +7,11 @@
 #include <emulator/damage.hpp>
 
 #include <halftone/kernel/embedding/device.hpp>
+#include <halftone/kernel/packed_positions/device.hpp>
 #include <halftone/number/classify.hpp>
 
 #include "kernel/embedding/checks.hpp"
+#include "kernel/packed_positions/checks.hpp"
 
 namespace {
 
@@ -25,6 +27,14 @@ TEST_CASE_TEMPLATE("embedding on a GPU: forward is the rounded sum of its two ro
         forward_within_bounds<M>(device, width);
         forward_within_bounds<M>(device, width, alignment::vectors);
     }
+}
+
+TEST_CASE("packed positions on a GPU are as defined") {
+    emulator::device device;
+    packed_positions_checks::as_defined(device);
+    emulator::check_kernels([](emulator::device& d) {
+        return packed_positions_checks::is_as_defined(d, {0, 300, 300, 310}, 310);
+    });
 }
 
 TEST_CASE_TEMPLATE("embedding on a GPU: backward within its bound of the definition", M, accumulated,

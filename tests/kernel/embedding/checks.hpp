@@ -58,7 +58,8 @@ void forward_within_bounds(Device& device, extent width, alignment where = align
     const guarded<T> table(data.normals<T>(vocabulary * width), off),
         positions(data.normals<T>(period * width), 3 * off);
     const guarded<std::int32_t> tokens(data.indices(rows, vocabulary));
-    const guarded<Y> out(rows * width, 5 * off), bare(rows * width, 7 * off);
+    const guarded<Y> out(rows * width, 5 * off), bare(rows * width, 7 * off), named(rows * width, 3 * off);
+    const guarded<std::int32_t> position_of(data.indices(rows, period));
     embedding::template forward<T, Y>(device, {.tokens = tokens.const_view(),
                                                .table = table.const_view(ht::shape<2>{vocabulary, width}),
                                                .positions = positions.const_view(ht::shape<2>{period, width}),
@@ -66,10 +67,18 @@ void forward_within_bounds(Device& device, extent width, alignment where = align
     embedding::template forward<T, Y>(device, {.tokens = tokens.const_view(),
                                                .table = table.const_view(ht::shape<2>{vocabulary, width}),
                                                .out = bare.view(shape)});
-    doubles want(static_cast<std::size_t>(rows * width));
+    embedding::template forward<T, Y>(device, {.tokens = tokens.const_view(),
+                                               .table = table.const_view(ht::shape<2>{vocabulary, width}),
+                                               .positions = positions.const_view(ht::shape<2>{period, width}),
+                                               .out = named.view(shape),
+                                               .position_of = position_of.const_view()});
+    doubles want(static_cast<std::size_t>(rows * width)), want_named(want);
     ht::reference::embedding(tokens.const_view(), table.const_view(ht::shape<2>{vocabulary, width}),
                              positions.const_view(ht::shape<2>{period, width}),
                              ht::view<double, 2>(want.data(), shape));
+    ht::reference::embedding(tokens.const_view(), table.const_view(ht::shape<2>{vocabulary, width}),
+                             positions.const_view(ht::shape<2>{period, width}),
+                             ht::view<double, 2>(want_named.data(), shape), position_of.const_view());
     support::comparison c;
     extent wrong = 0;
     for (extent r = 0; r < rows; ++r) {
@@ -77,13 +86,15 @@ void forward_within_bounds(Device& device, extent width, alignment where = align
             const double wanted = want[static_cast<std::size_t>(r * width + j)];
             c.expect(static_cast<double>(out[r * width + j]), wanted,
                      support::rounded<Y>(wanted, u * std::fabs(wanted)));
+            const double by_name = want_named[static_cast<std::size_t>(r * width + j)];
+            c.expect(static_cast<double>(named[r * width + j]), by_name,
+                     support::rounded<Y>(by_name, u * std::fabs(by_name)));
             wrong += bare[r * width + j] == Y(static_cast<float>(table[tokens[r] * width + j])) ? 0 : 1;
         }
     }
     CHECK(wrong == 0);
     CHECK_WITHIN(c);
-    CHECK(out.intact());
-    CHECK(bare.intact());
+    CHECK((out.intact() && bare.intact() && named.intact()));
 }
 
 template <class Y_, class G_>

@@ -20,7 +20,7 @@ struct embedding<cpu> {
     template <class T, class Y>
         requires in_double<T, Y>
     static void forward(cpu& device, const embedding_forward<T, Y>& a) {
-        device.run([&] { check_tokens(a.table.extent_of(0), a.tokens); });
+        device.run([&] { check_ids(a); });
         fp64::embed(device, a);
     }
     template <class Y, class G>
@@ -30,10 +30,10 @@ struct embedding<cpu> {
         fp64::embed(device, a);
     }
     /// Throws argument_error for the first token outside the vocabulary.
-    static void check_tokens(extent vocabulary, const const_view<std::int32_t, 1>& tokens) {
+    static void check_tokens(extent vocabulary, const const_view<std::int32_t, 1>& tokens, const char* what = "token") {
         for (extent r = 0; r < tokens.extent_of(0); ++r) {
             if (tokens(r) < 0 || tokens(r) >= vocabulary) {
-                fail<argument_error>("embedding: the token of row ", r, " is ", tokens(r), "; expected 0 to ",
+                fail<argument_error>("embedding: the ", what, " of row ", r, " is ", tokens(r), "; expected 0 to ",
                                      vocabulary - 1);
             }
         }
@@ -42,14 +42,14 @@ struct embedding<cpu> {
     template <class T, class Y>
     static void forward(cpu& device, const embedding_forward<T, Y>& a) {
         check(a);
-        device.run([&] { check_tokens(a.table.extent_of(0), a.tokens); });
+        device.run([&] { check_ids(a); });
         const auto body =
             device.select(&portable::embedding_rows<T, Y>, &avx2::embedding_rows<T, Y>, &avx512::embedding_rows<T, Y>);
         const extent width = a.table.extent_of(1);
         const row_pieces cut = cut_rows(a.tokens.extent_of(0), width);
         device.parallel_for(cut.count, [&](extent piece) {
             body(cut.begin(piece), cut.rows_of(piece), width, a.tokens.data(), a.table.data(), a.positions.data(),
-                 a.positions.extent_of(0), a.out.data());
+                 a.positions.extent_of(0), a.position_of.data(), a.out.data());
         });
     }
 
@@ -61,6 +61,12 @@ struct embedding<cpu> {
             backward_tokens(device, a);
         }
         if (a.dpositions.data() != nullptr) backward_positions(device, a);
+    }
+
+    template <class T, class Y>
+    static void check_ids(const embedding_forward<T, Y>& a) {
+        check_tokens(a.table.extent_of(0), a.tokens);
+        if (a.position_of.data() != nullptr) check_tokens(a.positions.extent_of(0), a.position_of, "position");
     }
 
     // ---- for embedding_rows, too

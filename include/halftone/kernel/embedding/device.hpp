@@ -72,6 +72,7 @@ struct embedding_kernel {
     global_span<Y> out;
     extent vocabulary, period, width;
     embedding_threads place;
+    global_span<const std::int32_t> position_of;  // or none
 
     grid_shape grid() const { return place.grid(); }
 
@@ -80,12 +81,15 @@ struct embedding_kernel {
         const extent row = place.row(simt), i = place.vector(simt);
         if (row >= place.rows || i >= place.vectors) return;
         const std::int32_t token = simt.load(tokens, row);
+        const extent position = position_of.is_there() ? simt.load(position_of, row)
+                                : positions.is_there() ? row % period
+                                                       : 0;
         vec<float, N> v;
-        if (token < 0 || token >= vocabulary) {
+        if (token < 0 || token >= vocabulary || position < 0 || (positions.is_there() && position >= period)) {
             HALFTONE_UNROLL for (int e = 0; e < N; ++e) v[e] = detail::bit_cast<float>(word{0x7fc00000});
         } else {
             v = load_from_row<N>(simt, table, width, token, i);
-            if (positions.is_there()) add_to(v, load_from_row<N>(simt, positions, width, row % period, i));
+            if (positions.is_there()) add_to(v, load_from_row<N>(simt, positions, width, position, i));
         }
         store_rounded<N>(simt, out.part(row * width, width), i, v);
     }
@@ -266,7 +270,8 @@ struct embedding<Device> {
         with_vectors<T, Y>(width, a.table.data(), a.positions.data(), a.out.data(), [&]<int N>(simt::constant<N>) {
             device.launch(on_device::embedding_kernel<T, Y, N>{
                 simt::span_of(a.tokens), simt::span_of(a.table), simt::span_of(a.positions), simt::span_of(a.out),
-                a.table.extent_of(0), a.positions.extent_of(0), width, on_device::embedding_threads(rows, width / N)});
+                a.table.extent_of(0), a.positions.extent_of(0), width, on_device::embedding_threads(rows, width / N),
+                simt::span_of(a.position_of)});
         });
     }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Embedding: row r of the result is the table's row for token r, plus, where there is a table of positions, its row r
-/// modulo the number of positions.
+/// modulo the number of positions, or the one that is named.
 ///
 ///     kernel::embedding<cpu>::forward<float, bfloat16>(
 ///         device, {.tokens = t, .table = wte, .positions = wpe, .out = x});              // wpe: (time, width)
@@ -27,6 +27,7 @@ struct embedding_forward {
     const_view<T, 2> table;        ///< (vocabulary, width)
     const_view<T, 2> positions{};  ///< (period, width), or none
     view<Y, 2> out;                ///< (rows, width)
+    const_view<std::int32_t, 1> position_of{};  ///< (rows), 0 to period - 1, or none
 };
 
 template <class Y, class G>
@@ -40,7 +41,8 @@ struct embedding_backward {
 
 /// forward, backward. Both throw shape_error, and on the CPU argument_error for a token outside the vocabulary, where
 /// check_tokens(vocabulary, tokens) is a member too. Devices whose memory the host does not read make a row of NaN of
-/// it, and drop its gradient.
+/// it, and drop its gradient. So it is with positions that are named and not there. Their gradient is that of a table
+/// whose tokens they are.
 template <class Device>
 struct embedding;
 
@@ -53,6 +55,7 @@ void check(const embedding_forward<T, Y>& a) {
     if (a.positions.data() != nullptr && a.positions.size() == 0)
         fail<shape_error>("embedding: positions is ", a.positions.shape(), "; expected one row at least");
     expect("embedding", "out", a.out, {a.tokens.extent_of(0), width});
+    expect_optional("embedding", "position_of", a.position_of, {a.tokens.extent_of(0)});
 }
 
 template <class Y, class G>

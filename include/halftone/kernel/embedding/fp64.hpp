@@ -14,7 +14,8 @@ struct embedding_element {
     global_span<const std::int32_t> tokens;
     rows_of<const T> table, positions;
     rows_of<Y> out;
-    extent vocabulary, width, period;  // period 0: no positions
+    extent vocabulary, width, period;             // period 0: no positions
+    global_span<const std::int32_t> position_of;  // or none
 
     HALFTONE_KERNEL template <class Thread>
     HALFTONE_HD void operator()(Thread thread, extent i) const {
@@ -22,7 +23,10 @@ struct embedding_element {
         const std::int32_t token = thread.load(tokens, row);
         double sum = not_a_number;
         if (token >= 0 && token < vocabulary) sum = table.load(thread, token, j);
-        if (period != 0) sum += positions.load(thread, row % period, j);
+        if (period != 0) {
+            const extent position = position_of.is_there() ? thread.load(position_of, row) : row % period;
+            sum += position >= 0 && position < period ? positions.load(thread, position, j) : not_a_number;
+        }
         out.store(thread, row, j, sum);
     }
 };
@@ -58,7 +62,7 @@ void embed(Device& device, const embedding_forward<T, Y>& a) {
     for_each(device, rows * width, 3,
              embedding_element<T, Y>{simt::span_of(a.tokens), rows_of<const T>(a.table), rows_of<const T>(a.positions),
                                      rows_of<Y>(a.out), a.table.extent_of(0), width,
-                                     has_positions ? a.positions.extent_of(0) : 0});
+                                     has_positions ? a.positions.extent_of(0) : 0, simt::span_of(a.position_of)});
 }
 
 template <class Device, class Y, class G>

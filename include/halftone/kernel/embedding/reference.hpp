@@ -2,24 +2,30 @@
 /// \file
 /// The definition of an embedding and of its gradients, in double.
 ///
-///     out[r] = table[token[r]] + positions[r mod period]
+///     out[r] = table[token[r]] + positions[r mod period]         or positions[position_of[r]]
 ///
 ///     reference::embedding(tokens, table, positions, out);
 #pragma once
+
+#include <cstdint>
 
 #include <halftone/tensor/view.hpp>
 
 namespace halftone::inline HALFTONE_ABI::reference {
 
 template <class I, class T, class Y>
-void embedding(const view<I, 1>& tokens,     // (rows)
-               const view<T, 2>& table,      // (vocabulary, width)
-               const view<T, 2>& positions,  // (period, width), or none
-               const view<Y, 2>& out) {      // (rows, width)
+void embedding(const view<I, 1>& tokens,                               // (rows)
+               const view<T, 2>& table,                                // (vocabulary, width)
+               const view<T, 2>& positions,                            // (period, width), or none
+               const view<Y, 2>& out,                                  // (rows, width)
+               const const_view<std::int32_t, 1>& position_of = {}) {  // (rows), or none
     for (extent r = 0; r < tokens.extent_of(0); ++r) {
         for (extent j = 0; j < table.extent_of(1); ++j) {
             double sum = static_cast<double>(table(tokens(r), j));
-            if (positions.data() != nullptr) sum += static_cast<double>(positions(r % positions.extent_of(0), j));
+            if (positions.data() != nullptr) {
+                const extent position = position_of.data() != nullptr ? position_of(r) : r % positions.extent_of(0);
+                sum += static_cast<double>(positions(position, j));
+            }
             out(r, j) = static_cast<Y>(sum);
         }
     }

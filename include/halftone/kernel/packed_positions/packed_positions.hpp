@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Where each of a row's tokens stands in its document, of several that lie one behind the other.
+///
+///     kernel::packed_positions<cpu>::run(device, offsets, positions);      // offsets 0, 3, 5: positions 0 1 2 0 1
+///
+/// Offsets ascend from 0 to the number of tokens. Where they do not, a token that no document has gets -1, and what the
+/// others get is unspecified.
+#pragma once
+
+#include <cstdint>
+
+#include <halftone/kernel/expect.hpp>
+
+namespace halftone::inline HALFTONE_ABI::kernel {
+
+/// run, which throws shape_error for offsets without an end.
+template <class Device>
+struct packed_positions;
+
+inline void check_packed_positions(const const_view<std::int32_t, 1>& offsets,  // (documents + 1)
+                                   const view<std::int32_t, 1>& positions) {    // (tokens)
+    expect("packed_positions", "offsets", offsets, offsets.shape());
+    expect("packed_positions", "positions", positions, positions.shape());
+    if (offsets.extent_of(0) < 1) fail<shape_error>("packed_positions: offsets is empty; expected documents + 1");
+}
+
+}  // namespace halftone::inline HALFTONE_ABI::kernel
