@@ -155,6 +155,9 @@ struct shadow_rule<embedding_record<Y, Table, Positions>> {
                        time = static_cast<std::size_t>(r.tokens.shape()[1]);
             std::vector<std::int32_t> tokens(static_cast<std::size_t>(r.tokens.size()));
             notes.device().memory().read(tokens.data(), r.tokens.view().data(), tokens.size() * sizeof tokens[0]);
+            std::vector<std::int32_t> named(r.position_of.is_empty() ? 0 : tokens.size());
+            if (!named.empty())
+                notes.device().memory().read(named.data(), r.position_of.view().data(), named.size() * sizeof named[0]);
             table.resize(static_cast<std::size_t>(r.table.shape().size()));
             if constexpr (!is_absent<Positions>) positions.resize(static_cast<std::size_t>(r.positions.shape().size()));
             const double g = 2 * shadow_gamma(static_cast<double>(tokens.size()), unit_roundoff<float>);
@@ -162,7 +165,8 @@ struct shadow_rule<embedding_record<Y, Table, Positions>> {
                 const double d = g * std::fabs(static_cast<double>(dy[i]));
                 const std::size_t row = i / width, at = static_cast<std::size_t>(tokens[row]) * width + i % width;
                 if (at < table.size()) table[at] += d;
-                if (!positions.empty()) positions[row % time * width + i % width] += d;
+                const std::size_t place = named.empty() ? row % time : static_cast<std::size_t>(named[row]);
+                if (place * width < positions.size()) positions[place * width + i % width] += d;
             }
         }
         return [&notes, &r, table, positions] {
