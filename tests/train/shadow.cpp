@@ -39,4 +39,55 @@ TEST_CASE_TEMPLATE("shadow: a GPT's step under mixed precision differs from fp32
     CHECK(first_of(report) == "");
 }
 
+/// The perceptron's layers differ, so that it is several operations, and its twin's has to be so, too.
+using split_perceptron = ht::recipe<ht::amp_bf16, ht::rule<"mlp.up", ht::full_fp32>>;
+
+/// Free operations of many kinds, casts and regions among them.
+template <class P>
+struct all_kinds : ht::nn::model {
+    using policy = P;
+    ht::nn::rms_norm<ht::at<P, "norm">> norm;
+    ht::nn::linear<ht::at<P, "up">> up;
+    ht::nn::mlp<ht::at<P, "mlp">> mlp;
+    explicit all_kinds(ht::cpu& device)
+        : model(device), norm(parameters(), 16), up(parameters(), 16, 48), mlp(parameters(), 16, 40) {
+        commit(*this, 11);
+    }
+    static decltype(auto) visit(auto&& self, auto&& f) { return f(self.norm, self.up, self.mlp); }
+
+    auto operator()(auto& tape, const auto& input) const {
+        auto ctx = ht::autocast<P>(tape);
+        using roles = ht::layer_roles<ht::at<P, "up">, ht::op::attention, decltype(ctx)>;
+        const auto x = norm(ctx, input);  // (2, 5, 16)
+        const auto qkv = up(ctx, x);      // (2, 5, 48)
+        const auto mixed = mlp(ctx, ht::self_attention<roles>(ctx, qkv, 4, {.mask = ht::attention_mask::causal}),
+                               ht::cast<float>(ctx, x));
+        const auto table = ht::reshape(ctx, ht::as_variable(ctx, mlp.up.weight), ht::shape<2>{16, 40});
+        const auto scores = ht::matmul(ctx, mixed, ht::cast<ht::bfloat16>(ctx, table));  // (2, 5, 40)
+        const auto again = ht::matmul(ht::autocast<ht::amp_fp16>(tape), mixed, table);
+        const auto weights = ht::softmax(ctx, scores, 2.0f), logarithms = ht::log_softmax(ctx, scores);
+        const auto halves = ht::mul(ctx, weights, ht::cast<float>(ctx, ht::gelu(ctx, again)));
+        const auto moved = ht::add(ctx, halves, ht::as_variable<typename decltype(mlp.up.bias)::compute>(ctx, mlp.up.bias));
+        return ht::add(ctx, ht::mean(ctx, ht::dropout(ctx, moved, {.p = 0.25f})),
+                       ht::mean(ctx, ht::mul(ctx, logarithms, logarithms)));
+    }
+};
+
+TEST_CASE_TEMPLATE("shadow: free operations, casts, regions and dropout differ by their rounding alone", P, ht::amp_bf16,
+                   ht::amp_fp16, split_perceptron) {
+    ht::cpu device{{.threads = 1}};
+    all_kinds<P> model{device};
+    ht::shadow_twin<all_kinds<P>> twin{device};
+    const auto input = support::random(2).normals<float>(2 * 5 * 16);
+    const auto step = [&](auto& tape, const auto& m) {
+        return m(tape, tape.leaf(ht::const_view<float, 3>(input.data(), {2, 5, 16}))) * 4096;
+    };
+    const auto report = ht::shadow_run(device, model, twin, step);
+    std::ostringstream table;
+    report.print(table);
+    CAPTURE(table.str());
+    CHECK(first_of(report) == "");
+    CHECK(report.rows.size() > 40);
+}
+
 }  // namespace

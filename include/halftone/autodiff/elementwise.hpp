@@ -168,7 +168,7 @@ auto pow(Context&& context, const variable<X, Rank>& x, double value) {
 /// x as numbers of type T, and its gradient as those of X; x itself where that is T already.
 template <number T, recording_context Context, class X, int Rank>
 variable<T, Rank> cast(Context&& context, const variable<X, Rank>& x) {
-    if constexpr (std::is_same_v<T, X>) {
+    if constexpr (std::is_same_v<T, X> && !detail::shadowing<Context>) {
         return x;
     } else {
         return detail::pointwise<op::cast, T>(

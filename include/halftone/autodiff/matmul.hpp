@@ -238,25 +238,38 @@ template <class T = by_category, recording_context Context, class Storage, int R
 auto as_variable(Context&& context, const parameter<Storage, Rank>& p) {
     using param = typename Storage::param;
     using type = std::conditional_t<std::is_same_v<T, by_category>, param, T>;
-    static_assert(std::is_same_v<type, param> || std::is_same_v<type, typename Storage::compute>,
+    static_assert(std::is_same_v<type, param> || std::is_same_v<type, typename Storage::compute> ||
+                      detail::shadowing<Context>,
                   "halftone: as_variable: the store keeps this parameter in the types of its roles `param` and "
                   "`compute`; take one of them, and ht::cast<T>(ctx, ht::as_variable(ctx, p)) for another");
     auto& root = context.root();
-    const bool wanted = !p.is_frozen();
-    const_view<type, Rank> values;
-    if constexpr (std::is_same_v<type, typename Storage::compute>) {
-        values = p.values();
-    } else {
-        values = detail::whole_master(p);
-    }
-    auto& graph = root.graph();
-    const auto block = graph.make_block_over(values.data(), static_cast<std::size_t>(values.size()) * sizeof(type));
     constexpr bool records = std::remove_cvref_t<Context>::records;
-    variable<type, Rank> y(graph, graph.make_result(block, records && wanted), p.shape());
-    if constexpr (records) {
-        if (wanted) root.record(detail::parameter_read_record<Storage, type, Rank>{p, gradient_of(y)});
+    const bool wanted = !p.is_frozen();
+    if constexpr (detail::shadowing<Context>) {
+        // A twin has it in fp32 alone, and takes over what is read here.
+        using held = std::conditional_t<std::is_same_v<type, typename Storage::compute>, type, param>;
+        using record = detail::parameter_read_record<Storage, held, Rank>;
+        const auto range = root.template range<policy_of<Context>>(record::operation::name);
+        auto y = root.template make<held>(p.shape(), wanted);
+        const auto values = detail::values_for<held>(p);
+        root.device().copy(y.view().data(), values.data(), static_cast<std::size_t>(y.size()) * sizeof(held));
+        if (wanted) root.record(record{p, gradient_of(y)});
+        return y;
+    } else {
+        const_view<type, Rank> values;
+        if constexpr (std::is_same_v<type, typename Storage::compute>) {
+            values = p.values();
+        } else {
+            values = detail::whole_master(p);
+        }
+        auto& graph = root.graph();
+        const auto block = graph.make_block_over(values.data(), static_cast<std::size_t>(values.size()) * sizeof(type));
+        variable<type, Rank> y(graph, graph.make_result(block, records && wanted), p.shape());
+        if constexpr (records) {
+            if (wanted) root.record(detail::parameter_read_record<Storage, type, Rank>{p, gradient_of(y)});
+        }
+        return y;
     }
-    return y;
 }
 
 }  // namespace halftone::inline HALFTONE_ABI

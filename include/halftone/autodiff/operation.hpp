@@ -35,11 +35,14 @@ struct roles {
 
 namespace detail {
 
-template <class P, class Op, class Context>
+template <class P, class Op, class Context, class... Inputs>
 struct layer_types {
     static_assert(check_policy<P>());
     using policy = policy_within<P, policy_of<Context>>;
     using compute = compute_type<policy, Op>;
+    static_assert(is_fp64<compute> || (!std::is_same_v<Inputs, double> && ...),
+                  "halftone: this layer is given doubles, and its policy computes in fewer bits, where autocast leaves "
+                  "fp64 alone: cast them, ht::cast<float>(ctx, x), or give the layer ht::full_fp64");
     using type = roles<compute, typename policy::output, grad_type<policy, Op>,
                        std::conditional_t<eight_bit<compute>, scaling_of<policy>, void>, input_grad_type<policy, Op>,
                        weight_grad_type<policy, Op>>;
@@ -100,9 +103,10 @@ auto within_list(Root& root, int index) {
 
 }  // namespace detail
 
-/// The types of the operation Op of a layer with policy P, called in a context; a compile-time error where P is wrong.
-template <class P, class Op, class Context>
-using layer_roles = detail::marked_roles<typename detail::layer_types<P, Op, Context>::type, P, Context>;
+/// The types of the operation Op of a layer with policy P, called in a context with inputs of these element types; a
+/// compile-time error where P is wrong, or does not go with them.
+template <class P, class Op, class Context, class... Inputs>
+using layer_roles = detail::marked_roles<typename detail::layer_types<P, Op, Context, Inputs...>::type, P, Context>;
 
 template <class T, int Rank>
 const_view<T, Rank> as_const(const view<T, Rank>& v) {
@@ -115,6 +119,16 @@ template <class Root>
 inline constexpr bool is_twice = false;
 template <class Device>
 inline constexpr bool is_twice<tape<Device, twice_tape>> = true;
+
+/// A tape of a shadow run (observe/shadow_tape.hpp). What is no operation elsewhere, since nothing is to be done, is one
+/// there, so that policy and twin have the same ones.
+template <class Context>
+concept shadowing = requires(std::remove_cvref_t<Context>& context) {
+    typename std::remove_cvref_t<decltype(context.root())>::shadow;
+};
+/// Whether layers with these policies may do as one for all that the policies stand for.
+template <class, class>
+inline constexpr bool stand_for_alike = true;
 
 /// Where a context's operations have to be differentiable twice.
 template <class Context>

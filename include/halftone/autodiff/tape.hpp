@@ -328,12 +328,22 @@ class region {
 template <class Context>
 using policy_of = typename std::remove_cvref_t<Context>::policy;
 
+namespace detail {
+
+/// What a region of P is on a tape: P, unless the tape is another one's twin (observe/shadow_tape.hpp).
+template <class P, class Root>
+struct region_policy {
+    using type = P;
+};
+
+}  // namespace detail
+
 /// A region of the context in which free operations, and layers that inherit, follow the policy P (a recipe too).
 template <class P, class Context>
 auto autocast(Context&& context) {
     using root = std::remove_reference_t<decltype(context.root())>;
     static_assert(check_policy<P>());
-    return region<P, root>(context.root());
+    return region<typename detail::region_policy<P, root>::type, root>(context.root());
 }
 
 /// The same value, but no gradient flows through it, in any context: a tape, a region of one, an inference context.

@@ -43,11 +43,12 @@ struct mlp {
   private:
     template <class Context, class X, int Rank, class Residual>
     auto run(Context&& ctx, const variable<X, Rank>& x, const Residual& residual) const {
-        using up_roles = layer_roles<at<P, "up">, op::linear, Context>;
+        using up_roles = layer_roles<at<P, "up">, op::linear, Context, X>;
         using down_roles = layer_roles<at<P, "down">, op::linear, Context>;
         using types = halftone::detail::unmarked_roles<up_roles>;
         if constexpr (std::is_same_v<types, halftone::detail::unmarked_roles<down_roles>> &&
                       std::is_same_v<decltype(up.weight), decltype(down.weight)> &&
+                      halftone::detail::stand_for_alike<resolve<at<P, "up">>, resolve<at<P, "down">>> &&
                       (!is_absent<Residual> || halftone::detail::whole_mlp<types, Context>)) {
             return halftone::mlp<halftone::detail::marked_roles<types, P, Context>>(ctx, x, up.weight, up.bias,
                                                                                     down.weight, down.bias, residual);

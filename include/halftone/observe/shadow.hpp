@@ -35,21 +35,6 @@ namespace halftone::inline HALFTONE_ABI {
 
 namespace detail {
 
-/// The policy's place and rules, and fp32 in all of them.
-template <class P>
-struct policy_in_fp32 {
-    using type = full_fp32;
-};
-template <policy_marker P>
-struct policy_in_fp32<P> {
-    using type = P;
-};
-template <class Default, class... Rules>
-struct policy_in_fp32<recipe<Default, Rules...>> {
-    using type = recipe<typename policy_in_fp32<Default>::type,
-                        rule<Rules::pattern, typename policy_in_fp32<typename Rules::policy>::type>...>;
-};
-
 template <class Model>
 struct model_in_fp32 {
     static_assert(

@@ -118,17 +118,22 @@ struct shadow_rule<linear_cross_entropy_record<Roles, X, Rank, Weight>> {
         extent rows, width;
         std::vector<float> x, w;
         double read;
+        std::vector<float> magnitudes;  // of w
         shadow_logits all;
     };
     template <class Notes>
     static operands of(const Notes& notes, const record& r) {
         using device = std::remove_cvref_t<decltype(notes.device())>;
         const auto weight = values_for<compute>(r.weight);
-        operands o{as_rows(r.x.view()).extent_of(0), r.x.shape()[Rank - 1],
-                   notes.read(r.x.view()),           notes.read(weight),
-                   weight_error<compute>(r.weight),  {weight.extent_of(0), {}, {}, {}}};
+        operands o{as_rows(r.x.view()).extent_of(0),
+                   r.x.shape()[Rank - 1],
+                   notes.read(r.x.view()),
+                   notes.read(weight),
+                   weight_error<compute>(r.weight),
+                   weight_magnitudes<compute>(notes, r.weight),
+                   {weight.extent_of(0), {}, {}, {}}};
         read_targets(notes, r, o.all);
-        const shadow_matrix x(o.x.data(), o.rows, o.width), w(o.w.data(), o.all.classes, o.width);
+        const shadow_matrix x(o.x.data(), o.rows, o.width), w(o.magnitudes.data(), o.all.classes, o.width);
         const double product = both(read_error<compute, X>, o.read) + sum_error<compute, device>(o.width);
         double largest_weight = 0;
         for (const double n : w.of_rows) largest_weight = std::max(largest_weight, n);
@@ -178,7 +183,7 @@ struct shadow_rule<linear_cross_entropy_record<Roles, X, Rank, Weight>> {
                     const double off = error + round(g + error), whole = g + off;
                     for (extent d = 0; d < o.width; ++d) {
                         const double x = std::fabs(static_cast<double>(o.x[at(i * o.width + d)])),
-                                     w = std::fabs(static_cast<double>(o.w[at(j * o.width + d)]));
+                                     w = static_cast<double>(o.magnitudes[at(j * o.width + d)]);
                         dx[at(i * o.width + d)] += (off + by_input * whole) * w;
                         dw[at(j * o.width + d)] += (off + by_weight * whole) * x;
                     }

@@ -78,6 +78,22 @@ template <class Compute, class Weight>
     requires(Weight::is_variable)
 constexpr double weight_error(const Weight&) { return read_error<Compute, typename Weight::compute>; }
 
+/// Magnitudes of a weight as it is read: where that is the master, with room for what the copy lacks of the smallest.
+template <class Compute, class Notes, class Weight>
+std::vector<float> weight_magnitudes(const Notes& notes, const Weight& weight) {
+    auto values = notes.read(values_for<Compute>(weight));
+    using copy = typename Weight::compute;
+    float floor = 0;
+    if constexpr (!contains<copy, Compute>)
+        floor = static_cast<float>(rounding_rule::to<copy>(root_mean_square(values)).floor);
+    for (float& v : values) v = std::max(std::fabs(v), floor);
+    return values;
+}
+template <class Compute, class Notes, class Weight>
+shadow_matrix weight_matrix(const Notes& notes, const Weight& weight) {
+    return {weight_magnitudes<Compute>(notes, weight).data(), weight.shape()[0], weight.shape()[1]};
+}
+
 inline double both(double a, double b) { return a + b + a * b; }
 
 /// Sums of magnitudes along the columns.
@@ -122,7 +138,7 @@ struct shadow_rule<linear_record<Roles, X, Y, Rank, Weight, Bias>> {
     static void forward(Notes& notes, const record& r) {
         using device = std::remove_cvref_t<decltype(notes.device())>;
         const auto x = matrix_of(notes, shape_as_rows(notes, r.dx, notes.value_of(r.dx)));
-        const auto w = matrix_of(notes, values_for<compute>(r.weight));
+        const auto w = weight_matrix<compute>(notes, r.weight);
         auto bound = products(
             both(read_error<compute, X>, weight_error<compute>(r.weight)) + sum_error<compute, device>(x.columns),
             x.of_rows, w.of_rows);
@@ -137,7 +153,7 @@ struct shadow_rule<linear_record<Roles, X, Y, Rank, Weight, Bias>> {
             const auto dy = as_rows(as_const(r.dy.view()));
             const auto values = notes.read(dy);
             const shadow_matrix g(values.data(), dy.extent_of(0), dy.extent_of(1));
-            const auto w = matrix_of(notes, values_for<compute>(r.weight));
+            const auto w = weight_matrix<compute>(notes, r.weight);
             of_x = products(
                 both(read_error<input_grad, Y>,
                      both(weight_error<compute>(r.weight),
@@ -185,8 +201,8 @@ struct shadow_rule<mlp_record<Roles, X, Y, Rank, Weight, Bias>> {
         using device = std::remove_cvref_t<decltype(notes.device())>;
         constexpr double u = unit_roundoff<float>;
         const auto x = matrix_of(notes, shape_as_rows(notes, r.dx, notes.value_of(r.dx)));
-        const auto up = matrix_of(notes, values_for<compute>(r.up)),
-                   down = matrix_of(notes, values_for<compute>(r.down));
+        const auto up = weight_matrix<compute>(notes, r.up),
+                   down = weight_matrix<compute>(notes, r.down);
         auto inner = products(
             both(read_error<compute, X>, weight_error<compute>(r.up)) + sum_error<compute, device>(x.columns) + 4 * u,
             x.of_rows, up.of_rows);
@@ -234,8 +250,8 @@ struct shadow_rule<mlp_record<Roles, X, Y, Rank, Weight, Bias>> {
             if (r.pre.is_empty()) return;
             // Where pre lay lies its gradient now.
             const auto inner = notes.read(as_rows(as_const(r.pre.view())));
-            const auto up = matrix_of(notes, values_for<compute>(r.up)),
-                       down = matrix_of(notes, values_for<compute>(r.down));
+            const auto up = weight_matrix<compute>(notes, r.up),
+                       down = weight_matrix<compute>(notes, r.down);
             const shadow_matrix dpre(inner.data(), g.rows, up.rows);
             const double read_down = both(weight_error<compute>(r.down), read_error<input_grad, weight_type>);
             const auto error = rounded<output>(products(steepest_gelu * (both(read_error<input_grad, Y>, read_down) +

@@ -219,6 +219,24 @@ struct shadow_rule<map_record<Op, Expression, Y, Rank, Inputs...>> {
     }
 };
 
+template <class Storage, class T, int Rank>
+struct shadow_rule<parameter_read_record<Storage, T, Rank>> {
+    using record = parameter_read_record<Storage, T, Rank>;
+    /// The twin has what the copy has, also where the master is read.
+    template <class Notes>
+    static void forward(Notes& notes, const record& r) {
+        const auto values = notes.read(const_view<T, Rank>(notes.value_of(r.dy), r.dy.shape()));
+        const auto round = rounding_rule::to<typename Storage::compute>(root_mean_square(values));
+        std::vector<double> bound;
+        for (const float v : values) bound.push_back(round(static_cast<double>(v)));
+        notes.bound_value(notes.value_of(r.dy), std::move(bound));
+    }
+    template <class Notes>
+    static auto backward(Notes& notes, const record&) {
+        return [&notes] { notes.expect(0, 1); };
+    }
+};
+
 /// How often values on their way through an operation of the user's own are rounded to its types: it may say so,
 /// `static constexpr int roundings = 2;`.
 template <class Op>
@@ -227,9 +245,9 @@ template <class Op>
     requires requires { Op::roundings; }
 inline constexpr int own_roundings<Op> = Op::roundings;
 
-template <class Op, class Y, int Rank, class Kept, class Destinations>
-struct shadow_rule<apply_record<Op, Y, Rank, Kept, Destinations>> {
-    using record = apply_record<Op, Y, Rank, Kept, Destinations>;
+template <class Op, class Y, int Rank, class Kept, class Destinations, class To>
+struct shadow_rule<apply_record<Op, Y, Rank, Kept, Destinations, To>> {
+    using record = apply_record<Op, Y, Rank, Kept, Destinations, To>;
 
     static extent longest(const record& r) {
         extent n = r.dy.shape().size();

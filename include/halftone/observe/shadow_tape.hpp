@@ -28,6 +28,45 @@ struct shadow_twin_tape {};
 template <class Kind>
 concept shadow_kind = std::is_same_v<Kind, shadowed_tape> || std::is_same_v<Kind, shadow_twin_tape>;
 
+/// fp32 in the place of another policy.
+template <class P>
+struct in_fp32 : full_fp32 {
+    using stands_for = P;
+};
+/// A policy in fp32, a recipe with its rules, all of them in fp32.
+template <class P>
+struct policy_in_fp32 {
+    using type = in_fp32<P>;
+};
+template <class P>
+struct policy_in_fp32<in_fp32<P>> {
+    using type = in_fp32<P>;
+};
+template <policy_marker P>
+struct policy_in_fp32<P> {
+    using type = P;
+};
+template <class Default, class... Rules>
+struct policy_in_fp32<recipe<Default, Rules...>> {
+    using type = recipe<typename policy_in_fp32<Default>::type,
+                        rule<Rules::pattern, typename policy_in_fp32<typename Rules::policy>::type>...>;
+};
+template <class P, path_name Name>
+struct policy_in_fp32<at<P, Name>> {
+    using type = at<typename policy_in_fp32<P>::type, Name>;
+};
+template <class P, class Device>
+struct region_policy<P, tape<Device, shadow_twin_tape>> : policy_in_fp32<P> {};
+
+struct outside_regions {
+    using policy = as_given;
+};
+template <class A, class B>
+inline constexpr bool stand_for_alike<in_fp32<A>, in_fp32<B>> =
+    std::is_same_v<typename layer_types<A, op::linear, outside_regions>::type,
+                   typename layer_types<B, op::linear, outside_regions>::type> &&
+    std::is_same_v<storage_signature<A, op::linear>, storage_signature<B, op::linear>>;
+
 /// A tensor of the policy's step, in host memory.
 struct shadow_tensor {
     watched_operation by;
