@@ -20,7 +20,7 @@ double evaluate(const E& e, const double* arguments) {
     return scalar::evaluate(e, arguments);
 }
 
-namespace detail {
+namespace maps {
 
 /// The distance from a view's first element to the one that stands at `place`, an index into outputs of shape `target`:
 /// a view of rank 0 has one element, one of rank 1 beside outputs of higher rank has one for each column.
@@ -47,16 +47,16 @@ std::vector<double> read(const pack<V...>& views, const shape<Rank>& place, std:
     return {static_cast<double>(views.template at<I>().data()[offset_at(views.template at<I>(), place)])..., 0.0};
 }
 
-}  // namespace detail
+}  // namespace maps
 
 /// output[k] = expressions[k](inputs), element by element.
 template <class... E, class... Outputs, class... Inputs>
 void map(const pack<E...>& expressions, const pack<Outputs...>& outputs, const pack<Inputs...>& inputs) {
-    detail::for_each_place(outputs.first.shape(), [&](const auto& place) {
-        const std::vector<double> x = detail::read(inputs, place, std::index_sequence_for<Inputs...>{});
+    maps::for_each_place(outputs.first.shape(), [&](const auto& place) {
+        const std::vector<double> x = maps::read(inputs, place, std::index_sequence_for<Inputs...>{});
         const auto write = [&](const auto& e, const auto& output) {
             using T = typename std::remove_cvref_t<decltype(output)>::value_type;
-            output.data()[detail::offset_at(output, place)] = static_cast<T>(evaluate(e, x.data()));
+            output.data()[maps::offset_at(output, place)] = static_cast<T>(evaluate(e, x.data()));
         };
         [&]<std::size_t... K>(std::index_sequence<K...>) {
             (write(expressions.template at<K>(), outputs.template at<K>()), ...);
@@ -73,11 +73,11 @@ std::vector<double> map_gradient(const pack<E...>& expressions, const pack<Outpu
     const auto& v = inputs.template at<Index>();
     std::vector<double> gradient(static_cast<std::size_t>(v.size()));
     const view<double, std::remove_cvref_t<decltype(v)>::rank> sums(gradient.data(), v.shape());
-    detail::for_each_place(output_gradients.first.shape(), [&](const auto& place) {
-        const std::vector<double> x = detail::read(inputs, place, std::index_sequence_for<Inputs...>{});
+    maps::for_each_place(output_gradients.first.shape(), [&](const auto& place) {
+        const std::vector<double> x = maps::read(inputs, place, std::index_sequence_for<Inputs...>{});
         const std::vector<double> dy =
-            detail::read(output_gradients, place, std::index_sequence_for<OutputGradients...>{});
-        double& sum = sums.data()[detail::offset_at(sums, place)];
+            maps::read(output_gradients, place, std::index_sequence_for<OutputGradients...>{});
+        double& sum = sums.data()[maps::offset_at(sums, place)];
         [&]<std::size_t... K>(std::index_sequence<K...>) {
             ((sum += dy[K] * evaluate(derivative<Index>(expressions.template at<K>()), x.data())), ...);
         }

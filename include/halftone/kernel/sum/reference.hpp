@@ -13,7 +13,7 @@ template <expression E, class... Inputs, class Y>
 void sum(const E& e, const pack<Inputs...>& inputs, double factor, const view<Y, 0>& out) {
     double total = 0;
     for (extent i = 0; i < inputs.first.size(); ++i) {
-        total += evaluate(e, detail::read(inputs, shape<1>{i}, std::index_sequence_for<Inputs...>{}).data());
+        total += evaluate(e, maps::read(inputs, shape<1>{i}, std::index_sequence_for<Inputs...>{}).data());
     }
     *out.data() = static_cast<Y>(factor * total);
 }
