@@ -34,7 +34,7 @@ struct linear {
 
     template <class Context, class X, int Rank, class Residual = absent>
     auto operator()(Context&& ctx, const variable<X, Rank>& x, const Residual& residual = {}) const {
-        return halftone::linear<layer_roles<P, operation, Context>>(ctx, x, weight, bias, residual);
+        return halftone::linear<layer_roles<P, operation, Context, X>>(ctx, x, weight, bias, residual);
     }
     static decltype(auto) visit(auto&&, auto&& f) { return f(); }
 };

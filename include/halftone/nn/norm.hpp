@@ -27,7 +27,7 @@ struct layer_norm {
 
     template <class Context, class X, int Rank>
     auto operator()(Context&& ctx, const variable<X, Rank>& x) const {
-        return halftone::layer_norm<layer_roles<P, operation, Context>>(ctx, x, gain, bias);
+        return halftone::layer_norm<layer_roles<P, operation, Context, X>>(ctx, x, gain, bias);
     }
     static decltype(auto) visit(auto&&, auto&& f) { return f(); }
 };
@@ -44,7 +44,7 @@ struct rms_norm {
 
     template <class Context, class X, int Rank>
     auto operator()(Context&& ctx, const variable<X, Rank>& x) const {
-        return halftone::rms_norm<layer_roles<P, operation, Context>>(ctx, x, gain);
+        return halftone::rms_norm<layer_roles<P, operation, Context, X>>(ctx, x, gain);
     }
     static decltype(auto) visit(auto&&, auto&& f) { return f(); }
 };
