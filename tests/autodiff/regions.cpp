@@ -49,6 +49,15 @@ TEST_CASE("a weight is not cast where it is used: the store's copy is read, and 
         std::is_same_v<decltype(ht::as_variable<ht::bfloat16>(tape, model.fc.weight)), ht::variable<ht::bfloat16, 2>>);
     CHECK(ht::as_variable<ht::bfloat16>(tape, model.fc.weight).view().data() == copy);
     CHECK(ht::as_variable(tape, model.fc.weight).view().data() == model.fc.weight.master().data());
+
+    // Nothing that was read where no tape records is found again by one that does, in place of the weight.
+    tape.clear();
+    ht::inference eval{device};
+    const auto seen = eval.constant(in.view(ht::shape<2>{1, 3}));
+    ht::linear(ht::autocast<ht::amp_bf16>(eval), seen, model.fc.weight, model.fc.bias);
+    support::gradient_sink sink(model.parameters());
+    tape.backward(ht::sum<float>(tape, use()), sink);
+    CHECK(sink.of(model.fc.weight) == std::vector<double>{1, 0, 0, 1, 0, 0, 1, 0, 0});
 }
 
 TEST_CASE("apply, linear and as_variable: gradients of parameters add up in the accumulator") {

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # A .cu file may include everything and train on the CPU: nvcc compiles it without a warning, and the program runs. The
-# ```cuda blocks of README.md compile as they stand there.
+# ```cuda blocks of README.md compile as they stand there, also where the operators of CUDA's 16-bit types are taken away
+# (-D__CUDA_NO_HALF_OPERATORS__ and its like, as PyTorch's extensions do).
 #
 #     tests/headers/nvcc.sh            CUDACXX names the compiler; CXX the one behind it
 set -euo pipefail
@@ -49,7 +50,8 @@ awk -v folder="$work" '
 compiler=()
 if [[ ${CXX:-} == *g++* && ${CXX:-} != *clang* ]]; then compiler=(-ccbin "$CXX"); fi
 compile() { "$nvcc" "${compiler[@]}" -std=c++20 -arch=sm_90 -Werror all-warnings -Xcompiler -Wall,-Wextra,-Werror,-pthread -I"$root/include" "$@"; }
-for snippet in "$work"/snippet*.cu; do compile -c "$snippet" -o "$snippet.o"; done
+no_operators=(-D__CUDA_NO_{HALF,HALF2,BFLOAT16,BFLOAT162}_OPERATORS__ -D__CUDA_NO_{HALF,BFLOAT16}_CONVERSIONS__)
+for snippet in "$work"/snippet*.cu; do compile "${no_operators[@]}" -c "$snippet" -o "$snippet.o"; done
 compile "$work/step.cu" -o "$work/step"
 "$work/step" || { echo "the model that nvcc compiled does not learn"; exit 1; }
 echo "nvcc compiles everything, without a warning"

@@ -30,6 +30,11 @@ concept wide_enough_backward_accum =
                                                   contains<typename P::accum,
                                                            typename detail::stated_weight_grad<P>::type>);
 
+/// The accumulator is one that kernels have: they sum in float, and in double what they compute in double. A wider one
+/// would be promised and not kept.
+template <class P>
+concept summed_as_stated = !contains<typename P::accum, double> || contains<typename P::compute, double>;
+
 /// `input_grad` and `weight_grad` have more than eight bits: only `compute` and `grad` have scales.
 template <class P>
 concept unscaled_backward_operands =
@@ -105,6 +110,10 @@ struct policy_check {
     static_assert(wide_enough_accum<R>,
                   "halftone: the accumulator of this policy (role `accum`) is narrower than the operands it sums (role "
                   "`compute`), in significand or in range; widen it: ht::with_accum<P, float>");
+    static_assert(summed_as_stated<R>,
+                  "halftone: this policy sums in double (role `accum`) what it multiplies in less (role `compute`): "
+                  "kernels sum in float there, and the role would be ignored; take ht::with_accum<P, float>, or "
+                  "compute in double, ht::full_fp64");
     static_assert(
         wide_enough_backward_accum<R>,
         "halftone: the accumulator of this policy (role `accum`) is narrower than the operands of a backward product "

@@ -7,7 +7,7 @@
 /// | `param`      | the parameters as the optimizer keeps them (the master weights) |
 /// | `compute`    | the operands of products |
 /// | `output`     | what a layer gives to the next |
-/// | `accum`      | the registers a reduction sums in |
+/// | `accum`      | the registers a reduction sums in; kernels sum in float where it is narrower |
 /// | `grad`       | the incoming gradient as backward products read it |
 /// | `accumulate` | the buffers that gradients of several micro-batches add up in |
 /// | `reduce`     | gradients on their way between processes |
