@@ -67,14 +67,15 @@ struct all_kinds : ht::nn::model {
         const auto again = ht::matmul(ht::autocast<ht::amp_fp16>(tape), mixed, table);
         const auto weights = ht::softmax(ctx, scores, 2.0f), logarithms = ht::log_softmax(ctx, scores);
         const auto halves = ht::mul(ctx, weights, ht::cast<float>(ctx, ht::gelu(ctx, again)));
-        const auto moved = ht::add(ctx, halves, ht::as_variable<typename decltype(mlp.up.bias)::compute>(ctx, mlp.up.bias));
+        const auto moved =
+            ht::add(ctx, halves, ht::as_variable<typename decltype(mlp.up.bias)::compute>(ctx, mlp.up.bias));
         return ht::add(ctx, ht::mean(ctx, ht::dropout(ctx, moved, {.p = 0.25f})),
                        ht::mean(ctx, ht::mul(ctx, logarithms, logarithms)));
     }
 };
 
-TEST_CASE_TEMPLATE("shadow: free operations, casts, regions and dropout differ by their rounding alone", P, ht::amp_bf16,
-                   ht::amp_fp16, split_perceptron) {
+TEST_CASE_TEMPLATE("shadow: free operations, casts, regions and dropout differ by their rounding alone", P,
+                   ht::amp_bf16, ht::amp_fp16, split_perceptron) {
     ht::cpu device{{.threads = 1}};
     all_kinds<P> model{device};
     ht::shadow_twin<all_kinds<P>> twin{device};

@@ -120,8 +120,8 @@ inline constexpr bool is_twice = false;
 template <class Device>
 inline constexpr bool is_twice<tape<Device, twice_tape>> = true;
 
-/// A tape of a shadow run (observe/shadow_tape.hpp). What is no operation elsewhere, since nothing is to be done, is one
-/// there, so that policy and twin have the same ones.
+/// A tape of a shadow run (observe/shadow_tape.hpp). What is no operation elsewhere, since nothing is to be done, is
+/// one there, so that policy and twin have the same ones.
 template <class Context>
 concept shadowing = requires(std::remove_cvref_t<Context>& context) {
     typename std::remove_cvref_t<decltype(context.root())>::shadow;

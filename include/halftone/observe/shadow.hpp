@@ -217,8 +217,8 @@ using shadow_twin = typename detail::model_in_fp32<std::remove_cv_t<Model>>::typ
 
 /// See the file's head. `step(tape, model)` returns the loss as backward() is to be given it, scaled or not; it is
 /// called for both and must do the same each time. `random`: what dropout draws by, tape.random_state() of the tape in
-/// question. The model is not changed; the twin's weights are. Throws argument_error where model and twin differ in more
-/// than their types, and what the step throws.
+/// question. The model is not changed; the twin's weights are. Throws argument_error where model and twin differ in
+/// more than their types, and what the step throws.
 template <class Device, class Model, class Twin, class Step>
 shadow_report shadow_run(Device& device, Model& model, Twin& twin, const Step& step, const random_state& random = {}) {
     device.memory().expect_no_capture("a shadow run reads every tensor on the host; run it between steps");

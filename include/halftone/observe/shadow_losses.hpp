@@ -125,12 +125,9 @@ struct shadow_rule<linear_cross_entropy_record<Roles, X, Rank, Weight>> {
     static operands of(const Notes& notes, const record& r) {
         using device = std::remove_cvref_t<decltype(notes.device())>;
         const auto weight = values_for<compute>(r.weight);
-        operands o{as_rows(r.x.view()).extent_of(0),
-                   r.x.shape()[Rank - 1],
-                   notes.read(r.x.view()),
-                   notes.read(weight),
-                   weight_error<compute>(r.weight),
-                   weight_magnitudes<compute>(notes, r.weight),
+        operands o{as_rows(r.x.view()).extent_of(0), r.x.shape()[Rank - 1],
+                   notes.read(r.x.view()),           notes.read(weight),
+                   weight_error<compute>(r.weight),  weight_magnitudes<compute>(notes, r.weight),
                    {weight.extent_of(0), {}, {}, {}}};
         read_targets(notes, r, o.all);
         const shadow_matrix x(o.x.data(), o.rows, o.width), w(o.magnitudes.data(), o.all.classes, o.width);

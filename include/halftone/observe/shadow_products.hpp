@@ -201,8 +201,7 @@ struct shadow_rule<mlp_record<Roles, X, Y, Rank, Weight, Bias>> {
         using device = std::remove_cvref_t<decltype(notes.device())>;
         constexpr double u = unit_roundoff<float>;
         const auto x = matrix_of(notes, shape_as_rows(notes, r.dx, notes.value_of(r.dx)));
-        const auto up = weight_matrix<compute>(notes, r.up),
-                   down = weight_matrix<compute>(notes, r.down);
+        const auto up = weight_matrix<compute>(notes, r.up), down = weight_matrix<compute>(notes, r.down);
         auto inner = products(
             both(read_error<compute, X>, weight_error<compute>(r.up)) + sum_error<compute, device>(x.columns) + 4 * u,
             x.of_rows, up.of_rows);
@@ -250,8 +249,7 @@ struct shadow_rule<mlp_record<Roles, X, Y, Rank, Weight, Bias>> {
             if (r.pre.is_empty()) return;
             // Where pre lay lies its gradient now.
             const auto inner = notes.read(as_rows(as_const(r.pre.view())));
-            const auto up = weight_matrix<compute>(notes, r.up),
-                       down = weight_matrix<compute>(notes, r.down);
+            const auto up = weight_matrix<compute>(notes, r.up), down = weight_matrix<compute>(notes, r.down);
             const shadow_matrix dpre(inner.data(), g.rows, up.rows);
             const double read_down = both(weight_error<compute>(r.down), read_error<input_grad, weight_type>);
             const auto error = rounded<output>(products(steepest_gelu * (both(read_error<input_grad, Y>, read_down) +

@@ -64,8 +64,8 @@ struct outside_regions {
 template <class A, class B>
 inline constexpr bool stand_for_alike<in_fp32<A>, in_fp32<B>> =
     std::is_same_v<typename layer_types<A, op::linear, outside_regions>::type,
-                   typename layer_types<B, op::linear, outside_regions>::type> &&
-    std::is_same_v<storage_signature<A, op::linear>, storage_signature<B, op::linear>>;
+                   typename layer_types<B, op::linear, outside_regions>::type>&&
+        std::is_same_v<storage_signature<A, op::linear>, storage_signature<B, op::linear>>;
 
 /// A tensor of the policy's step, in host memory.
 struct shadow_tensor {
