@@ -62,6 +62,11 @@ TEST_CASE("attention on a GPU's matrix units: wide heads, by the tiles of each a
     }
 }
 
+TEST_CASE("attention on a GPU's matrix units that cut sums off is within bounds") {
+    SUBCASE("bfloat16") { emulator::check_truncated_attention<bfloat16, bfloat16>(); }
+    SUBCASE("float16") { emulator::check_truncated_attention<float16, float16>(); }
+}
+
 TEST_CASE("attention on a GPU without its matrix units is within bounds") {
     SUBCASE("float") {
         emulator::check_attention<float, float>({1, 1, 1, 2, 2, 64, causal}, layout::fused, bounds::may_hide);

@@ -19,13 +19,27 @@ namespace halftone::emulator {
 
 template <class Compute, class T>
 void check_attention(const support::attention_sizes& sizes, support::layout way,
-                     support::bounds kind = support::bounds::telling, double deviation = 1, int architecture = 80) {
+                     support::bounds kind = support::bounds::telling, double deviation = 1, int architecture = 80,
+                     const options& how = {}) {
     support::check_problem<Compute, T>(sizes, way, kind, deviation,
                                        [&](const support::problem<T>& p, const auto& check) {
-                                           device on({}, simt::architecture_of(architecture));
+                                           device on(how, simt::architecture_of(architecture));
                                            check(support::outcome_of<Compute>(p, on));
                                            CHECK(on.count().bank_conflicts == 0);
                                        });
+}
+
+/// Where matrix units cut off what they add, as those of a GPU.
+template <class Compute, class T>
+void check_truncated_attention() {
+    const options how{.check = checking::values_only, .mma = accumulation::truncating};
+    const auto check = [&](int architecture, const support::attention_sizes& sizes) {
+        check_attention<Compute, T>(sizes, support::layout::heads_first_chunks, support::bounds::telling, 1,
+                                    architecture, how);
+    };
+    check(80, {1, 37, 70, 1, 1, 40, attention_mask::causal});
+    check(90, {1, 33, 65, 1, 1, 128, attention_mask::full});
+    check(80, {1, 17, 34, 1, 1, 256, attention_mask::causal});
 }
 
 /// Each sequence has the bits that it has alone.

@@ -37,6 +37,10 @@ TEST_CASE("attention in tfloat32 on a GPU's matrix units is within bounds") {
     check({1, 20, 70, 1, 1, 32, causal}, layout::heads_first_chunks, bounds::may_hide, 10000);
 }
 
+TEST_CASE("attention in tfloat32 on a GPU's matrix units that cut sums off is within bounds") {
+    emulator::check_truncated_attention<tfloat32, float>();
+}
+
 TEST_CASE("attention in tfloat32 on a GPU's matrix units: wide heads, by the tiles of each architecture") {
     for (const int architecture : {86, 90}) {
         check({1, 33, 40, 2, 1, 256, causal}, layout::heads_first_chunks, bounds::telling, 1, architecture);

@@ -153,10 +153,19 @@ TEST_CASE("matmul on a GPU: memory that the host cannot read") {
 
 template <class P, class A, class B, class C>
 void random_within_bounds(const sizes& s) {
-    emulator::device device;
-    const auto run = [&](const auto& test) { test(device); };
-    within_bounds<P, A, B, C>(s, layouts[2], layouts[3], run);
-    within_bounds<P, A, B, C>(s, aligned(layouts[1], s.rows, s.depth), aligned(layouts[0], s.depth, s.columns), run);
+    const auto with = [&](const emulator::options& how, int version, double roundoff) {
+        emulator::device device(how, simt::architecture_of(version));
+        const auto run = [&](const auto& test) { test(device); };
+        within_bounds<P, A, B, C>(s, layouts[2], layouts[3], run, roundoff);
+        within_bounds<P, A, B, C>(s, aligned(layouts[1], s.rows, s.depth), aligned(layouts[0], s.depth, s.columns), run,
+                                  roundoff);
+    };
+    with({}, 80, support::u);
+    if constexpr (has_matrix_unit<typename P::compute>) {
+        for (const int version : {80, 90})
+            with({.check = emulator::checking::values_only, .mma = emulator::accumulation::truncating}, version,
+                 matrix_unit_roundoff);
+    }
 }
 
 TEST_CASE("matmul on a GPU: random products within k u of their magnitudes") {
@@ -171,6 +180,30 @@ TEST_CASE("matmul on a GPU: random products within k u of their magnitudes") {
     SUBCASE("fp16 operands rounded to bf16") {
         random_within_bounds<ht::amp_bf16, float16, bfloat16, float>({17, 300, 33});
     }
+}
+
+// What a matrix unit loses at most: beside a sum of 1, of eight products seven that are cut just before they count, and
+// one whose last bit but one the sum cannot hold. A unit roundoff of 2^-24 does not cover that.
+TEST_CASE("matmul on a GPU: sums that matrix units cut off lose no more than is said") {
+    const sizes s{1, 1000, 1};
+    const operand<bfloat16> a(1, s.depth, layouts[0], [](extent, extent k) { return k == 0 ? 1.0f : 0x1p-12f; });
+    const operand<bfloat16> b(s.depth, 1, layouts[1], [](extent k, extent) {
+        return k == 0 ? 1.0f : (1 - 0x1p-8f) * (k % 8 == 7 ? 0x1p-11f : 0x1p-12f);
+    });
+    const operand<float> c(1, 1, layouts[0]);
+    double sum = 0;
+    for (extent k = 0; k < s.depth; ++k) sum += number(a.view(0, k)) * number(b.view(k, 0));
+    const auto error_on = [&](emulator::accumulation how, int version) {
+        emulator::device device({.mma = how}, simt::architecture_of(version));
+        ht::matmul<ht::amp_bf16>(device, a.view, b.view, c.view);
+        return std::fabs(number(c.view(0, 0)) - sum) / sum;
+    };
+    const double said = support::gamma(static_cast<double>(s.depth) + 1, matrix_unit_roundoff);
+    const double ampere = error_on(emulator::accumulation::truncating, 80);
+    CHECK(ampere <= said);
+    CHECK(ampere > support::gamma(static_cast<double>(s.depth) + 1));
+    CHECK(error_on(emulator::accumulation::truncating, 90) < ampere);
+    CHECK(error_on(emulator::accumulation::nearest, 80) < ampere);
 }
 
 /// One kernel on small integers, for machines that do what a GPU may.

@@ -5,8 +5,9 @@
 ///
 /// The bounds follow the kernel's contract step by step, worst case in every step. A score is a sum of head_size
 /// products, so it errs by e <= gamma(2 head_size) times its magnitudes (two roundings a term where there is no fused
-/// multiply-add). A weight is exp of it, so it errs by a factor exp(theta) with theta = e, the roundings of the
-/// argument, and those of exp2. From there on errors are multiplied and added as products and sums are.
+/// multiply-add; matrix units that cut sums off lose less than two roundings a term, see kernel/matmul/matmul.hpp). A
+/// weight is exp of it, so it errs by a factor exp(theta) with theta = e, the roundings of the argument, and those of
+/// exp2. From there on errors are multiplied and added as products and sums are.
 #pragma once
 
 #include <algorithm>
