@@ -19,7 +19,7 @@
 /// In a region the inputs are cast to what the operation states, and both functions run outside autocast, in the types
 /// that they are handed; on a bare tape nothing is cast. Without a rule inputs stay as they are. Only numbers are cast,
 /// and fp64 is not. A parameter among the inputs is read from the store's copy where that has the type. Arguments that
-/// are neither variables nor parameters are handed on.
+/// are neither variables nor parameters are handed on; a container of these is refused.
 ///
 /// `ctx` is a context of its own that records nothing: free operations work in it, ctx.device() launches kernels, ctx.make<T>(shape)
 /// is memory for them, and ctx.wants(i) tells backward whether input i (of the variables and parameters with numbers)
@@ -31,6 +31,7 @@
 
 #include <cstdint>
 #include <tuple>
+#include <utility>
 
 #include <halftone/autodiff/elementwise.hpp>
 #include <halftone/autodiff/matmul.hpp>
@@ -94,6 +95,17 @@ template <class T>
 struct input_type<T> {
     using type = element_of<T>;
 };
+
+/// Whether an argument is a container or a tuple of variables or parameters, in which apply would not find them.
+template <class T>
+inline constexpr bool holds_operands = false;
+template <class T>
+    requires requires { typename T::value_type; }
+inline constexpr bool holds_operands<T> = is_operand<typename T::value_type> || holds_operands<typename T::value_type>;
+template <class... Ts>
+inline constexpr bool holds_operands<std::tuple<Ts...>> = ((is_operand<Ts> || holds_operands<Ts>) || ...);
+template <class A, class B>
+inline constexpr bool holds_operands<std::pair<A, B>> = holds_operands<std::tuple<A, B>>;
 
 /// What Op's inputs are cast to under P; void where they stay as they are.
 template <class P, class Op, class... Inputs>
@@ -310,6 +322,9 @@ auto apply(Context&& context, const Arguments&... arguments) {
     static_assert(detail::named_operation<Op>,
                   "halftone: apply: this operation has no name, by which profiles and errors tell it: static constexpr "
                   "const char* name = \"my_op\"");
+    static_assert(!(detail::holds_operands<Arguments> || ...),
+                  "halftone: apply: an argument is a container of variables or parameters, which would neither be cast "
+                  "nor get gradients: pass them one by one, as arguments of their own");
     using To = typename detail::cast_inputs_type<policy_of<Context>, Op,
                                                  typename detail::input_type<Arguments>::type...>::type;
     auto& root = context.root();
