@@ -39,6 +39,28 @@ TEST_CASE_TEMPLATE("shadow: a GPT's step under mixed precision differs from fp32
     CHECK(first_of(report) == "");
 }
 
+/// Takes 16 bits, makes much of what rounding to them does, and rounds itself three times.
+struct magnified {
+    static constexpr const char* name = "magnified";
+    static constexpr ht::category cast_rule = ht::category::low_precision;
+    static constexpr int roundings = 3;
+
+    static auto forward(auto& ctx, const auto& x, const auto& gain) {
+        const auto steep = ht::map(
+            ctx, [](auto a, auto g) { return (a - 1.0f) * 64.0f * g; }, x, gain);
+        const auto larger = ht::map(
+            ctx, [](auto a) { return a * 1.1f; }, steep);
+        return ht::keep(ht::map(
+                            ctx, [](auto a) { return a * 0.7f; }, larger),
+                        gain);
+    }
+    static auto backward(auto& ctx, const auto& dy, const auto& gain) {
+        return std::tuple(ht::map(
+                              ctx, [](auto d, auto g) { return 64.0f * d * g; }, dy, gain),
+                          ht::absent{});
+    }
+};
+
 /// The perceptron's layers differ, so that it is several operations, and its twin's has to be so, too.
 using split_perceptron = ht::recipe<ht::amp_bf16, ht::rule<"mlp.up", ht::full_fp32>>;
 
@@ -69,8 +91,10 @@ struct all_kinds : ht::nn::model {
         const auto halves = ht::mul(ctx, weights, ht::cast<float>(ctx, ht::gelu(ctx, again)));
         const auto moved =
             ht::add(ctx, halves, ht::as_variable<typename decltype(mlp.up.bias)::compute>(ctx, mlp.up.bias));
-        return ht::add(ctx, ht::mean(ctx, ht::dropout(ctx, moved, {.p = 0.25f})),
-                       ht::mean(ctx, ht::mul(ctx, logarithms, logarithms)));
+        const auto own = ht::apply<magnified>(ctx, ht::cast<float>(ctx, x), norm.gain);
+        const auto means = ht::add(ctx, ht::mean(ctx, ht::dropout(ctx, moved, {.p = 0.25f})),
+                                   ht::mean(ctx, ht::mul(ctx, logarithms, logarithms)));
+        return ht::add(ctx, means, ht::cast<float>(ctx, ht::mean(ctx, own)));
     }
 };
 

@@ -140,6 +140,16 @@ const T& cast_argument(Body&, const T& other) {
     return other;
 }
 
+/// The same on the tapes of a shadow run, of which the twin is to be handed what the other one is.
+template <class To, class Root, class Body, class T>
+decltype(auto) handed_argument(Root& root, Body& body, const T& argument) {
+    if constexpr (shadowing<Root> && is_operand<T> && (!std::is_void_v<To> || !is_variable<T>)) {
+        return root.handed(cast_argument<To>(body, argument), is_variable<T>);
+    } else {
+        return cast_argument<To>(body, argument);
+    }
+}
+
 /// Where an input's gradient goes.
 template <class T, int Rank>
 std::tuple<gradient_of<T, Rank>> destination(const variable<T, Rank>& v) {
@@ -341,7 +351,7 @@ auto apply(Context&& context, const Arguments&... arguments) {
     if constexpr (detail::records_twice<Context>) {
         return detail::twice_application<Op, To>::run(root, body, wanted, arguments...);
     } else {
-        const auto returned = detail::with_kept(Op::forward(body, detail::cast_argument<To>(body, arguments)...));
+        const auto returned = detail::with_kept(Op::forward(body, detail::handed_argument<To>(root, body, arguments)...));
         auto y = detail::result_of_apply<Op>(root, returned.result, wanted != 0);
         using Y = decltype(y);
         if constexpr (records) {

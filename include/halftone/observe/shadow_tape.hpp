@@ -280,6 +280,30 @@ class tape<Device, Kind> : public tape<Device, watched_tape> {
         }
         return made;
     }
+    /// What a user's operation is handed, shown before it runs: a copy, since it may lie in the store. What the twin has of
+    /// a parameter may differ from what is read here, and is not compared.
+    template <class T, int Rank>
+    variable<T, Rank> handed(const variable<T, Rank>& argument, bool is_compared) {
+        if constexpr (!detail::is_watchable<T>) {
+            return argument;
+        } else {
+            const bool was_open = std::exchange(this->is_open_, false);
+            const auto copy = tape<Device, plain_tape>::template make<T>(argument.shape(), false);
+            this->device().copy(copy.view().data(), argument.view().data(),
+                                static_cast<std::size_t>(copy.size()) * sizeof(T));
+            if (copy.size() != 0) {
+                const auto block = this->graph().value_block(copy.slot());
+                this->graph().retain_block(block);
+                this->pending_.push_back(
+                    {tensor_role::value, nullptr, detail::format_of<T>(), copy.view().data(), copy.size(), block});
+                if (notes_ != nullptr && !is_compared) notes_->note_internal(copy.view().data(), copy.size());
+                this->show();
+                if (notes_ != nullptr) notes_->begin_operation();
+            }
+            this->is_open_ = was_open;
+            return copy;
+        }
+    }
     template <class Record>
     void record(Record&& r) {
         using type = std::remove_cvref_t<Record>;
