@@ -37,60 +37,81 @@ struct site {
     location at;
     int ordinal;  // among the sites of the same operation
 };
+/// Eight bytes, since a byte of shared memory has four of them.
 struct access {
-    word interval = 0;       // the block's barriers passed, plus one; 0 is never
-    word warp_interval = 0;  // the warp's own barriers passed
-    std::uint16_t thread = 0;
-    site_id at = 0;
+    std::uint64_t interval : 22;       // the block's barriers passed, plus one; 0 is never
+    std::uint64_t warp_interval : 18;  // the warp's own barriers passed
+    std::uint64_t thread : 10;
+    std::uint64_t at : 13;
+    std::uint64_t in_flight : 1;  // the start of an asynchronous write, which has not been waited for
 };
+constexpr word most_barriers = (1u << 18) - 2;
 /// Enough of a byte's past to judge the next touch of it: its last writer, and readers since that any writer would
 /// clash with, of two warps at least where there were two.
 struct byte_history {
     access write, reads[3];
-    bool in_flight = false;
 };
 
-/// The past of a block's shared memory. Bytes that were always touched together have one: of each chunk of 16 bytes
-/// those at the multiples of its grain stand for all.
+/// The past of a block's shared memory. Bytes that were always touched together have one: of each chunk of 16 those at
+/// the multiples of its grain stand for all.
 class shared_history {
   public:
     void clear(std::size_t bytes) {
-        bytes_.resize(bytes);
-        grains_.assign((bytes + 15) / 16, 16);
-        for (std::size_t i = 0; i < bytes; i += 16) bytes_[i] = {};
+        chunks_.assign((bytes + 15) / 16, {});
+        parts_.clear(), unused_.clear();
     }
     /// f(number of the first byte, past) for each group with a past of its own of the n bytes from `offset` on, a
     /// multiple of n.
     template <class Function>
     void each(word offset, std::size_t n, const Function& f) {
-        const word end = offset + static_cast<word>(n);
         if (n > 16 || (n & (n - 1)) != 0) {
             const word step = n % 16 == 0 ? 16 : 1;
-            for (word i = offset; i < end; i += step) each(i, step, f);
+            for (word i = 0; i < n; i += step) each(offset + i, step, f);
             return;
         }
-        std::uint8_t& grain = grains_[offset / 16];
-        if (n < grain) refine(offset, grain, static_cast<std::uint8_t>(n));
-        for (word i = offset; i < end; i += grain) f(i, bytes_[i]);
+        chunk& c = chunks_[offset / 16];
+        if (n < c.grain) refine(c, static_cast<std::uint8_t>(n));
+        if (c.grain == 16) return f(offset, c.whole);
+        byte_history* const parts = parts_[c.parts].of;
+        for (word i = offset; i < offset + n; i += c.grain) f(i, parts[i % 16]);
     }
     /// The chunk has one past from now on.
-    void unite(word chunk, const byte_history& past) {
-        grains_[chunk / 16] = 16;
-        bytes_[chunk] = past;
+    void unite(word offset, const access& write) {
+        chunk& c = chunks_[offset / 16];
+        if (c.grain < 16) unused_.push_back(c.parts);
+        c.grain = 16, c.whole = {write, {}};
     }
 
   private:
-    void refine(word offset, std::uint8_t& grain, std::uint8_t finer) {
-        const std::size_t chunk = offset / 16 * 16, end = std::min(chunk + 16, bytes_.size());
-        for (std::size_t i = chunk; i < end; i += grain) {
-            for (std::size_t j = i + finer; j < std::min<std::size_t>(i + grain, end); j += finer)
-                bytes_[j] = bytes_[i];
+    struct chunk {
+        byte_history whole{};
+        std::uint32_t parts = 0;
+        std::uint8_t grain = 16;
+    };
+    struct all_parts {
+        byte_history of[16];
+    };
+
+    void refine(chunk& c, std::uint8_t finer) {
+        if (c.grain == 16) {
+            if (unused_.empty()) {
+                unused_.push_back(static_cast<std::uint32_t>(parts_.size()));
+                parts_.emplace_back();
+            }
+            c.parts = unused_.back();
+            unused_.pop_back();
+            parts_[c.parts].of[0] = c.whole;
         }
-        grain = finer;
+        byte_history* const parts = parts_[c.parts].of;
+        for (int i = 0; i < 16; i += c.grain) {
+            for (int j = i + finer; j < i + c.grain; j += finer) parts[j] = parts[i];
+        }
+        c.grain = finer;
     }
 
-    std::vector<byte_history> bytes_;
-    std::vector<std::uint8_t> grains_;
+    std::vector<chunk> chunks_;
+    std::vector<all_parts> parts_;
+    std::vector<std::uint32_t> unused_;
 };
 struct async_copy {
     word target;
@@ -177,6 +198,7 @@ struct block_state {
     int arrived = 0, first = 0, finished = 0;  // threads at the barrier, the first of them, threads that returned
     std::vector<std::byte> shared;
     shared_history history;
+    std::vector<std::uint8_t> copying;  // whether a thread has copies that it has not waited for
     std::vector<std::unique_ptr<thread_state>> threads;
     std::vector<warp_state> warps;
 };
@@ -254,19 +276,20 @@ struct machine_state {
     }
     access by(const thread_state& t, site_id at) const {
         return {t.block->interval, t.block->warps[static_cast<std::size_t>(t.index / 32)].interval,
-                static_cast<std::uint16_t>(t.index), at};
+                static_cast<word>(t.index), at, 0};
     }
-    void touch(block_state& b, const access& mine, word offset, std::size_t bytes, effect e) {
+    void touch(block_state& b, access mine, word offset, std::size_t bytes, effect e) {
         if (offset + bytes > b.shared.size() || offset % bytes != 0) {
             fail(b, name(mine), " touches ", bytes, " shared bytes at ", offset, ": misaligned, or beyond the block's ",
                  b.shared.size());
         }
         if (option.check == checking::values_only) return;
+        mine.in_flight = e == effect::issue;
         b.history.each(offset, bytes, [&](word i, byte_history& h) {
             const auto clash = [&](const auto&... how) {
                 fail(b, name(mine), e == effect::read ? " reads" : " writes", " shared byte ", i, how...);
             };
-            if (h.in_flight) clash(" while the copy of ", name(h.write), " is in flight: not yet waited for");
+            if (h.write.in_flight) clash(" while the copy of ", name(h.write), " is in flight: not yet waited for");
             if (e == effect::read && h.write.interval == 0) clash(", which nobody has written");
             if (unordered(h.write, mine)) clash(", written by ", name(h.write), ", with no barrier between");
             if (e == effect::read) return note_read(h, mine);
@@ -275,9 +298,8 @@ struct machine_state {
             }
             h.write = mine;
             for (access& r : h.reads) r = {};
-            h.in_flight = e == effect::issue;
         });
-        if (bytes == 16 && e != effect::read) b.history.unite(offset, {mine, {}, e == effect::issue});
+        if (bytes == 16 && e != effect::read) b.history.unite(offset, mine);
     }
     /// Of one warp two readers suffice: any writer differs from one of them; and of two warps one each.
     static void note_read(byte_history& h, const access& mine) {
@@ -302,6 +324,7 @@ struct machine_state {
     void issue(thread_state& t, word target, const void* source, std::size_t valid, site_id at) {
         const auto delay = static_cast<long>(random(std::uint64_t{1} << random(18)));
         t.copies.push_back({target, source, valid, t.groups, at, count.switches + delay, false});
+        t.block->copying[static_cast<std::size_t>(t.index)] = true;
         ++in_flight;
     }
     void land(block_state& b, async_copy& c) {
@@ -313,8 +336,9 @@ struct machine_state {
     void land_something() {  // after every switch, if the copy that the seed picks is due
         if (in_flight == 0) return;
         block_state& b = resident[random(resident.size())];
-        auto& copies = b.threads[random(b.threads.size())]->copies;
-        if (copies.empty()) return;
+        const std::size_t picked = random(b.threads.size());
+        if (!b.copying[picked]) return;
+        auto& copies = b.threads[picked]->copies;
         async_copy& c = copies[random(copies.size())];
         if (!c.landed && c.earliest <= count.switches) land(b, c);
     }
@@ -324,10 +348,10 @@ struct machine_state {
             if (!c.landed) land(*t.block, c);
             if (option.check == checking::values_only) return true;
             // From now on an ordinary write of this thread.
-            t.block->history.each(c.target, 16,
-                                  [&](word, byte_history& h) { h.write = by(t, c.at), h.in_flight = false; });
+            t.block->history.each(c.target, 16, [&](word, byte_history& h) { h.write = by(t, c.at); });
             return true;
         });
+        t.block->copying[static_cast<std::size_t>(t.index)] = !t.copies.empty();
     }
 
     // ---- fibers
@@ -398,7 +422,7 @@ struct machine_state {
         }
         if (++b.arrived < shape.threads) return park(t, id);
         b.arrived = 0;
-        ++b.interval;
+        if (++b.interval > most_barriers) fail(b, "more than ", most_barriers, " barriers");
         for (auto& u : b.threads) {
             if (u.get() != &t) make_ready(*u);
         }
@@ -430,6 +454,7 @@ struct machine_state {
                    static_cast<int>(number / g.x / g.y)};
         b.interval = 1;
         b.arrived = b.finished = 0;
+        b.copying.assign(b.threads.size(), false);
         for (warp_state& w : b.warps) w.interval = 0;
         b.shared.assign(shape.shared_bytes, std::byte{0xff});  // a NaN in every floating-point format
         b.history.clear(option.check == checking::races_too ? shape.shared_bytes : 0);
@@ -575,7 +600,9 @@ void thread_access::warp_barrier(location at) const {
     const site_id id = machine_->intern(operation::warp_barrier, at);
     char nothing = 0;
     machine_->together(*thread_, id, nothing, [this](const auto&) {
-        ++thread_->block->warps[static_cast<std::size_t>(thread_->index / 32)].interval;
+        word& interval = thread_->block->warps[static_cast<std::size_t>(thread_->index / 32)].interval;
+        if (++interval > most_barriers)
+            machine_->fail(*thread_->block, "more than ", most_barriers, " barriers of a warp");
     });
 }
 
@@ -635,7 +662,7 @@ vec<word, 4> thread_access::ldmatrix(word row, operation what, location at) cons
             for (int r = 0; r < 8; ++r) {
                 const word from = of(8 * m + r).row;
                 access reader = machine_->by(*thread_, id);
-                reader.thread = static_cast<std::uint16_t>(thread_->index / 32 * 32 + 8 * m + r);
+                reader.thread = static_cast<word>(thread_->index / 32 * 32 + 8 * m + r);
                 machine_->touch(*thread_->block, reader, from, 16, effect::read);
                 std::memcpy(matrix[r], &thread_->block->shared[from], 16);
                 most = std::max(most, ++rows_in_bank_group[from / 16 % 8]);
@@ -737,13 +764,17 @@ void thread_access::mma(vec<float, 4>& d, const word* a, const word* b, const ma
         }
         const auto sum_at = [&](int row, int n) -> float& { return (*of(row % 8 * 4 + n / 2).d)[row / 8 * 2 + n % 2]; };
         if (!truncates) {
+            using vector = float __attribute__((vector_size(16)));
             for (int row = 0; row < 16; ++row) {
-                float sum[8];
-                for (int n = 0; n < 8; ++n) sum[n] = sum_at(row, n);
+                vector sum[2], right[2];
+                for (int n = 0; n < 8; ++n) sum[n / 4][n % 4] = sum_at(row, n);
                 for (int k = 0; k < unit.depth; ++k) {
-                    for (int n = 0; n < 8; ++n) sum[n] += full_a[row][k] * full_b[k][n];
+                    const float x = full_a[row][k];
+                    const vector left{x, x, x, x};
+                    std::memcpy(right, full_b[k], sizeof right);
+                    sum[0] += left * right[0], sum[1] += left * right[1];
                 }
-                for (int n = 0; n < 8; ++n) sum_at(row, n) = sum[n];
+                for (int n = 0; n < 8; ++n) sum_at(row, n) = sum[n / 4][n % 4];
             }
             return;
         }
