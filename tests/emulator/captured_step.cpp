@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <doctest/doctest.h>
+#include <emulator/device.hpp>
 
 #include <halftone/amp.hpp>
 #include <halftone/data/batches.hpp>
@@ -13,8 +14,7 @@
 #include <halftone/tensor/tensor.hpp>
 #include <halftone/train/trainer.hpp>
 
-#include <emulator/device.hpp>
-
+#include "nn/pack.hpp"
 #include "train/captured.hpp"
 #include "train/overflow_checks.hpp"
 
@@ -59,6 +59,30 @@ TEST_CASE("captured step: a frozen parameter is not trained on by a replay") {
     CHECK(p.model.parameters().freeze("h.0.mlp.up") == 2);
     CHECK_THROWS_AS(step(ids.next(1, 4)), ht::state_error);  // the optimizer's own sentence
     CHECK(step.replays() == 1);
+}
+
+TEST_CASE("captured step: packed documents, other ones in every replay, with the bits of plain steps") {
+    const std::vector<std::int32_t> lengths[] = {{5, 3, 6}, {1, 8, 5}, {0, 6, 8}, {7, 7, 0}, {5, 3, 6}};
+    machine one{quick(6)}, two{quick(7)};
+    captured::parts<ht::amp_fp16, machine> plain(one), other(two);
+    const auto body = [](auto& p, const ht::packed_batch& b) {
+        auto loss = p.model.loss(p.tape, b);
+        p.tape.backward(p.scaler.scale(loss), p.acc);
+        p.update();
+        return loss;
+    };
+    ht::captured_step step{two, [&](const ht::packed_batch& b) { return body(other, b); }};
+    for (const auto& all : lengths) {
+        const nn_test::pack docs(all, 23);
+        const float want = body(plain, docs.in_a_row()).item();
+        step(docs.in_a_row());
+        CHECK(step.loss() == want);
+        CHECK(plain.bytes() == other.bytes());
+    }
+    CHECK((step.captures() == 1 && step.replays() >= 2));
+    const nn_test::pack fewer({6, 8}, 23);
+    CHECK(step(fewer.in_a_row()) == step_run::uncaptured);
+    CHECK(captured::mentions(step.reason(), "a step of (1, 14), (1, 14), (3)"));
 }
 
 TEST_CASE("captured step: results that would outlive the step are refused") {

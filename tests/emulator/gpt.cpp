@@ -2,10 +2,14 @@
 /// \file
 /// A whole model and whole training steps on the emulated machine, by the code that runs on the CPU: loss and gradients
 /// within what rounding does, and steps that give the same bits whatever the schedule of threads.
+#include <cmath>
+#include <vector>
+
 #include <halftone/amp.hpp>
 #include <halftone/kernel/device.hpp>
+#include <halftone/tensor/tensor.hpp>
 
-#include "nn/gpt_gradients.hpp"
+#include "nn/packed_checks.hpp"
 #include "train/loop.hpp"
 
 #include <emulator/device.hpp>
@@ -27,6 +31,49 @@ TEST_CASE("gpt on the emulated machine: loss and every gradient within what roun
     SUBCASE("tf32") { within_what_rounding_does<ht::tf32, ht::tfloat32>(1); }
     SUBCASE("amp_bf16") { within_what_rounding_does<ht::amp_bf16, ht::bfloat16>(1); }
     SUBCASE("amp_fp16") { within_what_rounding_does<ht::amp_fp16, ht::float16>(1024); }
+}
+
+/// Other files look for races in these kernels.
+ht::emulator::options quickly(std::uint64_t seed) {
+    return {.seed = seed, .check = ht::emulator::checking::values_only};
+}
+
+TEST_CASE("packed documents on the emulated machine: bits alone, bits of a batch, refusals") {
+    ht::emulator::device device{quickly(3)};
+    nn_test::check_packed_logits<ht::tf32>(device);
+    nn_test::check_packed_as_batch<ht::tf32>(device);
+    nn_test::check_packed_refusals<ht::tf32>(device);
+}
+
+TEST_CASE("packed documents on the emulated machine: loss and every gradient within what rounding does") {
+    ht::emulator::device device{quickly(4)};
+    nn_test::check_packed_gradients<ht::tf32, ht::tfloat32>(device, 1);
+}
+
+TEST_CASE("packed documents whose offsets the device alone reads: what no document or position has is NaN") {
+    ht::emulator::device device{quickly(5)};
+    ht::nn::gpt<ht::tf32> model{device, nn_test::packed_config, 3};
+    ht::inference eval{device};
+    const auto finite = [&](const std::vector<std::int32_t>& offsets, ht::extent tokens) {
+        const nn_test::pack docs({static_cast<std::int32_t>(tokens)}, 19);
+        const auto count = static_cast<ht::extent>(offsets.size());
+        ht::tensor<std::int32_t, 1> there(device.memory(), ht::shape<1>{count});
+        device.memory().write(there.view().data(), offsets.data(), offsets.size() * sizeof offsets[0]);
+        const auto logits = model.logits(eval, docs.tokens(), ht::packed{there.const_view()});
+        std::vector<bool> is_finite;
+        const auto values = nn_test::values_of(model.parameters(), logits.view());
+        for (ht::extent t = 0; t < tokens; ++t)
+            is_finite.push_back(std::isfinite(values[static_cast<std::size_t>(t * 19)]));
+        return is_finite;
+    };
+    const auto marks = [](int yes, int no) {
+        std::vector<bool> all(static_cast<std::size_t>(yes), true);
+        all.resize(static_cast<std::size_t>(yes + no), false);
+        return all;
+    };
+    CHECK(finite({0, 5, 8}, 8) == marks(8, 0));
+    CHECK(finite({0, 3, 5}, 8) == marks(5, 3));     // tokens behind the last document
+    CHECK(finite({0, 3, 13}, 13) == marks(11, 2));  // a document beyond the context of eight
 }
 
 using training::loop;

@@ -8,40 +8,23 @@
 #include <algorithm>
 #include <vector>
 
-#include <halftone/data/batches.hpp>
-
 #include "nn/gpt_gradients.hpp"
+#include "nn/pack.hpp"
 
 namespace nn_test {
 
-/// Documents of various lengths in a row, and the same as rows of a batch, filled up with tokens that do not count.
-struct pack {
-    std::vector<std::int32_t> lengths, offsets{0}, token_ids, target_ids;
-
-    pack(const std::vector<std::int32_t>& all, int vocabulary) : lengths(all) {
-        for (const std::int32_t n : lengths) offsets.push_back(offsets.back() + n);
-        support::random data(8);
-        token_ids = data.indices(offsets.back(), vocabulary), target_ids = data.indices(offsets.back(), vocabulary);
-        for (std::size_t d = 0; d < lengths.size(); ++d)  // the last one of each document has no successor
-            if (lengths[d] > 1) target_ids[static_cast<std::size_t>(offsets[d + 1] - 1)] = -100;
+/// The same as rows of a batch, filled up with tokens that do not count.
+inline batch padded(const pack& docs, int time) {
+    const auto rows = docs.lengths.size(), width = static_cast<std::size_t>(time);
+    std::vector<std::int32_t> ids(rows * width, 1), next(rows * width, -100);
+    for (std::size_t d = 0; d < rows; ++d) {
+        std::copy_n(docs.token_ids.begin() + docs.offsets[d], docs.lengths[d],
+                    ids.begin() + static_cast<int>(d) * time);
+        std::copy_n(docs.target_ids.begin() + docs.offsets[d], docs.lengths[d],
+                    next.begin() + static_cast<int>(d) * time);
     }
-    ht::extent size() const { return offsets.back(); }
-    ht::const_view<std::int32_t, 2> tokens() const { return {token_ids.data(), {1, size()}}; }
-    ht::packed documents() const { return {{offsets.data(), {static_cast<ht::extent>(offsets.size())}}}; }
-    ht::packed_batch in_a_row() const { return {tokens(), {target_ids.data(), {1, size()}}, documents()}; }
-    ht::const_view<std::int32_t, 2> tokens_of(std::size_t d) const {
-        return {token_ids.data() + offsets[d], {1, lengths[d]}};
-    }
-    batch padded(int time) const {
-        const auto rows = lengths.size(), width = static_cast<std::size_t>(time);
-        std::vector<std::int32_t> ids(rows * width, 1), next(rows * width, -100);
-        for (std::size_t d = 0; d < rows; ++d) {
-            std::copy_n(token_ids.begin() + offsets[d], lengths[d], ids.begin() + static_cast<int>(d) * time);
-            std::copy_n(target_ids.begin() + offsets[d], lengths[d], next.begin() + static_cast<int>(d) * time);
-        }
-        return {static_cast<int>(rows), time, ids, next};
-    }
-};
+    return {static_cast<int>(rows), time, ids, next};
+}
 
 /// Heads of eight numbers, which matrix units take.
 inline constexpr ht::nn::gpt_config packed_config{.vocabulary = 19, .context = 8, .layers = 2, .heads = 2, .width = 16};
@@ -91,7 +74,7 @@ template <class P, class Device>
 void check_packed_as_batch(Device& device) {
     const pack docs({7, 7}, 19);
     ht::nn::gpt<P> model{device, packed_config, 3};
-    const batch rows = docs.padded(7);
+    const batch rows = padded(docs, 7);
     CHECK(loss_and_gradients(device, model, docs.in_a_row()) == loss_and_gradients(device, model, rows));
     // And they are documents: as one of 14 tokens they do not fit, nor are they a row of eight and one of six.
     pack other({8, 6}, 19);
@@ -104,7 +87,7 @@ void check_packed_as_batch(Device& device) {
 template <class P, class T, class Device>
 void check_packed_gradients(Device& device, float seed) {
     const pack docs({5, 1, 0, 6, 3}, 11);
-    check_on<P>(device, expected_of<P, T>(docs.padded(6), seed), docs.in_a_row(), seed);
+    check_on<P>(device, expected_of<P, T>(padded(docs, 6), seed), docs.in_a_row(), seed);
 }
 
 /// What the host can see of offsets is refused.
