@@ -20,8 +20,9 @@
 /// Numbers below a type's least normal one count as rounded well where most of a tensor is larger (the root of the mean
 /// square of what fp32 gives), else as underflow. What follows from inputs that are not finite is not judged.
 ///
-/// Accumulators, optimizer and scaler are not touched. For a step now and then, outside captured steps: the host waits
-/// for every tensor, keeps all of them, and computes the bounds by itself.
+/// Products that read eight bits are not admitted. Accumulators, optimizer and scaler are not touched. For a step now
+/// and then, outside captured steps: the host waits for every tensor, keeps all of them, and computes the bounds by
+/// itself.
 #pragma once
 
 #include <halftone/error.hpp>
@@ -46,6 +47,20 @@ template <template <class> class Model, class P>
 struct model_in_fp32<Model<P>> {
     using type = Model<typename policy_in_fp32<P>::type>;
 };
+
+template <class L>
+constexpr bool layer_reads_eight_bits() {
+    using policy = resolve<typename L::policy>;
+    if constexpr (policy_marker<policy>) {
+        return false;
+    } else {
+        return eight_bit<compute_type<policy, op::linear>>;
+    }
+}
+template <class... Ls>
+constexpr bool reads_eight_bits(types<Ls...>) {
+    return (layer_reads_eight_bits<Ls>() || ...);
+}
 
 /// Compares what its tape shows with what was noted, and replaces it.
 template <class Device>
@@ -221,6 +236,11 @@ using shadow_twin = typename detail::model_in_fp32<std::remove_cv_t<Model>>::typ
 /// more than their types, and what the step throws.
 template <class Device, class Model, class Twin, class Step>
 shadow_report shadow_run(Device& device, Model& model, Twin& twin, const Step& step, const random_state& random = {}) {
+    constexpr bool is_known = !detail::reads_eight_bits(layers_of<Model>{});
+    static_assert(
+        is_known,
+        "halftone: shadow_run: a layer of this model reads products' operands in eight bits, and how far "
+        "that carries its results is not known here: ht::numerics_collector tells what becomes of these operands");
     device.memory().expect_no_capture("a shadow run reads every tensor on the host; run it between steps");
     shadow_report report;
     detail::shadow_weights<Device>(model.parameters(), twin.parameters(), report.rows).copy(signatures_of<Model>{});

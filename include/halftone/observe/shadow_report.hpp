@@ -21,7 +21,7 @@ struct shadow_row {
     watched_operation by;                 ///< of a weight's copy: `layer` alone
     halftone::pass pass = pass::forward;  ///< of a weight's copy: update
     tensor_role role = tensor_role::value;
-    std::string parameter;  ///< of weights and their gradients: the path
+    std::string parameter{};  ///< of weights and their gradients: the path
     value_format format = value_format::float32;
     extent elements = 0;
     extent beyond = 0;               ///< elements that differ by more than their bound

@@ -280,8 +280,8 @@ class tape<Device, Kind> : public tape<Device, watched_tape> {
         }
         return made;
     }
-    /// What a user's operation is handed, shown before it runs: a copy, since it may lie in the store. What the twin has of
-    /// a parameter may differ from what is read here, and is not compared.
+    /// What a user's operation is handed, shown before it runs: a copy, since it may lie in the store. What the twin
+    /// has of a parameter may differ from what is read here, and is not compared.
     template <class T, int Rank>
     variable<T, Rank> handed(const variable<T, Rank>& argument, bool is_compared) {
         if constexpr (!detail::is_watchable<T>) {

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: MIT
+// expect: shadow_twin: this model is no template of a policy alone, so nobody knows which type it is in fp32; name that one yourself: my_model<ht::full_fp32> twin{...};
+#include <halftone/observe/shadow.hpp>
+
+namespace ht = halftone;
+
+template <class P, int Width>
+struct network {};
+template <class P>
+struct plain_network {};
+
+#if defined(HALFTONE_TEST_RIGHT)
+using twin = ht::shadow_twin<plain_network<ht::amp_bf16>>;
+#else
+using twin = ht::shadow_twin<network<ht::amp_bf16, 3>>;
+#endif
