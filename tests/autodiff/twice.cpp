@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Second derivatives on the CPU: every rule. tests/emulator/twice.cpp has the table of pointwise operations, too;
-/// tests/scale/penalty.cpp whole steps.
+/// Second derivatives on the CPU: every rule, those of embeddings, attention and linear layers in a whole GPT.
+/// tests/emulator/twice.cpp has these one by one, and the table of pointwise operations; tests/scale/penalty.cpp whole
+/// steps.
 #include <doctest/doctest.h>
 
 #include <halftone/amp.hpp>
 
 #include "autodiff/twice_apply_checks.hpp"
+#include "autodiff/twice_gpt.hpp"
 #include "autodiff/twice_table.hpp"
 
 namespace {
@@ -25,10 +27,6 @@ TEST_CASE_FIXTURE(fixture, "second derivatives of maps") {
 TEST_CASE_FIXTURE(fixture, "second derivatives of sums") { twice_checks::check_reductions(device); }
 TEST_CASE_FIXTURE(fixture, "second derivatives of softmax") { twice_checks::check_softmax(device); }
 TEST_CASE_FIXTURE(fixture, "second derivatives of norms") { twice_checks::check_norms(device); }
-TEST_CASE_FIXTURE(fixture, "second derivatives of linear layers") { twice_checks::check_linear(device); }
-TEST_CASE_FIXTURE(fixture, "second derivatives of embeddings") { twice_checks::check_embedding(device); }
-TEST_CASE_FIXTURE(fixture, "second derivatives of cross-entropy") { twice_checks::check_cross_entropy(device); }
-TEST_CASE_FIXTURE(fixture, "second derivatives of attention") { twice_checks::check_attention(device); }
 TEST_CASE_FIXTURE(fixture, "second derivatives of products") { twice_checks::check_matmul(device); }
 TEST_CASE_FIXTURE(fixture, "second derivatives of what is joined") { twice_checks::check_joins(device); }
 TEST_CASE_FIXTURE(fixture, "second derivatives by parameters as variables") {
@@ -37,6 +35,13 @@ TEST_CASE_FIXTURE(fixture, "second derivatives by parameters as variables") {
 TEST_CASE_FIXTURE(fixture, "second derivatives of dropout") { twice_checks::check_dropout(device); }
 TEST_CASE_FIXTURE(fixture, "second derivatives of operations of one's own") {
     twice_checks::check_own_operations(device);
+}
+
+TEST_CASE_FIXTURE(fixture, "the Hessian of a GPT times a vector") {
+    twice_checks::check_gpt(device, twice_checks::quick_gpt, 1, 3, 16);
+}
+TEST_CASE_FIXTURE(fixture, "the Hessian of a larger GPT times a vector" * doctest::skip()) {
+    twice_checks::check_gpt(device, twice_checks::larger_gpt, 2, 5, 32);
 }
 
 }  // namespace

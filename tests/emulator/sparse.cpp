@@ -7,6 +7,7 @@
 #include <emulator/device.hpp>
 
 #include "optim/sparse_checks.hpp"
+#include "scale/penalised_steps.hpp"
 
 namespace {
 
@@ -77,6 +78,11 @@ TEST_CASE("sparse gradients on a GPU: captured steps have the bits of others, wh
     CHECK(runs[9] == step_run::uncaptured);
     CHECK(reasons[9].find("the rows of a sparse gradient have moved") != std::string::npos);
     CHECK(runs[10] == step_run::captured);
+}
+
+TEST_CASE("sparse gradients on a GPU: captured steps with a gradient penalty have the bits of dense ones as they are") {
+    machine one{quick(9)}, two{quick(10)};
+    penalised_steps::check(one, two);
 }
 
 }  // namespace

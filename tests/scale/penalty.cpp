@@ -11,6 +11,7 @@
 #include <halftone/autodiff/twice.hpp>
 
 #include "optim/golden.hpp"
+#include "scale/penalised_steps.hpp"
 #include "support/bounds.hpp"
 #include "support/gradient_sink.hpp"
 
@@ -286,6 +287,11 @@ TEST_CASE_FIXTURE(small_run, "what gradients() refuses leaves the tape as it was
     const auto q = tape.leaf(ht::const_view<float, 4>(x.data(), {1, 3, 1, 2}));
     CHECK_THROWS_AS(ht::attention<roles>(tape, q, q, q, {.strategy = ht::attention_strategy::flash}),
                     ht::argument_error);
+}
+
+TEST_CASE("penalties with a sparse table in a captured step: the bits of a dense one") {
+    ht::cpu one{{.threads = 1}}, two{{.threads = 2}};
+    penalised_steps::check(one, two);
 }
 
 }  // namespace
