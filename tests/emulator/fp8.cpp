@@ -107,6 +107,24 @@ TEST_CASE("delayed scaling: captured steps give the bits of steps that run as th
         CHECK((plain.numbers() == before) == (t == 6));
         CHECK(plain.optimizer.last_step_skipped() == (t == 6));
     }
+    // Histories that were read come back, wherever the ring stood and whoever captured steps meanwhile.
+    ht::amax_histories& histories = other.model.parameters().amaxes();
+    const std::vector<ht::amax_state> saved = plain.model.parameters().amaxes().read();
+    std::vector<ht::amax_state> astray = saved;
+    for (ht::amax_state& s : astray) s.scale = 0.5f, s.history.assign(s.history.size(), 3.0f);
+    histories.load(astray);
+    CHECK(histories.read()[4].history == std::vector<float>(4, 3.0f));
+    CHECK(other.numbers() != plain.numbers());
+    histories.load(saved);
+    support::random more{9};
+    for (int t = 0; t < 5; ++t) {
+        CAPTURE(t);
+        const std::vector<bfloat16> x = more.normals<bfloat16>(6 * 24, std::exp2(t % 4 - 2));
+        const ht::const_view<bfloat16, 2> view{x.data(), {6, 24}};
+        plain.step(view);
+        CHECK(step(view) == ht::step_run::replayed);
+        CHECK(other.numbers() == plain.numbers());
+    }
     // The same numbers again and again: they are learnt, to give zeros.
     const std::vector<bfloat16> x = data.normals<bfloat16>(6 * 24);
     const ht::const_view<bfloat16, 2> view{x.data(), {6, 24}};

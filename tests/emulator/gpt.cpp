@@ -2,8 +2,12 @@
 /// \file
 /// A whole model and whole training steps on the emulated machine, by the code that runs on the CPU: loss and gradients
 /// within what rounding does, and steps that give the same bits whatever the schedule of threads.
+#include <algorithm>
 #include <cmath>
+#include <type_traits>
 #include <vector>
+
+#include <emulator/device.hpp>
 
 #include <halftone/amp.hpp>
 #include <halftone/kernel/device.hpp>
@@ -11,8 +15,6 @@
 
 #include "nn/packed_checks.hpp"
 #include "train/loop.hpp"
-
-#include <emulator/device.hpp>
 
 namespace {
 
@@ -77,10 +79,22 @@ TEST_CASE("packed documents whose offsets the device alone reads: what no docume
 }
 
 using training::loop;
+using eight_bits = ht::with_scaling<ht::fp8_hybrid, ht::delayed_scaling<2>>;
+
+/// Scales and histories, one after the other.
+template <class Loop>
+std::vector<float> scales_of(const Loop& l) {
+    std::vector<float> all;
+    for (const ht::amax_state& s : l.model.parameters().amaxes().read()) {
+        all.push_back(s.scale);
+        all.insert(all.end(), s.history.begin(), s.history.end());
+    }
+    return all;
+}
 
 TEST_CASE_TEMPLATE(
     "steps on the emulated machine: the same bits under any schedule, and a loss that falls as on the CPU", P,
-    ht::amp_bf16, ht::amp_fp16) {
+    ht::amp_bf16, ht::amp_fp16, eight_bits) {
     ht::emulator::device one{{.seed = 1}}, other{{.seed = 1000, .resident_blocks = 1}};
     ht::cpu cpu{{.threads = 1}};
     loop<P, ht::emulator::device> a(one), b(other);
@@ -90,11 +104,16 @@ TEST_CASE_TEMPLATE(
     // The same initial weights and batches: what differs is rounding, of results with 8 bits and more.
     CHECK(first == doctest::Approx(c.step()).epsilon(ht::unit_roundoff<ht::bfloat16>));
     CHECK(a.parameters() == b.parameters());
+    const std::vector<float> scales = scales_of(a);
+    CHECK(scales == scales_of(b));
+    CHECK(scales.empty() == !std::is_same_v<P, eight_bits>);
+    CHECK(std::count(scales.begin(), scales.end(), 1.0f) == 0);  // all have met something
     CHECK(a.scaler.overflows() == 0);
     const std::uint64_t allocations = one.memory().usage().allocations();
     a.step();
     const float last = a.step();
     CHECK(last < first - 0.1f);
+    CHECK((scales_of(a) != scales) == !scales.empty());
     c.step();
     CHECK(last == doctest::Approx(c.step()).epsilon(0.02));
     CHECK(one.memory().usage().allocations() == allocations);
