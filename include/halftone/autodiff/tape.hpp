@@ -102,8 +102,7 @@ class basic_context {
   private:
     template <class T, int Rank>
     static void check_contiguous(const view<T, Rank>& values) {
-        if (!values.is_contiguous())
-            fail<shape_error>("tape: an input of shape ", values.shape(), " is not contiguous");
+        detail::expect_contiguous("tape", "an input", values);
     }
     template <class T, int Rank>
     variable<std::remove_const_t<T>, Rank> over(const view<T, Rank>& values, bool wants_gradient) {

@@ -14,9 +14,7 @@ template <class T, int Rank>
 void expect(const char* operation, const char* argument, const view<T, Rank>& v, const shape<Rank>& expected) {
     if (!(v.shape() == expected))
         fail<shape_error>(operation, ": ", argument, " is ", v.shape(), "; expected ", expected);
-    if (!v.is_contiguous())
-        fail<shape_error>(operation, ": ", argument, " ", v.shape(), " is not contiguous; its strides are ",
-                          v.strides());
+    detail::expect_contiguous(operation, argument, v);
 }
 
 /// The same for a view that may be left out: one without data passes.
@@ -30,10 +28,7 @@ template <class T>
 void expect_rows(const char* operation, const char* argument, const view<T, 2>& v, const shape<2>& expected) {
     if (!(v.shape() == expected))
         fail<shape_error>(operation, ": ", argument, " is ", v.shape(), "; expected ", expected);
-    if (v.stride_of(1) != 1 && v.extent_of(1) > 1) {
-        fail<shape_error>(operation, ": ", argument, " ", v.shape(), " has gaps within its rows; its strides are ",
-                          v.strides());
-    }
+    detail::expect_whole_rows(operation, argument, v);
 }
 
 }  // namespace halftone::inline HALFTONE_ABI::kernel

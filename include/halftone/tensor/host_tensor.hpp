@@ -101,7 +101,7 @@ auto to_host(Device& device, const Source& source) {
 /// view that is not contiguous.
 template <class Device, class T, int Rank>
 tensor<std::remove_const_t<T>, Rank> to_device(Device& device, const view<T, Rank>& values) {
-    if (!values.is_contiguous()) fail<shape_error>("to_device: the view ", values.shape(), " is not contiguous");
+    detail::expect_contiguous("to_device", "the view", values);
     tensor<std::remove_const_t<T>, Rank> result{device.memory(), values.shape()};
     device.memory().write(result.data(), values.data(), static_cast<std::size_t>(values.size()) * sizeof(T));
     return result;

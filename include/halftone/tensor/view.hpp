@@ -161,11 +161,28 @@ HALFTONE_HD constexpr view<T, 2> matrix(const view<T, 3>& v, extent index) {
     return {v.data() + index * v.stride_of(0), {v.extent_of(1), v.extent_of(2)}, {v.stride_of(1), v.stride_of(2)}};
 }
 
+namespace detail {
+
+/// Throw shape_error, in the same words everywhere: "flatten: the view (2, 4) is not contiguous; its strides are ...".
+template <class T, int Rank>
+void expect_contiguous(const char* operation, const char* argument, const view<T, Rank>& v) {
+    if (v.is_contiguous()) return;
+    fail<shape_error>(operation, ": ", argument, " ", v.shape(), " is not contiguous; its strides are ", v.strides());
+}
+template <class T>
+void expect_whole_rows(const char* operation, const char* argument, const view<T, 2>& v) {
+    if (v.stride_of(1) == 1 || v.extent_of(1) <= 1) return;
+    fail<shape_error>(operation, ": ", argument, " ", v.shape(), " has gaps within its rows; its strides are ",
+                      v.strides());
+}
+
+}  // namespace detail
+
 /// A contiguous view as (rows, last extent): what row-wise kernels take. Throws shape_error for a view with holes.
 template <class T, int Rank>
 view<T, 2> as_rows(const view<T, Rank>& v) {
     static_assert(Rank >= 1, "halftone: rows need at least one axis");
-    if (!v.is_contiguous()) fail<shape_error>("as_rows: the view ", v.shape(), " is not contiguous");
+    detail::expect_contiguous("as_rows", "the view", v);
     const extent width = v.extent_of(Rank - 1);
     return {v.data(), {width == 0 ? 0 : v.size() / width, width}};
 }
@@ -173,7 +190,7 @@ view<T, 2> as_rows(const view<T, Rank>& v) {
 /// A contiguous view as one axis. Throws shape_error for a view with holes.
 template <class T, int Rank>
 view<T, 1> flatten(const view<T, Rank>& v) {
-    if (!v.is_contiguous()) fail<shape_error>("flatten: the view ", v.shape(), " is not contiguous");
+    detail::expect_contiguous("flatten", "the view", v);
     return {v.data(), {v.size()}};
 }
 

@@ -50,8 +50,7 @@ class step_inputs {
     explicit step_inputs(Device& device, const Inputs&... inputs) : types_(&key_of<Inputs...>) {
         for_each_view(
             [&](const auto& v) {
-                if (!v.is_contiguous())
-                    fail<shape_error>("captured_step: an input of shape ", v.shape(), " is not contiguous");
+                expect_contiguous("captured_step", "an input", v);
                 add_extents(extents_, v);
                 text_ += (text_.empty() ? "" : ", ") + sentence(v.shape());
                 memory_.emplace_back(device.memory(), static_cast<std::size_t>(v.size()) * sizeof(*v.data()),

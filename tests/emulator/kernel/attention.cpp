@@ -7,6 +7,7 @@
 
 #include <doctest/doctest.h>
 
+#include <halftone/exec/measure.hpp>
 #include <halftone/kernel/attention/device.hpp>
 
 #include "emulator/kernel/attention_checks.hpp"
@@ -232,7 +233,9 @@ TEST_CASE("attention on a GPU: its scratch memory is as stated, and taken once")
         attention::forward<bfloat16>(device, forward);
         CHECK(usage.allocations() == 0);
         attention::backward<bfloat16>(device, backward);
-        CHECK(usage.peak(ht::memory_kind::workspace) == attention::workspace_bytes(backward));
+        CHECK(usage.peak(ht::memory_kind::workspace) == ht::workspace_bytes(device, [&](auto& d) {
+                  ht::kernel::attention<std::remove_cvref_t<decltype(d)>>::template backward<bfloat16>(d, backward);
+              }));
         const auto allocations = usage.allocations();
         attention::backward<bfloat16>(device, backward);
         CHECK(usage.allocations() == allocations);

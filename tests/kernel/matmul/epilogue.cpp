@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Epilogues of products on the CPU, on every instruction set.
+#include <algorithm>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
+
+#include <halftone/tensor/tensor.hpp>
 
 #include "kernel/matmul/each_set.hpp"
 #include "kernel/matmul/epilogue_checks.hpp"
@@ -44,13 +49,35 @@ TEST_CASE("matmul epilogues: operands that do not fit are refused") {
     };
     CHECK_THROWS_WITH_AS(run(ht::bias{row(3)}), "matmul: a bias of 3 values for 4 columns", ht::shape_error);
     CHECK_THROWS_WITH_AS(run(ht::bias_gelu{ht::view<float, 1>(memory.data(), {4}, {2})}),
-                         "matmul: the bias is not contiguous", ht::shape_error);
+                         "matmul: the bias (4) is not contiguous; its strides are (2)", ht::shape_error);
     CHECK_THROWS_WITH_AS(run(ht::bias_residual{row(4), matrix(4, 2)}),
                          "matmul: an epilogue's operand is (4, 2), the product (2, 4)", ht::shape_error);
     CHECK_THROWS_WITH_AS(run(ht::gelu_gradient{ht::transpose(matrix(4, 2))}),
-                         "matmul: an epilogue's operand has gaps within its rows", ht::shape_error);
+                         "matmul: an epilogue's operand (2, 4) has gaps within its rows; its strides are (1, 2)",
+                         ht::shape_error);
     CHECK_THROWS_WITH_AS(run(ht::then{[](auto sum, auto x) { return sum * x; }, row(2)}),
                          "matmul: a bias of 2 values for 4 columns", ht::shape_error);
+}
+
+TEST_CASE("epilogues take tensors as they take views") {
+    static_assert(std::is_same_v<decltype(ht::bias{std::declval<ht::tensor<float, 1>&>()}), ht::bias<float>>);
+    static_assert(std::is_same_v<decltype(ht::gelu_gradient{std::declval<const ht::tensor<ht::bfloat16, 2>&>()}),
+                                 ht::gelu_gradient<ht::bfloat16>>);
+    ht::cpu device{{.threads = 1}};
+    const auto filled = [&]<int Rank>(const ht::shape<Rank>& s) {
+        ht::tensor<float, Rank> t{device.memory(), s};
+        std::fill_n(t.data(), t.size(), 0.5f);
+        return t;
+    };
+    const auto a = filled(ht::shape<2>{2, 3}), b = filled(ht::shape<2>{3, 4}), c = filled(ht::shape<2>{2, 4}),
+               residual = filled(ht::shape<2>{2, 4});
+    const auto of_columns = filled(ht::shape<1>{4});
+    ht::matmul<ht::full_fp32>(device, a, b, c, ht::bias_residual{of_columns, residual});
+    CHECK(c(1, 3) == 1.75f);
+    ht::matmul<ht::full_fp32>(device, a, b, c, ht::bias_gelu{of_columns});
+    const float by_tensor = c(1, 3);
+    ht::matmul<ht::full_fp32>(device, a, b, c, ht::bias_gelu{of_columns.view()});
+    CHECK(c(1, 3) == by_tensor);
 }
 
 }  // namespace

@@ -223,13 +223,15 @@ class cuda {
         const detail::current_device here(device());
         staging_.send(to, from, bytes, stream());
     }
-    /// Whether kernels can read what the pointer names.
+    /// Whether kernels can read what the pointer names. Throws argument_error for the memory of another GPU.
     bool reaches(const void* p) const {
         cudaPointerAttributes a{};
         if (cudaPointerGetAttributes(&a, p) != cudaSuccess) {
             cudaGetLastError();
             return false;
         }
+        if (a.type == cudaMemoryTypeDevice && a.device != device())
+            fail<argument_error>("cuda: memory of GPU ", a.device, " for a context of GPU ", device());
         return a.type == cudaMemoryTypeDevice || a.type == cudaMemoryTypeManaged;
     }
     /// Waits for all work of the stream.

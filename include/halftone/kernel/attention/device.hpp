@@ -117,7 +117,8 @@ struct attention<Device> {
         const detail::attention_extents e = detail::check_attention(a);
         if (e.batch * e.groups * (e.queries + e.keys) == 0) return;
         const attention_problem problem = describe_attention(e, a.options, a.sequences);
-        const workspace::lease scratch(device.scratch(), workspace_bytes(a));
+        const workspace::lease scratch(device.scratch(),
+                                       static_cast<std::size_t>(query_term_count(problem)) * sizeof(query_term));
         const global_span<query_term> terms{scratch.as<query_term>(), query_term_count(problem)};
         const auto o = vectors_of(a.o, a.sequences), d_o = vectors_of(a.d_o, a.sequences);
         if (e.head_size % 8 == 0 && are_chunks(a.o, a.d_o)) {
@@ -155,15 +156,6 @@ struct attention<Device> {
             launch(std::type_identity<plain_attention_slopes_kernel<Compute, T, Parts, side::queries>>{});
             launch(std::type_identity<plain_attention_slopes_kernel<Compute, T, Parts, side::keys>>{});
         });
-    }
-
-    /// What backward takes of device.scratch().
-    template <class T>
-    static std::size_t workspace_bytes(const attention_backward<T>& a) {
-        using namespace on_device;
-        const detail::attention_extents e = detail::check_attention(a);
-        return static_cast<std::size_t>(query_term_count(describe_attention(e, a.options, a.sequences))) *
-               sizeof(query_term);
     }
 
     /// nullptr: these kernels take the problem. Else a sentence.

@@ -53,10 +53,6 @@ struct linear_cross_entropy {
         const auto fitting = static_cast<extent>(chunk_bytes / sizeof(Logit)) / std::max<extent>(classes, 1);
         return std::max<extent>(1, std::min(rows, std::max<extent>(fitting, 64)));
     }
-    template <class Logit>
-    static std::size_t workspace_bytes(extent rows, extent classes) {
-        return static_cast<std::size_t>(chunk_rows<Logit>(rows, classes) * classes) * sizeof(Logit);
-    }
 
     /// x: (rows, width), w: (classes, width).
     template <class Compute, class Logit, class X, class W>
@@ -64,7 +60,7 @@ struct linear_cross_entropy {
                         const linear_cross_entropy_rows& a) {
         const extent rows = x.extent_of(0), classes = w.extent_of(0);
         cross_entropy<Device>::check_targets(device, classes, a.targets, a.ignore_index);
-        const workspace::lease scratch(device.scratch(), workspace_bytes<Logit>(rows, classes));
+        const workspace::lease scratch(device.scratch(), logit_bytes<Logit>(rows, classes));
         for_chunks<Logit>(rows, classes, [&](extent first, extent count) {
             const view<Logit, 2> logits(scratch.as<Logit>(), {count, classes});
             halftone::detail::product<Compute>(device, rows_of(x, first, count), transpose(w), logits,
@@ -86,7 +82,7 @@ struct linear_cross_entropy {
                          const linear_cross_entropy_rows& a, const const_view<float, 1>& gradient,
                          const gradient_result<X>& dx, const gradient_result<G>& dw) {
         const extent rows = x.extent_of(0), classes = w.extent_of(0);
-        const workspace::lease scratch(device.scratch(), workspace_bytes<Logit>(rows, classes));
+        const workspace::lease scratch(device.scratch(), logit_bytes<Logit>(rows, classes));
         for_chunks<Logit>(rows, classes, [&](extent first, extent count) {
             const view<Logit, 2> logits(scratch.as<Logit>(), {count, classes});
             const auto x_rows = rows_of(x, first, count);
@@ -112,6 +108,11 @@ struct linear_cross_entropy {
     }
 
   private:
+    /// Of a chunk.
+    template <class Logit>
+    static std::size_t logit_bytes(extent rows, extent classes) {
+        return static_cast<std::size_t>(chunk_rows<Logit>(rows, classes) * classes) * sizeof(Logit);
+    }
     template <class T>
     static view<T, 2> rows_of(const view<T, 2>& v, extent first, extent count) {
         return {v.data() + first * v.stride_of(0), {count, v.extent_of(1)}, v.strides()};

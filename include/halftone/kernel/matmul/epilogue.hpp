@@ -80,19 +80,22 @@ template <class T, class C>
 void check_operand(const view<T, 1>& v, const view<C, 2>& c) {
     if (v.extent_of(0) != c.extent_of(1))
         fail<shape_error>("matmul: a bias of ", v.extent_of(0), " values for ", c.extent_of(1), " columns");
-    if (!v.is_contiguous()) fail<shape_error>("matmul: the bias is not contiguous");
+    expect_contiguous("matmul", "the bias", v);
 }
 template <class T, class C>
 void check_operand(const view<T, 2>& v, const view<C, 2>& c) {
     if (!(v.shape() == c.shape()))
         fail<shape_error>("matmul: an epilogue's operand is ", v.shape(), ", the product ", c.shape());
-    if (v.stride_of(1) != 1 && v.extent_of(1) > 1)
-        fail<shape_error>("matmul: an epilogue's operand has gaps within its rows");
+    expect_whole_rows("matmul", "an epilogue's operand", v);
 }
 
 inline constexpr symbolic::argument<0> product_sum{};
 inline constexpr symbolic::argument<1> first_operand{};
 inline constexpr symbolic::argument<2> second_operand{};
+
+/// The element type of what as_view shows, of a tensor say.
+template <class V>
+using shown_by = std::remove_pointer_t<decltype(as_view(std::declval<const V&>()).data())>;
 
 }  // namespace detail
 
@@ -118,6 +121,8 @@ struct bias {
 };
 template <class T>
 bias(view<T, 1>) -> bias<T>;
+template <class V>
+bias(const V&) -> bias<detail::shown_by<V>>;
 template <class T, class C>
 auto epilogue_of(const bias<T>& e, const view<C, 2>& c) {
     detail::check_operand(e.values, c);
@@ -132,6 +137,8 @@ struct bias_gelu {
 };
 template <class T>
 bias_gelu(view<T, 1>) -> bias_gelu<T>;
+template <class V>
+bias_gelu(const V&) -> bias_gelu<detail::shown_by<V>>;
 template <class T, class C>
 auto epilogue_of(const bias_gelu<T>& e, const view<C, 2>& c) {
     detail::check_operand(e.values, c);
@@ -147,6 +154,8 @@ struct bias_gelu_keep {
 };
 template <class T, class Pre>
 bias_gelu_keep(view<T, 1>, view<Pre, 2>) -> bias_gelu_keep<T, Pre>;
+template <class V, class Pre>
+bias_gelu_keep(const V&, const Pre&) -> bias_gelu_keep<detail::shown_by<V>, detail::shown_by<Pre>>;
 template <class T, class Pre, class C>
 auto epilogue_of(const bias_gelu_keep<T, Pre>& e, const view<C, 2>& c) {
     detail::check_operand(e.values, c);
@@ -164,6 +173,8 @@ struct bias_residual {
 };
 template <class T, class R>
 bias_residual(view<T, 1>, view<R, 2>) -> bias_residual<T, R>;
+template <class V, class R>
+bias_residual(const V&, const R&) -> bias_residual<detail::shown_by<V>, detail::shown_by<R>>;
 template <class T, class R, class C>
 auto epilogue_of(const bias_residual<T, R>& e, const view<C, 2>& c) {
     detail::check_operand(e.values, c);
@@ -180,6 +191,8 @@ struct gelu_gradient {
 };
 template <class Pre>
 gelu_gradient(view<Pre, 2>) -> gelu_gradient<Pre>;
+template <class V>
+gelu_gradient(const V&) -> gelu_gradient<detail::shown_by<V>>;
 template <class Pre, class C>
 auto epilogue_of(const gelu_gradient<Pre>& e, const view<C, 2>& c) {
     detail::check_operand(e.pre, c);
