@@ -51,6 +51,7 @@ gpu_description describe_gpu();
 
 peaks measure_peaks(const settings& s);
 void bench_matmul(const settings& s, const peaks& p, listener& to);
+void bench_matmul_bytes(const settings& s, const peaks& p, listener& to);
 void bench_attention(const settings& s, const peaks& p, listener& to);
 void bench_rows(const settings& s, const peaks& p, listener& to);
 void bench_step(const settings& s, listener& to);

@@ -100,6 +100,7 @@ int main(int argc, char** argv) {
         bench::bench_rows(s, p, rows);
         bench::bench_attention(s, p, rows);
         bench::bench_matmul(s, p, rows);
+        bench::bench_matmul_bytes(s, p, rows);
     } catch (const std::exception& e) {
         std::cerr << "bench_cuda: " << e.what() << '\n';
         all["failed"] = e.what();

@@ -29,7 +29,8 @@ fi
 
 # Each file with the most kernels that it may have on one architecture: what users wait for when they compile. Those marked
 # `again`, whose kernels tests/cuda/model.cu has, too, are compiled for the last architecture alone where there is no --full;
-# those marked `each`, for every one from the source.
+# those marked `each`, for every one from the source; those marked `bytes`, which multiply numbers of eight bits, for sm_89
+# beside these.
 if (($#)); then
     printf '%s 100000 each\n' "$@" >"$work/files"
 else
@@ -58,6 +59,7 @@ FILES
     if [[ $full == yes ]]; then
         printf 'examples/train_gpt/%s.cu 150\n' amp_fp16 full_fp32 more/tf32 more/fp8_hybrid >>"$work/files"
         printf 'examples/%s.cpp 170\n' 04_loss_scaling 05_own_model 06_gradient_penalty >>"$work/files"
+        printf '%s 20 bytes\n' bench/cuda/matmul_bytes.cu tests/cuda/bytes.cu >>"$work/files"
         printf '%s 150\n' bench/cuda/step.cu tests/cuda/captured_step.cu tests/cuda/attention_tf32.cu >>"$work/files"
     fi
 fi
@@ -74,6 +76,7 @@ compile_one() {
     case ${2:-} in
         again) code=$last_code ;;
         each) code=$each_code ;;
+        bytes) code="$each_code -gencode=arch=compute_89,code=sm_89" ;;
     esac
     # shellcheck disable=SC2086  # several words each
     { time "$nvcc" -x cu $options $code -c "$file" -o "$work/$name.o" >"$work/$name.log" 2>&1; } 2>"$work/$name.seconds" || touch "$work/$name.failed"
