@@ -12,6 +12,7 @@
 
 #include "optim/golden.hpp"
 #include "scale/penalised_steps.hpp"
+#include "scale/penalty_definition.hpp"
 #include "support/bounds.hpp"
 #include "support/gradient_sink.hpp"
 
@@ -63,6 +64,17 @@ ht::const_view<float, 2> as_matrix(const std::vector<float>& values, ht::extent 
     return {values.data(), {static_cast<ht::extent>(values.size()) / columns, columns}};
 }
 
+penalty::definition definition_at(const std::vector<double>& parameters, const std::vector<float>& x,
+                                  const std::vector<float>& t, double scale) {
+    const double* p = parameters.data();
+    const auto next = [&](ht::extent r, ht::extent c) {
+        p += r * c;
+        return penalty::matrix(static_cast<int>(r), static_cast<int>(c), p - r * c);
+    };
+    const auto up = next(hidden, in), up_bias = next(1, hidden), down = next(out, hidden), down_bias = next(1, out);
+    return {up, up_bias, down, down_bias, penalty::matrix(rows, in, x.data()), t, scale};
+}
+
 template <class P>
 void replay(const std::vector<support::golden_line>& lines, std::size_t& at) {
     const std::vector<float> x = numbers(rows * in, 3, 5, 16), t = numbers(rows * out, 1, 7, 16);
@@ -77,6 +89,8 @@ void replay(const std::vector<support::golden_line>& lines, std::size_t& at) {
     std::vector<double> before;
     for (std::size_t i = 0; i < lines[at].words.size(); ++i) before.push_back(lines[at].number(i));
     int steps = 0, skips = 0;
+    double scale = 256;
+    support::comparison updates, torch_updates;
     for (++at; at < lines.size() && lines[at].kind == "step"; ++at, ++steps) {
         const support::golden_line& want = lines[at];
         CAPTURE(steps);
@@ -119,7 +133,29 @@ void replay(const std::vector<support::golden_line>& lines, std::size_t& at) {
             CHECK(std::fabs(static_cast<double>(got_loss) - want.number(4)) <= bound * want.number(4));
             CHECK(std::fabs(static_cast<double>(got_total) - want.number(5)) <= bound * want.number(5));
         }
+        if (!skipped && std::is_same_v<P, ht::amp_fp16>) {
+            // Both programs against the step in double, by running error bounds.
+            const auto exact = definition_at(before, inputs, t, scale)();
+            const auto within = [](double got, const support::tracked& is) {
+                return std::fabs(got - is.value) <= is.error;
+            };
+            CHECK(within(static_cast<double>(got_loss), exact.loss));
+            CHECK(within(static_cast<double>(got_total), exact.total));
+            CHECK(within(want.number(4), exact.loss));
+            CHECK(within(want.number(5), exact.total));
+            for (std::size_t i = 0; i < after.size(); ++i) {
+                const double lr = static_cast<double>(rate), is = -lr * exact.gradients[i].value;
+                const double off = lr * exact.gradients[i].error + 2 * support::rounding<float>(2 * before[i]);
+                updates.expect(static_cast<double>(after[i]) - before[i], is, off);
+                torch_updates.expect(want.number(6 + i) - before[i], is, off);
+            }
+        }
+        scale = want.number(2);
         for (std::size_t i = 0; i < before.size(); ++i) before[i] = want.number(6 + i);
+    }
+    if (std::is_same_v<P, ht::amp_fp16>) {
+        CHECK_WITHIN(updates);
+        CHECK_WITHIN(torch_updates);
     }
     CHECK(steps >= 20);
     CHECK(skips >= 4);
