@@ -10,6 +10,7 @@ namespace {
 TEST_CASE("fp64 on the CPU: values and gradients within bounds of doubles") {
     halftone::cpu device{{.threads = 2}};
     double_checks::maps(device);
+    double_checks::constants(device);
     double_checks::sums(device);
     double_checks::products(device);
     double_checks::softmaxes(device);

@@ -148,6 +148,72 @@ void maps(Device& device) {
         -1.3, 1.3);
 }
 
+/// Constants, factors and what functions are defined with: against plain arithmetic, which shares nothing with
+/// expressions.
+template <class Device>
+void constants(Device& device) {
+    const ht::shape<1> s{64};
+    const auto x = numbers(20, s, 0.5, 3);
+    const auto there = ht::to_device(device, x);
+    ht::inference context{device};
+    const auto v = context.constant(there.view());
+    const auto expect = [&](const auto& y, const auto& definition, int roundings) {
+        const auto got = ht::to_host(device, y);
+        support::comparison comparison;
+        for (ht::extent i = 0; i < s.size(); ++i) {
+            const long double want = definition(at(x, i));
+            comparison.expect(got.data()[i], static_cast<double>(want),
+                              support::gamma(roundings, u64) * static_cast<double>(std::fabs(want)));
+        }
+        CHECK_WITHIN(comparison);
+    };
+    using real = long double;
+    // A decimal constant is off by a rounding from what it says.
+    expect(
+        ht::map(
+            context, [](auto a) { return 0.1 * a; }, v),
+        [](real a) { return a / 10; }, 3);
+    expect(
+        ht::map(
+            context, [](auto a) { return a * (1.0 / 3); }, v),
+        [](real a) { return a / 3; }, 3);
+    expect(
+        ht::mul(context, v, 0.1), [](real a) { return a / 10; }, 3);
+    expect(
+        ht::add(context, v, 0.7), [](real a) { return a + 0.7L; }, 3);
+    expect(
+        ht::leaky_relu(context, ht::neg(context, v)), [](real a) { return -a / 100; }, 3);
+    expect(
+        ht::log2(context, v), [](real a) { return std::log2(a); }, 6);
+    expect(
+        ht::log10(context, v), [](real a) { return std::log10(a); }, 6);
+    // The argument of its exponential is at most 10.2 and goes through seven roundings.
+    expect(
+        ht::gelu(context, v),
+        [](real a) {
+            const real inner = std::sqrt(2 / std::acos(real{-1})) * (a + 0.044715L * a * a * a);
+            return a * (1 + std::tanh(inner)) / 2;
+        },
+        7 * 11 + 8);
+
+    // Dropped, or divided by the share that is kept.
+    ht::tape tape{device};
+    const auto kept = ht::to_host(device, ht::dropout(tape, tape.constant(there.view()), {.p = 0.3f}));
+    int dropped = 0;
+    support::comparison comparison;
+    for (ht::extent i = 0; i < s.size(); ++i) {
+        const double want = x.data()[i] / (1 - static_cast<double>(0.3f));
+        if (kept.data()[i] == 0) {
+            ++dropped;
+        } else {
+            comparison.expect(kept.data()[i], want, support::gamma(4, u64) * want);
+        }
+    }
+    CHECK_WITHIN(comparison);
+    CHECK(dropped > 5);
+    CHECK(dropped < 40);
+}
+
 /// Sums of more terms than two levels of the tree hold; an input used twice; factors of the loss.
 template <class Device>
 void sums(Device& device) {
@@ -205,7 +271,8 @@ void products(Device& device) {
     for (ht::extent c = 0; c < count; ++c) {
         for (ht::extent i = 0; i < m; ++i)
             for (ht::extent j = 0; j < n; ++j)
-                expect(got(c, i, j), k, [&](ht::extent p) { return static_cast<long double>(a(c, i, p)) * b(c, p, j); });
+                expect(got(c, i, j), k,
+                       [&](ht::extent p) { return static_cast<long double>(a(c, i, p)) * b(c, p, j); });
         for (ht::extent i = 0; i < m; ++i)
             for (ht::extent p = 0; p < k; ++p)
                 expect(ga(c, i, p), n, [&](ht::extent j) { return static_cast<long double>(w(c, i, j)) * b(c, p, j); });
@@ -245,8 +312,8 @@ void softmaxes(Device& device) {
     const auto got = ht::to_host(device, y), got_logs = ht::to_host(device, logs);
     const double got_loss = loss.item();
     const auto weights = tape.constant(dw.view());
-    const auto total = ht::add(tape, ht::sum(tape, ht::mul(tape, y, weights)),
-                               ht::sum(tape, ht::mul(tape, logs, weights)));
+    const auto total =
+        ht::add(tape, ht::sum(tape, ht::mul(tape, y, weights)), ht::sum(tape, ht::mul(tape, logs, weights)));
     tape.backward(ht::add(tape, total, loss));
     const auto g = ht::to_host(device, tape.gradient(v)), g_logs = ht::to_host(device, tape.gradient(logs_of)),
                g_loss = ht::to_host(device, tape.gradient(logits));
@@ -276,15 +343,16 @@ void softmaxes(Device& device) {
             const double rest = support::gamma(static_cast<double>(width) + 6, u64) + 2 * of_probability;
             slopes.expect(g(i, j), static_cast<double>(scale * p(j) * (w(i, j) - dot)),
                           rest * scale * probability * (std::fabs(w(i, j)) + static_cast<double>(magnitude)));
-            slopes.expect(g_logs(i, j), static_cast<double>(scale * (w(i, j) - p(j) * sum_w)),
-                          (rest + of_logarithm) * scale *
-                              (std::fabs(w(i, j)) + probability * static_cast<double>(sum_abs)));
+            slopes.expect(
+                g_logs(i, j), static_cast<double>(scale * (w(i, j) - p(j) * sum_w)),
+                (rest + of_logarithm) * scale * (std::fabs(w(i, j)) + probability * static_cast<double>(sum_abs)));
             const long double q = std::exp(static_cast<long double>(x(i, j))) / sum_plain;
             const long double want = target < 0 ? 0 : (q - (j == target ? 1 : 0)) / 3;
             slopes.expect(g_loss(i, j), static_cast<double>(want), rest * (1 + static_cast<double>(q)) / 3);
         }
     }
-    of_loss.expect(got_loss, static_cast<double>(mean), of_logarithm + support::gamma(6, u64) * static_cast<double>(mean));
+    of_loss.expect(got_loss, static_cast<double>(mean),
+                   of_logarithm + support::gamma(6, u64) * static_cast<double>(mean));
     CHECK_WITHIN(values);
     CHECK_WITHIN(slopes);
     CHECK_WITHIN(of_loss);
@@ -327,12 +395,12 @@ void gradients(Device& device) {
         device,
         [&](auto& ctx, auto a, auto b) {
             const auto region = ht::autocast<ht::amp_fp16>(ctx);
-            const auto sum = ht::add(
-                ctx, ht::add(ctx, ht::mean_squared_error(region, a, b), ht::huber_loss(region, a, b, 0.3)),
-                ht::add(ctx, ht::l1_loss(region, a, b), ht::smooth_l1_loss(region, a, b, 0.7)));
-            const auto entropies = ht::add(
-                ctx, ht::binary_cross_entropy_with_logits(region, a, b),
-                ht::cross_entropy(region, a, ht::const_view<std::int32_t, 1>(targets.data(), {3})));
+            const auto sum =
+                ht::add(ctx, ht::add(ctx, ht::mean_squared_error(region, a, b), ht::huber_loss(region, a, b, 0.3)),
+                        ht::add(ctx, ht::l1_loss(region, a, b), ht::smooth_l1_loss(region, a, b, 0.7)));
+            const auto entropies =
+                ht::add(ctx, ht::binary_cross_entropy_with_logits(region, a, b),
+                        ht::cross_entropy(region, a, ht::const_view<std::int32_t, 1>(targets.data(), {3})));
             return ht::add(ctx, sum, ht::add(ctx, entropies, ht::mean(region, ht::log_softmax(region, b, 0.3))));
         },
         x, y);
@@ -382,15 +450,19 @@ struct cubed {
     static constexpr const char* name = "cubed";
     static constexpr ht::category cast_rule = ht::category::low_precision;
     static auto forward(auto& ctx, const auto& x) {
-        return ht::keep(ht::map(ctx, [](auto a) { return a * a * a; }, x), x);
+        return ht::keep(ht::map(
+                            ctx, [](auto a) { return a * a * a; }, x),
+                        x);
     }
     static auto backward(auto& ctx, const auto& dy, const auto& x) {
-        return ht::map(ctx, [](auto g, auto a) { return 3 * a * a * g; }, dy, x);
+        return ht::map(
+            ctx, [](auto g, auto a) { return 3 * a * a * g; }, dy, x);
     }
 };
 struct wrongly_cubed : cubed {
     static auto backward(auto& ctx, const auto& dy, const auto& x) {
-        return ht::map(ctx, [](auto g, auto a) { return 2 * a * a * g; }, dy, x);
+        return ht::map(
+            ctx, [](auto g, auto a) { return 2 * a * a * g; }, dy, x);
     }
 };
 struct roughly_cubed : cubed {
@@ -400,7 +472,8 @@ struct roughly_cubed : cubed {
 };
 struct cubed_by_way_of_float : cubed {
     static auto forward(auto& ctx, const auto& x) {
-        const auto y = ht::map(ctx, [](auto a) { return a * a * a; }, ht::cast<float>(ctx, x));
+        const auto y = ht::map(
+            ctx, [](auto a) { return a * a * a; }, ht::cast<float>(ctx, x));
         return ht::keep(ht::cast<double>(ctx, y), x);
     }
 };

@@ -25,7 +25,8 @@ struct net : ht::nn::model {
 };
 
 void use(ht::cpu& device, net& model, const ht::view<input, 2>& x, const ht::view<double, 2>& y) {
-    static_cast<void>(ht::check_gradients(device, [](auto& ctx, auto a) { return ht::exp(ctx, a); }, x));
+    static_cast<void>(ht::check_gradients(
+        device, [](auto& ctx, auto a) { return ht::exp(ctx, a); }, x));
     static_cast<void>(ht::check_gradients(
         device, [](auto& ctx, auto a) { return ht::softmax<explicitly>(ctx, a); }, y));
     static_cast<void>(ht::check_gradients(device, model, [&](auto& ctx) {

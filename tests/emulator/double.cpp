@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Operations and models in double, and check_gradients, as a GPU runs them.
-#include <halftone/kernel/device.hpp>
-
 #include <emulator/device.hpp>
+
+#include <halftone/kernel/device.hpp>
 
 #include "autodiff/double_checks.hpp"
 #include "nn/double.hpp"
@@ -21,6 +21,7 @@ TEST_CASE("fp64 on a GPU: values and gradients within bounds of doubles") {
     }
     machine device{{.seed = 20}};
     double_checks::maps(device);
+    double_checks::constants(device);
     double_checks::sums(device);
 }
 

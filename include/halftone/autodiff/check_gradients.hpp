@@ -3,22 +3,24 @@
 /// The gradient of a function against differences of the function, in double: for who writes operations of their own
 /// (the counterpart of torch.autograd.gradcheck).
 ///
-///     const auto report = ht::check_gradients(device, [](auto& ctx, auto x, auto y) { return ht::apply<mine>(ctx, x, y); }, x, y);
+///     const auto report = ht::check_gradients(
+///         device, [](auto& ctx, auto x, auto y) { return ht::apply<mine>(ctx, x, y); }, x, y);
 ///     if (!report.agrees()) std::cout << report.text();
 ///     // check_gradients: input 1, element 3: backward gives 2.5, differences 5; 1 of 12 elements disagree
 ///
 /// Inputs are views of doubles in host memory; the function is called with a tape and a variable for each of them, and
-/// returns a variable of doubles of any shape. Its elements are weighted by fixed random numbers and summed: of that sum
-/// backward gives the gradient, and (s(x + h) - s(x - h)) / 2h the differences, h being eps max(1, |x|). Each element of
-/// the inputs costs two calls of the function, so that small inputs do.
+/// returns a variable of doubles of any shape. Its elements are weighted by fixed random numbers and summed: of that
+/// sum backward gives the gradient, and (s(x + h) - s(x - h)) / 2h the differences, h being eps max(1, |x|). Each
+/// element of the inputs costs two calls of the function, so that small inputs do.
 ///
 /// The same for the parameters of a model, whose policy is ht::full_fp64 then: the function is given a tape alone.
 ///
 ///     ht::nn::gpt<ht::full_fp64> model{device, config};
-///     const auto report = ht::check_gradients(device, {.every = 10}, model, [&](auto& ctx) { return model.loss(ctx, batch); });
+///     const auto report = ht::check_gradients(
+///         device, {.every = 10}, model, [&](auto& ctx) { return model.loss(ctx, batch); });
 ///
-/// Both halves are fp64 throughout where the function's operations are: a function that rounds to float within is off by
-/// 1e-7 / eps, and is found out. Random numbers (ht::dropout) are the same in all calls. What is not smooth disagrees
+/// Both halves are fp64 throughout where the function's operations are: a function that rounds to float within is off
+/// by 1e-7 / eps, and is found out. Random numbers (ht::dropout) are the same in all calls. What is not smooth disagrees
 /// within h of its corners.
 #pragma once
 
@@ -96,9 +98,8 @@ class gradient_comparison {
                 0.5 + static_cast<double>(normal(random_bits(1, 0, 0, n), random_bits(1, 0, 0, n + 1)).first);
         }
         weights_ = to_device(device_, flatten(weights.view()));
-        return reduce<op::sum, double>(
-            tape, 1.0, multiply_function{}, y,
-            tape.constant(const_view<double, Y::rank>(as_view(weights_).data(), y.shape())));
+        return reduce<op::sum, double>(tape, 1.0, multiply_function{}, y,
+                                       tape.constant(const_view<double, Y::rank>(as_view(weights_).data(), y.shape())));
     }
     template <class F>
     double evaluate(const F& f) {
@@ -161,7 +162,9 @@ class input_checker<Device, std::index_sequence<I...>> : public gradient_compari
     void run(const F& f, const Views&... views) {
         const std::tuple inputs{to_device(this->device(), views)...};
         std::tuple slopes{host_tensor<double, Views::rank>(views.shape())...};
-        const auto of_inputs = [&](auto& tape) { return f(tape, tape.leaf(as_const(as_view(std::get<I>(inputs))))...); };
+        const auto of_inputs = [&](auto& tape) {
+            return f(tape, tape.leaf(as_const(as_view(std::get<I>(inputs))))...);
+        };
         {
             tape<Device> tape{this->device()};
             const std::tuple leaves{tape.leaf(as_const(as_view(std::get<I>(inputs))))...};
@@ -232,7 +235,7 @@ class parameter_checker : public gradient_comparison<Device> {
 
 template <class... Storage>
 consteval bool are_doubles(types<Storage...>) {
-    return ((std::is_same_v<typename Storage::param, double> && !has_sparse_gradient<Storage>) && ...);
+    return ((std::is_same_v<typename Storage::param, double> && !has_sparse_gradient<Storage>)&&...);
 }
 
 template <class Model>
@@ -247,9 +250,10 @@ concept model_with_parameters = requires(Model& m) {
 template <class Device, class F, class... T, int... Rank>
 [[nodiscard]] gradient_report check_gradients(Device& device, const gradient_check_options& options, const F& f,
                                               const view<T, Rank>&... inputs) {
-    static_assert(sizeof...(T) > 0 && (std::is_same_v<std::remove_const_t<T>, double> && ...),
-                  "halftone: check_gradients: inputs are views of doubles, one or more: differences of floats have three "
-                  "digits at best; run the operation in fp64 here, and in its own type where it is used");
+    static_assert(
+        sizeof...(T) > 0 && (std::is_same_v<std::remove_const_t<T>, double> && ...),
+        "halftone: check_gradients: inputs are views of doubles, one or more: differences of floats have three "
+        "digits at best; run the operation in fp64 here, and in its own type where it is used");
     detail::input_checker<Device, std::index_sequence_for<T...>> checker(device, options);
     checker.run(f, const_view<double, Rank>(inputs)...);
     return checker.report();

@@ -8,8 +8,8 @@
 ///     auto length = ht::norm(ctx, x);
 ///
 /// A loss is the mean over all elements, a float under every policy and on a bare tape (of doubles a double), and
-/// gradients flow into both of its inputs. A target may also be a view, in host memory or the device's; what the device can reach must stay until
-/// the backward pass is through.
+/// gradients flow into both of its inputs. A target may also be a view, in host memory or the device's; what the device
+/// can reach must stay until the backward pass is through.
 ///
 /// Numeric contract: kernel/sum's, one rounding at the end.
 #pragma once
@@ -37,7 +37,8 @@ variable<loss_type<X, T>, 0> mean_of(Context&& context, const F& f, const variab
     if (!(prediction.shape() == target.shape())) {
         fail<shape_error>(Op::name, ": the prediction is ", prediction.shape(), ", the target ", target.shape());
     }
-    return detail::reduce<Op, loss_type<X, T>>(context, 1.0 / static_cast<double>(prediction.size()), f, prediction, target);
+    return detail::reduce<Op, loss_type<X, T>>(context, 1.0 / static_cast<double>(prediction.size()), f, prediction,
+                                               target);
 }
 
 }  // namespace detail

@@ -12,7 +12,8 @@
 ///
 /// Numeric contract: operands of products are rounded to `compute`, the weights of v (at most 1, not yet divided by
 /// their sum; 0 below 2^-126) and the gradients of the scores among them; sums, softmax and its gradient are float;
-/// results are rounded once. Deterministic: no sum's order depends on the number of threads.
+/// results are rounded once. Deterministic: no sum's order depends on the number of threads. Of doubles: all in double
+/// (fp64.hpp).
 #pragma once
 
 #include <cmath>
@@ -293,15 +294,15 @@ void run_attention(Device& device, const kernel::attention_backward<T>& a) {
 template <class Compute, class Device>
 void run_attention(Device& device, const kernel::attention_forward<double>& a) {
     static_assert(std::is_same_v<Compute, double>,
-                  "halftone: attention: doubles are read in another type (roles `compute` and `input_grad`); cast them, "
-                  "ht::cast<float>(ctx, q), or compute in double: ht::full_fp64");
+                  "halftone: attention: doubles are read in another type (roles `compute` and `input_grad`); cast "
+                  "them, ht::cast<float>(ctx, q), or compute in double: ht::full_fp64");
     kernel::fp64::attend(device, a);
 }
 template <class Compute, class Device>
 void run_attention(Device& device, const kernel::attention_backward<double>& a) {
     static_assert(std::is_same_v<Compute, double>,
-                  "halftone: attention: doubles are read in another type (roles `compute` and `input_grad`); cast them, "
-                  "ht::cast<float>(ctx, q), or compute in double: ht::full_fp64");
+                  "halftone: attention: doubles are read in another type (roles `compute` and `input_grad`); cast "
+                  "them, ht::cast<float>(ctx, q), or compute in double: ht::full_fp64");
     kernel::fp64::attend(device, a);
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Attention in double, a query (backward also a key) a thread: attention.hpp has the rules, fp64/each.hpp the contract.
-/// Scores are computed again wherever they are read, so that none is stored; there is one strategy, and no packed
-/// sequences.
+/// Attention in double, a query (backward also a key) a thread: attention.hpp has the rules, fp64/each.hpp the
+/// contract. Scores are computed again wherever they are read, so that none is stored; there is one strategy, and no
+/// packed sequences.
 #pragma once
 
 #include <cmath>
@@ -67,8 +67,8 @@ struct query_scores {
 
     HALFTONE_KERNEL template <class Thread>
     HALFTONE_HD double score(Thread thread, extent batch, extent head, extent query, extent key) const {
-        return problem.scale * dot(thread, q.at(batch, query, head), k.at(batch, key, head / problem.members),
-                                   problem.e.head_size);
+        return problem.scale *
+               dot(thread, q.at(batch, query, head), k.at(batch, key, head / problem.members), problem.e.head_size);
     }
     HALFTONE_KERNEL template <class Thread>
     HALFTONE_HD void sum_up(Thread thread, extent batch, extent head, extent query, double& largest,
@@ -103,7 +103,7 @@ struct attention_query {
     }
 };
 
-/// dq of a query, and what the keys' threads read of it: the largest score, the sum of exponentials, and do o.
+/// dq of a query, and what the keys' threads read of it: the largest score, the inverse sum of exponentials, and do o.
 struct attention_backward_query {
     query_scores scores;
     head_vectors<const double> v, o, d_o;
@@ -127,7 +127,7 @@ struct attention_backward_query {
             add_scaled(thread, out, scores.problem.scale * dscore, scores.k.at(batch, key, group), e.head_size);
         }
         thread.store(terms, 3 * i, largest);
-        thread.store(terms, 3 * i + 1, sum);
+        thread.store(terms, 3 * i + 1, 1 / sum);
         thread.store(terms, 3 * i + 2, mean);
     }
 };
@@ -149,10 +149,10 @@ struct attention_backward_key {
             for (extent query = scores.problem.first_query_of(key); query < e.queries; ++query) {
                 const extent at = 3 * ((batch * e.heads + head) * e.queries + query);
                 const double above = scores.score(thread, batch, head, query, key) - thread.load(terms, at);
-                const double weight = std::exp(above) / thread.load(terms, at + 1);
+                const double weight = std::exp(above) * thread.load(terms, at + 1);
                 const global_span<const double> slope = d_o.at(batch, query, head);
-                const double dscore = weight * (dot(thread, slope, v.at(batch, key, group), e.head_size) -
-                                                thread.load(terms, at + 2));
+                const double dscore =
+                    weight * (dot(thread, slope, v.at(batch, key, group), e.head_size) - thread.load(terms, at + 2));
                 add_scaled(thread, to_k, scores.problem.scale * dscore, scores.q.at(batch, query, head), e.head_size);
                 add_scaled(thread, to_v, weight, slope, e.head_size);
             }
@@ -167,9 +167,10 @@ query_scores scores_of(const Arguments& a) {
     if (a.options.strategy == attention_strategy::flash)
         fail<argument_error>("attention: flash was asked for; in double there is one strategy, `automatic`");
     const auto e = halftone::detail::check_attention_shapes(a);
-    const double scale = a.options.scale == 0 ? 1 / std::sqrt(static_cast<double>(e.head_size))
-                                              : static_cast<double>(a.options.scale);
-    return {head_vectors<const double>(a.q), head_vectors<const double>(a.k),
+    const double scale =
+        a.options.scale == 0 ? 1 / std::sqrt(static_cast<double>(e.head_size)) : static_cast<double>(a.options.scale);
+    return {head_vectors<const double>(a.q),
+            head_vectors<const double>(a.k),
             {e, e.members(), scale, a.options.mask == attention_mask::causal}};
 }
 
@@ -189,12 +190,12 @@ void attend(Device& device, const attention_backward<double>& a) {
     const extent queries = e.batch * e.heads * e.queries;
     const workspace::lease lease(device.scratch(), static_cast<std::size_t>(3 * queries) * sizeof(double));
     const global_span<double> terms{lease.as<double>(), 3 * queries};
-    for_each(device, queries, e.keys * e.head_size,
-             attention_backward_query{scores, v, head_vectors<const double>(a.o), d_o, head_vectors<double>(a.dq),
-                                      terms});
+    for_each(
+        device, queries, e.keys * e.head_size,
+        attention_backward_query{scores, v, head_vectors<const double>(a.o), d_o, head_vectors<double>(a.dq), terms});
     for_each(device, e.batch * e.groups * e.keys, e.members() * e.queries * e.head_size,
-             attention_backward_key{scores, v, d_o, head_vectors<double>(a.dk), head_vectors<double>(a.dv),
-                                    {terms.data, terms.count}});
+             attention_backward_key{
+                 scores, v, d_o, head_vectors<double>(a.dk), head_vectors<double>(a.dv), {terms.data, terms.count}});
 }
 
 }  // namespace halftone::inline HALFTONE_ABI::kernel::fp64

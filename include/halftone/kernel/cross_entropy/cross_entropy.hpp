@@ -9,7 +9,8 @@
 ///
 /// Numeric contract: everything in float, the row's maximum subtracted first; the mean adds losses in double by a tree
 /// fixed by their number; dlogits is rounded once. Rows whose target is `ignore_index` have loss 0 and gradient 0 and
-/// do not count; where no row counts the mean is NaN. All as in PyTorch.
+/// do not count; where no row counts the mean is NaN. All as in PyTorch. Of doubles: all in double
+/// (kernel/fp64/each.hpp).
 #pragma once
 
 #include <cstdint>

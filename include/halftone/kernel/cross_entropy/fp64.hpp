@@ -112,8 +112,13 @@ void cross_entropy_rows(Device& device, const cross_entropy_backward<X, D>& a) {
     const extent classes = a.logits.extent_of(1);
     using work = cross_entropy_backward_row<const X, D>;
     for_each(device, a.logits.extent_of(0), classes,
-             work{rows_of<const X>(a.logits), simt::span_of(a.targets), simt::span_of(a.gradient),
-                  {a.count.data(), 1}, rows_of<D>(a.dlogits), classes, a.gradient.extent_of(0) == 1 ? 0 : 1,
+             work{rows_of<const X>(a.logits),
+                  simt::span_of(a.targets),
+                  simt::span_of(a.gradient),
+                  {a.count.data(), 1},
+                  rows_of<D>(a.dlogits),
+                  classes,
+                  a.gradient.extent_of(0) == 1 ? 0 : 1,
                   a.ignore_index});
 }
 

@@ -11,7 +11,8 @@
 /// two of which lie in the device's memory, where a captured step changes them. The same bits on every device and
 /// instruction set.
 ///
-/// Numeric contract: in float, rounded once. A dropped element is zero, whatever it was.
+/// Numeric contract: in float (of doubles in double, fp64.hpp), rounded once. A dropped element is zero, whatever it
+/// was.
 #pragma once
 
 #include <cstdint>

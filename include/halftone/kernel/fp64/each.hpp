@@ -12,8 +12,8 @@
 ///
 /// Numeric contract: everything in double, operands widened exactly, one rounding where a result is stored. A sum over
 /// rows adds 32 neighbours in their order, then 32 of those sums, and so on: a tree that the number of rows fixes, in
-/// which a term passes through at most sum_depth(rows) additions. Sums within a row follow its order. Neither depends on
-/// the number of threads, nor on the instruction set.
+/// which a term passes through at most sum_depth(rows) additions. Sums within a row follow its order. Neither depends
+/// on the number of threads, nor on the instruction set.
 #pragma once
 
 #include <limits>
@@ -121,8 +121,7 @@ void sum_rows(Device& device, extent rows, extent columns, extent cost, const Te
     const global_span<G> results{out, columns};
     extent left = sum_groups(rows);
     if (left == 1)
-        return for_each(device, columns, rows * cost,
-                        sum_level<Term, G>{term, rows, columns, factor, results, mode});
+        return for_each(device, columns, rows * cost, sum_level<Term, G>{term, rows, columns, factor, results, mode});
     const workspace::lease lease(device.scratch(),
                                  static_cast<std::size_t>((left + sum_groups(left)) * columns) * sizeof(double));
     auto *from = lease.as<double>(), *to = from + left * columns;
@@ -131,9 +130,9 @@ void sum_rows(Device& device, extent rows, extent columns, extent cost, const Te
     const auto below = [&] { return level_term{{from, left * columns}, columns}; };
     while (sum_groups(left) > 1) {
         const extent groups = sum_groups(left);
-        for_each(device, groups * columns, sum_fan,
-                 sum_level<level_term, double>{below(), left, columns, 1.0, {to, groups * columns},
-                                               write_mode::overwrite});
+        for_each(
+            device, groups * columns, sum_fan,
+            sum_level<level_term, double>{below(), left, columns, 1.0, {to, groups * columns}, write_mode::overwrite});
         std::swap(from, to);
         left = groups;
     }

@@ -105,10 +105,10 @@ template <class Device, class X, class W, class Y>
 void layer_norm_rows(Device& device, const layer_norm_forward<X, W, Y>& a) {
     check(a);
     const extent width = a.x.extent_of(1);
-    for_each(device, a.x.extent_of(0), width,
-             layer_norm_row<X, W, Y>{rows_of<const X>(a.x), simt::span_of(a.gain), simt::span_of(a.bias),
-                                     rows_of<Y>(a.y), simt::span_of(a.mean), simt::span_of(a.rstd), width,
-                                     static_cast<double>(a.epsilon)});
+    for_each(
+        device, a.x.extent_of(0), width,
+        layer_norm_row<X, W, Y>{rows_of<const X>(a.x), simt::span_of(a.gain), simt::span_of(a.bias), rows_of<Y>(a.y),
+                                simt::span_of(a.mean), simt::span_of(a.rstd), width, static_cast<double>(a.epsilon)});
 }
 
 template <class Device, class X, class W, class Y, class G>

@@ -7,7 +7,7 @@
 ///
 /// Numeric contract: mean, then variance around it (divided by the width), in two passes and in float; y is rounded
 /// once. The backward pass works in float from the saved mean and rstd; dx is rounded once; the sums over rows that
-/// give dgain and dbias follow a tree fixed by the shape.
+/// give dgain and dbias follow a tree fixed by the shape. Of doubles: all in double (kernel/fp64/each.hpp).
 #pragma once
 
 #include <halftone/kernel/expect.hpp>

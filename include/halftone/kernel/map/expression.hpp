@@ -322,9 +322,9 @@ using symbolic::tan;
 using symbolic::tanh;
 using symbolic::where;
 
-/// Makes a function that cannot be traced part of an expression: a struct whose `float operator()(float...) const` is
-/// marked HALFTONE_HD. It runs scalar, has no derivative, and must not mind being called with zeros beyond the last
-/// element.
+/// Makes a function that cannot be traced part of an expression: a struct whose `float operator()(float...) const` (for
+/// maps of doubles, of doubles; a template serves both) is marked HALFTONE_HD. It runs scalar, has no derivative, and
+/// must not mind being called with zeros beyond the last element.
 ///
 ///     struct clamp { HALFTONE_HD float operator()(float x) const { return x < 0 ? 0 : x > 1 ? 1 : x; } };
 ///     ht::map(device, ht::opaque(clamp{}), x, out);

@@ -70,8 +70,7 @@ inline constexpr bool calls_floats<symbolic::unary<Op, A>> = calls_floats<A>;
 template <class Op, class A, class B>
 inline constexpr bool calls_floats<symbolic::binary<Op, A, B>> = calls_floats<A> || calls_floats<B>;
 template <class C, class A, class B>
-inline constexpr bool calls_floats<symbolic::choice<C, A, B>> =
-    calls_floats<C> || calls_floats<A> || calls_floats<B>;
+inline constexpr bool calls_floats<symbolic::choice<C, A, B>> = calls_floats<C> || calls_floats<A> || calls_floats<B>;
 template <class Op, class A, class B>
 inline constexpr bool calls_floats<symbolic::comparison<Op, A, B>> = calls_floats<A> || calls_floats<B>;
 template <class Op, class A, class B>
@@ -210,8 +209,7 @@ struct map_of {
                        std::size_t number, const shape<TargetRank>& target) {
         if constexpr (Rank != TargetRank) {
             if (g.to.data() == nullptr) return;
-            const map_operand to =
-                map_operand_of("gradient of input", static_cast<int>(number), g.to, target);
+            const map_operand to = map_operand_of("gradient of input", static_cast<int>(number), g.to, target);
             const map_shape s = map_shape_of(target);
             const bool by_column = to.access == map_access::column;
             const map_term<E, Operands> term{e, operands, by_column ? 0 : s.columns};
@@ -231,7 +229,8 @@ void sum(Device& device, const E& e, const pack<view<const X, 1>...>& inputs, do
         sum_rows(device, s.columns, 1, static_cast<extent>(sizeof...(X)),
                  map_term<E, std::remove_const_t<decltype(operands)>>{e, operands, s.columns}, factor, out.data(),
                  write_mode::overwrite);
-    }(std::index_sequence_for<X...>{});
+    }
+    (std::index_sequence_for<X...>{});
 }
 
 }  // namespace halftone::inline HALFTONE_ABI::kernel::fp64

@@ -11,7 +11,8 @@
 ///
 /// Numeric contract: inputs are widened to float, the expression is evaluated in float with the errors that its device
 /// states (kernel/map/evaluate.hpp for the CPU), every result is rounded once, to nearest even. Gradients of broadcast
-/// inputs are summed in float along a tree that follows from the shape.
+/// inputs are summed in float along a tree that follows from the shape. Where an input or an output is a double, all of
+/// that is in double (kernel/fp64/each.hpp), constants too.
 #pragma once
 
 #include <cstddef>

@@ -84,12 +84,19 @@ void multiply(Device& device, const view<A, 2>& a, const view<B, 2>& b,
     static_assert(are_plain<Operands> && (std::is_same_v<Compute, double> || sizeof(Compute) > 1),
                   "halftone: matmul: operands of eight bits do not meet doubles: cast the doubles, "
                   "ht::cast<float>(ctx, x), or take a policy that computes in 16 bits or more");
-    using work =
-        product_element<Compute, std::remove_const_t<A>, std::remove_const_t<B>, Operands, Results>;
+    using work = product_element<Compute, std::remove_const_t<A>, std::remove_const_t<B>, Operands, Results>;
     const extent m = a.extent_of(0), n = b.extent_of(1), k = a.extent_of(1);
     for_each(device, m * n, 2 * k,
-             work{{a.data(), a.hull_size()}, {b.data(), b.hull_size()}, a.stride_of(0), a.stride_of(1), b.stride_of(0),
-                  b.stride_of(1), m, n, k, epilogue});
+             work{{a.data(), a.hull_size()},
+                  {b.data(), b.hull_size()},
+                  a.stride_of(0),
+                  a.stride_of(1),
+                  b.stride_of(0),
+                  b.stride_of(1),
+                  m,
+                  n,
+                  k,
+                  epilogue});
 }
 
 }  // namespace halftone::inline HALFTONE_ABI::kernel::fp64

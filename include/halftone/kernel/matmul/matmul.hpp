@@ -23,6 +23,8 @@
 ///
 /// An engine (exec/matmul_engine.hpp) keeps to that too, but may cut operands for tfloat32 where halftone rounds
 /// them.
+///
+/// Where `compute`, an operand or the result is a double, sums and epilogue are in double (matmul/fp64.hpp).
 #pragma once
 
 #include <halftone/kernel/matmul/epilogue.hpp>

@@ -36,8 +36,8 @@ void rms_norm_rows(Device& device, const rms_norm_forward<X, W, Y>& a) {
     check(a);
     const extent width = a.x.extent_of(1);
     for_each(device, a.x.extent_of(0), width,
-             rms_norm_row<X, W, Y>{rows_of<const X>(a.x), simt::span_of(a.gain), rows_of<Y>(a.y),
-                                   simt::span_of(a.rstd), width, static_cast<double>(a.epsilon)});
+             rms_norm_row<X, W, Y>{rows_of<const X>(a.x), simt::span_of(a.gain), rows_of<Y>(a.y), simt::span_of(a.rstd),
+                                   width, static_cast<double>(a.epsilon)});
 }
 
 template <class Device, class X, class W, class Y, class G>

@@ -6,7 +6,8 @@
 ///         device, {.x = x, .gain = gain, .y = y, .rstd = rstd, .epsilon = 1e-6f});
 ///
 /// Numeric contract: the mean square in float; y is rounded once, after the gain. The backward pass works in float from
-/// the saved rstd; dx is rounded once; the sum over rows that gives dgain follows a tree fixed by the shape.
+/// the saved rstd; dx is rounded once; the sum over rows that gives dgain follows a tree fixed by the shape. Of
+/// doubles: all in double (kernel/fp64/each.hpp).
 #pragma once
 
 #include <halftone/kernel/expect.hpp>

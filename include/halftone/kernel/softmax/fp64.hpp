@@ -64,8 +64,8 @@ struct softmax_backward_row {
         }
         for (extent j = 0; j < width; ++j) {
             const double v = y.load(thread, row, j), d = dy.load(thread, row, j);
-            dx.store(thread, row, j,
-                     scale * (Kind == softmax_kind::plain ? v * (d - sum) : d - std::exp(v) * sum), mode);
+            dx.store(thread, row, j, scale * (Kind == softmax_kind::plain ? v * (d - sum) : d - std::exp(v) * sum),
+                     mode);
         }
     }
 };
@@ -85,8 +85,8 @@ void softmax_rows(Device& device, const softmax_backward<X, Y>& a) {
     const extent width = a.y.extent_of(1);
     using work = softmax_backward_row<Kind, X, const Y>;
     for_each(device, a.y.extent_of(0), width,
-             work{rows_of<const Y>(a.y), rows_of<const Y>(a.dy), rows_of<X>(a.dx), width,
-                  static_cast<double>(a.scale), a.mode});
+             work{rows_of<const Y>(a.y), rows_of<const Y>(a.dy), rows_of<X>(a.dx), width, static_cast<double>(a.scale),
+                  a.mode});
 }
 
 }  // namespace halftone::inline HALFTONE_ABI::kernel::fp64
