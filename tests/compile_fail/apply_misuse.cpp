@@ -6,6 +6,8 @@
 // expect: halftone: apply: backward returns another number of gradients than the operation has inputs
 // expect: halftone: apply: backward returns variables, one for each input, and ht::absent{} for an input without a gradient
 // expect: halftone: apply: a gradient that backward returns has another rank than its input
+// expect-nvcc: halftone: apply: this operation has no name
+// expect-nvcc: halftone: apply: this operation has no `static auto forward(auto& ctx, ...)` for these inputs
 #include <tuple>
 
 #include <halftone/autodiff/apply.hpp>

@@ -3,6 +3,9 @@
 // expect: halftone: what is given explicitly to this operation is no number type
 // expect: halftone: as_variable: the store keeps this parameter in the types of its roles `param` and `compute`
 // expect: halftone: matmul of variables takes matrices
+// expect-nvcc: halftone: what is given explicitly to this operation is no number type
+// expect-nvcc: halftone: as_variable: the store keeps this parameter in the types of its roles `param` and `compute`
+// expect-nvcc: halftone: matmul of variables takes matrices
 #include <halftone/amp.hpp>
 #include <halftone/autodiff/elementwise_loss.hpp>
 #include <halftone/autodiff/matmul.hpp>

@@ -4,6 +4,8 @@
 // expect: halftone: these parameters (role `param`) have so few bits that an optimizer's updates round away
 // expect: halftone: this rule's path names no layer of the model
 // expect: path_text<'*', '.', 'n', 'r', 'o', 'm'>
+// expect-nvcc: halftone: the accumulator of this policy (role `accum`) is narrower than the operands it sums
+// expect-nvcc: halftone: these parameters (role `param`) have so few bits that an optimizer's updates round away
 #include <halftone/amp.hpp>
 
 namespace ht = halftone;

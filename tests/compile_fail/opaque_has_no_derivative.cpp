@@ -10,10 +10,10 @@ struct cube {
 
 // Of y it does not depend.
 #if defined(HALFTONE_TEST_RIGHT)
-constexpr int index = 1;
+constexpr int chosen = 1;
 #else
-constexpr int index = 0;
+constexpr int chosen = 0;
 #endif
 constexpr auto e = ht::trace<2>([](auto x, auto y) { return ht::opaque(cube{})(x) + y; });
-constexpr auto d = ht::derivative<index>(e);
+constexpr auto d = ht::derivative<chosen>(e);
 static_assert(ht::expression<decltype(d)>);

@@ -3,6 +3,7 @@
 # Wrong programs that must not compile, and say why. Each case, a .cpp file beside this script, holds
 #
 #     // expect: a sentence              one line for each sentence that must stand in the compiler's output
+#     // expect-nvcc: another one        optional: lines that take the place of these for nvcc, which spells types otherwise
 #     // flags: -fsomething              optional: more arguments for the compiler
 #
 # and the program twice: wrong, and right where HALFTONE_TEST_RIGHT is defined. The right one must compile without a
@@ -15,6 +16,8 @@
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 include=$here/../../include
+# shellcheck source=../headers/precompiled.sh
+source "$here/../headers/precompiled.sh"
 
 verbose=0
 if [[ ${1-} == -v ]]; then verbose=1; shift; fi
@@ -25,8 +28,9 @@ command -v "$cxx" >/dev/null 2>&1 || { echo "skipped: there is no $cxx"; exit 77
 cases=("$@")
 if ((!$#)); then cases=("$here"/*.cpp); fi
 
+# check_case FILE<tab>PRECOMPILED
 check_case() {
-    local file=$1 name output expected flags
+    local file=${1%%$'\t'*} before=${1#*$'\t'} name output expected flags
     name=$(basename "$file" .cpp)
     read -ra flags <<<"$(sed -n 's|^// flags: *||p' "$file")"
     mapfile -t expected < <(sed -n 's|^// expect: *||p' "$file")
@@ -38,9 +42,16 @@ check_case() {
     case ${cxx##*/} in
         nvcc*)
             compile+=(-x cu -cuda -o /dev/null -Xcompiler -Wall,-Wextra "${flags[@]/#/-Xcompiler=}") strict=-Werror=all-warnings
+            local own
+            mapfile -t own < <(sed -n 's|^// expect-nvcc: *||p' "$file")
+            if ((${#own[@]})); then expected=("${own[@]}"); fi
             expected=("${expected[@]//\`/?}")  # as it prints them
             ;;
-        *) compile+=(-fsyntax-only -Wall -Wextra -Wpedantic "${flags[@]}") ;;
+        *)
+            # Precompiled without more flags.
+            if ((${#flags[@]})); then before=; fi
+            compile+=(-fsyntax-only -Wall -Wextra -Wpedantic "${flags[@]}" ${before:+-include "$before"})
+            ;;
     esac
 
     if ! output=$("${compile[@]}" "$strict" -DHALFTONE_TEST_RIGHT "$file" 2>&1); then
@@ -52,6 +63,8 @@ check_case() {
         echo "$name: the wrong program compiles"
         return 1
     fi
+    # nvcc's own spelling of numbers.
+    if [[ ${cxx##*/} == nvcc* ]]; then output=$(sed -E 's/\b([0-9]+)U?L\b/\1/g' <<<"$output"); fi
     local sentence status=0
     for sentence in "${expected[@]}"; do
         if ! grep -qF -- "$sentence" <<<"$output"; then
@@ -65,5 +78,13 @@ check_case() {
 export -f check_case
 export cxx include verbose
 
-printf '%s\0' "${cases[@]}" | xargs -0 -n 1 -P "$(nproc)" bash -c 'set -u; check_case "$0"' || exit 1
+if (($#)) || [[ ${cxx##*/} == nvcc* ]]; then
+    tasks=$(printf '%s\t\n' "${cases[@]}")
+else
+    work=$(mktemp -d)
+    trap 'rm -rf "$work"' EXIT
+    precompile "$work" "$include" "$cxx" -std=c++20 -Wall -Wextra -Wpedantic
+    tasks=$(precompiled_for "$work" "$include" "${cases[@]}")
+fi
+xargs -d '\n' -n 1 -P "$(nproc)" bash -c 'set -u; check_case "$0"' <<<"$tasks" || exit 1
 echo "$cxx: ${#cases[@]} wrong programs are refused with their sentences"

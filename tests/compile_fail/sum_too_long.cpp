@@ -3,6 +3,10 @@
 // expect: terms<4096>
 // expect: significand_bits<11>
 // expect: lost_terms<2048>
+// expect-nvcc: halftone: a sum of so many terms in this policy's accumulator (role `accum`) loses some
+// expect-nvcc: K=4096
+// expect-nvcc: significand_bits<11>
+// expect-nvcc: Lost=2048
 #include <halftone/number/float16.hpp>
 #include <halftone/policy/lint.hpp>
 #include <halftone/policy/presets.hpp>

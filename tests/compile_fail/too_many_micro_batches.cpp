@@ -2,6 +2,9 @@
 // expect: halftone: the gradients of so many micro-batches add up in buffers (role `accumulate`) that lose some
 // expect: terms<512>
 // expect: lost_terms<256>
+// expect-nvcc: halftone: the gradients of so many micro-batches add up in buffers (role `accumulate`) that lose some
+// expect-nvcc: K=512
+// expect-nvcc: Lost=256
 #include <halftone/number/bfloat16.hpp>
 #include <halftone/policy/lint.hpp>
 #include <halftone/policy/presets.hpp>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // expect: halftone: linear: products of eight bits have no second derivatives; let the layer compute in more
+// expect-nvcc: halftone: linear: products of eight-bit operands are not differentiable twice
 #include <halftone/amp.hpp>
 #include <halftone/autodiff/twice.hpp>
 
