@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Trains the same byte-level GPT from the same initial weights on the same batches under full_fp32, amp_fp16 and
-/// amp_bf16 (and, where they were built and are asked for, tf32 and fp8_hybrid), and puts side by side what each of them
-/// costs and reaches. `train_gpt --help` lists the options.
+/// amp_bf16 (and, where they were built and are asked for, tf32 and fp8_hybrid), and puts side by side what each of
+/// them costs and reaches. `train_gpt --help` lists the options.
 ///
 /// Exit codes: 0; 2 for arguments, text or an output folder that make no run, with one line and nothing left behind; 3
 /// for a device that is not there; 130 after Ctrl-C, which ends at a step boundary with the summary so far; 1 for the

@@ -6,9 +6,9 @@
 ///     device.use(ht::cublaslt{});        // exec/cuda/cublaslt.cuh
 ///
 /// A device that holds an engine asks it for products whose operands have the compute type already, floats for
-/// tfloat32, and for products of operands of eight bits, which such a type multiplies exactly. A table of the engine's says where it is the faster one; engine_use, and before it the environment's
-/// HALFTONE_MATMUL (halftone, or the engine's name), can say always or never instead. The choice follows from shapes,
-/// types and the device's model alone.
+/// tfloat32, and for products of operands of eight bits, which such a type multiplies exactly. A table of the engine's
+/// says where it is the faster one; engine_use, and before it the environment's HALFTONE_MATMUL (halftone, or the
+/// engine's name), can say always or never instead. The choice follows from shapes, types and the device's model alone.
 #pragma once
 
 #include <cstdlib>
@@ -63,7 +63,8 @@ enum class matrix_order { rows, columns };
 /// What becomes of an engine's sums: they are the result, or a kernel of halftone's reads them once more.
 enum class product_end { result, kernel };
 
-/// c = p q ab + beta c, p and q factors of eight-bit operands, else 1: a (m, k), b (k, n), c (m, n) with contiguous rows. Leading: elements from line to line.
+/// c = p q ab + beta c, p and q factors of eight-bit operands, else 1: a (m, k), b (k, n), c (m, n) with contiguous
+/// rows. Leading: elements from line to line.
 struct product_description {
     extent m, n, k;
     const void *a, *b;

@@ -9,9 +9,9 @@
 /// tfloat32, for which cuBLASLt may cut an operand's bits off where halftone's kernels round. Its choice of an
 /// algorithm is looked up once a shape and kept. A table (exec/matmul_table.hpp) says which products it gets.
 ///
-/// Operands of eight bits are multiplied from sm_89 on, float8_e4m3 and, for a, float8_e5m2, with k and the lines' length
-/// a multiple of 16 and, on most GPUs, both along depth; never in its mode of fast accumulation, which drops bits of
-/// the sums.
+/// Operands of eight bits are multiplied from sm_89 on, float8_e4m3 and, for a, float8_e5m2, with k and the lines'
+/// length a multiple of 16 and, on most GPUs, both along depth; never in its mode of fast accumulation, which drops
+/// bits of the sums.
 #pragma once
 
 #include <cublasLt.h>
