@@ -52,7 +52,7 @@ struct attention_tiles<T, 256> {
 /// Floats take twice the memory, and half as many of them a register: fewer rows.
 template <>
 struct attention_tiles<float, 64> {
-    using forward = flash_attention_kernel<float, 64, 2, 4, 64>;
+    using forward = flash_attention_kernel<float, 64, 2, 4, 32>;
     using by_queries = flash_attention_slopes_kernel<float, 64, 2, 4, 32, attention_side::queries>;
     using by_keys = flash_attention_slopes_kernel<float, 64, 2, 4, 32, attention_side::keys>;
     using large_forward = forward;
