@@ -31,12 +31,19 @@ TEST_CASE_TEMPLATE("shadow: a GPT's step under mixed precision differs from fp32
     ht::cpu device{{.threads = 1}};
     overflow_checks::loop<P, ht::cpu> l(device);
     ht::shadow_twin<ht::nn::gpt<P>> twin{device, overflow_checks::config};
-    const auto report = ht::shadow_run(
-        device, l.model, twin, [&](auto& tape, const auto& m) { return l.scaler.scale(m.loss(tape, l.whole())); });
+    const auto step = [&](auto& tape, const auto& m) { return l.scaler.scale(m.loss(tape, l.whole())); };
+    const auto report = ht::shadow_run(device, l.model, twin, step);
     std::ostringstream table;
     report.print(table);
     CAPTURE(table.str());
     CHECK(first_of(report) == "");
+
+    // Layers that are frozen, and so is the twin.
+    l.model.parameters().freeze("h.0");
+    l.model.parameters().freeze("h.1.mlp.down");
+    const auto frozen = ht::shadow_run(device, l.model, twin, step);
+    CHECK(first_of(frozen) == "");
+    CHECK(frozen.rows.size() < report.rows.size());
 }
 
 /// Takes 16 bits, makes much of what rounding to them does, and rounds itself three times.

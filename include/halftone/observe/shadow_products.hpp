@@ -214,10 +214,18 @@ struct shadow_rule<mlp_record<Roles, X, Y, Rank, Weight, Bias>> {
             inner[i] = steepest_gelu * inner[i] + 32 * u *
                                                       (x.of_rows[i / up_bias.size()] * up.of_rows[i % up_bias.size()] +
                                                        std::fabs(static_cast<double>(up_bias[i % up_bias.size()])));
-        if (r.hidden.is_empty()) return;  // a frozen layer, of which nothing is kept: the usual bound
-        const auto values = notes.read(r.hidden.view());
+        // A frozen layer keeps nothing; |gelu(x)| is at most |x|.
+        std::vector<float> values;
+        if (r.hidden.is_empty()) {
+            for (std::size_t i = 0; i < inner.size(); ++i) {
+                const double product = x.of_rows[i / up_bias.size()] * up.of_rows[i % up_bias.size()];
+                values.push_back(static_cast<float>(product) + std::fabs(up_bias[i % up_bias.size()]));
+            }
+        } else {
+            values = notes.read(r.hidden.view());
+            notes.bound_value(r.hidden.view().data(), inner);
+        }
         const shadow_matrix h(values.data(), x.rows, up.rows), error = rounded<H>(inner, values, up.rows);
-        notes.bound_value(r.hidden.view().data(), std::move(inner));
         auto bound = products(
             both(read_error<compute, H>, weight_error<compute>(r.down)) + sum_error<compute, device>(h.columns),
             h.of_rows, down.of_rows);
