@@ -6,22 +6,35 @@
 #     tests/headers/alone.sh [header...]      all of include/halftone without arguments; CXX names the compiler
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+# shellcheck source=precompiled.sh
+source "$root/tests/headers/precompiled.sh"
 cd "$root/include"
 export CXX=${CXX:-c++}
 command -v "$CXX" >/dev/null 2>&1 || { echo "skipped: there is no $CXX"; exit 77; }
 
+flags="-std=c++20 -Wall -Wextra -Wpedantic -Werror"
+export flags
 if (($#)); then
     headers=("$@")
+    tasks=$(printf '%s\t\n' "$@")
 else
     mapfile -t headers < <(find halftone -name '*.hpp' | LC_ALL=C sort)
+    work=$(mktemp -d)
+    trap 'rm -rf "$work"' EXIT
+    # shellcheck disable=SC2086  # several words
+    precompile "$work" . "$CXX" $flags
+    tasks=$(precompiled_for "$work" . "${headers[@]}")
 fi
 
+# compile_one HEADER<tab>PRECOMPILED
 compile_one() {
-    printf '#include <%s>\n#include <%s>\n' "$1" "$1" |
-        "$CXX" -std=c++20 -fsyntax-only -Wall -Wextra -Wpedantic -Werror -I. -x c++ - ||
-        { echo "does not compile alone: $1"; return 1; }
+    local header=${1%%$'\t'*} before=${1#*$'\t'}
+    # shellcheck disable=SC2086  # several words
+    printf '#include <%s>\n#include <%s>\n' "$header" "$header" |
+        "$CXX" $flags -fsyntax-only ${before:+-include "$before"} -I. -x c++ - ||
+        { echo "does not compile alone: $header"; return 1; }
 }
 export -f compile_one
 
-printf '%s\0' "${headers[@]}" | xargs -0 -n 1 -P "$(nproc)" bash -c 'compile_one "$0"' || exit 1
+xargs -d '\n' -n 1 -P "$(nproc)" bash -c 'compile_one "$0"' <<<"$tasks" || exit 1
 echo "${#headers[@]} headers compile alone"
