@@ -3,6 +3,9 @@
 // expect: halftone: this policy has double in some of the roles
 // expect: halftone: some parameters of this model are doubles (ht::full_fp64), and optimizers step over floats
 // expect: halftone: map: this map computes in double, and an opaque functor in it gives floats
+// expect-nvcc: halftone: this layer is given doubles, and its policy computes in fewer bits
+// expect-nvcc: halftone: this policy has double in some of the roles
+// expect-nvcc: halftone: some parameters of this model are doubles (ht::full_fp64), and optimizers step over floats
 #include <halftone/amp.hpp>
 
 namespace ht = halftone;
