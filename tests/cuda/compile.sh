@@ -30,25 +30,25 @@ fi
 # Each file with the most kernels that it may have on one architecture: what users wait for when they compile. Those marked
 # `again`, whose kernels tests/cuda/model.cu has, too, are compiled for the last architecture alone where there is no --full;
 # those marked `each`, for every one from the source; those marked `bytes`, which multiply numbers of eight bits, for sm_89
-# beside these.
+# beside these. What takes longest comes first.
 if (($#)); then
     printf '%s 100000 each\n' "$@" >"$work/files"
 else
     cat >"$work/files" <<'FILES'
-bench/cuda/attention.cu 60
+tests/cuda/model.cu 300
+examples/train_gpt/amp_bf16.cu 150 again
+tests/cuda/products.cu 120
+tests/cuda/attention.cu 100
+tests/cuda/losses.cu 120
 bench/cuda/matmul.cu 40
+bench/cuda/attention.cu 60
 bench/cuda/rows.cu 60
 examples/03_regression.cpp 40 again
 examples/own_project/main.cu 20
 examples/own_project/one_file.cu 20
-examples/train_gpt/amp_bf16.cu 150 again
 examples/train_gpt/gpu.cu 10
-tests/cuda/attention.cu 100
 tests/cuda/exec.cu 10
 tests/cuda/float8.cu 20 each
-tests/cuda/losses.cu 120
-tests/cuda/model.cu 300
-tests/cuda/products.cu 120
 tests/cuda/pointwise.cu 150
 tests/cuda/rows.cu 200
 tests/cuda/statistics.cu 60
