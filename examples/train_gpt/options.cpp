@@ -86,6 +86,10 @@ void check(options& o) {
     check_range("--eval-every", o.eval_every, 0, 1'000'000'000);
     check_range("--eval-windows", o.eval_windows, 0, 1'000'000'000);
     check_range("--numerics-every", o.numerics_every, 0, 1'000'000'000);
+    if (o.shadow_step != 0) {
+        if (!has_more) refuse("--shadow is not in this build; cmake's -DHALFTONE_TRAIN_GPT_MORE=ON adds it");
+        check_range("--shadow", o.shadow_step, 1, o.steps);
+    }
     check_range("--write", o.write, 0, 1'000'000);
     if (o.width % o.heads != 0) refuse("--heads: ", o.heads, " do not divide a --width of ", o.width);
     if (!(o.learning_rate >= 0 && o.learning_rate <= 1e6)) refuse("--lr is ", o.learning_rate, "; expected 0 or more");
@@ -140,6 +144,9 @@ std::optional<options> parse_options(int argc, char** argv) {
     app.add_flag("--watch", o.watch, "tell of each skipped step which operation overflowed first");
     app.add_option("--numerics-every", o.numerics_every,
                    "steps between two views of what the tensors hold, as HTML and JSON in the folder; 0: none");
+    app.add_option("--shadow", o.shadow_step,
+                   "a step whose first micro-batch is also run in fp32: print how far each operation is from that, and how "
+                   "far rounding explains; 0: none. Where it was built");
     std::string plant;
     app.add_option("--plant", plant,
                    "LAYER:STEP: make a layer overflow in a step, h.1.mlp:30 say, to see what --watch tells");

@@ -35,6 +35,7 @@ struct options {
     bool profile = false;
     bool watch = false;                       ///< tell of each skipped step where it overflowed
     std::int64_t numerics_every = 0;          ///< steps between two looks at what the tensors hold; 0: none
+    std::int64_t shadow_step = 0;             ///< which is also taken in fp32, and compared; 0: none
     std::string planted_layer;                ///< whose weights are spoilt in step planted_step; empty: none
     std::int64_t planted_step = 0;
 };

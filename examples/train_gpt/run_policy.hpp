@@ -10,6 +10,11 @@
 #include <halftone/amp.hpp>
 #include <halftone/data/batches.hpp>
 #include <halftone/train/trainer.hpp>
+#if defined(TRAIN_GPT_MORE)
+#include <iostream>
+
+#include <halftone/observe/shadow.hpp>
+#endif
 
 #include "run.hpp"
 
@@ -101,6 +106,47 @@ class planter final : public ht::trainer_callback {
     std::int64_t step_;
 };
 
+#if defined(TRAIN_GPT_MORE)
+/// Before a step: its first micro-batch under the policy and in fp32.
+template <class Device, class Model, class Trainer>
+class shadower final : public ht::trainer_callback {
+  public:
+    shadower(Device& device, Model& model, Trainer& trainer, ht::language_data& data, const options& o)
+        : device_(&device), model_(&model), trainer_(&trainer), data_(&data), o_(&o) {
+        if (o.shadow_step == 1) look();
+    }
+    void on_step(const ht::trainer_state& s) override {
+        if (s.step + 1 == o_->shadow_step) look();
+    }
+
+  private:
+    void look() {
+        if constexpr (ht::detail::reads_eight_bits(ht::layers_of<Model>{})) {
+            std::cout << "--shadow: nothing is said of a policy whose products read eight bits\n";
+        } else {
+            const auto batch =
+                data_->sample(static_cast<std::uint32_t>(o_->shadow_step - 1), o_->batch * o_->accumulation);
+            const auto parts = batch.split(o_->accumulation);
+            const auto micro = *parts.begin();
+            ht::shadow_twin<Model> twin{*device_, model_->config()};
+            const auto report = ht::shadow_run(*device_, *model_, twin, [&](auto& tape, const auto& m) {
+                return trainer_->scaler().scale(m.loss(tape, micro) / static_cast<float>(o_->accumulation));
+            });
+            std::cout << "step " << o_->shadow_step << " beside fp32:\n";
+            report.print(std::cout);
+            const ht::shadow_row* first = report.first();
+            std::cout << (first == nullptr ? "no tensor is beyond its bound" : "first: " + first->text()) << std::endl;
+        }
+    }
+
+    Device* device_;
+    Model* model_;
+    Trainer* trainer_;
+    ht::language_data* data_;
+    const options* o_;
+};
+#endif
+
 }  // namespace
 
 template <class Policy, class Device>
@@ -149,6 +195,10 @@ run_result run(Device& device, const options& o, const ht::token_view& corpus, c
     trainer.listen(around.profile);
     planter plant{model.parameters(), o.planted_layer, o.planted_step};
     trainer.add_callback(plant);
+#if defined(TRAIN_GPT_MORE)
+    shadower shadow{device, model, trainer, data, o};  // after what is planted
+    trainer.add_callback(shadow);
+#endif
 
     run_result result;
     result.parameters = model.parameters().size();

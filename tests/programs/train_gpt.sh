@@ -72,6 +72,8 @@ code=$?
 if ((code == 2)); then
     (($(wc -l <err) == 1)) && grep -q '^train_gpt: --policy: tf32 is not in this build; .*-DHALFTONE_TRAIN_GPT_MORE=ON' err && [[ ! -e m ]] ||
         fail "policies that were not built: $(cat err)"
+    "$program" "${small[@]}" --steps 2 --text text --out m --shadow 1 >out 2>err && fail "--shadow runs where it was not built"
+    grep -q '^train_gpt: --shadow is not in this build; .*-DHALFTONE_TRAIN_GPT_MORE=ON' err || fail "--shadow that was not built: $(cat err)"
 else
     ((code == 0)) || fail "tf32 and fp8_hybrid: $code"
     for policy in tf32 fp8_hybrid; do
@@ -83,6 +85,10 @@ else
     "$program" "${small[@]}" --steps 6 --text text --out m1 --policy tf32,fp8_hybrid,amp_bf16 --accumulation 2 --threads 1 >out 2>err ||
         fail "tf32 and fp8_hybrid with one thread: $?"
     [[ $(losses m) == "$(losses m1)" ]] || fail "losses of tf32 or fp8_hybrid depend on the number of threads"
+    "$program" "${small[@]}" --steps 3 --text text --out s --policy amp_fp16,amp_bf16 --accumulation 2 --shadow 2 >out 2>err || fail "--shadow: $?"
+    (($(grep -c '^no tensor is beyond its bound$' out) == 2)) || fail "--shadow finds in a sound step: $(grep '^first' out)"
+    "$program" "${small[@]}" --steps 3 --text text --out sp --policy amp_fp16 --plant h.0.mlp:2 --shadow 2 >out 2>err || fail "--shadow with a planted overflow: $?"
+    grep -q '^first: h.0.mlp mlp, forward, value: .* beyond the bound in float16' out || fail "--shadow does not name what was planted: $(grep -e ^first -e ^no out)"
 fi
 "$program" --policy amp_bf16 --layers 1 --heads 1 --width 320 --context 16 --batch 2 --steps 2 --eval-windows 2 --write 0 --text text --out wide >out 2>err ||
     fail "a head wider than flash attention takes: $?"
