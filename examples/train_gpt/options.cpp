@@ -145,8 +145,8 @@ std::optional<options> parse_options(int argc, char** argv) {
     app.add_option("--numerics-every", o.numerics_every,
                    "steps between two views of what the tensors hold, as HTML and JSON in the folder; 0: none");
     app.add_option("--shadow", o.shadow_step,
-                   "a step whose first micro-batch is also run in fp32: print how far each operation is from that, and how "
-                   "far rounding explains; 0: none. Where it was built");
+                   "a step whose first micro-batch is also run in fp32: print how far each operation is from that, and "
+                   "how far rounding explains; 0: none. Where it was built");
     std::string plant;
     app.add_option("--plant", plant,
                    "LAYER:STEP: make a layer overflow in a step, h.1.mlp:30 say, to see what --watch tells");
