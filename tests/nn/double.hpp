@@ -8,6 +8,7 @@
 #include <doctest/doctest.h>
 
 #include <halftone/autodiff/check_gradients.hpp>
+#include <halftone/autodiff/matmul.hpp>
 #include <halftone/nn/gpt.hpp>
 #include <halftone/nn/model.hpp>
 
