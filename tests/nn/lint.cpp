@@ -162,24 +162,24 @@ TEST_CASE("lint: sums of layers without a bias, of norms and of embeddings") {
 }
 
 TEST_CASE("lint: sums of attention and of a tied head, whose sizes no parameter of theirs tells") {
-    using narrow = ht::with_accum<ht::amp_fp16, ht::float16>;
+    using narrow = ht::with_accum<ht::amp_bf16, ht::bfloat16>;
     using recipe = ht::recipe<ht::amp_bf16, ht::rule<"h.1.attn", narrow>, ht::rule<"head", narrow>>;
     ht::cpu device{{.threads = 1}};
     const ht::nn::gpt<recipe> model{
-        device, {.vocabulary = 2200, .context = 4, .layers = 2, .heads = 1, .width = 2100}, 1};
-    const std::string tail = "float16, whose 11 significant bits count 2048 terms of equal size: ";
-    const strings all = lines_of(model, {.sequence = 4096});
-    CHECK(count_of(all, "h.1.attn (attention): 2100 products of a head add up in " + tail + "2.476% are lost") == 1);
-    CHECK(count_of(all, "h.1.attn (attention): 4096 times of a sequence add up in " + tail + "50% are lost") == 1);
-    CHECK(count_of(all, "head (linear_cross_entropy): 2100 products of the forward pass add up in " + tail +
-                            "2.476% are lost") == 1);
-    CHECK(count_of(all, "head (linear_cross_entropy): 2200 products of the input's gradient add up in " + tail +
-                            "6.909% are lost") == 1);
+        device, {.vocabulary = 400, .context = 4, .layers = 2, .heads = 1, .width = 300}, 1};
+    const std::string tail = "bfloat16, whose 8 significant bits count 256 terms of equal size: ";
+    const strings all = lines_of(model, {.sequence = 512});
+    CHECK(count_of(all, "h.1.attn (attention): 300 products of a head add up in " + tail + "14.67% are lost") == 1);
+    CHECK(count_of(all, "h.1.attn (attention): 512 times of a sequence add up in " + tail + "50% are lost") == 1);
+    CHECK(count_of(all, "head (linear_cross_entropy): 300 products of the forward pass add up in " + tail +
+                            "14.67% are lost") == 1);
+    CHECK(count_of(all, "head (linear_cross_entropy): 400 products of the input's gradient add up in " + tail +
+                            "36% are lost") == 1);
     for (const std::string& line : all) {
         CAPTURE(line);
         CHECK((line.rfind("h.1.attn", 0) == 0 || line.rfind("head", 0) == 0));
     }
-    CHECK(all.size() == 2 + 2 + (2 + 2));  // qkv and proj have sums of 2,100 and 6,300
+    CHECK(all.size() == 2 + 2 + (2 + 2));  // qkv and proj have sums of 300 and 900
     const ht::lint_options long_ones{.rows = 8192, .sequence = 8192, .smallest_activation = 1e-6};
     CHECK(
         lines_of(
