@@ -21,6 +21,7 @@
 
 #include "kernel/map/bounded.hpp"
 #include "support/bounds.hpp"
+#include "support/cubed.hpp"
 #include "support/random.hpp"
 
 namespace double_checks {
@@ -446,18 +447,8 @@ void mixed(Device& device) {
 }
 
 /// x^3, and the same with a wrong derivative, with one in float, and by way of float.
-struct cubed {
-    static constexpr const char* name = "cubed";
+struct cubed : support::cubed {
     static constexpr ht::category cast_rule = ht::category::low_precision;
-    static auto forward(auto& ctx, const auto& x) {
-        return ht::keep(ht::map(
-                            ctx, [](auto a) { return a * a * a; }, x),
-                        x);
-    }
-    static auto backward(auto& ctx, const auto& dy, const auto& x) {
-        return ht::map(
-            ctx, [](auto g, auto a) { return 3 * a * a * g; }, dy, x);
-    }
 };
 struct wrongly_cubed : cubed {
     static auto backward(auto& ctx, const auto& dy, const auto& x) {

@@ -14,6 +14,7 @@
 #include <halftone/autodiff/apply.hpp>
 #include <halftone/autodiff/elementwise_loss.hpp>
 
+#include "support/cubed.hpp"
 #include "support/gradient_sink.hpp"
 #include "support/guarded.hpp"
 #include "support/random.hpp"
@@ -203,15 +204,8 @@ void joined(Device& device) {
 // Operations of a user's own.
 
 /// x^3, computed in float wherever autocast is on.
-struct cubed {
-    static constexpr const char* name = "cubed";
+struct cubed : support::cubed {
     using cast_inputs = float;
-    static auto forward(auto& ctx, const auto& x) {
-        return ht::keep(ht::map(ctx, [](auto a) { return a * a * a; }, x), x);
-    }
-    static auto backward(auto& ctx, const auto& dy, const auto& x) {
-        return ht::map(ctx, [](auto g, auto a) { return 3 * a * a * g; }, dy, x);
-    }
 };
 
 /// k x w, by the category of products, with a kernel launched on views; w may be a parameter. The second gradient is

@@ -18,6 +18,8 @@
 #include <halftone/nn/sparse_embedding.hpp>
 #include <halftone/scale/accumulator.hpp>
 
+#include "support/cubed.hpp"
+
 namespace {
 
 namespace ht = halftone;
@@ -262,18 +264,8 @@ TEST_CASE("ledger: as a table, and as JSON") {
 }
 
 /// x^3 by a user, in float wherever autocast is on.
-struct cubed {
-    static constexpr const char* name = "cubed";
+struct cubed : support::cubed {
     using cast_inputs = float;
-    static auto forward(auto& ctx, const auto& x) {
-        return ht::keep(ht::map(
-                            ctx, [](auto a) { return a * a * a; }, x),
-                        x);
-    }
-    static auto backward(auto& ctx, const auto& dy, const auto& x) {
-        return ht::map(
-            ctx, [](auto g, auto a) { return 3 * a * a * g; }, dy, x);
-    }
 };
 
 using ht::bfloat16, ht::float16;
