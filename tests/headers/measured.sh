@@ -13,13 +13,13 @@ for argument in "$@"; do
     if [[ $argument == *.cpp ]]; then source=${argument##*/}; fi
 done
 mkdir -p "$folder"
-note=$folder/$source.cost TIMEFORMAT='%U %S'
+note=$folder/$source.cost work=$folder/$source.$$ TIMEFORMAT='%U %S'
 rm -f "$note"
 size=
-if ! { time (ulimit -v 2097152 && "$@" >"$note.said" 2>&1); } 2>"$note.time"; then
+if ! { time (ulimit -v 2097152 && "$@" >"$work.said" 2>&1); } 2>"$work.time"; then
     size=' large'
-    { time "$@" >"$note.said" 2>&1; } 2>"$note.time" || { code=$?; cat "$note.said" >&2; rm -f "$note.said" "$note.time"; exit "$code"; }
+    { time "$@" >"$work.said" 2>&1; } 2>"$work.time" || { code=$?; cat "$work.said" >&2; rm -f "$work.said" "$work.time"; exit "$code"; }
 fi
-cat "$note.said" >&2
-awk -v size="$size" '{ print int(1000 * ($1 + $2)) size }' "$note.time" >"$note"
-rm -f "$note.said" "$note.time"
+cat "$work.said" >&2
+awk -v size="$size" '{ print int(1000 * ($1 + $2)) size }' "$work.time" >"$work" && mv "$work" "$note"
+rm -f "$work.said" "$work.time"
