@@ -65,6 +65,22 @@ struct watched_operation {
     }
 };
 
+namespace detail {
+
+/// "h.1.mlp, mlp"; of a free operation "h.1, add (after h.1.attn.proj)".
+inline std::string place_of(const watched_operation& o, const char* between = ", ") {
+    std::string text = o.layer.empty() ? o.operation : o.layer + between + o.operation;
+    if (!o.after.empty()) text += " (after " + o.after + ")";
+    return text;
+}
+/// "gradient of weight": a parameter by its path below the layer, where it lies there.
+inline std::string gradient_text(const std::string& parameter, const std::string& layer) {
+    const bool is_below = parameter.rfind(layer + ".", 0) == 0;
+    return "gradient of " + (is_below ? parameter.substr(layer.size() + 1) : parameter);
+}
+
+}  // namespace detail
+
 /// A tensor in eight bits, as a product reads it.
 struct watched_operand {
     scaled_tensor tensor{};

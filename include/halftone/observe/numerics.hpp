@@ -191,16 +191,12 @@ numerics_collector(Device&, tape<Device, watched_tape>&) -> numerics_collector<D
 namespace detail {
 
 inline std::string row_text(const numerics_row& r) {
-    if (r.is_weight()) return r.parameter;
-    std::string text = r.by.layer.empty() ? r.by.operation : r.by.layer + " " + r.by.operation;
-    if (!r.by.after.empty()) text += " (after " + r.by.after + ")";
-    return text;
+    return r.is_weight() ? r.parameter : place_of(r.by, " ");
 }
 inline std::string row_tensor_text(const numerics_row& r) {
     if (r.is_operand()) return operand_text(r.operand, r.parameter, r.by.layer) + " (operand)";
     if (r.role != tensor_role::parameter_gradient || r.is_weight()) return r.tensor();
-    const bool is_below = r.parameter.rfind(r.by.layer + ".", 0) == 0;
-    return "gradient of " + (is_below ? r.parameter.substr(r.by.layer.size() + 1) : r.parameter);
+    return gradient_text(r.parameter, r.by.layer);
 }
 
 }  // namespace detail

@@ -62,13 +62,6 @@ struct overflow {
 
 namespace detail {
 
-/// "h.1.mlp, mlp"; of a free operation "h.1, add (after h.1.attn.proj)".
-inline std::string place_of(const watched_operation& o) {
-    std::string text = o.layer.empty() ? o.operation : o.layer + ", " + o.operation;
-    if (!o.after.empty()) text += " (after " + o.after + ")";
-    return text;
-}
-
 /// A magnitude for people: "65472", "0.00123", "3.1e+20".
 inline std::string magnitude_text(float x) {
     char text[32];

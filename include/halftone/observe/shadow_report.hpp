@@ -53,16 +53,12 @@ struct shadow_report {
 namespace detail {
 
 inline std::string shadow_place(const shadow_row& r) {
-    if (r.is_weight()) return r.parameter;
-    std::string text = r.by.layer.empty() ? r.by.operation : r.by.layer + " " + r.by.operation;
-    if (!r.by.after.empty()) text += " (after " + r.by.after + ")";
-    return text;
+    return r.is_weight() ? r.parameter : place_of(r.by, " ");
 }
 inline std::string shadow_tensor_text(const shadow_row& r) {
     if (r.is_weight()) return "weight";
     if (r.role != tensor_role::parameter_gradient) return name(r.role);
-    const bool is_below = r.parameter.rfind(r.by.layer + ".", 0) == 0;
-    return "gradient of " + (is_below ? r.parameter.substr(r.by.layer.size() + 1) : r.parameter);
+    return gradient_text(r.parameter, r.by.layer);
 }
 
 }  // namespace detail
