@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Products on the CPU beside oneDNN, OpenBLAS and PyTorch, in GFLOP/s and as a share of what the registers reach.
+///
+///     bench_matmul --json matmul.json --torch python3 --filter bf16
+///
+/// Operands are row-major and what is packed is packed anew in each run, as in a step whose activations are new. Peers
+/// are linked where they are found (oneDNN, OpenBLAS); PyTorch is driven where --torch names a Python that has it.
+#include <cmath>
+#include <random>
+
+#include <halftone/kernel/matmul/cpu.hpp>
+#include <halftone/number.hpp>
+#include <halftone/policy.hpp>
+
+#include <support/peaks.hpp>
+#include <support/protocol.hpp>
+#include <support/torch.hpp>
+
+#if defined(BENCH_ONEDNN)
+#include <dnnl.hpp>
+#endif
+#if defined(BENCH_OPENBLAS)
+#include <cblas.h>
+#endif
+
+namespace {
+
+namespace ht = halftone;
+using ht::extent;
+
+struct shape {
+    extent m, n, k;
+    bool ta = false, tb = false;  ///< that operand is stored transposed
+    const char* what = "";
+};
+
+/// The squares and GPT-2's layers with their two gradients: y = x w, dx = dy w^T, dw = x^T dy.
+std::vector<shape> shapes(bool quick) {
+    std::vector<shape> all;
+    for (extent n : {256, 512, 1024, 2048, 4096}) {
+        if (quick && n > 2048) continue;
+        all.push_back({n, n, n});
+    }
+    for (extent rows : {256, 1024, 8192}) {
+        if (quick && rows != 1024) continue;
+        for (const auto& [k, n] : {std::pair<extent, extent>{768, 2304}, {768, 768}, {768, 3072}, {3072, 768}, {768, 50304}}) {
+            if (rows == 8192 && n == 50304) continue;  // its logits take 0.8 GB, and as much for each contender
+            all.push_back({rows, n, k});
+            all.push_back({rows, k, n, false, true, " dx"});
+            all.push_back({k, n, rows, true, false, " dw"});
+        }
+    }
+    return all;
+}
+/// Shapes that fit nothing.
+std::vector<shape> odd_shapes() {
+    return {{256, 50304, 768}, {256, 50257, 768}, {1024, 1024, 1024}, {1024, 1024, 1023}, {1021, 1019, 1013}, {1, 768, 768}, {4, 768, 768},
+            {16, 3072, 768}, {1024, 64, 1024}, {64, 1024, 64}, {1024, 1024, 16}};
+}
+
+template <class T>
+std::vector<T> random_values(extent n, unsigned seed) {
+    std::mt19937 engine(seed);
+    std::normal_distribution<float> normal;
+    std::vector<float> some(4096);
+    for (float& x : some) x = normal(engine);
+    std::vector<T> values(static_cast<std::size_t>(n));
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = T(some[(i * 40503u + (i >> 12)) % 4096]);
+    return values;
+}
+
+#if defined(BENCH_ONEDNN)
+/// oneDNN's matmul primitive over the same row-major memory.
+template <class T>
+bench::contender onednn(const shape& s, const T* a, const T* b) {
+    using tag = dnnl::memory::format_tag;
+    constexpr auto type = std::is_same_v<T, float> ? dnnl::memory::data_type::f32 : dnnl::memory::data_type::bf16;
+    struct state {
+        dnnl::engine engine{dnnl::engine::kind::cpu, 0};
+        dnnl::stream stream{engine};
+        std::vector<T> c;
+        dnnl::memory from_a, from_b, to;
+        dnnl::matmul product;
+    };
+    auto one = std::make_shared<state>();
+    one->c.resize(static_cast<std::size_t>(s.m * s.n));
+    const dnnl::memory::desc da({s.m, s.k}, type, s.ta ? tag::ba : tag::ab), db({s.k, s.n}, type, s.tb ? tag::ba : tag::ab),
+        dc({s.m, s.n}, type, tag::ab);
+    one->from_a = dnnl::memory(da, one->engine, const_cast<T*>(a));
+    one->from_b = dnnl::memory(db, one->engine, const_cast<T*>(b));
+    one->to = dnnl::memory(dc, one->engine, one->c.data());
+    one->product = dnnl::matmul(dnnl::matmul::primitive_desc(dnnl::matmul::desc(da, db, dc), one->engine));
+    return bench::local("onednn", [one] {
+        one->product.execute(one->stream, {{DNNL_ARG_SRC, one->from_a}, {DNNL_ARG_WEIGHTS, one->from_b}, {DNNL_ARG_DST, one->to}});
+        one->stream.wait();
+    });
+}
+#endif
+
+template <class P, class T>
+class runner {
+  public:
+    runner(ht::cpu& device, const bench::options& o, bench::report& report, bench::torch_peer* torch, const bench::peaks& peaks,
+           const char* policy, const char* dtype)
+        : device_(device), options_(o), report_(report), torch_(torch), peaks_(peaks), policy_(policy), dtype_(dtype) {}
+
+    void run(const shape& s) {
+        const bench::case_name name{"matmul", std::to_string(s.m) + "x" + std::to_string(s.n) + "x" + std::to_string(s.k) + s.what, policy_};
+        if (!report_.wants(name)) return;
+        const auto a = random_values<T>(s.m * s.k, 1), b = random_values<T>(s.k * s.n, 2);
+        std::vector<T> c(static_cast<std::size_t>(s.m * s.n));
+        const ht::view<const T, 2> va(a.data(), {s.m, s.k}, s.ta ? ht::shape<2>{1, s.m} : ht::shape<2>{s.k, 1});
+        const ht::view<const T, 2> vb(b.data(), {s.k, s.n}, s.tb ? ht::shape<2>{1, s.k} : ht::shape<2>{s.n, 1});
+        const ht::view<T, 2> vc(c.data(), {s.m, s.n});
+        std::vector<bench::contender> all;
+        all.push_back(bench::local("halftone", [&] { ht::matmul<P>(device_, va, vb, vc); }));
+#if defined(BENCH_ONEDNN)
+        if constexpr (std::is_same_v<T, float> || std::is_same_v<T, ht::bfloat16>) all.push_back(onednn(s, a.data(), b.data()));
+#endif
+#if defined(BENCH_OPENBLAS)
+        std::vector<float> blas(std::is_same_v<T, float> ? c.size() : 0);
+        if constexpr (std::is_same_v<T, float>) {
+            all.push_back(bench::local("openblas", [&] {
+                cblas_sgemm(CblasRowMajor, s.ta ? CblasTrans : CblasNoTrans, s.tb ? CblasTrans : CblasNoTrans, static_cast<int>(s.m),
+                            static_cast<int>(s.n), static_cast<int>(s.k), 1.0f, a.data(), static_cast<int>(s.ta ? s.m : s.k), b.data(),
+                            static_cast<int>(s.tb ? s.k : s.n), 0.0f, blas.data(), static_cast<int>(s.n));
+            }));
+        }
+#endif
+        if (torch_ != nullptr && dtype_ != nullptr) {
+            all.push_back(torch_->contender("torch", {{"op", "matmul"}, {"dtype", dtype_}, {"m", s.m}, {"n", s.n}, {"k", s.k}, {"ta", s.ta}, {"tb", s.tb}}));
+        }
+        const auto timings = bench::compare(all, options_);
+        const bool pairs = std::is_same_v<T, ht::bfloat16>;
+        report_.add(name, timings, 2.0 * static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k), "GFLOP/s",
+                    pairs ? peaks_.bf16 : peaks_.fp32, pairs ? "peak_bf16_flops" : "peak_fp32_flops");
+        if (torch_ != nullptr) torch_->clear();
+    }
+
+  private:
+    ht::cpu& device_;
+    const bench::options& options_;
+    bench::report& report_;
+    bench::torch_peer* torch_;
+    const bench::peaks& peaks_;
+    const char *policy_, *dtype_;
+};
+
+struct eight_bit : ht::full_fp32 {
+    using compute = ht::bfloat16;
+    using output = ht::bfloat16;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    bench::options o;
+    bool quick = false;
+    CLI::App app{"Times matrix products on the CPU, beside those of oneDNN, OpenBLAS and PyTorch."};
+    bench::add_options(app, o);
+    app.add_flag("--quick", quick, "few shapes");
+    if (const int code = bench::parse(app, argc, argv, "bench_matmul"); code >= 0) return code;
+    try {
+        ht::cpu device{{.threads = o.threads}};
+        bench::report report("bench_matmul", o, device);
+        const bench::peaks peaks = bench::measure_peaks(device, report);
+        const auto torch = bench::torch_if_asked(o, report);
+#if defined(BENCH_OPENBLAS)
+        openblas_set_num_threads(o.threads);
+        report.note("openblas", OPENBLAS_VERSION);
+#endif
+#if defined(BENCH_ONEDNN)
+        const auto* version = dnnl::version();
+        report.note("onednn", std::to_string(version->major) + "." + std::to_string(version->minor) + "." + std::to_string(version->patch));
+#endif
+        runner<ht::amp_bf16, ht::bfloat16> bf16(device, o, report, torch.get(), peaks, "bf16", "bfloat16");
+        runner<ht::full_fp32, float> fp32(device, o, report, torch.get(), peaks, "fp32", "float32");
+        runner<ht::amp_fp16, ht::float16> fp16(device, o, report, torch.get(), peaks, "fp16", "float16");
+        for (const shape& s : shapes(quick)) bf16.run(s);
+        for (const shape& s : odd_shapes()) bf16.run(s);
+        for (const shape& s : shapes(quick)) fp32.run(s);
+        for (const shape& s : odd_shapes()) fp32.run(s);
+        for (const shape& s : shapes(true)) fp16.run(s);
+        return report.finish("bench_matmul");
+    } catch (const std::exception& e) {
+        std::fprintf(stderr, "bench_matmul: %s\n", e.what());
+        return 1;
+    }
+}

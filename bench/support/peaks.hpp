@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What the machine reaches on all threads in this run: multiply-adds that stay in registers, and a copy of memory.
+#pragma once
+
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+#include <halftone/kernel/product/product.hpp>
+
+#include <support/protocol.hpp>
+
+#define HALFTONE_BODY <support/peak.inc>
+#include <halftone/exec/cpu/each_set.inc>
+
+#if defined(__x86_64__)
+#include <halftone/exec/cpu/set/avx512_bf16.inc>
+namespace halftone::inline HALFTONE_ABI::avx512_bf16 {
+inline float pair_peak(long count) {
+    __m512 sums[24];
+    const auto a = (__m512bh)_mm512_set1_epi32(0x3f803f80), b = (__m512bh)_mm512_set1_epi32(0x3f003f00);
+#pragma GCC unroll 24
+    for (int i = 0; i < 24; ++i) sums[i] = _mm512_setzero_ps();
+    for (long n = 0; n < count; ++n) {
+#pragma GCC unroll 24
+        for (int i = 0; i < 24; ++i) sums[i] = _mm512_dpbf16_ps(sums[i], a, b);
+#pragma GCC unroll 24
+        for (int i = 0; i < 24; ++i) __asm__ volatile("" : "+v"(sums[i]));
+    }
+    __m512 all = sums[0];
+#pragma GCC unroll 24
+    for (int i = 1; i < 24; ++i) all = _mm512_add_ps(all, sums[i]);
+    return _mm512_cvtss_f32(all);
+}
+/// Copies past the caches; n is a multiple of 64 and both ends lie on cache lines.
+inline void stream_copy(std::byte* to, const std::byte* from, std::size_t n) {
+    for (std::size_t i = 0; i < n; i += 64) {
+        _mm512_stream_si512(reinterpret_cast<__m512i*>(to + i), _mm512_load_si512(reinterpret_cast<const __m512i*>(from + i)));
+    }
+    _mm_sfence();
+}
+}  // namespace halftone::inline HALFTONE_ABI::avx512_bf16
+#include <halftone/exec/cpu/set/end.inc>
+
+#include <halftone/exec/cpu/set/amx.inc>
+namespace halftone::inline HALFTONE_ABI::amx {
+inline void tile_peak(long count) {
+    enter_tiles();
+    alignas(64) static thread_local float zeros[32 * 16] = {};
+    _tile_loadd(4, zeros, 64);
+    _tile_loadd(5, zeros, 64);
+    _tile_loadd(6, zeros, 64);
+    _tile_loadd(7, zeros, 64);
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+    for (long n = 0; n < count; ++n) {
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_dpbf16ps(1, 4, 7);
+        _tile_dpbf16ps(2, 5, 6);
+        _tile_dpbf16ps(3, 5, 7);
+    }
+    _tile_stored(0, zeros, 64);
+    leave_tiles();
+}
+}  // namespace halftone::inline HALFTONE_ABI::amx
+#include <halftone/exec/cpu/set/end.inc>
+#endif
+
+namespace bench {
+
+/// Rates of the whole device, the best of several tries.
+struct peaks {
+    double fp32 = 0;        ///< multiply-adds on floats, 2 operations each, a second
+    double bf16 = 0;        ///< on pairs of bfloat16 or on tiles; those on floats where the set has neither
+    double copy_bytes = 0;  ///< bytes read and written a second
+};
+
+namespace detail {
+
+/// The least seconds of several runs of work(thread) on every thread at once.
+template <class Work>
+double least_seconds(halftone::cpu& device, int tries, const Work& work) {
+    double least = 1e30;
+    for (int i = 0; i < tries; ++i) {
+        const auto begin = std::chrono::steady_clock::now();
+        device.parallel_for(device.threads(), [&](halftone::extent thread) { work(thread); });
+        least = std::min(least, seconds_since(begin));
+    }
+    return least;
+}
+
+}  // namespace detail
+
+inline peaks measure_peaks(halftone::cpu& device) {
+    using halftone::isa;
+    peaks p;
+    const double threads = device.threads();
+    const long count = 400000;
+    float sink[256] = {};
+    const auto multiply_add = device.select(&halftone::portable::multiply_add_peak, &halftone::avx2::multiply_add_peak,
+                                            &halftone::avx512::multiply_add_peak);
+    const double operations =
+        device.select(&halftone::portable::multiply_add_operations, &halftone::avx2::multiply_add_operations,
+                      &halftone::avx512::multiply_add_operations)();
+    p.fp32 = threads * static_cast<double>(count) * operations /
+             detail::least_seconds(device, 20, [&](halftone::extent t) { sink[t % 256] = multiply_add(count, 1e-3f); });
+    p.bf16 = p.fp32;
+#if defined(__x86_64__)
+    if (device.instruction_set() == isa::amx) {
+        p.bf16 = threads * static_cast<double>(count) * 4 * 2 * 16 * 16 * 32 /
+                 detail::least_seconds(device, 20, [&](halftone::extent) { halftone::amx::tile_peak(count); });
+    } else if (device.instruction_set() >= isa::avx512_bf16) {
+        p.bf16 = threads * static_cast<double>(count) * 24 * 64 /
+                 detail::least_seconds(device, 20, [&](halftone::extent t) { sink[t % 256] = halftone::avx512_bf16::pair_peak(count); });
+    }
+#endif
+    const std::size_t each = (std::size_t{256} << 20) / static_cast<std::size_t>(device.threads()) / 4096 * 4096;
+    const std::size_t all = each * static_cast<std::size_t>(device.threads());
+    const std::unique_ptr<void, void (*)(void*)> memory(std::aligned_alloc(4096, 2 * all), &std::free);
+    auto* const from = static_cast<std::byte*>(memory.get());
+    auto* const to = from + all;
+    const auto copy_by = [&](auto copy) {
+        return 2 * static_cast<double>(each) * threads /
+               detail::least_seconds(device, 9, [&](halftone::extent t) {
+                   const auto at = each * static_cast<std::size_t>(t);
+                   copy(to + at, from + at, each);
+               });
+    };
+    detail::least_seconds(device, 1, [&](halftone::extent t) { std::memset(from + each * static_cast<std::size_t>(t), 1, each); });
+    p.copy_bytes = copy_by([](std::byte* a, const std::byte* b, std::size_t n) { std::memcpy(a, b, n); });
+#if defined(__x86_64__)
+    if (device.instruction_set() >= isa::avx512_bf16) p.copy_bytes = std::max(p.copy_bytes, copy_by(&halftone::avx512_bf16::stream_copy));
+#endif
+    return p;
+}
+
+/// Measures the peaks and tells them.
+inline peaks measure_peaks(halftone::cpu& device, report& to) {
+    const peaks p = measure_peaks(device);
+    to.machine_figure("peak_fp32_flops", p.fp32, 1e9, "GFLOP/s from registers");
+    to.machine_figure("peak_bf16_flops", p.bf16, 1e9, "GFLOP/s from registers");
+    to.machine_figure("copy_bytes_per_second", p.copy_bytes, 1e9, "GB/s, read and written");
+    return p;
+}
+
+}  // namespace bench

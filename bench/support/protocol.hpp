@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// How the CPU's benchmarks time, and how they tell what they saw.
+///
+/// Whoever is compared takes turns: a round runs every contender once, in an order that moves by one from round to
+/// round, each as often as fills a few milliseconds. A ratio is the median of the rounds' ratios, so that a machine
+/// which wanders between rounds moves both alike. Operands are random; outputs differ from contender to contender.
+///
+///     bench::report report("bench_matmul", options);
+///     report.add({"matmul", "256x256x256", "bf16"}, bench::compare({{"halftone", run}, {"onednn", peer}}, options), flops, peak);
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include <halftone/exec/cpu/cpu.hpp>
+#include <halftone/observe/machine.hpp>
+#include <halftone/observe/output_file.hpp>
+
+#if !defined(HALFTONE_COMMIT)
+#define HALFTONE_COMMIT "unknown"
+#endif
+
+namespace bench {
+
+using json = nlohmann::ordered_json;
+
+struct options {
+    std::string json_file{};
+    std::string filter{};   ///< only cases whose kernel, shape or policy contains it
+    std::string torch{};    ///< a Python that has PyTorch; none: no such peer
+    int threads = 2;
+    int rounds = 15;
+    double seconds = 0.3;   ///< that each contender runs in a case, in all rounds together
+};
+
+/// The options that all benchmarks share.
+inline void add_options(CLI::App& app, options& o) {
+    app.add_option("--json", o.json_file, "write the rows there, too");
+    app.add_option("--filter", o.filter, "only cases whose kernel, shape or policy contains this");
+    app.add_option("--torch", o.torch, "a Python with PyTorch, to be compared with");
+    app.add_option("--threads", o.threads, "that every contender uses")->check(CLI::Range(1, 4096))->capture_default_str();
+    app.add_option("--rounds", o.rounds, "of all contenders in turn")->check(CLI::Range(1, 10000))->capture_default_str();
+    app.add_option("--seconds", o.seconds, "that a contender runs in a case, in all rounds together")->capture_default_str();
+}
+
+/// Parses; an exit code where the program is to end.
+inline int parse(CLI::App& app, int argc, char** argv, const char* program) {
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::Success& e) {
+        return app.exit(e);
+    } catch (const CLI::ParseError& e) {
+        std::fprintf(stderr, "%s: %s\n", program, e.what());
+        return 2;
+    }
+    return -1;
+}
+
+/// Someone who does the same work: `run(times)` does it that often and returns the seconds that this took.
+struct contender {
+    std::string engine;
+    std::function<double(int times)> run;
+};
+
+inline double seconds_since(std::chrono::steady_clock::time_point begin) {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+/// A contender out of something that runs here.
+template <class Work>
+contender local(std::string engine, Work work) {
+    return {std::move(engine), [work](int times) mutable {
+                const auto begin = std::chrono::steady_clock::now();
+                for (int i = 0; i < times; ++i) work();
+                return seconds_since(begin);
+            }};
+}
+
+inline double quantile(std::vector<double> values, double q) {
+    if (values.empty()) return 0;
+    std::sort(values.begin(), values.end());
+    return values[static_cast<std::size_t>(q * static_cast<double>(values.size() - 1) + 0.5)];
+}
+
+struct timing {
+    std::string engine;
+    double seconds = 0, p10 = 0, p90 = 0;
+    double times_faster = 1;  ///< that the first contender is than this one: the median over the rounds
+};
+
+/// Times all in turn; the first is ours.
+inline std::vector<timing> compare(const std::vector<contender>& all, const options& o) {
+    const auto n = all.size();
+    std::vector<int> times(n, 1);
+    for (std::size_t c = 0; c < n; ++c) {
+        all[c].run(1);  // what is made at the first call is made here
+        const double once = std::max(1e-9, std::min(all[c].run(1), all[c].run(1)));
+        times[c] = static_cast<int>(std::clamp(o.seconds / o.rounds / once, 1.0, 1e6));
+    }
+    std::vector<std::vector<double>> seconds(n), ratios(n);
+    for (int round = 0; round < o.rounds; ++round) {
+        for (std::size_t turn = 0; turn < n; ++turn) {
+            const std::size_t c = (turn + static_cast<std::size_t>(round)) % n;
+            seconds[c].push_back(all[c].run(times[c]) / times[c]);
+        }
+        for (std::size_t c = 0; c < n; ++c) ratios[c].push_back(seconds[c].back() / seconds[0].back());
+    }
+    std::vector<timing> result;
+    for (std::size_t c = 0; c < n; ++c) {
+        result.push_back({all[c].engine, quantile(seconds[c], 0.5), quantile(seconds[c], 0.1), quantile(seconds[c], 0.9),
+                          quantile(ratios[c], 0.5)});
+    }
+    return result;
+}
+
+struct case_name {
+    std::string kernel, shape, policy;
+};
+
+/// The table that people read and the JSON that programs read, row by row as they are measured.
+class report {
+  public:
+    report(std::string program, const options& o, const halftone::cpu& device) : options_(o) {
+        all_["program"] = std::move(program);
+        all_["commit"] = HALFTONE_COMMIT;
+        all_["machine"] = {{"cpu", halftone::cpu_model()},
+                           {"isa", halftone::name(device.instruction_set())},
+                           {"threads", device.threads()},
+                           {"gpu", nullptr}};
+#if defined(__clang__)
+        all_["compiler"] = "clang++ " __clang_version__;
+#else
+        all_["compiler"] = "g++ " __VERSION__;
+#endif
+        all_["protocol"] = "random operands; contenders take turns, " + std::to_string(o.rounds) +
+                           " rounds; seconds are medians; a ratio is the median of the rounds' ratios, times that the peer takes; "
+                           "percent_of_peak is of the peak named in the row, measured in the same run";
+        all_["rows"] = json::array();
+        std::printf("%s; %s\n", halftone::cpu_model().c_str(), device.description().c_str());
+    }
+
+    bool wants(const case_name& name) const {
+        return (name.kernel + " " + name.shape + " " + name.policy).find(options_.filter) != std::string::npos;
+    }
+
+    /// A figure of the machine, such as a peak.
+    void machine_figure(const std::string& what, double value, double scale, const char* unit) {
+        all_[what] = value;
+        std::printf("%s %.1f %s\n", what.c_str(), value / scale, unit);
+    }
+    void note(const std::string& key, const json& value) { all_[key] = value; }
+
+    /// A row: `work` operations or bytes in one run, `unit` "GFLOP/s" or "GB/s", the peak in operations or bytes a second.
+    void add(const case_name& name, const std::vector<timing>& timings, double work, const char* unit, double peak,
+             const char* peak_name) {
+        const timing& ours = timings.front();
+        const double rate = work / ours.seconds, percent = peak > 0 ? 100 * rate / peak : 0;
+        std::printf("%-22s %-30s %-10s %10.1f us %8.1f %-8s %5.1f%%", name.kernel.c_str(), name.shape.c_str(),
+                    name.policy.c_str(), ours.seconds * 1e6, rate / 1e9, unit, percent);
+        json ratios = json::object(), peers = json::object();
+        for (std::size_t c = 1; c < timings.size(); ++c) {
+            std::printf("  %.2fx %s", timings[c].times_faster, timings[c].engine.c_str());
+            ratios[timings[c].engine] = timings[c].times_faster;
+            peers[timings[c].engine] = timings[c].seconds;
+        }
+        std::puts("");
+        std::fflush(stdout);
+        all_["rows"].push_back({{"kernel", name.kernel}, {"shape", name.shape}, {"policy", name.policy},
+                                {"engine", ours.engine}, {"seconds", ours.seconds}, {"p10", ours.p10}, {"p90", ours.p90},
+                                {"rate", rate / 1e9}, {"unit", unit}, {"percent_of_peak", percent}, {"peak", peak_name},
+                                {"ratio_to", ratios}, {"peer_seconds", peers}});
+    }
+    /// A row of any other form.
+    void add_row(json row) { all_["rows"].push_back(std::move(row)); }
+    const json& all() const { return all_; }
+
+    /// Writes the JSON where one was asked for. An exit code.
+    int finish(const char* program) const {
+        if (options_.json_file.empty()) return 0;
+        try {
+            halftone::output_file out(options_.json_file);
+            out.write(all_.dump(1) + "\n");
+            out.commit();
+            return 0;
+        } catch (const std::exception& e) {
+            std::fprintf(stderr, "%s: %s\n", program, e.what());
+            return 1;
+        }
+    }
+
+  private:
+    options options_;
+    json all_;
+};
+
+}  // namespace bench
