@@ -32,16 +32,16 @@ TEST_CASE("the end of the corpus is held out") {
     std::vector<std::int32_t> ids(100);
     for (int i = 0; i < 100; ++i) ids[static_cast<std::size_t>(i)] = i;
     const ht::token_view all{std::span<const std::int32_t>(ids)};
-    const auto [training, validation] = ht::split(all, 0.1);
+    const auto [training, validation] = ht::hold_out(all, 0.1);
     CHECK(training.size() == 90);
     CHECK(validation.size() == 10);
     CHECK(training[89] == 89);
     CHECK(validation[0] == 90);
-    CHECK(ht::split(all, 0.0).validation.size() == 0);
-    CHECK(ht::split(all, 0.999).training.size() == 1);
-    CHECK_THROWS_AS(ht::split(all, 1.0), ht::argument_error);
-    CHECK_THROWS_AS(ht::split(all, -0.1), ht::argument_error);
-    CHECK_THROWS_AS(ht::split(all, 0.0 / 0.0), ht::argument_error);
+    CHECK(ht::hold_out(all, 0.0).validation.size() == 0);
+    CHECK(ht::hold_out(all, 0.999).training.size() == 1);
+    CHECK_THROWS_AS(ht::hold_out(all, 1.0), ht::argument_error);
+    CHECK_THROWS_AS(ht::hold_out(all, -0.1), ht::argument_error);
+    CHECK_THROWS_AS(ht::hold_out(all, 0.0 / 0.0), ht::argument_error);
 }
 
 TEST_CASE("a token outside the vocabulary is found wherever it stands") {

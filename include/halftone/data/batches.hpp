@@ -112,7 +112,7 @@ class language_data {
     /// The tokens' memory stays the caller's. Throws data_error where a part does not hold a single window, or a token
     /// lies outside the vocabulary; argument_error for options outside their range.
     language_data(const token_view& tokens, const language_options& options)
-        : options_(options), parts_(halftone::split(tokens, options.held_out)) {
+        : options_(options), parts_(hold_out(tokens, options.held_out)) {
         if (options.context < 1)
             fail<argument_error>("data: a context of ", options.context, "; expected 1 token or more");
         if (options.vocabulary < 1)

@@ -3,7 +3,7 @@
 /// A corpus as token ids, whatever width it is kept in, without a copy.
 ///
 ///     const ht::token_view tokens{corpus};                        // a byte is a token: 256 of them
-///     const auto [training, validation] = ht::split(tokens, 0.1);  // the last tenth is held out
+///     const auto [training, validation] = ht::hold_out(tokens, 0.1);  // the last tenth is held out
 ///     ht::check_tokens(tokens, 256);                              // once, before training
 #pragma once
 
@@ -71,9 +71,9 @@ struct token_split {
 
 /// The first part for training and the last `held_out` (a fraction) for validation, rounded down. Throws argument_error
 /// for a fraction outside [0, 1).
-inline token_split split(const token_view& tokens, double held_out) {
+inline token_split hold_out(const token_view& tokens, double held_out) {
     if (!(held_out >= 0.0 && held_out < 1.0))
-        fail<argument_error>("split: ", held_out, " of the tokens held out; expected 0 or more and less than 1");
+        fail<argument_error>("hold_out: ", held_out, " of the tokens held out; expected 0 or more and less than 1");
     const extent validation = static_cast<extent>(static_cast<double>(tokens.size()) * held_out);
     return {tokens.part(0, tokens.size() - validation), tokens.part(tokens.size() - validation, validation)};
 }
