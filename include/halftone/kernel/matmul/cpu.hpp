@@ -41,13 +41,19 @@ struct matmul<cpu> {
     template <class Compute, class A, class B, class Operands, class Results>
     static void run(cpu& device, const view<A, 2>& a, const view<B, 2>& b,
                     const matmul_epilogue<Operands, Results>& epilogue) {
-        using a_type = std::remove_const_t<A>;
-        using b_type = std::remove_const_t<B>;
+        run_by(unit_for<Compute>(device), packing_for<Compute, std::remove_const_t<A>>(device),
+               packing_for<Compute, std::remove_const_t<B>>(device), device, a, b, epilogue);
+    }
+
+    /// The same by the unit and the packing given.
+    template <class A, class B, class Operands, class Results>
+    static void run_by(const product_unit& unit, const product_packing<std::remove_const_t<A>>& of_a,
+                       const product_packing<std::remove_const_t<B>>& of_b, cpu& device, const view<A, 2>& a,
+                       const view<B, 2>& b, const matmul_epilogue<Operands, Results>& epilogue) {
         const extent m = a.extent_of(0), n = b.extent_of(1), k = a.extent_of(1);
         if (m == 0 || n == 0) return;
-        const product_unit unit = unit_for<Compute>(device);
-        const auto pack_a = packing_for<Compute, a_type>(device).pack_a;
-        const auto pack_b = packing_for<Compute, b_type>(device).pack_b;
+        const auto pack_a = of_a.pack_a;
+        const auto pack_b = of_b.pack_b;
         const auto finish =
             device.select(&portable::finish_block<Operands, Results>, &avx2::finish_block<Operands, Results>,
                           &avx512::finish_block<Operands, Results>);
