@@ -19,7 +19,9 @@ import torch  # noqa: E402
 
 torch.set_num_threads(threads)
 
-OPS = {}
+import torch_gpt  # noqa: E402
+
+OPS = dict(torch_gpt.OPS)
 
 
 def op(function):

@@ -3,8 +3,10 @@
 /// How the CPU's benchmarks time, and how they tell what they saw.
 ///
 /// Whoever is compared takes turns: a round runs every contender once, in an order that moves by one from round to
-/// round, each as often as fills a few milliseconds. A ratio is the median of the rounds' ratios, so that a machine
-/// which wanders between rounds moves both alike. Operands are random; outputs differ from contender to contender.
+/// round, each as often as fills some milliseconds. Before its turn the machine rests until the threads of the one
+/// before have stopped spinning, and the work is done once untimed, so that its own are awake. A ratio is the median of
+/// the rounds' ratios, so that a machine which wanders between rounds moves both alike. Operands are random; outputs
+/// differ from contender to contender.
 ///
 ///     bench::report report("bench_matmul", options);
 ///     report.add({"matmul", "256x256x256", "bf16"}, bench::compare({{"halftone", run}, {"onednn", peer}}, options), flops, peak);
@@ -15,6 +17,7 @@
 #include <cstdio>
 #include <functional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -40,6 +43,7 @@ struct options {
     int threads = 2;
     int rounds = 15;
     double seconds = 0.3;   ///< that each contender runs in a case, in all rounds together
+    double rest = 0.02;     ///< seconds between turns
 };
 
 /// The options that all benchmarks share.
@@ -110,6 +114,10 @@ inline std::vector<timing> compare(const std::vector<contender>& all, const opti
     for (int round = 0; round < o.rounds; ++round) {
         for (std::size_t turn = 0; turn < n; ++turn) {
             const std::size_t c = (turn + static_cast<std::size_t>(round)) % n;
+            if (n > 1) {
+                std::this_thread::sleep_for(std::chrono::duration<double>(o.rest));
+                all[c].run(1);
+            }
             seconds[c].push_back(all[c].run(times[c]) / times[c]);
         }
         for (std::size_t c = 0; c < n; ++c) ratios[c].push_back(seconds[c].back() / seconds[0].back());
@@ -142,7 +150,7 @@ class report {
         all_["compiler"] = "g++ " __VERSION__;
 #endif
         all_["protocol"] = "random operands; contenders take turns, " + std::to_string(o.rounds) +
-                           " rounds; seconds are medians; a ratio is the median of the rounds' ratios, times that the peer takes; "
+                           " rounds, with a rest and an untimed run before each turn; seconds are medians; a ratio is the median of the rounds' ratios, times that the peer takes; "
                            "percent_of_peak is of the peak named in the row, measured in the same run";
         all_["rows"] = json::array();
         std::printf("%s; %s\n", halftone::cpu_model().c_str(), device.description().c_str());
