@@ -48,6 +48,26 @@ def matmul(q):
     return lambda: torch.mm(a, b, out=c)
 
 
+@op
+def attention(q):
+    """scaled_dot_product_attention over slices of one (batch, length, heads + 2 groups, size) buffer; "backward" is alone."""
+    dtype, batch, length, heads, groups, size = dtype_of(q), q["batch"], q["length"], q["heads"], q["groups"], q["size"]
+    buffer = sample(batch, length, heads + 2 * groups, size, dtype=dtype)
+    x = [t.transpose(1, 2).detach().requires_grad_() for t in buffer.split([heads, groups, groups], dim=2)]
+    d_o = sample(batch, length, heads, size, dtype=dtype).transpose(1, 2)
+    lengths = q.get("sequences") or [length]
+
+    def run():
+        parts = [x] if len(lengths) == 1 else zip(*(t.split(lengths, dim=2) for t in x))
+        return [torch.nn.functional.scaled_dot_product_attention(*part, is_causal=q["causal"], enable_gqa=heads != groups)
+                for part in parts]
+
+    if q["pass"] == "forward":
+        return run
+    o, d = run(), d_o.split(lengths, dim=2)
+    return lambda: torch.autograd.grad(o, x, d, retain_graph=True)
+
+
 def main():
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print must not stand between the answers

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// A program of its own as a peer: it is told in one line what to prepare ("key value key value ...") and answers with a
+/// line, then how often to do it ("run 3"), and answers with the seconds that this took.
+#pragma once
+
+#include <csignal>
+#include <cstdio>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <support/protocol.hpp>
+
+namespace bench {
+
+class child {
+  public:
+    explicit child(std::vector<std::string> command) : name_(command.front()) {
+        int to[2], from[2];
+        if (pipe(to) != 0 || pipe(from) != 0) throw std::runtime_error(name_ + ": no pipe");
+        process_ = fork();
+        if (process_ < 0) throw std::runtime_error(name_ + ": no process");
+        if (process_ == 0) {
+            dup2(to[0], 0);
+            dup2(from[1], 1);
+            for (int end : {to[0], to[1], from[0], from[1]}) close(end);
+            std::vector<char*> arguments;
+            for (std::string& word : command) arguments.push_back(word.data());
+            arguments.push_back(nullptr);
+            execvp(arguments[0], arguments.data());
+            _exit(127);
+        }
+        close(to[0]);
+        close(from[1]);
+        std::signal(SIGPIPE, SIG_IGN);
+        out_ = fdopen(to[1], "w");
+        in_ = fdopen(from[0], "r");
+    }
+    child(const child&) = delete;
+    child& operator=(const child&) = delete;
+    ~child() {
+        if (out_ != nullptr) std::fclose(out_);
+        if (in_ != nullptr) std::fclose(in_);
+        if (process_ > 0) waitpid(process_, nullptr, 0);
+    }
+
+    /// It prepares one thing at a time.
+    struct contender contender(std::string engine, const json& work) {
+        std::string line;
+        for (const auto& [key, value] : work.items()) line += key + " " + value.dump() + " ";
+        ask(line);
+        return {std::move(engine), [this](int times) { return std::stod(ask("run " + std::to_string(times))); }};
+    }
+
+  private:
+    std::string ask(const std::string& question) {
+        if (std::fputs((question + "\n").c_str(), out_) < 0 || std::fflush(out_) != 0) throw std::runtime_error(name_ + ": it has gone");
+        std::string line;
+        for (int c; (c = std::fgetc(in_)) != EOF && c != '\n';) line.push_back(static_cast<char>(c));
+        if (line.empty()) throw std::runtime_error(name_ + ": no answer");
+        return line;
+    }
+
+    std::string name_;
+    pid_t process_ = -1;
+    std::FILE *out_ = nullptr, *in_ = nullptr;
+};
+
+}  // namespace bench

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The whole training step of a GPT on the CPU: forward, loss, backward, clipping by norm, AdamW with fp32 masters.
+///
+///     bench_train_step --json step.json --torch python3 --llmc ./llmc_step        // beside PyTorch and llm.c
+///     bench_train_step --growth --json growth.json                                // seconds a step against sizes
+///
+/// A step's operations are counted as 6 N + 6 L C T a token: N parameters without the position table, L layers, width C,
+/// length T; attention is causal, and what it computes again in its backward pass does not count. The share is of the
+/// peak that the registers reach in the same run. After each case: where our own step's time goes.
+#include <cmath>
+#include <random>
+
+#include <halftone/amp.hpp>
+
+#include <support/child.hpp>
+#include <support/peaks.hpp>
+#include <support/protocol.hpp>
+#include <support/regions.hpp>
+#include <support/torch.hpp>
+
+namespace {
+
+namespace ht = halftone;
+using ht::extent;
+
+struct shape {
+    const char* name;
+    ht::nn::gpt_config model;
+    extent batch, length;
+
+    double parameters() const {
+        const auto w = static_cast<double>(model.width);
+        return static_cast<double>(model.vocabulary) * w + model.layers * (12 * w * w + 13 * w) + 2 * w;
+    }
+    double tokens() const { return static_cast<double>(batch * length); }
+    double operations() const {
+        return tokens() * (6 * parameters() + 6.0 * model.layers * static_cast<double>(model.width * length));
+    }
+    std::string text() const { return std::string(name) + " B=" + std::to_string(batch) + " T=" + std::to_string(length); }
+};
+
+ht::nn::gpt_config gpt(int layers, extent heads, extent width, extent vocabulary, extent context) {
+    return {.vocabulary = vocabulary, .context = context, .layers = layers, .heads = heads, .width = width};
+}
+
+/// GPT-2 with its 50,257 tokens padded to 50,304, and a small model of bytes.
+std::vector<shape> shapes() {
+    return {{"GPT-2 124M", gpt(12, 12, 768, 50304, 1024), 4, 64},
+            {"GPT-2 124M", gpt(12, 12, 768, 50304, 1024), 1, 1024},
+            {"6x384", gpt(6, 6, 384, 256, 256), 16, 256}};
+}
+
+/// A model with all that its steps take, on one batch of random tokens.
+template <class P>
+class training {
+    struct batch_view {
+        ht::const_view<std::int32_t, 2> tokens, targets;
+    };
+
+  public:
+    training(ht::cpu& device, const shape& s) : device_(device), model_(device, s.model) {
+        std::mt19937 engine(1);
+        std::uniform_int_distribution<std::int32_t> any(0, static_cast<std::int32_t>(s.model.vocabulary - 1));
+        for (auto* ids : {&tokens_, &targets_}) {
+            ids->resize(static_cast<std::size_t>(s.batch * s.length));
+            for (auto& id : *ids) id = any(engine);
+        }
+        batch_ = {{tokens_.data(), {s.batch, s.length}}, {targets_.data(), {s.batch, s.length}}};
+    }
+
+    float step(ht::range_listener* listener = nullptr) {
+        tape_.listen(listener);
+        float value;
+        {
+            const auto loss = model_.loss(tape_, batch_);
+            tape_.backward(loss, acc_);
+            value = loss.item();
+        }
+        auto grads = acc_.take();
+        {
+            const ht::range here(listener, "gradient norm", ht::pass::update);
+            ht::clip_grad_norm(device_, grads, 1.0f);
+        }
+        const ht::range here(listener, "adamw", ht::pass::update);
+        optimizer_.step(grads);
+        return value;
+    }
+    const ht::memory_usage& usage() const { return device_.memory().usage(); }
+
+  private:
+    using model_type = ht::nn::gpt<P>;
+    ht::cpu& device_;
+    model_type model_;
+    ht::adamw<ht::cpu, model_type> optimizer_{device_, model_, {.lr = 3e-4, .weight_decay = 0.1}};
+    ht::accumulator<ht::unscaled_t, ht::types<model_type>> acc_{model_, ht::unscaled};
+    ht::tape<ht::cpu> tape_{device_};
+    std::vector<std::int32_t> tokens_, targets_;
+    batch_view batch_;
+};
+
+struct settings : bench::options {
+    std::string llmc, growth;
+    int profiled = 3;
+};
+
+template <class P>
+void run_case(const settings& o, bench::report& report, const bench::peaks& peaks, bench::torch_peer* torch, bench::child* llmc,
+              const shape& s, const char* policy, const char* dtype) {
+    const bench::case_name name{"train_step", s.text(), policy};
+    if (!report.wants(name)) return;
+    bench::regions executor(o.threads);
+    ht::cpu device{{.executor = &executor}};
+    training<P> ours(device, s);
+    std::vector<bench::contender> all;
+    all.push_back(bench::local("halftone", [&] { ours.step(); }));
+    if (torch != nullptr) {
+        for (const bool compiled : {false, true}) {
+            const auto& m = s.model;
+            all.push_back(torch->contender(compiled ? "torch compiled" : "torch eager",
+                                           {{"op", "train_step"}, {"layers", m.layers}, {"heads", m.heads}, {"width", m.width}, {"vocabulary", m.vocabulary},
+                                            {"context", m.context}, {"batch", s.batch}, {"length", s.length}, {"dtype", dtype}, {"compiled", compiled}}));
+            all.back().run(2);  // compiles
+        }
+    }
+    if (llmc != nullptr) {
+        const auto& m = s.model;
+        all.push_back(llmc->contender("llm.c", {{"layers", m.layers}, {"heads", m.heads}, {"width", m.width}, {"vocabulary", m.vocabulary},
+                                                {"context", m.context}, {"batch", s.batch}, {"length", s.length}}));
+    }
+    const auto timings = bench::compare(all, o);
+    const bool pairs = std::string(dtype) == "bfloat16";
+    report.add(name, timings, s.operations(), "GFLOP/s", pairs ? peaks.bf16 : peaks.fp32, pairs ? "peak_bf16_flops" : "peak_fp32_flops");
+    std::printf("  %.1f ms a step, %.0f tokens/s, %.0f MiB at most\n", timings[0].seconds * 1e3, s.tokens() / timings[0].seconds,
+                static_cast<double>(ours.usage().peak()) / (1 << 20));
+    for (std::size_t c = 1; c < timings.size(); ++c)
+        std::printf("  %.1f ms: %s\n", timings[c].seconds * 1e3, timings[c].engine.c_str());
+    if (torch != nullptr) torch->clear();
+    if (o.profiled <= 0) return;
+
+    bench::breakdown parts(executor);
+    ours.step(&parts);
+    parts.clear();
+    executor.watch(true);
+    const auto begin = std::chrono::steady_clock::now();
+    for (int i = 0; i < o.profiled; ++i) ours.step(&parts);
+    const double seconds = bench::seconds_since(begin);
+    executor.watch(false);
+    auto row = parts.print(o.profiled, seconds);
+    row["kernel"] = "train_step parts";
+    row["shape"] = name.shape;
+    row["policy"] = policy;
+    report.add_row(row);
+}
+
+/// The exponent of seconds as a power of sizes: the slope of the least-squares line through their logarithms.
+double slope(const std::vector<double>& sizes, const std::vector<double>& seconds) {
+    double n = static_cast<double>(sizes.size()), x = 0, y = 0, xx = 0, xy = 0;
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+        const double a = std::log(sizes[i]), b = std::log(seconds[i]);
+        x += a, y += b, xx += a * a, xy += a * b;
+    }
+    return (n * xy - x * y) / (n * xx - x * x);
+}
+
+/// Seconds a step against one size at a time, beside what the peaks would allow: operations at the register-only rate,
+/// then 34 bytes a parameter (gradients read for their norm, and 30 in the update) at the rate of a copy.
+class growth {
+  public:
+    growth(const settings& o, bench::report& report, const bench::peaks& peaks) : options_(o), report_(report), peaks_(peaks) {}
+
+    void run() {
+        std::vector<point> all;
+        for (const auto& [layers, width] : std::vector<std::pair<int, extent>>{{4, 128}, {4, 256}, {6, 384}, {10, 512}, {12, 768}, {24, 768}, {24, 1088}})
+            all.push_back({{"", gpt(layers, width / 64, width, 256, 128), 4, 128}, options_.threads, 0});
+        for (auto& p : all) p.size = p.model.parameters();
+        series("parameters", "parameters, B=4 T=128", all);
+        all.clear();
+        for (extent length = 128; length <= 8192; length *= 2)
+            all.push_back({{"", gpt(6, 6, 384, 256, length), 1, length}, options_.threads, static_cast<double>(length)});
+        series("length", "length, 6x384, B=1", all);
+        all.clear();
+        for (extent batch = 1; batch <= 64; batch *= 2)
+            all.push_back({{"", gpt(6, 6, 384, 256, 128), batch, 128}, options_.threads, static_cast<double>(batch)});
+        series("micro-batch", "micro-batch, 6x384, T=128", all);
+        all.clear();
+        for (int threads = 1; threads <= options_.threads; threads *= 2)
+            all.push_back({{"", gpt(6, 6, 384, 256, 256), 16, 256}, threads, static_cast<double>(threads)});
+        series("threads", "threads, 6x384, B=16 T=256", all);
+    }
+
+  private:
+    struct point {
+        shape model;
+        int threads;
+        double size;
+    };
+
+    /// The median of some steps after the first.
+    double seconds_of(const point& p) const {
+        ht::cpu device{{.threads = p.threads}};
+        training<ht::amp_bf16> ours(device, p.model);
+        ours.step();
+        std::vector<double> samples;
+        double spent = 0;
+        while (samples.size() < 3 || (spent < options_.seconds && samples.size() < 100)) {
+            const auto begin = std::chrono::steady_clock::now();
+            ours.step();
+            samples.push_back(bench::seconds_since(begin));
+            spent += samples.back();
+        }
+        return bench::quantile(samples, 0.5);
+    }
+    void series(const char* name, const char* title, const std::vector<point>& points) {
+        if (!report_.wants({"growth", name, "bf16"})) return;
+        std::vector<double> sizes, seconds, allowed;
+        std::printf("%s\n%14s %12s %12s %9s\n", title, name, "s a step", "peaks allow", "share");
+        for (const point& p : points) {
+            const double share = static_cast<double>(p.threads) / options_.threads;
+            sizes.push_back(p.size);
+            allowed.push_back(p.model.operations() / (peaks_.bf16 * share) + 34 * p.model.parameters() / peaks_.copy_bytes);
+            seconds.push_back(seconds_of(p));
+            std::printf("%14.6g %12.4g %12.4g %8.0f%%\n", p.size, seconds.back(), allowed.back(), 100 * allowed.back() / seconds.back());
+            std::fflush(stdout);
+        }
+        const double measured = sizes.size() > 1 ? slope(sizes, seconds) : 0, expected = sizes.size() > 1 ? slope(sizes, allowed) : 0;
+        std::printf("exponent %.2f, expected %.2f\n\n", measured, expected);
+        report_.add_row({{"kernel", "growth"}, {"shape", name}, {"policy", "bf16"}, {"title", title}, {"sizes", sizes}, {"seconds", seconds},
+                         {"allowed", allowed}, {"exponent", measured}, {"expected_exponent", expected}});
+    }
+
+    const settings& options_;
+    bench::report& report_;
+    const bench::peaks& peaks_;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    settings o;
+    o.rounds = 5;
+    bool grows = false;
+    CLI::App app{"Times whole training steps of GPTs on the CPU, beside those of PyTorch and llm.c."};
+    bench::add_options(app, o);
+    app.add_option("--llmc", o.llmc, "the program out of bench/peers/llmc_step.c, to be compared with in the first case");
+    app.add_option("--profile", o.profiled, "steps whose time is broken down by part")->check(CLI::Range(0, 1000))->capture_default_str();
+    app.add_flag("--growth", grows, "instead: seconds a step against parameters, length, micro-batch and threads");
+    if (const int code = bench::parse(app, argc, argv, "bench_train_step"); code >= 0) return code;
+    try {
+        ht::cpu device{{.threads = o.threads}};
+        bench::report report("bench_train_step", o, device);
+        const bench::peaks peaks = bench::measure_peaks(device, report);
+        report.note("operations", "a token: 6 N + 6 L C T; N parameters without the position table, L layers, C width, T length");
+        if (grows) {
+            growth(o, report, peaks).run();
+            return report.finish("bench_train_step");
+        }
+        const auto torch = bench::torch_if_asked(o, report);
+        std::unique_ptr<bench::child> llmc;
+        if (!o.llmc.empty()) llmc = std::make_unique<bench::child>(std::vector<std::string>{o.llmc, std::to_string(o.threads)});
+        for (const shape& s : shapes()) {
+            const bool first = s.length == 64;
+            run_case<ht::amp_bf16>(o, report, peaks, torch.get(), first ? llmc.get() : nullptr, s, "bf16", "bfloat16");
+        }
+        for (const shape& s : shapes()) run_case<ht::full_fp32>(o, report, peaks, torch.get(), nullptr, s, "fp32", "float32");
+        return report.finish("bench_train_step");
+    } catch (const std::exception& e) {
+        std::fprintf(stderr, "bench_train_step: %s\n", e.what());
+        return 1;
+    }
+}
