@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Attention on the CPU beside PyTorch's scaled_dot_product_attention, forward and backward, in GFLOP/s and as a share
+/// of what the registers reach.
+///
+///     bench_attention --json attention.json --torch python3 --filter causal
+///
+/// q, k and v are slices of one (batch, time, 3, heads, head_size) buffer, as a model's projection leaves them, and o
+/// and its gradient are (batch, time, heads, head_size); PyTorch has the same layout. Forward gives the logsumexp too, as
+/// training needs it; backward is alone, without the forward pass before it.
+///
+/// Operations: 4 batch heads head_size for every pair of a query and a key that it sees on average (causal: half of
+/// queries x keys) forward, and 2.5 times as many backward, though that computes the scores anew.
+#include <random>
+
+#include <halftone/exec/measure.hpp>
+#include <halftone/kernel/attention/cpu.hpp>
+#include <halftone/number.hpp>
+#include <halftone/policy.hpp>
+
+#include <support/peaks.hpp>
+#include <support/protocol.hpp>
+#include <support/torch.hpp>
+
+namespace {
+
+namespace ht = halftone;
+using ht::extent;
+
+struct shape {
+    extent batch, length, heads, groups, size;
+    bool causal;
+    std::vector<extent> sequences{};  ///< packed, in a batch of 1; `length` is their sum
+
+    std::string name() const {
+        std::string all = std::to_string(batch) + "x" + std::to_string(length) + " " + std::to_string(heads) +
+                          (groups == heads ? "" : "/" + std::to_string(groups)) + "x" + std::to_string(size);
+        if (!sequences.empty()) all += " packed " + std::to_string(sequences.size());
+        return all + (causal ? " causal" : " full");
+    }
+    /// What forward does.
+    double operations() const {
+        double pairs = 0;
+        for (const extent n : sequences) pairs += static_cast<double>(n) * static_cast<double>(n);
+        if (sequences.empty()) pairs = static_cast<double>(batch) * static_cast<double>(length) * static_cast<double>(length);
+        return 4 * pairs * static_cast<double>(heads * size) * (causal ? 0.5 : 1);
+    }
+};
+
+/// The shapes of the targets; what GPT-2's training has at short lengths; other heads.
+std::vector<shape> shapes() {
+    std::vector<shape> all;
+    for (const bool causal : {true, false}) {
+        for (const extent length : {256, 1024, 4096}) all.push_back({1, length, 12, 12, 64, causal});
+    }
+    all.push_back({4, 64, 12, 12, 64, true});
+    all.push_back({16, 128, 12, 12, 64, true});
+    all.push_back({16, 256, 6, 6, 64, true});
+    for (const extent size : {32, 96, 128}) all.push_back({1, 1024, 12, 12, size, true});
+    all.push_back({1, 1024, 12, 2, 64, true});
+    all.push_back({1, 1000, 12, 12, 64, true});
+    all.push_back({1, 2048, 12, 12, 64, true, {700, 30, 400, 250, 1, 150, 100, 300, 117}});
+    return all;
+}
+std::vector<shape> few_shapes() {
+    std::vector<shape> all;
+    for (const bool causal : {true, false}) {
+        for (const extent length : {256, 1024}) all.push_back({1, length, 12, 12, 64, causal});
+    }
+    return all;
+}
+
+template <class T>
+std::vector<T> random_values(extent n, unsigned seed) {
+    std::mt19937 engine(seed);
+    std::normal_distribution<float> normal;
+    std::vector<T> values(static_cast<std::size_t>(n));
+    for (T& x : values) x = T(normal(engine));
+    return values;
+}
+
+/// One problem's memory, and what runs on it.
+template <class T>
+struct problem {
+    explicit problem(const shape& s)
+        : row((s.heads + 2 * s.groups) * s.size),
+          qkv(random_values<T>(s.batch * s.length * row, 1)),
+          d_qkv(qkv.size()),
+          o(static_cast<std::size_t>(s.batch * s.length * s.heads * s.size)),
+          d_o(random_values<T>(s.batch * s.length * s.heads * s.size, 2)),
+          logsumexp(static_cast<std::size_t>(s.batch * s.heads * s.length)),
+          offsets(1) {
+        extent longest = 0;
+        for (const extent n : s.sequences) {
+            offsets.push_back(offsets.back() + static_cast<std::int32_t>(n));
+            longest = std::max(longest, n);
+        }
+        const auto slice = [&](T* from, extent first, extent heads) {
+            return ht::view<T, 4>(from + first * s.size, {s.batch, s.length, heads, s.size}, {s.length * row, row, s.size, 1});
+        };
+        const auto three = [&](T* from) {
+            return std::array{slice(from, 0, s.heads), slice(from, s.heads, s.groups), slice(from, s.heads + s.groups, s.groups)};
+        };
+        const ht::view<T, 4> result(o.data(), {s.batch, s.length, s.heads, s.size}), slope(d_o.data(), result.shape());
+        const ht::view<float, 3> sums(logsumexp.data(), {s.batch, s.heads, s.length});
+        const ht::attention_options options{.mask = s.causal ? ht::attention_mask::causal : ht::attention_mask::full};
+        ht::packed_sequences sequences;
+        if (longest > 0)
+            sequences = ht::packed_sequences::of({offsets.data(), {static_cast<extent>(offsets.size())}}, longest);
+        const auto x = three(qkv.data()), dx = three(d_qkv.data());
+        forward = {x[0], x[1], x[2], result, sums, options, sequences};
+        backward = {x[0], x[1], x[2], result, sums, slope, dx[0], dx[1], dx[2], options, sequences};
+    }
+    problem(const problem&) = delete;
+    problem& operator=(const problem&) = delete;
+
+    extent row;
+    std::vector<T> qkv, d_qkv, o, d_o;
+    std::vector<float> logsumexp;
+    std::vector<std::int32_t> offsets;
+    ht::kernel::attention_forward<T> forward;
+    ht::kernel::attention_backward<T> backward;
+};
+
+template <class P, class T>
+class runner {
+  public:
+    runner(ht::cpu& device, const bench::options& o, bench::report& report, bench::torch_peer* torch, const bench::peaks& peaks,
+           const char* policy, const char* dtype)
+        : device_(device), options_(o), report_(report), torch_(torch), peaks_(peaks), policy_(policy), dtype_(dtype) {}
+
+    void run(const shape& s) {
+        problem<T> p(s);
+        const auto forward = [&](auto& d) {
+            ht::attention<P>(d, p.forward.q, p.forward.k, p.forward.v, p.forward.o, p.forward.logsumexp, p.forward.options,
+                             p.forward.sequences);
+        };
+        const auto backward = [&](auto& d) { ht::attention_gradients<P>(d, p.backward); };
+        forward(device_);  // what backward reads
+        time("attention forward", s, "forward", s.operations(), forward);
+        time("attention backward", s, "backward", 2.5 * s.operations(), backward);
+    }
+
+  private:
+    template <class Run>
+    void time(const char* kernel, const shape& s, const char* pass, double operations, const Run& run) {
+        const bench::case_name name{kernel, s.name(), policy_};
+        if (!report_.wants(name)) return;
+        std::vector<bench::contender> all{bench::local("halftone", [&] { run(device_); })};
+        if (torch_ != nullptr) {
+            all.push_back(torch_->contender("torch", {{"op", "attention"}, {"dtype", dtype_}, {"pass", pass}, {"batch", s.batch},
+                                                      {"length", s.length}, {"heads", s.heads}, {"groups", s.groups},
+                                                      {"size", s.size}, {"causal", s.causal}, {"sequences", s.sequences}}));
+        }
+        const bool pairs = std::is_same_v<T, ht::bfloat16>;
+        report_.add(name, bench::compare(all, options_), operations, "GFLOP/s", pairs ? peaks_.bf16 : peaks_.fp32,
+                    pairs ? "peak_bf16_flops" : "peak_fp32_flops");
+        if (torch_ != nullptr) torch_->clear();
+    }
+
+    ht::cpu& device_;
+    const bench::options& options_;
+    bench::report& report_;
+    bench::torch_peer* torch_;
+    const bench::peaks& peaks_;
+    const char *policy_, *dtype_;
+};
+
+/// Scratch memory against length: what shows that it is linear.
+void tell_memory(ht::cpu& device, bench::report& report) {
+    bench::json rows = bench::json::array();
+    for (extent length = 256; length <= 65536; length *= 4) {
+        const ht::shape<4> of_x{1, length, 12, 64};
+        const ht::view<ht::bfloat16, 4> x(nullptr, of_x);
+        const ht::view<float, 3> sums(nullptr, {1, 12, length});
+        const ht::attention_options options{.mask = ht::attention_mask::causal};
+        const auto forward = ht::workspace_bytes(
+            device, [&](auto& d) { ht::attention<ht::amp_bf16>(d, x, x, x, x, sums, options); });
+        const auto backward = ht::workspace_bytes(device, [&](auto& d) {
+            ht::attention_gradients<ht::amp_bf16>(d, ht::kernel::attention_backward<ht::bfloat16>{x, x, x, x, sums, x, x, x, x, options});
+        });
+        rows.push_back({{"length", length}, {"forward_bytes", forward}, {"backward_bytes", backward},
+                        {"stored_scores_bytes", 12 * length * length * 2}});
+        std::printf("scratch at length %5lld: forward %8.2f MB, backward %8.2f MB; 12 heads of scores in bf16 %9.2f MB\n",
+                    static_cast<long long>(length), static_cast<double>(forward) / 1e6, static_cast<double>(backward) / 1e6,
+                    static_cast<double>(12 * length * length * 2) / 1e6);
+    }
+    report.note("scratch_bytes", rows);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    bench::options o;
+    CLI::App app{"Times attention on the CPU, beside PyTorch's."};
+    bench::add_options(app, o);
+    if (const int code = bench::parse(app, argc, argv, "bench_attention"); code >= 0) return code;
+    try {
+        ht::cpu device{{.threads = o.threads}};
+        bench::report report("bench_attention", o, device);
+        const bench::peaks peaks = bench::measure_peaks(device, report);
+        const auto torch = bench::torch_if_asked(o, report);
+        report.note("operations", "4 batch heads head_size queries keys forward, half of it under a causal mask; 2.5 times as many backward");
+        tell_memory(device, report);
+        runner<ht::amp_bf16, ht::bfloat16> bf16(device, o, report, torch.get(), peaks, "bf16", "bfloat16");
+        runner<ht::full_fp32, float> fp32(device, o, report, torch.get(), peaks, "fp32", "float32");
+        runner<ht::amp_fp16, ht::float16> fp16(device, o, report, torch.get(), peaks, "fp16", "float16");
+        for (const shape& s : shapes()) bf16.run(s);
+        for (const shape& s : few_shapes()) fp32.run(s);
+        for (const shape& s : few_shapes()) fp16.run(s);
+        return report.finish("bench_attention");
+    } catch (const std::exception& e) {
+        std::fprintf(stderr, "bench_attention: %s\n", e.what());
+        return 1;
+    }
+}
