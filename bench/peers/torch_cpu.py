@@ -8,6 +8,7 @@
 {"do": "clear"}                                     -> {}
 """
 import gc
+import itertools
 import json
 import os
 import sys
@@ -66,6 +67,126 @@ def attention(q):
         return run
     o, d = run(), d_o.split(lengths, dim=2)
     return lambda: torch.autograd.grad(o, x, d, retain_graph=True)
+
+
+def in_turn(q, make):
+    """What make() returns, for as many sets of operands as the question has copies, one after the other."""
+    all_of = [make() for _ in range(q.get("copies", 1))]
+    turn = itertools.cycle(all_of)
+    return lambda: next(turn)()
+
+
+def gradient_of(y, inputs, dy):
+    return lambda: torch.autograd.grad(y, inputs, dy, retain_graph=True)
+
+
+def forward_or_backward(q, make):
+    """make() -> inputs, function of them, inputs whose gradients are wanted; forward alone runs without a graph."""
+    def one():
+        inputs, function, wanted = make()
+        if q.get("pass", "forward") == "forward":
+            return lambda: function(*inputs)
+        if q["pass"] == "both":
+            wanted = [t.requires_grad_() for t in wanted]
+            return lambda: torch.autograd.grad(function(*inputs), wanted)
+        wanted = [t.requires_grad_() for t in wanted]
+        y = function(*inputs)
+        return gradient_of(y, wanted, torch.randn(y.shape).to(y.dtype) if y.dim() else torch.ones_like(y))
+
+    def run():
+        with torch.set_grad_enabled(q.get("pass", "forward") != "forward"):
+            return one()
+    timed = in_turn(q, run)
+    if q.get("pass", "forward") != "forward":
+        return timed
+
+    def without_graph():
+        with torch.no_grad():
+            timed()
+    return without_graph
+
+
+@op
+def layer_norm(q):
+    def make():
+        x, w, b = sample(q["rows"], q["width"], dtype=dtype_of(q)), torch.randn(q["width"]), torch.randn(q["width"])
+        if dtype_of(q) == torch.float16:
+            w, b = w.half(), b.half()
+        return [x, w, b], lambda x, w, b: torch.nn.functional.layer_norm(x, (q["width"],), w, b), [x, w, b]
+    return forward_or_backward(q, make)
+
+
+@op
+def rms_norm(q):
+    def make():
+        x, w = sample(q["rows"], q["width"], dtype=dtype_of(q)), sample(q["width"], dtype=dtype_of(q))
+        return [x, w], lambda x, w: torch.nn.functional.rms_norm(x, (q["width"],), w), [x, w]
+    return forward_or_backward(q, make)
+
+
+@op
+def softmax(q):
+    def make():
+        x = sample(q["rows"], q["width"], dtype=dtype_of(q))
+        return [x], lambda x: torch.softmax(x, -1), [x]
+    return forward_or_backward(q, make)
+
+
+@op
+def gelu(q):
+    def make():
+        x = sample(q["rows"] * q["width"], dtype=dtype_of(q))
+        return [x], lambda x: torch.nn.functional.gelu(x, approximate="tanh"), [x]
+    return forward_or_backward(q, make)
+
+
+@op
+def add(q):
+    def make():
+        x, y, z = (sample(q["rows"] * q["width"], dtype=dtype_of(q)) for _ in range(3))
+        return [x, y], lambda x, y: torch.add(x, y, out=z), []
+    return forward_or_backward(q, make)
+
+
+@op
+def cross_entropy(q):
+    def make():
+        x, t = sample(q["rows"], q["width"], dtype=dtype_of(q)), torch.randint(0, q["width"], (q["rows"],))
+        return [x], lambda x: torch.nn.functional.cross_entropy(x, t), [x]
+    return forward_or_backward(q, make)
+
+
+@op
+def linear_cross_entropy(q):
+    def make():
+        x, w = sample(q["rows"], q["width"], dtype=dtype_of(q)), sample(q["classes"], q["width"], dtype=dtype_of(q))
+        t = torch.randint(0, q["classes"], (q["rows"],))
+        return [x, w], lambda x, w: torch.nn.functional.cross_entropy(torch.nn.functional.linear(x, w), t), [x, w]
+    return forward_or_backward(q, make)
+
+
+@op
+def column_sum(q):
+    def make():
+        x = sample(q["rows"], q["width"], dtype=dtype_of(q))
+        return [x], lambda x: x.sum(0, dtype=torch.float32), []
+    return forward_or_backward(q, make)
+
+
+@op
+def dropout(q):
+    def make():
+        x = sample(q["rows"] * q["width"], dtype=dtype_of(q))
+        return [x], lambda x: torch.nn.functional.dropout(x, 0.1, training=True), []
+    return forward_or_backward(q, make)
+
+
+@op
+def convert(q):
+    def make():
+        x, y = sample(q["count"], dtype=dtype_of(q)), torch.empty(q["count"], dtype=getattr(torch, q["to"]))
+        return [x], lambda x: y.copy_(x), []
+    return forward_or_backward(q, make)
 
 
 def main():

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Operations that the memory bounds, on the CPU beside PyTorch: GB/s and the share of what a copy reaches in the same run.
+///
+///     bench_memory_bound --json memory_bound.json --torch python3 --filter layer_norm
+///
+/// Bytes are those that must be read and written once. Large cases turn over buffers of 192 MiB and more in all, so that
+/// none is in a cache when its turn comes; "cached" cases stay in the second-level and third-level caches.
+/// memory_bound/*.hpp has the families of operations, one a file.
+#include <memory_bound/convert.hpp>
+#include <memory_bound/loss.hpp>
+#include <memory_bound/norm.hpp>
+#include <memory_bound/pointwise.hpp>
+
+namespace {
+
+namespace ht = halftone;
+
+/// All families of one element type.
+template <class T, class Policy>
+void run_type(const bench::memory_bound& b) {
+    bench::norms<T>(b);
+    bench::softmaxes<T>(b);
+    bench::pointwise<T>(b);
+    bench::losses<T>(b);
+    bench::linear_losses<T, Policy>(b);
+    bench::column_sums<T>(b);
+    bench::dropouts<T>(b);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    bench::options o;
+    CLI::App app{"Times operations that the memory bounds on the CPU, beside PyTorch's."};
+    bench::add_options(app, o);
+    if (const int code = bench::parse(app, argc, argv, "bench_memory_bound"); code >= 0) return code;
+    try {
+        ht::cpu device{{.threads = o.threads}};
+        bench::report report("bench_memory_bound", o, device);
+        const bench::peaks peaks = bench::measure_peaks(device, report);
+        const auto torch = bench::torch_if_asked(o, report);
+        const auto with = [&](const char* policy, const char* dtype) {
+            return bench::memory_bound{device, o, report, torch.get(), peaks, policy, dtype};
+        };
+        run_type<ht::bfloat16, ht::amp_bf16>(with("bf16", "bfloat16"));
+        run_type<float, ht::full_fp32>(with("fp32", "float32"));
+        run_type<ht::float16, ht::amp_fp16>(with("fp16", "float16"));
+        bench::conversions(with("", ""));
+        return report.finish("bench_memory_bound");
+    } catch (const std::exception& e) {
+        std::fprintf(stderr, "bench_memory_bound: %s\n", e.what());
+        return 1;
+    }
+}
