@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Rung 1, numbers for any C++20 program: float16, bfloat16, float8_e4m3, float8_e5m2 and tfloat32, their traits,
-/// rounding, saturation, classification, and random bits for stochastic rounding. Needs nothing of the rest of the
-/// library, and adds a few hundredths of a second to a file. (Normally distributed numbers stand in
+/// Rung 1, numbers for any C++20 program: float16, bfloat16, float8_e4m3, float8_e5m2, tfloat32, sums of bfloat16
+/// (split), their traits, rounding, saturation, classification, and random bits for stochastic rounding. Needs nothing
+/// of the rest of the library, and adds a few hundredths of a second to a file. (Normally distributed numbers stand in
 /// <halftone/number/normal.hpp>.)
 ///
 ///     #include <halftone/number.hpp>
@@ -19,5 +19,6 @@
 #include <halftone/number/round_to.hpp>
 #include <halftone/number/rounding.hpp>
 #include <halftone/number/saturate.hpp>
+#include <halftone/number/split.hpp>
 #include <halftone/number/tfloat32.hpp>
 #include <halftone/number/traits.hpp>

@@ -434,6 +434,23 @@ TEST_CASE("simd: floats are rounded to tfloat32 as number/ rounds them") {
     });
 }
 
+TEST_CASE("simd: floats are rounded to two bfloat16 as number/ rounds them") {
+    using two = ht::split<ht::bfloat16, 2>;
+    support::for_each_set([](ht::isa set) {
+        ht::cpu device{{.threads = 1, .instruction_set = set}};
+        std::vector<float> wide(65536), rounded(65536);
+        for (const std::uint32_t low : {0u, 1u, 0x3fu, 0x40u, 0x41u, 0x80u, 0xc0u, 0x7f80u, 0x7fffu, 0x8000u, 0x8001u,
+                                        0x80c0u, 0xff40u, 0xff80u, 0xffffu}) {
+            for (std::uint32_t high = 0; high < 65536; ++high) wide[high] = float_of(high << 16 | low);
+            BODY(simd_round<two>)(wide.data(), rounded.data(), 65536);
+            std::int64_t wrong = 0;
+            for (std::size_t i = 0; i < 65536; ++i)
+                wrong += same(rounded[i], static_cast<float>(two(wide[i]))) ? 0 : 1;
+            CHECK(wrong == 0);
+        }
+    });
+}
+
 TEST_CASE_TEMPLATE("simd: the last, partial vector of an array", T, float, ht::bfloat16, ht::float16) {
     support::for_each_set([](ht::isa set) {
         ht::cpu device{{.threads = 1, .instruction_set = set}};

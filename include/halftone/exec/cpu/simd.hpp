@@ -10,14 +10,15 @@
 ///     splat(x)  load(p)  load(p, n)  store(p, v)  store(p, v, n)    p: float, bfloat16, float16, float8_e4m3, float8_e5m2; n: the first n lanes
 ///     fma(a, b, c)  min  max  sqrt  abs  copy_sign  round_even  sum(v)  maximum(v)
 ///     round_as<T>(v)          what is left of v when it is stored as T and loaded again
+///     split_bfloat16<N>(v, p) the N pieces of v, as number/split.hpp says, in vectors p
 ///     clamp_to<T>(v)          v between the largest numbers of T, NaNs kept: stored then, it is saturated
 ///     transpose(rows)         f32::lanes vectors as a square matrix, in place
 ///     wide, multiply_low(a, b) a vector of 64-bit integers, with C++'s operators; the products of their low halves
 ///     exp  exp2  log  rsqrt  tanh  sigmoid  silu  gelu  and slopes (derivatives) of the last four: math.inc has their errors
 ///
 /// Numeric contract: a lane is an IEEE single; `fma` rounds once where the set has it, twice in `portable`; conversions
-/// to 16 and 8 bits round to nearest even, to tfloat32 ties away from zero; `sum` and `maximum` add lanes in a fixed
-/// tree.
+/// to 16 and 8 bits round to nearest even, to tfloat32 and to pieces ties away from zero; `sum` and `maximum` add lanes
+/// in a fixed tree.
 #pragma once
 
 #include <bit>
@@ -28,6 +29,7 @@
 #include <halftone/number/bfloat16.hpp>
 #include <halftone/number/float16.hpp>
 #include <halftone/number/float8.hpp>
+#include <halftone/number/split.hpp>
 #include <halftone/number/tfloat32.hpp>
 
 #if defined(__x86_64__)

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Products of operands that a unit for bfloat16 does not hold, as sums of bfloat16 (number/split.hpp), and the choice
+/// of a unit for matmul.
+///
+/// With AMX, whose tiles multiply bfloat16 fifteen times as fast as vectors multiply floats, split<bfloat16, N> goes by
+/// products of pieces, and so does float16, by two pieces that hold it exactly. Everywhere else, VDPBF16PS included,
+/// six or four products cost more than a multiply-add of floats, which takes the operands exactly: there that is what
+/// happens. Attention multiplies floats on every machine: an operand that it makes, a tile of weights or slopes, meets
+/// one or two panels, and would be split for so few products.
+///
+/// Numeric contract: operands are rounded to Compute when packed. Of the products of their pieces those that
+/// split::takes are exact, and are summed in float, the first pieces' last, split_depth of k apart from the next; what
+/// is smaller than 2^-126, a piece, a product or a sum, may count as zero. With n terms, u = 2^-24 and g(n) =
+/// n u / (1 - n u) the error is at most
+///
+///     (first g(n + 1) + later g(6 n + 1) + dropped) sum |a||b|  +  2^-125 sum (|a| + |b|)  +  14 n 2^-126
+///
+/// (first, later, dropped: split's constants, 1 + 2^-7, 2^-7 and 2^-24 or, with two pieces, 0): a product of first
+/// pieces passes through n + 1 additions, others, of 2^-7 of it together, through six times as many at most. The tiles
+/// add even and odd products of 32 of k apart, and so pass each through few: with them and three pieces the relative
+/// part is less than that of a chain of multiply-adds, g(n + 1), from n = 4 on (split_tile_additions).
+///
+/// A sum that comes out infinite or NaN is formed again by multiply-adds of the floats that the pieces add up to: what
+/// infinities, NaNs and overflow give is what floats give, and sums of finite numbers beside them keep their bits.
+#pragma once
+
+#include <halftone/kernel/product/product.hpp>
+#include <halftone/number/split.hpp>
+
+namespace halftone::inline HALFTONE_ABI {
+
+/// So much of k is summed apart: the pieces of 32 rows and of 32 columns stay in the first-level cache.
+inline constexpr extent split_depth = 128;
+
+/// Into how many bfloat16 operands of Compute are split where that pays.
+template <class Compute>
+inline constexpr int split_pieces = 1;
+template <>
+inline constexpr int split_pieces<float16> = 2;
+template <int N>
+inline constexpr int split_pieces<split<bfloat16, N>> = N;
+
+/// How many additions the product of two first pieces, and how many a later one passes through on tiles.
+struct split_tile_additions {
+    extent first, later;
+
+    split_tile_additions(extent k, int pieces) {
+        const extent depth = k < split_depth ? k : split_depth, steps = (depth + 31) / 32;
+        // Sixteen even or odd products, those two sums, a sum a step, and a sum of depths.
+        const extent within = depth < 32 ? (depth + 1) / 2 : 16, depths = (k + split_depth - 1) / split_depth;
+        first = within + steps + depths - 1;
+        later = within + (pieces == 2 ? 4 : 6) * steps + depths - 1;
+    }
+};
+
+}  // namespace halftone::inline HALFTONE_ABI
+
+#if defined(__x86_64__)
+#include <halftone/exec/cpu/set/avx512.inc>
+namespace halftone::inline HALFTONE_ABI::avx512 {
+#include <halftone/kernel/product/split.inc>
+}  // namespace halftone::inline HALFTONE_ABI::avx512
+#include <halftone/exec/cpu/set/end.inc>
+
+#include <halftone/exec/cpu/set/amx.inc>
+namespace halftone::inline HALFTONE_ABI::amx {
+using avx512::add_split_sums;
+#include <halftone/kernel/product/split_tile.inc>
+}  // namespace halftone::inline HALFTONE_ABI::amx
+#include <halftone/exec/cpu/set/end.inc>
+#endif
+
+namespace halftone::inline HALFTONE_ABI {
+
+namespace detail {
+
+/// What multiply-adds read a T as where products compute in Compute: as it is, where the pieces hold it.
+template <class Compute, class T>
+using read_by_multiply_adds =
+    std::conditional_t<std::is_same_v<storage_of<Compute>, float> && contains<Compute, T>, float, Compute>;
+
+template <class Compute>
+bool multiplies_pieces(isa set) {
+    return split_pieces<Compute> > 1 && set == isa::amx;
+}
+
+}  // namespace detail
+
+/// The unit of matmul.
+template <class Compute>
+product_unit matmul_unit_for(const cpu& device) {
+#if defined(__x86_64__)
+    if constexpr (split_pieces<Compute> > 1) {
+        constexpr int pieces = split_pieces<Compute>;
+        if (detail::multiplies_pieces<Compute>(device.instruction_set()))
+            return {32, 32, 32, 2 * pieces, &amx::split_tile_multiply<pieces>, &amx::enter_tiles, &amx::leave_tiles};
+        return unit_for<float>(device);
+    }
+#endif
+    return unit_for<Compute>(device);
+}
+
+/// And its packing.
+template <class Compute, class T>
+product_packing<T> matmul_packing_for(const cpu& device) {
+#if defined(__x86_64__)
+    if constexpr (split_pieces<Compute> > 1) {
+        constexpr int pieces = split_pieces<Compute>;
+        if (detail::multiplies_pieces<Compute>(device.instruction_set()))
+            return {&avx512::pack_a_split<Compute, pieces, T>, &avx512::pack_b_split<Compute, pieces, T>};
+    }
+#endif
+    return packing_for<detail::read_by_multiply_adds<Compute, T>, T>(device);
+}
+
+}  // namespace halftone::inline HALFTONE_ABI
