@@ -11,7 +11,7 @@
 #include <halftone/kernel/map/evaluate.hpp>
 #include <halftone/kernel/matmul/fp64.hpp>
 #include <halftone/kernel/matmul/matmul.hpp>
-#include <halftone/kernel/product/product.hpp>
+#include <halftone/kernel/product/split.hpp>
 
 #define HALFTONE_BODY <halftone/kernel/matmul/cpu.inc>
 #include <halftone/exec/cpu/each_set.inc>
@@ -41,8 +41,8 @@ struct matmul<cpu> {
     template <class Compute, class A, class B, class Operands, class Results>
     static void run(cpu& device, const view<A, 2>& a, const view<B, 2>& b,
                     const matmul_epilogue<Operands, Results>& epilogue) {
-        run_by(unit_for<Compute>(device), packing_for<Compute, std::remove_const_t<A>>(device),
-               packing_for<Compute, std::remove_const_t<B>>(device), device, a, b, epilogue);
+        run_by(matmul_unit_for<Compute>(device), matmul_packing_for<Compute, std::remove_const_t<A>>(device),
+               matmul_packing_for<Compute, std::remove_const_t<B>>(device), device, a, b, epilogue);
     }
 
     /// The same by the unit and the packing given.
