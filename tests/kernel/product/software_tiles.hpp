@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The AMX-shaped product body on tiles in plain memory, so that it is tested on any machine.
+/// The AMX-shaped product bodies on tiles in plain memory, so that they are tested on any machine.
 #pragma once
 
-#include <halftone/kernel/product/product.hpp>
+#include <halftone/kernel/product/split.hpp>
 
 namespace support::software_tiles {
 
@@ -13,5 +13,16 @@ using namespace halftone;
 
 /// As unit_for<bfloat16> gives it on a processor with AMX.
 inline product_unit unit() { return {32, 32, 32, 2, &tile_multiply, &enter_tiles, &leave_tiles}; }
+
+#if defined(__x86_64__)
+using avx512::add_split_sums;
+#include <halftone/kernel/product/split_tile.inc>
+
+/// As matmul_unit_for gives it there where operands are split; needs AVX-512.
+template <int Pieces>
+product_unit split_unit() {
+    return {32, 32, 32, 2 * Pieces, &split_tile_multiply<Pieces>, &enter_tiles, &leave_tiles};
+}
+#endif
 
 }  // namespace support::software_tiles

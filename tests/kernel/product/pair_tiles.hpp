@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Tiles as in tile_amx.inc, multiplied by VDPBF16PS: products of pieces by a processor's own arithmetic.
+#pragma once
+
+#include <halftone/kernel/product/split.hpp>
+
+#if defined(__x86_64__)
+#include <halftone/exec/cpu/set/avx512_bf16.inc>
+namespace support::pair_tiles {
+
+using namespace halftone;
+
+struct tile_block {
+    float sums[32][32];
+    const bfloat16 *rows, *columns;
+    extent rows_stride;
+
+    void zero() { std::memset(sums, 0, sizeof sums); }
+    void store(float* c, extent stride) const {
+        for (int i = 0; i < 32; ++i) std::memcpy(c + i * stride, sums[i], sizeof sums[i]);
+    }
+    void load_rows(const bfloat16* a, extent stride) { rows = a, rows_stride = stride; }
+    void load_columns(const bfloat16* b) { columns = b; }
+    void multiply() {
+        for (int i = 0; i < 32; ++i) {
+            __m512 low = _mm512_loadu_ps(sums[i]), high = _mm512_loadu_ps(sums[i] + 16);
+            for (int p = 0; p < 32; p += 2) {
+                std::int32_t pair;
+                std::memcpy(&pair, rows + i * rows_stride + p, sizeof pair);
+                const auto a = (__m512bh)_mm512_set1_epi32(pair);
+                low = _mm512_dpbf16_ps(low, a, (__m512bh)_mm512_loadu_si512(columns + p * 32));
+                high = _mm512_dpbf16_ps(high, a, (__m512bh)_mm512_loadu_si512(columns + p * 32 + 32));
+            }
+            _mm512_storeu_ps(sums[i], low);
+            _mm512_storeu_ps(sums[i] + 16, high);
+        }
+    }
+};
+
+using avx512::add_split_sums;
+#include <halftone/kernel/product/split_tile.inc>
+
+template <int Pieces>
+product_unit split_unit() {
+    return {32, 32, 32, 2 * Pieces, &split_tile_multiply<Pieces>};
+}
+
+}  // namespace support::pair_tiles
+#include <halftone/exec/cpu/set/end.inc>
+#endif
