@@ -62,18 +62,23 @@ def train_step(q):
     return step
 
 
-def adamw(q):
-    """{count, clip}: fused AdamW over so many parameters in GPT-2's tensors, perhaps with clip_grad_norm_ before."""
-    # As the tensors of a GPT-2 are: one large, then blocks of 12 width^2.
-    sizes, left = [], q["count"]
-    for size in [50304 * 768] + [3 * 768 * 768, 768 * 768, 4 * 768 * 768, 4 * 768 * 768] * 1000:
-        sizes.append(min(size, left))
-        left -= sizes[-1]
-        if left == 0:
+def parameters_of(count):
+    """So many parameters in tensors as those of a GPT-2: one large, then blocks of 12 width^2; and their gradients."""
+    sizes = []
+    for size in [50304 * 768] + [3 * 768 * 768, 768 * 768, 4 * 768 * 768, 4 * 768 * 768] * 10000:
+        sizes.append(min(size, count))
+        count -= sizes[-1]
+        if count == 0:
             break
-    parameters = [nn.Parameter(torch.randn(n) * 0.02) for n in sizes]
-    for p in parameters:
+    all = [nn.Parameter(torch.randn(n) * 0.02) for n in sizes]
+    for p in all:
         p.grad = torch.randn(p.shape) * 1e-3
+    return all
+
+
+def adamw(q):
+    """{count, clip}: fused AdamW, perhaps with clip_grad_norm_ before."""
+    parameters = parameters_of(q["count"])
     optimizer = torch.optim.AdamW(parameters, lr=3e-4, weight_decay=0.1, fused=True)
 
     def step():
@@ -84,4 +89,16 @@ def adamw(q):
     return step
 
 
-OPS = {"train_step": train_step, "adamw": adamw}
+def clip(q):
+    """{count}: clip_grad_norm_."""
+    parameters = parameters_of(q["count"])
+    return lambda: torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+
+
+def sgd(q):
+    """{count}: fused SGD with momentum."""
+    optimizer = torch.optim.SGD(parameters_of(q["count"]), lr=3e-4, momentum=0.9, weight_decay=0.1, fused=True)
+    return optimizer.step
+
+
+OPS = {"train_step": train_step, "adamw": adamw, "clip": clip, "sgd": sgd}

@@ -44,9 +44,9 @@ struct adamw<cpu> {
                           &avx2::adamw_elements<Rounding, CopyRounding, Param, Copy, Accumulate, State>,
                           &avx512::adamw_elements<Rounding, CopyRounding, Param, Copy, Accumulate, State>);
         return [a, body, scalars = scalars_of(a.decays, a.rates, *a.step), factors = *a.factors,
-                step = static_cast<std::uint32_t>(a.step->steps)](extent i, extent n, const Accumulate* gradient) {
+                step = static_cast<std::uint32_t>(a.step->steps), streams = streams_copies<Param>(a.copy)](extent i, extent n, const Accumulate* gradient) {
             body(n, a.master.data() + i, a.copy.data() == nullptr ? nullptr : a.copy.data() + i, gradient,
-                 a.first.data() + i, a.second.data() + i, scalars, factors, a.key, step, i);
+                 a.first.data() + i, a.second.data() + i, scalars, factors, a.key, step, i, streams);
         };
     }
 };

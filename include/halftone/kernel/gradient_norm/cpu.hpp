@@ -69,7 +69,7 @@ struct gradient_norm<cpu> {
         double* const squares = sums.as<double>();
         std::atomic<std::int32_t> found{0};
 
-        device.parallel_for(chunks, [&](extent index) {
+        const auto take = [&](extent index) {
             const extent first = index * chunk, there = limit.elements(count) - first,
                          n = there < chunk ? there : chunk;
             if (n <= 0) {
@@ -90,6 +90,10 @@ struct gradient_norm<cpu> {
             squares[index] = here.found_inf != 0 || here.largest == 0.0f ? 0.0
                              : in_range                                  ? static_cast<double>(here.squares)
                                         : detail::squares_in_double(n, gradients.data() + first, factors);
+        };
+        const extent each = update_run(count) / chunk;
+        device.parallel_for((chunks + each - 1) / each, [&](extent run) {
+            for (extent index = run * each; index < std::min(chunks, (run + 1) * each); ++index) take(index);
         });
 
         device.run([&] {

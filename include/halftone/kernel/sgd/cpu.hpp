@@ -47,9 +47,9 @@ struct sgd<cpu> {
         State* const momentum = a.coefficients.momentum == 0 ? nullptr : a.momentum.data();
         return [a, body, nesterov, momentum, scalars = scalars_of(a.coefficients, a.rates, *a.step),
                 factors = *a.factors,
-                step = static_cast<std::uint32_t>(a.step->steps)](extent i, extent n, const Accumulate* gradient) {
+                step = static_cast<std::uint32_t>(a.step->steps), streams = streams_copies<Param>(a.copy)](extent i, extent n, const Accumulate* gradient) {
             body(n, a.master.data() + i, a.copy.data() == nullptr ? nullptr : a.copy.data() + i, gradient,
-                 momentum == nullptr ? nullptr : momentum + i, scalars, nesterov, factors, a.key, step, i);
+                 momentum == nullptr ? nullptr : momentum + i, scalars, nesterov, factors, a.key, step, i, streams);
         };
     }
 };

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The optimizer's part of a training step on the CPU, of as many parameters as GPT-2 has: the norm of the gradients, then
+/// AdamW (or SGD) with fp32 masters, rounding the copies that products read.
+///
+///     bench_optimizer --json optimizer.json --torch python3
+///
+/// Bytes are those that have to be moved: 30 a parameter for AdamW with a 16-bit copy (gradient, master and two moments
+/// read, the latter three written, and the copy), 4 for the norm. PyTorch's fused AdamW writes no copy: 28, and
+/// clip_grad_norm_ reads the gradients once and scales them in a pass of its own, 12.
+#include <random>
+
+#include <halftone/kernel/adamw/cpu.hpp>
+#include <halftone/kernel/gradient_norm/cpu.hpp>
+#include <halftone/kernel/sgd/cpu.hpp>
+#include <halftone/memory/resource.hpp>
+#include <halftone/number.hpp>
+
+#include <support/peaks.hpp>
+#include <support/protocol.hpp>
+#include <support/torch.hpp>
+
+namespace {
+
+namespace ht = halftone;
+using ht::extent;
+namespace kernel = ht::kernel;
+
+/// Random numbers in memory of the device.
+template <class T>
+class slab {
+  public:
+    slab(ht::cpu& device, extent count, float deviation, unsigned seed)
+        : memory_(device.memory(), static_cast<std::size_t>(count) * sizeof(T), ht::memory_kind::other), count_(count) {
+        std::mt19937 engine(seed);
+        std::normal_distribution<float> normal(0.0f, deviation);
+        std::vector<float> some(65536);
+        for (float& x : some) x = normal(engine);
+        device.parallel_for((count + 65535) / 65536, [&](extent chunk) {
+            for (extent i = chunk * 65536; i < std::min(count, (chunk + 1) * 65536); ++i)
+                data()[i] = T(some[static_cast<std::size_t>((i * 40503 + chunk) % 65536)]);
+        });
+    }
+    T* data() const { return reinterpret_cast<T*>(memory_.data()); }
+    ht::view<T, 1> view() const { return {data(), {count_}}; }
+
+  private:
+    ht::buffer memory_;
+    extent count_;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    bench::options o;
+    extent count = 124475904;  // GPT-2 with its vocabulary padded to 50,304
+    o.rounds = 9;
+    CLI::App app{"Times an optimizer's step on the CPU, beside PyTorch's."};
+    bench::add_options(app, o);
+    app.add_option("--parameters", count, "how many")->check(CLI::Range(extent{64}, extent{1} << 32))->capture_default_str();
+    if (const int code = bench::parse(app, argc, argv, "bench_optimizer"); code >= 0) return code;
+    try {
+        ht::cpu device{{.threads = o.threads}};
+        bench::report report("bench_optimizer", o, device);
+        const bench::peaks peaks = bench::measure_peaks(device, report);
+        const auto torch = bench::torch_if_asked(o, report);
+
+        count = count / 64 * 64;
+        const slab<float> master(device, count, 0.02f, 1), gradient(device, count, 1e-3f, 2), first(device, count, 1e-3f, 3);
+        const slab<float> second(device, count, 0.0f, 4);
+        const slab<ht::bfloat16> copy(device, count, 0.02f, 1);
+        kernel::gradient_record record;
+        std::int32_t found_inf = 0;
+        const kernel::step_record step{.steps = 1000, .skipped = 0, .lr = 3e-4, .multiplier = 1, .skips = 0};
+
+        const auto norm = [&] {
+            record = {};
+            kernel::begin_pass(record);
+            kernel::gradient_norm<ht::cpu>::add(device, ht::const_view<float, 1>(gradient.view()), &record, &found_inf);
+            kernel::end_pass(record);
+            kernel::clip_by_norm(record, 1.0f);
+        };
+        const auto adamw = [&](auto copies) {
+            using copy_type = typename decltype(copies)::value_type;
+            kernel::adamw<ht::cpu>::run<ht::rounding::nearest_even>(
+                device, kernel::adamw_arguments<float, copy_type, float, float>{.master = master.view(),
+                                                                                .copy = copies,
+                                                                                .gradient = gradient.view(),
+                                                                                .first = first.view(),
+                                                                                .second = second.view(),
+                                                                                .decays = {},
+                                                                                .rates = {.fixed_lr = 0, .lr_share = 1, .weight_decay = 0.1},
+                                                                                .factors = &record.factors,
+                                                                                .step = &step,
+                                                                                .key = {}});
+        };
+        const auto sgd = [&] {
+            kernel::sgd<ht::cpu>::run<ht::rounding::nearest_even>(
+                device, kernel::sgd_arguments<float, ht::bfloat16, float, float>{.master = master.view(),
+                                                                                 .copy = copy.view(),
+                                                                                 .gradient = gradient.view(),
+                                                                                 .momentum = first.view(),
+                                                                                 .coefficients = {.momentum = 0.9},
+                                                                                 .rates = {.fixed_lr = 0, .lr_share = 1, .weight_decay = 0.1},
+                                                                                 .factors = &record.factors,
+                                                                                 .step = &step,
+                                                                                 .key = {}});
+        };
+        const std::string shape = std::to_string(count);
+        const auto run = [&](const char* kernel, const char* policy, double bytes, const auto& work, const char* peer, const bench::json& asked) {
+            const bench::case_name name{kernel, shape, policy};
+            if (!report.wants(name)) return;
+            std::vector<bench::contender> all{bench::local("halftone", work)};
+            if (torch != nullptr && peer != nullptr) {
+                bench::json question = {{"op", peer}, {"count", count}};
+                question.update(asked);
+                all.push_back(torch->contender("torch", question));
+            }
+            report.add(name, bench::compare(all, o), bytes * static_cast<double>(count), "GB/s", peaks.copy_bytes, "copy_bytes_per_second");
+            if (torch != nullptr) torch->clear();
+        };
+        run("norm and adamw", "bf16 copy", 34, [&] { norm(), adamw(copy.view()); }, "adamw", {{"clip", true}});
+        run("adamw, norm known", "bf16 copy", 30, [&] { adamw(copy.view()); }, "adamw", {{"clip", true}});
+        run("adamw", "bf16 copy", 30, [&] { adamw(copy.view()); }, "adamw", {{"clip", false}});
+        run("adamw", "fp32", 28, [&] { adamw(ht::view<float, 1>{}); }, "adamw", {{"clip", false}});
+        run("gradient norm", "fp32", 4, norm, "clip", bench::json::object());
+        run("sgd, momentum", "bf16 copy", 22, sgd, "sgd", bench::json::object());
+        return report.finish("bench_optimizer");
+    } catch (const std::exception& e) {
+        std::fprintf(stderr, "bench_optimizer: %s\n", e.what());
+        return 1;
+    }
+}
