@@ -24,6 +24,21 @@ inline constexpr double u = halftone::unit_roundoff<float>;
 /// through at most n additions, relative to the sum of magnitudes.
 inline double gamma(double n, double roundoff = u) { return n * roundoff / (1 - n * roundoff); }
 
+/// The error of a sum of n products of operands that are read as Compute, relative to sum |a||b|: each passes through
+/// its own rounding and n additions at most. Of operands that may be multiplied in pieces (kernel/product/split.hpp) the
+/// products of later pieces pass through six times as many, and some are dropped.
+template <class Compute>
+double product_error(double n, double roundoff = u) {
+    if constexpr (requires { Compute::dropped; }) {
+        return Compute::first * gamma(n + 1, roundoff) + Compute::later * gamma(6 * n + 1, roundoff) + Compute::dropped;
+    } else {
+        return gamma(n + 1, roundoff);
+    }
+}
+/// And by what it may be off besides, where a unit takes pieces, products and sums below 2^-126 for zero. `operands` is
+/// sum (|a| + |b|).
+inline double flushed_error(double n, double operands) { return 0x1p-125 * operands + 14 * n * 0x1p-126; }
+
 /// The error of rounding a value to nearest in T.
 template <class T>
 double rounding(double value) {

@@ -10,6 +10,7 @@
 #include <halftone/number/bfloat16.hpp>
 #include <halftone/number/float16.hpp>
 #include <halftone/number/float8.hpp>
+#include <halftone/number/split.hpp>
 #include <halftone/number/tfloat32.hpp>
 #include <halftone/policy/roles.hpp>
 #include <halftone/policy/scaling.hpp>
@@ -70,6 +71,15 @@ struct pure_bf16 : amp_bf16 {
 struct tf32 : full_fp32 {
     using compute = tfloat32;
     using grad = tfloat32;
+};
+
+/// full_fp32 on processors with matrix units: operands of products, gradients among them, are floats as sums of three
+/// bfloat16, which the tiles of AMX multiply faster than vectors multiply floats, with an error no larger than theirs
+/// (kernel/product/split.hpp). Where there is no AMX, on GPUs and in attention this is full_fp32 to the bit. Memory as by
+/// full_fp32; needs no loss scale (Henry, Tang and Heinecke 2019).
+struct split_fp32 : full_fp32 {
+    using compute = split<bfloat16, 3>;
+    using grad = split<bfloat16, 3>;
 };
 
 /// amp_bf16 whose linear layers multiply eight bits: activations and weights as float8_e4m3, in backward products the

@@ -31,6 +31,10 @@ TEST_CASE("matmul: random products within k u of their magnitudes") {
     SUBCASE("bf16 into fp32") { within_bounds<ht::amp_bf16, bfloat16, bfloat16, float>(17, 300, 33); }
     SUBCASE("fp32 operands rounded to bf16") { within_bounds<ht::amp_bf16, float, float, float>(17, 300, 33); }
     SUBCASE("tf32") { within_bounds<ht::tf32, float, float, float>(31, 700, 65); }
+    SUBCASE("fp32 by split products") { within_bounds<ht::split_fp32, float, float, float>(31, 700, 65); }
+    SUBCASE("fp32 operands rounded to two bf16") {
+        within_bounds<ht::with_compute<ht::full_fp32, ht::split<bfloat16, 2>>, float, float, float>(17, 300, 33);
+    }
     SUBCASE("fp32 operands rounded to fp16") { within_bounds<ht::amp_fp16, float, float, float16>(17, 300, 33); }
 }
 
@@ -67,6 +71,7 @@ TEST_CASE("matmul: the same bits at any number of threads") {
     SUBCASE("bf16") { same_bits<ht::amp_bf16, bfloat16>(); }
     SUBCASE("fp16") { same_bits<ht::amp_fp16, float16>(); }
     SUBCASE("tf32") { same_bits<ht::tf32, float>(); }
+    SUBCASE("split products") { same_bits<ht::split_fp32, float>(); }
 }
 
 TEST_CASE("matmul: infinities and NaNs come through") {

@@ -149,9 +149,9 @@ void within_bounds(const sizes& s, const layout& a_layout, const layout& b_layou
         support::comparison all;
         for (extent i = 0; i < s.rows; ++i) {
             for (extent j = 0; j < s.columns; ++j) {
-                // Each of k products passes through its own rounding and at most k additions.
                 const double error =
-                    (support::gamma(static_cast<double>(s.depth) + 1, roundoff) + of_operands) * magnitudes[at(i, j)];
+                    (support::product_error<compute>(static_cast<double>(s.depth), roundoff) + of_operands) *
+                    magnitudes[at(i, j)];
                 all.expect(number(c.view(i, j)), sums[at(i, j)], support::rounded<C>(sums[at(i, j)], error));
             }
         }
