@@ -9,13 +9,13 @@
 #include <cmath>
 #include <random>
 
-#include <halftone/kernel/matmul/cpu.hpp>
-#include <halftone/number.hpp>
-#include <halftone/policy.hpp>
-
 #include <support/peaks.hpp>
 #include <support/protocol.hpp>
 #include <support/torch.hpp>
+
+#include <halftone/kernel/matmul/cpu.hpp>
+#include <halftone/number.hpp>
+#include <halftone/policy.hpp>
 
 #if defined(BENCH_ONEDNN)
 #include <dnnl.hpp>
@@ -44,7 +44,8 @@ std::vector<shape> shapes(bool quick) {
     }
     for (extent rows : {256, 1024, 8192}) {
         if (quick && rows != 1024) continue;
-        for (const auto& [k, n] : {std::pair<extent, extent>{768, 2304}, {768, 768}, {768, 3072}, {3072, 768}, {768, 50304}}) {
+        for (const auto& [k, n] :
+             {std::pair<extent, extent>{768, 2304}, {768, 768}, {768, 3072}, {3072, 768}, {768, 50304}}) {
             if (rows == 8192 && n == 50304) continue;  // its logits take 0.8 GB, and as much for each contender
             all.push_back({rows, n, k});
             all.push_back({rows, k, n, false, true, " dx"});
@@ -55,8 +56,9 @@ std::vector<shape> shapes(bool quick) {
 }
 /// Shapes that fit nothing.
 std::vector<shape> odd_shapes() {
-    return {{256, 50304, 768}, {256, 50257, 768}, {1024, 1024, 1024}, {1024, 1024, 1023}, {1021, 1019, 1013}, {1, 768, 768}, {4, 768, 768},
-            {16, 3072, 768}, {1024, 64, 1024}, {64, 1024, 64}, {1024, 1024, 16}};
+    return {{256, 50304, 768},  {256, 50257, 768}, {1024, 1024, 1024}, {1024, 1024, 1023},
+            {1021, 1019, 1013}, {1, 768, 768},     {4, 768, 768},      {16, 3072, 768},
+            {1024, 64, 1024},   {64, 1024, 64},    {1024, 1024, 16}};
 }
 
 template <class T>
@@ -85,14 +87,15 @@ bench::contender onednn(const shape& s, const T* a, const T* b) {
     };
     auto one = std::make_shared<state>();
     one->c.resize(static_cast<std::size_t>(s.m * s.n));
-    const dnnl::memory::desc da({s.m, s.k}, type, s.ta ? tag::ba : tag::ab), db({s.k, s.n}, type, s.tb ? tag::ba : tag::ab),
-        dc({s.m, s.n}, type, tag::ab);
+    const dnnl::memory::desc da({s.m, s.k}, type, s.ta ? tag::ba : tag::ab),
+        db({s.k, s.n}, type, s.tb ? tag::ba : tag::ab), dc({s.m, s.n}, type, tag::ab);
     one->from_a = dnnl::memory(da, one->engine, const_cast<T*>(a));
     one->from_b = dnnl::memory(db, one->engine, const_cast<T*>(b));
     one->to = dnnl::memory(dc, one->engine, one->c.data());
     one->product = dnnl::matmul(dnnl::matmul::primitive_desc(dnnl::matmul::desc(da, db, dc), one->engine));
     return bench::local("onednn", [one] {
-        one->product.execute(one->stream, {{DNNL_ARG_SRC, one->from_a}, {DNNL_ARG_WEIGHTS, one->from_b}, {DNNL_ARG_DST, one->to}});
+        one->product.execute(one->stream,
+                             {{DNNL_ARG_SRC, one->from_a}, {DNNL_ARG_WEIGHTS, one->from_b}, {DNNL_ARG_DST, one->to}});
         one->stream.wait();
     });
 }
@@ -101,12 +104,13 @@ bench::contender onednn(const shape& s, const T* a, const T* b) {
 template <class P, class T>
 class runner {
   public:
-    runner(ht::cpu& device, const bench::options& o, bench::report& report, bench::torch_peer* torch, const bench::peaks& peaks,
-           const char* policy, const char* dtype)
+    runner(ht::cpu& device, const bench::options& o, bench::report& report, bench::torch_peer* torch,
+           const bench::peaks& peaks, const char* policy, const char* dtype)
         : device_(device), options_(o), report_(report), torch_(torch), peaks_(peaks), policy_(policy), dtype_(dtype) {}
 
     void run(const shape& s) {
-        const bench::case_name name{"matmul", std::to_string(s.m) + "x" + std::to_string(s.n) + "x" + std::to_string(s.k) + s.what, policy_};
+        const bench::case_name name{
+            "matmul", std::to_string(s.m) + "x" + std::to_string(s.n) + "x" + std::to_string(s.k) + s.what, policy_};
         if (!report_.wants(name)) return;
         const auto a = random_values<T>(s.m * s.k, 1), b = random_values<T>(s.k * s.n, 2);
         std::vector<T> c(static_cast<std::size_t>(s.m * s.n));
@@ -116,25 +120,29 @@ class runner {
         std::vector<bench::contender> all;
         all.push_back(bench::local("halftone", [&] { ht::matmul<P>(device_, va, vb, vc); }));
 #if defined(BENCH_ONEDNN)
-        if constexpr (std::is_same_v<T, float> || std::is_same_v<T, ht::bfloat16>) all.push_back(onednn(s, a.data(), b.data()));
+        if constexpr (std::is_same_v<T, float> || std::is_same_v<T, ht::bfloat16>)
+            all.push_back(onednn(s, a.data(), b.data()));
 #endif
 #if defined(BENCH_OPENBLAS)
         std::vector<float> blas(std::is_same_v<T, float> ? c.size() : 0);
         if constexpr (std::is_same_v<T, float>) {
             all.push_back(bench::local("openblas", [&] {
-                cblas_sgemm(CblasRowMajor, s.ta ? CblasTrans : CblasNoTrans, s.tb ? CblasTrans : CblasNoTrans, static_cast<int>(s.m),
-                            static_cast<int>(s.n), static_cast<int>(s.k), 1.0f, a.data(), static_cast<int>(s.ta ? s.m : s.k), b.data(),
-                            static_cast<int>(s.tb ? s.k : s.n), 0.0f, blas.data(), static_cast<int>(s.n));
+                cblas_sgemm(CblasRowMajor, s.ta ? CblasTrans : CblasNoTrans, s.tb ? CblasTrans : CblasNoTrans,
+                            static_cast<int>(s.m), static_cast<int>(s.n), static_cast<int>(s.k), 1.0f, a.data(),
+                            static_cast<int>(s.ta ? s.m : s.k), b.data(), static_cast<int>(s.tb ? s.k : s.n), 0.0f,
+                            blas.data(), static_cast<int>(s.n));
             }));
         }
 #endif
         if (torch_ != nullptr && dtype_ != nullptr) {
-            all.push_back(torch_->contender("torch", {{"op", "matmul"}, {"dtype", dtype_}, {"m", s.m}, {"n", s.n}, {"k", s.k}, {"ta", s.ta}, {"tb", s.tb}}));
+            all.push_back(torch_->contender(
+                "torch",
+                {{"op", "matmul"}, {"dtype", dtype_}, {"m", s.m}, {"n", s.n}, {"k", s.k}, {"ta", s.ta}, {"tb", s.tb}}));
         }
         const auto timings = bench::compare(all, options_);
         const bool pairs = std::is_same_v<T, ht::bfloat16>;
-        report_.add(name, timings, 2.0 * static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k), "GFLOP/s",
-                    pairs ? peaks_.bf16 : peaks_.fp32, pairs ? "peak_bf16_flops" : "peak_fp32_flops");
+        report_.add(name, timings, 2.0 * static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k),
+                    "GFLOP/s", pairs ? peaks_.bf16 : peaks_.fp32, pairs ? "peak_bf16_flops" : "peak_fp32_flops");
         if (torch_ != nullptr) torch_->clear();
     }
 
@@ -172,7 +180,8 @@ int main(int argc, char** argv) {
 #endif
 #if defined(BENCH_ONEDNN)
         const auto* version = dnnl::version();
-        report.note("onednn", std::to_string(version->major) + "." + std::to_string(version->minor) + "." + std::to_string(version->patch));
+        report.note("onednn", std::to_string(version->major) + "." + std::to_string(version->minor) + "." +
+                                  std::to_string(version->patch));
 #endif
         runner<ht::amp_bf16, ht::bfloat16> bf16(device, o, report, torch.get(), peaks, "bf16", "bfloat16");
         runner<ht::full_fp32, float> fp32(device, o, report, torch.get(), peaks, "fp32", "float32");

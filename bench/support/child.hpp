@@ -11,10 +11,9 @@
 #include <string>
 #include <vector>
 
+#include <support/protocol.hpp>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <support/protocol.hpp>
 
 namespace bench {
 
@@ -59,7 +58,8 @@ class child {
 
   private:
     std::string ask(const std::string& question) {
-        if (std::fputs((question + "\n").c_str(), out_) < 0 || std::fflush(out_) != 0) throw std::runtime_error(name_ + ": it has gone");
+        if (std::fputs((question + "\n").c_str(), out_) < 0 || std::fflush(out_) != 0)
+            throw std::runtime_error(name_ + ": it has gone");
         std::string line;
         for (int c; (c = std::fgetc(in_)) != EOF && c != '\n';) line.push_back(static_cast<char>(c));
         if (line.empty()) throw std::runtime_error(name_ + ": no answer");

@@ -7,9 +7,9 @@
 #include <cstring>
 #include <memory>
 
-#include <halftone/kernel/product/product.hpp>
-
 #include <support/protocol.hpp>
+
+#include <halftone/kernel/product/product.hpp>
 
 #define HALFTONE_BODY <support/peak.inc>
 #include <halftone/exec/cpu/each_set.inc>
@@ -36,14 +36,14 @@ inline float pair_peak(long count) {
 /// Copies past the caches; n is a multiple of 64 and both ends lie on cache lines.
 inline void stream_copy(std::byte* to, const std::byte* from, std::size_t n) {
     for (std::size_t i = 0; i < n; i += 64) {
-        _mm512_stream_si512(reinterpret_cast<__m512i*>(to + i), _mm512_load_si512(reinterpret_cast<const __m512i*>(from + i)));
+        _mm512_stream_si512(reinterpret_cast<__m512i*>(to + i),
+                            _mm512_load_si512(reinterpret_cast<const __m512i*>(from + i)));
     }
     _mm_sfence();
 }
 }  // namespace halftone::inline HALFTONE_ABI::avx512_bf16
-#include <halftone/exec/cpu/set/end.inc>
-
 #include <halftone/exec/cpu/set/amx.inc>
+#include <halftone/exec/cpu/set/end.inc>
 namespace halftone::inline HALFTONE_ABI::amx {
 inline void tile_peak(long count) {
     enter_tiles();
@@ -116,7 +116,8 @@ inline peaks measure_peaks(halftone::cpu& device) {
                  detail::least_seconds(device, 20, [&](halftone::extent) { halftone::amx::tile_peak(count); });
     } else if (device.instruction_set() >= isa::avx512_bf16) {
         p.bf16 = threads * static_cast<double>(count) * 24 * 64 /
-                 detail::least_seconds(device, 20, [&](halftone::extent t) { sink[t % 256] = halftone::avx512_bf16::pair_peak(count); });
+                 detail::least_seconds(
+                     device, 20, [&](halftone::extent t) { sink[t % 256] = halftone::avx512_bf16::pair_peak(count); });
     }
 #endif
     const std::size_t each = (std::size_t{256} << 20) / static_cast<std::size_t>(device.threads()) / 4096 * 4096;
@@ -125,16 +126,17 @@ inline peaks measure_peaks(halftone::cpu& device) {
     auto* const from = static_cast<std::byte*>(memory.get());
     auto* const to = from + all;
     const auto copy_by = [&](auto copy) {
-        return 2 * static_cast<double>(each) * threads /
-               detail::least_seconds(device, 9, [&](halftone::extent t) {
+        return 2 * static_cast<double>(each) * threads / detail::least_seconds(device, 9, [&](halftone::extent t) {
                    const auto at = each * static_cast<std::size_t>(t);
                    copy(to + at, from + at, each);
                });
     };
-    detail::least_seconds(device, 1, [&](halftone::extent t) { std::memset(from + each * static_cast<std::size_t>(t), 1, each); });
+    detail::least_seconds(device, 1,
+                          [&](halftone::extent t) { std::memset(from + each * static_cast<std::size_t>(t), 1, each); });
     p.copy_bytes = copy_by([](std::byte* a, const std::byte* b, std::size_t n) { std::memcpy(a, b, n); });
 #if defined(__x86_64__)
-    if (device.instruction_set() >= isa::avx512_bf16) p.copy_bytes = std::max(p.copy_bytes, copy_by(&halftone::avx512_bf16::stream_copy));
+    if (device.instruction_set() >= isa::avx512_bf16)
+        p.copy_bytes = std::max(p.copy_bytes, copy_by(&halftone::avx512_bf16::stream_copy));
 #endif
     return p;
 }

@@ -38,12 +38,12 @@ using json = nlohmann::ordered_json;
 
 struct options {
     std::string json_file{};
-    std::string filter{};   ///< only cases whose kernel, shape or policy contains it
-    std::string torch{};    ///< a Python that has PyTorch; none: no such peer
+    std::string filter{};  ///< only cases whose kernel, shape or policy contains it
+    std::string torch{};   ///< a Python that has PyTorch; none: no such peer
     int threads = 2;
     int rounds = 15;
-    double seconds = 0.3;   ///< that each contender runs in a case, in all rounds together
-    double rest = 0.02;     ///< seconds between turns
+    double seconds = 0.3;  ///< that each contender runs in a case, in all rounds together
+    double rest = 0.02;    ///< seconds between turns
 };
 
 /// The options that all benchmarks share.
@@ -51,9 +51,14 @@ inline void add_options(CLI::App& app, options& o) {
     app.add_option("--json", o.json_file, "write the rows there, too");
     app.add_option("--filter", o.filter, "only cases whose kernel, shape or policy contains this");
     app.add_option("--torch", o.torch, "a Python with PyTorch, to be compared with");
-    app.add_option("--threads", o.threads, "that every contender uses")->check(CLI::Range(1, 4096))->capture_default_str();
-    app.add_option("--rounds", o.rounds, "of all contenders in turn")->check(CLI::Range(1, 10000))->capture_default_str();
-    app.add_option("--seconds", o.seconds, "that a contender runs in a case, in all rounds together")->capture_default_str();
+    app.add_option("--threads", o.threads, "that every contender uses")
+        ->check(CLI::Range(1, 4096))
+        ->capture_default_str();
+    app.add_option("--rounds", o.rounds, "of all contenders in turn")
+        ->check(CLI::Range(1, 10000))
+        ->capture_default_str();
+    app.add_option("--seconds", o.seconds, "that a contender runs in a case, in all rounds together")
+        ->capture_default_str();
 }
 
 /// Parses; an exit code where the program is to end.
@@ -124,8 +129,8 @@ inline std::vector<timing> compare(const std::vector<contender>& all, const opti
     }
     std::vector<timing> result;
     for (std::size_t c = 0; c < n; ++c) {
-        result.push_back({all[c].engine, quantile(seconds[c], 0.5), quantile(seconds[c], 0.1), quantile(seconds[c], 0.9),
-                          quantile(ratios[c], 0.5)});
+        result.push_back({all[c].engine, quantile(seconds[c], 0.5), quantile(seconds[c], 0.1),
+                          quantile(seconds[c], 0.9), quantile(ratios[c], 0.5)});
     }
     return result;
 }
@@ -150,7 +155,8 @@ class report {
         all_["compiler"] = "g++ " __VERSION__;
 #endif
         all_["protocol"] = "random operands; contenders take turns, " + std::to_string(o.rounds) +
-                           " rounds, with a rest and an untimed run before each turn; seconds are medians; a ratio is the median of the rounds' ratios, times that the peer takes; "
+                           " rounds, with a rest and an untimed run before each turn; seconds are medians; a ratio is "
+                           "the median of the rounds' ratios, times that the peer takes; "
                            "percent_of_peak is of the peak named in the row, measured in the same run";
         all_["rows"] = json::array();
         std::printf("%s; %s\n", halftone::cpu_model().c_str(), device.description().c_str());
@@ -182,10 +188,19 @@ class report {
         }
         std::puts("");
         std::fflush(stdout);
-        all_["rows"].push_back({{"kernel", name.kernel}, {"shape", name.shape}, {"policy", name.policy},
-                                {"engine", ours.engine}, {"seconds", ours.seconds}, {"p10", ours.p10}, {"p90", ours.p90},
-                                {"rate", rate / 1e9}, {"unit", unit}, {"percent_of_peak", percent}, {"peak", peak_name},
-                                {"ratio_to", ratios}, {"peer_seconds", peers}});
+        all_["rows"].push_back({{"kernel", name.kernel},
+                                {"shape", name.shape},
+                                {"policy", name.policy},
+                                {"engine", ours.engine},
+                                {"seconds", ours.seconds},
+                                {"p10", ours.p10},
+                                {"p90", ours.p90},
+                                {"rate", rate / 1e9},
+                                {"unit", unit},
+                                {"percent_of_peak", percent},
+                                {"peak", peak_name},
+                                {"ratio_to", ratios},
+                                {"peer_seconds", peers}});
     }
     /// A row of any other form.
     void add_row(json row) { all_["rows"].push_back(std::move(row)); }

@@ -13,10 +13,10 @@
 #include <string>
 #include <vector>
 
+#include <support/protocol.hpp>
+
 #include <halftone/exec/cpu/executor.hpp>
 #include <halftone/observe/profile.hpp>
-
-#include <support/protocol.hpp>
 
 namespace bench {
 
@@ -36,7 +36,8 @@ class regions final : public halftone::executor {
                 const work& all = *static_cast<work*>(p);
                 const std::int64_t from = halftone::profiler::steady_clock();
                 all.function(all.argument, worker);
-                all.self->busy_[static_cast<std::size_t>(worker)].nanoseconds += halftone::profiler::steady_clock() - from;
+                all.self->busy_[static_cast<std::size_t>(worker)].nanoseconds +=
+                    halftone::profiler::steady_clock() - from;
             },
             &w);
         parallel_ += halftone::profiler::steady_clock() - begin;
@@ -97,11 +98,13 @@ class breakdown final : public halftone::range_listener {
     /// Prints a table, of `steps` steps that took `seconds` together, and returns it.
     json print(int steps, double seconds) const {
         json rows = json::array();
-        std::printf("  %-22s %10s %10s %10s %10s %7s %10s\n", "ms a step", "forward", "backward", "update", "total", "share", "one thread");
+        std::printf("  %-22s %10s %10s %10s %10s %7s %10s\n", "ms a step", "forward", "backward", "update", "total",
+                    "share", "one thread");
         const double scale = 1e-6 / steps, whole = 1e3 * seconds / steps;
         double sum = 0, serial_sum = 0;
         auto sorted = all_.rows();
-        std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.total() > b.total(); });
+        std::stable_sort(sorted.begin(), sorted.end(),
+                         [](const auto& a, const auto& b) { return a.total() > b.total(); });
         for (const auto& r : sorted) {
             double serial = 0;
             for (const auto& s : serial_.rows()) {
@@ -110,18 +113,29 @@ class breakdown final : public halftone::range_listener {
             double ms[halftone::passes];
             for (int p = 0; p < halftone::passes; ++p) ms[p] = static_cast<double>(r.nanoseconds[p]) * scale;
             const double total = ms[0] + ms[1] + ms[2];
-            std::printf("  %-22s %10.2f %10.2f %10.2f %10.2f %6.1f%% %10.2f\n", r.operation, ms[0], ms[1], ms[2], total, 100 * total / whole, serial);
-            rows.push_back({{"part", r.operation}, {"forward_ms", ms[0]}, {"backward_ms", ms[1]}, {"update_ms", ms[2]}, {"one_thread_ms", serial}});
+            std::printf("  %-22s %10.2f %10.2f %10.2f %10.2f %6.1f%% %10.2f\n", r.operation, ms[0], ms[1], ms[2], total,
+                        100 * total / whole, serial);
+            rows.push_back({{"part", r.operation},
+                            {"forward_ms", ms[0]},
+                            {"backward_ms", ms[1]},
+                            {"update_ms", ms[2]},
+                            {"one_thread_ms", serial}});
             sum += total;
             serial_sum += serial;
         }
         const double parallel = static_cast<double>(regions_.parallel()) * scale;
         const double idle = static_cast<double>(regions_.idle()) * scale / regions_.concurrency();
         const double regions = static_cast<double>(regions_.count()) / steps;
-        std::printf("  %-22s %43.2f %6.1f%% %10.2f\n", "outside of these", whole - sum, 100 * (whole - sum) / whole, whole - parallel - serial_sum);
-        std::printf("  %.2f ms a step, %.2f of them outside of %.0f parallel regions; threads wait %.2f ms inside\n", whole, whole - parallel, regions, idle);
+        std::printf("  %-22s %43.2f %6.1f%% %10.2f\n", "outside of these", whole - sum, 100 * (whole - sum) / whole,
+                    whole - parallel - serial_sum);
+        std::printf("  %.2f ms a step, %.2f of them outside of %.0f parallel regions; threads wait %.2f ms inside\n",
+                    whole, whole - parallel, regions, idle);
         std::fflush(stdout);
-        return {{"step_ms", whole}, {"one_thread_ms", whole - parallel}, {"parallel_regions", regions}, {"waiting_ms", idle}, {"parts", rows}};
+        return {{"step_ms", whole},
+                {"one_thread_ms", whole - parallel},
+                {"parallel_regions", regions},
+                {"waiting_ms", idle},
+                {"parts", rows}};
     }
 
   private:

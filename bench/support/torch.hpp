@@ -12,10 +12,9 @@
 #include <memory>
 #include <stdexcept>
 
+#include <support/protocol.hpp>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <support/protocol.hpp>
 
 namespace bench {
 
@@ -57,14 +56,17 @@ class torch_peer {
     struct contender contender(std::string engine, json work) {
         work["do"] = "prepare";
         const int id = ask(work).at("id").get<int>();
-        return {std::move(engine), [this, id](int times) { return ask({{"do", "run"}, {"id", id}, {"times", times}}).at("seconds").get<double>(); }};
+        return {std::move(engine), [this, id](int times) {
+                    return ask({{"do", "run"}, {"id", id}, {"times", times}}).at("seconds").get<double>();
+                }};
     }
     /// Forgets all that was prepared.
     void clear() { ask({{"do", "clear"}}); }
 
     /// A question and its answer. Throws std::runtime_error with what Python said.
     json ask(const json& question) {
-        if (std::fputs((question.dump() + "\n").c_str(), out_) < 0 || std::fflush(out_) != 0) throw std::runtime_error("torch: it has gone");
+        if (std::fputs((question.dump() + "\n").c_str(), out_) < 0 || std::fflush(out_) != 0)
+            throw std::runtime_error("torch: it has gone");
         std::string line;
         for (int c; (c = std::fgetc(in_)) != EOF && c != '\n';) line.push_back(static_cast<char>(c));
         if (line.empty()) throw std::runtime_error("torch: no answer; is PyTorch there?");

@@ -15,6 +15,10 @@
 #include <halftone/memory/fixture.hpp>
 #include <halftone/memory/usage.hpp>
 
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
 namespace halftone::inline HALFTONE_ABI {
 
 /// Every block begins on a boundary of this many bytes: a cache line, the widest vector, an AMX row.
@@ -133,7 +137,8 @@ class memory_resource {
     bool is_capturing_ = false;
 };
 
-/// Host memory, from operator new. `limit` bytes at most are out at a time, so that a budget can be tried.
+/// Host memory, from operator new. `limit` bytes at most are out at a time, so that a budget can be tried. Large blocks
+/// ask the system for huge pages: a product reads from more pages of 4 KiB than a processor keeps translations for.
 class host_memory final : public memory_resource {
   public:
     explicit host_memory(std::size_t limit = static_cast<std::size_t>(-1)) : limit_(limit) {}
@@ -150,10 +155,18 @@ class host_memory final : public memory_resource {
     }
     std::byte* obtain(std::size_t bytes) override {
         if (bytes > limit_ - usage().held()) return nullptr;
-        return static_cast<std::byte*>(::operator new(bytes, std::align_val_t{block_alignment}, std::nothrow));
+        auto* const block = static_cast<std::byte*>(::operator new(bytes, alignment_of(bytes), std::nothrow));
+#if defined(__linux__) && defined(MADV_HUGEPAGE)
+        // A wish; where it is not granted, nothing is lost.
+        if (block != nullptr && bytes >= huge_page) static_cast<void>(madvise(block, bytes / huge_page * huge_page, MADV_HUGEPAGE));
+#endif
+        return block;
     }
-    void release(std::byte* block, std::size_t) noexcept override {
-        ::operator delete(block, std::align_val_t{block_alignment});
+    void release(std::byte* block, std::size_t bytes) noexcept override { ::operator delete(block, alignment_of(bytes)); }
+
+    static constexpr std::size_t huge_page = std::size_t{2} << 20;
+    static std::align_val_t alignment_of(std::size_t bytes) {
+        return std::align_val_t{bytes >= huge_page ? huge_page : block_alignment};
     }
 
     std::size_t limit_;

@@ -52,22 +52,37 @@ TEST_CASE("matmul: a sum over nothing is zero, a product without elements touche
     matmul_test::on_every_set(2, [](ht::cpu& device) { matmul_test::nothing_to_sum(device); });
 }
 
-TEST_CASE("matmul: b that does not fit into one packed slice") {
-    // 8192 x 1100 floats are more than the 32 MiB that are packed at a time.
-    constexpr extent depth = 8192, columns = 1100;
+namespace {
+
+/// Products of small integers, which are exact, against sums over every `step`-th row and column.
+template <class P, class T>
+void exact_product(extent m, extent n, extent k, extent step) {
     ht::cpu device{{.threads = 2}};
-    std::vector<float> b(static_cast<std::size_t>(depth * columns)), a(depth), c(columns);
-    for (std::size_t p = 0; p < a.size(); ++p) a[p] = static_cast<float>(p % 5) - 2;
-    for (std::size_t i = 0; i < b.size(); ++i) b[i] = static_cast<float>((i * 7 + i / columns) % 9) - 4;
-    ht::matmul<ht::full_fp32>(device, ht::view<float, 2>(a.data(), {1, depth}),
-                              ht::view<float, 2>(b.data(), {depth, columns}),
-                              ht::view<float, 2>(c.data(), {1, columns}));
-    for (std::size_t j = 0; j < c.size(); ++j) {
-        double sum = 0;
-        for (std::size_t p = 0; p < a.size(); ++p)
-            sum += static_cast<double>(a[p]) * static_cast<double>(b[p * columns + j]);
-        if (static_cast<double>(c[j]) != sum) FAIL("column ", j, ": got ", c[j], ", expected ", sum);
+    std::vector<T> a(static_cast<std::size_t>(m * k)), b(static_cast<std::size_t>(k * n));
+    std::vector<float> c(static_cast<std::size_t>(m * n));
+    for (std::size_t i = 0; i < a.size(); ++i) a[i] = T(static_cast<float>((i * 5 + i / 17) % 5) - 2);
+    for (std::size_t i = 0; i < b.size(); ++i) b[i] = T(static_cast<float>((i * 7 + i / 11) % 9) - 4);
+    ht::matmul<P>(device, ht::view<const T, 2>(a.data(), {m, k}), ht::view<const T, 2>(b.data(), {k, n}),
+                  ht::view<float, 2>(c.data(), {m, n}));
+    for (extent i = 0; i < m; i += step) {
+        for (extent j = 0; j < n; j += step) {
+            double sum = 0;
+            for (extent p = 0; p < k; ++p)
+                sum += static_cast<double>(static_cast<float>(a[i * k + p])) *
+                       static_cast<double>(static_cast<float>(b[p * n + j]));
+            if (static_cast<double>(c[i * n + j]) != sum)
+                FAIL("element ", i, ", ", j, ": got ", c[i * n + j], ", expected ", sum);
+        }
     }
+}
+
+}  // namespace
+
+TEST_CASE("matmul: b and k that do not fit into one packed slice") {
+    exact_product<ht::full_fp32, float>(1, 1100, 8192, 3);     // b is larger than what is packed at a time
+    exact_product<ht::full_fp32, float>(101, 1100, 8192, 23);  // also where threads share it
+    exact_product<ht::full_fp32, float>(37, 70, 33000, 7);     // sums wait for the next chunk of k
+    exact_product<ht::amp_bf16, ht::bfloat16>(50, 600, 33000, 29);
 }
 
 TEST_CASE("batched_matmul: each matrix of the batch") {

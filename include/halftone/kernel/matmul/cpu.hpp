@@ -2,9 +2,11 @@
 /// \file
 /// The matrix product on the CPU.
 ///
-/// b is packed once into panels that all threads share. c is cut into blocks; whoever takes a block packs the rows of a
-/// that it needs, 256 of k at a time, so that they stay in the second-level cache while the panels of b pass by, adds
-/// up the products in a block of floats of its own, and sends that through the epilogue (Goto and van de Geijn 2008).
+/// b is packed into panels that all threads share, slice by slice. Whoever takes a block of c goes through k in pieces of
+/// panel_depth and packs that much of its rows of a, which stays in the second-level cache while the panels of b pass by,
+/// as do the block's sums; these go through the epilogue at the end (Goto and van de Geijn 2008). Where all of a is small
+/// it is packed once and b is not shared: who takes some panels packs each of them, multiplies all of a by it, and
+/// forgets it.
 #pragma once
 
 #include <halftone/kernel/fp64/cpu.hpp>
@@ -18,16 +20,210 @@
 
 namespace halftone::inline HALFTONE_ABI::kernel {
 
-/// How c is cut: blocks of rows x columns. Any cut gives the same bits, so it may follow the number of threads.
-struct matmul_blocking {
-    extent rows = 96, columns = 512;
+/// How a product is cut. Any cut gives the same bits, so it may follow the number of threads.
+struct matmul_cut {
+    extent depth;          ///< k of what is packed at a time
+    extent rows;           ///< of a block of c, and of a packed block of a
+    extent columns;        ///< of a block of c, or those whose panels a task packs for itself
+    extent slice_columns;  ///< columns of b that are packed at a time
+    bool whole_a;          ///< all of a stays in the second-level cache
 
-    matmul_blocking(extent m, extent n, int threads) {
-        const auto blocks = [&] { return ((m + rows - 1) / rows) * ((n + columns - 1) / columns); };
-        // Too few blocks leave a thread idle at the end; narrower ones cost more packing of a.
-        while (threads > 1 && blocks() < 4 * threads && columns > 128) columns /= 2;
-        while (threads > 1 && blocks() < 4 * threads && rows > 32) rows = rows == 96 ? 64 : 32;
+    matmul_cut(extent m, extent n, extent k, const product_unit& unit, int threads) {
+        constexpr extent cached_bytes = extent{384} << 10, slice_bytes = extent{16} << 20,
+                         most_depth = 64 * panel_depth;
+        const extent chunks = std::max<extent>(1, (k + most_depth - 1) / most_depth);
+        depth = chunks == 1 ? std::max<extent>(k, 1) : upward((k + chunks - 1) / chunks, panel_depth);
+        const extent bytes = unit.element * upward(depth, panel_depth);  // of a row of a, or a column of b
+        whole_a = chunks == 1 && m * bytes <= cached_bytes;
+
+        rows = std::min<extent>(96, upward(m, unit.rows));
+        columns = 1024;
+        // Few tasks leave a thread idle at the end.
+        const extent wanted = threads > 1 ? 8 * threads : 1, least_columns = whole_a ? unit.columns : 128;
+        const auto tasks = [&] { return (whole_a ? 1 : pieces(m, rows)) * pieces(n, columns); };
+        while (tasks() < wanted && columns > least_columns) columns /= 2;
+        while (!whole_a && tasks() < wanted && rows > 48) rows = upward(rows / 2, unit.rows);
+        slice_columns = std::max<extent>(1, slice_bytes / bytes / columns) * columns;
     }
+
+    static extent pieces(extent all, extent each) { return (all + each - 1) / each; }
+    static extent upward(extent value, extent step) { return pieces(value, step) * step; }
+};
+
+/// One product on its way.
+template <class A, class B, class Operands, class Results>
+class blocked_product {
+  public:
+    blocked_product(const product_unit& unit, const product_packing<std::remove_const_t<A>>& of_a,
+                    const product_packing<std::remove_const_t<B>>& of_b, cpu& device, const view<A, 2>& a,
+                    const view<B, 2>& b, const matmul_epilogue<Operands, Results>& epilogue)
+        : unit_(unit),
+          pack_a_(of_a.pack_a),
+          pack_b_(of_b.pack_b),
+          finish_(device.select(&portable::finish_block<Operands, Results>, &avx2::finish_block<Operands, Results>,
+                                &avx512::finish_block<Operands, Results>)),
+          device_(device),
+          a_(a),
+          b_(b),
+          epilogue_(epilogue),
+          m_(a.extent_of(0)),
+          n_(b.extent_of(1)),
+          k_(a.extent_of(1)),
+          cut_(m_, n_, k_, unit, device.threads()),
+          block_bytes_(unit.block_bytes(cut_.rows)),
+          panel_bytes_(unit.panel_bytes(std::min(panel_depth, cut_.depth))),
+          // Rows of sums are not a power of two apart.
+          sums_stride_(cut_.whole_a ? unit.columns : cut_.columns + 16),
+          sums_bytes_(
+              round_up(times(cut::upward(cut_.rows, unit.rows) * sums_stride_, sizeof(float)), block_alignment)),
+          blocks_(cut::pieces(m_, cut_.rows)),
+          group_panels_(cut_.columns / unit.columns) {}
+
+    void run() const {
+        const extent depths = cut::pieces(cut_.depth, panel_depth), columns = std::min(cut_.slice_columns, n_);
+        const extent panels = cut::pieces(columns, unit_.columns), groups = cut::pieces(columns, cut_.columns);
+        const bool at_once = cut_.depth >= k_;
+        const workspace::lease packed(device_.scratch(), cut_.whole_a ? times(blocks_ * depths, block_bytes_)
+                                                                      : times(panels * depths, panel_bytes_));
+        const workspace::lease waiting(device_.scratch(), at_once ? 0 : times(blocks_ * groups, sums_bytes_));
+        for (extent left = 0; left < n_; left += cut_.slice_columns) {
+            for (extent begin = 0; begin < std::max<extent>(k_, 1); begin += cut_.depth) {
+                const part p(*this, left, begin);
+                if (cut_.whole_a) {
+                    pack_a(p, packed.data());
+                    multiply_by_own_panels(p, packed.data());
+                } else {
+                    pack_b(p, packed.data());
+                    multiply_by_shared_panels(p, packed.data(), at_once ? nullptr : waiting.data());
+                }
+            }
+        }
+    }
+
+  private:
+    using cut = matmul_cut;
+
+    static std::size_t times(extent count, std::size_t bytes) { return static_cast<std::size_t>(count) * bytes; }
+
+    /// A slice of b's columns and a chunk of k.
+    struct part {
+        extent left, begin, length, depths, panels, groups;
+
+        part(const blocked_product& of, extent first_column, extent first_k)
+            : left(first_column),
+              begin(first_k),
+              length(std::min(of.cut_.depth, of.k_ - first_k)),
+              depths(std::max<extent>(1, cut::pieces(length, panel_depth))),
+              panels(cut::pieces(std::min(of.cut_.slice_columns, of.n_ - first_column), of.unit_.columns)),
+              groups(cut::pieces(panels, of.group_panels_)) {}
+
+        extent length_of(extent depth) const { return std::min(panel_depth, length - depth * panel_depth); }
+    };
+
+    void pack_block(const part& p, extent block, extent depth, std::byte* to) const {
+        const extent i = block * cut_.rows, from = p.begin + depth * panel_depth;
+        pack_a_(a_.data() + i * a_.stride_of(0) + from * a_.stride_of(1), a_.stride_of(0), a_.stride_of(1),
+                std::min(cut_.rows, m_ - i), p.length_of(depth), to);
+    }
+    void pack_panel(const part& p, extent panel, extent depth, std::byte* to) const {
+        const extent from = p.begin + depth * panel_depth, j = p.left + panel * unit_.columns;
+        pack_b_(b_.data() + from * b_.stride_of(0) + j * b_.stride_of(1), b_.stride_of(0), b_.stride_of(1),
+                p.length_of(depth), std::min<extent>(unit_.columns, n_ - j), to);
+    }
+    void multiply(const part& p, extent block, extent depth, const std::byte* rows, const std::byte* panel,
+                  float* sums) const {
+        unit_.multiply(std::min(cut_.rows, m_ - block * cut_.rows), unit_.padded(p.length_of(depth)), rows, panel, sums,
+                       sums_stride_, p.begin + depth > 0);
+    }
+    /// Sends sums through the epilogue, where k has ended.
+    void finish(const part& p, extent block, extent panel, extent columns, const float* sums) const {
+        if (p.begin + cut_.depth < k_) return;
+        const extent i = block * cut_.rows, j = p.left + panel * unit_.columns;
+        finish_(epilogue_, sums, sums_stride_, i, j, std::min(cut_.rows, m_ - i), std::min(columns, n_ - j));
+    }
+
+    /// Calls body(panel) for those of one group.
+    template <class Body>
+    void for_panels(const part& p, extent group, const Body& body) const {
+        for (extent panel = group * group_panels_; panel < std::min((group + 1) * group_panels_, p.panels); ++panel)
+            body(panel);
+    }
+    template <class Body>
+    void with_unit(const Body& body) const {
+        if (unit_.enter != nullptr) unit_.enter();
+        body();
+        if (unit_.leave != nullptr) unit_.leave();
+    }
+
+    void pack_a(const part& p, std::byte* blocks) const {
+        device_.parallel_for(blocks_ * p.depths, [&](extent index) {
+            pack_block(p, index / p.depths, index % p.depths, blocks + times(index, block_bytes_));
+        });
+    }
+    void multiply_by_own_panels(const part& p, const std::byte* blocks) const {
+        const std::size_t scratch_bytes = sums_bytes_ + times(p.depths, panel_bytes_);
+        device_.parallel_for(p.groups, scratch_bytes, [&](extent group, std::byte* scratch) {
+            auto* const sums = reinterpret_cast<float*>(scratch);
+            const auto own = [&](extent depth) { return scratch + sums_bytes_ + times(depth, panel_bytes_); };
+            with_unit([&] {
+                for_panels(p, group, [&](extent panel) {
+                    for (extent depth = 0; depth < p.depths; ++depth) pack_panel(p, panel, depth, own(depth));
+                    for (extent block = 0; block < blocks_; ++block) {
+                        for (extent depth = 0; depth < p.depths; ++depth) {
+                            multiply(p, block, depth, blocks + times(block * p.depths + depth, block_bytes_),
+                                     own(depth), sums);
+                        }
+                        finish(p, block, panel, unit_.columns, sums);
+                    }
+                });
+            });
+        });
+    }
+
+    std::size_t place_of(const part& p, extent panel, extent depth) const {
+        return times(depth * p.panels + panel, panel_bytes_);
+    }
+    void pack_b(const part& p, std::byte* panels) const {
+        constexpr extent together = 4;  // that a task packs
+        device_.parallel_for(p.depths * cut::pieces(p.panels, together), [&](extent index) {
+            const extent depth = index % p.depths, from = index / p.depths * together;
+            for (extent panel = from; panel < std::min(from + together, p.panels); ++panel)
+                pack_panel(p, panel, depth, panels + place_of(p, panel, depth));
+        });
+    }
+    /// `waiting` holds sums that wait for the next chunk of k; none: there is one chunk.
+    void multiply_by_shared_panels(const part& p, const std::byte* panels, std::byte* waiting) const {
+        device_.parallel_for(blocks_ * p.groups, block_bytes_ + sums_bytes_, [&](extent index, std::byte* scratch) {
+            const extent block = index / p.groups, group = index % p.groups;
+            auto* const sums = reinterpret_cast<float*>(waiting == nullptr ? scratch + block_bytes_
+                                                                           : waiting + times(index, sums_bytes_));
+            with_unit([&] {
+                for (extent depth = 0; depth < p.depths; ++depth) {
+                    pack_block(p, block, depth, scratch);
+                    for_panels(p, group, [&](extent panel) {
+                        multiply(p, block, depth, scratch, panels + place_of(p, panel, depth),
+                                 sums + panel % group_panels_ * unit_.columns);
+                    });
+                }
+            });
+            finish(p, block, group * group_panels_, cut_.columns, sums);
+        });
+    }
+
+    const product_unit& unit_;
+    void (*pack_a_)(const std::remove_const_t<A>*, extent, extent, extent, extent, void*);
+    void (*pack_b_)(const std::remove_const_t<B>*, extent, extent, extent, extent, void*);
+    void (*finish_)(const matmul_epilogue<Operands, Results>&, const float*, extent, extent, extent, extent, extent);
+    cpu& device_;
+    const view<A, 2>& a_;
+    const view<B, 2>& b_;
+    const matmul_epilogue<Operands, Results>& epilogue_;
+    extent m_, n_, k_;
+    matmul_cut cut_;
+    std::size_t block_bytes_, panel_bytes_;
+    extent sums_stride_;
+    std::size_t sums_bytes_;
+    extent blocks_, group_panels_;
 };
 
 template <>
@@ -50,71 +246,8 @@ struct matmul<cpu> {
     static void run_by(const product_unit& unit, const product_packing<std::remove_const_t<A>>& of_a,
                        const product_packing<std::remove_const_t<B>>& of_b, cpu& device, const view<A, 2>& a,
                        const view<B, 2>& b, const matmul_epilogue<Operands, Results>& epilogue) {
-        const extent m = a.extent_of(0), n = b.extent_of(1), k = a.extent_of(1);
-        if (m == 0 || n == 0) return;
-        const auto pack_a = of_a.pack_a;
-        const auto pack_b = of_b.pack_b;
-        const auto finish =
-            device.select(&portable::finish_block<Operands, Results>, &avx2::finish_block<Operands, Results>,
-                          &avx512::finish_block<Operands, Results>);
-
-        const matmul_blocking cut(m, n, device.threads());
-        const extent depths = (k + panel_depth - 1) / panel_depth;
-        const extent panels = (n + unit.columns - 1) / unit.columns;
-        const std::size_t panel_bytes = unit.panel_bytes(panel_depth < k ? panel_depth : k);
-        // Packed b stays small enough for the last-level cache: a wide b is taken in slices of whole blocks.
-        constexpr std::size_t most_packed = std::size_t{32} << 20;
-        const std::size_t column_bytes =
-            panel_bytes * static_cast<std::size_t>(depths) / static_cast<std::size_t>(unit.columns) + 1;
-        const extent slice =
-            std::max<extent>(1, static_cast<extent>(most_packed / column_bytes) / cut.columns) * cut.columns;
-        const workspace::lease packed(
-            device.scratch(), panel_bytes * static_cast<std::size_t>(depths * std::min(panels, slice / unit.columns)));
-
-        const std::size_t a_bytes = unit.block_bytes(cut.rows);
-        const extent sums_stride = cut.columns + 16;  // not a power of two
-        const extent sums_rows = (cut.rows + unit.rows - 1) / unit.rows * unit.rows;
-        const std::size_t block_bytes = a_bytes + static_cast<std::size_t>(sums_rows * sums_stride) * sizeof(float);
-
-        for (extent first = 0; first < n; first += slice) {
-            const extent slice_columns = std::min(slice, n - first);
-            const extent slice_panels = (slice_columns + unit.columns - 1) / unit.columns;
-            const auto panel_at = [&](extent depth, extent panel) {
-                return packed.data() + panel_bytes * static_cast<std::size_t>(depth * slice_panels + panel);
-            };
-
-            constexpr extent together = 4;  // panels a task packs
-            const extent packs = (slice_panels + together - 1) / together;
-            device.parallel_for(depths * packs, [&](extent index) {
-                const extent depth = index / packs, from = index % packs * together;
-                const extent p = depth * panel_depth;
-                for (extent panel = from; panel < std::min(from + together, slice_panels); ++panel) {
-                    const extent j = first + panel * unit.columns;
-                    pack_b(b.data() + p * b.stride_of(0) + j * b.stride_of(1), b.stride_of(0), b.stride_of(1),
-                           std::min(panel_depth, k - p), std::min<extent>(unit.columns, n - j), panel_at(depth, panel));
-                }
-            });
-
-            const extent row_blocks = (m + cut.rows - 1) / cut.rows,
-                         column_blocks = (slice_columns + cut.columns - 1) / cut.columns;
-            device.parallel_for(row_blocks * column_blocks, block_bytes, [&](extent index, std::byte* scratch) {
-                auto* sums = reinterpret_cast<float*>(scratch + a_bytes);
-                const extent i = index / column_blocks * cut.rows, j = index % column_blocks * cut.columns;
-                const extent rows = std::min(cut.rows, m - i), columns = std::min(cut.columns, slice_columns - j);
-                if (unit.enter != nullptr) unit.enter();
-                for (extent depth = 0; depth < std::max<extent>(depths, 1); ++depth) {
-                    const extent p = depth * panel_depth, length = std::min(panel_depth, k - p);
-                    pack_a(a.data() + i * a.stride_of(0) + p * a.stride_of(1), a.stride_of(0), a.stride_of(1), rows,
-                           length, scratch);
-                    for (extent panel = 0; panel * unit.columns < columns; ++panel) {
-                        unit.multiply(rows, unit.padded(length), scratch, panel_at(depth, j / unit.columns + panel),
-                                      sums + panel * unit.columns, sums_stride, depth > 0);
-                    }
-                }
-                if (unit.leave != nullptr) unit.leave();
-                finish(epilogue, sums, sums_stride, i, first + j, rows, columns);
-            });
-        }
+        if (a.extent_of(0) == 0 || b.extent_of(1) == 0) return;
+        blocked_product<A, B, Operands, Results>(unit, of_a, of_b, device, a, b, epilogue).run();
     }
 };
 
