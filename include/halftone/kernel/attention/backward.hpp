@@ -18,7 +18,8 @@ namespace halftone::inline HALFTONE_ABI::detail {
 struct attention_backward_layout : attention_layout {
     extent parts;  ///< tasks that share the blocks of keys of one head
     extent key_blocks, query_blocks, query_panels;
-    extent padded_queries, sums_stride, member_sums;         ///< dq^T: (head_size, sums_stride) for each head of q
+    extent padded_queries;
+    extent panel_sums, member_sums;                          ///< dq^T: (head_size, columns) for each panel of queries
     std::size_t query_bytes;                                 ///< of a panel whose k runs over a block of queries
     std::size_t queries_t, gradients_t, queries, gradients;  ///< panels: q^T, d_o^T, q, d_o
     std::size_t bases, dots, dq, dk, dv;
@@ -31,8 +32,8 @@ struct attention_backward_layout : attention_layout {
         query_blocks = pieces_of(e.queries, attention_slope_queries);
         query_panels = pieces_of(e.queries, unit.columns);
         padded_queries = query_panels * unit.columns;
-        sums_stride = padded_queries + 16;  // not a power of two
-        member_sums = padded_rows(e.head_size) * sums_stride;
+        panel_sums = padded_rows(e.head_size) * unit.columns;
+        member_sums = query_panels * panel_sums;
         query_bytes = unit.panel_bytes(std::min(attention_slope_queries, e.queries));
 
         const extent members = e.members(), rows = std::min(attention_slope_keys, e.keys);
@@ -91,45 +92,56 @@ struct attention_backward_task {
         const attention_extents& e = at.extents;
         if (e.queries == 0) return;
         for (extent member = 0; member < e.members(); ++member) {
-            engine.store_transposed(e.queries, e.head_size, dq + member * at.member_sums, at.sums_stride, at.parts,
-                                    at.part_sums(), attention_scale(a.options, e.head_size),
-                                    vector_at(a.dq, batch, 0, group * e.members() + member), a.dq.stride_of(1));
+            for (extent i = 0; i < e.queries; i += at.unit.columns, dq += at.panel_sums) {
+                engine.store_transposed(std::min<extent>(at.unit.columns, e.queries - i), e.head_size, dq,
+                                        at.unit.columns, at.parts, at.part_sums(),
+                                        attention_scale(a.options, e.head_size),
+                                        vector_at(a.dq, batch, i, group * e.members() + member), a.dq.stride_of(1));
+            }
         }
     }
 
   private:
     static float* floats(std::byte* at) { return reinterpret_cast<float*>(at); }
 
-    /// x: (batch, queries, heads, head_size), in panels of columns of queries and in panels whose k runs over queries.
-    void pack_both_ways(const const_view<T, 4>& x, extent batch, extent head, extent member, std::byte* transposed,
-                        std::byte* straight) const {
-        const extent queries = at.extents.queries, width = at.extents.head_size, columns = at.unit.columns;
-        transposed += at.head_bytes * static_cast<std::size_t>(member * at.query_panels);
-        for (extent i = 0; i < queries; i += columns, transposed += at.head_bytes) {
-            engine.packing.pack_b(vector_at(x, batch, i, head), 1, x.stride_of(1), width,
-                                  std::min(columns, queries - i), transposed);
+    /// The queries [first, first + count), one block, of x (batch, queries, heads, head_size): in panels of columns of
+    /// queries and in panels whose k runs over queries.
+    void pack_both_ways(const const_view<T, 4>& x, extent batch, extent head, extent member, extent first, extent count,
+                        std::byte* transposed, std::byte* straight) const {
+        const extent width = at.extents.head_size, columns = at.unit.columns;
+        transposed += at.head_bytes * static_cast<std::size_t>(member * at.query_panels + first / columns);
+        for (extent i = 0; i < count; i += columns, transposed += at.head_bytes) {
+            engine.packing.pack_b(vector_at(x, batch, first + i, head), 1, x.stride_of(1), width,
+                                  std::min(columns, count - i), transposed);
         }
-        straight += at.query_bytes * static_cast<std::size_t>(member * at.query_blocks * at.head_panels);
-        for (extent i = 0; i < queries; i += attention_slope_queries) {
-            for (extent d = 0; d < width; d += columns, straight += at.query_bytes) {
-                engine.packing.pack_b(vector_at(x, batch, i, head) + d, x.stride_of(1), 1,
-                                      std::min(attention_slope_queries, queries - i), std::min(columns, width - d),
-                                      straight);
-            }
+        const extent block = member * at.query_blocks + first / attention_slope_queries;
+        straight += at.query_bytes * static_cast<std::size_t>(block * at.head_panels);
+        for (extent d = 0; d < width; d += columns, straight += at.query_bytes) {
+            engine.packing.pack_b(vector_at(x, batch, first, head) + d, x.stride_of(1), 1, count,
+                                  std::min(columns, width - d), straight);
         }
     }
 
     void pack_queries(extent batch, extent group, std::byte* scratch) const {
         const attention_extents& e = at.extents;
-        if (e.queries == 0) return;
         for (extent member = 0; member < e.members(); ++member) {
-            const extent head = group * e.members() + member;
-            pack_both_ways(a.q, batch, head, member, scratch + at.queries_t, scratch + at.queries);
-            pack_both_ways(a.d_o, batch, head, member, scratch + at.gradients_t, scratch + at.gradients);
-            engine.query_terms(e.queries, at.padded_queries, e.head_size, vector_at(a.o, batch, 0, head),
-                               a.o.stride_of(1), vector_at(a.d_o, batch, 0, head), a.d_o.stride_of(1),
-                               &a.logsumexp(batch, head, 0), floats(scratch + at.bases) + member * at.padded_queries,
-                               floats(scratch + at.dots) + member * at.padded_queries);
+            const extent head = group * e.members() + member, terms = member * at.padded_queries;
+            for (extent i = 0; i < e.queries; i += attention_slope_queries) {
+                const extent count = std::min(attention_slope_queries, e.queries - i), after = i + count;
+                if (after < e.queries) {
+                    // Rows lie far apart, where processors do not look ahead by themselves.
+                    const extent next = std::min(attention_slope_queries, e.queries - after);
+                    for (const const_view<T, 4>* x : {&a.q, &a.o, &a.d_o}) {
+                        prefetch_rows(vector_at(*x, batch, after, head), x->stride_of(1), next, e.head_size);
+                    }
+                }
+                engine.query_terms(count, whole_steps(count, at.unit.columns), e.head_size,
+                                   vector_at(a.o, batch, i, head), a.o.stride_of(1), vector_at(a.d_o, batch, i, head),
+                                   a.d_o.stride_of(1), &a.logsumexp(batch, head, i),
+                                   floats(scratch + at.bases) + terms + i, floats(scratch + at.dots) + terms + i);
+                pack_both_ways(a.d_o, batch, head, member, i, count, scratch + at.gradients_t, scratch + at.gradients);
+                pack_both_ways(a.q, batch, head, member, i, count, scratch + at.queries_t, scratch + at.queries);
+            }
         }
     }
 
@@ -143,16 +155,19 @@ struct attention_backward_task {
                               scratch + at.values);
         engine.packing.pack_a(vector_at(a.k, batch, first, group), 1, a.k.stride_of(1), e.head_size, rows,
                               scratch + at.keys_t);
-        const auto bytes = static_cast<std::size_t>(at.padded_rows(rows) * stride) * sizeof(float);
-        std::memset(scratch + at.dk, 0, bytes);
-        std::memset(scratch + at.dv, 0, bytes);
-
-        const extent first_query = std::max<extent>(0, first - at.offset);
+        const extent first_query = std::max<extent>(0, first - at.offset),
+                     first_block = first_query / attention_slope_queries * attention_slope_queries;
+        // Sums begin with the first block of queries where that sees all keys.
+        const bool sees_all = rows <= seen_by(first_block) - first && e.members() > 0;
+        if (!sees_all) {
+            const auto bytes = static_cast<std::size_t>(at.padded_rows(rows) * stride) * sizeof(float);
+            std::memset(scratch + at.dk, 0, bytes);
+            std::memset(scratch + at.dv, 0, bytes);
+        }
         for (extent member = 0; member < e.members(); ++member) {
-            for (extent i = first_query / attention_slope_queries * attention_slope_queries; i < e.queries;
-                 i += attention_slope_queries) {
-                run_block(member, first, rows, i, std::max<extent>(0, first_query - i), dq + member * at.member_sums,
-                          scratch);
+            for (extent i = first_block; i < e.queries; i += attention_slope_queries) {
+                run_block(member, first, rows, i, std::max<extent>(0, first_query - i),
+                          !sees_all || member > 0 || i > first_block, dq + member * at.member_sums, scratch);
             }
         }
         engine.store(rows, e.head_size, floats(scratch + at.dk), stride, attention_scale(a.options, e.head_size),
@@ -161,16 +176,24 @@ struct attention_backward_task {
                      a.dv.stride_of(1));
     }
 
-    /// The keys [first_key, first_key + keys) against a block of queries; the first `unseeing` of these see none.
-    void run_block(extent member, extent first_key, extent keys, extent first_query, extent unseeing, float* dq,
-                   std::byte* scratch) const {
+    /// How many keys the block of queries from i on sees; none, where there is no such query.
+    extent seen_by(extent i) const {
+        const extent last = std::min(i + attention_slope_queries, at.extents.queries);
+        return i < last ? std::min(at.extents.keys, last + at.offset) : 0;
+    }
+
+    /// The keys [first_key, first_key + keys) against a block of queries; the first `unseeing` of these see none. dk and
+    /// dv are added to, or are written.
+    void run_block(extent member, extent first_key, extent keys, extent first_query, extent unseeing, bool add,
+                   float* dq, std::byte* scratch) const {
         const attention_extents& e = at.extents;
         const product_unit& unit = at.unit;
         const float scale = attention_scale(a.options, e.head_size) * log2_of_e;
         const extent queries = std::min(attention_slope_queries, e.queries - first_query),
                      skipped = unseeing / unit.columns * unit.columns;
-        const extent rows = std::min(keys, first_query + queries + at.offset - first_key),
-                     depth = unit.padded(e.head_size);
+        const extent rows = std::min(keys, seen_by(first_query) - first_key), depth = unit.padded(e.head_size);
+        // A unit may take whole rows: sums of keys that this block does not see are added to, by zero.
+        const extent block_rows = rows < keys ? whole_steps(rows, unit.rows) : rows;
         auto* const weights = scratch + at.weights;
         auto* const slopes = scratch + at.slopes;
 
@@ -185,7 +208,7 @@ struct attention_backward_task {
             unit.multiply(panel_rows, depth, scratch + at.values, scratch + at.gradients_t + from,
                           floats(scratch + at.weight_gradients), unit.columns, false);
             engine.slopes({.rows = panel_rows,
-                           .block_rows = rows,
+                           .block_rows = block_rows,
                            .padded_rows = padded,
                            .first_visible = first_visible,
                            .scores = floats(scratch + at.scores),
@@ -196,7 +219,8 @@ struct attention_backward_task {
                            .weights = weights + along_row,
                            .slopes = slopes + along_row,
                            .panel = scratch + at.panel});
-            unit.multiply(e.head_size, padded, scratch + at.keys_t, scratch + at.panel, dq + i, at.sums_stride, true);
+            unit.multiply(e.head_size, whole_steps(panel_rows, at.seen_step), scratch + at.keys_t, scratch + at.panel,
+                          dq + i / unit.columns * at.panel_sums, unit.columns, true);
         }
 
         // Some keys at a time, since under a causal mask fewer queries see the later ones.
@@ -211,9 +235,9 @@ struct attention_backward_task {
                 const std::size_t from = static_cast<std::size_t>((j * panel_stride + blind) * unit.element);
                 const std::size_t skipped_panel = panel + at.panel_rows_bytes(blind);
                 unit.multiply(std::min(some, rows - j), seeing, weights + from, scratch + at.gradients + skipped_panel,
-                              floats(scratch + at.dv) + to, at.padded_width(), true);
+                              floats(scratch + at.dv) + to, at.padded_width(), add);
                 unit.multiply(std::min(some, rows - j), seeing, slopes + from, scratch + at.queries + skipped_panel,
-                              floats(scratch + at.dk) + to, at.padded_width(), true);
+                              floats(scratch + at.dk) + to, at.padded_width(), add);
             }
         }
     }
@@ -261,9 +285,8 @@ struct packed_attention_backward_task {
     /// At least what the sequences before s need, which have `queries` in all; every one's are rounded up to whole
     /// panels.
     static extent sums_before(const attention_backward_layout& longest, extent queries, extent s) {
-        const extent columns = longest.unit.columns, each = longest.sums_stride - longest.padded_queries + 2 * columns;
-        return longest.extents.heads * longest.parts * longest.padded_rows(longest.extents.head_size) *
-               (queries / columns * columns + s * each);
+        const extent columns = longest.unit.columns;
+        return longest.extents.heads * longest.parts * longest.panel_sums * (queries / columns + 2 * s);
     }
     float* sums_of(extent s) const {
         return partials == nullptr ? nullptr : partials + sums_before(longest, a.sequences.query_offsets(s), s);

@@ -2,8 +2,9 @@
 /// \file
 /// The forward pass of attention on the CPU.
 ///
-/// A task takes some queries of one head, packs the keys and values that they see once, and goes over these in tiles
-/// of 64 queries by 256 keys with a running softmax. Keys that no query of a block sees are left out, panel by panel.
+/// A task takes some queries of one head, packs the keys and values that they see once, and goes over these with a
+/// running softmax: blocks of 96 queries, of these tiles of 256 keys, of these groups of some 24 queries. Keys that no
+/// query of a group sees are left out, panel by panel.
 #pragma once
 
 #include <halftone/kernel/attention/tiles.hpp>
@@ -12,6 +13,7 @@ namespace halftone::inline HALFTONE_ABI::detail {
 
 struct attention_forward_layout : attention_layout {
     extent parts, part_queries;  ///< of a head
+    extent group;                ///< queries
     extent tile_columns, tile_stride;
     std::size_t value_bytes;  ///< of a panel whose k runs over a tile's keys
     std::size_t keys, values, queries, scores, weights, outputs;
@@ -23,6 +25,7 @@ struct attention_forward_layout : attention_layout {
         parts = pieces_of(blocks, blocks_each);
         part_queries = blocks_each * attention_query_rows;
 
+        group = whole_steps(attention_group, unit.rows);
         const extent key_panels = pieces_of(e.keys, unit.columns), rows = std::min(e.queries, attention_query_rows);
         tile_columns = std::min(attention_key_columns, key_panels * unit.columns);
         tile_stride = tile_columns + 16;  // not a power of two
@@ -30,8 +33,8 @@ struct attention_forward_layout : attention_layout {
         keys = take_panels(key_panels, head_bytes);
         values = take_panels(pieces_of(e.keys, attention_key_columns) * head_panels, value_bytes);
         queries = take_block(rows);
-        weights = take_block(rows);
-        scores = scratch.take_floats(padded_rows(rows) * tile_stride);
+        weights = take_block(group);
+        scores = scratch.take_floats(padded_rows(group) * tile_stride);
         outputs = scratch.take_floats(padded_rows(rows) * padded_width());
     }
 
@@ -84,44 +87,68 @@ struct attention_forward_task {
     /// The queries [first, first + rows) of one head.
     void run_block(extent batch, extent head, extent first, extent rows, std::byte* scratch) const {
         const attention_extents& e = at.extents;
-        const product_unit& unit = at.unit;
-        const float scale = attention_scale(a.options, e.head_size);
-        auto* const scores = reinterpret_cast<float*>(scratch + at.scores);
         auto* const outputs = reinterpret_cast<float*>(scratch + at.outputs);
         engine.packing.pack_a(vector_at(a.q, batch, first, head), a.q.stride_of(1), 1, rows, e.head_size,
                               scratch + at.queries);
 
-        attention_row_state state;
+        attention_row_state states[pieces_of(attention_query_rows, attention_group)];
         const extent visible = std::min(e.keys, first + rows + at.offset);
         for (extent j = 0; j < visible; j += attention_key_columns) {
-            const extent columns = std::min(attention_key_columns, visible - j);
-            const std::byte* keys = scratch + at.keys + at.head_bytes * static_cast<std::size_t>(j / unit.columns);
-            for (extent c = 0; c < columns; c += unit.columns, keys += at.head_bytes) {
-                unit.multiply(rows, unit.padded(e.head_size), scratch + at.queries, keys, scores + c, at.tile_stride,
-                              false);
-            }
-            engine.softmax({.rows = rows,
-                            .columns = columns,
-                            .padded_columns = unit.padded(columns),
-                            .visible = first + 1 + at.offset - j,
-                            .scores = scores,
-                            .stride = at.tile_stride,
-                            .scale = scale * log2_of_e,
-                            .weights = scratch + at.weights,
-                            .state = &state,
-                            .outputs = j == 0 ? nullptr : outputs,
-                            .output_stride = at.padded_width()});
-            const std::byte* values =
-                scratch + at.values +
-                at.value_bytes * static_cast<std::size_t>(j / attention_key_columns * at.head_panels);
-            for (extent d = 0; d < at.padded_width(); d += unit.columns, values += at.value_bytes) {
-                unit.multiply(rows, unit.padded(columns), scratch + at.weights, values, outputs + d, at.padded_width(),
-                              j > 0);
+            for (extent i = 0; i < rows; i += at.group) {
+                const extent group_rows = std::min(at.group, rows - i);
+                const extent columns =
+                    std::min({attention_key_columns, visible - j, first + i + group_rows + at.offset - j});
+                if (columns > 0)
+                    run_tile(first + i, group_rows, j, columns, scratch + at.queries + at.row_bytes(i),
+                             outputs + i * at.padded_width(), states[i / at.group], scratch);
             }
         }
-        float* const logsumexp = a.logsumexp.data() == nullptr ? nullptr : &a.logsumexp(batch, head, first);
-        engine.finish(rows, e.head_size, outputs, at.padded_width(), state, scale, vector_at(a.o, batch, first, head),
-                      a.o.stride_of(1), logsumexp);
+        for (extent i = 0; i < rows; i += at.group) {
+            float* const logsumexp = a.logsumexp.data() == nullptr ? nullptr : &a.logsumexp(batch, head, first + i);
+            engine.finish(std::min(at.group, rows - i), e.head_size, outputs + i * at.padded_width(), at.padded_width(),
+                          states[i / at.group], attention_scale(a.options, e.head_size),
+                          vector_at(a.o, batch, first + i, head), a.o.stride_of(1), logsumexp);
+        }
+    }
+
+    /// The queries [first, first + rows) of one group and the keys [first_key, first_key + columns).
+    void run_tile(extent first, extent rows, extent first_key, extent columns, const std::byte* queries, float* outputs,
+                  attention_row_state& state, std::byte* scratch) const {
+        const attention_extents& e = at.extents;
+        const product_unit& unit = at.unit;
+        auto* const scores = reinterpret_cast<float*>(scratch + at.scores);
+        const std::byte* keys = scratch + at.keys + at.head_bytes * static_cast<std::size_t>(first_key / unit.columns);
+        const extent visible = first + 1 + at.offset - first_key;  // columns to the first row, one more to each further
+        for (extent c = 0; c < columns; c += unit.columns, keys += at.head_bytes) {
+            const extent blind = std::max<extent>(0, c + 1 - visible) / unit.rows * unit.rows;
+            unit.multiply(rows - blind, unit.padded(e.head_size), queries + at.row_bytes(blind), keys,
+                          scores + blind * at.tile_stride + c, at.tile_stride, false);
+        }
+        engine.softmax({.rows = rows,
+                        .columns = columns,
+                        .padded_columns = unit.padded(columns),
+                        .visible = visible,
+                        .scores = scores,
+                        .stride = at.tile_stride,
+                        .scale = attention_scale(a.options, e.head_size) * log2_of_e,
+                        .weights = scratch + at.weights,
+                        .first = first_key == 0,
+                        .state = &state,
+                        .outputs = outputs,
+                        .output_stride = at.padded_width()});
+        const std::byte* values =
+            scratch + at.values +
+            at.value_bytes * static_cast<std::size_t>(first_key / attention_key_columns * at.head_panels);
+        for (extent d = 0; d < at.padded_width(); d += unit.columns, values += at.value_bytes) {
+            // Some rows at a time where the later ones see more.
+            const extent some = visible >= columns ? rows : unit.rows;
+            for (extent i = 0; i < rows; i += some) {
+                const extent seen = std::clamp<extent>(visible + i + some - 1, 1, columns);
+                unit.multiply(std::min(some, rows - i), whole_steps(seen, at.seen_step),
+                              scratch + at.weights + at.row_bytes(i), values, outputs + i * at.padded_width() + d,
+                              at.padded_width(), first_key > 0);
+            }
+        }
     }
 };
 

@@ -12,11 +12,14 @@
 
 namespace halftone::inline HALFTONE_ABI::detail {
 
-/// The forward pass takes as many queries and keys at a time: a tile of scores stays in the second-level cache, o and
-/// the packed queries in the first.
-inline constexpr extent attention_query_rows = 64, attention_key_columns = 256;
+/// The forward pass takes as many queries and keys at a time, so that the keys and values of a tile stay in the
+/// second-level cache meanwhile; within these one group of queries after the other, whose scores and weights stay in the
+/// first.
+inline constexpr extent attention_query_rows = 96, attention_key_columns = 256;
+/// The queries of a group, rounded up to whole rows of a product unit; and at least what that comes to.
+inline constexpr extent attention_group = 24, attention_group_rows = 32;
 /// The backward pass takes as many keys and queries at a time; within these one panel of queries after the other.
-inline constexpr extent attention_slope_keys = 128, attention_slope_queries = 128;
+inline constexpr extent attention_slope_keys = 192, attention_slope_queries = 128;
 static_assert(attention_key_columns <= panel_depth && attention_slope_keys <= panel_depth &&
               attention_slope_queries <= panel_depth);
 
@@ -26,14 +29,9 @@ inline constexpr float attention_lanes[32] = {0,  1,  2,  3,  4,  5,  6,  7,  8,
 constexpr extent pieces_of(extent whole, extent each) { return (whole + each - 1) / each; }
 constexpr extent whole_steps(extent n, extent step) { return pieces_of(n, step) * step; }
 
-/// The running softmax of a block of queries.
+/// The running softmax of a group of queries.
 struct attention_row_state {
-    float maxima[attention_query_rows], sums[attention_query_rows];
-
-    attention_row_state() {
-        for (float& m : maxima) m = attention_hidden;
-        for (float& s : sums) s = 0;
-    }
+    float maxima[attention_group_rows], sums[attention_group_rows];
 };
 
 /// A tile of scores, (rows, columns): queries by keys.
@@ -45,8 +43,9 @@ struct attention_score_tile {
     extent stride;
     float scale;    ///< with log2(e)
     void* weights;  ///< an a block of the products' element type
+    bool first;     ///< nothing is in the state and the outputs yet
     attention_row_state* state;
-    float* outputs;  ///< (rows, output_stride), or nullptr: nothing is there yet
+    float* outputs;  ///< (rows, output_stride)
     extent output_stride;
 
     extent visible_columns(extent row) const { return std::clamp<extent>(visible + row, 0, columns); }
@@ -124,6 +123,15 @@ attention_engine<T> attention_engine_for(const cpu& device) {
     return engine;
 }
 
+/// Asks for rows of `width` elements, `stride` apart, that are read soon.
+template <class T>
+void prefetch_rows(const T* from, extent stride, extent rows, extent width) {
+    constexpr extent line = 64 / static_cast<extent>(sizeof(T));
+    for (extent i = 0; i < rows; ++i) {
+        for (extent d = 0; d < width; d += line) __builtin_prefetch(from + i * stride + d, 0, 2);
+    }
+}
+
 /// Hands out parts of a task's scratch memory, as offsets.
 struct scratch_layout {
     std::size_t bytes = 0;
@@ -143,6 +151,8 @@ struct attention_layout {
     extent offset;           ///< query i sees the keys up to i + offset; with no mask that is beyond the last one
     extent head_panels;      ///< panels across a head
     std::size_t head_bytes;  ///< of a panel whose k runs over a head
+    extent seen_step;        ///< what is seen is rounded up to this where k runs over it: less than the unit's k_step
+                             ///< where that can do with less
     scratch_layout scratch{};
 
     attention_layout(const attention_extents& e, const product_unit& u, attention_mask mask)
@@ -150,7 +160,12 @@ struct attention_layout {
           unit(u),
           offset(mask == attention_mask::causal ? e.keys - e.queries : e.keys),
           head_panels(pieces_of(e.head_size, u.columns)),
-          head_bytes(u.panel_bytes(e.head_size)) {}
+          head_bytes(u.panel_bytes(e.head_size)),
+          seen_step(u.k_step) {
+#if defined(__x86_64__)
+        if (u.multiply == &avx512_bf16::pair_multiply) seen_step = 2;
+#endif
+    }
 
     /// Rows as products and bodies write them: whole units, an even number.
     extent padded_rows(extent rows) const { return (pieces_of(rows, unit.rows) * unit.rows + 1) / 2 * 2; }
@@ -159,6 +174,8 @@ struct attention_layout {
         return scratch.take(static_cast<std::size_t>(count) * each);
     }
     std::size_t take_block(extent rows) { return scratch.take(unit.block_bytes(padded_rows(rows))); }
+    /// From the beginning of a block to its row i.
+    std::size_t row_bytes(extent i) const { return static_cast<std::size_t>(i * panel_stride * unit.element); }
     /// The bytes of the first `rows` of a panel's k, a multiple of unit.columns.
     std::size_t panel_rows_bytes(extent rows) const {
         return static_cast<std::size_t>(rows * unit.columns * unit.element);
