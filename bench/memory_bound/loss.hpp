@@ -4,7 +4,7 @@
 #pragma once
 
 #include <halftone/kernel/cross_entropy/cpu.hpp>
-#include <halftone/kernel/linear_cross_entropy/linear_cross_entropy.hpp>
+#include <halftone/kernel/linear_cross_entropy/cpu.hpp>
 #include <halftone/kernel/matmul/cpu.hpp>
 
 #include <memory_bound/family.hpp>

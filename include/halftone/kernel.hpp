@@ -18,7 +18,7 @@
 #include <halftone/kernel/embedding_rows/cpu.hpp>
 #include <halftone/kernel/gradient_norm/cpu.hpp>
 #include <halftone/kernel/layer_norm/cpu.hpp>
-#include <halftone/kernel/linear_cross_entropy/linear_cross_entropy.hpp>
+#include <halftone/kernel/linear_cross_entropy/cpu.hpp>
 #include <halftone/kernel/map/cpu.hpp>
 #include <halftone/kernel/matmul/cpu.hpp>
 #include <halftone/kernel/packed_positions/cpu.hpp>

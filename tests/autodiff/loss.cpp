@@ -7,9 +7,8 @@
 #include <doctest/doctest.h>
 
 #include <halftone/autodiff/loss.hpp>
-#include <halftone/kernel/cross_entropy/cpu.hpp>
 #include <halftone/kernel/cross_entropy/reference.hpp>
-#include <halftone/kernel/matmul/cpu.hpp>
+#include <halftone/kernel/linear_cross_entropy/cpu.hpp>
 
 #include "autodiff/compare.hpp"
 #include "autodiff/weigh.hpp"

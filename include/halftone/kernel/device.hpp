@@ -14,6 +14,7 @@
 #include <halftone/kernel/embedding_rows/device.hpp>
 #include <halftone/kernel/gradient_norm/device.hpp>
 #include <halftone/kernel/layer_norm/device.hpp>
+#include <halftone/kernel/linear_cross_entropy/device.hpp>
 #include <halftone/kernel/map/device.hpp>
 #include <halftone/kernel/matmul/device.hpp>
 #include <halftone/kernel/packed_positions/device.hpp>

@@ -7,8 +7,7 @@
 
 #include <doctest/doctest.h>
 
-#include <halftone/kernel/cross_entropy/device.hpp>
-#include <halftone/kernel/matmul/device.hpp>
+#include <halftone/kernel/linear_cross_entropy/device.hpp>
 #include <halftone/tensor/tensor.hpp>
 
 #include "emulator/damage.hpp"

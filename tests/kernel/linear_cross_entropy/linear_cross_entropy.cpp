@@ -6,8 +6,7 @@
 
 #include <doctest/doctest.h>
 
-#include <halftone/kernel/cross_entropy/cpu.hpp>
-#include <halftone/kernel/matmul/cpu.hpp>
+#include <halftone/kernel/linear_cross_entropy/cpu.hpp>
 
 #include "kernel/linear_cross_entropy/checks.hpp"
 #include "support/each_set.hpp"
@@ -40,12 +39,25 @@ TEST_CASE("linear_cross_entropy: loss and gradients within their bounds") {
     SUBCASE("bf16 with fp32 logits") { on_every_set<types<bfloat16, float, bfloat16>>(); }
 }
 
-TEST_CASE("linear_cross_entropy: rows in several chunks") {
-    const sizes s{67, 3, 40000};
-    REQUIRE(head::chunk_rows<float>(s.rows, s.classes) == 64);
-    ht::cpu device{{.threads = 2}};
-    within_bounds<types<float, float, float>>(head{}, device, s, write_mode::overwrite);
-    CHECK(device.memory().usage().peak(ht::memory_kind::workspace) >= 64 * 40000 * sizeof(float));
+template <class M, std::size_t LogitBytes = ht::kernel::logit_bytes<ht::cpu>>
+void several_blocks(const sizes& s, extent rows, extent classes) {
+    using some_head = ht::kernel::linear_cross_entropy<ht::cpu, LogitBytes>;
+    const ht::kernel::logit_blocks each = some_head::template blocks_of<typename M::Logit>(s.rows, s.classes);
+    REQUIRE(each.rows == rows);
+    REQUIRE(each.classes == classes);
+    for (const ht::isa set : ht::every_isa) {
+        if (!support::is_tested(set)) continue;
+        ht::cpu device{{.threads = 2, .instruction_set = set}};
+        for (const write_mode mode : {write_mode::overwrite, write_mode::add}) within_bounds<M>(some_head{}, device, s, mode);
+    }
+}
+
+TEST_CASE("linear_cross_entropy: classes and rows in several blocks, the last ones smaller") {
+    SUBCASE("blocks as they are") { several_blocks<types<float, float, float>>({67, 3, 10007}, 67, 3456); }
+    SUBCASE("fp32") { several_blocks<types<float, float, float>, 1>({35, 19, 1000}, 35, 256); }
+    SUBCASE("bf16") { several_blocks<types<bfloat16, bfloat16, bfloat16>, 1>({35, 19, 1000}, 35, 256); }
+    SUBCASE("bf16 with fp32 logits") { several_blocks<types<bfloat16, float, bfloat16>, 1>({7, 33, 555}, 7, 256); }
+    SUBCASE("rows in two blocks") { several_blocks<types<bfloat16, bfloat16, bfloat16>, 1>({2051, 3, 301}, 1056, 256); }
 }
 
 TEST_CASE("linear_cross_entropy: the same bits with one thread and with two") {
@@ -54,8 +66,9 @@ TEST_CASE("linear_cross_entropy: the same bits with one thread and with two") {
         if (!support::is_tested(set)) continue;
         ht::cpu one{{.threads = 1, .instruction_set = set}}, two{{.threads = 2, .instruction_set = set}};
         const run<M> a({200, 65, 301}), b({200, 65, 301});
-        a(head{}, one, 1, write_mode::overwrite);
-        b(head{}, two, 1, write_mode::overwrite);
+        using some_head = ht::kernel::linear_cross_entropy<ht::cpu, 1>;  // two blocks
+        a(some_head{}, one, 1, write_mode::overwrite);
+        b(some_head{}, two, 1, write_mode::overwrite);
         CHECK(a.loss.same_bits(b.loss));
         CHECK(a.dx.same_bits(b.dx));
         CHECK(a.dw.same_bits(b.dw));

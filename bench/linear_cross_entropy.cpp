@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The end of a language model on the CPU, a linear layer and cross-entropy whose logits are not kept, beside PyTorch, which
+/// keeps them: the forward pass, and both passes.
+///
+///     bench_linear_cross_entropy --json linear_cross_entropy.json --torch python3 --filter bf16
+///
+/// Operations are counted as those of the products that there must be: one forward, three in both passes. The fourth, by
+/// which halftone computes the logits again, is not counted.
+#include <random>
+
+#include <halftone/kernel/linear_cross_entropy/cpu.hpp>
+#include <halftone/number.hpp>
+#include <halftone/policy.hpp>
+
+#include <support/peaks.hpp>
+#include <support/protocol.hpp>
+#include <support/torch.hpp>
+
+namespace {
+
+namespace ht = halftone;
+using ht::extent;
+
+struct shape {
+    extent rows, width, classes;
+};
+/// GPT-2's batches of 256 and of 1024 tokens, its vocabulary as it is and filled up to whole vectors, and bytes.
+constexpr shape shapes[] = {{256, 768, 50304}, {1024, 768, 50304}, {256, 768, 50257}, {4096, 384, 256}};
+
+template <class T>
+std::vector<T> random_values(extent n, unsigned seed, float deviation) {
+    std::mt19937 engine(seed);
+    std::normal_distribution<float> normal(0, deviation);
+    std::vector<float> some(4096);
+    for (float& x : some) x = normal(engine);
+    std::vector<T> values(static_cast<std::size_t>(n));
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = T(some[(i * 40503u + (i >> 12)) % 4096]);
+    return values;
+}
+
+std::vector<std::int32_t> random_targets(const shape& s) {
+    std::mt19937 engine(3);
+    std::uniform_int_distribution<std::int32_t> any(0, static_cast<std::int32_t>(s.classes - 1));
+    std::vector<std::int32_t> targets(static_cast<std::size_t>(s.rows));
+    for (auto& t : targets) t = any(engine);
+    return targets;
+}
+
+template <class T>
+void run(ht::cpu& device, const bench::options& o, bench::report& report, bench::torch_peer* torch, const bench::peaks& peaks,
+         const char* policy, const char* dtype) {
+    using head = ht::kernel::linear_cross_entropy<ht::cpu>;
+    for (const shape& s : shapes) {
+        for (const bool both : {false, true}) {
+            const bench::case_name name{"linear_cross_entropy",
+                                        std::to_string(s.rows) + "x" + std::to_string(s.width) + "x" + std::to_string(s.classes) + (both ? " both" : " forward"),
+                                        policy};
+            if (!report.wants(name)) continue;
+            const auto x = random_values<T>(s.rows * s.width, 1, 1), w = random_values<T>(s.classes * s.width, 2, 0.05f);
+            const auto targets = random_targets(s);
+            std::vector<T> dx(x.size());
+            std::vector<float> dw(w.size()), losses(targets.size()), logsumexp(targets.size());
+            float loss = 0, count = 0;
+            const float gradient = 1;
+            const ht::const_view<T, 2> vx(x.data(), {s.rows, s.width}), vw(w.data(), {s.classes, s.width});
+            const ht::kernel::linear_cross_entropy_rows rows{.targets = {targets.data(), {s.rows}},
+                                                             .losses = {losses.data(), {s.rows}},
+                                                             .logsumexp = {logsumexp.data(), {s.rows}},
+                                                             .loss = {&loss, {1}},
+                                                             .count = {&count, {1}}};
+            std::vector<bench::contender> all;
+            all.push_back(bench::local("halftone", [&] {
+                head::forward<T, T>(device, vx, vw, rows);
+                if (!both) return;
+                head::backward<T, T, T>(device, vx, vw, rows, ht::const_view<float, 1>(&gradient, {1}),
+                                        ht::kernel::gradient_result<T>{{dx.data(), {s.rows, s.width}}},
+                                        ht::kernel::gradient_result<float>{{dw.data(), {s.classes, s.width}}});
+            }));
+            if (torch != nullptr) {
+                all.push_back(torch->contender("torch", {{"op", "linear_cross_entropy"}, {"dtype", dtype}, {"pass", both ? "both" : "forward"},
+                                                         {"rows", s.rows}, {"width", s.width}, {"classes", s.classes}}));
+            }
+            const auto timings = bench::compare(all, o);
+            const double product = 2.0 * static_cast<double>(s.rows) * static_cast<double>(s.width) * static_cast<double>(s.classes);
+            const bool pairs = std::is_same_v<T, ht::bfloat16>;
+            report.add(name, timings, both ? 3 * product : product, "GFLOP/s", pairs ? peaks.bf16 : peaks.fp32,
+                       pairs ? "peak_bf16_flops" : "peak_fp32_flops");
+            if (torch != nullptr) torch->clear();
+        }
+    }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    bench::options o;
+    CLI::App app{"Times a linear layer with cross-entropy on the CPU, forward and backward, beside PyTorch's."};
+    bench::add_options(app, o);
+    if (const int code = bench::parse(app, argc, argv, "bench_linear_cross_entropy"); code >= 0) return code;
+    try {
+        ht::cpu device{{.threads = o.threads}};
+        bench::report report("bench_linear_cross_entropy", o, device);
+        const bench::peaks peaks = bench::measure_peaks(device, report);
+        const auto torch = bench::torch_if_asked(o, report);
+        run<ht::bfloat16>(device, o, report, torch.get(), peaks, "bf16", "bfloat16");
+        run<float>(device, o, report, torch.get(), peaks, "fp32", "float32");
+        return report.finish("bench_linear_cross_entropy");
+    } catch (const std::exception& e) {
+        std::fprintf(stderr, "bench_linear_cross_entropy: %s\n", e.what());
+        return 1;
+    }
+}

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Linear and cross-entropy on the CPU, by blocks of classes; linear_cross_entropy.hpp has the arguments, the contract and an
+/// example.
+///
+/// The logits of up to some thousand rows and a block of classes stay in the last-level cache, as do the block's rows of w. The
+/// forward pass merges each row's maximum and sum of exponentials from block to block; the backward pass writes a block's
+/// part of dw once, finished, and adds to dx in float.
+#pragma once
+
+#include <algorithm>
+
+#include <halftone/exec/workspace.hpp>
+#include <halftone/kernel/cross_entropy/cpu.hpp>
+#include <halftone/kernel/linear_cross_entropy/linear_cross_entropy.hpp>
+#include <halftone/kernel/matmul/cpu.hpp>
+#include <halftone/kernel/rows/rows.hpp>
+
+#define HALFTONE_BODY <halftone/kernel/linear_cross_entropy/cpu.inc>
+#include <halftone/exec/cpu/each_set.inc>
+
+namespace halftone::inline HALFTONE_ABI::kernel {
+
+/// Rows and classes of a block: a function of the shape alone, since sums go from block to block.
+struct logit_blocks {
+    extent rows, classes;
+
+    logit_blocks(extent all_rows, extent all_classes, std::size_t bytes, std::size_t logit_bytes) {
+        constexpr extent most_rows = 2048, least_classes = 256, most_classes = 4096, step = 128;
+        rows = evenly(all_rows, most_rows, 32);
+        const auto fitting = static_cast<extent>(bytes / logit_bytes) / rows;
+        classes = evenly(all_classes, std::clamp(fitting / step * step, least_classes, most_classes), step);
+    }
+    /// The least multiple of `step` with which as few parts as with `most` will do; of nothing, 1.
+    static extent evenly(extent all, extent most, extent step) {
+        const extent parts = std::max<extent>(1, (all + most - 1) / most), each = (all + parts - 1) / parts;
+        return std::max<extent>(1, std::min(all, (each + step - 1) / step * step));
+    }
+};
+
+template <std::size_t LogitBytes>
+struct linear_cross_entropy<cpu, LogitBytes> {
+    template <class Logit>
+    static logit_blocks blocks_of(extent rows, extent classes) {
+        return {rows, classes, LogitBytes, sizeof(Logit)};
+    }
+
+    template <class Compute, class Logit, class X, class W>
+    static void forward(cpu& device, const const_view<X, 2>& x, const const_view<W, 2>& w,
+                        const linear_cross_entropy_rows& a) {
+        cross_entropy<cpu>::check_targets(device, w.extent_of(0), a.targets, a.ignore_index);
+        const logit_blocks each = blocks_of<Logit>(x.extent_of(0), w.extent_of(0));
+        const workspace::lease block(device.scratch(), bytes_of<Logit>(each.rows, each.classes)),
+            of_rows(device.scratch(), bytes_of<float>(3, each.rows));
+        float *const largest = of_rows.as<float>(), *const sums = largest + each.rows, *const of_target = sums + each.rows;
+        const auto add = device.select(&portable::add_exponentials<Logit>, &avx2::add_exponentials<Logit>,
+                                       &avx512::add_exponentials<Logit>);
+        const auto finish = device.select(&portable::losses_of_rows, &avx2::losses_of_rows, &avx512::losses_of_rows);
+        for_blocks(x.extent_of(0), each.rows, [&](extent i, extent rows) {
+            const std::int32_t* const targets = a.targets.data() + i;
+            for_blocks(w.extent_of(0), each.classes, [&](extent j, extent classes) {
+                const view<Logit, 2> logits(block.as<Logit>(), {rows, classes});
+                halftone::detail::product<Compute>(device, some_rows(x, i, rows), transpose(some_rows(w, j, classes)), logits,
+                                                   write_mode::overwrite);
+                const row_pieces cut = cut_rows(rows, classes);
+                device.parallel_for(cut.count, [&](extent piece) {
+                    const extent k = cut.begin(piece);
+                    add(cut.rows_of(piece), classes, logits.data() + k * classes, classes, j, targets + k, a.ignore_index,
+                        largest + k, sums + k, of_target + k);
+                });
+            });
+            device.run([&] {
+                finish(rows, largest, sums, of_target, targets, a.ignore_index, a.losses.data() + i, a.logsumexp.data() + i);
+            });
+        });
+        cross_entropy<cpu>::mean(device, a.losses, a.targets, a.loss, a.count, a.ignore_index);
+    }
+
+    template <class Compute, class Logit, class InputGrad, class WeightGrad = InputGrad, class X, class W, class G>
+    static void backward(cpu& device, const const_view<X, 2>& x, const const_view<W, 2>& w,
+                         const linear_cross_entropy_rows& a, const const_view<float, 1>& gradient,
+                         const gradient_result<X>& dx, const gradient_result<G>& dw) {
+        const extent width = x.extent_of(1);
+        const logit_blocks each = blocks_of<Logit>(x.extent_of(0), w.extent_of(0));
+        // Sums of dx go from block to block in float.
+        const bool sums_apart = dx.to.data() != nullptr && !std::is_same_v<X, float> && each.classes < w.extent_of(0);
+        const workspace::lease block(device.scratch(), bytes_of<Logit>(each.rows, each.classes)),
+            of_dx(device.scratch(), sums_apart ? bytes_of<float>(each.rows, width) : 0);
+        const auto turn = device.select(&portable::logits_to_gradients<Logit>, &avx2::logits_to_gradients<Logit>,
+                                        &avx512::logits_to_gradients<Logit>);
+        for_blocks(x.extent_of(0), each.rows, [&](extent i, extent rows) {
+            const auto x_rows = some_rows(x, i, rows);
+            const view<float, 2> sums(of_dx.as<float>(), {rows, width});
+            for_blocks(w.extent_of(0), each.classes, [&](extent j, extent classes) {
+                const view<Logit, 2> logits(block.as<Logit>(), {rows, classes});
+                const auto w_rows = some_rows(w, j, classes);
+                halftone::detail::product<Compute>(device, x_rows, transpose(w_rows), logits, write_mode::overwrite);
+                const row_pieces cut = cut_rows(rows, classes);
+                device.parallel_for(cut.count, [&](extent piece) {
+                    const extent k = cut.begin(piece);
+                    turn(cut.rows_of(piece), classes, logits.data() + k * classes, classes, j, a.targets.data() + i + k,
+                         a.ignore_index, a.logsumexp.data() + i + k, gradient(0) / a.count(0));
+                });
+                if (sums_apart) {
+                    halftone::detail::product<InputGrad>(device, logits, w_rows, sums, j == 0 ? write_mode::overwrite : write_mode::add);
+                } else if (dx.to.data() != nullptr) {
+                    halftone::detail::product<InputGrad>(device, logits, w_rows, some_rows(dx.to, i, rows), j == 0 ? dx.mode : write_mode::add);
+                }
+                if (dw.to.data() != nullptr) {
+                    halftone::detail::product<WeightGrad>(device, transpose(logits), x_rows, some_rows(dw.to, j, classes),
+                                                          i == 0 ? dw.mode : write_mode::add);
+                }
+            });
+            if (sums_apart) round(device, sums, some_rows(dx.to, i, rows), dx.mode);
+        });
+    }
+
+  private:
+    template <class T>
+    static std::size_t bytes_of(extent rows, extent columns) {
+        return static_cast<std::size_t>(rows * columns) * sizeof(T);
+    }
+    /// Of nothing there is one block, empty.
+    template <class Body>
+    static void for_blocks(extent all, extent each, const Body& body) {
+        extent first = 0;
+        do body(first, std::min(each, all - first));
+        while ((first += each) < all);
+    }
+    template <class X>
+    static void round(cpu& device, const view<float, 2>& sums, const view<X, 2>& to, write_mode mode) {
+        const auto body = device.select(&portable::round_sums<X>, &avx2::round_sums<X>, &avx512::round_sums<X>);
+        const extent width = sums.extent_of(1);
+        const row_pieces cut = cut_rows(sums.extent_of(0), width);
+        device.parallel_for(cut.count, [&](extent piece) {
+            const extent i = cut.begin(piece);
+            body(cut.rows_of(piece), width, sums.data() + i * width, to.data() + i * to.stride_of(0), to.stride_of(0), mode);
+        });
+    }
+};
+
+}  // namespace halftone::inline HALFTONE_ABI::kernel
