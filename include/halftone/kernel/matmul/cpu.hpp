@@ -6,7 +6,7 @@
 /// panel_depth and packs that much of its rows of a, which stays in the second-level cache while the panels of b pass by,
 /// as do the block's sums; these go through the epilogue at the end (Goto and van de Geijn 2008). Where all of a is small
 /// it is packed once and b is not shared: who takes some panels packs each of them, multiplies all of a by it, and
-/// forgets it.
+/// forgets it. Rows of a that a unit can read where they lie are not packed at all.
 #pragma once
 
 #include <halftone/kernel/fp64/cpu.hpp>
@@ -69,6 +69,7 @@ class blocked_product {
           m_(a.extent_of(0)),
           n_(b.extent_of(1)),
           k_(a.extent_of(1)),
+          in_place_(can_stay(unit, of_a, a)),
           cut_(m_, n_, k_, unit, device.threads()),
           block_bytes_(unit.block_bytes(cut_.rows)),
           panel_bytes_(unit.panel_bytes(std::min(panel_depth, cut_.depth))),
@@ -103,6 +104,14 @@ class blocked_product {
   private:
     using cut = matmul_cut;
 
+    /// Whether products read rows of a where they lie. Rows a multiple of 4 KiB apart would push each other out of the
+    /// first-level cache.
+    static bool can_stay(const product_unit& unit, const product_packing<std::remove_const_t<A>>& of_a,
+                         const view<A, 2>& a) {
+        return of_a.keeps_rows && unit.multiply_rows != nullptr && a.stride_of(1) == 1 &&
+               a.extent_of(1) % unit.k_least == 0 && a.stride_of(0) * unit.element % 4096 != 0;
+    }
+
     static std::size_t times(extent count, std::size_t bytes) { return static_cast<std::size_t>(count) * bytes; }
 
     /// A slice of b's columns and a chunk of k.
@@ -132,8 +141,14 @@ class blocked_product {
     }
     void multiply(const part& p, extent block, extent depth, const std::byte* rows, const std::byte* panel,
                   float* sums) const {
-        unit_.multiply(std::min(cut_.rows, m_ - block * cut_.rows), unit_.padded(p.length_of(depth)), rows, panel, sums,
-                       sums_stride_, p.begin + depth > 0);
+        const extent i = block * cut_.rows, high = std::min(cut_.rows, m_ - i), length = unit_.run(p.length_of(depth));
+        const bool add = p.begin + depth > 0;
+        if (in_place_) {
+            unit_.multiply_rows(high, length, a_.data() + i * a_.stride_of(0) + p.begin + depth * panel_depth,
+                                a_.stride_of(0), panel, sums, sums_stride_, add);
+        } else {
+            unit_.multiply(high, length, rows, panel, sums, sums_stride_, add);
+        }
     }
     /// Sends sums through the epilogue, where k has ended.
     void finish(const part& p, extent block, extent panel, extent columns, const float* sums) const {
@@ -156,6 +171,7 @@ class blocked_product {
     }
 
     void pack_a(const part& p, std::byte* blocks) const {
+        if (in_place_) return;
         device_.parallel_for(blocks_ * p.depths, [&](extent index) {
             pack_block(p, index / p.depths, index % p.depths, blocks + times(index, block_bytes_));
         });
@@ -199,7 +215,7 @@ class blocked_product {
                                                                            : waiting + times(index, sums_bytes_));
             with_unit([&] {
                 for (extent depth = 0; depth < p.depths; ++depth) {
-                    pack_block(p, block, depth, scratch);
+                    if (!in_place_) pack_block(p, block, depth, scratch);
                     for_panels(p, group, [&](extent panel) {
                         multiply(p, block, depth, scratch, panels + place_of(p, panel, depth),
                                  sums + panel % group_panels_ * unit_.columns);
@@ -219,6 +235,7 @@ class blocked_product {
     const view<B, 2>& b_;
     const matmul_epilogue<Operands, Results>& epilogue_;
     extent m_, n_, k_;
+    bool in_place_;
     matmul_cut cut_;
     std::size_t block_bytes_, panel_bytes_;
     extent sums_stride_;

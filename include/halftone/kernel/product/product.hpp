@@ -47,15 +47,21 @@ namespace halftone::inline HALFTONE_ABI::amx {
 namespace halftone::inline HALFTONE_ABI {
 
 struct product_unit {
-    int rows;      ///< a's rows are a multiple of this in memory; the work goes by as many at a time
-    int columns;   ///< the width of a panel of b
-    int k_step;    ///< k is padded with zeros to a multiple of this
-    int element;   ///< bytes of a packed element
+    int rows;     ///< a's rows are a multiple of this in memory; the work goes by as many at a time
+    int columns;  ///< the width of a panel of b
+    int k_step;   ///< k is padded with zeros to a multiple of this
+    int element;  ///< bytes of a packed element
     void (*multiply)(extent rows, extent k, const void* a_block, const void* b_panel, float* c, extent c_stride,
                      bool add);
     void (*enter)() = nullptr;  ///< called by a worker before its products, where it is there
     void (*leave)() = nullptr;  ///< and after them
+    /// `multiply` with rows of a where they lie, a_stride elements apart; none: they are always packed.
+    void (*multiply_rows)(extent rows, extent k, const void* a, extent a_stride, const void* b_panel, float* c,
+                          extent c_stride, bool add) = nullptr;
+    int k_least = k_step;  ///< k of a product may be a multiple of this; what is packed is padded further
 
+    /// The k that a product of k runs over.
+    extent run(extent k) const { return (k + k_least - 1) / k_least * k_least; }
     extent padded(extent k) const { return (k + k_step - 1) / k_step * k_step; }
     std::size_t panel_bytes(extent k) const { return static_cast<std::size_t>(padded(k) * columns * element); }
     std::size_t block_bytes(extent most_rows) const {
@@ -69,6 +75,7 @@ template <class T>
 struct product_packing {
     void (*pack_a)(const T* from, extent row_stride, extent k_stride, extent rows, extent k, void* block);
     void (*pack_b)(const T* from, extent k_stride, extent column_stride, extent k, extent columns, void* panel);
+    bool keeps_rows = false;  ///< rows of a whose elements lie side by side are packed as they are
 };
 
 namespace detail {
@@ -88,7 +95,7 @@ product_unit unit_for(const cpu& device) {
         using namespace avx512_bf16;
         if (device.instruction_set() == isa::amx)
             return {32, 32, bf16_k_step, 2, &amx::tile_multiply, &amx::enter_tiles, &amx::leave_tiles};
-        return {12, bf16_columns, bf16_k_step, 2, &pair_multiply};
+        return {12, bf16_columns, bf16_k_step, 2, &pair_multiply, nullptr, nullptr, &pair_multiply_rows, 2};
     }
 #endif
     const int rows = device.instruction_set() >= isa::avx512 ? avx512::fma_rows
@@ -97,17 +104,25 @@ product_unit unit_for(const cpu& device) {
     const int columns = device.instruction_set() >= isa::avx512 ? avx512::fma_columns
                         : device.instruction_set() == isa::avx2 ? avx2::fma_columns
                                                                 : portable::fma_columns;
-    return {rows, columns, 1, 4, device.select(&portable::fma_multiply, &avx2::fma_multiply, &avx512::fma_multiply)};
+    return {rows,
+            columns,
+            1,
+            4,
+            device.select(&portable::fma_multiply, &avx2::fma_multiply, &avx512::fma_multiply),
+            nullptr,
+            nullptr,
+            device.select(&portable::fma_multiply_rows, &avx2::fma_multiply_rows, &avx512::fma_multiply_rows)};
 }
 
 template <class Compute, class T>
 product_packing<T> packing_for(const cpu& device) {
 #if defined(__x86_64__)
     if (detail::uses_pairs<Compute>(device.instruction_set()))
-        return {&avx512_bf16::pack_a_bf16<T>, &avx512_bf16::pack_b_bf16<T>};
+        return {&avx512_bf16::pack_a_bf16<T>, &avx512_bf16::pack_b_bf16<T>, std::is_same_v<T, bfloat16>};
 #endif
     return {device.select(&portable::pack_a<Compute, T>, &avx2::pack_a<Compute, T>, &avx512::pack_a<Compute, T>),
-            device.select(&portable::pack_b<Compute, T>, &avx2::pack_b<Compute, T>, &avx512::pack_b<Compute, T>)};
+            device.select(&portable::pack_b<Compute, T>, &avx2::pack_b<Compute, T>, &avx512::pack_b<Compute, T>),
+            std::is_same_v<Compute, float> && std::is_same_v<T, float>};
 }
 
 }  // namespace halftone::inline HALFTONE_ABI
