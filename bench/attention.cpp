@@ -6,21 +6,21 @@
 ///     bench_attention --json attention.json --torch python3 --filter causal
 ///
 /// q, k and v are slices of one (batch, time, 3, heads, head_size) buffer, as a model's projection leaves them, and o
-/// and its gradient are (batch, time, heads, head_size); PyTorch has the same layout. Forward gives the logsumexp too, as
-/// training needs it; backward is alone, without the forward pass before it.
+/// and its gradient are (batch, time, heads, head_size); PyTorch has the same layout. Forward gives the logsumexp too,
+/// as training needs it; backward is alone, without the forward pass before it.
 ///
 /// Operations: 4 batch heads head_size for every pair of a query and a key that it sees on average (causal: half of
 /// queries x keys) forward, and 2.5 times as many backward, though that computes the scores anew.
 #include <random>
 
+#include <support/peaks.hpp>
+#include <support/protocol.hpp>
+#include <support/torch.hpp>
+
 #include <halftone/exec/measure.hpp>
 #include <halftone/kernel/attention/cpu.hpp>
 #include <halftone/number.hpp>
 #include <halftone/policy.hpp>
-
-#include <support/peaks.hpp>
-#include <support/protocol.hpp>
-#include <support/torch.hpp>
 
 namespace {
 
@@ -42,7 +42,8 @@ struct shape {
     double operations() const {
         double pairs = 0;
         for (const extent n : sequences) pairs += static_cast<double>(n) * static_cast<double>(n);
-        if (sequences.empty()) pairs = static_cast<double>(batch) * static_cast<double>(length) * static_cast<double>(length);
+        if (sequences.empty())
+            pairs = static_cast<double>(batch) * static_cast<double>(length) * static_cast<double>(length);
         return 4 * pairs * static_cast<double>(heads * size) * (causal ? 0.5 : 1);
     }
 };
@@ -96,10 +97,12 @@ struct problem {
             longest = std::max(longest, n);
         }
         const auto slice = [&](T* from, extent first, extent heads) {
-            return ht::view<T, 4>(from + first * s.size, {s.batch, s.length, heads, s.size}, {s.length * row, row, s.size, 1});
+            return ht::view<T, 4>(from + first * s.size, {s.batch, s.length, heads, s.size},
+                                  {s.length * row, row, s.size, 1});
         };
         const auto three = [&](T* from) {
-            return std::array{slice(from, 0, s.heads), slice(from, s.heads, s.groups), slice(from, s.heads + s.groups, s.groups)};
+            return std::array{slice(from, 0, s.heads), slice(from, s.heads, s.groups),
+                              slice(from, s.heads + s.groups, s.groups)};
         };
         const ht::view<T, 4> result(o.data(), {s.batch, s.length, s.heads, s.size}), slope(d_o.data(), result.shape());
         const ht::view<float, 3> sums(logsumexp.data(), {s.batch, s.heads, s.length});
@@ -125,15 +128,15 @@ struct problem {
 template <class P, class T>
 class runner {
   public:
-    runner(ht::cpu& device, const bench::options& o, bench::report& report, bench::torch_peer* torch, const bench::peaks& peaks,
-           const char* policy, const char* dtype)
+    runner(ht::cpu& device, const bench::options& o, bench::report& report, bench::torch_peer* torch,
+           const bench::peaks& peaks, const char* policy, const char* dtype)
         : device_(device), options_(o), report_(report), torch_(torch), peaks_(peaks), policy_(policy), dtype_(dtype) {}
 
     void run(const shape& s) {
         problem<T> p(s);
         const auto forward = [&](auto& d) {
-            ht::attention<P>(d, p.forward.q, p.forward.k, p.forward.v, p.forward.o, p.forward.logsumexp, p.forward.options,
-                             p.forward.sequences);
+            ht::attention<P>(d, p.forward.q, p.forward.k, p.forward.v, p.forward.o, p.forward.logsumexp,
+                             p.forward.options, p.forward.sequences);
         };
         const auto backward = [&](auto& d) { ht::attention_gradients<P>(d, p.backward); };
         forward(device_);  // what backward reads
@@ -148,9 +151,16 @@ class runner {
         if (!report_.wants(name)) return;
         std::vector<bench::contender> all{bench::local("halftone", [&] { run(device_); })};
         if (torch_ != nullptr) {
-            all.push_back(torch_->contender("torch", {{"op", "attention"}, {"dtype", dtype_}, {"pass", pass}, {"batch", s.batch},
-                                                      {"length", s.length}, {"heads", s.heads}, {"groups", s.groups},
-                                                      {"size", s.size}, {"causal", s.causal}, {"sequences", s.sequences}}));
+            all.push_back(torch_->contender("torch", {{"op", "attention"},
+                                                      {"dtype", dtype_},
+                                                      {"pass", pass},
+                                                      {"batch", s.batch},
+                                                      {"length", s.length},
+                                                      {"heads", s.heads},
+                                                      {"groups", s.groups},
+                                                      {"size", s.size},
+                                                      {"causal", s.causal},
+                                                      {"sequences", s.sequences}}));
         }
         const bool pairs = std::is_same_v<T, ht::bfloat16>;
         report_.add(name, bench::compare(all, options_), operations, "GFLOP/s", pairs ? peaks_.bf16 : peaks_.fp32,
@@ -174,16 +184,20 @@ void tell_memory(ht::cpu& device, bench::report& report) {
         const ht::view<ht::bfloat16, 4> x(nullptr, of_x);
         const ht::view<float, 3> sums(nullptr, {1, 12, length});
         const ht::attention_options options{.mask = ht::attention_mask::causal};
-        const auto forward = ht::workspace_bytes(
-            device, [&](auto& d) { ht::attention<ht::amp_bf16>(d, x, x, x, x, sums, options); });
+        const auto forward =
+            ht::workspace_bytes(device, [&](auto& d) { ht::attention<ht::amp_bf16>(d, x, x, x, x, sums, options); });
         const auto backward = ht::workspace_bytes(device, [&](auto& d) {
-            ht::attention_gradients<ht::amp_bf16>(d, ht::kernel::attention_backward<ht::bfloat16>{x, x, x, x, sums, x, x, x, x, options});
+            ht::attention_gradients<ht::amp_bf16>(
+                d, ht::kernel::attention_backward<ht::bfloat16>{x, x, x, x, sums, x, x, x, x, options});
         });
-        rows.push_back({{"length", length}, {"forward_bytes", forward}, {"backward_bytes", backward},
+        rows.push_back({{"length", length},
+                        {"forward_bytes", forward},
+                        {"backward_bytes", backward},
                         {"stored_scores_bytes", 12 * length * length * 2}});
-        std::printf("scratch at length %5lld: forward %8.2f MB, backward %8.2f MB; 12 heads of scores in bf16 %9.2f MB\n",
-                    static_cast<long long>(length), static_cast<double>(forward) / 1e6, static_cast<double>(backward) / 1e6,
-                    static_cast<double>(12 * length * length * 2) / 1e6);
+        std::printf(
+            "scratch at length %5lld: forward %8.2f MB, backward %8.2f MB; 12 heads of scores in bf16 %9.2f MB\n",
+            static_cast<long long>(length), static_cast<double>(forward) / 1e6, static_cast<double>(backward) / 1e6,
+            static_cast<double>(12 * length * length * 2) / 1e6);
     }
     report.note("scratch_bytes", rows);
 }
@@ -200,7 +214,9 @@ int main(int argc, char** argv) {
         bench::report report("bench_attention", o, device);
         const bench::peaks peaks = bench::measure_peaks(device, report);
         const auto torch = bench::torch_if_asked(o, report);
-        report.note("operations", "4 batch heads head_size queries keys forward, half of it under a causal mask; 2.5 times as many backward");
+        report.note(
+            "operations",
+            "4 batch heads head_size queries keys forward, half of it under a causal mask; 2.5 times as many backward");
         tell_memory(device, report);
         runner<ht::amp_bf16, ht::bfloat16> bf16(device, o, report, torch.get(), peaks, "bf16", "bfloat16");
         runner<ht::full_fp32, float> fp32(device, o, report, torch.get(), peaks, "fp32", "float32");

@@ -3,7 +3,7 @@
 /// The backward pass of attention on the CPU.
 ///
 /// A task takes one head of k and v and the heads of q that read it. It packs the queries once and goes over blocks of
-/// 128 keys. For each panel of queries it computes the scores anew, transposed (keys by queries), so that the weights
+/// keys. For each panel of queries it computes the scores anew, transposed (keys by queries), so that the weights
 /// p and the scores' gradients ds come out as operands of the three products that follow: dv += p^T d_o, dk += ds^T q,
 /// dq^T += k^T ds^T. Where heads are few, the blocks of keys are dealt to several tasks, whose parts of dq are added
 /// in order afterwards.
@@ -16,7 +16,8 @@
 namespace halftone::inline HALFTONE_ABI::detail {
 
 struct attention_backward_layout : attention_layout {
-    extent parts;  ///< tasks that share the blocks of keys of one head
+    extent parts;       ///< tasks that share the blocks of keys of one head
+    extent block_keys;  ///< in a block
     extent key_blocks, query_blocks, query_panels;
     extent padded_queries;
     extent panel_sums, member_sums;                          ///< dq^T: (head_size, columns) for each panel of queries
@@ -27,7 +28,8 @@ struct attention_backward_layout : attention_layout {
 
     attention_backward_layout(const attention_extents& e, const product_unit& u, attention_mask mask)
         : attention_layout(e, u, mask) {
-        key_blocks = pieces_of(e.keys, attention_slope_keys);
+        block_keys = attention_slope_keys / (unit.element == 2 ? 1 : 2);
+        key_blocks = pieces_of(e.keys, block_keys);
         parts = parts_of(e.batch * e.groups, key_blocks, 2);
         query_blocks = pieces_of(e.queries, attention_slope_queries);
         query_panels = pieces_of(e.queries, unit.columns);
@@ -36,7 +38,7 @@ struct attention_backward_layout : attention_layout {
         member_sums = query_panels * panel_sums;
         query_bytes = unit.panel_bytes(std::min(attention_slope_queries, e.queries));
 
-        const extent members = e.members(), rows = std::min(attention_slope_keys, e.keys);
+        const extent members = e.members(), rows = std::min(block_keys, e.keys);
         queries_t = take_panels(members * query_panels, head_bytes);
         gradients_t = take_panels(members * query_panels, head_bytes);
         queries = take_panels(members * query_blocks * head_panels, query_bytes);
@@ -81,7 +83,7 @@ struct attention_backward_task {
         if (at.unit.enter != nullptr) at.unit.enter();
         // Dealt in turn, for under a causal mask the first blocks are seen by the most queries.
         for (extent block = part; block < at.key_blocks; block += at.parts) {
-            run_keys(batch, group, block * attention_slope_keys, dq, scratch);
+            run_keys(batch, group, block * at.block_keys, dq, scratch);
         }
         if (at.unit.leave != nullptr) at.unit.leave();
         if (partials == nullptr) store_queries(batch, group, dq);
@@ -148,7 +150,7 @@ struct attention_backward_task {
     /// The keys of one block: dk and dv to the end, and their share of dq.
     void run_keys(extent batch, extent group, extent first, float* dq, std::byte* scratch) const {
         const attention_extents& e = at.extents;
-        const extent rows = std::min(attention_slope_keys, e.keys - first), stride = at.padded_width();
+        const extent rows = std::min(at.block_keys, e.keys - first), stride = at.padded_width();
         engine.packing.pack_a(vector_at(a.k, batch, first, group), a.k.stride_of(1), 1, rows, e.head_size,
                               scratch + at.keys);
         engine.packing.pack_a(vector_at(a.v, batch, first, group), a.v.stride_of(1), 1, rows, e.head_size,
@@ -182,8 +184,8 @@ struct attention_backward_task {
         return i < last ? std::min(at.extents.keys, last + at.offset) : 0;
     }
 
-    /// The keys [first_key, first_key + keys) against a block of queries; the first `unseeing` of these see none. dk and
-    /// dv are added to, or are written.
+    /// The keys [first_key, first_key + keys) against a block of queries, the first `unseeing` of which see none of
+    /// them. dk and dv are added to, or else written.
     void run_block(extent member, extent first_key, extent keys, extent first_query, extent unseeing, bool add,
                    float* dq, std::byte* scratch) const {
         const attention_extents& e = at.extents;
@@ -223,15 +225,16 @@ struct attention_backward_task {
                           dq + i / unit.columns * at.panel_sums, unit.columns, true);
         }
 
-        // Some keys at a time, since under a causal mask fewer queries see the later ones.
-        const extent some = whole_steps(32, unit.rows),
+        // Some keys at a time where fewer queries see the later ones.
+        const bool blind_ones = first_key + rows - 1 - at.offset > first_query;
+        const extent some = blind_ones ? unit.rows : rows,
                      block = member * at.query_blocks + first_query / attention_slope_queries;
         for (extent d = 0; d < at.head_panels; ++d) {
             const std::size_t panel = at.query_bytes * static_cast<std::size_t>(block * at.head_panels + d);
             for (extent j = 0; j < rows; j += some) {
                 const extent blind =
-                    std::max<extent>(0, first_key + j - at.offset - first_query) / unit.columns * unit.columns;
-                const extent seeing = unit.padded(queries - blind), to = j * at.padded_width() + d * unit.columns;
+                    std::max<extent>(0, first_key + j - at.offset - first_query) / at.seen_step * at.seen_step;
+                const extent seeing = unit.padded(queries) - blind, to = j * at.padded_width() + d * unit.columns;
                 const std::size_t from = static_cast<std::size_t>((j * panel_stride + blind) * unit.element);
                 const std::size_t skipped_panel = panel + at.panel_rows_bytes(blind);
                 unit.multiply(std::min(some, rows - j), seeing, weights + from, scratch + at.gradients + skipped_panel,

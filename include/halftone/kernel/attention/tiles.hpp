@@ -13,12 +13,13 @@
 namespace halftone::inline HALFTONE_ABI::detail {
 
 /// The forward pass takes as many queries and keys at a time, so that the keys and values of a tile stay in the
-/// second-level cache meanwhile; within these one group of queries after the other, whose scores and weights stay in the
-/// first.
+/// second-level cache meanwhile; within these one group of queries after the other, whose scores and weights stay in
+/// the first.
 inline constexpr extent attention_query_rows = 96, attention_key_columns = 256;
 /// The queries of a group, rounded up to whole rows of a product unit; and at least what that comes to.
 inline constexpr extent attention_group = 24, attention_group_rows = 32;
-/// The backward pass takes as many keys and queries at a time; within these one panel of queries after the other.
+/// The backward pass takes as many keys (half of them where they are packed as floats) and queries at a time; within
+/// these one panel of queries after the other.
 inline constexpr extent attention_slope_keys = 192, attention_slope_queries = 128;
 static_assert(attention_key_columns <= panel_depth && attention_slope_keys <= panel_depth &&
               attention_slope_queries <= panel_depth);
@@ -176,7 +177,7 @@ struct attention_layout {
     std::size_t take_block(extent rows) { return scratch.take(unit.block_bytes(padded_rows(rows))); }
     /// From the beginning of a block to its row i.
     std::size_t row_bytes(extent i) const { return static_cast<std::size_t>(i * panel_stride * unit.element); }
-    /// The bytes of the first `rows` of a panel's k, a multiple of unit.columns.
+    /// The bytes of the first `rows` of a panel's k, a multiple of seen_step.
     std::size_t panel_rows_bytes(extent rows) const {
         return static_cast<std::size_t>(rows * unit.columns * unit.element);
     }
