@@ -16,6 +16,7 @@ import time
 
 threads = int(sys.argv[1]) if len(sys.argv) > 1 else 2
 os.environ.setdefault("OMP_NUM_THREADS", str(threads))
+os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # no processes beside this one while others are timed
 import torch  # noqa: E402
 
 torch.set_num_threads(threads)
