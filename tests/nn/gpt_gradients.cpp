@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A model under fp32, tf32 and bf16: loss and every gradient within what rounding does.
+/// A model under fp32, split products, tf32 and bf16: loss and every gradient within what rounding does.
 #include "nn/gpt_gradients.hpp"
 
 namespace {
@@ -10,6 +10,7 @@ using nn_test::within_what_rounding_does;
 
 TEST_CASE("gpt: loss and every gradient within what rounding does") {
     SUBCASE("full_fp32") { within_what_rounding_does<ht::full_fp32, float>(1); }
+    SUBCASE("split_fp32") { within_what_rounding_does<ht::split_fp32, float>(1); }
     SUBCASE("tf32") { within_what_rounding_does<ht::tf32, ht::tfloat32>(1); }
     SUBCASE("amp_bf16") { within_what_rounding_does<ht::amp_bf16, ht::bfloat16>(1); }
 }

@@ -179,7 +179,7 @@ static_assert(ht::casts_at<gpt<amp_bf16>, "*.norm"> == 9 && ht::casts_at<gpt<amp
               ht::casts_at<gpt<amp_bf16>, "head"> == 2);
 static_assert(ht::casts_at<gpt<amp_bf16>, "h.*.attn"> == 3 && ht::casts_at<gpt<amp_bf16>, "embed"> == 0);
 static_assert(ht::casts<gpt<ht::amp_fp16>> == 11 && ht::casts<gpt<ht::full_fp32>> == 0 &&
-              ht::casts<gpt<ht::tf32>> == 0);
+              ht::casts<gpt<ht::tf32>> == 0 && ht::casts<gpt<ht::split_fp32>> == 0);
 static_assert(ht::casts<gpt<ht::with_output<amp_bf16, float>>> > ht::casts<gpt<amp_bf16>>);
 static_assert(ht::casts<gpt<ht::with_split_master<amp_bf16>>> == 11 && ht::casts<gpt<ht::pure_bf16>> == 11);
 // Operands in eight bits are made out of 16: x once, the weight with each use, the gradient once.

@@ -68,6 +68,15 @@ static_assert(same<free_output<ht::tf32, op::matmul, bfloat16, float>, float>);
 static_assert(same<compute_type<ht::tf32, op::embedding>, float> &&
               same<compute_type<ht::tf32, op::layer_norm>, float>);
 static_assert(same<free_output<ht::tf32, op::add, bfloat16, bfloat16>, bfloat16>);
+using three = ht::split<bfloat16, 3>;
+static_assert(same<compute_type<ht::split_fp32, op::linear>, three> &&
+              same<accum_type<ht::split_fp32, op::linear>, float>);
+static_assert(same<ht::input_grad_type<ht::split_fp32, op::linear>, three> &&
+              same<ht::weight_grad_type<ht::with_compute<full_fp32, three>, op::linear>, three>);
+static_assert(same<free_output<ht::split_fp32, op::matmul, float, float>, float> &&
+              same<free_output<ht::split_fp32, op::add, bfloat16, bfloat16>, bfloat16>);
+static_assert(same<compute_type<ht::split_fp32, op::layer_norm>, float> &&
+              same<compute_type<ht::split_fp32, op::embedding>, float>);
 
 // fp64 is left alone.
 static_assert(same<free_output<amp_bf16, op::matmul, double, double>, double>);

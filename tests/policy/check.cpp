@@ -26,6 +26,12 @@ static_assert(!ht::storable_roles<ht::with_output<ht::tf32, ht::tfloat32>> &&
               !ht::storable_roles<ht::with_reduce<ht::tf32, ht::tfloat32>> &&
               !ht::storable_roles<ht::with_state<ht::tf32, ht::tfloat32>>);
 
+static_assert(ht::check_policy<ht::split_fp32>() && ht::keeps_small_updates<ht::split_fp32>);
+static_assert(ht::check_policy<ht::with_compute<ht::amp_bf16, ht::split<bfloat16, 2>>>());
+static_assert(!ht::storable_roles<ht::with_output<ht::split_fp32, ht::split<bfloat16, 3>>> &&
+              !ht::storable_roles<ht::with_param<ht::split_fp32, ht::split<bfloat16, 2>>>);
+static_assert(!ht::wide_enough_accum<ht::with_accum<ht::split_fp32, bfloat16>>);
+
 static_assert(ht::keeps_small_updates<ht::amp_bf16> && ht::keeps_small_updates<ht::pure_bf16>);
 static_assert(!ht::keeps_small_updates<ht::with_param<ht::amp_bf16, bfloat16>>);
 static_assert(!ht::keeps_small_updates<ht::with_param<ht::amp_fp16, float16>>);

@@ -26,13 +26,15 @@ using f32 = float;
 using b16 = bfloat16;
 using f16 = float16;
 using t32 = ht::tfloat32;
+using s32 = ht::split<b16, 3>;
 //                                       param, compute, output, accum, grad, accumulate, reduce, state
 static_assert(has_roles<ht::full_fp32,             f32, f32, f32, f32, f32, f32, f32, f32>);
 static_assert(has_roles<ht::amp_bf16,              f32, b16, b16, f32, b16, f32, f32, f32>);
 static_assert(has_roles<ht::amp_fp16,              f32, f16, f16, f32, f16, f32, f32, f32>);
 static_assert(has_roles<ht::pure_bf16,             b16, b16, b16, f32, b16, f32, f32, f32>);
 static_assert(has_roles<ht::tf32,                  f32, t32, f32, f32, t32, f32, f32, f32>);
-static_assert(!ht::needs_scaling<ht::tf32>);
+static_assert(has_roles<ht::split_fp32,            f32, s32, f32, f32, s32, f32, f32, f32>);
+static_assert(!ht::needs_scaling<ht::tf32> && !ht::needs_scaling<ht::split_fp32>);
 static_assert(ht::full_fp32::param_rounding == ht::rounding::nearest_even);
 static_assert(ht::amp_bf16::param_rounding == ht::rounding::nearest_even);
 static_assert(ht::pure_bf16::param_rounding == ht::rounding::stochastic);

@@ -45,6 +45,11 @@ TEST_CASE("a layer outside any path, and one that inherits") {
     CHECK(bare[0].in == "bfloat16");
     CHECK(ht::policies_of<outline::linear<ht::tf32>>()[0].in == "tfloat32");
     CHECK(ht::policies_of<outline::linear<ht::tf32>>()[0].out == "float");
+    const auto pieces = ht::policies_of<outline::linear<ht::split_fp32>>();
+    CHECK(pieces[0].in == "split<bfloat16, 3>");
+    CHECK(pieces[0].accumulate == "float");
+    CHECK(pieces[0].out == "float");
+    CHECK(pieces[0].weight_grad == "split<bfloat16, 3>");
     const auto inherits = ht::policies_of<outline::linear<at<ht::inherit, "fc">>>();
     REQUIRE(inherits.size() == 1);
     CHECK(inherits[0].path == "fc");

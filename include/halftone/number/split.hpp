@@ -113,6 +113,24 @@ struct number_traits<split<bfloat16, N>> : ieee_format<N == 2 ? 17 : 24, -125, 1
     static constexpr double min_subnormal = number_traits<bfloat16>::min_subnormal;
 };
 
+namespace detail {
+
+template <class Compute>
+struct whole_operand {
+    using type = Compute;
+};
+template <>
+struct whole_operand<split<bfloat16, 3>> {
+    using type = float;
+};
+
+}  // namespace detail
+
+/// The type by which products of Compute multiply operands that stay whole: float in place of split<bfloat16, 3>, which
+/// holds every float.
+template <class Compute>
+using unsplit = typename detail::whole_operand<Compute>::type;
+
 }  // namespace halftone::inline HALFTONE_ABI
 
 template <int N>

@@ -62,9 +62,15 @@ template <class Compute, class Device>
 double sum_error(extent terms) {
     const double u = unit_roundoff<float>, n = static_cast<double>(terms) + 2;
     // What matrix units cut off, or an engine where it reads a float for tfloat32.
-    const bool is_exact = std::is_same_v<Compute, float> || !simt_device<Device>;
+    constexpr bool is_split = requires { Compute::dropped; };
+    const bool is_exact = std::is_same_v<Compute, float> || is_split || !simt_device<Device>;
     const double reads = std::is_same_v<Compute, tfloat32> && !is_exact ? 4 * unit_roundoff<tfloat32> : 0;
-    return shadow_gamma(n, u) + shadow_gamma(n, is_exact ? u : 2 * u) + reads;
+    const double twin = shadow_gamma(n, u), own = shadow_gamma(n, is_exact ? u : 2 * u);
+    if constexpr (is_split) {
+        return twin + Compute::first * own + Compute::later * shadow_gamma(6 * n, u) + Compute::dropped;
+    } else {
+        return twin + own + reads;
+    }
 }
 
 /// The relative error with which a weight is read, the twin holding what the copy holds.

@@ -205,7 +205,7 @@ using weight_grad_type =
 
 /// The type of the registers Op sums in: the policy's `accum`, and never narrower than the operands.
 template <class P, class Op, class... Inputs>
-using accum_type = promote<compute_type<P, Op, Inputs...>, typename policy_within<inherit, P>::accum>;
+using accum_type = promote<storage_of<compute_type<P, Op, Inputs...>>, typename policy_within<inherit, P>::accum>;
 
 /// What a layer gives, whatever its operation.
 template <class P>

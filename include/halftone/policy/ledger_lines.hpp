@@ -65,7 +65,7 @@ constexpr bool same_operand(const ledger_operand& a, const ledger_operand& b) {
     return same_text(a.name, b.name) && same_text(a.stored, b.stored) && same_text(a.read, b.read);
 }
 
-/// tfloat32 is how products read floats, and no conversion of its own.
+/// tfloat32 and split<bfloat16, N> are how products read floats, and no conversion of their own.
 template <class Stored, class Read>
 constexpr ledger_operand operand(const char* name) {
     return {name, type_name<Stored>, type_name<Read>, !std::is_same_v<Stored, storage_of<Read>>};

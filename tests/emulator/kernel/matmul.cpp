@@ -52,6 +52,7 @@ TEST_CASE("matmul on a GPU: exact on small integers") {
     SUBCASE("bf16") { multiply_all<ht::amp_bf16, bfloat16, bfloat16, bfloat16>(); }
     SUBCASE("fp16, into fp32") { multiply_all<ht::amp_fp16, float16, float16, float>(); }
     SUBCASE("tf32") { multiply_all<ht::tf32, float, float, float>(); }
+    SUBCASE("split products") { multiply_all<ht::split_fp32, float, bfloat16, float>(); }
     SUBCASE("bf16 and fp32 operands") { multiply_all<ht::amp_bf16, bfloat16, float, float>(); }
 }
 

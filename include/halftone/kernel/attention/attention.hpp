@@ -22,6 +22,7 @@
 #include <type_traits>
 
 #include <halftone/kernel/expect.hpp>
+#include <halftone/number/split.hpp>
 #include <halftone/policy/category.hpp>
 #include <halftone/policy/check.hpp>
 #include <halftone/policy/recipe.hpp>
@@ -89,7 +90,8 @@ struct attention_backward {
     packed_sequences sequences{};  ///< as in the forward pass
 };
 
-/// The flash strategy's forward<Compute> and backward<Compute> of one device; they do not read options.strategy. They
+/// The flash strategy's forward<Compute> and backward<Compute> of one device, Compute being none that is split
+/// (number/split.hpp): what these kernels make and multiply, they multiply whole. They do not read options.strategy. They
 /// throw shape_error, and argument_error for a scale that is negative or not finite. Of each device they also tell:
 ///
 ///     static const char* why_not_flash(const detail::attention_extents&);   // nullptr: they take the problem
@@ -278,7 +280,7 @@ void run_attention(Device& device, const kernel::attention_forward<T>& a) {
     if (strategy_for<Device>(a.options, check_attention_shapes(a)) == attention_strategy::math) {
         kernel::attention_math<Device>::template forward<Compute>(device, a);
     } else {
-        kernel::attention<Device>::template forward<Compute>(device, a);
+        kernel::attention<Device>::template forward<unsplit<Compute>>(device, a);
     }
 }
 template <class Compute, class Device, class T>
@@ -286,7 +288,7 @@ void run_attention(Device& device, const kernel::attention_backward<T>& a) {
     if (strategy_for<Device>(a.options, check_attention_shapes(a)) == attention_strategy::math) {
         kernel::attention_math<Device>::template backward<Compute>(device, a);
     } else {
-        kernel::attention<Device>::template backward<Compute>(device, a);
+        kernel::attention<Device>::template backward<unsplit<Compute>>(device, a);
     }
 }
 
@@ -324,8 +326,9 @@ attention_choice choose_attention(const Device&, const kernel::attention_forward
         return {taken, detail::sentence("math: head_size is ", e.head_size, "; ", why_not)};
     }
     std::string reason = detail::sentence("flash: math would store ", e.queries, " x ", e.keys, " scores a head");
-    if constexpr (requires { flash::template why_not_matrix_units<unscaled_compute<P>>(views); }) {
-        const char* const why_not = flash::template why_not_matrix_units<unscaled_compute<P>>(views);
+    using compute = unsplit<unscaled_compute<P>>;
+    if constexpr (requires { flash::template why_not_matrix_units<compute>(views); }) {
+        const char* const why_not = flash::template why_not_matrix_units<compute>(views);
         if (why_not != nullptr) reason += detail::sentence("; no matrix units: ", why_not);
     }
     return {taken, reason};

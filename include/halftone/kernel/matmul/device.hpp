@@ -4,7 +4,7 @@
 ///
 /// bfloat16, float16 and tfloat32 go to the matrix units, operands of that type (floats for tfloat32) in aligned rows
 /// by asynchronous copies, others by way of registers. Any other compute type is multiplied in float, exactly as its
-/// contract says. tiles.hpp says how c and k are cut. A device that holds an engine (exec/matmul_engine.hpp) gives it
+/// contract says, split<bfloat16, N> among them. tiles.hpp says how c and k are cut. A device that holds an engine (exec/matmul_engine.hpp) gives it
 /// what it is better at.
 ///
 /// Operands of eight bits that such a type multiplies exactly go to the matrix units as they are where the GPU has
@@ -19,6 +19,7 @@
 #include <halftone/kernel/matmul/matrix_unit.hpp>
 #include <halftone/kernel/matmul/multiply_add.hpp>
 #include <halftone/kernel/matmul/tiles.hpp>
+#include <halftone/number/split.hpp>
 
 namespace halftone::inline HALFTONE_ABI::kernel {
 
@@ -86,6 +87,12 @@ struct matmul<Device> {
     static void run(Device& device, const view<A, 2>& a, const view<B, 2>& b,
                     const matmul_epilogue<Operands, Results>& epilogue) {
         fp64::multiply<Compute>(device, a, b, epilogue);
+    }
+    template <class Compute, class A, class B, class Operands, class Results>
+        requires(!std::is_same_v<unsplit<Compute>, Compute> && !fp64::product_in_double<Compute, A, B, Results>)
+    static void run(Device& device, const view<A, 2>& a, const view<B, 2>& b,
+                    const matmul_epilogue<Operands, Results>& epilogue) {
+        run<unsplit<Compute>>(device, a, b, epilogue);
     }
     template <class Compute, class A, class B, class Operands, class Results>
     static void run(Device& device, const view<A, 2>& a, const view<B, 2>& b,

@@ -75,11 +75,6 @@ namespace halftone::inline HALFTONE_ABI {
 
 namespace detail {
 
-/// What multiply-adds read a T as where products compute in Compute: as it is, where the pieces hold it.
-template <class Compute, class T>
-using read_by_multiply_adds =
-    std::conditional_t<std::is_same_v<storage_of<Compute>, float> && contains<Compute, T>, float, Compute>;
-
 template <class Compute>
 bool multiplies_pieces(isa set) {
     return split_pieces<Compute> > 1 && set == isa::amx;
@@ -95,10 +90,9 @@ product_unit matmul_unit_for(const cpu& device) {
         constexpr int pieces = split_pieces<Compute>;
         if (detail::multiplies_pieces<Compute>(device.instruction_set()))
             return {32, 32, 32, 2 * pieces, &amx::split_tile_multiply<pieces>, &amx::enter_tiles, &amx::leave_tiles};
-        return unit_for<float>(device);
     }
 #endif
-    return unit_for<Compute>(device);
+    return unit_for<unsplit<Compute>>(device);
 }
 
 /// And its packing.
@@ -111,7 +105,7 @@ product_packing<T> matmul_packing_for(const cpu& device) {
             return {&avx512::pack_a_split<Compute, pieces, T>, &avx512::pack_b_split<Compute, pieces, T>};
     }
 #endif
-    return packing_for<detail::read_by_multiply_adds<Compute, T>, T>(device);
+    return packing_for<unsplit<Compute>, T>(device);
 }
 
 }  // namespace halftone::inline HALFTONE_ABI
