@@ -4,10 +4,10 @@
 /// of a unit for matmul.
 ///
 /// With AMX, whose tiles multiply bfloat16 fifteen times as fast as vectors multiply floats, split<bfloat16, N> goes by
-/// products of pieces, and so does float16, by two pieces that hold it exactly. Everywhere else, VDPBF16PS included,
-/// six or four products cost more than a multiply-add of floats, which takes the operands exactly: there that is what
-/// happens. Attention multiplies floats on every machine: an operand that it makes, a tile of weights or slopes, meets
-/// one or two panels, and would be split for so few products.
+/// products of pieces, and so does float16, by two pieces that hold it exactly. Everywhere else, VDPBF16PS included (twice
+/// as fast as multiply-adds of floats), six or four products cost more than one multiply-add, which takes the operands
+/// exactly: there that is what happens. Attention's own kernels multiply floats on every machine: what they make and
+/// multiply, a tile of weights or slopes, meets the few panels of one head, too few products to pay for splitting it.
 ///
 /// Numeric contract: operands are rounded to Compute when packed. Of the products of their pieces those that
 /// split::takes are exact, and are summed in float, the first pieces' last, split_depth of k apart from the next; what
@@ -18,8 +18,8 @@
 ///
 /// (first, later, dropped: split's constants, 1 + 2^-7, 2^-7 and 2^-24 or, with two pieces, 0): a product of first
 /// pieces passes through n + 1 additions, others, of 2^-7 of it together, through six times as many at most. The tiles
-/// add even and odd products of 32 of k apart, and so pass each through few: with them and three pieces the relative
-/// part is less than that of a chain of multiply-adds, g(n + 1), from n = 4 on (split_tile_additions).
+/// add even and odd products of 32 of k apart, and so pass each through few: with them the relative part is less than
+/// that of a chain of multiply-adds, g(n + 1), from n = 4 on (split_tile_additions).
 ///
 /// A sum that comes out infinite or NaN is formed again by multiply-adds of the floats that the pieces add up to: what
 /// infinities, NaNs and overflow give is what floats give, and sums of finite numbers beside them keep their bits.
