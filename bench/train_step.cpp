@@ -3,7 +3,8 @@
 /// The whole training step of a GPT on the CPU: forward, loss, backward, clipping by norm, AdamW with fp32 masters.
 ///
 ///     bench_train_step --json step.json --torch python3 --llmc ./llmc_step        // beside PyTorch and llm.c
-///     bench_train_step --growth --json growth.json                                // seconds a step against sizes
+///     bench_train_step --growth --json growth.json                                // seconds a step against sizes,
+///     bench/growth_picture.py growth.json -o growth.svg                           // and their picture
 ///
 /// A step's operations are counted as 6 N + 6 L C T a token: N parameters without the position table, L layers, width C,
 /// length T; attention is causal, and what it computes again in its backward pass does not count. The share is of the
@@ -135,6 +136,7 @@ void run_case(const settings& o, bench::report& report, const bench::peaks& peak
                 static_cast<double>(ours.usage().peak()) / (1 << 20));
     for (std::size_t c = 1; c < timings.size(); ++c)
         std::printf("  %.1f ms: %s\n", timings[c].seconds * 1e3, timings[c].engine.c_str());
+    std::fflush(stdout);
     if (torch != nullptr) torch->clear();
     if (o.profiled <= 0) return;
 
@@ -203,7 +205,7 @@ class growth {
         ours.step();
         std::vector<double> samples;
         double spent = 0;
-        while (samples.size() < 3 || (spent < options_.seconds && samples.size() < 100)) {
+        while (samples.size() < 5 || (spent < options_.seconds && samples.size() < 100)) {
             const auto begin = std::chrono::steady_clock::now();
             ours.step();
             samples.push_back(bench::seconds_since(begin));
