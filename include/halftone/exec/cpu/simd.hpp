@@ -40,6 +40,7 @@
 namespace halftone::inline HALFTONE_ABI::portable {
 #include <halftone/exec/cpu/simd/portable.inc>
 #include <halftone/exec/cpu/simd/float8.inc>
+#include <halftone/exec/cpu/simd/lot.inc>
 #include <halftone/exec/cpu/simd/math.inc>
 }  // namespace halftone::inline HALFTONE_ABI::portable
 #include <halftone/exec/cpu/set/end.inc>
@@ -50,6 +51,7 @@ namespace halftone::inline HALFTONE_ABI::portable {
 namespace halftone::inline HALFTONE_ABI::avx2 {
 #include <halftone/exec/cpu/simd/avx2.inc>
 #include <halftone/exec/cpu/simd/float8.inc>
+#include <halftone/exec/cpu/simd/lot.inc>
 #include <halftone/exec/cpu/simd/math.inc>
 }  // namespace halftone::inline HALFTONE_ABI::avx2
 #include <halftone/exec/cpu/set/end.inc>
@@ -58,6 +60,7 @@ namespace halftone::inline HALFTONE_ABI::avx2 {
 namespace halftone::inline HALFTONE_ABI::avx512 {
 #include <halftone/exec/cpu/simd/avx512.inc>
 #include <halftone/exec/cpu/simd/float8.inc>
+#include <halftone/exec/cpu/simd/lot.inc>
 #include <halftone/exec/cpu/simd/math.inc>
 }  // namespace halftone::inline HALFTONE_ABI::avx512
 #include <halftone/exec/cpu/set/end.inc>

@@ -31,12 +31,13 @@ struct layer_norm<cpu> {
         const auto body = device.select(&portable::layer_norm_rows<X, W, Y>, &avx2::layer_norm_rows<X, W, Y>,
                                         &avx512::layer_norm_rows<X, W, Y>);
         const extent width = a.x.extent_of(1);
-        const row_pieces cut = cut_rows(a.x.extent_of(0), width);
+        const row_pieces cut = cut_rows(a.x.extent_of(0), width, longer_piece(a.x.size()));
+        const bool past = streams(a.y, a.x.data());
         device.parallel_for(cut.count, [&](extent piece) {
             const extent i = cut.begin(piece);
             body(cut.rows_of(piece), width, a.x.data() + i * width, a.gain.data(), a.bias.data(), a.epsilon,
                  a.y.data() + i * width, a.mean.data() == nullptr ? nullptr : a.mean.data() + i,
-                 a.rstd.data() == nullptr ? nullptr : a.rstd.data() + i);
+                 a.rstd.data() == nullptr ? nullptr : a.rstd.data() + i, past);
         });
     }
 
@@ -54,12 +55,13 @@ struct layer_norm<cpu> {
                                         static_cast<std::size_t>((gain_wanted + bias_wanted) * floats) * sizeof(float));
         float* const dgain = partials.as<float>();
         float* const dbias = dgain + (gain_wanted ? floats : 0);
+        const bool past = a.dx_mode == write_mode::overwrite && streams(a.dx, a.dy.data());
 
         device.parallel_for(cut.count, [&](extent piece) {
             const extent i = cut.begin(piece);
             body(cut.rows_of(piece), width, a.x.data() + i * width, a.gain.data(), a.dy.data() + i * width,
                  a.mean.data() + i, a.rstd.data() + i, a.dx.data() + i * width, a.dx_mode,
-                 gain_wanted ? dgain + piece * stride : nullptr, bias_wanted ? dbias + piece * stride : nullptr);
+                 gain_wanted ? dgain + piece * stride : nullptr, bias_wanted ? dbias + piece * stride : nullptr, past);
         });
         if (gain_wanted) add_partials(device, cut.count, dgain, stride, width, a.dgain.data(), a.parameter_mode);
         if (bias_wanted) add_partials(device, cut.count, dbias, stride, width, a.dbias.data(), a.parameter_mode);

@@ -18,6 +18,7 @@ struct map_stream {
     std::byte* data;
     extent row_step, step;
     write_mode mode;
+    bool past_caches = false;  ///< written there; `data` and the rows begin on cache lines
 };
 
 // What the body does with an operand; the element type stands in its own type.
@@ -46,6 +47,7 @@ struct map_plan {
     map_operand operand;
     write_mode mode = write_mode::overwrite;
     float* partials = nullptr;
+    bool past_caches = false;
 
     bool is_summed() const { return operand.data != nullptr && operand.access != map_access::each; }
 };
@@ -67,9 +69,19 @@ struct map_job {
             if (o.access == map_access::each && shape.rows > 1 && o.row_stride != shape.columns) flat = false;
         }
         if (flat) shape = {shape.rows * shape.columns == 0 ? 0 : 1, shape.rows * shape.columns};
-        constexpr extent longest = 2 * piece_elements;
+        const extent longest = sums ? 2 * piece_elements : 2 * longer_piece(shape.columns);
         columns = cut_rows(shape.columns, 1, shape.columns <= longest ? longest : piece_elements);
         rows = sums ? cut_rows_for_sums(shape.rows, columns.each) : cut_rows(shape.rows, columns.each);
+    }
+    /// Which of the first plans, the outputs, are written past the caches: large ones that are not read here as well.
+    void choose_streams(int outputs) {
+        for (int i = 0; i < outputs; ++i) {
+            const map_operand& o = plans[i].operand;
+            bool read = plans[i].mode == write_mode::add || plans[i].partials != nullptr;
+            for (int j = outputs; j < count; ++j) read = read || plans[j].operand.data == o.data;
+            plans[i].past_caches = !read && o.access == map_access::each && o.data != nullptr &&
+                                   streams(o.data, shape.rows, shape.columns * o.element_bytes, o.row_stride * o.element_bytes);
+        }
     }
     extent pieces() const { return rows.count * columns.count; }
     extent rows_of(extent piece) const { return rows.rows_of(piece / columns.count); }
@@ -89,7 +101,8 @@ struct map_job {
         if (data == nullptr) return {nowhere, 0, 0, write_mode::overwrite};
         switch (access) {
             case map_access::each:
-                return {data + (row * row_stride + column) * bytes, row_stride * bytes, bytes, plan.mode};
+                return {data + (row * row_stride + column) * bytes, row_stride * bytes, bytes, plan.mode,
+                        plan.past_caches};
             case map_access::column:
                 return {data + column * bytes, 0, bytes, plan.mode};
             default:
@@ -271,7 +284,8 @@ struct map<cpu> {
     }
 
     template <class Outputs, class Inputs, class E>
-    static void launch(cpu& device, const E& expressions, const map_job& job) {
+    static void launch(cpu& device, const E& expressions, map_job& job) {
+        job.choose_streams(Outputs::count);
         const auto body = device.select(&portable::map_block<E, Outputs, Inputs>, &avx2::map_block<E, Outputs, Inputs>,
                                         &avx512::map_block<E, Outputs, Inputs>);
         device.parallel_for(job.pieces(), [&](extent piece) {

@@ -31,11 +31,12 @@ struct rms_norm<cpu> {
         const auto body = device.select(&portable::rms_norm_rows<X, W, Y>, &avx2::rms_norm_rows<X, W, Y>,
                                         &avx512::rms_norm_rows<X, W, Y>);
         const extent width = a.x.extent_of(1);
-        const row_pieces cut = cut_rows(a.x.extent_of(0), width);
+        const row_pieces cut = cut_rows(a.x.extent_of(0), width, longer_piece(a.x.size()));
+        const bool past = streams(a.y, a.x.data());
         device.parallel_for(cut.count, [&](extent piece) {
             const extent i = cut.begin(piece);
             body(cut.rows_of(piece), width, a.x.data() + i * width, a.gain.data(), a.epsilon, a.y.data() + i * width,
-                 a.rstd.data() == nullptr ? nullptr : a.rstd.data() + i);
+                 a.rstd.data() == nullptr ? nullptr : a.rstd.data() + i, past);
         });
     }
 
@@ -48,6 +49,7 @@ struct rms_norm<cpu> {
         const extent width = a.x.extent_of(1), stride = partial_stride(width);
         const row_pieces cut = cut_rows_for_sums(a.x.extent_of(0), width);
         const bool wanted = a.dgain.data() != nullptr;
+        const bool past = a.dx_mode == write_mode::overwrite && streams(a.dx, a.dy.data());
         const workspace::lease partials(device.scratch(),
                                         static_cast<std::size_t>(wanted ? cut.count * stride : 0) * sizeof(float));
 
@@ -55,7 +57,7 @@ struct rms_norm<cpu> {
             const extent i = cut.begin(piece);
             body(cut.rows_of(piece), width, a.x.data() + i * width, a.gain.data(), a.dy.data() + i * width,
                  a.rstd.data() + i, a.dx.data() + i * width, a.dx_mode,
-                 wanted ? partials.as<float>() + piece * stride : nullptr);
+                 wanted ? partials.as<float>() + piece * stride : nullptr, past);
         });
         if (wanted)
             add_partials(device, cut.count, partials.as<float>(), stride, width, a.dgain.data(), a.parameter_mode);

@@ -32,6 +32,12 @@ constexpr row_pieces cut_rows(extent rows, extent width, extent elements = piece
     return {rows, each, (rows + each - 1) / each};
 }
 
+/// The same for passes without sums: larger where there is enough for all threads, since memory is read faster in
+/// longer runs.
+constexpr extent longer_piece(extent elements) {
+    return elements >= 1024 * piece_elements ? 8 * piece_elements : piece_elements;
+}
+
 /// The cut for sums over rows, which keep one partial sum a piece: few pieces, and none of so few rows that writing its
 /// partial sum weighs against reading them.
 constexpr row_pieces cut_rows_for_sums(extent rows, extent width) {

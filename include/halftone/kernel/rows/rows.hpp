@@ -6,8 +6,10 @@
 
 #include <halftone/exec/cpu/cpu.hpp>
 #include <halftone/exec/cpu/simd.hpp>
+#include <halftone/exec/cpu/stream.hpp>
 #include <halftone/kernel/rows/cut.hpp>
 #include <halftone/kernel/write_mode.hpp>
+#include <halftone/tensor/view.hpp>
 
 // Not kernel::detail: in kernels `detail` is halftone's, and must not become another namespace by an include.
 namespace halftone::inline HALFTONE_ABI::detail {
@@ -20,6 +22,25 @@ inline constexpr float lane_numbers[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11,
 #include <halftone/exec/cpu/each_set.inc>
 
 namespace halftone::inline HALFTONE_ABI::kernel {
+
+/// What is larger and not written in place goes past the caches. Read again soon it would lie in the third-level cache, but
+/// a store that misses reads its line first: as many bytes of memory as the next reader would save.
+inline constexpr std::size_t streamed_bytes = std::size_t{8} << 20;
+
+/// Whether rows of so many bytes, at one distance from each other, are written past the caches: those of a large array
+/// that begin on cache lines.
+inline bool streams(const void* to, extent rows, extent row_bytes, extent row_stride_bytes) {
+    return static_cast<std::size_t>(rows * row_bytes) >= streamed_bytes && reinterpret_cast<std::uintptr_t>(to) % 64 == 0 &&
+           (rows == 1 || row_stride_bytes % 64 == 0);
+}
+
+/// The same of contiguous rows, or rows that lie apart, which are not those of an input as well.
+template <class T, class Input>
+bool streams(const view<T, 2>& to, const Input* input) {
+    constexpr auto bytes = static_cast<extent>(sizeof(T));
+    return static_cast<const void*>(to.data()) != input &&
+           streams(to.data(), to.extent_of(0), to.extent_of(1) * bytes, to.stride_of(0) * bytes);
+}
 
 /// out[j] = (or +=) the sum over pieces of partials[piece * stride + j], for j in [0, width).
 template <class G>

@@ -34,12 +34,13 @@ struct softmax<cpu> {
         const auto body =
             device.select(&portable::softmax_rows<X, Y>, &avx2::softmax_rows<X, Y>, &avx512::softmax_rows<X, Y>);
         const extent width = a.x.extent_of(1);
-        const row_pieces cut = cut_rows(a.x.extent_of(0), width);
-        const std::size_t bytes = std::is_same_v<Y, float> ? 0 : static_cast<std::size_t>(width) * sizeof(float);
+        const row_pieces cut = cut_rows(a.x.extent_of(0), width, longer_piece(a.x.size()));
+        const bool past = streams(a.y, a.x.data());
+        const std::size_t bytes = std::is_same_v<Y, float> && !past ? 0 : static_cast<std::size_t>(width) * sizeof(float);
         device.parallel_for(cut.count, bytes, [&](extent piece, std::byte* scratch) {
             const extent offset = cut.begin(piece) * width;
             body(cut.rows_of(piece), width, a.x.data() + offset, a.scale, a.y.data() + offset,
-                 reinterpret_cast<float*>(scratch));
+                 reinterpret_cast<float*>(scratch), past);
         });
     }
 
@@ -49,11 +50,12 @@ struct softmax<cpu> {
         const auto body = device.select(&portable::softmax_backward_rows<X, Y>, &avx2::softmax_backward_rows<X, Y>,
                                         &avx512::softmax_backward_rows<X, Y>);
         const extent width = a.y.extent_of(1);
-        const row_pieces cut = cut_rows(a.y.extent_of(0), width);
+        const row_pieces cut = cut_rows(a.y.extent_of(0), width, longer_piece(a.y.size()));
+        const bool past = a.mode == write_mode::overwrite && streams(a.dx, a.dy.data());
         device.parallel_for(cut.count, [&](extent piece) {
             const extent offset = cut.begin(piece) * width;
             body(cut.rows_of(piece), width, a.y.data() + offset, a.dy.data() + offset, a.scale, a.dx.data() + offset,
-                 a.mode);
+                 a.mode, past);
         });
     }
 };
@@ -77,10 +79,11 @@ struct log_softmax<cpu> {
         const auto body = device.select(&portable::log_softmax_rows<X, Y>, &avx2::log_softmax_rows<X, Y>,
                                         &avx512::log_softmax_rows<X, Y>);
         const extent width = a.x.extent_of(1);
-        const row_pieces cut = cut_rows(a.x.extent_of(0), width);
+        const row_pieces cut = cut_rows(a.x.extent_of(0), width, longer_piece(a.x.size()));
+        const bool past = streams(a.y, a.x.data());
         device.parallel_for(cut.count, [&](extent piece) {
             const extent offset = cut.begin(piece) * width;
-            body(cut.rows_of(piece), width, a.x.data() + offset, a.scale, a.y.data() + offset);
+            body(cut.rows_of(piece), width, a.x.data() + offset, a.scale, a.y.data() + offset, past);
         });
     }
 
@@ -91,11 +94,12 @@ struct log_softmax<cpu> {
             device.select(&portable::log_softmax_backward_rows<X, Y>, &avx2::log_softmax_backward_rows<X, Y>,
                           &avx512::log_softmax_backward_rows<X, Y>);
         const extent width = a.y.extent_of(1);
-        const row_pieces cut = cut_rows(a.y.extent_of(0), width);
+        const row_pieces cut = cut_rows(a.y.extent_of(0), width, longer_piece(a.y.size()));
+        const bool past = a.mode == write_mode::overwrite && streams(a.dx, a.dy.data());
         device.parallel_for(cut.count, [&](extent piece) {
             const extent offset = cut.begin(piece) * width;
             body(cut.rows_of(piece), width, a.y.data() + offset, a.dy.data() + offset, a.scale, a.dx.data() + offset,
-                 a.mode);
+                 a.mode, past);
         });
     }
 };
