@@ -3,9 +3,10 @@
 /// Linear and cross-entropy on the CPU, by blocks of classes; linear_cross_entropy.hpp has the arguments, the contract and an
 /// example.
 ///
-/// The logits of up to some thousand rows and a block of classes stay in the last-level cache, as do the block's rows of w. The
-/// forward pass merges each row's maximum and sum of exponentials from block to block; the backward pass writes a block's
-/// part of dw once, finished, and adds to dx in float.
+/// The logits of up to some thousand rows and a block of classes stay in the last-level cache, as do the block's rows of w.
+/// The forward pass computes them as w xᵀ, (classes, rows), so that the product reads w where it lies, and merges each
+/// row's maximum and sum of exponentials from block to block. The backward pass has them as x wᵀ, writes a block's part
+/// of dw once, finished, and adds to dx in float.
 #pragma once
 
 #include <algorithm>
@@ -50,23 +51,34 @@ struct linear_cross_entropy<cpu, LogitBytes> {
                         const linear_cross_entropy_rows& a) {
         cross_entropy<cpu>::check_targets(device, w.extent_of(0), a.targets, a.ignore_index);
         const logit_blocks each = blocks_of<Logit>(x.extent_of(0), w.extent_of(0));
-        const workspace::lease block(device.scratch(), bytes_of<Logit>(each.rows, each.classes)),
-            of_rows(device.scratch(), bytes_of<float>(3, each.rows));
-        float *const largest = of_rows.as<float>(), *const sums = largest + each.rows, *const of_target = sums + each.rows;
-        const auto add = device.select(&portable::add_exponentials<Logit>, &avx2::add_exponentials<Logit>,
-                                       &avx512::add_exponentials<Logit>);
+        const extent most_parts = pieces(each.classes, part_classes);
+        const workspace::lease block(device.scratch(), bytes_of<Logit>(each.classes, apart(each.rows))),
+            of_rows(device.scratch(), bytes_of<float>(3 + 2 * most_parts, each.rows));
+        float *const largest = of_rows.as<float>(), *const sums = largest + each.rows, *const of_target = sums + each.rows,
+                     *const part_largest = of_target + each.rows, *const part_sums = part_largest + most_parts * each.rows;
+        const auto sum = device.select(&portable::sum_exponentials<Logit>, &avx2::sum_exponentials<Logit>,
+                                       &avx512::sum_exponentials<Logit>);
+        const auto merge =
+            device.select(&portable::merge_exponentials, &avx2::merge_exponentials, &avx512::merge_exponentials);
         const auto finish = device.select(&portable::losses_of_rows, &avx2::losses_of_rows, &avx512::losses_of_rows);
         for_blocks(x.extent_of(0), each.rows, [&](extent i, extent rows) {
             const std::int32_t* const targets = a.targets.data() + i;
             for_blocks(w.extent_of(0), each.classes, [&](extent j, extent classes) {
-                const view<Logit, 2> logits(block.as<Logit>(), {rows, classes});
-                halftone::detail::product<Compute>(device, some_rows(x, i, rows), transpose(some_rows(w, j, classes)), logits,
+                const view<Logit, 2> logits(block.as<Logit>(), {classes, rows}, {apart(rows), 1});
+                halftone::detail::product<Compute>(device, some_rows(w, j, classes), transpose(some_rows(x, i, rows)), logits,
                                                    write_mode::overwrite);
-                const row_pieces cut = cut_rows(rows, classes);
-                device.parallel_for(cut.count, [&](extent piece) {
-                    const extent k = cut.begin(piece);
-                    add(cut.rows_of(piece), classes, logits.data() + k * classes, classes, j, targets + k, a.ignore_index,
-                        largest + k, sums + k, of_target + k);
+                const extent stride = logits.stride_of(0), parts = pieces(classes, part_classes);
+                device.parallel_for(parts * pieces(rows, part_rows), [&](extent index) {
+                    const extent part = index % parts, c = part * part_classes, r = index / parts * part_rows;
+                    sum(std::min(part_classes, classes - c), std::min(part_rows, rows - r), logits.data() + c * stride + r,
+                        stride, part_largest + part * rows + r, part_sums + part * rows + r);
+                });
+                device.run([&] {
+                    merge(parts, rows, part_largest, part_sums, rows, j == 0, largest, sums);
+                    for (extent r = 0; r < rows; ++r) {
+                        const extent c = targets[r] - j;
+                        if (c >= 0 && c < classes) of_target[r] = static_cast<float>(logits(c, r));
+                    }
                 });
             });
             device.run([&] {
@@ -84,7 +96,7 @@ struct linear_cross_entropy<cpu, LogitBytes> {
         const logit_blocks each = blocks_of<Logit>(x.extent_of(0), w.extent_of(0));
         // Sums of dx go from block to block in float.
         const bool sums_apart = dx.to.data() != nullptr && !std::is_same_v<X, float> && each.classes < w.extent_of(0);
-        const workspace::lease block(device.scratch(), bytes_of<Logit>(each.rows, each.classes)),
+        const workspace::lease block(device.scratch(), bytes_of<Logit>(each.rows, apart(each.classes))),
             of_dx(device.scratch(), sums_apart ? bytes_of<float>(each.rows, width) : 0);
         const auto turn = device.select(&portable::logits_to_gradients<Logit>, &avx2::logits_to_gradients<Logit>,
                                         &avx512::logits_to_gradients<Logit>);
@@ -92,13 +104,13 @@ struct linear_cross_entropy<cpu, LogitBytes> {
             const auto x_rows = some_rows(x, i, rows);
             const view<float, 2> sums(of_dx.as<float>(), {rows, width});
             for_blocks(w.extent_of(0), each.classes, [&](extent j, extent classes) {
-                const view<Logit, 2> logits(block.as<Logit>(), {rows, classes});
+                const view<Logit, 2> logits(block.as<Logit>(), {rows, classes}, {apart(classes), 1});
                 const auto w_rows = some_rows(w, j, classes);
                 halftone::detail::product<Compute>(device, x_rows, transpose(w_rows), logits, write_mode::overwrite);
                 const row_pieces cut = cut_rows(rows, classes);
                 device.parallel_for(cut.count, [&](extent piece) {
                     const extent k = cut.begin(piece);
-                    turn(cut.rows_of(piece), classes, logits.data() + k * classes, classes, j, a.targets.data() + i + k,
+                    turn(cut.rows_of(piece), classes, logits.data() + k * apart(classes), apart(classes), j, a.targets.data() + i + k,
                          a.ignore_index, a.logsumexp.data() + i + k, gradient(0) / a.count(0));
                 });
                 if (sums_apart) {
@@ -116,6 +128,13 @@ struct linear_cross_entropy<cpu, LogitBytes> {
     }
 
   private:
+    /// Exponentials are summed over so many classes first, in tasks of so many rows.
+    static constexpr extent part_classes = 256, part_rows = 64;
+
+    static extent pieces(extent all, extent each) { return (all + each - 1) / each; }
+    /// Elements from row to row of a matrix with rows of so many: whole cache lines, and not a multiple of 4 KiB.
+    static extent apart(extent elements) { return pieces(elements, 64) * 64 + 32; }
+
     template <class T>
     static std::size_t bytes_of(extent rows, extent columns) {
         return static_cast<std::size_t>(rows * columns) * sizeof(T);
