@@ -12,6 +12,8 @@
 ///     round_as<T>(v)          what is left of v when it is stored as T and loaded again
 ///     split_bfloat16<N>(v, p) the N pieces of v, as number/split.hpp says, in vectors p
 ///     clamp_to<T>(v)          v between the largest numbers of T, NaNs kept: stored then, it is saturated
+///     store_past(p, v)        past the caches, where the set can; p is a multiple of the vector's size, end_streams() follows
+///     lot<N>                  N vectors, with all of these operators and functions: chains of instructions side by side
 ///     transpose(rows)         f32::lanes vectors as a square matrix, in place
 ///     wide, multiply_low(a, b) a vector of 64-bit integers, with C++'s operators; the products of their low halves
 ///     exp  exp2  log  rsqrt  tanh  sigmoid  silu  gelu  and slopes (derivatives) of the last four: math.inc has their errors
