@@ -97,8 +97,9 @@ struct findings {
         check<3>(oracle::as_float(bits));
     }
 };
-#define CHECK_FINDINGS(f) \
-    CHECK_MESSAGE(((f).wrong == 0 && (f).checked > 0), (f).wrong, " of ", (f).checked, " are wrong; of ", (f).first, " ", (f).what)
+#define CHECK_FINDINGS(f)                                                                                            \
+    CHECK_MESSAGE(((f).wrong == 0 && (f).checked > 0), (f).wrong, " of ", (f).checked, " are wrong; of ", (f).first, \
+                  " ", (f).what)
 
 TEST_CASE("split: two pieces hold every float16") {
     std::uint64_t wrong = 0, subnormal = 0;
@@ -125,7 +126,8 @@ TEST_CASE("split: floats of every exponent") {
                                         0x7f80u, 0x7f7fu, 0xff00u, 0xff7fu, 0xff80u, 0xffffu})
             all.check(high << 16 | low);
     }
-    for (std::uint64_t bits = 0; bits < std::uint64_t{1} << 32; bits += 997) all.check(static_cast<std::uint32_t>(bits));
+    for (std::uint64_t bits = 0; bits < std::uint64_t{1} << 32; bits += 997)
+        all.check(static_cast<std::uint32_t>(bits));
     CHECK_FINDINGS(all);
 }
 

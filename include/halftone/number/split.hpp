@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Numbers as sums of bfloat16, for units that multiply nothing wider: split<bfloat16, 2> holds 17 significant bits, and
-/// so every float16, split<bfloat16, 3> all 24 of a float's.
+/// Numbers as sums of bfloat16, for units that multiply nothing wider: split<bfloat16, 2> holds 17 significant bits,
+/// and so every float16, split<bfloat16, 3> all 24 of a float's.
 ///
 /// The first piece is the number rounded to bfloat16, each further one what is left, rounded likewise: to nearest, ties
 /// away from zero, since that takes two instructions and what is left is exact either way. Two pieces differ from a
@@ -57,7 +57,8 @@ class split : detail::narrow_arithmetic<split<T, N>> {
     /// Uninitialised like a float's; `split{}` is zero.
     split() = default;
     HALFTONE_HD constexpr explicit split(float x) {
-        const std::uint32_t bits = detail::bit_cast<std::uint32_t>(x), sign = bits & 0x80000000, magnitude = bits ^ sign;
+        const std::uint32_t bits = detail::bit_cast<std::uint32_t>(x), sign = bits & 0x80000000,
+                            magnitude = bits ^ sign;
         const bool finite = magnitude < 0x7f800000, beyond = finite && magnitude >= largest_bits + 0x8000;
         std::uint32_t first = nearest(bits);
         if (beyond) first = sign | largest_bits;

@@ -46,7 +46,8 @@ template <class P>
 concept keeps_small_updates =
     number_traits<typename P::param>::significand_bits >= 16 || P::param_rounding == rounding::stochastic;
 
-/// What is kept in memory has a type that memory can hold: tfloat32 and split<bfloat16, N> are how products read floats.
+/// What is kept in memory has a type that memory can hold: tfloat32 and split<bfloat16, N> are how products read
+/// floats.
 template <class P>
 concept storable_roles = std::same_as<storage_of<typename P::param>, typename P::param> &&
     std::same_as<storage_of<typename P::output>, typename P::output> &&

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// matmul by split products, which are taken on a processor with AMX: on devices whose tiles lie in plain memory, or are
-/// multiplied by VDPBF16PS. Everywhere else the policy split_fp32 gives the bits of full_fp32.
+/// matmul by split products, which are taken on a processor with AMX: on devices whose tiles lie in plain memory, or
+/// are multiplied by VDPBF16PS. Everywhere else the policy split_fp32 gives the bits of full_fp32.
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -77,8 +77,8 @@ void on_all_tiles(int threads, const Test& test) {
 
 template <class P, class A, class B, class C>
 void multiply_all() {
-    const sizes all[] = {{1, 1, 1},    {1, 7, 67},   {2, 3, 5},     {7, 13, 17},  {12, 32, 33}, {31, 64, 15},
-                         {33, 65, 31}, {97, 100, 129}, {5, 257, 70}, {13, 600, 64}};
+    const sizes all[] = {{1, 1, 1},    {1, 7, 67},   {2, 3, 5},      {7, 13, 17},  {12, 32, 33},
+                         {31, 64, 15}, {33, 65, 31}, {97, 100, 129}, {5, 257, 70}, {13, 600, 64}};
     for (const sizes& s : all) {
         const std::vector<double> want = matmul_test::exact_product(s);
         on_all_tiles(2, [&](auto& device) {
@@ -132,8 +132,7 @@ void same_bits() {
         for (const int threads : {1, 2, 7}) {
             on_all_tiles(threads, [&](auto& device) {
                 results.emplace_back(static_cast<std::size_t>(s.rows * s.columns));
-                ht::matmul<P>(device, a.view, b.view,
-                              ht::view<float, 2>(results.back().data(), {s.rows, s.columns}));
+                ht::matmul<P>(device, a.view, b.view, ht::view<float, 2>(results.back().data(), {s.rows, s.columns}));
             });
         }
         const std::size_t kinds = results.size() / 3;
@@ -147,12 +146,12 @@ TEST_CASE("matmul by split products: the same bits at any number of threads") {
     SUBCASE("float16") { same_bits<ht::amp_fp16, float16>(); }
 }
 
-/// Infinities, NaNs and the ends of the range, wherever they stand: a number where fp32 gives one, and what fp32 gives where
-/// that is none.
+/// Infinities and NaNs, wherever they stand: a number where fp32 gives one, and what fp32 gives where that is none.
 template <class P, class T>
 void infinities_and_nans() {
     const sizes s{70, 300, 45};
-    for (const float value : {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(), std::nanf("")}) {
+    for (const float value :
+         {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(), std::nanf("")}) {
         CAPTURE(value);
         const operand<T> a(s.rows, s.depth, layouts[0], matmul_test::normals(5)),
             b(s.depth, s.columns, layouts[1], matmul_test::normals(6));
@@ -195,7 +194,8 @@ TEST_CASE("matmul under split_fp32: the bits of full_fp32 where no tiles are") {
         const operand<float> c(s.rows, s.columns, layouts[0]), d(s.rows, s.columns, layouts[0]);
         ht::matmul<ht::full_fp32>(device, a.view, b.view, c.view);
         ht::matmul<ht::split_fp32>(device, a.view, b.view, d.view);
-        CHECK(std::memcmp(c.memory.data(), d.memory.data(), static_cast<std::size_t>(s.rows * s.columns) * sizeof(float)) == 0);
+        CHECK(std::memcmp(c.memory.data(), d.memory.data(),
+                          static_cast<std::size_t>(s.rows * s.columns) * sizeof(float)) == 0);
     });
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Product units and their packing against three plain loops. Operands are small integers, so that every sum is exact in
-/// any order, and the comparison is equality.
+/// Product units and their packing against three plain loops. Operands are small integers, so that every sum is exact
+/// in any order, and the comparison is equality.
 #pragma once
 
 #include <cstdint>

@@ -118,11 +118,24 @@ std::vector<float> product(const ht::product_unit& unit, const std::vector<T>& a
 }
 
 std::vector<float> special_values() {
-    std::vector<float> values = {0,           1.0f / 3,    -2.0f / 3,   3.14159274f, 0x1.fffffep5f, 0x1.00fffep0f,
-                                 0x1.018p0f,  0x1.01fffep0f, 1 + 0x1p-8f, 1 - 0x1p-24f, 0x1.fffffep127f, -0x1.ffp127f,
-                                 0x1.fefffep127f, 0x1.234566p-100f, 0x1.fffffep-103f};
+    std::vector<float> values = {0,
+                                 1.0f / 3,
+                                 -2.0f / 3,
+                                 3.14159274f,
+                                 0x1.fffffep5f,
+                                 0x1.00fffep0f,
+                                 0x1.018p0f,
+                                 0x1.01fffep0f,
+                                 1 + 0x1p-8f,
+                                 1 - 0x1p-24f,
+                                 0x1.fffffep127f,
+                                 -0x1.ffp127f,
+                                 0x1.fefffep127f,
+                                 0x1.234566p-100f,
+                                 0x1.fffffep-103f};
     support::random data(5);
-    for (int i = 0; i < 200; ++i) values.push_back(static_cast<float>(data.normal() * std::ldexp(1.0, data.below(200) - 100)));
+    for (int i = 0; i < 200; ++i)
+        values.push_back(static_cast<float>(data.normal() * std::ldexp(1.0, data.below(200) - 100)));
     return values;
 }
 
@@ -158,7 +171,8 @@ sum_of_products exact_sum(const std::vector<T>& a, const std::vector<T>& b, exte
         const double product = static_cast<double>(static_cast<float>(x)) * static_cast<double>(static_cast<float>(y));
         s.sum += product;
         s.magnitudes += std::fabs(product);
-        s.operands += std::fabs(static_cast<double>(static_cast<float>(x))) + std::fabs(static_cast<double>(static_cast<float>(y)));
+        s.operands += std::fabs(static_cast<double>(static_cast<float>(x))) +
+                      std::fabs(static_cast<double>(static_cast<float>(y)));
     }
     return s;
 }
@@ -179,8 +193,8 @@ void random_sums() {
                 for (extent j = 0; j < 32; ++j) {
                     const sum_of_products want = exact_sum<Compute>(a, b, i, j, k);
                     const auto at = static_cast<std::size_t>(i * 32 + j);
-                    const double bound = error(k) * want.magnitudes +
-                                         support::flushed_error(static_cast<double>(k), want.operands);
+                    const double bound =
+                        error(k) * want.magnitudes + support::flushed_error(static_cast<double>(k), want.operands);
                     sums.expect(static_cast<double>(c[at]), want.sum, bound);
                     const double first = static_cast<double>(before[at]);
                     // Each of at most 2 parts of k is added to what there was.
@@ -225,9 +239,9 @@ void small_and_large() {
             for (extent i = 0; i < rows; ++i) {
                 for (extent j = 0; j < 32; ++j) {
                     const sum_of_products want = exact_sum<pieces<Pieces>>(a, b, i, j, k);
-                    sums.expect(static_cast<double>(c[static_cast<std::size_t>(i * 32 + j)]), want.sum,
-                                error(k) * want.magnitudes +
-                                    support::flushed_error(static_cast<double>(k), want.operands));
+                    sums.expect(
+                        static_cast<double>(c[static_cast<std::size_t>(i * 32 + j)]), want.sum,
+                        error(k) * want.magnitudes + support::flushed_error(static_cast<double>(k), want.operands));
                 }
             }
             CHECK_MESSAGE(sums.within(), sums);
@@ -283,7 +297,8 @@ TEST_CASE("split products: infinities, NaNs and overflow come out as multiply-ad
                 const std::vector<float> before = data.normals<float>(64 * 32);
                 const std::vector<float> usual = product<3, float>(unit, a, b, rows, k, &before);
                 for (const special& s : cases[which])
-                    (s.in_a ? a[static_cast<std::size_t>(s.row * k + s.p)] : b[static_cast<std::size_t>(s.p * 32 + s.row)]) = s.value;
+                    (s.in_a ? a[static_cast<std::size_t>(s.row * k + s.p)]
+                            : b[static_cast<std::size_t>(s.p * 32 + s.row)]) = s.value;
                 const std::vector<float> c = product<3, float>(unit, a, b, rows, k, &before),
                                          want = product_of_floats(a, b, rows, k, before);
                 std::int64_t wrong = 0, endless = 0, disturbed = 0;
@@ -297,7 +312,8 @@ TEST_CASE("split products: infinities, NaNs and overflow come out as multiply-ad
                             wrong += std::isfinite(c[at]) ? 0 : 1;
                         }
                         bool untouched = true;
-                        for (const special& s : cases[which]) untouched = untouched && (s.in_a ? s.row != i : s.row != j);
+                        for (const special& s : cases[which])
+                            untouched = untouched && (s.in_a ? s.row != i : s.row != j);
                         disturbed += untouched && c[at] != usual[at] ? 1 : 0;
                     }
                 }
@@ -336,7 +352,8 @@ void bits_do_not_depend_on_the_cut() {
             for (const extent first : {0, 5, 32, 38}) {
                 const std::vector<float> part = product<Pieces, float>(
                     unit, std::vector<float>(a.begin() + first * k, a.begin() + (first + count) * k), b, count, k);
-                CHECK(std::memcmp(part.data(), whole.data() + first * 32, static_cast<std::size_t>(count * 32) * sizeof(float)) == 0);
+                CHECK(std::memcmp(part.data(), whole.data() + first * 32,
+                                  static_cast<std::size_t>(count * 32) * sizeof(float)) == 0);
             }
         }
     });

@@ -4,10 +4,11 @@
 /// of a unit for matmul.
 ///
 /// With AMX, whose tiles multiply bfloat16 fifteen times as fast as vectors multiply floats, split<bfloat16, N> goes by
-/// products of pieces, and so does float16, by two pieces that hold it exactly. Everywhere else, VDPBF16PS included (twice
-/// as fast as multiply-adds of floats), six or four products cost more than one multiply-add, which takes the operands
-/// exactly: there that is what happens. Attention's own kernels multiply floats on every machine: what they make and
-/// multiply, a tile of weights or slopes, meets the few panels of one head, too few products to pay for splitting it.
+/// products of pieces, and so does float16, by two pieces that hold it exactly. Everywhere else, VDPBF16PS included
+/// (twice as fast as multiply-adds of floats), six or four products cost more than one multiply-add, which takes the
+/// operands exactly: there that is what happens. Attention's own kernels multiply floats on every machine: what they
+/// make and multiply, a tile of weights or slopes, meets the few panels of one head, too few products to pay for
+/// splitting it.
 ///
 /// Numeric contract: operands are rounded to Compute when packed. Of the products of their pieces those that
 /// split::takes are exact, and are summed in float, the first pieces' last, split_depth of k apart from the next; what
