@@ -11,16 +11,14 @@
 ///
 /// Operations: 4 batch heads head_size for every pair of a query and a key that it sees on average (causal: half of
 /// queries x keys) forward, and 2.5 times as many backward, though that computes the scores anew.
-#include <random>
-
-#include <support/peaks.hpp>
-#include <support/protocol.hpp>
-#include <support/torch.hpp>
 
 #include <halftone/exec/measure.hpp>
 #include <halftone/kernel/attention/cpu.hpp>
 #include <halftone/number.hpp>
 #include <halftone/policy.hpp>
+
+#include <support/program.hpp>
+#include <support/random.hpp>
 
 namespace {
 
@@ -71,24 +69,15 @@ std::vector<shape> few_shapes() {
     return all;
 }
 
-template <class T>
-std::vector<T> random_values(extent n, unsigned seed) {
-    std::mt19937 engine(seed);
-    std::normal_distribution<float> normal;
-    std::vector<T> values(static_cast<std::size_t>(n));
-    for (T& x : values) x = T(normal(engine));
-    return values;
-}
-
 /// One problem's memory, and what runs on it.
 template <class T>
 struct problem {
     explicit problem(const shape& s)
         : row((s.heads + 2 * s.groups) * s.size),
-          qkv(random_values<T>(s.batch * s.length * row, 1)),
+          qkv(bench::random_values<T>(s.batch * s.length * row, 1)),
           d_qkv(qkv.size()),
           o(static_cast<std::size_t>(s.batch * s.length * s.heads * s.size)),
-          d_o(random_values<T>(s.batch * s.length * s.heads * s.size, 2)),
+          d_o(bench::random_values<T>(s.batch * s.length * s.heads * s.size, 2)),
           logsumexp(static_cast<std::size_t>(s.batch * s.heads * s.length)),
           offsets(1) {
         extent longest = 0;
@@ -128,9 +117,14 @@ struct problem {
 template <class P, class T>
 class runner {
   public:
-    runner(ht::cpu& device, const bench::options& o, bench::report& report, bench::torch_peer* torch,
-           const bench::peaks& peaks, const char* policy, const char* dtype)
-        : device_(device), options_(o), report_(report), torch_(torch), peaks_(peaks), policy_(policy), dtype_(dtype) {}
+    runner(const bench::session& with, const char* policy, const char* dtype)
+        : device_(with.device),
+          options_(with.o),
+          report_(with.report),
+          torch_(with.torch),
+          peaks_(with.peaks),
+          policy_(policy),
+          dtype_(dtype) {}
 
     void run(const shape& s) {
         problem<T> p(s);
@@ -207,26 +201,16 @@ void tell_memory(ht::cpu& device, bench::report& report) {
 int main(int argc, char** argv) {
     bench::options o;
     CLI::App app{"Times attention on the CPU, beside PyTorch's."};
-    bench::add_options(app, o);
-    if (const int code = bench::parse(app, argc, argv, "bench_attention"); code >= 0) return code;
-    try {
-        ht::cpu device{{.threads = o.threads}};
-        bench::report report("bench_attention", o, device);
-        const bench::peaks peaks = bench::measure_peaks(device, report);
-        const auto torch = bench::torch_if_asked(o, report);
-        report.note(
+    return bench::run_program("bench_attention", app, o, argc, argv, [&](const bench::session& s) {
+        s.report.note(
             "operations",
             "4 batch heads head_size queries keys forward, half of it under a causal mask; 2.5 times as many backward");
-        tell_memory(device, report);
-        runner<ht::amp_bf16, ht::bfloat16> bf16(device, o, report, torch.get(), peaks, "bf16", "bfloat16");
-        runner<ht::full_fp32, float> fp32(device, o, report, torch.get(), peaks, "fp32", "float32");
-        runner<ht::amp_fp16, ht::float16> fp16(device, o, report, torch.get(), peaks, "fp16", "float16");
-        for (const shape& s : shapes()) bf16.run(s);
-        for (const shape& s : few_shapes()) fp32.run(s);
-        for (const shape& s : few_shapes()) fp16.run(s);
-        return report.finish("bench_attention");
-    } catch (const std::exception& e) {
-        std::fprintf(stderr, "bench_attention: %s\n", e.what());
-        return 1;
-    }
+        tell_memory(s.device, s.report);
+        runner<ht::amp_bf16, ht::bfloat16> bf16(s, "bf16", "bfloat16");
+        runner<ht::full_fp32, float> fp32(s, "fp32", "float32");
+        runner<ht::amp_fp16, ht::float16> fp16(s, "fp16", "float16");
+        for (const shape& each : shapes()) bf16.run(each);
+        for (const shape& each : few_shapes()) fp32.run(each);
+        for (const shape& each : few_shapes()) fp16.run(each);
+    });
 }

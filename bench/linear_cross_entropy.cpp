@@ -7,15 +7,13 @@
 ///
 /// Operations are counted as those of the products that there must be: one forward, three in both passes. The fourth, by
 /// which halftone computes the logits again, is not counted.
-#include <random>
 
 #include <halftone/kernel/linear_cross_entropy/cpu.hpp>
 #include <halftone/number.hpp>
 #include <halftone/policy.hpp>
 
-#include <support/peaks.hpp>
-#include <support/protocol.hpp>
-#include <support/torch.hpp>
+#include <support/program.hpp>
+#include <support/random.hpp>
 
 namespace {
 
@@ -29,25 +27,6 @@ struct shape {
 constexpr shape shapes[] = {{256, 768, 50304}, {1024, 768, 50304}, {256, 768, 50257}, {4096, 384, 256}};
 
 template <class T>
-std::vector<T> random_values(extent n, unsigned seed, float deviation) {
-    std::mt19937 engine(seed);
-    std::normal_distribution<float> normal(0, deviation);
-    std::vector<float> some(4096);
-    for (float& x : some) x = normal(engine);
-    std::vector<T> values(static_cast<std::size_t>(n));
-    for (std::size_t i = 0; i < values.size(); ++i) values[i] = T(some[(i * 40503u + (i >> 12)) % 4096]);
-    return values;
-}
-
-std::vector<std::int32_t> random_targets(const shape& s) {
-    std::mt19937 engine(3);
-    std::uniform_int_distribution<std::int32_t> any(0, static_cast<std::int32_t>(s.classes - 1));
-    std::vector<std::int32_t> targets(static_cast<std::size_t>(s.rows));
-    for (auto& t : targets) t = any(engine);
-    return targets;
-}
-
-template <class T>
 void run(ht::cpu& device, const bench::options& o, bench::report& report, bench::torch_peer* torch, const bench::peaks& peaks,
          const char* policy, const char* dtype) {
     using head = ht::kernel::linear_cross_entropy<ht::cpu>;
@@ -57,8 +36,8 @@ void run(ht::cpu& device, const bench::options& o, bench::report& report, bench:
                                         std::to_string(s.rows) + "x" + std::to_string(s.width) + "x" + std::to_string(s.classes) + (both ? " both" : " forward"),
                                         policy};
             if (!report.wants(name)) continue;
-            const auto x = random_values<T>(s.rows * s.width, 1, 1), w = random_values<T>(s.classes * s.width, 2, 0.05f);
-            const auto targets = random_targets(s);
+            const auto x = bench::random_values<T>(s.rows * s.width, 1, 1), w = bench::random_values<T>(s.classes * s.width, 2, 0.05f);
+            const auto targets = bench::random_classes(s.rows, s.classes, 3);
             std::vector<T> dx(x.size());
             std::vector<float> dw(w.size()), losses(targets.size()), logsumexp(targets.size());
             float loss = 0, count = 0;
@@ -96,18 +75,8 @@ void run(ht::cpu& device, const bench::options& o, bench::report& report, bench:
 int main(int argc, char** argv) {
     bench::options o;
     CLI::App app{"Times a linear layer with cross-entropy on the CPU, forward and backward, beside PyTorch's."};
-    bench::add_options(app, o);
-    if (const int code = bench::parse(app, argc, argv, "bench_linear_cross_entropy"); code >= 0) return code;
-    try {
-        ht::cpu device{{.threads = o.threads}};
-        bench::report report("bench_linear_cross_entropy", o, device);
-        const bench::peaks peaks = bench::measure_peaks(device, report);
-        const auto torch = bench::torch_if_asked(o, report);
-        run<ht::bfloat16>(device, o, report, torch.get(), peaks, "bf16", "bfloat16");
-        run<float>(device, o, report, torch.get(), peaks, "fp32", "float32");
-        return report.finish("bench_linear_cross_entropy");
-    } catch (const std::exception& e) {
-        std::fprintf(stderr, "bench_linear_cross_entropy: %s\n", e.what());
-        return 1;
-    }
+    return bench::run_program("bench_linear_cross_entropy", app, o, argc, argv, [&](const bench::session& s) {
+        run<ht::bfloat16>(s.device, s.o, s.report, s.torch, s.peaks, "bf16", "bfloat16");
+        run<float>(s.device, s.o, s.report, s.torch, s.peaks, "fp32", "float32");
+    });
 }

@@ -7,15 +7,13 @@
 /// Operands are row-major and what is packed is packed anew in each run, as in a step whose activations are new. Peers
 /// are linked where they are found (oneDNN, OpenBLAS); PyTorch is driven where --torch names a Python that has it.
 #include <cmath>
-#include <random>
-
-#include <support/peaks.hpp>
-#include <support/protocol.hpp>
-#include <support/torch.hpp>
 
 #include <halftone/kernel/matmul/cpu.hpp>
 #include <halftone/number.hpp>
 #include <halftone/policy.hpp>
+
+#include <support/program.hpp>
+#include <support/random.hpp>
 
 #if defined(BENCH_ONEDNN)
 #include <dnnl.hpp>
@@ -61,17 +59,6 @@ std::vector<shape> odd_shapes() {
             {1024, 64, 1024},   {64, 1024, 64},    {1024, 1024, 16}};
 }
 
-template <class T>
-std::vector<T> random_values(extent n, unsigned seed) {
-    std::mt19937 engine(seed);
-    std::normal_distribution<float> normal;
-    std::vector<float> some(4096);
-    for (float& x : some) x = normal(engine);
-    std::vector<T> values(static_cast<std::size_t>(n));
-    for (std::size_t i = 0; i < values.size(); ++i) values[i] = T(some[(i * 40503u + (i >> 12)) % 4096]);
-    return values;
-}
-
 #if defined(BENCH_ONEDNN)
 /// oneDNN's matmul primitive over the same row-major memory.
 template <class T>
@@ -104,15 +91,20 @@ bench::contender onednn(const shape& s, const T* a, const T* b) {
 template <class P, class T>
 class runner {
   public:
-    runner(ht::cpu& device, const bench::options& o, bench::report& report, bench::torch_peer* torch,
-           const bench::peaks& peaks, const char* policy, const char* dtype)
-        : device_(device), options_(o), report_(report), torch_(torch), peaks_(peaks), policy_(policy), dtype_(dtype) {}
+    runner(const bench::session& with, const char* policy, const char* dtype)
+        : device_(with.device),
+          options_(with.o),
+          report_(with.report),
+          torch_(with.torch),
+          peaks_(with.peaks),
+          policy_(policy),
+          dtype_(dtype) {}
 
     void run(const shape& s) {
         const bench::case_name name{
             "matmul", std::to_string(s.m) + "x" + std::to_string(s.n) + "x" + std::to_string(s.k) + s.what, policy_};
         if (!report_.wants(name)) return;
-        const auto a = random_values<T>(s.m * s.k, 1), b = random_values<T>(s.k * s.n, 2);
+        const auto a = bench::random_values<T>(s.m * s.k, 1), b = bench::random_values<T>(s.k * s.n, 2);
         std::vector<T> c(static_cast<std::size_t>(s.m * s.n));
         const ht::view<const T, 2> va(a.data(), {s.m, s.k}, s.ta ? ht::shape<2>{1, s.m} : ht::shape<2>{s.k, 1});
         const ht::view<const T, 2> vb(b.data(), {s.k, s.n}, s.tb ? ht::shape<2>{1, s.k} : ht::shape<2>{s.n, 1});
@@ -138,7 +130,7 @@ class runner {
         const bool slow_there = std::is_same_v<T, ht::float16> && s.m * s.n * s.k > extent{512} * 512 * 512;
         std::vector<float> a32, b32, c32;
         if constexpr (std::is_same_v<T, ht::float16>) {
-            a32 = random_values<float>(s.m * s.k, 1), b32 = random_values<float>(s.k * s.n, 2), c32.resize(c.size());
+            a32 = bench::random_values<float>(s.m * s.k, 1), b32 = bench::random_values<float>(s.k * s.n, 2), c32.resize(c.size());
             all.push_back(bench::local("halftone_fp32", [&, ra = va.strides(), rb = vb.strides()] {
                 ht::matmul<ht::full_fp32>(device_, ht::view<const float, 2>(a32.data(), {s.m, s.k}, ra),
                                           ht::view<const float, 2>(b32.data(), {s.k, s.n}, rb),
@@ -172,34 +164,24 @@ int main(int argc, char** argv) {
     bench::options o;
     bool quick = false;
     CLI::App app{"Times matrix products on the CPU, beside those of oneDNN, OpenBLAS and PyTorch."};
-    bench::add_options(app, o);
     app.add_flag("--quick", quick, "few shapes");
-    if (const int code = bench::parse(app, argc, argv, "bench_matmul"); code >= 0) return code;
-    try {
-        ht::cpu device{{.threads = o.threads}};
-        bench::report report("bench_matmul", o, device);
-        const bench::peaks peaks = bench::measure_peaks(device, report);
-        const auto torch = bench::torch_if_asked(o, report);
+    return bench::run_program("bench_matmul", app, o, argc, argv, [&](const bench::session& s) {
 #if defined(BENCH_OPENBLAS)
         openblas_set_num_threads(o.threads);
-        report.note("openblas", OPENBLAS_VERSION);
+        s.report.note("openblas", OPENBLAS_VERSION);
 #endif
 #if defined(BENCH_ONEDNN)
         const auto* version = dnnl::version();
-        report.note("onednn", std::to_string(version->major) + "." + std::to_string(version->minor) + "." +
-                                  std::to_string(version->patch));
+        s.report.note("onednn", std::to_string(version->major) + "." + std::to_string(version->minor) + "." +
+                                    std::to_string(version->patch));
 #endif
-        runner<ht::amp_bf16, ht::bfloat16> bf16(device, o, report, torch.get(), peaks, "bf16", "bfloat16");
-        runner<ht::full_fp32, float> fp32(device, o, report, torch.get(), peaks, "fp32", "float32");
-        runner<ht::amp_fp16, ht::float16> fp16(device, o, report, torch.get(), peaks, "fp16", "float16");
-        for (const shape& s : shapes(quick)) bf16.run(s);
-        for (const shape& s : odd_shapes()) bf16.run(s);
-        for (const shape& s : shapes(quick)) fp32.run(s);
-        for (const shape& s : odd_shapes()) fp32.run(s);
-        for (const shape& s : shapes(true)) fp16.run(s);
-        return report.finish("bench_matmul");
-    } catch (const std::exception& e) {
-        std::fprintf(stderr, "bench_matmul: %s\n", e.what());
-        return 1;
-    }
+        runner<ht::amp_bf16, ht::bfloat16> bf16(s, "bf16", "bfloat16");
+        runner<ht::full_fp32, float> fp32(s, "fp32", "float32");
+        runner<ht::amp_fp16, ht::float16> fp16(s, "fp16", "float16");
+        for (const shape& each : shapes(quick)) bf16.run(each);
+        for (const shape& each : odd_shapes()) bf16.run(each);
+        for (const shape& each : shapes(quick)) fp32.run(each);
+        for (const shape& each : odd_shapes()) fp32.run(each);
+        for (const shape& each : shapes(true)) fp16.run(each);
+    });
 }

@@ -12,18 +12,19 @@
 #include <memory_bound/norm.hpp>
 #include <memory_bound/pointwise.hpp>
 
+#include <support/program.hpp>
+
 namespace {
 
 namespace ht = halftone;
 
 /// All families of one element type.
-template <class T, class Policy>
+template <class T>
 void run_type(const bench::memory_bound& b) {
     bench::norms<T>(b);
     bench::softmaxes<T>(b);
     bench::pointwise<T>(b);
     bench::losses<T>(b);
-    bench::linear_losses<T, Policy>(b);
     bench::column_sums<T>(b);
     bench::dropouts<T>(b);
 }
@@ -33,23 +34,13 @@ void run_type(const bench::memory_bound& b) {
 int main(int argc, char** argv) {
     bench::options o;
     CLI::App app{"Times operations that the memory bounds on the CPU, beside PyTorch's."};
-    bench::add_options(app, o);
-    if (const int code = bench::parse(app, argc, argv, "bench_memory_bound"); code >= 0) return code;
-    try {
-        ht::cpu device{{.threads = o.threads}};
-        bench::report report("bench_memory_bound", o, device);
-        const bench::peaks peaks = bench::measure_peaks(device, report);
-        const auto torch = bench::torch_if_asked(o, report);
+    return bench::run_program("bench_memory_bound", app, o, argc, argv, [&](const bench::session& s) {
         const auto with = [&](const char* policy, const char* dtype) {
-            return bench::memory_bound{device, o, report, torch.get(), peaks, policy, dtype};
+            return bench::memory_bound{s.device, s.o, s.report, s.torch, s.peaks, policy, dtype};
         };
-        run_type<ht::bfloat16, ht::amp_bf16>(with("bf16", "bfloat16"));
-        run_type<float, ht::full_fp32>(with("fp32", "float32"));
-        run_type<ht::float16, ht::amp_fp16>(with("fp16", "float16"));
+        run_type<ht::bfloat16>(with("bf16", "bfloat16"));
+        run_type<float>(with("fp32", "float32"));
+        run_type<ht::float16>(with("fp16", "float16"));
         bench::conversions(with("", ""));
-        return report.finish("bench_memory_bound");
-    } catch (const std::exception& e) {
-        std::fprintf(stderr, "bench_memory_bound: %s\n", e.what());
-        return 1;
-    }
+    });
 }

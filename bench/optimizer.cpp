@@ -16,9 +16,7 @@
 #include <halftone/memory/resource.hpp>
 #include <halftone/number.hpp>
 
-#include <support/peaks.hpp>
-#include <support/protocol.hpp>
-#include <support/torch.hpp>
+#include <support/program.hpp>
 
 namespace {
 
@@ -56,15 +54,9 @@ int main(int argc, char** argv) {
     extent count = 124475904;  // GPT-2 with its vocabulary padded to 50,304
     o.rounds = 9;
     CLI::App app{"Times an optimizer's step on the CPU, beside PyTorch's."};
-    bench::add_options(app, o);
     app.add_option("--parameters", count, "how many")->check(CLI::Range(extent{64}, extent{1} << 32))->capture_default_str();
-    if (const int code = bench::parse(app, argc, argv, "bench_optimizer"); code >= 0) return code;
-    try {
-        ht::cpu device{{.threads = o.threads}};
-        bench::report report("bench_optimizer", o, device);
-        const bench::peaks peaks = bench::measure_peaks(device, report);
-        const auto torch = bench::torch_if_asked(o, report);
-
+    return bench::run_program("bench_optimizer", app, o, argc, argv, [&](const bench::session& with) {
+        auto& [device, options, report, peaks, torch] = with;
         count = count / 64 * 64;
         const slab<float> master(device, count, 0.02f, 1), gradient(device, count, 1e-3f, 2), first(device, count, 1e-3f, 3);
         const slab<float> second(device, count, 0.0f, 4);
@@ -125,9 +117,5 @@ int main(int argc, char** argv) {
         run("adamw", "fp32", 28, [&] { adamw(ht::view<float, 1>{}); }, "adamw", {{"clip", false}});
         run("gradient norm", "fp32", 4, norm, "clip", bench::json::object());
         run("sgd, momentum", "bf16 copy", 22, sgd, "sgd", bench::json::object());
-        return report.finish("bench_optimizer");
-    } catch (const std::exception& e) {
-        std::fprintf(stderr, "bench_optimizer: %s\n", e.what());
-        return 1;
-    }
+    });
 }

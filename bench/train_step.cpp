@@ -14,11 +14,9 @@
 
 #include <halftone/amp.hpp>
 
+#include <support/program.hpp>
 #include <support/child.hpp>
-#include <support/peaks.hpp>
-#include <support/protocol.hpp>
 #include <support/regions.hpp>
-#include <support/torch.hpp>
 
 namespace {
 
@@ -106,7 +104,7 @@ struct settings : bench::options {
 };
 
 template <class P>
-void run_case(const settings& o, bench::report& report, const bench::peaks& peaks, bench::torch_peer* torch, bench::child* llmc,
+void run_case(const settings& o, bench::report& report, const bench::peaks& peaks, bench::torch_peer* torch, bench::plain_peer* llmc,
               const shape& s, const char* policy, const char* dtype) {
     const bench::case_name name{"train_step", s.text(), policy};
     if (!report.wants(name)) return;
@@ -243,31 +241,22 @@ int main(int argc, char** argv) {
     o.rounds = 5;
     bool grows = false;
     CLI::App app{"Times whole training steps of GPTs on the CPU, beside those of PyTorch and llm.c."};
-    bench::add_options(app, o);
     app.add_option("--llmc", o.llmc, "the program out of bench/peers/llmc_step.c, to be compared with in the first case");
     app.add_option("--profile", o.profiled, "steps whose time is broken down by part")->check(CLI::Range(0, 1000))->capture_default_str();
     app.add_flag("--growth", grows, "instead: seconds a step against parameters, length, micro-batch and threads");
-    if (const int code = bench::parse(app, argc, argv, "bench_train_step"); code >= 0) return code;
-    try {
-        ht::cpu device{{.threads = o.threads}};
-        bench::report report("bench_train_step", o, device);
-        const bench::peaks peaks = bench::measure_peaks(device, report);
+    return bench::run_program("bench_train_step", app, o, argc, argv, [&](const bench::session& with) {
+        auto& [device, options, report, peaks, torch] = with;
         report.note("operations", "a token: 6 N + 6 L C T; N parameters without the position table, L layers, C width, T length");
         if (grows) {
             growth(o, report, peaks).run();
-            return report.finish("bench_train_step");
+            return;
         }
-        const auto torch = bench::torch_if_asked(o, report);
-        std::unique_ptr<bench::child> llmc;
-        if (!o.llmc.empty()) llmc = std::make_unique<bench::child>(std::vector<std::string>{o.llmc, std::to_string(o.threads)});
+        std::unique_ptr<bench::plain_peer> llmc;
+        if (!o.llmc.empty()) llmc = std::make_unique<bench::plain_peer>(o.llmc, o.threads);
         for (const shape& s : shapes()) {
             const bool first = s.length == 64;
-            run_case<ht::amp_bf16>(o, report, peaks, torch.get(), first ? llmc.get() : nullptr, s, "bf16", "bfloat16");
+            run_case<ht::amp_bf16>(o, report, peaks, torch, first ? llmc.get() : nullptr, s, "bf16", "bfloat16");
         }
-        for (const shape& s : shapes()) run_case<ht::full_fp32>(o, report, peaks, torch.get(), nullptr, s, "fp32", "float32");
-        return report.finish("bench_train_step");
-    } catch (const std::exception& e) {
-        std::fprintf(stderr, "bench_train_step: %s\n", e.what());
-        return 1;
-    }
+        for (const shape& s : shapes()) run_case<ht::full_fp32>(o, report, peaks, torch, nullptr, s, "fp32", "float32");
+    });
 }

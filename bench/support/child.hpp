@@ -1,25 +1,27 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A program of its own as a peer: it is told in one line what to prepare ("key value key value ...") and answers with a
-/// line, then how often to do it ("run 3"), and answers with the seconds that this took.
+/// A program of its own as a peer: it is asked in one line and answers in one line, and waits without work between them,
+/// so that rounds may alternate.
 #pragma once
 
 #include <csignal>
 #include <cstdio>
-#include <memory>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
-#include <support/protocol.hpp>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <support/protocol.hpp>
+
 namespace bench {
 
+/// The program and the pipes to it.
 class child {
   public:
-    explicit child(std::vector<std::string> command) : name_(command.front()) {
+    /// `name` is what errors call it.
+    child(std::string name, std::vector<std::string> command) : name_(std::move(name)) {
         int to[2], from[2];
         if (pipe(to) != 0 || pipe(from) != 0) throw std::runtime_error(name_ + ": no pipe");
         process_ = fork();
@@ -48,27 +50,40 @@ class child {
         if (process_ > 0) waitpid(process_, nullptr, 0);
     }
 
-    /// It prepares one thing at a time.
-    struct contender contender(std::string engine, const json& work) {
-        std::string line;
-        for (const auto& [key, value] : work.items()) line += key + " " + value.dump() + " ";
-        ask(line);
-        return {std::move(engine), [this](int times) { return std::stod(ask("run " + std::to_string(times))); }};
-    }
+    const std::string& name() const { return name_; }
 
-  private:
+    /// A line and its answer. Throws std::runtime_error where there is none.
     std::string ask(const std::string& question) {
         if (std::fputs((question + "\n").c_str(), out_) < 0 || std::fflush(out_) != 0)
             throw std::runtime_error(name_ + ": it has gone");
         std::string line;
         for (int c; (c = std::fgetc(in_)) != EOF && c != '\n';) line.push_back(static_cast<char>(c));
-        if (line.empty()) throw std::runtime_error(name_ + ": no answer");
+        if (line.empty()) throw std::runtime_error(name_ + ": no answer; is it there?");
         return line;
     }
 
+  private:
     std::string name_;
     pid_t process_ = -1;
     std::FILE *out_ = nullptr, *in_ = nullptr;
+};
+
+/// A program that is told what to prepare ("key value key value ...") and then how often to do it ("run 3"), and answers
+/// with the seconds that this took.
+class plain_peer {
+  public:
+    plain_peer(const std::string& program, int threads) : child_(program, {program, std::to_string(threads)}) {}
+
+    /// It prepares one thing at a time.
+    struct contender contender(std::string engine, const json& work) {
+        std::string line;
+        for (const auto& [key, value] : work.items()) line += key + " " + value.dump() + " ";
+        child_.ask(line);
+        return {std::move(engine), [this](int times) { return std::stod(child_.ask("run " + std::to_string(times))); }};
+    }
+
+  private:
+    child child_;
 };
 
 }  // namespace bench

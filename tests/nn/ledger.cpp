@@ -14,6 +14,7 @@
 #include <halftone/autodiff/elementwise_loss.hpp>
 #include <halftone/autodiff/ledger.hpp>
 #include <halftone/exec/cpu/cpu.hpp>
+#include <halftone/kernel/linear_cross_entropy/by_rows.hpp>
 #include <halftone/nn/gpt.hpp>
 #include <halftone/nn/sparse_embedding.hpp>
 #include <halftone/scale/accumulator.hpp>
@@ -78,6 +79,8 @@ struct map<recorder> {
     template <class... Arguments>
     static void backward(recorder&, const Arguments&...) {}
 };
+template <std::size_t LogitBytes>
+struct linear_cross_entropy<recorder, LogitBytes> : linear_cross_entropy_by_rows<recorder, LogitBytes> {};
 struct nothing_by_rows {
     template <class... Arguments>
     static void forward(recorder&, const Arguments&...) {}

@@ -21,14 +21,14 @@
 namespace halftone::inline HALFTONE_ABI::kernel {
 
 /// How a product is cut. Any cut gives the same bits, so it may follow the number of threads.
-struct matmul_cut {
+struct blocked_cut {
     extent depth;          ///< k of what is packed at a time
     extent rows;           ///< of a block of c, and of a packed block of a
     extent columns;        ///< of a block of c, or those whose panels a task packs for itself
     extent slice_columns;  ///< columns of b that are packed at a time
     bool whole_a;          ///< all of a stays in the second-level cache
 
-    matmul_cut(extent m, extent n, extent k, const product_unit& unit, int threads) {
+    blocked_cut(extent m, extent n, extent k, const product_unit& unit, int threads) {
         constexpr extent cached_bytes = extent{384} << 10, slice_bytes = extent{16} << 20,
                          most_depth = 64 * panel_depth;
         const extent chunks = std::max<extent>(1, (k + most_depth - 1) / most_depth);
@@ -102,7 +102,7 @@ class blocked_product {
     }
 
   private:
-    using cut = matmul_cut;
+    using cut = blocked_cut;
 
     /// Whether products read rows of a where they lie. Rows a multiple of 4 KiB apart would push each other out of the
     /// first-level cache.
@@ -236,7 +236,7 @@ class blocked_product {
     const matmul_epilogue<Operands, Results>& epilogue_;
     extent m_, n_, k_;
     bool in_place_;
-    matmul_cut cut_;
+    blocked_cut cut_;
     std::size_t block_bytes_, panel_bytes_;
     extent sums_stride_;
     std::size_t sums_bytes_;

@@ -23,7 +23,7 @@ namespace halftone::inline HALFTONE_ABI::kernel {
 /// Elements that one thread takes at a time: a multiple of a cache line in every type, and four times as many where
 /// there are enough for all, since memory is read faster in longer runs.
 inline constexpr extent update_chunk = 16384;
-constexpr extent update_run(extent count) { return count >= 256 * update_chunk ? 4 * update_chunk : update_chunk; }
+constexpr extent update_stretch(extent count) { return count >= 256 * update_chunk ? 4 * update_chunk : update_chunk; }
 
 /// Whether the copies of so many parameters are written past the caches. Halves of split masters are read as well.
 template <class Param, class Copy>
@@ -35,7 +35,7 @@ bool streams_copies(const view<Copy, 1>& copy) {
 /// update(i, n, gradients) for all parameters: n from the i-th on, with their gradients.
 template <class Accumulate, class Update>
 void update_all(cpu& device, const const_view<Accumulate, 1>& gradient, const Update& update) {
-    const extent count = gradient.size(), run = update_run(count);
+    const extent count = gradient.size(), run = update_stretch(count);
     device.parallel_for((count + run - 1) / run, [&](extent chunk) {
         const extent i = chunk * run, n = count - i < run ? count - i : run;
         update(i, n, gradient.data() + i);

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The frame of a benchmark: its arguments, what the machine reaches, the cases, the JSON.
+///
+///     int main(int argc, char** argv) {
+///         bench::options o;
+///         CLI::App app{"Times something, beside PyTorch's."};
+///         return bench::run_program("bench_something", app, o, argc, argv, [&](const bench::session& s) { ... });
+///     }
+#pragma once
+
+#include <support/peaks.hpp>
+#include <support/protocol.hpp>
+#include <support/torch.hpp>
+
+namespace bench {
+
+/// What cases are run with.
+struct session {
+    halftone::cpu& device;
+    const options& o;
+    bench::report& report;
+    const bench::peaks& peaks;
+    torch_peer* torch;  ///< none where none was asked for
+};
+
+/// Exit codes: 0; 2 for arguments; 1 where something failed, told in one line.
+template <class Body>
+int run_program(const char* name, CLI::App& app, options& o, int argc, char** argv, const Body& body) {
+    add_options(app, o);
+    if (const int code = parse(app, argc, argv, name); code >= 0) return code;
+    try {
+        halftone::cpu device{{.threads = o.threads}};
+        bench::report report(name, o, device);
+        const bench::peaks peaks = measure_peaks(device, report);
+        const auto torch = torch_if_asked(o, report);
+        body(session{device, o, report, peaks, torch.get()});
+        return report.finish(name);
+    } catch (const std::exception& e) {
+        std::fprintf(stderr, "%s: %s\n", name, e.what());
+        return 1;
+    }
+}
+
+}  // namespace bench
