@@ -118,13 +118,7 @@ template <class P, class T>
 class runner {
   public:
     runner(const bench::session& with, const char* policy, const char* dtype)
-        : device_(with.device),
-          options_(with.o),
-          report_(with.report),
-          torch_(with.torch),
-          peaks_(with.peaks),
-          policy_(policy),
-          dtype_(dtype) {}
+        : with_(with), policy_(policy), dtype_(dtype) {}
 
     void run(const shape& s) {
         problem<T> p(s);
@@ -133,7 +127,7 @@ class runner {
                              p.forward.options, p.forward.sequences);
         };
         const auto backward = [&](auto& d) { ht::attention_gradients<P>(d, p.backward); };
-        forward(device_);  // what backward reads
+        forward(with_.device);  // what backward reads
         time("attention forward", s, "forward", s.operations(), forward);
         time("attention backward", s, "backward", 2.5 * s.operations(), backward);
     }
@@ -142,10 +136,10 @@ class runner {
     template <class Run>
     void time(const char* kernel, const shape& s, const char* pass, double operations, const Run& run) {
         const bench::case_name name{kernel, s.name(), policy_};
-        if (!report_.wants(name)) return;
-        std::vector<bench::contender> all{bench::local("halftone", [&] { run(device_); })};
-        if (torch_ != nullptr) {
-            all.push_back(torch_->contender("torch", {{"op", "attention"},
+        if (!with_.report.wants(name)) return;
+        std::vector<bench::contender> all{bench::local("halftone", [&] { run(with_.device); })};
+        if (with_.torch != nullptr) {
+            all.push_back(with_.torch->contender("torch", {{"op", "attention"},
                                                       {"dtype", dtype_},
                                                       {"pass", pass},
                                                       {"batch", s.batch},
@@ -156,17 +150,10 @@ class runner {
                                                       {"causal", s.causal},
                                                       {"sequences", s.sequences}}));
         }
-        const bool pairs = std::is_same_v<T, ht::bfloat16>;
-        report_.add(name, bench::compare(all, options_), operations, "GFLOP/s", pairs ? peaks_.bf16 : peaks_.fp32,
-                    pairs ? "peak_bf16_flops" : "peak_fp32_flops");
-        if (torch_ != nullptr) torch_->clear();
+        with_.tell_operations<T>(name, all, operations);
     }
 
-    ht::cpu& device_;
-    const bench::options& options_;
-    bench::report& report_;
-    bench::torch_peer* torch_;
-    const bench::peaks& peaks_;
+    const bench::session& with_;
     const char *policy_, *dtype_;
 };
 

@@ -27,15 +27,15 @@ struct shape {
 constexpr shape shapes[] = {{256, 768, 50304}, {1024, 768, 50304}, {256, 768, 50257}, {4096, 384, 256}};
 
 template <class T>
-void run(ht::cpu& device, const bench::options& o, bench::report& report, bench::torch_peer* torch, const bench::peaks& peaks,
-         const char* policy, const char* dtype) {
+void run(const bench::session& with, const char* policy, const char* dtype) {
+    ht::cpu& device = with.device;
     using head = ht::kernel::linear_cross_entropy<ht::cpu>;
     for (const shape& s : shapes) {
         for (const bool both : {false, true}) {
             const bench::case_name name{"linear_cross_entropy",
                                         std::to_string(s.rows) + "x" + std::to_string(s.width) + "x" + std::to_string(s.classes) + (both ? " both" : " forward"),
                                         policy};
-            if (!report.wants(name)) continue;
+            if (!with.report.wants(name)) continue;
             const auto x = bench::random_values<T>(s.rows * s.width, 1, 1), w = bench::random_values<T>(s.classes * s.width, 2, 0.05f);
             const auto targets = bench::random_classes(s.rows, s.classes, 3);
             std::vector<T> dx(x.size());
@@ -56,16 +56,12 @@ void run(ht::cpu& device, const bench::options& o, bench::report& report, bench:
                                         ht::kernel::gradient_result<T>{{dx.data(), {s.rows, s.width}}},
                                         ht::kernel::gradient_result<float>{{dw.data(), {s.classes, s.width}}});
             }));
-            if (torch != nullptr) {
-                all.push_back(torch->contender("torch", {{"op", "linear_cross_entropy"}, {"dtype", dtype}, {"pass", both ? "both" : "forward"},
+            if (with.torch != nullptr) {
+                all.push_back(with.torch->contender("torch", {{"op", "linear_cross_entropy"}, {"dtype", dtype}, {"pass", both ? "both" : "forward"},
                                                          {"rows", s.rows}, {"width", s.width}, {"classes", s.classes}}));
             }
-            const auto timings = bench::compare(all, o);
             const double product = 2.0 * static_cast<double>(s.rows) * static_cast<double>(s.width) * static_cast<double>(s.classes);
-            const bool pairs = std::is_same_v<T, ht::bfloat16>;
-            report.add(name, timings, both ? 3 * product : product, "GFLOP/s", pairs ? peaks.bf16 : peaks.fp32,
-                       pairs ? "peak_bf16_flops" : "peak_fp32_flops");
-            if (torch != nullptr) torch->clear();
+            with.tell_operations<T>(name, all, both ? 3 * product : product);
         }
     }
 }
@@ -76,7 +72,7 @@ int main(int argc, char** argv) {
     bench::options o;
     CLI::App app{"Times a linear layer with cross-entropy on the CPU, forward and backward, beside PyTorch's."};
     return bench::run_program("bench_linear_cross_entropy", app, o, argc, argv, [&](const bench::session& s) {
-        run<ht::bfloat16>(s.device, s.o, s.report, s.torch, s.peaks, "bf16", "bfloat16");
-        run<float>(s.device, s.o, s.report, s.torch, s.peaks, "fp32", "float32");
+        run<ht::bfloat16>(s, "bf16", "bfloat16");
+        run<float>(s, "fp32", "float32");
     });
 }

@@ -92,25 +92,19 @@ template <class P, class T>
 class runner {
   public:
     runner(const bench::session& with, const char* policy, const char* dtype)
-        : device_(with.device),
-          options_(with.o),
-          report_(with.report),
-          torch_(with.torch),
-          peaks_(with.peaks),
-          policy_(policy),
-          dtype_(dtype) {}
+        : with_(with), policy_(policy), dtype_(dtype) {}
 
     void run(const shape& s) {
         const bench::case_name name{
             "matmul", std::to_string(s.m) + "x" + std::to_string(s.n) + "x" + std::to_string(s.k) + s.what, policy_};
-        if (!report_.wants(name)) return;
+        if (!with_.report.wants(name)) return;
         const auto a = bench::random_values<T>(s.m * s.k, 1), b = bench::random_values<T>(s.k * s.n, 2);
         std::vector<T> c(static_cast<std::size_t>(s.m * s.n));
         const ht::view<const T, 2> va(a.data(), {s.m, s.k}, s.ta ? ht::shape<2>{1, s.m} : ht::shape<2>{s.k, 1});
         const ht::view<const T, 2> vb(b.data(), {s.k, s.n}, s.tb ? ht::shape<2>{1, s.k} : ht::shape<2>{s.n, 1});
         const ht::view<T, 2> vc(c.data(), {s.m, s.n});
         std::vector<bench::contender> all;
-        all.push_back(bench::local("halftone", [&] { ht::matmul<P>(device_, va, vb, vc); }));
+        all.push_back(bench::local("halftone", [&] { ht::matmul<P>(with_.device, va, vb, vc); }));
 #if defined(BENCH_ONEDNN)
         if constexpr (std::is_same_v<T, float> || std::is_same_v<T, ht::bfloat16>)
             all.push_back(onednn(s, a.data(), b.data()));
@@ -132,29 +126,22 @@ class runner {
         if constexpr (std::is_same_v<T, ht::float16>) {
             a32 = bench::random_values<float>(s.m * s.k, 1), b32 = bench::random_values<float>(s.k * s.n, 2), c32.resize(c.size());
             all.push_back(bench::local("halftone_fp32", [&, ra = va.strides(), rb = vb.strides()] {
-                ht::matmul<ht::full_fp32>(device_, ht::view<const float, 2>(a32.data(), {s.m, s.k}, ra),
+                ht::matmul<ht::full_fp32>(with_.device, ht::view<const float, 2>(a32.data(), {s.m, s.k}, ra),
                                           ht::view<const float, 2>(b32.data(), {s.k, s.n}, rb),
                                           ht::view<float, 2>(c32.data(), {s.m, s.n}));
             }));
         }
-        if (torch_ != nullptr && !slow_there) {
-            all.push_back(torch_->contender(
+        if (with_.torch != nullptr && !slow_there) {
+            all.push_back(with_.torch->contender(
                 "torch",
                 {{"op", "matmul"}, {"dtype", dtype_}, {"m", s.m}, {"n", s.n}, {"k", s.k}, {"ta", s.ta}, {"tb", s.tb}}));
         }
-        const auto timings = bench::compare(all, options_);
-        const bool pairs = std::is_same_v<T, ht::bfloat16>;
-        report_.add(name, timings, 2.0 * static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k),
-                    "GFLOP/s", pairs ? peaks_.bf16 : peaks_.fp32, pairs ? "peak_bf16_flops" : "peak_fp32_flops");
-        if (torch_ != nullptr) torch_->clear();
+        with_.tell_operations<T>(
+            name, all, 2.0 * static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k));
     }
 
   private:
-    ht::cpu& device_;
-    const bench::options& options_;
-    bench::report& report_;
-    bench::torch_peer* torch_;
-    const bench::peaks& peaks_;
+    const bench::session& with_;
     const char *policy_, *dtype_;
 };
 

@@ -74,7 +74,7 @@ struct memory_bound {
     /// One case: `bytes` must be read and written in a run; make(copies) prepares so many sets of operands and returns
     /// what works on one of them, given its number. PyTorch is asked for `work` with as many copies.
     template <class Make>
-    void run(const char* kernel, const std::string& shape, double bytes, const Make& make, json work, double operations = 0) const {
+    void run(const char* kernel, const std::string& shape, double bytes, const Make& make, json work) const {
         const case_name name{kernel, shape, policy};
         if (!report.wants(name)) return;
         const bool cached = shape.find("cached") != std::string::npos;
@@ -87,27 +87,20 @@ struct memory_bound {
             next = (next + 1) % copies;
         }));
         // As many bytes copied, by whom it is fastest at that size: the machine wanders, so a copy has its turns in each case.
-        const auto half = operations > 0 ? 0 : static_cast<extent>(bytes / 2) / 4096 * 4096;
+        const auto half = static_cast<extent>(bytes / 2) / 4096 * 4096;
         const operands<std::byte> from(device, copies, half), to(device, copies, half);
         int turn = 0;
-        if (half > 0) {
-            all.push_back(local("copy", [&] {
-                copy_bytes(device, to(turn), from(turn), half, !cached);
-                turn = (turn + 1) % copies;
-            }));
-        }
+        all.push_back(local("copy", [&] {
+            copy_bytes(device, to(turn), from(turn), half, !cached);
+            turn = (turn + 1) % copies;
+        }));
         if (torch != nullptr && !work.is_null()) {
             work["copies"] = copies;
             if (!work.contains("dtype")) work["dtype"] = dtype;
             all.push_back(torch->contender("torch", work));
         }
         const auto timings = compare(all, o);
-        if (operations > 0) {
-            const bool pairs = std::string(dtype) == "bfloat16";
-            report.add(name, timings, operations, "GFLOP/s", pairs ? peaks.bf16 : peaks.fp32, pairs ? "peak_bf16_flops" : "peak_fp32_flops");
-        } else {
-            report.add(name, timings, bytes, "GB/s", bytes / timings[1].seconds, "copy of as many bytes, in turn");
-        }
+        report.add(name, timings, bytes, "GB/s", bytes / timings[1].seconds, "copy of as many bytes, in turn");
         if (torch != nullptr) torch->clear();
     }
 };

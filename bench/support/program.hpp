@@ -22,6 +22,16 @@ struct session {
     bench::report& report;
     const bench::peaks& peaks;
     torch_peer* torch;  ///< none where none was asked for
+
+    /// Compares and tells a case of so many operations on T beside what the registers reach for it; PyTorch then forgets
+    /// what it has prepared.
+    template <class T>
+    void tell_operations(const case_name& name, const std::vector<contender>& all, double operations) const {
+        const bool pairs = std::is_same_v<T, halftone::bfloat16>;
+        report.add(name, compare(all, o), operations, "GFLOP/s", pairs ? peaks.bf16 : peaks.fp32,
+                   pairs ? "peak_bf16_flops" : "peak_fp32_flops");
+        if (torch != nullptr) torch->clear();
+    }
 };
 
 /// Exit codes: 0; 2 for arguments; 1 where something failed, told in one line.

@@ -221,7 +221,7 @@ struct attention_backward_task {
                            .weights = weights + along_row,
                            .slopes = slopes + along_row,
                            .panel = scratch + at.panel});
-            unit.multiply(e.head_size, whole_steps(panel_rows, at.seen_step), scratch + at.keys_t, scratch + at.panel,
+            unit.multiply(e.head_size, at.unit.run(panel_rows), scratch + at.keys_t, scratch + at.panel,
                           dq + i / unit.columns * at.panel_sums, unit.columns, true);
         }
 
@@ -233,7 +233,7 @@ struct attention_backward_task {
             const std::size_t panel = at.query_bytes * static_cast<std::size_t>(block * at.head_panels + d);
             for (extent j = 0; j < rows; j += some) {
                 const extent blind =
-                    std::max<extent>(0, first_key + j - at.offset - first_query) / at.seen_step * at.seen_step;
+                    std::max<extent>(0, first_key + j - at.offset - first_query) / at.unit.k_least * at.unit.k_least;
                 const extent seeing = unit.padded(queries) - blind, to = j * at.padded_width() + d * unit.columns;
                 const std::size_t from = static_cast<std::size_t>((j * panel_stride + blind) * unit.element);
                 const std::size_t skipped_panel = panel + at.panel_rows_bytes(blind);

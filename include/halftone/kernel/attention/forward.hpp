@@ -144,7 +144,7 @@ struct attention_forward_task {
             const extent some = visible >= columns ? rows : unit.rows;
             for (extent i = 0; i < rows; i += some) {
                 const extent seen = std::clamp<extent>(visible + i + some - 1, 1, columns);
-                unit.multiply(std::min(some, rows - i), whole_steps(seen, at.seen_step),
+                unit.multiply(std::min(some, rows - i), at.unit.run(seen),
                               scratch + at.weights + at.row_bytes(i), values, outputs + i * at.padded_width() + d,
                               at.padded_width(), first_key > 0);
             }

@@ -152,8 +152,6 @@ struct attention_layout {
     extent offset;           ///< query i sees the keys up to i + offset; with no mask that is beyond the last one
     extent head_panels;      ///< panels across a head
     std::size_t head_bytes;  ///< of a panel whose k runs over a head
-    extent seen_step;        ///< what is seen is rounded up to this where k runs over it: less than the unit's k_step
-                             ///< where that can do with less
     scratch_layout scratch{};
 
     attention_layout(const attention_extents& e, const product_unit& u, attention_mask mask)
@@ -161,12 +159,7 @@ struct attention_layout {
           unit(u),
           offset(mask == attention_mask::causal ? e.keys - e.queries : e.keys),
           head_panels(pieces_of(e.head_size, u.columns)),
-          head_bytes(u.panel_bytes(e.head_size)),
-          seen_step(u.k_step) {
-#if defined(__x86_64__)
-        if (u.multiply == &avx512_bf16::pair_multiply) seen_step = 2;
-#endif
-    }
+          head_bytes(u.panel_bytes(e.head_size)) {}
 
     /// Rows as products and bodies write them: whole units, an even number.
     extent padded_rows(extent rows) const { return (pieces_of(rows, unit.rows) * unit.rows + 1) / 2 * 2; }
@@ -177,7 +170,7 @@ struct attention_layout {
     std::size_t take_block(extent rows) { return scratch.take(unit.block_bytes(padded_rows(rows))); }
     /// From the beginning of a block to its row i.
     std::size_t row_bytes(extent i) const { return static_cast<std::size_t>(i * panel_stride * unit.element); }
-    /// The bytes of the first `rows` of a panel's k, a multiple of seen_step.
+    /// The bytes of the first `rows` of a panel's k, a multiple of the unit's k_least.
     std::size_t panel_rows_bytes(extent rows) const {
         return static_cast<std::size_t>(rows * unit.columns * unit.element);
     }
