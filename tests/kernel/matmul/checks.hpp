@@ -75,6 +75,20 @@ void multiply_exactly(Device& device, const sizes& s, const std::vector<double>&
     }
 }
 
+/// The same for all pairs of layouts where operands have at most `few` elements, for each layout once where they have more.
+template <class P, class A, class B, class C, class Device>
+void multiply_in_layouts(Device& device, const sizes& s, const std::vector<double>& want, extent few) {
+    const bool is_large = s.rows * s.depth + s.depth * s.columns > few;
+    for (std::size_t a = 0; a < 4; ++a) {
+        for (std::size_t b = 0; b < 4; ++b) {
+            CAPTURE(a);
+            CAPTURE(b);
+            if (!is_large || (a + b) % 4 == 1)
+                multiply_exactly<P, A, B, C>(device, s, want, layouts[a], layouts[b], layouts[a < 2 ? 0 : 2]);
+        }
+    }
+}
+
 template <class Device>
 void nothing_to_sum(Device& device) {
     const operand<float> a(3, 0, layouts[0]), b(0, 5, layouts[0]);

@@ -15,7 +15,6 @@ namespace ht = halftone;
 using ht::bfloat16;
 using ht::extent;
 using ht::float16;
-using matmul_test::layouts;
 using matmul_test::sizes;
 
 template <class P, class A, class B, class C>
@@ -26,17 +25,7 @@ void multiply_all() {
     for (const sizes& s : all) {
         const std::vector<double> want = matmul_test::exact_product(s);
         matmul_test::on_every_set(s.rows % 2 == 0 ? 1 : 2, [&](ht::cpu& device) {
-            // All pairs of layouts where they are cheap, each layout once where they are not.
-            const bool is_large = s.rows * s.depth + s.depth * s.columns > 20000;
-            for (std::size_t a = 0; a < 4; ++a) {
-                for (std::size_t b = 0; b < 4; ++b) {
-                    CAPTURE(a);
-                    CAPTURE(b);
-                    if (!is_large || (a + b) % 4 == 1)
-                        matmul_test::multiply_exactly<P, A, B, C>(device, s, want, layouts[a], layouts[b],
-                                                                  layouts[a < 2 ? 0 : 2]);
-                }
-            }
+            matmul_test::multiply_in_layouts<P, A, B, C>(device, s, want, 20000);
         });
     }
 }

@@ -82,16 +82,7 @@ void multiply_all() {
     for (const sizes& s : all) {
         const std::vector<double> want = matmul_test::exact_product(s);
         on_all_tiles(2, [&](auto& device) {
-            const bool is_large = s.rows * s.depth + s.depth * s.columns > 10000;
-            for (std::size_t a = 0; a < 4; ++a) {
-                for (std::size_t b = 0; b < 4; ++b) {
-                    CAPTURE(a);
-                    CAPTURE(b);
-                    if (!is_large || (a + b) % 4 == 1)
-                        matmul_test::multiply_exactly<P, A, B, C>(device, s, want, layouts[a], layouts[b],
-                                                                  layouts[a < 2 ? 0 : 2]);
-                }
-            }
+            matmul_test::multiply_in_layouts<P, A, B, C>(device, s, want, 10000);
         });
     }
 }
