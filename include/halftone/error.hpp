@@ -7,6 +7,7 @@
 ///     matmul: the inner extents differ: a is (128, 64), b is (32, 256); b needs 64 rows
 #pragma once
 
+#include <initializer_list>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -42,12 +43,37 @@ struct out_of_memory : error {
 
 namespace detail {
 
+/// One part of a sentence: a value that outlives it, and what prints it.
+struct sentence_part {
+    const void* value;
+    void (*print)(std::ostream& out, const void* value);
+};
+
+template <class T>
+sentence_part part_of(const T& value) {
+    return {&value, [](std::ostream& out, const void* v) { out << *static_cast<const T*>(v); }};
+}
+/// Literals of all lengths alike.
+inline sentence_part part_of(const char* text) {
+    return {text, [](std::ostream& out, const void* v) { out << static_cast<const char*>(v); }};
+}
+
+// Sentences are many and seldom wanted: what puts one together stands here once, and not where each of them is.
+inline std::string sentence_of(std::initializer_list<sentence_part> parts) {
+    std::ostringstream out;
+    for (const sentence_part& part : parts) part.print(out, part.value);
+    return out.str();
+}
+
 /// One sentence out of its parts, each printed with `operator<<`.
 template <class... Parts>
 std::string sentence(const Parts&... parts) {
-    std::ostringstream out;
-    (out << ... << parts);
-    return out.str();
+    return sentence_of({part_of(parts)...});
+}
+
+template <class Error>
+[[noreturn]] void fail_with(std::initializer_list<sentence_part> parts) {
+    throw Error(sentence_of(parts));
 }
 
 }  // namespace detail
@@ -55,7 +81,7 @@ std::string sentence(const Parts&... parts) {
 /// Throws `Error` with the given parts as its sentence.
 template <class Error, class... Parts>
 [[noreturn]] void fail(const Parts&... parts) {
-    throw Error(detail::sentence(parts...));
+    detail::fail_with<Error>({detail::part_of(parts)...});
 }
 
 }  // namespace halftone::inline HALFTONE_ABI

@@ -54,34 +54,11 @@ class store final : public fixture {
     parameter<storage_signature<P, Op>, Rank> add(const char* leaf, const shape<Rank>& shape, const initial& values,
                                                   extent most_rows = 0) {
         using types = storage_signature<P, Op>;
-        if (committed_) fail<state_error>("store: ", leaf, " added after commit");
-        check_shape("store", shape);
-        detail::check_initial(leaf, values);
         static_assert(!has_sparse_gradient<types> || Rank == 2,
                       "halftone: store: a sparse gradient is one of a table's rows: this parameter's rank is not 2");
-        if (most_rows < 0 || (most_rows > 0 && !has_sparse_gradient<types>)) {
-            fail<argument_error>(
-                "store: ", leaf, " with ", most_rows,
-                " rows of gradient; expected 1 or more for a sparse gradient, or 0 for as many as turn up");
-        }
-        const auto room = round_up(static_cast<std::size_t>(shape.size()), granule);
-        if (room > most_elements - elements_) {
-            fail<out_of_memory>("store: ", leaf, " ", shape, " after ", elements_,
-                                " numbers of other parameters: more than memory can hold");
-        }
-        elements_ += room;
-        entry e;
-        e.path = run_time_path(path_of<P>.text().data, leaf);
-        e.group = group_of<types>();
-        e.count = static_cast<std::size_t>(shape.size());
-        e.values = values;
-        if constexpr (Rank == 2) e.rows = shape[0], e.width = shape[1];
-        e.most_rows = most_rows;
-        place(e);
-        if constexpr (Rank == 2) amaxes_.add<P, Op>(entries_.size(), e.path);
-        entries_.push_back(std::move(e));
-        ++layout_;
-        return {*this, entries_.size() - 1, shape};
+        const std::size_t index = add_entry(path_of<P>, layout_of<types>, leaf, shape, values, most_rows);
+        if constexpr (Rank == 2) amaxes_.add<P, Op>(index, entries_[index].path);
+        return {*this, index, shape};
     }
 
     /// While it lives, the component `position` (from 0) of the paths of layers is this index, whether the layer's type
@@ -207,15 +184,12 @@ class store final : public fixture {
 
     template <class Storage>
     static const void* key_of() {
-        return &key<Storage>;
+        return &layout_of<Storage>;
     }
     /// The index of the group with these storage types; `nowhere` where no parameter has them.
     template <class Storage>
     std::size_t find_group() const {
-        for (std::size_t i = 0; i < groups_.size(); ++i) {
-            if (groups_[i].key == key_of<Storage>()) return i;
-        }
-        return nowhere;
+        return find_group(key_of<Storage>());
     }
     void check_committed() const {
         if (!committed_)
@@ -224,29 +198,66 @@ class store final : public fixture {
 
   private:
     template <class Storage>
-    static constexpr char key = 0;
-
-    template <class Storage>
-    static constexpr bool has_copy = !std::is_same_v<typename Storage::param, typename Storage::compute>;
-
-    template <class Storage>
-    std::size_t group_of() {
-        if (const std::size_t found = find_group<Storage>(); found != nowhere) return found;
-        group g;
-        g.key = key_of<Storage>();
-        g.has_sparse_gradients = has_sparse_gradient<Storage>;
-        g.param_bytes = sizeof(typename Storage::master);
-        g.copy_bytes = has_copy<Storage> ? sizeof(typename Storage::compute) : 0;
-        g.accumulate_bytes = sizeof(typename Storage::accumulate);
-        g.state_bytes = sizeof(typename Storage::state);
-        g.fill = &detail::fill_initial<typename Storage::param>;
+    static constexpr storage_layout make_layout() {
+        constexpr bool has_copy = !std::is_same_v<typename Storage::param, typename Storage::compute>;
+        storage_layout l;
+        l.has_sparse_gradients = has_sparse_gradient<Storage>;
+        l.param_bytes = sizeof(typename Storage::master);
+        l.copy_bytes = has_copy ? sizeof(typename Storage::compute) : 0;
+        l.accumulate_bytes = sizeof(typename Storage::accumulate);
+        l.state_bytes = sizeof(typename Storage::state);
+        l.fill = &detail::fill_initial<typename Storage::param>;
         if constexpr (Storage::is_split) {
-            g.split = &detail::split_values;
-        } else if constexpr (has_copy<Storage>) {
-            g.round = &detail::round_values<typename Storage::param, typename Storage::compute, Storage::copy_rounding>;
+            l.split = &detail::split_values;
+        } else if constexpr (has_copy) {
+            l.round = &detail::round_values<typename Storage::param, typename Storage::compute, Storage::copy_rounding>;
         }
-        groups_.push_back(std::move(g));
+        return l;
+    }
+    template <class Storage>
+    static constexpr storage_layout layout_of = make_layout<Storage>();
+
+    std::size_t find_group(const void* key) const {
+        for (std::size_t i = 0; i < groups_.size(); ++i) {
+            if (groups_[i].key == key) return i;
+        }
+        return nowhere;
+    }
+    std::size_t group_of(const storage_layout& layout) {
+        if (const std::size_t found = find_group(&layout); found != nowhere) return found;
+        groups_.push_back({layout, &layout});
         return groups_.size() - 1;
+    }
+
+    /// What `add` does for all types alike; gives the entry's index.
+    template <int Rank>
+    std::size_t add_entry(path_name path, const storage_layout& layout, const char* leaf, const shape<Rank>& shape,
+                          const initial& values, extent most_rows) {
+        if (committed_) fail<state_error>("store: ", leaf, " added after commit");
+        check_shape("store", shape);
+        detail::check_initial(leaf, values);
+        if (most_rows < 0 || (most_rows > 0 && !layout.has_sparse_gradients)) {
+            fail<argument_error>(
+                "store: ", leaf, " with ", most_rows,
+                " rows of gradient; expected 1 or more for a sparse gradient, or 0 for as many as turn up");
+        }
+        const auto room = round_up(static_cast<std::size_t>(shape.size()), granule);
+        if (room > most_elements - elements_) {
+            fail<out_of_memory>("store: ", leaf, " ", shape, " after ", elements_,
+                                " numbers of other parameters: more than memory can hold");
+        }
+        elements_ += room;
+        entry e;
+        e.path = run_time_path(path.text().data, leaf);
+        e.group = group_of(layout);
+        e.count = static_cast<std::size_t>(shape.size());
+        e.values = values;
+        if constexpr (Rank == 2) e.rows = shape[0], e.width = shape[1];
+        e.most_rows = most_rows;
+        place(e);
+        entries_.push_back(std::move(e));
+        ++layout_;
+        return entries_.size() - 1;
     }
 
     /// Host memory by way of which parameters go to the device's and back.

@@ -33,20 +33,24 @@ struct store_entry {
     extent most_rows = 0;        ///< of a sparse gradient; 0: as many as turn up
 };
 
-/// Parameters that have their storage types in common, in slabs.
-struct store_group {
-    const void* key = nullptr;          ///< the address that stands for its storage type: store::key_of<Storage>()
+/// The storage types of parameters, as what a store has to know of them.
+struct storage_layout {
     bool has_sparse_gradients = false;  ///< no gradient slab, then; moments lie as ever
     /// Of one element of a slab; copy 0: none.
     std::size_t param_bytes = 0, copy_bytes = 0, accumulate_bytes = 0, state_bytes = 0;
-    std::size_t masters = 0, copies = 0, gradients = 0;  ///< elements of each slab
-    buffer master{}, copy{};
     void (*fill)(const initial&, std::byte* to, std::size_t first, std::size_t count, std::uint64_t seed,
                  std::uint32_t tensor) = nullptr;
     /// None where masters are split.
     void (*round)(const std::byte* master, std::byte* copy, std::size_t count) = nullptr;
     /// Of parameters.
     void (*split)(const std::byte* values, std::byte* master, std::byte* copy, std::size_t count) = nullptr;
+};
+
+/// Parameters that have their storage types in common, in slabs.
+struct store_group : storage_layout {
+    const void* key = nullptr;  ///< the address that stands for its storage type: store::key_of<Storage>()
+    std::size_t masters = 0, copies = 0, gradients = 0;  ///< elements of each slab
+    buffer master{}, copy{};
 };
 
 }  // namespace halftone::inline HALFTONE_ABI
