@@ -10,48 +10,37 @@
 /// does: what is launched is noted down with its arguments, and done in replays alone.
 #pragma once
 
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <numeric>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
+
+#include <emulator/thread.hpp>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <halftone/exec/capture.hpp>
 #include <halftone/exec/simt/architecture.hpp>
 #include <halftone/exec/workspace.hpp>
 
-#include <emulator/thread.hpp>
-
 namespace halftone::emulator {
 
-/// What was captured: functions with their arguments, as bytes.
+/// What was captured: functions with their arguments.
 class noted_work {
   public:
-    template <class Function>
-    void add(const Function& f) {
-        static_assert(std::is_trivially_copyable_v<Function> && alignof(Function) <= alignof(std::max_align_t),
-                      "a GPU takes the arguments of a launch as bytes");
-        std::vector<std::byte> bytes(sizeof f);
-        std::memcpy(bytes.data(), &f, sizeof f);
-        calls_.push_back(
-            {[](const std::byte* argument) { (*reinterpret_cast<const Function*>(argument))(); }, std::move(bytes)});
-    }
+    void add(std::function<void()> f) { calls_.push_back(std::move(f)); }
     void operator()() const {
-        for (const call& c : calls_) c.function(c.argument.data());
+        for (const std::function<void()>& f : calls_) f();
     }
     std::size_t size() const { return calls_.size(); }
 
   private:
-    struct call {
-        void (*function)(const std::byte*);
-        std::vector<std::byte> argument;
-    };
-    std::vector<call> calls_;
+    std::vector<std::function<void()>> calls_;
 };
 
 /// Pages that are there, but can be touched only while the memory is open.
@@ -105,6 +94,7 @@ class closed_memory final : public memory_resource {
     /// Does f, or notes it down where work is captured.
     template <class Function>
     void in_order(const Function& f) {
+        static_assert(std::is_trivially_copyable_v<Function>, "a GPU takes the arguments of a launch as bytes");
         if (notes_ == nullptr) {
             f();
         } else {
@@ -182,14 +172,7 @@ class device {
     }
     template <class Kernel>
     void launch(const Kernel& kernel) {
-        const simt::grid_shape g = kernel.grid();
-        if (g.x <= 0 || g.y <= 0 || g.z <= 0) return;
-        if (!architecture_.fits<Kernel>()) {
-            throw failure("a kernel of " + std::to_string(Kernel::shared_bytes) +
-                          " bytes of shared memory; a block has at most " + std::to_string(architecture_.shared_bytes));
-        }
-        if (noted_work* notes = memory_.notes()) return notes->add([this, kernel] { do_launch(kernel); });
-        do_launch(kernel);
+        do_in_order(call_of(kernel));
     }
 
     /// Calls f over pointers of the device's, in order with the device's other work.
@@ -236,13 +219,28 @@ class device {
     }
 
   private:
-    template <class Kernel>
-    void do_launch(const Kernel& kernel) {
+    void do_in_order(const kernel_call& kernel) {
+        const grid_shape& g = kernel.shape.grid;
+        if (g.x <= 0 || g.y <= 0 || g.z <= 0) return;
+        if (kernel.shape.shared_bytes > static_cast<std::size_t>(architecture_.shared_bytes)) {
+            throw failure("a kernel of " + std::to_string(kernel.shape.shared_bytes) +
+                          " bytes of shared memory; a block has at most " + std::to_string(architecture_.shared_bytes));
+        }
+        noted_work* const notes = memory_.notes();
+        if (notes == nullptr) return run_now(kernel);
+        const auto* bytes = static_cast<const std::byte*>(kernel.kernel);
+        notes->add([this, kernel, copy = std::vector<std::byte>(bytes, bytes + kernel.bytes)] {
+            kernel_call again = kernel;
+            again.kernel = copy.data();
+            run_now(again);
+        });
+    }
+    void run_now(const kernel_call& kernel) {
         const closed_memory::opening here(memory_);
         options now = option_;
         now.architecture = architecture_.version;
         if (harmed_launch_ >= 0 && harmed_launch_ != launches()) now.harm = damage::none;
-        const statistics s = emulator::launch(machine_, kernel, now);
+        const statistics s = machine_.run(kernel, now);
         each_.push_back(s);
         ++option_.seed;
         count_.blocks += s.blocks;

@@ -2,8 +2,6 @@
 /// \file
 /// The lessons that use a device, on the emulated machine: what they print is what their sources promise, the host
 /// touches no memory of the device's, which is closed to it, and kernels touch no memory of the host's.
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -14,17 +12,17 @@
 #include <vector>
 
 #include <doctest/doctest.h>
+#include <emulator/device.hpp>
+#include <unistd.h>
 
 #include <halftone/amp.hpp>
 #include <halftone/autodiff/twice.hpp>
 #include <halftone/kernel/device.hpp>
+#include <halftone/nn/sparse_embedding.hpp>
 #include <halftone/observe/numerics.hpp>
 #include <halftone/observe/overflow.hpp>
-#include <halftone/nn/sparse_embedding.hpp>
 #include <halftone/policy/ledger.hpp>
 #include <halftone/policy/table.hpp>
-
-#include <emulator/device.hpp>
 
 #include "../../examples/with_device.hpp"
 
@@ -63,57 +61,9 @@ namespace ht = halftone;
 /// The emulated machine as a GPU that reaches its own memory alone.
 class device : public ht::emulator::device {
   public:
-    using ht::emulator::device::device;
-
-    template <class Kernel>
-    void launch(const Kernel& kernel) {
-        ht::emulator::device::launch(apart<Kernel>{kernel, this});
+    explicit device(const ht::emulator::options& option = {}) : ht::emulator::device(option) {
+        how().may_touch = [this](const void* p) { return reaches(p); };
     }
-
-  private:
-    using location = ht::emulator::location;
-
-    /// A thread whose accesses to global memory are looked at.
-    struct guarded_thread : ht::emulator::thread_handle {
-        using base = ht::emulator::thread_handle;
-        const device* owner;
-        guarded_thread(base simt, const device* d) : base(simt), owner(d) {}
-
-        using base::load, base::store;
-        template <class T>
-        std::remove_const_t<T> load(ht::simt::global_span<T> s, ht::extent i, location at = location::here()) const {
-            check(s.data + i, at);
-            return base::load(s, i, at);
-        }
-        template <class T>
-        void store(ht::simt::global_span<T> s, ht::extent i, std::type_identity_t<T> value,
-                   location at = location::here()) const {
-            check(s.data + i, at);
-            base::store(s, i, value, at);
-        }
-        template <class T>
-        void async_copy16(ht::simt::shared_span<ht::simt::chunk<T>> to, ht::simt::global_span<const T> from, int valid,
-                          location at = location::here()) const {
-            if (valid > 0) check(from.data, at);
-            base::async_copy16(to, from, valid, at);
-        }
-        void check(const void* p, location at) const {
-            if (!owner->reaches(p))
-                throw ht::emulator::failure(std::string(at.file) + ":" + std::to_string(at.line) +
-                                            ": a kernel touches host memory");
-        }
-    };
-
-    template <class Kernel>
-    struct apart {
-        static constexpr int threads = Kernel::threads;
-        static constexpr ht::simt::word shared_bytes = Kernel::shared_bytes;
-        Kernel kernel;
-        const device* owner;
-
-        auto grid() const { return kernel.grid(); }
-        void operator()(ht::emulator::thread_handle simt) const { kernel(guarded_thread(simt, owner)); }
-    };
 };
 
 /// What is written to stdout while it lives.

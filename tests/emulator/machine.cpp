@@ -207,8 +207,7 @@ struct machine_state {
     const options& option;
     const launch_shape& shape;
     stack_pool& stacks;
-    void (*call)(const void*, thread_access);
-    const void* argument;
+    const kernel_call& kernel;
 
     std::uint64_t random_state = option.seed;
     std::vector<site> sites{};
@@ -259,6 +258,10 @@ struct machine_state {
         }
         sites.push_back({what, at, ordinal});
         return static_cast<site_id>(sites.size() - 1);
+    }
+    void expect_own(const thread_state& t, const void* global, operation what, location at) {
+        if (option.may_touch && !option.may_touch(global))
+            fail(*t.block, who(t, intern(what, at)), " touches global memory that is not the device's");
     }
     bool harmed(damage kind, site_id id) {
         int& known = count.sites[static_cast<int>(kind)];
@@ -488,7 +491,7 @@ struct machine_state {
                     leave_to_scheduler();  // one that never began would be unwound without a word to the address sanitizer
                     while (!error && !over) {
                         try {
-                            call(argument, thread_access(*this, t));
+                            kernel.call(kernel.kernel, thread_access(*this, t));
                             if (!t.copies.empty())
                                 fail(*t.block, "thread ", t.index,
                                      " returns with a copy in flight: ", name(t.copies[0].at));
@@ -577,7 +580,9 @@ void* thread_access::global(const void* data, extent count, std::size_t size, st
         machine_->fail(*thread_->block, machine_->who(*thread_, machine_->intern(what, at)), " touches ", n,
                        " from element ", i, " on of a global span of ", count, ", or it is misaligned");
     }
-    return static_cast<std::byte*>(const_cast<void*>(data)) + i * static_cast<extent>(size);
+    std::byte* const place = static_cast<std::byte*>(const_cast<void*>(data)) + i * static_cast<extent>(size);
+    if (n > 0) machine_->expect_own(*thread_, place, what, at);
+    return place;
 }
 
 void* thread_access::shared(word offset, word count, std::size_t size, extent i, operation what, location at) const {
@@ -639,6 +644,7 @@ void thread_access::copy16(word to, word to_count, const void* from, extent from
     if (valid > 0 && valid > from_count) {
         machine_->fail(b, machine_->who(*thread_, id), " copies ", valid, " elements of a global span of ", from_count);
     }
+    if (valid > 0) machine_->expect_own(*thread_, from, operation::async_copy16, at);
     machine_->touch(b, machine_->by(*thread_, id), to, 16, effect::issue);
     machine_->issue(*thread_, to, from, static_cast<std::size_t>(valid) * size, id);
 }
@@ -802,9 +808,8 @@ struct machine::stacks {
 machine::machine() : stacks_(std::make_unique<stacks>()) {}
 machine::~machine() = default;
 
-statistics machine::run(const launch_shape& shape, const options& option, void (*call)(const void*, thread_access),
-                        const void* argument) {
-    machine_state state{option, shape, stacks_->pool, call, argument};
+statistics machine::run(const kernel_call& kernel, const options& option) {
+    machine_state state{option, kernel.shape, stacks_->pool, kernel};
     return state.run();
 }
 

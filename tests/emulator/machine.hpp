@@ -15,10 +15,11 @@
 /// It cannot show weak memory order, races on global memory, or occupancy.
 ///
 ///     emulator::machine m;
-///     m.run({.grid = {2, 1, 1}, .threads = 64}, {.seed = 7}, call);      // call(thread) is one thread's whole life
+///     m.run(call_of(kernel), {.seed = 7});      // thread.hpp
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <stdexcept>
 
@@ -63,6 +64,7 @@ struct options {
     damage harm = damage::none;
     int harmed_site = 0;
     int resident_blocks = 3;
+    std::function<bool(const void*)> may_touch{};  ///< of global memory; without it, all that spans name
 };
 
 struct statistics {
@@ -143,6 +145,14 @@ class thread_access {
     thread_state* thread_;
 };
 
+/// A kernel without its type.
+struct kernel_call {
+    launch_shape shape;
+    void (*call)(const void* kernel, thread_access thread);  ///< one thread's whole life
+    const void* kernel;
+    std::size_t bytes;  ///< of the kernel
+};
+
 /// Runs one launch after another; keeps the stacks of its fibers.
 class machine {
   public:
@@ -151,9 +161,8 @@ class machine {
     machine(const machine&) = delete;
     machine& operator=(const machine&) = delete;
 
-    /// call(argument, thread) for each thread. Throws failure, and what a kernel throws.
-    statistics run(const launch_shape& shape, const options& option,
-                   void (*call)(const void* argument, thread_access thread), const void* argument);
+    /// Throws failure, and what a kernel throws.
+    statistics run(const kernel_call& kernel, const options& option = {});
 
   private:
     struct stacks;

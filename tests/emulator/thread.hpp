@@ -3,7 +3,9 @@
 /// The words of exec/simt/simt.hpp on the emulated machine.
 #pragma once
 
+#include <cstddef>
 #include <cstring>
+#include <type_traits>
 
 #include <emulator/machine.hpp>
 
@@ -123,13 +125,22 @@ class thread_handle {
 };
 static_assert(simt::thread_handle<thread_handle>);
 
-/// Runs a kernel on the machine.
+/// See exec/simt/simt.hpp.
+template <class Part>
+auto run_part(thread_handle simt, const Part& part) -> decltype(part(simt)) {
+    return part(simt);
+}
+
+/// What the machine runs of a kernel, which must outlive it.
 template <class Kernel>
-statistics launch(machine& m, const Kernel& kernel, const options& option = {}) {
+kernel_call call_of(const Kernel& kernel) {
     static_assert(Kernel::threads % 32 == 0 && Kernel::threads <= 1024);
-    return m.run(
-        {kernel.grid(), Kernel::threads, Kernel::shared_bytes}, option,
-        [](const void* k, thread_access access) { (*static_cast<const Kernel*>(k))(thread_handle(access)); }, &kernel);
+    static_assert(std::is_trivially_copyable_v<Kernel> && alignof(Kernel) <= alignof(std::max_align_t),
+                  "a GPU takes the arguments of a launch as bytes");
+    return {{kernel.grid(), Kernel::threads, Kernel::shared_bytes},
+            [](const void* k, thread_access access) { (*static_cast<const Kernel*>(k))(thread_handle(access)); },
+            &kernel,
+            sizeof kernel};
 }
 
 }  // namespace halftone::emulator

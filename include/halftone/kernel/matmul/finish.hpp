@@ -70,22 +70,39 @@ HALFTONE_HD HALFTONE_INLINE void store_results(Simt simt, const pack<Result, Res
     store_results<Arguments>(simt, results.rest, access, row, column, columns, arguments);
 }
 
+template <int N, class Operands, class Results>
+struct finish_row_part {
+    const matmul_epilogue<Operands, Results>& epilogue;
+    row_access access;
+    int row, column, columns;
+    const vec<float, N>& sums;
+
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE void operator()(Simt simt) const {
+        constexpr int arguments = 1 + static_cast<int>(Operands::count);
+        vec<float, N> values[arguments];
+        values[0] = scale_sums(simt, epilogue.operands, sums);
+        load_operands(simt, epilogue.operands, access, row, column, columns, values + 1);
+        store_results<arguments>(simt, epilogue.results, access, row, column, columns, values);
+    }
+};
 /// Finishes the sums of (row, column) and its next neighbours; those from number `columns` of the row on do not exist.
 HALFTONE_KERNEL template <int N, class Simt, class Operands, class Results>
 HALFTONE_HD HALFTONE_INLINE void finish_row(Simt simt, const matmul_epilogue<Operands, Results>& epilogue,
                                             row_access access, int row, int column, int columns,
                                             const vec<float, N>& sums) {
-    constexpr int arguments = 1 + static_cast<int>(Operands::count);
-    vec<float, N> values[arguments];
-    values[0] = scale_sums(simt, epilogue.operands, sums);
-    load_operands(simt, epilogue.operands, access, row, column, columns, values + 1);
-    store_results<arguments>(simt, epilogue.results, access, row, column, columns, values);
+    run_part(simt, finish_row_part<N, Operands, Results>{epilogue, access, row, column, columns, sums});
 }
 
 /// What the kernels of products give where only a part of k is summed: float sums, as they are.
 using partial_results = pack<matmul_result<symbolic::argument<0>, float>>;
 template <class Operands, class Results>
 inline constexpr bool is_partial = std::is_same_v<Operands, pack<>> && std::is_same_v<Results, partial_results>;
+
+/// Where a tile begins.
+struct tile_place {
+    int row, column;
+};
 
 /// The part of k that a block sums, by its z: some panels, and its sums go to a matrix of the part's own.
 struct part_of_depth {

@@ -51,8 +51,9 @@ struct in_panel<eight_bits, T> {
     using type = T;
 };
 
-template <class Compute, class Tiling, passage Passage, class A, class B, class Operands, class Results>
-struct matrix_unit_kernel {
+/// The sums of a block's tile over some panels, in the registers of its warps.
+template <class Compute, class Tiling, passage Passage, class A, class B>
+struct matrix_unit_sums {
     using tiling = Tiling;
     static constexpr int threads = tiling::threads;
     static constexpr int blocks_m = tiling::warp_m / 16,
@@ -61,85 +62,54 @@ struct matrix_unit_kernel {
     using stored_b = typename in_panel<Compute, B>::type;
     static constexpr bool is_of_bytes = std::is_same_v<Compute, eight_bits>;
     static_assert(sizeof(stored) == sizeof(stored_b) && is_of_bytes == (sizeof(stored) == 1));
-    static constexpr int min_blocks =
-        sizeof(stored) == 2 ? 0 : 1;  // or nvcc trades registers for more blocks, and spills
     static constexpr int step = 32 / static_cast<int>(sizeof(stored)), steps = tiling::depth / step;
     static_assert(tiling::depth % step == 0 && steps % 2 == 0, "two sets of fragments take turns");
     static constexpr word a_bytes = tiling::tile_m * tiling::depth * sizeof(stored),
-                          slot_bytes = a_bytes + tiling::tile_n * tiling::depth * sizeof(stored);
-    // Eight floats more than a row: the pairs that a warp stores at once fall on different banks.
-    static constexpr int staged_row = tiling::warp_n + 8;
-    static constexpr word staged_floats = 16 * staged_row, staged_bytes = threads / 32 * staged_floats * sizeof(float);
-    static constexpr word shared_bytes =
-        tiling::stages * slot_bytes > staged_bytes ? tiling::stages* slot_bytes : staged_bytes;
+                          slot_bytes = a_bytes + tiling::tile_n * tiling::depth * sizeof(stored),
+                          shared_bytes = tiling::stages * slot_bytes;
+    using accumulators = vec<float, 4>[blocks_m][blocks_n];
 
-    product_operand<A> a;
-    product_operand<B> b;
-    matmul_epilogue<Operands, Results> epilogue;
-    row_access access;
-    part_of_depth part{};
-
-    grid_shape grid() const { return {tiles_m() * tiles_n(), 1, part.count(panels())}; }
+    const product_operand<A>& a;
+    const product_operand<B>& b;
+    tile_place first;
+    int first_panel, panels;
+    accumulators& sums;
 
     HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD void operator()(Simt simt) const {
-        if constexpr (is_of_bytes && !Simt::has_eight_bit_units) return;  // has_eight_bit_code said so
-        const place first = first_of(simt.block().x);
-        accumulators sums = {};
+    HALFTONE_HD HALFTONE_INLINE void operator()(Simt simt) const {
         // A loop for each pair of layouts: the kernel stays one, and its loops know theirs.
         if (a.axis == along::depth) {
             if (b.axis == along::depth) {
-                add_up<along::depth, along::depth>(simt, first, sums);
+                add_up<along::depth, along::depth>(simt);
             } else {
-                add_up<along::depth, along::outer>(simt, first, sums);
+                add_up<along::depth, along::outer>(simt);
             }
         } else if (b.axis == along::depth) {
-            add_up<along::outer, along::depth>(simt, first, sums);
+            add_up<along::outer, along::depth>(simt);
         } else {
-            add_up<along::outer, along::outer>(simt, first, sums);
+            add_up<along::outer, along::outer>(simt);
         }
-        finish(simt, first, sums);
     }
 
-    HALFTONE_HD HALFTONE_INLINE int panels() const { return (a.depth + tiling::depth - 1) / tiling::depth; }
-
-  private:
-    using accumulators = vec<float, 4>[blocks_m][blocks_n];
-
-    struct place {
-        int row, column;
-    };
-    HALFTONE_HD HALFTONE_INLINE int tiles_m() const { return (a.outer + tiling::tile_m - 1) / tiling::tile_m; }
-    HALFTONE_HD HALFTONE_INLINE int tiles_n() const { return (b.outer + tiling::tile_n - 1) / tiling::tile_n; }
-
-    /// Where the tile of a block begins. Blocks that run at the same time lie close together, eight rows of tiles by
-    /// some columns, so that they find each other's operands in the cache.
-    HALFTONE_HD HALFTONE_INLINE place first_of(int block) const {
-        constexpr int rows_together = 8;
-        const int in_group = rows_together * tiles_n(), group = block / in_group, number = block % in_group;
-        const int left = tiles_m() - group * rows_together, rows = left < rows_together ? left : rows_together;
-        return {(group * rows_together + number % rows) * tiling::tile_m, number / rows * tiling::tile_n};
-    }
     /// Where a warp's part of the tile begins.
     HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD HALFTONE_INLINE static place first_of_warp(Simt simt) {
+    HALFTONE_HD HALFTONE_INLINE static tile_place first_of_warp(Simt simt) {
         return {simt.warp() / tiling::warps_n * tiling::warp_m, simt.warp() % tiling::warps_n * tiling::warp_n};
     }
 
+  private:
     /// What a warp multiplies in one step.
     struct fragments {
         vec<word, 4> a[blocks_m], b[blocks_n / 2];
     };
 
     HALFTONE_KERNEL template <along AxisA, along AxisB, class Simt>
-    HALFTONE_HD HALFTONE_INLINE void add_up(Simt simt, place first, accumulators& sums) const {
+    HALFTONE_HD HALFTONE_INLINE void add_up(Simt simt) const {
         using a_panel = typename tiling::template panel<stored, tiling::tile_m, AxisA>;
         using b_panel = typename tiling::template panel<stored_b, tiling::tile_n, AxisB>;
-        const int first_panel = is_partial<Operands, Results> ? part.first(simt) : 0;
-        const int panels = is_partial<Operands, Results> ? part.length(this->panels(), first_panel) : this->panels();
         panel_fetch<a_panel, threads, Passage, A> fetch_a(simt, a, first.row, first_panel * tiling::depth);
         panel_fetch<b_panel, threads, Passage, B> fetch_b(simt, b, first.column, first_panel * tiling::depth);
-        const place mine = first_of_warp(simt);
+        const tile_place mine = first_of_warp(simt);
         const word my_a = a_panel::template place_of_lane<operand_of_mma::a>(simt, mine.row);
         const word my_b = b_panel::template place_of_lane<operand_of_mma::b>(simt, mine.column);
 
@@ -227,13 +197,64 @@ struct matrix_unit_kernel {
             }
         }
     }
+};
+
+template <class Compute, class Tiling, passage Passage, class A, class B, class Operands, class Results>
+struct matrix_unit_kernel {
+    using tiling = Tiling;
+    using product = matrix_unit_sums<Compute, Tiling, Passage, A, B>;
+    static constexpr int threads = tiling::threads;
+    static constexpr int blocks_m = product::blocks_m, blocks_n = product::blocks_n;
+    static constexpr bool is_of_bytes = product::is_of_bytes;
+    static constexpr int min_blocks =
+        sizeof(typename product::stored) == 2 ? 0 : 1;  // or nvcc trades registers for more blocks, and spills
+    // Eight floats more than a row: the pairs that a warp stores at once fall on different banks.
+    static constexpr int staged_row = tiling::warp_n + 8;
+    static constexpr word staged_floats = 16 * staged_row, staged_bytes = threads / 32 * staged_floats * sizeof(float);
+    static constexpr word shared_bytes = product::shared_bytes > staged_bytes ? product::shared_bytes : staged_bytes;
+
+    product_operand<A> a;
+    product_operand<B> b;
+    matmul_epilogue<Operands, Results> epilogue;
+    row_access access;
+    part_of_depth part{};
+
+    grid_shape grid() const { return {tiles_m() * tiles_n(), 1, part.count(panels())}; }
+
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD void operator()(Simt simt) const {
+        if constexpr (is_of_bytes && !Simt::has_eight_bit_units) return;  // has_eight_bit_code said so
+        const tile_place first = first_of(simt.block().x);
+        const int first_panel = is_partial<Operands, Results> ? part.first(simt) : 0;
+        const int panels = is_partial<Operands, Results> ? part.length(this->panels(), first_panel) : this->panels();
+        accumulators sums = {};
+        run_part(simt, product{a, b, first, first_panel, panels, sums});
+        finish(simt, first, sums);
+    }
+
+    HALFTONE_HD HALFTONE_INLINE int panels() const { return (a.depth + tiling::depth - 1) / tiling::depth; }
+
+  private:
+    using accumulators = typename product::accumulators;
+
+    HALFTONE_HD HALFTONE_INLINE int tiles_m() const { return (a.outer + tiling::tile_m - 1) / tiling::tile_m; }
+    HALFTONE_HD HALFTONE_INLINE int tiles_n() const { return (b.outer + tiling::tile_n - 1) / tiling::tile_n; }
+
+    /// Where the tile of a block begins. Blocks that run at the same time lie close together, eight rows of tiles by
+    /// some columns, so that they find each other's operands in the cache.
+    HALFTONE_HD HALFTONE_INLINE tile_place first_of(int block) const {
+        constexpr int rows_together = 8;
+        const int in_group = rows_together * tiles_n(), group = block / in_group, number = block % in_group;
+        const int left = tiles_m() - group * rows_together, rows = left < rows_together ? left : rows_together;
+        return {(group * rows_together + number % rows) * tiling::tile_m, number / rows * tiling::tile_n};
+    }
 
     /// Sixteen rows of the warp's part at a time. A lane has pairs of them, in row lane / 4 and eight below, or, where
     /// the panels were interleaved, in rows and columns that alternate.
     HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD HALFTONE_INLINE void finish(Simt simt, place first, const accumulators& sums) const {
+    HALFTONE_HD HALFTONE_INLINE void finish(Simt simt, tile_place first, const accumulators& sums) const {
         constexpr int lanes_in_row = tiling::warp_n / 8, rows_at_once = 32 / lanes_in_row;
-        const place mine = first_of_warp(simt);
+        const tile_place mine = product::first_of_warp(simt);
         const word staged = static_cast<word>(simt.warp()) * staged_floats * static_cast<word>(sizeof(float));
         const shared_span<vec<float, 2>> pairs{staged, staged_floats / 2};
         const shared_span<vec<float, 4>> fours{staged, staged_floats / 4};

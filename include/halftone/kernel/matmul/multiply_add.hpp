@@ -21,36 +21,27 @@ struct multiply_add_tiling {
     static constexpr int threads = TileM / 32 * warps_n * 32;
 };
 
-template <class Compute, class Tiling, class A, class B, class Operands, class Results>
-struct multiply_add_kernel {
+/// The sums of a block's tile over some panels, in the registers of its threads.
+template <class Compute, class Tiling, class A, class B>
+struct multiply_add_sums {
     using tiling = Tiling;
     static constexpr int threads = tiling::threads, depth = tiling::depth;
     // Four floats more than a line: stores of a column of the panel fall on different banks.
     static constexpr int a_line = tiling::tile_m + 4, b_line = tiling::tile_n + 4;
     static constexpr word slot_floats = depth * (a_line + b_line), shared_bytes = 2 * slot_floats * sizeof(float);
 
-    product_operand<A> a;
-    product_operand<B> b;
-    matmul_epilogue<Operands, Results> epilogue;
-    row_access access;
-    part_of_depth part{};
-
-    grid_shape grid() const {
-        return {simt::blocks_for(a.outer, tiling::tile_m).x, simt::blocks_for(b.outer, tiling::tile_n).x,
-                part.count(panels())};
-    }
-    HALFTONE_HD HALFTONE_INLINE int panels() const { return (a.depth + depth - 1) / depth; }
+    const product_operand<A>& a;
+    const product_operand<B>& b;
+    tile_place first;
+    int first_panel, panels;
+    vec<float, 8> (&sums)[8];
 
     HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD void operator()(Simt simt) const {
-        const int first_row = simt.block().x * tiling::tile_m, first_column = simt.block().y * tiling::tile_n;
-        const int first_panel = is_partial<Operands, Results> ? part.first(simt) : 0;
-        const int panels = is_partial<Operands, Results> ? part.length(this->panels(), first_panel) : this->panels();
+    HALFTONE_HD HALFTONE_INLINE void operator()(Simt simt) const {
         vec<float, 4> next_a[fours<tiling::tile_m>], next_b[fours<tiling::tile_n>];
-        vec<float, 8> sums[8] = {};
         if (panels > 0) {
-            fetch<tiling::tile_m>(simt, a, first_row, first_panel * depth, next_a);
-            fetch<tiling::tile_n>(simt, b, first_column, first_panel * depth, next_b);
+            fetch<tiling::tile_m>(simt, a, first.row, first_panel * depth, next_a);
+            fetch<tiling::tile_n>(simt, b, first.column, first_panel * depth, next_b);
             put<tiling::tile_m>(simt, a.axis, a_panel(0), next_a);
             put<tiling::tile_n>(simt, b.axis, b_panel(0), next_b);
             simt.barrier();
@@ -58,8 +49,8 @@ struct multiply_add_kernel {
         for (int i = 0; i < panels; ++i) {
             const bool goes_on = i + 1 < panels;
             if (goes_on) {
-                fetch<tiling::tile_m>(simt, a, first_row, (first_panel + i + 1) * depth, next_a);
-                fetch<tiling::tile_n>(simt, b, first_column, (first_panel + i + 1) * depth, next_b);
+                fetch<tiling::tile_m>(simt, a, first.row, (first_panel + i + 1) * depth, next_a);
+                fetch<tiling::tile_n>(simt, b, first.column, (first_panel + i + 1) * depth, next_b);
             }
             multiply(simt, i % 2, sums);
             if (goes_on) {
@@ -69,16 +60,15 @@ struct multiply_add_kernel {
                 simt.barrier();
             }
         }
-        HALFTONE_UNROLL for (int i = 0; i < 8; ++i) {
-            const int row = first_row + my_row(simt) + i / 4 * 16 + i % 4;
-            HALFTONE_UNROLL for (int j = 0; j < 8; j += 4) {
-                const int column = first_column + my_column(simt) + j / 4 * 32;
-                if (row < a.outer && column < b.outer) {
-                    finish_row(simt, part.end(simt, epilogue), access, row, column, b.outer,
-                               vec<float, 4>{sums[i][j], sums[i][j + 1], sums[i][j + 2], sums[i][j + 3]});
-                }
-            }
-        }
+    }
+
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE static int my_row(Simt simt) {
+        return simt.warp() / tiling::warps_n * 32 + simt.lane() / 8 * 4;
+    }
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE static int my_column(Simt simt) {
+        return simt.warp() % tiling::warps_n * 64 + simt.lane() % 8 * 4;
     }
 
   private:
@@ -90,15 +80,6 @@ struct multiply_add_kernel {
     }
     HALFTONE_HD HALFTONE_INLINE static shared_span<float> b_panel(int slot) {
         return {a_panel(slot).end(), depth * b_line};
-    }
-
-    HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD HALFTONE_INLINE static int my_row(Simt simt) {
-        return simt.warp() / tiling::warps_n * 32 + simt.lane() / 8 * 4;
-    }
-    HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD HALFTONE_INLINE static int my_column(Simt simt) {
-        return simt.warp() % tiling::warps_n * 64 + simt.lane() % 8 * 4;
     }
 
     /// The place in a panel of the four neighbours of that number.
@@ -147,6 +128,45 @@ struct multiply_add_kernel {
             const vec<float, 4> y[2] = {simt.load(b_fours, b_first), simt.load(b_fours, b_first + 8)};
             HALFTONE_UNROLL for (int i = 0; i < 8; ++i) {
                 HALFTONE_UNROLL for (int j = 0; j < 8; ++j) sums[i][j] += x[i / 4][i % 4] * y[j / 4][j % 4];
+            }
+        }
+    }
+};
+
+template <class Compute, class Tiling, class A, class B, class Operands, class Results>
+struct multiply_add_kernel {
+    using tiling = Tiling;
+    using product = multiply_add_sums<Compute, Tiling, A, B>;
+    static constexpr int threads = tiling::threads, depth = tiling::depth;
+    static constexpr word shared_bytes = product::shared_bytes;
+
+    product_operand<A> a;
+    product_operand<B> b;
+    matmul_epilogue<Operands, Results> epilogue;
+    row_access access;
+    part_of_depth part{};
+
+    grid_shape grid() const {
+        return {simt::blocks_for(a.outer, tiling::tile_m).x, simt::blocks_for(b.outer, tiling::tile_n).x,
+                part.count(panels())};
+    }
+    HALFTONE_HD HALFTONE_INLINE int panels() const { return (a.depth + depth - 1) / depth; }
+
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD void operator()(Simt simt) const {
+        const int first_row = simt.block().x * tiling::tile_m, first_column = simt.block().y * tiling::tile_n;
+        const int first_panel = is_partial<Operands, Results> ? part.first(simt) : 0;
+        const int panels = is_partial<Operands, Results> ? part.length(this->panels(), first_panel) : this->panels();
+        vec<float, 8> sums[8] = {};
+        run_part(simt, product{a, b, {first_row, first_column}, first_panel, panels, sums});
+        HALFTONE_UNROLL for (int i = 0; i < 8; ++i) {
+            const int row = first_row + product::my_row(simt) + i / 4 * 16 + i % 4;
+            HALFTONE_UNROLL for (int j = 0; j < 8; j += 4) {
+                const int column = first_column + product::my_column(simt) + j / 4 * 32;
+                if (row < a.outer && column < b.outer) {
+                    finish_row(simt, part.end(simt, epilogue), access, row, column, b.outer,
+                               vec<float, 4>{sums[i][j], sums[i][j + 1], sums[i][j + 2], sums[i][j + 3]});
+                }
             }
         }
     }

@@ -60,40 +60,61 @@ product_operand<std::remove_const_t<T>> make_operand(const view<T, 2>& v) {
             access_to(v.data(), leading)};
 }
 
+template <int N, class T>
+struct load_some_part {
+    global_span<const T> from;
+    row_access access;
+
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE vec<float, N> operator()(Simt simt) const {
+        constexpr int n = at_once<T, N>;
+        vec<float, N> values{};
+        if (access == row_access::chunks && from.count >= N) {
+            HALFTONE_UNROLL for (int i = 0; i < N / n; ++i) {
+                const vec<float, n> part = load_floats<n>(simt, from, i);
+                HALFTONE_UNROLL for (int e = 0; e < n; ++e) values[n * i + e] = part[e];
+            }
+        } else {
+            HALFTONE_UNROLL for (int e = 0; e < N; ++e) {
+                if (e < from.count) values[e] = static_cast<float>(simt.load(from, e));
+            }
+        }
+        return values;
+    }
+};
 /// The next N elements as floats, 0 beyond the span's end.
 HALFTONE_KERNEL template <int N, class Simt, class T>
 HALFTONE_HD HALFTONE_INLINE vec<float, N> load_some(Simt simt, const global_span<const T>& from, row_access access) {
-    constexpr int n = N * sizeof(T) <= 16 ? N : 16 / static_cast<int>(sizeof(T));
-    vec<float, N> values{};
-    if (access == row_access::chunks && from.count >= N) {
-        HALFTONE_UNROLL for (int i = 0; i < N / n; ++i) {
-            const vec<float, n> part = load_floats<n>(simt, from, i);
-            HALFTONE_UNROLL for (int e = 0; e < n; ++e) values[n * i + e] = part[e];
-        }
-    } else {
-        HALFTONE_UNROLL for (int e = 0; e < N; ++e) {
-            if (e < from.count) values[e] = static_cast<float>(simt.load(from, e));
-        }
-    }
-    return values;
+    return run_part(simt, load_some_part<N, T>{from, access});
 }
 
+template <int N, class T>
+struct store_some_part {
+    global_span<T> to;
+    row_access access;
+    const vec<float, N>& values;
+
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE void operator()(Simt simt) const {
+        constexpr int n = at_once<T, N>;
+        if (access == row_access::chunks && to.count >= N) {
+            HALFTONE_UNROLL for (int i = 0; i < N / n; ++i) {
+                vec<float, n> part;
+                HALFTONE_UNROLL for (int e = 0; e < n; ++e) part[e] = values[n * i + e];
+                store_rounded<n>(simt, to, i, part);
+            }
+        } else {
+            HALFTONE_UNROLL for (int e = 0; e < N; ++e) {
+                if (e < to.count) simt.store(to, e, T(values[e]));
+            }
+        }
+    }
+};
 /// Rounds to T and stores what fits into the span.
 HALFTONE_KERNEL template <int N, class Simt, class T>
 HALFTONE_HD HALFTONE_INLINE void store_some(Simt simt, const global_span<T>& to, row_access access,
                                             const vec<float, N>& values) {
-    constexpr int n = N * sizeof(T) <= 16 ? N : 16 / static_cast<int>(sizeof(T));
-    if (access == row_access::chunks && to.count >= N) {
-        HALFTONE_UNROLL for (int i = 0; i < N / n; ++i) {
-            vec<float, n> part;
-            HALFTONE_UNROLL for (int e = 0; e < n; ++e) part[e] = values[n * i + e];
-            store_rounded<n>(simt, to, i, part);
-        }
-    } else {
-        HALFTONE_UNROLL for (int e = 0; e < N; ++e) {
-            if (e < to.count) simt.store(to, e, T(values[e]));
-        }
-    }
+    run_part(simt, store_some_part<N, T>{to, access, values});
 }
 
 }  // namespace halftone::inline HALFTONE_ABI::kernel::on_device

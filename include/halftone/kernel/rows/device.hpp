@@ -24,6 +24,7 @@
 namespace halftone::inline HALFTONE_ABI::kernel::on_device {
 
 using simt::constant, simt::global_span, simt::grid_shape, simt::shared_span, simt::vec, simt::word;
+using simt::run_part;  // unqualified calls find a thread handle's own
 
 /// Elements in the widest vector whose parts of all these types have at most 16 bytes.
 template <class... Ts>
@@ -82,19 +83,40 @@ HALFTONE_HD HALFTONE_INLINE void hold(Simt simt, const global_span<T>& row, int 
     HALFTONE_UNROLL for (int i = 0; i < Held; ++i) held[i] =
         me + i * Threads < vectors ? load_elements<N>(simt, row, me + i * Threads) : vec<Plain, N>{};
 }
+template <int N, class T>
+struct floats_part {
+    global_span<T> row;
+    extent i;
+
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE vec<float, N> operator()(Simt simt) const {
+        return to_float(load_elements<N>(simt, row, i));
+    }
+};
+template <int N, class T>
+struct rounding_part {
+    global_span<T> row;
+    extent i;
+    const vec<float, N>& v;
+
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE void operator()(Simt simt) const {
+        constexpr int some = at_once<T, N>, parts = N / some;
+        HALFTONE_UNROLL for (int p = 0; p < parts; ++p) {
+            vec<T, some> part;
+            HALFTONE_UNROLL for (int e = 0; e < some; ++e) part[e] = T(v[p * some + e]);
+            simt.store(simt::as_vectors<some>(row), i * parts + p, part);
+        }
+    }
+};
 /// The same as floats.
 HALFTONE_KERNEL template <int N, class Simt, class T>
 HALFTONE_HD HALFTONE_INLINE vec<float, N> load_floats(Simt simt, const global_span<T>& row, extent i) {
-    return to_float(load_elements<N>(simt, row, i));
+    return run_part(simt, floats_part<N, T>{row, i});
 }
 HALFTONE_KERNEL template <int N, class Simt, class T>
 HALFTONE_HD HALFTONE_INLINE void store_rounded(Simt simt, const global_span<T>& row, extent i, const vec<float, N>& v) {
-    constexpr int some = at_once<T, N>, parts = N / some;
-    HALFTONE_UNROLL for (int p = 0; p < parts; ++p) {
-        vec<T, some> part;
-        HALFTONE_UNROLL for (int e = 0; e < some; ++e) part[e] = T(v[p * some + e]);
-        simt.store(simt::as_vectors<some>(row), i * parts + p, part);
-    }
+    run_part(simt, rounding_part<N, T>{row, i, v});
 }
 
 /// A row in vectors of N and, before and behind them, elements one by one, so that vectors begin where they can be
