@@ -46,7 +46,8 @@ TEST_CASE("product units and packing are exact on small integers") {
 
 /// What product.hpp says of the operands of bfloat16 units, written down element by element.
 const ht::product_packing<bfloat16> plain_packing{
-    [](const bfloat16* from, extent row_stride, extent k_stride, extent rows, extent k, void* block) {
+    [](const void* source, extent row_stride, extent k_stride, extent rows, extent k, void* block) {
+        const auto* from = static_cast<const bfloat16*>(source);
         auto* to = static_cast<bfloat16*>(block);
         for (extent i = 0; i < rows; ++i) {
             for (extent p = 0; p < rounded_up(k, 32); ++p) {
@@ -54,7 +55,8 @@ const ht::product_packing<bfloat16> plain_packing{
             }
         }
     },
-    [](const bfloat16* from, extent k_stride, extent column_stride, extent k, extent columns, void* panel) {
+    [](const void* source, extent k_stride, extent column_stride, extent k, extent columns, void* panel) {
+        const auto* from = static_cast<const bfloat16*>(source);
         auto* to = static_cast<bfloat16*>(panel);
         for (extent p = 0; p < rounded_up(k, 32); ++p) {
             for (extent j = 0; j < 32; ++j) {

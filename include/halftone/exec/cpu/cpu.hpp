@@ -30,11 +30,11 @@
 namespace halftone::inline HALFTONE_ABI {
 
 struct cpu_options {
-    int threads = 0;                                              ///< 0: every core that this process may use
-    std::optional<isa> instruction_set = std::nullopt;            ///< none: HALFTONE_ISA, else the fastest one here
-    halftone::executor* executor = nullptr;                       ///< none: a thread pool of its own
-    std::size_t memory_limit = static_cast<std::size_t>(-1);      ///< bytes that this context may hold
-    std::span<std::byte> workspace{};                             ///< scratch memory of the caller's; none: its own
+    int threads = 0;                                          ///< 0: every core that this process may use
+    std::optional<isa> instruction_set = std::nullopt;        ///< none: HALFTONE_ISA, else the fastest one here
+    halftone::executor* executor = nullptr;                   ///< none: a thread pool of its own
+    std::size_t memory_limit = static_cast<std::size_t>(-1);  ///< bytes that this context may hold
+    std::span<std::byte> workspace{};                         ///< scratch memory of the caller's; none: its own
 };
 
 class cpu {
@@ -81,17 +81,13 @@ class cpu {
     /// `body` must not throw, and must not call parallel_for of the same context.
     template <class Body>
     void parallel_for(extent count, const Body& body) {
-        parallel_for_workers(count, [&body](extent index, int) { body(index); });
+        run_region(count, 0, &body, &call_at<Body>);
     }
 
     /// The same with `bytes` of scratch memory for each worker: body(index, scratch).
     template <class Body>
     void parallel_for(extent count, std::size_t bytes, const Body& body) {
-        const std::size_t each = round_up(bytes, block_alignment);
-        const workspace::lease all(workspace_, each * static_cast<std::size_t>(threads()));
-        parallel_for_workers(count, [&](extent index, int worker) {
-            body(index, all.data() + each * static_cast<std::size_t>(worker));
-        });
+        run_region(count, bytes, &body, &call_with_scratch<Body>);
     }
 
     /// n elements of one value.
@@ -121,23 +117,44 @@ class cpu {
         return static_cast<int>(std::thread::hardware_concurrency());
     }
 
+    // A region without the type of its body: a program holds the code of regions once, and a body's once.
+    using body_call = void (*)(const void* body, extent index, std::byte* scratch);
+    struct region {
+        const void* body;
+        body_call call;
+        extent count;
+        std::byte* scratch;
+        std::size_t scratch_bytes;  ///< of each worker
+        std::atomic<extent> next{0};
+
+        void run(extent index, int worker) const {
+            call(body, index, scratch + scratch_bytes * static_cast<std::size_t>(worker));
+        }
+    };
+
     template <class Body>
-    void parallel_for_workers(extent count, const Body& body) {
-        struct region {
-            const Body* body;
-            extent count;
-            std::atomic<extent> next{0};
-        } work{&body, count};
+    static void call_at(const void* body, extent index, std::byte*) {
+        (*static_cast<const Body*>(body))(index);
+    }
+    template <class Body>
+    static void call_with_scratch(const void* body, extent index, std::byte* scratch) {
+        (*static_cast<const Body*>(body))(index, scratch);
+    }
+
+    void run_region(extent count, std::size_t bytes, const void* body, body_call call) {
+        const std::size_t each = round_up(bytes, block_alignment);
+        const workspace::lease all(workspace_, each * static_cast<std::size_t>(threads()));
         if (measures_) return;
+        region work{body, call, count, all.data(), each};
         if (count <= 1 || threads() == 1) {
-            for (extent index = 0; index < count; ++index) body(index, 0);
+            for (extent index = 0; index < count; ++index) work.run(index, 0);
             return;
         }
         executor_->run(
             [](void* argument, int worker) noexcept {
                 auto& shared = *static_cast<region*>(argument);
                 for (extent index; (index = shared.next.fetch_add(1, std::memory_order_relaxed)) < shared.count;)
-                    (*shared.body)(index, worker);
+                    shared.run(index, worker);
             },
             &work);
     }

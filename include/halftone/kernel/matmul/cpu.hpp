@@ -50,26 +50,51 @@ struct blocked_cut {
     static extent upward(extent value, extent step) { return pieces(value, step) * step; }
 };
 
-/// One product on its way.
-template <class A, class B, class Operands, class Results>
+/// An operand without its element type, and what packs a piece of it. Strides are in elements.
+struct blocked_operand {
+    const std::byte* data;
+    extent element;  ///< bytes
+    extent rows, columns, row_stride, column_stride;
+    void (*pack)(const void* from, extent row_stride, extent column_stride, extent rows, extent columns, void* to);
+    bool keeps_rows;  ///< as product_packing says
+
+    template <class T>
+    blocked_operand(const view<T, 2>& v, decltype(pack) packing, bool keeps = false)
+        : data(reinterpret_cast<const std::byte*>(v.data())),
+          element(sizeof(T)),
+          rows(v.extent_of(0)),
+          columns(v.extent_of(1)),
+          row_stride(v.stride_of(0)),
+          column_stride(v.stride_of(1)),
+          pack(packing),
+          keeps_rows(keeps) {}
+
+    const std::byte* at(extent row, extent column) const {
+        return data + (row * row_stride + column * column_stride) * element;
+    }
+};
+
+/// An epilogue without its type, and what sends a block of sums through it.
+struct blocked_epilogue {
+    const void* epilogue;
+    void (*finish)(const void* epilogue, const float* sums, extent sums_stride, extent row, extent column, extent rows,
+                   extent columns);
+};
+
+/// One product on its way. Nothing here knows types, so that a program holds these loops once.
 class blocked_product {
   public:
-    blocked_product(const product_unit& unit, const product_packing<std::remove_const_t<A>>& of_a,
-                    const product_packing<std::remove_const_t<B>>& of_b, cpu& device, const view<A, 2>& a,
-                    const view<B, 2>& b, const matmul_epilogue<Operands, Results>& epilogue)
+    blocked_product(const product_unit& unit, cpu& device, const blocked_operand& a, const blocked_operand& b,
+                    const blocked_epilogue& epilogue)
         : unit_(unit),
-          pack_a_(of_a.pack_a),
-          pack_b_(of_b.pack_b),
-          finish_(device.select(&portable::finish_block<Operands, Results>, &avx2::finish_block<Operands, Results>,
-                                &avx512::finish_block<Operands, Results>)),
           device_(device),
           a_(a),
           b_(b),
           epilogue_(epilogue),
-          m_(a.extent_of(0)),
-          n_(b.extent_of(1)),
-          k_(a.extent_of(1)),
-          in_place_(can_stay(unit, of_a, a)),
+          m_(a.rows),
+          n_(b.columns),
+          k_(a.columns),
+          in_place_(can_stay(unit, a)),
           cut_(m_, n_, k_, unit, device.threads()),
           block_bytes_(unit.block_bytes(cut_.rows)),
           panel_bytes_(unit.panel_bytes(std::min(panel_depth, cut_.depth))),
@@ -106,10 +131,9 @@ class blocked_product {
 
     /// Whether products read rows of a where they lie. Rows a multiple of 4 KiB apart would push each other out of the
     /// first-level cache.
-    static bool can_stay(const product_unit& unit, const product_packing<std::remove_const_t<A>>& of_a,
-                         const view<A, 2>& a) {
-        return of_a.keeps_rows && unit.multiply_rows != nullptr && a.stride_of(1) == 1 &&
-               a.extent_of(1) % unit.k_least == 0 && a.stride_of(0) * unit.element % 4096 != 0;
+    static bool can_stay(const product_unit& unit, const blocked_operand& a) {
+        return a.keeps_rows && unit.multiply_rows != nullptr && a.column_stride == 1 && a.columns % unit.k_least == 0 &&
+               a.row_stride * unit.element % 4096 != 0;
     }
 
     static std::size_t times(extent count, std::size_t bytes) { return static_cast<std::size_t>(count) * bytes; }
@@ -131,21 +155,20 @@ class blocked_product {
 
     void pack_block(const part& p, extent block, extent depth, std::byte* to) const {
         const extent i = block * cut_.rows, from = p.begin + depth * panel_depth;
-        pack_a_(a_.data() + i * a_.stride_of(0) + from * a_.stride_of(1), a_.stride_of(0), a_.stride_of(1),
-                std::min(cut_.rows, m_ - i), p.length_of(depth), to);
+        a_.pack(a_.at(i, from), a_.row_stride, a_.column_stride, std::min(cut_.rows, m_ - i), p.length_of(depth), to);
     }
     void pack_panel(const part& p, extent panel, extent depth, std::byte* to) const {
         const extent from = p.begin + depth * panel_depth, j = p.left + panel * unit_.columns;
-        pack_b_(b_.data() + from * b_.stride_of(0) + j * b_.stride_of(1), b_.stride_of(0), b_.stride_of(1),
-                p.length_of(depth), std::min<extent>(unit_.columns, n_ - j), to);
+        b_.pack(b_.at(from, j), b_.row_stride, b_.column_stride, p.length_of(depth),
+                std::min<extent>(unit_.columns, n_ - j), to);
     }
     void multiply(const part& p, extent block, extent depth, const std::byte* rows, const std::byte* panel,
                   float* sums) const {
         const extent i = block * cut_.rows, high = std::min(cut_.rows, m_ - i), length = unit_.run(p.length_of(depth));
         const bool add = p.begin + depth > 0;
         if (in_place_) {
-            unit_.multiply_rows(high, length, a_.data() + i * a_.stride_of(0) + p.begin + depth * panel_depth,
-                                a_.stride_of(0), panel, sums, sums_stride_, add);
+            unit_.multiply_rows(high, length, a_.at(i, p.begin + depth * panel_depth), a_.row_stride, panel, sums,
+                                sums_stride_, add);
         } else {
             unit_.multiply(high, length, rows, panel, sums, sums_stride_, add);
         }
@@ -154,7 +177,8 @@ class blocked_product {
     void finish(const part& p, extent block, extent panel, extent columns, const float* sums) const {
         if (p.begin + cut_.depth < k_) return;
         const extent i = block * cut_.rows, j = p.left + panel * unit_.columns;
-        finish_(epilogue_, sums, sums_stride_, i, j, std::min(cut_.rows, m_ - i), std::min(columns, n_ - j));
+        epilogue_.finish(epilogue_.epilogue, sums, sums_stride_, i, j, std::min(cut_.rows, m_ - i),
+                         std::min(columns, n_ - j));
     }
 
     /// Calls body(panel) for those of one group.
@@ -227,13 +251,10 @@ class blocked_product {
     }
 
     const product_unit& unit_;
-    void (*pack_a_)(const std::remove_const_t<A>*, extent, extent, extent, extent, void*);
-    void (*pack_b_)(const std::remove_const_t<B>*, extent, extent, extent, extent, void*);
-    void (*finish_)(const matmul_epilogue<Operands, Results>&, const float*, extent, extent, extent, extent, extent);
     cpu& device_;
-    const view<A, 2>& a_;
-    const view<B, 2>& b_;
-    const matmul_epilogue<Operands, Results>& epilogue_;
+    const blocked_operand& a_;
+    const blocked_operand& b_;
+    const blocked_epilogue& epilogue_;
     extent m_, n_, k_;
     bool in_place_;
     blocked_cut cut_;
@@ -264,7 +285,16 @@ struct matmul<cpu> {
                        const product_packing<std::remove_const_t<B>>& of_b, cpu& device, const view<A, 2>& a,
                        const view<B, 2>& b, const matmul_epilogue<Operands, Results>& epilogue) {
         if (a.extent_of(0) == 0 || b.extent_of(1) == 0) return;
-        blocked_product<A, B, Operands, Results>(unit, of_a, of_b, device, a, b, epilogue).run();
+        const auto finish =
+            device.select(&portable::finish_block<Operands, Results>, &avx2::finish_block<Operands, Results>,
+                          &avx512::finish_block<Operands, Results>);
+        multiply(unit, device, {a, of_a.pack_a, of_a.keeps_rows}, {b, of_b.pack_b}, {&epilogue, finish});
+    }
+
+  private:
+    static void multiply(const product_unit& unit, cpu& device, const blocked_operand& a, const blocked_operand& b,
+                         const blocked_epilogue& epilogue) {
+        blocked_product(unit, device, a, b, epilogue).run();
     }
 };
 

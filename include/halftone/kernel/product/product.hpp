@@ -70,11 +70,12 @@ struct product_unit {
     }
 };
 
-/// Packing functions of one source type; see fma.inc and bf16.inc. Strides are in elements, and one of them is 1.
+/// Packing functions of one source type, to which `from` points; see fma.inc and bf16.inc. Strides are in elements, and
+/// one of them is 1.
 template <class T>
 struct product_packing {
-    void (*pack_a)(const T* from, extent row_stride, extent k_stride, extent rows, extent k, void* block);
-    void (*pack_b)(const T* from, extent k_stride, extent column_stride, extent k, extent columns, void* panel);
+    void (*pack_a)(const void* from, extent row_stride, extent k_stride, extent rows, extent k, void* block);
+    void (*pack_b)(const void* from, extent k_stride, extent column_stride, extent k, extent columns, void* panel);
     bool keeps_rows = false;  ///< rows of a whose elements lie side by side are packed as they are
 };
 
