@@ -164,12 +164,10 @@ class graph {
         using type = std::remove_cvref_t<Payload>;
         static_assert(sizeof(type) <= record_memory::chunk_bytes,
                       "halftone: a record of an operation is larger than a chunk of the tape");
-        // Room first: a record that is made must not be lost.
-        if (records_.size() == records_.capacity()) records_.reserve(2 * records_.size() + 16);
-        type* const place = new (memory_.take(sizeof(type))) type(std::forward<Payload>(payload));
-        records_.push_back({type::operation::name,
-                            [](void* tape, void* p) { static_cast<type*>(p)->backward(*static_cast<Tape*>(tape)); },
-                            [](void* p) noexcept { static_cast<type*>(p)->~type(); }, place});
+        type* const place = new (room_for_record(sizeof(type))) type(std::forward<Payload>(payload));
+        keep({type::operation::name,
+              [](void* tape, void* p) { static_cast<type*>(p)->backward(*static_cast<Tape*>(tape)); },
+              [](void* p) noexcept { static_cast<type*>(p)->~type(); }, place});
         return *place;
     }
 
@@ -236,6 +234,13 @@ class graph {
     ~graph() { clear(); }
 
     static constexpr std::int64_t any_pass = -1;
+
+    /// Room in the list first: a record that is made must not be lost.
+    void* room_for_record(std::size_t bytes) {
+        if (records_.size() == records_.capacity()) records_.reserve(2 * records_.size() + 16);
+        return memory_.take(bytes);
+    }
+    void keep(const record& r) { records_.push_back(r); }
 
     static std::size_t at(index id) { return static_cast<std::size_t>(id); }
     template <class T>

@@ -10,6 +10,7 @@
 /// input's shape. Further inputs may be of rank 0, or of rank 1 with one value for each column.
 #pragma once
 
+#include <array>
 #include <tuple>
 
 #include <halftone/autodiff/operation.hpp>
@@ -30,10 +31,7 @@ struct kept_inputs {
     static constexpr bool keeps() {
         return is_read<I>(std::index_sequence_for<Inputs...>{});
     }
-    /// The inputs, empty where no gradient reads them.
-    static std::tuple<Inputs...> of(const Inputs&... inputs) {
-        return choose(std::index_sequence_for<Inputs...>{}, inputs...);
-    }
+    static constexpr std::array<bool, sizeof...(Inputs)> each() { return each(std::index_sequence_for<Inputs...>{}); }
 
   private:
     template <std::size_t I, std::size_t... By>
@@ -42,8 +40,22 @@ struct kept_inputs {
                 ...);
     }
     template <std::size_t... I>
-    static std::tuple<Inputs...> choose(std::index_sequence<I...>, const Inputs&... inputs) {
-        return {(keeps<I>() ? inputs : Inputs{})...};
+    static constexpr std::array<bool, sizeof...(Inputs)> each(std::index_sequence<I...>) {
+        return {keeps<I>()...};
+    }
+};
+
+/// What a pointwise operation keeps of its operands until the backward pass, whatever it computes of them.
+template <class Y, int Rank, class... Inputs>
+struct kept_operands {
+    std::tuple<Inputs...> inputs;  // empty where no gradient reads them
+    std::tuple<gradient_of<typename Inputs::value_type, Inputs::rank>...> gradients;
+    gradient_of<Y, Rank> dy;
+
+    static kept_operands of(const variable<Y, Rank>& y, const std::array<bool, sizeof...(Inputs)>& keeps,
+                            const Inputs&... inputs) {
+        std::size_t i = 0;
+        return {{(keeps[i++] ? inputs : Inputs{})...}, {gradient_of(inputs)...}, gradient_of(y)};
     }
 };
 
@@ -54,18 +66,15 @@ const_view<T, Rank> values_of(const variable<T, Rank>& kept, const shape<Rank>& 
 }
 
 template <class Op, class Expression, class Y, int Rank, class... Inputs>
-struct map_record {
+struct map_record : kept_operands<Y, Rank, Inputs...> {
     using operation = Op;
     pack<Expression> expression;
-    std::tuple<Inputs...> inputs;  // empty where no gradient reads them
-    std::tuple<gradient_of<typename Inputs::value_type, Inputs::rank>...> gradients;
-    gradient_of<Y, Rank> dy;
 
     template <class Tape>
     void backward(Tape& tape) {
-        if (!dy.is_there()) return;
+        if (!this->dy.is_there()) return;
         run(tape, std::index_sequence_for<Inputs...>{});
-        tape.finish(dy);
+        tape.finish(this->dy);
     }
 
   private:
@@ -79,10 +88,10 @@ struct map_record {
     void run(Tape& tape, std::index_sequence<I...>) {
         // One after the other, in the order that the kernel writes them in: an input may stand here twice.
         const std::tuple<kernel::gradient<typename Inputs::value_type, Inputs::rank>...> targets{
-            target(tape, std::get<I>(gradients))...};
+            target(tape, std::get<I>(this->gradients))...};
         kernel::map<typename Tape::device_type>::backward(
-            tape.device(), expression, make_pack(as_const(dy.view())),
-            make_pack(values_of(std::get<I>(inputs), std::get<I>(gradients).shape())...),
+            tape.device(), expression, make_pack(as_const(this->dy.view())),
+            make_pack(values_of(std::get<I>(this->inputs), std::get<I>(this->gradients).shape())...),
             make_pack(std::get<I>(targets)...));
     }
 };
@@ -99,11 +108,9 @@ variable<Y, Rank> evaluate(Context&& context, const shape<Rank>& s, const Expres
                                                                          make_pack(as_const(inputs.view())...));
     if constexpr (std::remove_cvref_t<Context>::records) {
         if (wanted) {
-            root.record(
-                map_record<Op, Expression, Y, Rank, Inputs...>{expression,
-                                                               kept_inputs<Expression, Inputs...>::of(inputs...),
-                                                               {gradient_of(inputs)...},
-                                                               gradient_of(y)});
+            root.record(map_record<Op, Expression, Y, Rank, Inputs...>{
+                kept_operands<Y, Rank, Inputs...>::of(y, kept_inputs<Expression, Inputs...>::each(), inputs...),
+                expression});
         }
     }
     return y;

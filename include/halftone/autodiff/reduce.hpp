@@ -19,20 +19,17 @@ namespace halftone::inline HALFTONE_ABI {
 namespace detail {
 
 template <class Op, class Expression, class Y, class... Inputs>
-struct reduce_record {
+struct reduce_record : kept_operands<Y, 0, Inputs...> {
     using operation = Op;
     static constexpr std::size_t count = sizeof...(Inputs);
     Expression expression;
     double factor;
-    std::tuple<Inputs...> inputs;  // empty where no gradient reads them
-    std::tuple<gradient_of<typename Inputs::value_type, Inputs::rank>...> gradients;
-    gradient_of<Y, 0> dy;
 
     template <class Tape>
     void backward(Tape& tape) {
-        if (!dy.is_there()) return;
+        if (!this->dy.is_there()) return;
         give_each(tape, std::index_sequence_for<Inputs...>{});
-        tape.finish(dy);
+        tape.finish(this->dy);
     }
 
   private:
@@ -43,7 +40,7 @@ struct reduce_record {
     template <std::size_t I, class Tape, std::size_t... J>
     void give(Tape& tape, std::index_sequence<J...>) {
         using X = typename std::tuple_element_t<I, std::tuple<Inputs...>>::value_type;
-        const auto& dx = std::get<I>(gradients);
+        const auto& dx = std::get<I>(this->gradients);
         const auto to = tape.gradient_target(dx);
         if (!to) return;
         // A second use of the input: the map overwrites, so its result is added from memory of its own.
@@ -51,16 +48,14 @@ struct reduce_record {
         const auto apart =
             adds ? tape.template make<X>(dx.shape(), false) : std::tuple_element_t<I, std::tuple<Inputs...>>{};
         const view<X, 1> out = adds ? flatten(apart.view()) : view<X, 1>(to.data, {dx.shape().size()});
-        const auto slope =
-            factor * symbolic::argument<count>{} * derivative<static_cast<int>(I)>(expression);
-        kernel::map<typename Tape::device_type>::run(
-            tape.device(), make_pack(slope), make_pack(out),
-            make_pack(values<J>(out.shape())..., as_const(dy.view())));
+        const auto slope = factor * symbolic::argument<count>{} * derivative<static_cast<int>(I)>(expression);
+        kernel::map<typename Tape::device_type>::run(tape.device(), make_pack(slope), make_pack(out),
+                                                     make_pack(values<J>(out.shape())..., as_const(this->dy.view())));
         if (adds) add_into(tape, apart.view(), view(to.data, dx.shape()));
     }
     template <std::size_t I>
     auto values(const shape<1>& all) const {
-        const auto& kept = std::get<I>(inputs);
+        const auto& kept = std::get<I>(this->inputs);
         using T = typename std::tuple_element_t<I, std::tuple<Inputs...>>::value_type;
         return const_view<T, 1>(kept.is_empty() ? nullptr : kept.view().data(), all);
     }
@@ -80,7 +75,7 @@ variable<Y, 0> reduce(Context&& context, double factor, const F& f, const Inputs
         if (wanted) {
             using traced = std::remove_const_t<decltype(e)>;
             root.record(reduce_record<Op, traced, Y, Inputs...>{
-                e, factor, kept_inputs<traced, Inputs...>::of(inputs...), {gradient_of(inputs)...}, gradient_of(y)});
+                kept_operands<Y, 0, Inputs...>::of(y, kept_inputs<traced, Inputs...>::each(), inputs...), e, factor});
         }
     }
     return y;
@@ -99,7 +94,7 @@ struct squared_difference_function {
 template <class As = by_category, recording_context Context, class X, int Rank>
 auto sum(Context&& context, const variable<X, Rank>& x) {
     return detail::reduce<op::sum, chosen_output<As, policy_of<Context>, op::sum, X>>(context, 1.0,
-                                                                                detail::identity_function{}, x);
+                                                                                      detail::identity_function{}, x);
 }
 
 /// The mean of all elements; of none, NaN.
@@ -118,8 +113,8 @@ variable<detail::loss_type<X, T>, 0> mean_squared_error(Context&& context, const
                           target.shape());
     }
     const double factor = 1.0 / static_cast<double>(prediction.size());
-    return detail::reduce<op::mse_loss, detail::loss_type<X, T>>(
-        context, factor, detail::squared_difference_function{}, prediction, target);
+    return detail::reduce<op::mse_loss, detail::loss_type<X, T>>(context, factor, detail::squared_difference_function{},
+                                                                 prediction, target);
 }
 
 /// The same for a target that may lie in host memory; what the device can reach must stay until the backward pass is

@@ -61,13 +61,13 @@ struct lint_finding {
     std::string path;  ///< of the parameter whose operation it is; of the layer where it has none
     const char* operation = "";
     lint_rule rule{};
-    const char* type = "";        ///< that is too narrow
-    std::uint64_t terms = 0;      ///< of the sum
+    const char* type = "";    ///< that is too narrow
+    std::uint64_t terms = 0;  ///< of the sum
     int significand_bits = 0;
-    double lost = 0;              ///< share of terms of equal size that is lost; 0 for questions of range
+    double lost = 0;  ///< share of terms of equal size that is lost; 0 for questions of range
     /// The number in question, and the largest that fits; of `state_range`, and of what vanishes, the least.
     double reached = 0, limit = 0;
-    std::string sentence;         ///< all of it in words, without path and operation
+    std::string sentence;  ///< all of it in words, without path and operation
 };
 
 inline std::ostream& operator<<(std::ostream& out, const lint_finding& f) {
@@ -117,30 +117,23 @@ class linter {
     /// Beforehand for every layer: which of them names a parameter best.
     template <class Layer>
     void claim() {
-        if constexpr (parameter_owner<Layer>) {
-            for (std::size_t i = 0; i < best_.size(); ++i)
-                best_[i] = std::max(best_[i], exactness(path<Layer>(), parameters_->entries()[i].path, *parameters_));
-        }
+        if constexpr (parameter_owner<Layer>) claim(path<Layer>());
     }
 
     template <class Layer>
     void look_at() {
         if constexpr (parameter_owner<Layer>) {
-            const store& parameters = *parameters_;
-            for (std::size_t i = 0; i < best_.size(); ++i) {
-                const store::entry& e = parameters.entries()[i];
-                const int exact = exactness(path<Layer>(), e.path, parameters);
-                if (exact == 0 || exact != best_[i]) continue;
+            for (const store::entry* e : claimed_by(path<Layer>())) {
                 using computes = typename computed_by<Layer>::type;
                 if constexpr (is_in_fp32<computes>) {
-                    count<promote<float, typename roles_of<Layer>::accum>>(lint_rule::sum_length, e.path,
-                                                                           operation_name<Layer>(), e.count,
+                    count<promote<float, typename roles_of<Layer>::accum>>(lint_rule::sum_length, e->path,
+                                                                           operation_name<Layer>(), e->count,
                                                                            " numbers of a row add up in ");
                 } else if constexpr (!std::is_same_v<computes, op::embedding>) {
-                    if (e.rows > 0) look_at_product<Layer>(e.path, size(e.width), size(e.rows));
-                    if (e.rows > 0) look_at_operands<Layer>(e.path);
+                    if (e->rows > 0) look_at_product<Layer>(e->path, size(e->width), size(e->rows));
+                    if (e->rows > 0) look_at_operands<Layer>(e->path);
                 }
-                look_at_gradients<Layer>(e.path);
+                look_at_gradients<Layer>(e->path);
             }
         }
     }
@@ -173,6 +166,21 @@ class linter {
         }
     };
 
+    void claim(const std::string& pattern) {
+        for (std::size_t i = 0; i < best_.size(); ++i)
+            best_[i] = std::max(best_[i], exactness(pattern, parameters_->entries()[i].path, *parameters_));
+    }
+    /// The parameters that the layer with this path names, and none names better.
+    std::vector<const store::entry*> claimed_by(const std::string& pattern) const {
+        std::vector<const store::entry*> claimed;
+        for (std::size_t i = 0; i < best_.size(); ++i) {
+            const store::entry& e = parameters_->entries()[i];
+            const int exact = exactness(pattern, e.path, *parameters_);
+            if (exact != 0 && exact == best_[i]) claimed.push_back(&e);
+        }
+        return claimed;
+    }
+
     static std::uint64_t size(extent n) { return static_cast<std::uint64_t>(n); }
 
     /// As it stands in the paths of the layer's parameters, with the numbers of lists.
@@ -202,8 +210,7 @@ class linter {
     }
 
     template <class T>
-    void count(lint_rule rule, const std::string& path, const char* operation, std::uint64_t k,
-               const std::string& what) {
+    void count(lint_rule rule, const std::string& path, const char* operation, std::uint64_t k, const char* what) {
         const double lost = lost_share<T>(k);
         if (lost == 0) return;
         constexpr int bits = number_traits<T>::significand_bits;
@@ -214,7 +221,7 @@ class linter {
     }
     template <class T>
     void fit(lint_rule rule, const std::string& path, const char* operation, std::uint64_t k, double reached,
-             const std::string& what) {
+             const char* what) {
         if (!(reached > number_traits<T>::max)) return;
         findings.push_back({path, operation, rule, number_traits<T>::name, k, number_traits<T>::significand_bits, 0,
                             reached, number_traits<T>::max,
@@ -281,7 +288,7 @@ class linter {
         }
     }
     template <class T>
-    void scale(const scaling_rule& rule, const std::string& path, const char* operation, const std::string& what,
+    void scale(const scaling_rule& rule, const std::string& path, const char* operation, const char* what,
                double largest, double smallest) {
         using traits = number_traits<T>;
         const double least = largest / scaled_range<T>(rule);
