@@ -288,7 +288,7 @@ class linter {
         }
     }
     template <class T>
-    void scale(const scaling_rule& rule, const std::string& path, const char* operation, const char* what,
+    void scale(const scaling_rule& rule, const std::string& path, const char* operation, const std::string& what,
                double largest, double smallest) {
         using traits = number_traits<T>;
         const double least = largest / scaled_range<T>(rule);
