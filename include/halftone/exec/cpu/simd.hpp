@@ -12,7 +12,8 @@
 ///     round_as<T>(v)          what is left of v when it is stored as T and loaded again
 ///     split_bfloat16<N>(v, p) the N pieces of v, as number/split.hpp says, in vectors p
 ///     clamp_to<T>(v)          v between the largest numbers of T, NaNs kept: stored then, it is saturated
-///     store_past(p, v)        past the caches, where the set can; p is a multiple of the vector's size, end_streams() follows
+///     store_or_stream(p, v, past)  past the caches, where `past` says so and the set can; p is a multiple of the vector's
+///                             size then, end_streams() follows
 ///     lot<N>                  N vectors, with all of these operators and functions: chains of instructions side by side
 ///     transpose(rows)         f32::lanes vectors as a square matrix, in place
 ///     wide, multiply_low(a, b) a vector of 64-bit integers, with C++'s operators; the products of their low halves
@@ -40,10 +41,10 @@
 
 #include <halftone/exec/cpu/set/portable.inc>
 namespace halftone::inline HALFTONE_ABI::portable {
-#include <halftone/exec/cpu/simd/portable.inc>
 #include <halftone/exec/cpu/simd/float8.inc>
 #include <halftone/exec/cpu/simd/lot.inc>
 #include <halftone/exec/cpu/simd/math.inc>
+#include <halftone/exec/cpu/simd/portable.inc>
 }  // namespace halftone::inline HALFTONE_ABI::portable
 #include <halftone/exec/cpu/set/end.inc>
 
@@ -56,9 +57,8 @@ namespace halftone::inline HALFTONE_ABI::avx2 {
 #include <halftone/exec/cpu/simd/lot.inc>
 #include <halftone/exec/cpu/simd/math.inc>
 }  // namespace halftone::inline HALFTONE_ABI::avx2
-#include <halftone/exec/cpu/set/end.inc>
-
 #include <halftone/exec/cpu/set/avx512.inc>
+#include <halftone/exec/cpu/set/end.inc>
 namespace halftone::inline HALFTONE_ABI::avx512 {
 #include <halftone/exec/cpu/simd/avx512.inc>
 #include <halftone/exec/cpu/simd/float8.inc>

@@ -3,6 +3,8 @@
 /// Pointwise operations on the CPU; map.hpp has the rules, the contract and an example.
 #pragma once
 
+#include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include <halftone/kernel/fp64/cpu.hpp>
@@ -13,7 +15,8 @@
 
 namespace halftone::inline HALFTONE_ABI::kernel {
 
-/// An operand of a block: the bytes from one row to the next, and from one element to the next (0 for a scalar).
+/// An operand of a block: the bytes from one row to the next, and from one element to the next (0 for a scalar, and for
+/// a sum of all elements).
 struct map_stream {
     std::byte* data;
     extent row_step, step;
@@ -29,6 +32,7 @@ template <class T>
 struct map_write {};
 template <class T>
 struct map_add {};  ///< overwrites or adds, as its mode says
+struct map_sum {};  ///< of all elements, a float for each lane; as its mode says they are stored instead
 struct map_unwritten {};
 
 }  // namespace halftone::inline HALFTONE_ABI::kernel
@@ -46,6 +50,8 @@ inline constexpr int map_lanes = 16;
 struct map_plan {
     map_operand operand;
     write_mode mode = write_mode::overwrite;
+    /// Adds partial sums up into the operand.
+    void (*finish)(cpu& device, const struct map_job& job, const map_plan& plan) = nullptr;
     float* partials = nullptr;
     bool past_caches = false;
 
@@ -71,7 +77,8 @@ struct map_job {
         if (flat) shape = {shape.rows * shape.columns == 0 ? 0 : 1, shape.rows * shape.columns};
         const extent longest = sums ? 2 * piece_elements : 2 * longer_piece(shape.columns);
         columns = cut_rows(shape.columns, 1, shape.columns <= longest ? longest : piece_elements);
-        rows = sums ? cut_rows_for_sums(shape.rows, columns.each) : cut_rows(shape.rows, columns.each);
+        rows = sums ? cut_rows_for_sums(shape.rows, columns.each)
+                    : cut_rows(shape.rows, std::min(columns.each, shape.columns));
     }
     /// Which of the first plans, the outputs, are written past the caches: large ones that are not read here as well.
     void choose_streams(int outputs) {
@@ -79,8 +86,9 @@ struct map_job {
             const map_operand& o = plans[i].operand;
             bool read = plans[i].mode == write_mode::add || plans[i].partials != nullptr;
             for (int j = outputs; j < count; ++j) read = read || plans[j].operand.data == o.data;
-            plans[i].past_caches = !read && o.access == map_access::each && o.data != nullptr &&
-                                   streams(o.data, shape.rows, shape.columns * o.element_bytes, o.row_stride * o.element_bytes);
+            plans[i].past_caches =
+                !read && o.access == map_access::each && o.data != nullptr &&
+                streams(o.data, shape.rows, shape.columns * o.element_bytes, o.row_stride * o.element_bytes);
         }
     }
     extent pieces() const { return rows.count * columns.count; }
@@ -137,12 +145,152 @@ struct map_job {
     }
 };
 
-/// Copies of one element, so that a vector of them can be loaded.
-inline void map_repeat(cpu& device, map_operand& o, std::byte* copies) {
-    if (o.data == nullptr || o.access != map_access::scalar) return;
-    for (int i = 0; i < map_lanes; ++i)
-        device.copy(copies + i * o.element_bytes, o.data, static_cast<std::size_t>(o.element_bytes));
-    o.data = copies;
+/// A map without its types: rows of `columns`, whole lots of vectors, go through `block`.
+struct map_body {
+    const void* expressions;
+    void (*block)(const void* expressions, const map_stream* outputs, const map_stream* inputs, extent rows,
+                  extent columns);
+    int outputs;
+};
+
+/// So many rows of an operand, a lot of vectors each. What is left of rows beside whole lots goes through such buffers,
+/// as a whole lot: so the code of a map's expressions and operands is for whole vectors alone.
+struct map_buffer {
+    static constexpr extent rows = 8, columns = extent{4} * map_lanes;
+    alignas(block_alignment) std::byte bytes[rows * columns * sizeof(float)];
+};
+
+/// What a worker keeps of the operands of a piece: where they are, and what is left of their rows.
+struct map_room {
+    map_stream *streams, *tails;
+    map_buffer* buffers;
+};
+
+/// A piece on its way through a body, some rows at a time: whole lots, then what is left of these rows.
+class map_piece {
+  public:
+    map_piece(const cpu& device, const map_job& job, const map_body& body, extent piece, const map_room& room)
+        : body_(body), room_(room), operands_(job.count), rows_(job.rows_of(piece)) {
+        const isa set = device.instruction_set();
+        lanes_ = set >= isa::avx512 ? avx512::f32::lanes : set == isa::avx2 ? avx2::f32::lanes : portable::f32::lanes;
+        lot_ = set >= isa::avx512 ? avx512::map_columns : set == isa::avx2 ? avx2::map_columns : portable::map_columns;
+        left_ = job.columns_of(piece) % lot_;
+        whole_ = job.columns_of(piece) - left_;
+        for (int i = 0; i < operands_; ++i) room_.streams[i] = job.stream(job.plans[i], piece, room_.buffers[i].bytes);
+    }
+
+    void run() const {
+        if (left_ == 0) return send(room_.streams, rows_, whole_);
+        const extent together = begin_tails();
+        for (extent row = 0; row < rows_; row += together) {
+            const extent rows = std::min(together, rows_ - row);
+            if (whole_ > 0) send(room_.streams, rows, whole_);
+            fill_tails(rows);
+            send(room_.tails, rows, lot_);
+            empty_tails(rows);
+            for (int i = 0; i < operands_; ++i) room_.streams[i].data += rows * room_.streams[i].row_step;
+        }
+    }
+
+  private:
+    void send(const map_stream* operands, extent rows, extent columns) const {
+        body_.block(body_.expressions, operands, operands + body_.outputs, rows, columns);
+    }
+
+    static bool is_sum(const map_stream& s) { return s.step == 0 && s.mode == write_mode::add; }
+    static bool has_tail(const map_stream& s) { return s.step != 0; }
+    bool is_output(int i) const { return i < body_.outputs; }
+
+    /// Returns how many rows go at a time: one where all elements are summed, whose order is that of the rows.
+    extent begin_tails() const {
+        extent together = std::min(map_buffer::rows, rows_);
+        for (int i = 0; i < operands_; ++i) {
+            if (is_sum(room_.streams[i])) together = 1;
+        }
+        for (int i = 0; i < operands_; ++i) {
+            const map_stream& s = room_.streams[i];
+            std::byte* const buffer = room_.buffers[i].bytes;
+            if (is_sum(s)) {
+                room_.tails[i] = {buffer, 0, sizeof(float), write_mode::overwrite};
+            } else if (has_tail(s)) {
+                const extent row_bytes = lot_ * s.step;
+                room_.tails[i] = {buffer, s.row_step == 0 ? 0 : row_bytes, s.step, s.mode};
+                std::memset(buffer, 0, static_cast<std::size_t>(together * row_bytes));
+            } else {
+                room_.tails[i] = s;
+            }
+        }
+        return together;
+    }
+    /// copy(in the operand, in its buffer, bytes) for each of some rows.
+    template <class Copy>
+    void for_tails(int i, extent rows, const Copy& copy) const {
+        const map_stream &s = room_.streams[i], &tail = room_.tails[i];
+        for (extent row = 0; row < (s.row_step == 0 ? 1 : rows); ++row) {
+            copy(s.data + row * s.row_step + whole_ * s.step, tail.data + row * tail.row_step,
+                 static_cast<std::size_t>(left_ * s.step));
+        }
+    }
+    void fill_tails(extent rows) const {
+        const auto copy = [](const std::byte* operand, std::byte* buffer, std::size_t n) {
+            std::memcpy(buffer, operand, n);
+        };
+        for (int i = 0; i < operands_; ++i) {
+            const map_stream& s = room_.streams[i];
+            if (has_tail(s) && (!is_output(i) || s.mode == write_mode::add)) for_tails(i, rows, copy);
+        }
+    }
+    void empty_tails(extent rows) const {
+        const auto copy = [](std::byte* operand, const std::byte* buffer, std::size_t n) {
+            std::memcpy(operand, buffer, n);
+        };
+        for (int i = 0; i < body_.outputs; ++i) {
+            const map_stream& s = room_.streams[i];
+            if (has_tail(s)) for_tails(i, rows, copy);
+            if (!is_sum(s)) continue;
+            auto* const sums = reinterpret_cast<float*>(s.data);
+            const auto* const values = reinterpret_cast<const float*>(room_.tails[i].data);
+            for (extent j = 0; j < left_; j += lanes_) {
+                for (extent lane = 0; lane < std::min(lanes_, left_ - j); ++lane) sums[lane] += values[j + lane];
+            }
+        }
+    }
+
+    const map_body& body_;
+    const map_room& room_;
+    int operands_;
+    extent rows_, whole_, left_, lanes_, lot_;
+};
+
+/// The pieces of a job of no more operands than that.
+template <int Operands>
+void run_map_pieces(cpu& device, map_job& job, const map_body& body) {
+    // A scalar is copied, so that vectors of it can be loaded.
+    alignas(block_alignment) std::byte copies[Operands][block_alignment];
+    for (int i = body.outputs; i < job.count; ++i) {
+        map_operand& o = job.plans[i].operand;
+        if (o.data == nullptr || o.access != map_access::scalar) continue;
+        for (int lane = 0; lane < map_lanes; ++lane)
+            device.copy(copies[i] + lane * o.element_bytes, o.data, static_cast<std::size_t>(o.element_bytes));
+        o.data = copies[i];
+    }
+    job.choose_streams(body.outputs);
+    device.parallel_for(job.pieces(), [&](extent piece) {
+        map_stream streams[Operands], tails[Operands];
+        map_buffer buffers[Operands];
+        map_piece(device, job, body, piece, {streams, tails, buffers}).run();
+    });
+}
+
+/// Cuts and runs a job whose first plans are so many gradients.
+inline void run_map(cpu& device, map_job& job, const map_body& body, int gradients,
+                    void (*pieces)(cpu&, map_job&, const map_body&)) {
+    const workspace::lease lease(device.scratch(), job.cut_for_sums(gradients));
+    job.place_sums(gradients, lease.as<float>());
+    pieces(device, job, body);
+    for (int i = 0; i < gradients; ++i) {
+        if (job.plans[i].is_summed()) job.plans[i].finish(device, job, job.plans[i]);
+    }
 }
 
 template <>
@@ -202,12 +350,8 @@ struct map<cpu> {
                       "halftone: map: the last view is the output, and it is a view of constants");
         map_plan plans[] = {{map_operand_of("output", K, outputs.template at<K>(), target)}...,
                             input_plan<pack<E...>, I>("input", I, inputs.template at<I>(), target)...};
-        [[maybe_unused]] alignas(block_alignment) std::byte copies[sizeof...(I) + 1][block_alignment];
-        (map_repeat(device, plans[sizeof...(K) + I].operand, copies[I]), ...);
-        map_job job{map_shape_of(target), plans, sizeof...(K) + sizeof...(I)};
-        job.cut(false);
         launch<pack<map_write<element<Outputs, K>>...>, pack<read<pack<E...>, element<Inputs, I>, I>...>>(
-            device, expressions, job);
+            device, expressions, {map_shape_of(target), plans, sizeof...(K) + sizeof...(I)}, 0);
     }
 
     template <int Index, int Inputs, class E>
@@ -222,7 +366,13 @@ struct map<cpu> {
     template <int TargetRank>
     static map_unwritten written(const no_gradient&);
     template <int TargetRank, class T, int Rank>
-    static map_add<std::conditional_t<Rank == TargetRank, T, float>> written(const gradient<T, Rank>&);
+    static auto written(const gradient<T, Rank>&) {
+        if constexpr (Rank == TargetRank) {
+            return map_add<T>{};
+        } else {
+            return std::conditional_t<Rank == 0, map_sum, map_add<float>>{};
+        }
+    }
 
     template <class V, int Rank>
     static map_plan gradient_plan(std::size_t, const V&, const no_gradient&, const shape<Rank>&) {
@@ -233,7 +383,7 @@ struct map<cpu> {
                                   const shape<TargetRank>& target) {
         static_assert(V::rank == Rank && !std::is_const_v<T>,
                       "halftone: map: a gradient has its input's rank, and is no view of constants");
-        return {map_operand_of("gradient of input", static_cast<int>(number), g.to, target), g.mode};
+        return {map_operand_of("gradient of input", static_cast<int>(number), g.to, target), g.mode, &add_up<T>};
     }
 
     template <class... E, class OutputGradients, class Inputs, class Gradients, std::size_t... K, std::size_t... I>
@@ -252,48 +402,36 @@ struct map<cpu> {
                             input_plan<expression_pack, I>("input", I, inputs.template at<I>(), target)...,
                             input_plan<expression_pack, count + K>("gradient of output", K,
                                                                    output_gradients.template at<K>(), target)...};
-        [[maybe_unused]] alignas(block_alignment) std::byte copies[count + 1][block_alignment];
-        (map_repeat(device, plans[count + I].operand, copies[I]), ...);
-        map_job job{map_shape_of(target), plans, 2 * count + sizeof...(K)};
-
-        const workspace::lease lease(device.scratch(), job.cut_for_sums(count));
-        job.place_sums(count, lease.as<float>());
-
         launch<pack<decltype(written<rank>(gradients.template at<I>()))...>,
                pack<read<expression_pack, element<Inputs, I>, I>...,
-                    read<expression_pack, element<OutputGradients, K>, count + K>...>>(device, wanted, job);
-        (finish(device, job, plans[I], gradients.template at<I>()), ...);
+                    read<expression_pack, element<OutputGradients, K>, count + K>...>>(
+            device, wanted, {map_shape_of(target), plans, 2 * count + sizeof...(K)}, count);
     }
 
-    static void finish(cpu&, const map_job&, const map_plan&, const no_gradient&) {}
     /// Adds a broadcast input's partial sums up.
-    template <class T, int Rank>
-    static void finish(cpu& device, const map_job& job, const map_plan& plan, const gradient<T, Rank>& g) {
-        if (!plan.is_summed()) return;
+    template <class T>
+    static void add_up(cpu& device, const map_job& job, const map_plan& plan) {
+        auto* const to = reinterpret_cast<T*>(plan.operand.data);
         if (plan.operand.access == map_access::column) {
             add_partials(device, job.rows.count, plan.partials, partial_stride(job.shape.columns), job.shape.columns,
-                         g.to.data(), g.mode);
+                         to, plan.mode);
         } else {
             device.run([&] {
                 double total = 0;
                 for (extent i = 0; i < job.pieces() * map_lanes; ++i) total += static_cast<double>(plan.partials[i]);
                 const auto sum = static_cast<float>(total);
-                *g.to.data() = static_cast<T>(g.mode == write_mode::add ? static_cast<float>(*g.to.data()) + sum : sum);
+                *to = static_cast<T>(plan.mode == write_mode::add ? static_cast<float>(*to) + sum : sum);
             });
         }
     }
 
     template <class Outputs, class Inputs, class E>
-    static void launch(cpu& device, const E& expressions, map_job& job) {
-        job.choose_streams(Outputs::count);
-        const auto body = device.select(&portable::map_block<E, Outputs, Inputs>, &avx2::map_block<E, Outputs, Inputs>,
-                                        &avx512::map_block<E, Outputs, Inputs>);
-        device.parallel_for(job.pieces(), [&](extent piece) {
-            map_stream streams[Outputs::count + Inputs::count];
-            alignas(block_alignment) std::byte nowhere[block_alignment];
-            for (int i = 0; i < job.count; ++i) streams[i] = job.stream(job.plans[i], piece, nowhere);
-            body(expressions, streams, streams + Outputs::count, job.rows_of(piece), job.columns_of(piece));
-        });
+    static void launch(cpu& device, const E& expressions, map_job job, int gradients) {
+        const auto block = device.select(&portable::map_block<E, Outputs, Inputs>, &avx2::map_block<E, Outputs, Inputs>,
+                                         &avx512::map_block<E, Outputs, Inputs>);
+        // Few numbers of operands, so that a program holds few copies of this.
+        constexpr auto operands = std::bit_ceil(std::max<std::size_t>(4, Outputs::count + Inputs::count));
+        run_map(device, job, {&expressions, block, Outputs::count}, gradients, &run_map_pieces<operands>);
     }
 };
 

@@ -76,12 +76,10 @@ map_shape map_shape_of(const shape<Rank>& s) {
     }
 }
 
-/// The view as an operand of outputs of shape `target`. Throws shape_error, with `role` and `index` to name it by.
-template <class T, int Rank, int TargetRank>
-map_operand map_operand_of(const char* role, int index, const view<T, Rank>& v, const shape<TargetRank>& target) {
-    using element = std::remove_const_t<T>;
-    auto* const data = reinterpret_cast<std::byte*>(const_cast<element*>(v.data()));
-    constexpr auto bytes = static_cast<extent>(sizeof(element));
+/// A view of elements of so many bytes, in strides of elements, as an operand of outputs of shape `target`.
+template <int Rank, int TargetRank>
+map_operand map_operand_of(const char* role, int index, const view<std::byte, Rank>& v, extent bytes,
+                           const shape<TargetRank>& target) {
     if constexpr (Rank == TargetRank) {
         if (!(v.shape() == target))
             fail<shape_error>("map: ", role, " ", index, " is ", v.shape(), ", the output ", target);
@@ -100,9 +98,9 @@ map_operand map_operand_of(const char* role, int index, const view<T, Rank>& v, 
             fail<shape_error>("map: ", role, " ", index, " ", v.shape(),
                               " does not lie in contiguous rows at one distance; its strides are ", v.strides());
         }
-        return {data, bytes, row_stride, map_access::each};
+        return {v.data(), bytes, row_stride, map_access::each};
     } else if constexpr (Rank == 0) {
-        return {data, bytes, 0, map_access::scalar};
+        return {v.data(), bytes, 0, map_access::scalar};
     } else {
         static_assert(
             Rank == 1 && TargetRank >= 2,
@@ -113,8 +111,16 @@ map_operand map_operand_of(const char* role, int index, const view<T, Rank>& v, 
                               " has ", target[TargetRank - 1], " columns");
         }
         if (!v.is_contiguous()) fail<shape_error>("map: ", role, " ", index, " is not contiguous");
-        return {data, bytes, 0, map_access::column};
+        return {v.data(), bytes, 0, map_access::column};
     }
+}
+
+/// The view as an operand of outputs of shape `target`. Throws shape_error, with `role` and `index` to name it by.
+template <class T, int Rank, int TargetRank>
+map_operand map_operand_of(const char* role, int index, const view<T, Rank>& v, const shape<TargetRank>& target) {
+    auto* const data = reinterpret_cast<std::byte*>(const_cast<std::remove_const_t<T>*>(v.data()));
+    return map_operand_of(role, index, view<std::byte, Rank>(data, v.shape(), v.strides()),
+                          static_cast<extent>(sizeof(T)), target);
 }
 
 }  // namespace kernel
