@@ -41,10 +41,10 @@
 
 #include <halftone/exec/cpu/set/portable.inc>
 namespace halftone::inline HALFTONE_ABI::portable {
+#include <halftone/exec/cpu/simd/portable.inc>
 #include <halftone/exec/cpu/simd/float8.inc>
 #include <halftone/exec/cpu/simd/lot.inc>
 #include <halftone/exec/cpu/simd/math.inc>
-#include <halftone/exec/cpu/simd/portable.inc>
 }  // namespace halftone::inline HALFTONE_ABI::portable
 #include <halftone/exec/cpu/set/end.inc>
 
@@ -57,8 +57,9 @@ namespace halftone::inline HALFTONE_ABI::avx2 {
 #include <halftone/exec/cpu/simd/lot.inc>
 #include <halftone/exec/cpu/simd/math.inc>
 }  // namespace halftone::inline HALFTONE_ABI::avx2
-#include <halftone/exec/cpu/set/avx512.inc>
 #include <halftone/exec/cpu/set/end.inc>
+
+#include <halftone/exec/cpu/set/avx512.inc>
 namespace halftone::inline HALFTONE_ABI::avx512 {
 #include <halftone/exec/cpu/simd/avx512.inc>
 #include <halftone/exec/cpu/simd/float8.inc>
