@@ -123,6 +123,28 @@ HALFTONE_HD HALFTONE_INLINE void map_values([[maybe_unused]] Simt simt, const pa
     }
 }
 
+/// All results of one vector.
+template <int N, class Expressions, class Outputs, class Inputs>
+struct map_part {
+    const Expressions& expressions;
+    const Outputs& outputs;
+    const Inputs& inputs;
+    extent row, i;
+
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE void operator()(Simt simt) const {
+        run(simt, std::make_index_sequence<Outputs::count>{});
+    }
+
+  private:
+    HALFTONE_KERNEL template <class Simt, std::size_t... K>
+    HALFTONE_HD HALFTONE_INLINE void run(Simt simt, std::index_sequence<K...> results) const {
+        vec<float, N> y[sizeof...(K)];
+        map_values<N>(simt, expressions, inputs, row, i, y, results, std::make_index_sequence<Inputs::count>{});
+        (outputs.template at<K>().template store<N>(simt, row, i, y[K]), ...);
+    }
+};
+
 /// One vector a thread; of a single row, which may end amid a vector, the last elements one by one.
 template <int N, class Expressions, class Outputs, class Inputs>
 struct map_kernel {
@@ -142,19 +164,16 @@ struct map_kernel {
         const extent vectors = shape.rows * across;
         if (i < vectors) {
             const extent row = shape.rows == 1 ? 0 : i / across;
-            run<N>(simt, row, i - row * across, std::make_index_sequence<Outputs::count>{});
+            run<N>(simt, row, i - row * across);
         } else if (i < vectors + shape.columns % N) {
-            if constexpr (N > 1)
-                run<1>(simt, 0, across * N + (i - vectors), std::make_index_sequence<Outputs::count>{});
+            if constexpr (N > 1) run<1>(simt, 0, across * N + (i - vectors));
         }
     }
 
   private:
-    HALFTONE_KERNEL template <int Elements, class Simt, std::size_t... K>
-    HALFTONE_HD HALFTONE_INLINE void run(Simt simt, extent row, extent i, std::index_sequence<K...> results) const {
-        vec<float, Elements> y[sizeof...(K)];
-        map_values<Elements>(simt, expressions, inputs, row, i, y, results, std::make_index_sequence<Inputs::count>{});
-        (outputs.template at<K>().template store<Elements>(simt, row, i, y[K]), ...);
+    HALFTONE_KERNEL template <int Elements, class Simt>
+    HALFTONE_HD HALFTONE_INLINE void run(Simt simt, extent row, extent i) const {
+        run_part(simt, map_part<Elements, Expressions, Outputs, Inputs>{expressions, outputs, inputs, row, i});
     }
 };
 
