@@ -78,9 +78,9 @@ template <class Error>
 
 }  // namespace detail
 
-/// Throws `Error` with the given parts as its sentence.
+/// Throws `Error` with the given parts as its sentence. Not inlined: its callers are often small, and to stay so.
 template <class Error, class... Parts>
-[[noreturn]] void fail(const Parts&... parts) {
+[[noreturn, gnu::cold, gnu::noinline]] void fail(const Parts&... parts) {
     detail::fail_with<Error>({detail::part_of(parts)...});
 }
 
