@@ -275,8 +275,7 @@ struct matmul<cpu> {
     template <class Compute, class A, class B, class Operands, class Results>
     static void run(cpu& device, const view<A, 2>& a, const view<B, 2>& b,
                     const matmul_epilogue<Operands, Results>& epilogue) {
-        run_by(matmul_unit_for<Compute>(device), matmul_packing_for<Compute, std::remove_const_t<A>>(device),
-               matmul_packing_for<Compute, std::remove_const_t<B>>(device), device, a, b, epilogue);
+        run_with<Compute>(device, a, b, untyped(device, epilogue));
     }
 
     /// The same by the unit and the packing given.
@@ -284,16 +283,29 @@ struct matmul<cpu> {
     static void run_by(const product_unit& unit, const product_packing<std::remove_const_t<A>>& of_a,
                        const product_packing<std::remove_const_t<B>>& of_b, cpu& device, const view<A, 2>& a,
                        const view<B, 2>& b, const matmul_epilogue<Operands, Results>& epilogue) {
-        if (a.extent_of(0) == 0 || b.extent_of(1) == 0) return;
-        const auto finish =
-            device.select(&portable::finish_block<Operands, Results>, &avx2::finish_block<Operands, Results>,
-                          &avx512::finish_block<Operands, Results>);
-        multiply(unit, device, {a, of_a.pack_a, of_a.keeps_rows}, {b, of_b.pack_b}, {&epilogue, finish});
+        multiply(unit, device, {a, of_a.pack_a, of_a.keeps_rows}, {b, of_b.pack_b}, untyped(device, epilogue));
     }
 
   private:
+    template <class Operands, class Results>
+    static blocked_epilogue untyped(const cpu& device, const matmul_epilogue<Operands, Results>& epilogue) {
+        return {&epilogue,
+                device.select(&portable::finish_block<Operands, Results>, &avx2::finish_block<Operands, Results>,
+                              &avx512::finish_block<Operands, Results>)};
+    }
+
+    // Once for the types of a and b, whatever becomes of their products.
+    template <class Compute, class A, class B>
+    static void run_with(cpu& device, const view<A, 2>& a, const view<B, 2>& b, const blocked_epilogue& epilogue) {
+        const auto of_a = matmul_packing_for<Compute, std::remove_const_t<A>>(device);
+        const auto of_b = matmul_packing_for<Compute, std::remove_const_t<B>>(device);
+        multiply(matmul_unit_for<Compute>(device), device, {a, of_a.pack_a, of_a.keeps_rows}, {b, of_b.pack_b},
+                 epilogue);
+    }
+
     static void multiply(const product_unit& unit, cpu& device, const blocked_operand& a, const blocked_operand& b,
                          const blocked_epilogue& epilogue) {
+        if (a.rows == 0 || b.columns == 0) return;
         blocked_product(unit, device, a, b, epilogue).run();
     }
 };

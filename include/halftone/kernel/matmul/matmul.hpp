@@ -48,16 +48,22 @@ struct matmul;
 
 namespace detail {
 
+/// A matrix without its element type, of which only shape and strides are looked at.
+using untyped_matrix = view<const std::byte, 2>;
+
 template <class T>
-void check_matmul_operand(const char* which, const view<T, 2>& v) {
+untyped_matrix untyped(const view<T, 2>& v) {
+    return {reinterpret_cast<const std::byte*>(v.data()), v.shape(), v.strides()};
+}
+
+inline void check_matmul_operand(const char* which, const untyped_matrix& v) {
     if (v.stride_of(0) != 1 && v.stride_of(1) != 1 && v.size() > 1) {
         fail<shape_error>("matmul: neither axis of ", which, " ", v.shape(), " is contiguous; its strides are ",
                           v.strides());
     }
 }
 
-template <class A, class B, class C>
-void check_matmul(const view<A, 2>& a, const view<B, 2>& b, const view<C, 2>& c) {
+inline void check_matmul_shapes(const untyped_matrix& a, const untyped_matrix& b, const untyped_matrix& c) {
     if (a.extent_of(1) != b.extent_of(0)) {
         fail<shape_error>("matmul: the inner extents differ: a is ", a.shape(), ", b is ", b.shape(), "; b needs ",
                           a.extent_of(1), " rows");
@@ -68,6 +74,11 @@ void check_matmul(const view<A, 2>& a, const view<B, 2>& b, const view<C, 2>& c)
     check_matmul_operand("a", a);
     check_matmul_operand("b", b);
     detail::expect_whole_rows("matmul", "c", c);
+}
+
+template <class A, class B, class C>
+void check_matmul(const view<A, 2>& a, const view<B, 2>& b, const view<C, 2>& c) {
+    check_matmul_shapes(untyped(a), untyped(b), untyped(c));
 }
 
 /// c = ab or c += ab.
