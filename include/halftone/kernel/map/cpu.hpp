@@ -45,13 +45,15 @@ namespace halftone::inline HALFTONE_ABI::kernel {
 /// Vectors have this many lanes at most: so often a scalar is repeated, and so many partial sums its gradient has.
 inline constexpr int map_lanes = 16;
 
+struct map_job;
+
 /// An operand, and where its partial sums are if it is a gradient that is summed: `partial_stride(columns)` floats for
 /// each piece of rows, or `map_lanes` floats for each piece.
 struct map_plan {
     map_operand operand;
     write_mode mode = write_mode::overwrite;
     /// Adds partial sums up into the operand.
-    void (*finish)(cpu& device, const struct map_job& job, const map_plan& plan) = nullptr;
+    void (*finish)(cpu& device, const map_job& job, const map_plan& plan) = nullptr;
     float* partials = nullptr;
     bool past_caches = false;
 
