@@ -208,7 +208,7 @@ void give_input(Tape& tape, int index, const To& to, const Gradient& gradient) {
     if (!gives_gradient<Op>(index, to.shape(), gradient)) return;
     if constexpr (is_variable<Gradient>) {
         if (const auto target = tape.gradient_target(to)) {
-            const auto in = as_const(flatten(gradient.view()));
+            const auto in = as_const(flatten(gradient));
             const view out(target.data, in.shape());
             copy_rows(tape.device(), view(in.data(), shape<2>{1, in.size()}), view(out.data(), shape<2>{1, in.size()}),
                       target.mode);
@@ -351,7 +351,8 @@ auto apply(Context&& context, const Arguments&... arguments) {
     if constexpr (detail::records_twice<Context>) {
         return detail::twice_application<Op, To>::run(root, body, wanted, arguments...);
     } else {
-        const auto returned = detail::with_kept(Op::forward(body, detail::handed_argument<To>(root, body, arguments)...));
+        const auto returned =
+            detail::with_kept(Op::forward(body, detail::handed_argument<To>(root, body, arguments)...));
         auto y = detail::result_of_apply<Op>(root, returned.result, wanted != 0);
         using Y = decltype(y);
         if constexpr (records) {

@@ -47,8 +47,7 @@ struct dropout_record {
         if (const auto to = tape.gradient_target(dx)) {
             const view<X, 1> out(to.data, {dx.shape().size()});
             const const_view<X, 1> base = to.mode == write_mode::add ? as_const(out) : const_view<X, 1>{};
-            kernel::dropout<typename Tape::device_type>::run(tape.device(), as_const(flatten(dy.view())), base, out,
-                                                             draw);
+            kernel::dropout<typename Tape::device_type>::run(tape.device(), as_const(flatten(dy)), base, out, draw);
         }
         if (has_residual) pass_gradient(tape, dy, dresidual);
         tape.finish(dy);
@@ -72,10 +71,9 @@ variable<Y, Rank> dropped(Root& root, const variable<X, Rank>& x, const kernel::
     if constexpr (!is_absent<Residual>) {
         if (!(residual.shape() == x.shape()))
             fail<shape_error>("dropout: the residual is ", residual.shape(), "; expected ", x.shape());
-        base = as_const(flatten(residual.view()));
+        base = as_const(flatten(residual));
     }
-    kernel::dropout<typename Root::device_type>::run(root.device(), as_const(flatten(x.view())), base,
-                                                     flatten(y.view()), draw);
+    kernel::dropout<typename Root::device_type>::run(root.device(), as_const(flatten(x)), base, flatten(y), draw);
     if constexpr (Root::records) {
         if (wanted) {
             dropout_record<X, Y, Rank> r{draw, gradient_of(x), {}, gradient_of(y), !is_absent<Residual>};

@@ -29,12 +29,12 @@ struct embedding_record {
         using arguments = kernel::embedding_backward<Y, accumulate>;
         using kernel_type = kernel::embedding<typename Tape::device_type>;
         if (!dy.is_there()) return;
-        const auto all = as_const(flatten(tokens.view()));
+        const auto all = as_const(flatten(tokens));
         if constexpr (has_sparse_gradient<typename Table::storage>) {
             if (const auto to = tape.row_target(table, all.size()); to.is_wanted) {
                 kernel::embedding_rows<typename Tape::device_type>::add(
                     tape.device(), kernel::embedding_rows_backward<Y, accumulate>{.tokens = all,
-                                                                                  .dy = as_rows(dy.view()),
+                                                                                  .dy = as_rows(dy),
                                                                                   .vocabulary = table.shape()[0],
                                                                                   .rows = to.rows,
                                                                                   .before = to.before});
@@ -42,21 +42,20 @@ struct embedding_record {
         } else if (const auto to = tape.gradient_target(table)) {
             kernel_type::backward(
                 tape.device(),
-                arguments{
-                    .tokens = all, .dy = as_rows(dy.view()), .dtable = view(to.data, table.shape()), .mode = to.mode});
+                arguments{.tokens = all, .dy = as_rows(dy), .dtable = view(to.data, table.shape()), .mode = to.mode});
         }
         if constexpr (!is_absent<Positions>) {
             if (const auto to = tape.gradient_target(positions)) {
                 const extent time = tokens.shape()[1], width = positions.shape()[1];
                 if (!position_of.is_empty()) {
-                    kernel_type::backward(tape.device(), arguments{.tokens = as_const(flatten(position_of.view())),
-                                                                   .dy = as_rows(dy.view()),
+                    kernel_type::backward(tape.device(), arguments{.tokens = as_const(flatten(position_of)),
+                                                                   .dy = as_rows(dy),
                                                                    .dtable = view(to.data, positions.shape()),
                                                                    .mode = to.mode});
                     return tape.finish(dy);
                 }
                 kernel_type::backward(tape.device(), arguments{.tokens = all,
-                                                               .dy = as_rows(dy.view()),
+                                                               .dy = as_rows(dy),
                                                                .dpositions = view(to.data, shape<2>{time, width}),
                                                                .mode = to.mode});
                 // Positions beyond this batch's length have no gradient.
@@ -91,7 +90,7 @@ auto embedding(Context&& context, const const_view<std::int32_t, 2>& tokens, con
     if constexpr (!is_absent<Positions>) {
         if (!position_of.is_empty()) {
             kernel::expect("embedding", "position_of", position_of.view(), tokens.shape());
-            named = flatten(position_of.view());
+            named = flatten(position_of);
             rows = positions.values();
         } else {
             if (time > positions.shape()[0])
@@ -100,10 +99,10 @@ auto embedding(Context&& context, const const_view<std::int32_t, 2>& tokens, con
         }
     }
     kernel::embedding<typename std::remove_cvref_t<Context>::device_type>::forward(
-        root.device(), kernel::embedding_forward<value, Y>{.tokens = flatten(ids.view()),
+        root.device(), kernel::embedding_forward<value, Y>{.tokens = flatten(ids),
                                                            .table = table.values(),
                                                            .positions = rows,
-                                                           .out = as_rows(y.view()),
+                                                           .out = as_rows(y),
                                                            .position_of = named});
     if constexpr (std::remove_cvref_t<Context>::records) {
         if (wanted)

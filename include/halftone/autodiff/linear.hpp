@@ -34,7 +34,7 @@ template <class Compute, class Tape, class Dy, class X, int Rank, class Weight, 
 void linear_parameter_gradients(Tape& tape, const view<Dy, 2>& dy, const variable<X, Rank>& x, const Weight& weight,
                                 const Bias& bias) {
     if (const auto to = tape.gradient_target(weight)) {
-        product<Compute>(tape.device(), transpose(dy), as_rows(x.view()), view(to.data, weight.shape()), to.mode);
+        product<Compute>(tape.device(), transpose(dy), as_rows(x), view(to.data, weight.shape()), to.mode);
     }
     if constexpr (!is_absent<Bias>) {
         if (const auto to = tape.gradient_target(bias)) {
@@ -58,7 +58,7 @@ struct linear_record {
     template <class Tape>
     void backward(Tape& tape) {
         if (!dy.is_there()) return;
-        const auto g = as_rows(dy.view());
+        const auto g = as_rows(dy);
         if (const auto to = tape.gradient_target(dx)) {
             product<typename Roles::input_grad>(tape.device(), g, values_for<typename Roles::compute>(weight),
                                                 as_rows(view(to.data, dx.shape())), to.mode);
@@ -84,13 +84,18 @@ auto linear(Context&& context, const variable<X, Rank>& x, const Weight& weight,
     const bool wanted = detail::wants_gradient(x, weight, bias, residual);
     auto y = root.template make<Y>(y_shape, wanted);
     const auto w = transpose(detail::values_for<compute>(weight));
-    const auto rows = as_rows(x.view());
-    const auto to = as_rows(y.view());
+    const auto rows = as_rows(x);
+    const auto to = as_rows(y);
     detail::product<compute>(root.device(), rows, w, to, detail::linear_epilogue(bias, residual));
     if constexpr (std::remove_cvref_t<Context>::records) {
         if (wanted) {
-            detail::linear_record<Roles, X, Y, Rank, Weight, Bias> r{
-                weight.is_frozen() ? variable<X, Rank>{} : x, gradient_of(x), gradient_of(y), {}, weight, bias, !is_absent<Residual>};
+            detail::linear_record<Roles, X, Y, Rank, Weight, Bias> r{weight.is_frozen() ? variable<X, Rank>{} : x,
+                                                                     gradient_of(x),
+                                                                     gradient_of(y),
+                                                                     {},
+                                                                     weight,
+                                                                     bias,
+                                                                     !is_absent<Residual>};
             if constexpr (!is_absent<Residual>) r.dresidual = gradient_of(residual);
             root.record(std::move(r));
         }
@@ -120,12 +125,12 @@ struct mlp_record {
     template <class Tape>
     void backward(Tape& tape) {
         if (!dy.is_there()) return;
-        const auto g = as_rows(dy.view());
+        const auto g = as_rows(dy);
         linear_parameter_gradients<weight_grad>(tape, g, hidden, down, down_bias);
         hidden = {};
         if (!pre.is_empty()) {
             // dpre takes the place of pre: every element is read once, right before it is written.
-            const auto dpre = as_rows(pre.view());
+            const auto dpre = as_rows(pre);
             product<input_grad>(tape.device(), g, values_for<typename Roles::compute>(down), dpre, gelu_gradient{dpre});
             if (const auto to = tape.gradient_target(dx)) {
                 product<input_grad>(tape.device(), dpre, values_for<typename Roles::compute>(up),
@@ -160,8 +165,8 @@ auto mlp(Context&& context, const variable<X, Rank>& x, const Weight& up, const 
     const shape<Rank> hidden_shape = detail::with_last(x.shape(), up.shape()[0]);
     auto hidden = root.template make<storage_of<compute>>(hidden_shape, false);
     auto y = root.template make<Y>(detail::with_last(x.shape(), down.shape()[0]), wanted);
-    const auto rows = as_rows(x.view());
-    const auto h = as_rows(hidden.view());
+    const auto rows = as_rows(x);
+    const auto h = as_rows(hidden);
     const auto up_values = transpose(detail::values_for<compute>(up)),
                down_values = transpose(detail::values_for<compute>(down));
     variable<typename Roles::output, Rank> pre;
@@ -171,21 +176,29 @@ auto mlp(Context&& context, const variable<X, Rank>& x, const Weight& up, const 
     if (pre.is_empty()) {
         detail::product<compute>(root.device(), rows, up_values, h, bias_gelu{up_bias.values()});
     } else {
-        detail::product<compute>(root.device(), rows, up_values, h,
-                                 bias_gelu_keep{up_bias.values(), as_rows(pre.view())});
+        detail::product<compute>(root.device(), rows, up_values, h, bias_gelu_keep{up_bias.values(), as_rows(pre)});
     }
     if constexpr (is_absent<Residual>) {
-        detail::product<compute>(root.device(), as_const(h), down_values, as_rows(y.view()),
+        detail::product<compute>(root.device(), as_const(h), down_values, as_rows(y),
                                  halftone::bias<const typename Bias::compute>{down_bias.values()});
     } else {
-        detail::product<compute>(root.device(), as_const(h), down_values, as_rows(y.view()),
-                                 bias_residual{down_bias.values(), as_rows(residual.view())});
+        detail::product<compute>(root.device(), as_const(h), down_values, as_rows(y),
+                                 bias_residual{down_bias.values(), as_rows(residual)});
     }
     if constexpr (std::remove_cvref_t<Context>::records) {
         if (wanted) {
             detail::mlp_record<Roles, X, Y, Rank, Weight, Bias> r{
-                up.is_frozen() ? variable<X, Rank>{} : x, pre, down.is_frozen() ? variable<storage_of<compute>, Rank>{} : hidden, gradient_of(x), gradient_of(y),
-                {}, up, down, up_bias, down_bias, !is_absent<Residual>};
+                up.is_frozen() ? variable<X, Rank>{} : x,
+                pre,
+                down.is_frozen() ? variable<storage_of<compute>, Rank>{} : hidden,
+                gradient_of(x),
+                gradient_of(y),
+                {},
+                up,
+                down,
+                up_bias,
+                down_bias,
+                !is_absent<Residual>};
             if constexpr (!is_absent<Residual>) r.dresidual = gradient_of(residual);
             root.record(std::move(r));
         }

@@ -19,9 +19,9 @@ auto linear_epilogue(const Bias& bias, const Residual& residual) {
         // With its argument spelt out: nvcc hands this on as `bias`, which is the parameter's name.
         return halftone::bias<const typename Bias::compute>{bias.values()};
     } else if constexpr (is_absent<Bias>) {
-        return then{[](auto sum, auto r) { return sum + r; }, as_rows(residual.view())};
+        return then{[](auto sum, auto r) { return sum + r; }, as_rows(residual)};
     } else {
-        return bias_residual{bias.values(), as_rows(residual.view())};
+        return bias_residual{bias.values(), as_rows(residual)};
     }
 }
 

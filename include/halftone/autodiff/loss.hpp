@@ -50,8 +50,8 @@ struct cross_entropy_record {
         const auto to = tape.gradient_target(dlogits);
         // A second use of the logits: the kernel overwrites, so its result is added from memory of its own.
         auto apart = to.mode == write_mode::add ? tape.template make<X>(dlogits.shape(), false) : variable<X, Rank>{};
-        const auto rows = to.mode == write_mode::add ? as_rows(apart.view()) : as_rows(view(to.data, dlogits.shape()));
-        kernel_type::backward(tape.device(), kernel::cross_entropy_backward<X, X>{.logits = as_rows(logits.view()),
+        const auto rows = to.mode == write_mode::add ? as_rows(apart) : as_rows(view(to.data, dlogits.shape()));
+        kernel_type::backward(tape.device(), kernel::cross_entropy_backward<X, X>{.logits = as_rows(logits),
                                                                                   .targets = targets.view(),
                                                                                   .logsumexp = logsumexp.view(),
                                                                                   .gradient = as_vector(dloss),
@@ -82,7 +82,7 @@ struct linear_cross_entropy_record {
         const kernel::linear_cross_entropy_rows rows{targets.view(), losses.view(), logsumexp.view(), {}, count.view()};
         kernel::linear_cross_entropy<typename Tape::device_type>::template backward<
             compute, typename Roles::output, typename Roles::input_grad, typename Roles::weight_grad>(
-            tape.device(), as_const(as_rows(x.view())), values_for<compute>(weight), rows, as_vector(dloss),
+            tape.device(), as_const(as_rows(x)), values_for<compute>(weight), rows, as_vector(dloss),
             kernel::gradient_result<X>{to_x ? as_rows(view(to_x.data, dx.shape())) : view<X, 2>{}, to_x.mode},
             kernel::gradient_result<accumulate>{to_w ? view(to_w.data, weight.shape()) : view<accumulate, 2>{},
                                                 to_w.mode});
@@ -101,7 +101,7 @@ variable<detail::loss_type<X>, 0> cross_entropy(Context&& context, const variabl
     using loss_type = detail::loss_type<X>;
     auto& root = context.root();
     const auto range = root.template range<policy_of<Context>>(op::cross_entropy::name);
-    const auto rows = as_rows(logits.view());
+    const auto rows = as_rows(logits);
     const bool wanted = logits.wants_gradient();
     const auto ids = detail::bring_targets(root, flatten(targets), rows.extent_of(1));
     auto loss = root.template make<loss_type>(shape<0>{}, wanted);
@@ -131,7 +131,7 @@ variable<float, 0> linear_cross_entropy(Context&& context, const variable<X, Ran
     using compute = typename Roles::compute;
     auto& root = context.root();
     const auto range = root.template range<Roles>(op::linear_cross_entropy::name);
-    const auto rows = as_rows(x.view());
+    const auto rows = as_rows(x);
     const bool wanted = detail::wants_gradient(x, weight);
     const auto ids = detail::bring_targets(root, flatten(targets), weight.shape()[0]);
     auto loss = root.template make<float>(shape<0>{}, wanted);
@@ -158,10 +158,10 @@ variable<double, 0> linear_cross_entropy(Context&& context, const variable<doubl
     return cross_entropy(context, linear<Roles>(context, x, weight, absent{}), targets);
 }
 template <class Roles, class Context, class X, int Rank, class Weight, int TargetRank>
-    requires detail::records_twice<Context>
-variable<float, 0> linear_cross_entropy(Context&& context, const variable<X, Rank>& x, const Weight& weight,
-                                        const const_view<std::int32_t, TargetRank>& targets) {
-    return detail::composition<op::linear_cross_entropy, Roles>::run(context.root(), x, weight, targets);
-}
+    requires detail::records_twice<Context> variable<float, 0> linear_cross_entropy(
+        Context&& context, const variable<X, Rank>& x, const Weight& weight,
+        const const_view<std::int32_t, TargetRank>& targets) {
+        return detail::composition<op::linear_cross_entropy, Roles>::run(context.root(), x, weight, targets);
+    }
 
 }  // namespace halftone::inline HALFTONE_ABI

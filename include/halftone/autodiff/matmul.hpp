@@ -146,12 +146,14 @@ struct parameter_read_record {
         using accumulate = typename Storage::accumulate;
         if (!dy.is_there()) return;
         if (const auto to = tape.gradient_target(source)) {
-            const auto in = as_const(flatten(dy.view()));
+            const auto in = as_const(flatten(dy));
             const view<accumulate, 1> out(to.data, in.shape());
             if (to.mode == write_mode::overwrite) {
-                map(tape.device(), [](auto g) { return g; }, in, out);
+                map(
+                    tape.device(), [](auto g) { return g; }, in, out);
             } else {
-                map(tape.device(), [](auto sum, auto g) { return sum + g; }, as_const(out), in, out);
+                map(
+                    tape.device(), [](auto sum, auto g) { return sum + g; }, as_const(out), in, out);
             }
         }
         tape.finish(dy);
@@ -238,10 +240,10 @@ template <class T = by_category, recording_context Context, class Storage, int R
 auto as_variable(Context&& context, const parameter<Storage, Rank>& p) {
     using param = typename Storage::param;
     using type = std::conditional_t<std::is_same_v<T, by_category>, param, T>;
-    static_assert(std::is_same_v<type, param> || std::is_same_v<type, typename Storage::compute> ||
-                      detail::shadowing<Context>,
-                  "halftone: as_variable: the store keeps this parameter in the types of its roles `param` and "
-                  "`compute`; take one of them, and ht::cast<T>(ctx, ht::as_variable(ctx, p)) for another");
+    static_assert(
+        std::is_same_v<type, param> || std::is_same_v<type, typename Storage::compute> || detail::shadowing<Context>,
+        "halftone: as_variable: the store keeps this parameter in the types of its roles `param` and "
+        "`compute`; take one of them, and ht::cast<T>(ctx, ht::as_variable(ctx, p)) for another");
     auto& root = context.root();
     constexpr bool records = std::remove_cvref_t<Context>::records;
     const bool wanted = !p.is_frozen();

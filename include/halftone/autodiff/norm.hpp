@@ -43,11 +43,16 @@ struct layer_norm_record {
         const auto unwanted = to_x ? variable<X, Rank>{} : tape.template make<X>(dx.shape(), false);
         kernel::layer_norm<typename Tape::device_type>::backward(
             tape.device(), kernel::layer_norm_backward<X, typename Gain::compute, Y, accumulate>{
-                               .x = as_rows(x.view()), .gain = gain.values(), .dy = as_rows(dy.view()), .mean = mean.view(), .rstd = rstd.view(),
-                               .dx = to_x ? as_rows(view(to_x.data, dx.shape())) : as_rows(unwanted.view()),
+                               .x = as_rows(x),
+                               .gain = gain.values(),
+                               .dy = as_rows(dy),
+                               .mean = mean.view(),
+                               .rstd = rstd.view(),
+                               .dx = to_x ? as_rows(view(to_x.data, dx.shape())) : as_rows(unwanted),
                                .dgain = to_gain ? view(to_gain.data, gain.shape()) : view<accumulate, 1>{},
                                .dbias = to_bias ? view(to_bias.data, bias.shape()) : view<accumulate, 1>{},
-                               .dx_mode = to_x.mode, .parameter_mode = mode});
+                               .dx_mode = to_x.mode,
+                               .parameter_mode = mode});
         tape.finish(dy);
     }
 };
@@ -71,11 +76,11 @@ struct rms_norm_record {
         const auto unwanted = to_x ? variable<X, Rank>{} : tape.template make<X>(dx.shape(), false);
         kernel::rms_norm<typename Tape::device_type>::backward(
             tape.device(), kernel::rms_norm_backward<X, typename Gain::compute, Y, accumulate>{
-                               .x = as_rows(x.view()),
+                               .x = as_rows(x),
                                .gain = gain.values(),
-                               .dy = as_rows(dy.view()),
+                               .dy = as_rows(dy),
                                .rstd = rstd.view(),
-                               .dx = to_x ? as_rows(view(to_x.data, dx.shape())) : as_rows(unwanted.view()),
+                               .dx = to_x ? as_rows(view(to_x.data, dx.shape())) : as_rows(unwanted),
                                .dgain = to_gain ? view(to_gain.data, gain.shape()) : view<accumulate, 1>{},
                                .dx_mode = to_x.mode,
                                .parameter_mode = to_gain.mode});
@@ -93,16 +98,21 @@ auto layer_norm(Context&& context, const variable<X, Rank>& x, const Gain& gain,
     using S = kernel::statistic<X, typename Gain::compute, Y>;
     auto& root = context.root();
     const auto range = root.template range<Roles>(op::layer_norm::name);
-    const auto rows = as_rows(x.view());
+    const auto rows = as_rows(x);
     const bool wanted = detail::wants_gradient(x, gain, bias);
     const bool keeps = std::remove_cvref_t<Context>::records && wanted;
     auto y = root.template make<Y>(x.shape(), wanted);
     const shape<1> each_row{keeps ? rows.extent_of(0) : 0};
     auto mean = root.template make<S>(each_row, false), rstd = root.template make<S>(each_row, false);
     kernel::layer_norm<typename std::remove_cvref_t<Context>::device_type>::forward(
-        root.device(), kernel::layer_norm_forward<X, typename Gain::compute, Y>{
-                           .x = rows, .gain = gain.values(), .bias = bias.values(), .y = as_rows(y.view()),
-                           .mean = keeps ? mean.view() : view<S, 1>{}, .rstd = keeps ? rstd.view() : view<S, 1>{}, .epsilon = epsilon});
+        root.device(),
+        kernel::layer_norm_forward<X, typename Gain::compute, Y>{.x = rows,
+                                                                 .gain = gain.values(),
+                                                                 .bias = bias.values(),
+                                                                 .y = as_rows(y),
+                                                                 .mean = keeps ? mean.view() : view<S, 1>{},
+                                                                 .rstd = keeps ? rstd.view() : view<S, 1>{},
+                                                                 .epsilon = epsilon});
     if constexpr (std::remove_cvref_t<Context>::records) {
         if (wanted)
             root.record(detail::layer_norm_record<X, Y, Rank, Gain, Bias>{x, mean, rstd, gradient_of(x), gradient_of(y),
@@ -118,7 +128,7 @@ auto rms_norm(Context&& context, const variable<X, Rank>& x, const Gain& gain, f
     using S = kernel::statistic<X, typename Gain::compute, Y>;
     auto& root = context.root();
     const auto range = root.template range<Roles>(op::rms_norm::name);
-    const auto rows = as_rows(x.view());
+    const auto rows = as_rows(x);
     const bool wanted = detail::wants_gradient(x, gain);
     const bool keeps = std::remove_cvref_t<Context>::records && wanted;
     auto y = root.template make<Y>(x.shape(), wanted);
@@ -127,7 +137,7 @@ auto rms_norm(Context&& context, const variable<X, Rank>& x, const Gain& gain, f
         root.device(),
         kernel::rms_norm_forward<X, typename Gain::compute, Y>{.x = rows,
                                                                .gain = gain.values(),
-                                                               .y = as_rows(y.view()),
+                                                               .y = as_rows(y),
                                                                .rstd = keeps ? rstd.view() : view<S, 1>{},
                                                                .epsilon = epsilon});
     if constexpr (std::remove_cvref_t<Context>::records) {

@@ -60,7 +60,7 @@ documents bring_documents(Context&& context, const packed& p, const shape<2>& to
         longest = detail::check_documents(p.offsets, tokens[1], most);
     const auto offsets = root.bring(p.offsets);
     auto positions = root.template make<std::int32_t>(tokens, false);
-    kernel::packed_positions<device>::run(root.device(), as_const(offsets.view()), flatten(positions.view()));
+    kernel::packed_positions<device>::run(root.device(), as_const(offsets.view()), flatten(positions));
     return {positions, {offsets, offsets, packed_sequences::of(offsets.view(), longest)}};
 }
 

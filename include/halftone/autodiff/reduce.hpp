@@ -47,7 +47,7 @@ struct reduce_record : kept_operands<Y, 0, Inputs...> {
         const bool adds = to.mode == write_mode::add;
         const auto apart =
             adds ? tape.template make<X>(dx.shape(), false) : std::tuple_element_t<I, std::tuple<Inputs...>>{};
-        const view<X, 1> out = adds ? flatten(apart.view()) : view<X, 1>(to.data, {dx.shape().size()});
+        const view<X, 1> out = adds ? flatten(apart) : view<X, 1>(to.data, {dx.shape().size()});
         const auto slope = factor * symbolic::argument<count>{} * derivative<static_cast<int>(I)>(expression);
         kernel::map<typename Tape::device_type>::run(tape.device(), make_pack(slope), make_pack(out),
                                                      make_pack(values<J>(out.shape())..., as_const(this->dy.view())));
@@ -70,7 +70,7 @@ variable<Y, 0> reduce(Context&& context, double factor, const F& f, const Inputs
     auto y = root.template make<Y>(shape<0>{}, wanted);
     const auto e = halftone::trace<sizeof...(Inputs)>(f);
     kernel::sum<typename std::remove_cvref_t<Context>::device_type>::run(
-        root.device(), e, make_pack(as_const(flatten(inputs.view()))...), factor, y.view());
+        root.device(), e, make_pack(as_const(flatten(inputs))...), factor, y.view());
     if constexpr (std::remove_cvref_t<Context>::records) {
         if (wanted) {
             using traced = std::remove_const_t<decltype(e)>;

@@ -65,7 +65,7 @@ struct quantized {
     variable<Q, Rank> values;
     variable<tensor_scale, 0> scale;
 
-    product_matrix<const Q> rows() const { return {as_const(as_rows(values.view())), &scale.view().data()->inverse}; }
+    product_matrix<const Q> rows() const { return {as_const(as_rows(values)), &scale.view().data()->inverse}; }
 };
 
 /// x in eight bits as Roles scale them: with delayed scaling by the layer's record, into which its amax goes where a
@@ -180,7 +180,7 @@ struct scaled_linear_record {
                 scaled_input_gradient(tape, g, weight, weight_scale, as_rows(view(to.data, dx.shape())), to.mode);
             scaled_weight_gradient(tape, g, x, weight);
         }
-        bias_gradient(tape, as_rows(dy.view()), bias);
+        bias_gradient(tape, as_rows(dy), bias);
         if (has_residual) pass_gradient(tape, dy, dresidual);
         tape.finish(dy);
     }
@@ -215,7 +215,7 @@ auto linear(Context&& context, const variable<X, Rank>& x, const Weight& weight,
     quantized<Q, 2> w = quantize_weight<Roles>(root, weight, records);
     const auto rows = q.rows();
     const auto transposed = transpose(w.rows());
-    const auto to = as_rows(y.view());
+    const auto to = as_rows(y);
     scaled_product<compute>(root.device(), rows, transposed, to, linear_epilogue(bias, residual));
     if constexpr (records) {
         if (wanted) {
@@ -249,18 +249,17 @@ struct scaled_mlp_record {
     template <class Tape>
     void backward(Tape& tape) {
         if (!dy.is_there()) return;
-        bias_gradient(tape, as_rows(dy.view()), down_bias);
+        bias_gradient(tape, as_rows(dy), down_bias);
         if (!pre.is_empty() || !down.is_frozen()) {
             const auto g = read_gradient_of<Roles>(tape, dy.view(), down);
             scaled_weight_gradient(tape, g, hidden, down);
             hidden = {};
             // dpre takes the place of pre: every element is read once, right before it is written.
             if (!pre.is_empty())
-                scaled_input_gradient(tape, g, down, down_scale, as_rows(pre.view()),
-                                      gelu_gradient{as_rows(pre.view())});
+                scaled_input_gradient(tape, g, down, down_scale, as_rows(pre), gelu_gradient{as_rows(pre)});
         }
         if (!pre.is_empty()) {
-            bias_gradient(tape, as_rows(pre.view()), up_bias);
+            bias_gradient(tape, as_rows(pre), up_bias);
             if (tape.takes_gradient(dx) || !up.is_frozen()) {
                 const auto g = read_gradient_of<Roles>(tape, pre.view(), up);
                 if (const auto to = tape.gradient_target(dx))
@@ -303,19 +302,19 @@ auto mlp(Context&& context, const variable<X, Rank>& x, const Weight& up, const 
         const quantized<Q, 2> w = quantize_weight<Roles>(root, up, records);
         up_scale = w.scale;
         if (pre.is_empty()) {
-            scaled_product<compute>(root.device(), q.rows(), transpose(w.rows()), as_rows(hidden.view()),
+            scaled_product<compute>(root.device(), q.rows(), transpose(w.rows()), as_rows(hidden),
                                     bias_gelu{up_bias.values()});
         } else {
-            scaled_product<compute>(root.device(), q.rows(), transpose(w.rows()), as_rows(hidden.view()),
-                                    bias_gelu_keep{up_bias.values(), as_rows(pre.view())});
+            scaled_product<compute>(root.device(), q.rows(), transpose(w.rows()), as_rows(hidden),
+                                    bias_gelu_keep{up_bias.values(), as_rows(pre)});
         }
     }
     if (!records || up.is_frozen()) q = {};
     quantized<Q, Rank> h = quantize<Q, Roles>(root, as_const(hidden.view()), down, scaled_tensor::input, records);
     hidden = {};
     quantized<Q, 2> w = quantize_weight<Roles>(root, down, records);
-    scaled_product<compute>(root.device(), h.rows(), transpose(w.rows()), as_rows(y.view()),
-                            bias_residual{down_bias.values(), as_rows(residual.view())});
+    scaled_product<compute>(root.device(), h.rows(), transpose(w.rows()), as_rows(y),
+                            bias_residual{down_bias.values(), as_rows(residual)});
     if constexpr (records) {
         if (wanted) {
             if (down.is_frozen()) h = {};

@@ -30,8 +30,8 @@ struct softmax_record {
         if (!dy.is_there()) return;
         const auto to = tape.gradient_target(dx);
         Kernel<typename Tape::device_type>::backward(
-            tape.device(), kernel::softmax_backward<X, Y>{.y = as_rows(y.view()),
-                                                          .dy = as_rows(dy.view()),
+            tape.device(), kernel::softmax_backward<X, Y>{.y = as_rows(y),
+                                                          .dy = as_rows(dy),
                                                           .dx = as_rows(view(to.data, dx.shape())),
                                                           .scale = scale,
                                                           .mode = to.mode});
@@ -48,7 +48,7 @@ auto softmax_of(Context&& context, const variable<X, Rank>& x, double factor) {
     const bool wanted = x.wants_gradient();
     auto y = root.template make<Y>(x.shape(), wanted);
     Kernel<typename std::remove_cvref_t<Context>::device_type>::forward(
-        root.device(), kernel::softmax_forward<X, Y>{.x = as_rows(x.view()), .y = as_rows(y.view()), .scale = scale});
+        root.device(), kernel::softmax_forward<X, Y>{.x = as_rows(x), .y = as_rows(y), .scale = scale});
     if constexpr (std::remove_cvref_t<Context>::records) {
         if (wanted) root.record(softmax_record<Op, Kernel, X, Y, Rank>{y, gradient_of(x), gradient_of(y), scale});
     }

@@ -153,7 +153,7 @@ class tape<Device, twice_tape> : public tape<Device> {
                  p.shape()};
         } else {
             v = base::template make<float>(p.shape(), wanted);
-            kernel::convert<Device>::run(this->device(), flatten(values), flatten(v.view()));
+            kernel::convert<Device>::run(this->device(), flatten(values), flatten(v));
         }
         if (wanted)
             base::record(detail::parameter_record<Storage>{{p.owner(), p.entry(), shape<1>{p.shape().size()}},

@@ -122,6 +122,25 @@ class gradient_of {
     halftone::shape<Rank> shape_{};
 };
 
+// Its values, or its gradient's, as tensor/view.hpp has it of any view.
+
+template <class T, int Rank>
+view<T, 2> as_rows(const variable<T, Rank>& v) {
+    return as_rows(v.view());
+}
+template <class T, int Rank>
+view<T, 2> as_rows(const gradient_of<T, Rank>& v) {
+    return as_rows(v.view());
+}
+template <class T, int Rank>
+view<T, 1> flatten(const variable<T, Rank>& v) {
+    return flatten(v.view());
+}
+template <class T, int Rank>
+view<T, 1> flatten(const gradient_of<T, Rank>& v) {
+    return flatten(v.view());
+}
+
 /// A loss times a factor.
 template <class Variable>
 struct weighted {
