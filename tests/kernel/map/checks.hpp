@@ -430,6 +430,22 @@ void bias_gradient(Device& device) {
     }
 }
 
+/// An input that stands for two arguments: the second gradient is added to what the first one has written there.
+template <class Device>
+void gradients_in_one_place(Device& device) {
+    const auto square = ht::make_pack(ht::trace<2>([](auto a, auto b) { return a * b; }));
+    for (const extent size : {1, 4, 77, 300}) {
+        support::random data{10};
+        const guarded<float> x(data.integers<float>(size, 50)), p(data.integers<float>(size, 50)), dx(size);
+        ht::kernel::map<Device>::backward(device, square, ht::make_pack(p.const_view()),
+                                          ht::make_pack(x.const_view(), x.const_view()),
+                                          ht::make_pack(ht::kernel::gradient{dx.view(), write_mode::overwrite},
+                                                        ht::kernel::gradient{dx.view(), write_mode::add}));
+        for (extent i = 0; i < size; ++i) CHECK(dx[i] == 2 * p[i] * x[i]);
+        CHECK(dx.intact());
+    }
+}
+
 template <class Device>
 void steady_step_allocates_nothing(Device& device) {
     const extent rows = 64, columns = 300;

@@ -108,10 +108,11 @@ TEST_CASE("map: the definition's gradient is the derivative of its sum") {
     check(s, ht::reference::map_gradient<2>(e, outputs, inputs));
 }
 
-TEST_CASE("map: gradients that are absent or dropped, inputs that are not read, several results") {
+TEST_CASE("map: gradients that are absent, dropped or in one place, inputs that are not read, several results") {
     on_every_set([](ht::cpu& device, ht::cpu&) {
         absent_gradients(device);
         bias_gradient(device);
+        gradients_in_one_place(device);
     });
 }
 

@@ -203,6 +203,13 @@ class map_piece {
     static bool has_tail(const map_stream& s) { return s.step != 0; }
     bool is_output(int i) const { return i < body_.outputs; }
 
+    /// Outputs in one place, as gradients of an input that stands for two arguments, share a buffer.
+    std::byte* buffer_of(int i) const {
+        int first = is_output(i) ? 0 : i;
+        while (room_.streams[first].data != room_.streams[i].data) ++first;
+        return room_.buffers[first].bytes;
+    }
+
     /// Returns how many rows go at a time: one where all elements are summed, whose order is that of the rows.
     extent begin_tails() const {
         extent together = std::min(map_buffer::rows, rows_);
@@ -211,7 +218,7 @@ class map_piece {
         }
         for (int i = 0; i < operands_; ++i) {
             const map_stream& s = room_.streams[i];
-            std::byte* const buffer = room_.buffers[i].bytes;
+            std::byte* const buffer = buffer_of(i);
             if (is_sum(s)) {
                 room_.tails[i] = {buffer, 0, sizeof(float), write_mode::overwrite};
             } else if (has_tail(s)) {
