@@ -278,8 +278,11 @@ void each_operation(arguments& m, const sizes& s, const Test& test) {
         const extent n = rows * width;
         const auto w = m.take<float>(n), g = m.take<float>(n), first = m.take<float>(n), second = m.take<float>(n);
         const auto copy = m.take<bfloat16>(n);
-        auto* const record = m.take_record(kernel::gradient_record{});
-        auto* const step = m.take_record(kernel::step_record{.steps = 3, .lr = 0.01});
+        // Constants, for the bytes between their members are zeros, and hashed.
+        static constexpr kernel::gradient_record nothing_yet{};
+        static constexpr kernel::step_record after_three{.steps = 3, .lr = 0.01};
+        auto* const record = m.take_record(nothing_yet);
+        auto* const step = m.take_record(after_three);
         auto* const found_inf = m.take_record(std::int32_t{0});
         test("gradient_norm",
              [&]<class D>(D& d) { kernel::gradient_norm<D>::add(d, ht::const_view<float, 1>(g), record, found_inf); });
