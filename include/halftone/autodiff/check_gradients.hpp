@@ -97,7 +97,7 @@ class gradient_comparison {
             weights.data()[i] =
                 0.5 + static_cast<double>(normal(random_bits(1, 0, 0, n), random_bits(1, 0, 0, n + 1)).first);
         }
-        weights_ = to_device(device_, flatten(weights));
+        weights_ = to_device(device_, flatten(weights.view()));
         return reduce<op::sum, double>(tape, 1.0, multiply_function{}, y,
                                        tape.constant(const_view<double, Y::rank>(as_view(weights_).data(), y.shape())));
     }
