@@ -68,8 +68,8 @@ struct grid_shape {
 /// Enough blocks of `each` for `count`, along x.
 inline grid_shape blocks_for(extent count, extent each) { return {static_cast<int>((count + each - 1) / each), 1, 1}; }
 
-/// part(simt), for what many kernels have in common. On a GPU it is inlined, as everything is; a host's thread handle has
-/// an overload beside it that is compiled once for all of them.
+/// part(simt), for what many kernels have in common. On a GPU it is inlined, as everything is; a host's thread handle
+/// has an overload beside it that is compiled once for all of them.
 HALFTONE_KERNEL template <class Simt, class Part>
 HALFTONE_HD HALFTONE_INLINE auto run_part(Simt simt, const Part& part) -> decltype(part(simt)) {
     return part(simt);
