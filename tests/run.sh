@@ -6,28 +6,31 @@ source "$(dirname "${BASH_SOURCE[0]}")/../examples/setup.sh"
 
 help() {
     cat <<'TEXT'
-tests/run.sh [--yes] [--full] [--build FOLDER] [-DNAME=VALUE...] [-- CTEST-ARGUMENT...]
+tests/run.sh [--yes] [--more | --full] [--build FOLDER] [-DNAME=VALUE...] [-- CTEST-ARGUMENT...]
 
 Installs what the tests need (and says so first), builds them in Release with all cores and runs them.
 
     --yes            install without asking; without a terminal nothing is asked anyway
-    --full           also the long tests, the CPU without AVX and aarch64, these two under emulation, and CUDA 12.4
+    --more           also what takes as long again: each header alone, whole models on the emulated GPU, and all CUDA code
+                     compiled, where there is nvcc
+    --full           --more, and the long tests, the CPU without AVX and aarch64, these two under emulation, and CUDA 12.4
     --build FOLDER   where to build, build/tests by default
     -DNAME=VALUE     goes to cmake, as -DCMAKE_CXX_COMPILER=clang++ or -DHALFTONE_WERROR=ON
-    -- ...           goes to ctest, as -R matmul, -L kernel, or -C Cuda (all CUDA code compiled, where there is nvcc)
+    -- ...           goes to ctest, as -R matmul or -L kernel
     --help           this text
 
 Ends with ctest's exit code.
 TEXT
 }
 
-full=no
+extent=some
 build=$root/build/tests
 definitions=()
 while (($#)); do
     case $1 in
         --yes) assume_yes=yes ;;
-        --full) full=yes ;;
+        --more) extent=more ;;
+        --full) extent=full ;;
         --build)
             (($# > 1)) || die "--build needs a folder"
             build=$2
@@ -56,10 +59,14 @@ need_header CLI/CLI.hpp libcli11-dev
 need_header nlohmann/json.hpp nlohmann-json3-dev
 need_header boost/context/fiber.hpp libboost-context-dev
 selection=()
-more=()
-if [[ $full == yes ]]; then
+more=(-DHALFTONE_MORE_TESTS=OFF)
+if [[ $extent != some ]]; then
+    selection=(-C More)
+    more=(-DHALFTONE_MORE_TESTS=ON)
+fi
+if [[ $extent == full ]]; then
     selection=(-C Full)
-    more=(-DHALFTONE_TRAIN_GPT_MORE=ON)
+    more+=(-DHALFTONE_TRAIN_GPT_MORE=ON)
     wish clang++ clang
     wish pip3 python3-pip
     if [[ $(uname -m) == x86_64 ]]; then

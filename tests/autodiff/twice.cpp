@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Second derivatives on the CPU: every rule, those of embeddings, attention and linear layers in a whole GPT.
-/// tests/emulator/twice.cpp has these one by one, and the table of pointwise operations; tests/scale/penalty.cpp whole
+/// tests/emulator/models/twice.cpp has these one by one, and the table of pointwise operations; tests/scale/penalty.cpp whole
 /// steps.
 #include <doctest/doctest.h>
 

@@ -24,33 +24,33 @@
 #include <halftone/policy/ledger.hpp>
 #include <halftone/policy/table.hpp>
 
-#include "../../examples/with_device.hpp"
+#include "../../../examples/with_device.hpp"
 
 // Each lesson in a namespace of its own, its main an ordinary function there, which chooses no device.
 #define with_device(argc, argv, ...) (static_cast<void>(argc), static_cast<void>(argv), 0)
 namespace lesson_09 {
-#include "../../examples/09_fp8.cpp"
+#include "../../../examples/09_fp8.cpp"
 }
 namespace lesson_03 {
-#include "../../examples/03_regression.cpp"
+#include "../../../examples/03_regression.cpp"
 }
 namespace lesson_04 {
-#include "../../examples/04_loss_scaling.cpp"
+#include "../../../examples/04_loss_scaling.cpp"
 }
 namespace lesson_05 {
-#include "../../examples/05_own_model.cpp"
+#include "../../../examples/05_own_model.cpp"
 }
 namespace lesson_07 {
-#include "../../examples/07_sparse_embeddings.cpp"
+#include "../../../examples/07_sparse_embeddings.cpp"
 }
 namespace lesson_06 {
-#include "../../examples/06_gradient_penalty.cpp"
+#include "../../../examples/06_gradient_penalty.cpp"
 }
 namespace lesson_08 {
-#include "../../examples/08_one_layer_in_fp32.cpp"
+#include "../../../examples/08_one_layer_in_fp32.cpp"
 }
 namespace lesson_10 {
-#include "../../examples/10_find_the_overflow.cpp"
+#include "../../../examples/10_find_the_overflow.cpp"
 }
 #undef with_device
 

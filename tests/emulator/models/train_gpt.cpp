@@ -13,7 +13,7 @@
 
 #include <emulator/device.hpp>
 
-#include "../../examples/train_gpt/run_policy.hpp"
+#include "../../../examples/train_gpt/run_policy.hpp"
 #include "train/split_net.hpp"
 
 namespace {
