@@ -10,19 +10,11 @@
 #include <halftone/kernel/fp64/cpu.hpp>
 #include <halftone/kernel/map/evaluate.hpp>
 #include <halftone/kernel/map/fp64.hpp>
+#include <halftone/kernel/map/job.hpp>
 #include <halftone/kernel/map/map.hpp>
 #include <halftone/kernel/rows/rows.hpp>
 
 namespace halftone::inline HALFTONE_ABI::kernel {
-
-/// An operand of a block: the bytes from one row to the next, and from one element to the next (0 for a scalar, and for
-/// a sum of all elements).
-struct map_stream {
-    std::byte* data;
-    extent row_step, step;
-    write_mode mode;
-    bool past_caches = false;  ///< written there; `data` and the rows begin on cache lines
-};
 
 // What the body does with an operand; the element type stands in its own type.
 template <class T>
@@ -41,111 +33,6 @@ struct map_unwritten {};
 #include <halftone/exec/cpu/each_set.inc>
 
 namespace halftone::inline HALFTONE_ABI::kernel {
-
-/// Vectors have this many lanes at most: so often a scalar is repeated, and so many partial sums its gradient has.
-inline constexpr int map_lanes = 16;
-
-struct map_job;
-
-/// An operand, and where its partial sums are if it is a gradient that is summed: `partial_stride(columns)` floats for
-/// each piece of rows, or `map_lanes` floats for each piece.
-struct map_plan {
-    map_operand operand;
-    write_mode mode = write_mode::overwrite;
-    /// Adds partial sums up into the operand.
-    void (*finish)(cpu& device, const map_job& job, const map_plan& plan) = nullptr;
-    float* partials = nullptr;
-    bool past_caches = false;
-
-    bool is_summed() const { return operand.data != nullptr && operand.access != map_access::each; }
-};
-
-/// A map cut into pieces: outputs, then inputs.
-struct map_job {
-    map_shape shape;
-    map_plan* plans;
-    int count;
-    row_pieces rows{}, columns{};
-
-    /// Cuts by the shape. Rows that follow each other without gaps become one, unless an operand counts columns.
-    void cut(bool sums) {
-        bool flat = true;
-        for (int i = 0; i < count; ++i) {
-            const map_operand& o = plans[i].operand;
-            if (o.data == nullptr) continue;
-            if (o.access == map_access::column) flat = false;
-            if (o.access == map_access::each && shape.rows > 1 && o.row_stride != shape.columns) flat = false;
-        }
-        if (flat) shape = {shape.rows * shape.columns == 0 ? 0 : 1, shape.rows * shape.columns};
-        const extent longest = sums ? 2 * piece_elements : 2 * longer_piece(shape.columns);
-        columns = cut_rows(shape.columns, 1, shape.columns <= longest ? longest : piece_elements);
-        rows = sums ? cut_rows_for_sums(shape.rows, columns.each)
-                    : cut_rows(shape.rows, std::min(columns.each, shape.columns));
-    }
-    /// Which of the first plans, the outputs, are written past the caches: large ones that are not read here as well.
-    void choose_streams(int outputs) {
-        for (int i = 0; i < outputs; ++i) {
-            const map_operand& o = plans[i].operand;
-            bool read = plans[i].mode == write_mode::add || plans[i].partials != nullptr;
-            for (int j = outputs; j < count; ++j) read = read || plans[j].operand.data == o.data;
-            plans[i].past_caches =
-                !read && o.access == map_access::each && o.data != nullptr &&
-                streams(o.data, shape.rows, shape.columns * o.element_bytes, o.row_stride * o.element_bytes);
-        }
-    }
-    extent pieces() const { return rows.count * columns.count; }
-    extent rows_of(extent piece) const { return rows.rows_of(piece / columns.count); }
-    extent columns_of(extent piece) const { return columns.rows_of(piece % columns.count); }
-
-    /// The operand where a piece begins; `nowhere` takes a vector of what nobody wants.
-    map_stream stream(const map_plan& plan, extent piece, std::byte* nowhere) const {
-        const extent row = rows.begin(piece / columns.count), column = columns.begin(piece % columns.count);
-        const auto& [data, bytes, row_stride, access] = plan.operand;
-        if (plan.partials != nullptr) {
-            constexpr auto word = static_cast<extent>(sizeof(float));
-            float* const sums = partials_of(plan, piece);
-            const bool by_column = access == map_access::column;
-            std::memset(sums, 0, static_cast<std::size_t>((by_column ? columns_of(piece) : map_lanes) * word));
-            return {reinterpret_cast<std::byte*>(sums), 0, by_column ? word : 0, write_mode::add};
-        }
-        if (data == nullptr) return {nowhere, 0, 0, write_mode::overwrite};
-        switch (access) {
-            case map_access::each:
-                return {data + (row * row_stride + column) * bytes, row_stride * bytes, bytes, plan.mode,
-                        plan.past_caches};
-            case map_access::column:
-                return {data + column * bytes, 0, bytes, plan.mode};
-            default:
-                return {data, 0, 0, plan.mode};
-        }
-    }
-    float* partials_of(const map_plan& plan, extent piece) const {
-        if (plan.operand.access == map_access::scalar) return plan.partials + piece * map_lanes;
-        return plan.partials + piece / columns.count * partial_stride(shape.columns) +
-               columns.begin(piece % columns.count);
-    }
-
-    /// Cuts for a job whose first plans are gradients, and returns the bytes that their partial sums take.
-    std::size_t cut_for_sums(int gradients) {
-        bool sums = false;
-        for (int i = 0; i < gradients; ++i) sums = sums || plans[i].is_summed();
-        cut(sums);
-        extent floats = 0;
-        for (int i = 0; i < gradients; ++i) floats += partial_floats(plans[i]);
-        return static_cast<std::size_t>(floats) * sizeof(float);
-    }
-    void place_sums(int gradients, float* next) {
-        for (int i = 0; i < gradients; ++i) {
-            if (plans[i].is_summed()) plans[i].partials = next;
-            next += partial_floats(plans[i]);
-        }
-    }
-    extent partial_floats(const map_plan& plan) const {
-        if (!plan.is_summed()) return 0;
-        return plan.operand.access == map_access::column ? rows.count * partial_stride(shape.columns)
-                                                         : pieces() * map_lanes;
-    }
-};
 
 /// A map without its types: rows of `columns`, whole lots of vectors, go through `block`.
 struct map_body {

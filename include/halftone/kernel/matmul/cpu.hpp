@@ -283,7 +283,8 @@ struct matmul<cpu> {
     static void run_by(const product_unit& unit, const product_packing<std::remove_const_t<A>>& of_a,
                        const product_packing<std::remove_const_t<B>>& of_b, cpu& device, const view<A, 2>& a,
                        const view<B, 2>& b, const matmul_epilogue<Operands, Results>& epilogue) {
-        multiply(unit, device, {a, of_a.pack_a, of_a.keeps_rows}, {b, of_b.pack_b}, untyped(device, epilogue));
+        multiply(unit, device, blocked_operand(a, of_a.pack_a, of_a.keeps_rows), blocked_operand(b, of_b.pack_b),
+                 untyped(device, epilogue));
     }
 
   private:
@@ -299,8 +300,8 @@ struct matmul<cpu> {
     static void run_with(cpu& device, const view<A, 2>& a, const view<B, 2>& b, const blocked_epilogue& epilogue) {
         const auto of_a = matmul_packing_for<Compute, std::remove_const_t<A>>(device);
         const auto of_b = matmul_packing_for<Compute, std::remove_const_t<B>>(device);
-        multiply(matmul_unit_for<Compute>(device), device, {a, of_a.pack_a, of_a.keeps_rows}, {b, of_b.pack_b},
-                 epilogue);
+        multiply(matmul_unit_for<Compute>(device), device, blocked_operand(a, of_a.pack_a, of_a.keeps_rows),
+                 blocked_operand(b, of_b.pack_b), epilogue);
     }
 
     static void multiply(const product_unit& unit, cpu& device, const blocked_operand& a, const blocked_operand& b,
