@@ -20,16 +20,15 @@ namespace ht = halftone;
 #if defined(__x86_64__)
 namespace {
 
-/// A CPU whose matmul has the tiles' unit.
-template <ht::isa Set>
+/// A CPU whose matmul has the tiles' unit: AMX's, those of VDPBF16PS, or those in plain memory.
 struct cpu_with_tiles : ht::cpu {
-    explicit cpu_with_tiles(int threads) : ht::cpu{{.threads = threads, .instruction_set = Set}} {}
+    using ht::cpu::cpu;
 };
 
 }  // namespace
 
-template <ht::isa Set>
-struct ht::kernel::matmul<cpu_with_tiles<Set>> {
+template <>
+struct ht::kernel::matmul<cpu_with_tiles> {
     template <class Compute, class A, class B, class Operands, class Results>
     static void run(ht::cpu& device, const view<A, 2>& a, const view<B, 2>& b,
                     const matmul_epilogue<Operands, Results>& epilogue) {
@@ -37,8 +36,10 @@ struct ht::kernel::matmul<cpu_with_tiles<Set>> {
         static_assert(pieces > 1);
         using a_type = std::remove_const_t<A>;
         using b_type = std::remove_const_t<B>;
-        const product_unit unit = Set == isa::avx512 ? support::software_tiles::split_unit<pieces>()
-                                                     : support::pair_tiles::split_unit<pieces>();
+        const isa set = device.instruction_set();
+        const product_unit unit = set == isa::amx           ? matmul_unit_for<Compute>(device)
+                                  : set == isa::avx512_bf16 ? support::pair_tiles::split_unit<pieces>()
+                                                            : support::software_tiles::split_unit<pieces>();
         const product_packing<a_type> of_a{&avx512::pack_a_split<Compute, pieces, a_type>, nullptr};
         const product_packing<b_type> of_b{nullptr, &avx512::pack_b_split<Compute, pieces, b_type>};
         matmul<cpu>::run_by(unit, of_a, of_b, device, a, b, epilogue);
@@ -58,21 +59,19 @@ using two_pieces = ht::with_compute<ht::full_fp32, ht::split<bfloat16, 2>>;
 
 #if defined(__x86_64__)
 
-/// Runs test(device) with tiles in plain memory and with VDPBF16PS's.
+/// Runs test(device) with tiles in plain memory, with VDPBF16PS's, and with AMX's.
 template <class Test>
 void on_all_tiles(int threads, const Test& test) {
-    const auto run = [&]<ht::isa Set>(std::integral_constant<ht::isa, Set>) {
-        const std::string instruction_set = ht::name(Set);
+    for (const ht::isa set : {ht::isa::avx512, ht::isa::avx512_bf16, ht::isa::amx}) {
+        const std::string instruction_set = ht::name(set);
         CAPTURE(instruction_set);
-        if (support::is_tested(Set)) {
-            cpu_with_tiles<Set> device(threads);
+        if (support::is_tested(set)) {
+            cpu_with_tiles device{{.threads = threads, .instruction_set = set}};
             test(device);
         } else {
             MESSAGE("not tested here: ", instruction_set);
         }
-    };
-    run(std::integral_constant<ht::isa, ht::isa::avx512>{});
-    run(std::integral_constant<ht::isa, ht::isa::avx512_bf16>{});
+    }
 }
 
 template <class P, class A, class B, class C>
@@ -81,9 +80,7 @@ void multiply_all() {
                          {31, 64, 15}, {33, 65, 31}, {97, 100, 129}, {5, 257, 70}, {13, 600, 64}};
     for (const sizes& s : all) {
         const std::vector<double> want = matmul_test::exact_product(s);
-        on_all_tiles(2, [&](auto& device) {
-            matmul_test::multiply_in_layouts<P, A, B, C>(device, s, want, 10000);
-        });
+        on_all_tiles(2, [&](auto& device) { matmul_test::multiply_in_layouts<P, A, B, C>(device, s, want, 10000); });
     }
 }
 

@@ -81,6 +81,15 @@ void on_all_tiles(const Test& test) {
         test(support::pair_tiles::split_unit<Pieces>(),
              [](extent k) { return support::product_error<pieces<Pieces>>(static_cast<double>(k)); });
     }
+    if (!support::is_tested(ht::isa::amx)) {
+        MESSAGE("not tested here: ", std::string(ht::name(ht::isa::amx)));
+        return;
+    }
+    {
+        CAPTURE("TDPBF16PS");
+        const ht::cpu device{{.threads = 1, .instruction_set = ht::isa::amx}};
+        test(ht::matmul_unit_for<pieces<Pieces>>(device), [](extent k) { return error_on_tiles<Pieces>(k); });
+    }
 }
 
 template <int Pieces, class T, class Compute = pieces<Pieces>>

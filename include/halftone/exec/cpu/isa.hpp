@@ -65,7 +65,7 @@ inline unsigned long long enabled_states() {
     return (static_cast<unsigned long long>(high) << 32) | low;
 }
 
-/// Linux lends the tile registers to a process that asks once.
+/// Linux lends the tile registers to a process that asks; asking again changes nothing.
 inline bool request_tiles() {
 #if defined(__linux__) && defined(SYS_arch_prctl)
     constexpr long request_permission = 0x1023, tile_data = 18;
