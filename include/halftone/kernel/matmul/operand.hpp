@@ -67,17 +67,10 @@ struct load_some_part {
 
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE vec<float, N> operator()(Simt simt) const {
-        constexpr int n = at_once<T, N>;
+        if (access == row_access::chunks && from.count >= N) return load_floats<N>(simt, from, 0);
         vec<float, N> values{};
-        if (access == row_access::chunks && from.count >= N) {
-            HALFTONE_UNROLL for (int i = 0; i < N / n; ++i) {
-                const vec<float, n> part = load_floats<n>(simt, from, i);
-                HALFTONE_UNROLL for (int e = 0; e < n; ++e) values[n * i + e] = part[e];
-            }
-        } else {
-            HALFTONE_UNROLL for (int e = 0; e < N; ++e) {
-                if (e < from.count) values[e] = static_cast<float>(simt.load(from, e));
-            }
+        HALFTONE_UNROLL for (int e = 0; e < N; ++e) {
+            if (e < from.count) values[e] = static_cast<float>(simt.load(from, e));
         }
         return values;
     }
@@ -96,17 +89,9 @@ struct store_some_part {
 
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE void operator()(Simt simt) const {
-        constexpr int n = at_once<T, N>;
-        if (access == row_access::chunks && to.count >= N) {
-            HALFTONE_UNROLL for (int i = 0; i < N / n; ++i) {
-                vec<float, n> part;
-                HALFTONE_UNROLL for (int e = 0; e < n; ++e) part[e] = values[n * i + e];
-                store_rounded<n>(simt, to, i, part);
-            }
-        } else {
-            HALFTONE_UNROLL for (int e = 0; e < N; ++e) {
-                if (e < to.count) simt.store(to, e, T(values[e]));
-            }
+        if (access == row_access::chunks && to.count >= N) return store_rounded<N>(simt, to, 0, values);
+        HALFTONE_UNROLL for (int e = 0; e < N; ++e) {
+            if (e < to.count) simt.store(to, e, T(values[e]));
         }
     }
 };
