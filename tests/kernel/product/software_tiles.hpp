@@ -5,6 +5,8 @@
 
 #include <halftone/kernel/product/split.hpp>
 
+#include <cmath>
+
 namespace support::software_tiles {
 
 using namespace halftone;
