@@ -31,6 +31,7 @@ struct shape {
     extent m, n, k;
     bool ta = false, tb = false;  ///< that operand is stored transposed
     const char* what = "";
+    extent offset = 0;  ///< elements from an aligned address to the operands and the result
 };
 
 /// The squares and GPT-2's layers with their two gradients: y = x w, dx = dy w^T, dw = x^T dy.
@@ -56,7 +57,9 @@ std::vector<shape> shapes(bool quick) {
 std::vector<shape> odd_shapes() {
     return {{256, 50304, 768},  {256, 50257, 768}, {1024, 1024, 1024}, {1024, 1024, 1023},
             {1021, 1019, 1013}, {1, 768, 768},     {4, 768, 768},      {16, 3072, 768},
-            {1024, 64, 1024},   {64, 1024, 64},    {1024, 1024, 16}};
+            {1024, 64, 1024},   {64, 1024, 64},    {1024, 1024, 16},
+            {1024, 1024, 1024, false, false, " off by one element", 1},
+            {256, 50304, 768, false, false, " off by one element", 1}};
 }
 
 #if defined(BENCH_ONEDNN)
@@ -98,24 +101,27 @@ class runner {
         const bench::case_name name{
             "matmul", std::to_string(s.m) + "x" + std::to_string(s.n) + "x" + std::to_string(s.k) + s.what, policy_};
         if (!with_.report.wants(name)) return;
-        const auto a = bench::random_values<T>(s.m * s.k, 1), b = bench::random_values<T>(s.k * s.n, 2);
-        std::vector<T> c(static_cast<std::size_t>(s.m * s.n));
-        const ht::view<const T, 2> va(a.data(), {s.m, s.k}, s.ta ? ht::shape<2>{1, s.m} : ht::shape<2>{s.k, 1});
-        const ht::view<const T, 2> vb(b.data(), {s.k, s.n}, s.tb ? ht::shape<2>{1, s.k} : ht::shape<2>{s.n, 1});
-        const ht::view<T, 2> vc(c.data(), {s.m, s.n});
+        const auto all_of_a = bench::random_values<T>(s.m * s.k + s.offset, 1),
+                   all_of_b = bench::random_values<T>(s.k * s.n + s.offset, 2);
+        std::vector<T> all_of_c(static_cast<std::size_t>(s.m * s.n + s.offset));
+        const T *const a = all_of_a.data() + s.offset, *const b = all_of_b.data() + s.offset;
+        T* const c = all_of_c.data() + s.offset;
+        const ht::view<const T, 2> va(a, {s.m, s.k}, s.ta ? ht::shape<2>{1, s.m} : ht::shape<2>{s.k, 1});
+        const ht::view<const T, 2> vb(b, {s.k, s.n}, s.tb ? ht::shape<2>{1, s.k} : ht::shape<2>{s.n, 1});
+        const ht::view<T, 2> vc(c, {s.m, s.n});
         std::vector<bench::contender> all;
         all.push_back(bench::local("halftone", [&] { ht::matmul<P>(with_.device, va, vb, vc); }));
 #if defined(BENCH_ONEDNN)
         if constexpr (std::is_same_v<T, float> || std::is_same_v<T, ht::bfloat16>)
-            all.push_back(onednn(s, a.data(), b.data()));
+            all.push_back(onednn(s, a, b));
 #endif
 #if defined(BENCH_OPENBLAS)
-        std::vector<float> blas(std::is_same_v<T, float> ? c.size() : 0);
+        std::vector<float> blas(std::is_same_v<T, float> ? all_of_c.size() : 0);
         if constexpr (std::is_same_v<T, float>) {
             all.push_back(bench::local("openblas", [&] {
                 cblas_sgemm(CblasRowMajor, s.ta ? CblasTrans : CblasNoTrans, s.tb ? CblasTrans : CblasNoTrans,
-                            static_cast<int>(s.m), static_cast<int>(s.n), static_cast<int>(s.k), 1.0f, a.data(),
-                            static_cast<int>(s.ta ? s.m : s.k), b.data(), static_cast<int>(s.tb ? s.k : s.n), 0.0f,
+                            static_cast<int>(s.m), static_cast<int>(s.n), static_cast<int>(s.k), 1.0f, a,
+                            static_cast<int>(s.ta ? s.m : s.k), b, static_cast<int>(s.tb ? s.k : s.n), 0.0f,
                             blas.data(), static_cast<int>(s.n));
             }));
         }
@@ -124,14 +130,14 @@ class runner {
         const bool slow_there = std::is_same_v<T, ht::float16> && s.m * s.n * s.k > extent{512} * 512 * 512;
         std::vector<float> a32, b32, c32;
         if constexpr (std::is_same_v<T, ht::float16>) {
-            a32 = bench::random_values<float>(s.m * s.k, 1), b32 = bench::random_values<float>(s.k * s.n, 2), c32.resize(c.size());
+            a32 = bench::random_values<float>(s.m * s.k, 1), b32 = bench::random_values<float>(s.k * s.n, 2), c32.resize(all_of_c.size());
             all.push_back(bench::local("halftone_fp32", [&, ra = va.strides(), rb = vb.strides()] {
                 ht::matmul<ht::full_fp32>(with_.device, ht::view<const float, 2>(a32.data(), {s.m, s.k}, ra),
                                           ht::view<const float, 2>(b32.data(), {s.k, s.n}, rb),
                                           ht::view<float, 2>(c32.data(), {s.m, s.n}));
             }));
         }
-        if (with_.torch != nullptr && !slow_there) {
+        if (with_.torch != nullptr && !slow_there && s.offset == 0) {
             all.push_back(with_.torch->contender(
                 "torch",
                 {{"op", "matmul"}, {"dtype", dtype_}, {"m", s.m}, {"n", s.n}, {"k", s.k}, {"ta", s.ta}, {"tb", s.tb}}));

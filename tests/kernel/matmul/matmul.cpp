@@ -19,9 +19,9 @@ using matmul_test::sizes;
 
 template <class P, class A, class B, class C>
 void multiply_all() {
-    // Around the tiles of every unit, the blocks of columns, and the panels' depth of 256.
-    const sizes all[] = {{1, 1, 1},    {1, 7, 67},     {2, 3, 5},    {7, 13, 17},   {12, 32, 33},  {31, 64, 15},
-                         {33, 65, 31}, {97, 100, 129}, {5, 257, 70}, {13, 600, 64}, {65, 256, 513}};
+    // Around the tiles of every unit, the blocks of columns, and the panels' depth of 256; the last one keeps its sums near.
+    const sizes all[] = {{1, 1, 1},    {1, 7, 67},     {2, 3, 5},    {7, 13, 17},   {12, 32, 33},   {31, 64, 15},
+                         {33, 65, 31}, {97, 100, 129}, {5, 257, 70}, {13, 600, 64}, {65, 256, 513}, {70, 130, 3000}};
     for (const sizes& s : all) {
         const std::vector<double> want = matmul_test::exact_product(s);
         matmul_test::on_every_set(s.rows % 2 == 0 ? 1 : 2, [&](ht::cpu& device) {
@@ -69,9 +69,16 @@ void exact_product(extent m, extent n, extent k, extent step) {
 
 TEST_CASE("matmul: b and k that do not fit into one packed slice") {
     exact_product<ht::full_fp32, float>(1, 1100, 8192, 3);     // b is larger than what is packed at a time
-    exact_product<ht::full_fp32, float>(101, 1100, 8192, 23);  // also where threads share it
+    exact_product<ht::full_fp32, float>(301, 1100, 8192, 57);  // also where threads share it
     exact_product<ht::full_fp32, float>(37, 70, 33000, 7);     // sums wait for the next chunk of k
+    exact_product<ht::amp_bf16, ht::bfloat16>(270, 70, 33000, 29);
+}
+
+TEST_CASE("matmul: few rows, whose sums stay near while k passes by") {
+    exact_product<ht::full_fp32, float>(101, 1100, 8192, 23);
     exact_product<ht::amp_bf16, ht::bfloat16>(50, 600, 33000, 29);
+    exact_product<ht::amp_bf16, ht::bfloat16>(50, 600, 33000, 29);
+    exact_product<ht::amp_bf16, ht::bfloat16>(50, 600, 32768, 29);  // in place its rows would push each other out
 }
 
 TEST_CASE("batched_matmul: each matrix of the batch") {

@@ -55,7 +55,7 @@ const ht::product_packing<bfloat16> plain_packing{
             }
         }
     },
-    [](const void* source, extent k_stride, extent column_stride, extent k, extent columns, void* panel) {
+    [](const void* source, extent k_stride, extent column_stride, extent k, extent columns, void* panel, std::size_t) {
         const auto* from = static_cast<const bfloat16*>(source);
         auto* to = static_cast<bfloat16*>(panel);
         for (extent p = 0; p < rounded_up(k, 32); ++p) {
@@ -94,7 +94,7 @@ float packed_value(const ht::cpu& device, float value, bool in_a) {
     const float one = 1;
     aligned_bytes block(unit.block_bytes(1)), panel(unit.panel_bytes(1));
     packing.pack_a(in_a ? &value : &one, 1, 1, 1, 1, block.data());
-    packing.pack_b(in_a ? &one : &value, 1, 1, 1, 1, panel.data());
+    packing.pack_panel(in_a ? &one : &value, 1, 1, 1, 1, panel.data());
     std::vector<float> c(static_cast<std::size_t>(unit.rows * unit.columns));
     if (unit.enter != nullptr) unit.enter();
     unit.multiply(1, unit.padded(1), block.data(), panel.data(), c.data(), unit.columns, false);
@@ -136,7 +136,7 @@ void bits_do_not_depend_on_the_cut() {
         const ht::product_packing<float> packing = ht::packing_for<Compute, float>(device);
         const std::vector<float> b = data.normals<float>(k * unit.columns);
         aligned_bytes block(unit.block_bytes(rows)), panel(unit.panel_bytes(k));
-        packing.pack_b(b.data(), unit.columns, 1, k, unit.columns, panel.data());
+        packing.pack_panel(b.data(), unit.columns, 1, k, unit.columns, panel.data());
         std::vector<float> whole(static_cast<std::size_t>(rows * unit.columns)), part(whole.size());
         const auto multiply = [&](extent first, extent count, std::vector<float>& c) {
             packing.pack_a(a.data() + first * k, k, 1, count, k, block.data());
@@ -173,7 +173,7 @@ void random_sums_within_bounds() {
         const std::vector<Compute> a = data.normals<Compute>(rows * k), b = data.normals<Compute>(k * unit.columns);
         aligned_bytes block(unit.block_bytes(rows)), panel(unit.panel_bytes(k));
         packing.pack_a(a.data(), k, 1, rows, k, block.data());
-        packing.pack_b(b.data(), unit.columns, 1, k, unit.columns, panel.data());
+        packing.pack_panel(b.data(), unit.columns, 1, k, unit.columns, panel.data());
         std::vector<float> c(static_cast<std::size_t>(rounded_up(rows, unit.rows) * unit.columns));
         if (unit.enter != nullptr) unit.enter();
         unit.multiply(rows, unit.padded(k), block.data(), panel.data(), c.data(), unit.columns, false);

@@ -113,13 +113,13 @@ struct attention_backward_task {
         const extent width = at.extents.head_size, columns = at.unit.columns;
         transposed += at.head_bytes * static_cast<std::size_t>(member * at.query_panels + first / columns);
         for (extent i = 0; i < count; i += columns, transposed += at.head_bytes) {
-            engine.packing.pack_b(vector_at(x, batch, first + i, head), 1, x.stride_of(1), width,
+            engine.packing.pack_panel(vector_at(x, batch, first + i, head), 1, x.stride_of(1), width,
                                   std::min(columns, count - i), transposed);
         }
         const extent block = member * at.query_blocks + first / attention_slope_queries;
         straight += at.query_bytes * static_cast<std::size_t>(block * at.head_panels);
         for (extent d = 0; d < width; d += columns, straight += at.query_bytes) {
-            engine.packing.pack_b(vector_at(x, batch, first, head) + d, x.stride_of(1), 1, count,
+            engine.packing.pack_panel(vector_at(x, batch, first, head) + d, x.stride_of(1), 1, count,
                                   std::min(columns, width - d), straight);
         }
     }

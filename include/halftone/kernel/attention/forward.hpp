@@ -70,14 +70,14 @@ struct attention_forward_task {
     void pack(extent batch, extent group, extent keys, std::byte* scratch) const {
         const extent width = at.extents.head_size;
         for (extent j = 0, panel = 0; j < keys; j += at.unit.columns, ++panel) {
-            engine.packing.pack_b(vector_at(a.k, batch, j, group), 1, a.k.stride_of(1), width,
+            engine.packing.pack_panel(vector_at(a.k, batch, j, group), 1, a.k.stride_of(1), width,
                                   std::min<extent>(at.unit.columns, keys - j),
                                   scratch + at.keys + at.head_bytes * static_cast<std::size_t>(panel));
         }
         std::byte* to = scratch + at.values;
         for (extent j = 0; j < keys; j += attention_key_columns) {
             for (extent d = 0; d < width; d += at.unit.columns, to += at.value_bytes) {
-                engine.packing.pack_b(vector_at(a.v, batch, j, group) + d, a.v.stride_of(1), 1,
+                engine.packing.pack_panel(vector_at(a.v, batch, j, group) + d, a.v.stride_of(1), 1,
                                       std::min(attention_key_columns, keys - j),
                                       std::min<extent>(at.unit.columns, width - d), to);
             }

@@ -4,9 +4,10 @@
 ///
 /// b is packed into panels that all threads share, slice by slice. Whoever takes a block of c goes through k in pieces of
 /// panel_depth and packs that much of its rows of a, which stays in the second-level cache while the panels of b pass by,
-/// as do the block's sums; these go through the epilogue at the end (Goto and van de Geijn 2008). Where all of a is small
-/// it is packed once and b is not shared: who takes some panels packs each of them, multiplies all of a by it, and
-/// forgets it. Rows of a that a unit can read where they lie are not packed at all.
+/// as do the block's sums; these go through the epilogue at the end (Goto and van de Geijn 2008). Where a has few rows b is
+/// not shared: who takes some panels packs a few of them at a time, multiplies all of a by them, and forgets them. If all of
+/// a is small it stays in the cache meanwhile; else the sums of these columns do, while k passes by. Rows of a that a unit
+/// can read where they lie are not packed at all.
 #pragma once
 
 #include <halftone/kernel/fp64/cpu.hpp>
@@ -20,34 +21,53 @@
 
 namespace halftone::inline HALFTONE_ABI::kernel {
 
+/// What stays in the second-level cache while the rest passes by.
+enum class kept_near {
+    a,     ///< all of a
+    sums,  ///< those of all rows and some columns
+    b      ///< panels of b, which all threads share
+};
+
 /// How a product is cut. Any cut gives the same bits, so it may follow the number of threads.
 struct blocked_cut {
+    kept_near kept = kept_near::b;
     extent depth;          ///< k of what is packed at a time
     extent rows;           ///< of a block of c, and of a packed block of a
     extent columns;        ///< of a block of c, or those whose panels a task packs for itself
     extent slice_columns;  ///< columns of b that are packed at a time
-    bool whole_a;          ///< all of a stays in the second-level cache
 
-    blocked_cut(extent m, extent n, extent k, const product_unit& unit, int threads) {
+    blocked_cut(extent m, extent n, extent k, const product_unit& unit, int threads)
+        : depth(std::max<extent>(k, 1)), rows(std::min<extent>(96, upward(m, unit.rows))), slice_columns(n) {
         constexpr extent cached_bytes = extent{384} << 10, slice_bytes = extent{16} << 20,
-                         most_depth = 64 * panel_depth;
-        const extent chunks = std::max<extent>(1, (k + most_depth - 1) / most_depth);
-        depth = chunks == 1 ? std::max<extent>(k, 1) : upward((k + chunks - 1) / chunks, panel_depth);
-        const extent bytes = unit.element * upward(depth, panel_depth);  // of a row of a, or a column of b
-        whole_a = chunks == 1 && m * bytes <= cached_bytes;
-
-        rows = std::min<extent>(96, upward(m, unit.rows));
+                         most_depth = 64 * panel_depth, few_rows = 256;
+        if (depth <= most_depth && m * row_bytes(unit) <= cached_bytes) {
+            kept = kept_near::a;
+            columns = 1024;
+            while (pieces(n, columns) < wanted(threads) && columns > unit.columns) columns /= 2;
+            return;
+        }
+        if (m <= few_rows && n >= 128 * threads) {
+            kept = kept_near::sums;
+            columns = std::clamp<extent>(upward(pieces(n, 2 * threads), unit.columns), 64, 256);
+            return;
+        }
+        const extent chunks = pieces(depth, most_depth);
+        if (chunks > 1) depth = upward(pieces(depth, chunks), panel_depth);
         columns = 1024;
-        // Few tasks leave a thread idle at the end.
-        const extent wanted = threads > 1 ? 8 * threads : 1, least_columns = whole_a ? unit.columns : 128;
-        const auto tasks = [&] { return (whole_a ? 1 : pieces(m, rows)) * pieces(n, columns); };
-        while (tasks() < wanted && columns > least_columns) columns /= 2;
-        while (!whole_a && tasks() < wanted && rows > 48) rows = upward(rows / 2, unit.rows);
-        slice_columns = std::max<extent>(1, slice_bytes / bytes / columns) * columns;
+        const auto tasks = [&] { return pieces(m, rows) * pieces(n, columns); };
+        while (tasks() < wanted(threads) && columns > 128) columns /= 2;
+        while (tasks() < wanted(threads) && rows > 48) rows = upward(rows / 2, unit.rows);
+        slice_columns = std::max<extent>(1, slice_bytes / row_bytes(unit) / columns) * columns;
     }
 
     static extent pieces(extent all, extent each) { return (all + each - 1) / each; }
     static extent upward(extent value, extent step) { return pieces(value, step) * step; }
+
+  private:
+    /// Few tasks leave a thread idle at the end.
+    static extent wanted(int threads) { return threads > 1 ? 8 * threads : 1; }
+    /// Of a row of a, or a column of b, as packed.
+    extent row_bytes(const product_unit& unit) const { return unit.element * upward(depth, panel_depth); }
 };
 
 /// An operand without its element type, and what packs a piece of it. Strides are in elements.
@@ -55,19 +75,21 @@ struct blocked_operand {
     const std::byte* data;
     extent element;  ///< bytes
     extent rows, columns, row_stride, column_stride;
-    void (*pack)(const void* from, extent row_stride, extent column_stride, extent rows, extent columns, void* to);
+    decltype(product_packing<float>::pack_a) pack_a;
+    decltype(product_packing<float>::pack_b) pack_b;
     bool keeps_rows;  ///< as product_packing says
 
     template <class T>
-    blocked_operand(const view<T, 2>& v, decltype(pack) packing, bool keeps = false)
+    blocked_operand(const view<T, 2>& v, const product_packing<std::remove_const_t<T>>& packing)
         : data(reinterpret_cast<const std::byte*>(v.data())),
           element(sizeof(T)),
           rows(v.extent_of(0)),
           columns(v.extent_of(1)),
           row_stride(v.stride_of(0)),
           column_stride(v.stride_of(1)),
-          pack(packing),
-          keeps_rows(keeps) {}
+          pack_a(packing.pack_a),
+          pack_b(packing.pack_b),
+          keeps_rows(packing.keeps_rows) {}
 
     const std::byte* at(extent row, extent column) const {
         return data + (row * row_stride + column * column_stride) * element;
@@ -99,30 +121,20 @@ class blocked_product {
           block_bytes_(unit.block_bytes(cut_.rows)),
           panel_bytes_(unit.panel_bytes(std::min(panel_depth, cut_.depth))),
           // Rows of sums are not a power of two apart.
-          sums_stride_(cut_.whole_a ? unit.columns : cut_.columns + 16),
+          sums_stride_(cut_.kept == kept_near::a ? unit.columns : cut_.columns + 16),
           sums_bytes_(
               round_up(times(cut::upward(cut_.rows, unit.rows) * sums_stride_, sizeof(float)), block_alignment)),
           blocks_(cut::pieces(m_, cut_.rows)),
           group_panels_(cut_.columns / unit.columns) {}
 
     void run() const {
-        const extent depths = cut::pieces(cut_.depth, panel_depth), columns = std::min(cut_.slice_columns, n_);
-        const extent panels = cut::pieces(columns, unit_.columns), groups = cut::pieces(columns, cut_.columns);
-        const bool at_once = cut_.depth >= k_;
-        const workspace::lease packed(device_.scratch(), cut_.whole_a ? times(blocks_ * depths, block_bytes_)
-                                                                      : times(panels * depths, panel_bytes_));
-        const workspace::lease waiting(device_.scratch(), at_once ? 0 : times(blocks_ * groups, sums_bytes_));
-        for (extent left = 0; left < n_; left += cut_.slice_columns) {
-            for (extent begin = 0; begin < std::max<extent>(k_, 1); begin += cut_.depth) {
-                const part p(*this, left, begin);
-                if (cut_.whole_a) {
-                    pack_a(p, packed.data());
-                    multiply_by_own_panels(p, packed.data());
-                } else {
-                    pack_b(p, packed.data());
-                    multiply_by_shared_panels(p, packed.data(), at_once ? nullptr : waiting.data());
-                }
-            }
+        switch (cut_.kept) {
+            case kept_near::a:
+                return keep_a();
+            case kept_near::sums:
+                return keep_sums();
+            case kept_near::b:
+                return keep_b();
         }
     }
 
@@ -155,12 +167,16 @@ class blocked_product {
 
     void pack_block(const part& p, extent block, extent depth, std::byte* to) const {
         const extent i = block * cut_.rows, from = p.begin + depth * panel_depth;
-        a_.pack(a_.at(i, from), a_.row_stride, a_.column_stride, std::min(cut_.rows, m_ - i), p.length_of(depth), to);
+        a_.pack_a(a_.at(i, from), a_.row_stride, a_.column_stride, std::min(cut_.rows, m_ - i), p.length_of(depth), to);
     }
-    void pack_panel(const part& p, extent panel, extent depth, std::byte* to) const {
-        const extent from = p.begin + depth * panel_depth, j = p.left + panel * unit_.columns;
-        b_.pack(b_.at(from, j), b_.row_stride, b_.column_stride, p.length_of(depth),
-                std::min<extent>(unit_.columns, n_ - j), to);
+    const std::byte* packed_rows(const std::byte* blocks, extent index) const {
+        return in_place_ ? nullptr : blocks + times(index, block_bytes_);
+    }
+    /// `count` panels from number `first` on, so many bytes apart.
+    void pack_panels(const part& p, extent first, extent count, extent depth, std::byte* to, std::size_t apart) const {
+        const extent from = p.begin + depth * panel_depth, j = p.left + first * unit_.columns;
+        b_.pack_b(b_.at(from, j), b_.row_stride, b_.column_stride, p.length_of(depth),
+                  std::min(count * unit_.columns, n_ - j), to, apart);
     }
     void multiply(const part& p, extent block, extent depth, const std::byte* rows, const std::byte* panel,
                   float* sums) const {
@@ -181,12 +197,6 @@ class blocked_product {
                          std::min(columns, n_ - j));
     }
 
-    /// Calls body(panel) for those of one group.
-    template <class Body>
-    void for_panels(const part& p, extent group, const Body& body) const {
-        for (extent panel = group * group_panels_; panel < std::min((group + 1) * group_panels_, p.panels); ++panel)
-            body(panel);
-    }
     template <class Body>
     void with_unit(const Body& body) const {
         if (unit_.enter != nullptr) unit_.enter();
@@ -194,59 +204,114 @@ class blocked_product {
         if (unit_.leave != nullptr) unit_.leave();
     }
 
-    void pack_a(const part& p, std::byte* blocks) const {
-        if (in_place_) return;
-        device_.parallel_for(blocks_ * p.depths, [&](extent index) {
-            pack_block(p, index / p.depths, index % p.depths, blocks + times(index, block_bytes_));
-        });
-    }
-    void multiply_by_own_panels(const part& p, const std::byte* blocks) const {
-        const std::size_t scratch_bytes = sums_bytes_ + times(p.depths, panel_bytes_);
-        device_.parallel_for(p.groups, scratch_bytes, [&](extent group, std::byte* scratch) {
+    void keep_a() const {
+        constexpr std::size_t near_bytes = std::size_t{256} << 10;
+        const part p(*this, 0, 0);
+        const workspace::lease blocks(device_.scratch(), in_place_ ? 0 : times(blocks_ * p.depths, block_bytes_));
+        if (!in_place_) {
+            device_.parallel_for(blocks_ * p.depths, [&](extent index) {
+                pack_block(p, index / p.depths, index % p.depths, blocks.data() + times(index, block_bytes_));
+            });
+        }
+        // So many panels are packed at a time: of rows a few side by side, since memory likes to be read on.
+        const std::size_t whole_bytes = times(p.depths, panel_bytes_);
+        extent most = b_.column_stride == 1 ? std::min<extent>(group_panels_, 4) : 1;
+        while (most > 1 && times(most, whole_bytes) > near_bytes) most /= 2;
+        device_.parallel_for(p.groups, sums_bytes_ + times(most, whole_bytes), [&](extent group, std::byte* scratch) {
             auto* const sums = reinterpret_cast<float*>(scratch);
-            const auto own = [&](extent depth) { return scratch + sums_bytes_ + times(depth, panel_bytes_); };
+            const auto panel_at = [&](extent panel, extent depth) {
+                return scratch + sums_bytes_ + times(panel * p.depths + depth, panel_bytes_);
+            };
+            const extent end = std::min((group + 1) * group_panels_, p.panels);
             with_unit([&] {
-                for_panels(p, group, [&](extent panel) {
-                    for (extent depth = 0; depth < p.depths; ++depth) pack_panel(p, panel, depth, own(depth));
-                    for (extent block = 0; block < blocks_; ++block) {
-                        for (extent depth = 0; depth < p.depths; ++depth) {
-                            multiply(p, block, depth, blocks + times(block * p.depths + depth, block_bytes_),
-                                     own(depth), sums);
+                for (extent first = group * group_panels_; first < end; first += most) {
+                    const extent count = std::min(most, end - first);
+                    for (extent depth = 0; depth < p.depths; ++depth)
+                        pack_panels(p, first, count, depth, panel_at(0, depth), whole_bytes);
+                    for (extent panel = 0; panel < count; ++panel) {
+                        for (extent block = 0; block < blocks_; ++block) {
+                            for (extent depth = 0; depth < p.depths; ++depth) {
+                                multiply(p, block, depth, packed_rows(blocks.data(), block * p.depths + depth),
+                                         panel_at(panel, depth), sums);
+                            }
+                            finish(p, block, first + panel, unit_.columns, sums);
                         }
-                        finish(p, block, panel, unit_.columns, sums);
                     }
-                });
+                }
             });
         });
     }
 
+    void keep_sums() const {
+        const part p(*this, 0, 0);
+        const std::size_t blocks_bytes = in_place_ ? 0 : times(blocks_, block_bytes_),
+                          all_sums_bytes = times(blocks_, sums_bytes_),
+                          scratch_bytes = all_sums_bytes + blocks_bytes + times(group_panels_, panel_bytes_);
+        device_.parallel_for(p.groups, scratch_bytes, [&](extent group, std::byte* scratch) {
+            std::byte *const blocks = scratch + all_sums_bytes, *const panels = blocks + blocks_bytes;
+            const auto sums = [&](extent block) {
+                return reinterpret_cast<float*>(scratch + times(block, sums_bytes_));
+            };
+            const extent first = group * group_panels_, count = std::min(group_panels_, p.panels - first);
+            with_unit([&] {
+                for (extent depth = 0; depth < p.depths; ++depth) {
+                    pack_panels(p, first, count, depth, panels, panel_bytes_);
+                    for (extent block = 0; block < blocks_ && !in_place_; ++block)
+                        pack_block(p, block, depth, blocks + times(block, block_bytes_));
+                    for (extent panel = 0; panel < count; ++panel) {
+                        for (extent block = 0; block < blocks_; ++block) {
+                            multiply(p, block, depth, packed_rows(blocks, block), panels + times(panel, panel_bytes_),
+                                     sums(block) + panel * unit_.columns);
+                        }
+                    }
+                }
+            });
+            for (extent block = 0; block < blocks_; ++block) finish(p, block, first, cut_.columns, sums(block));
+        });
+    }
+
+    void keep_b() const {
+        const extent depths = cut::pieces(cut_.depth, panel_depth), columns = std::min(cut_.slice_columns, n_);
+        const extent panels = cut::pieces(columns, unit_.columns), groups = cut::pieces(columns, cut_.columns);
+        const bool at_once = cut_.depth >= k_;
+        const workspace::lease packed(device_.scratch(), times(panels * depths, panel_bytes_));
+        const workspace::lease waiting(device_.scratch(), at_once ? 0 : times(blocks_ * groups, sums_bytes_));
+        for (extent left = 0; left < n_; left += cut_.slice_columns) {
+            for (extent begin = 0; begin < std::max<extent>(k_, 1); begin += cut_.depth) {
+                const part p(*this, left, begin);
+                pack_b(p, packed.data());
+                multiply_by_shared_panels(p, packed.data(), at_once ? nullptr : waiting.data());
+            }
+        }
+    }
     std::size_t place_of(const part& p, extent panel, extent depth) const {
         return times(depth * p.panels + panel, panel_bytes_);
     }
-    void pack_b(const part& p, std::byte* panels) const {
+    void pack_b(const part& p, std::byte* packed) const {
         constexpr extent together = 4;  // that a task packs
         device_.parallel_for(p.depths * cut::pieces(p.panels, together), [&](extent index) {
-            const extent depth = index % p.depths, from = index / p.depths * together;
-            for (extent panel = from; panel < std::min(from + together, p.panels); ++panel)
-                pack_panel(p, panel, depth, panels + place_of(p, panel, depth));
+            const extent depth = index % p.depths, first = index / p.depths * together;
+            pack_panels(p, first, std::min(together, p.panels - first), depth, packed + place_of(p, first, depth),
+                        panel_bytes_);
         });
     }
     /// `waiting` holds sums that wait for the next chunk of k; none: there is one chunk.
-    void multiply_by_shared_panels(const part& p, const std::byte* panels, std::byte* waiting) const {
+    void multiply_by_shared_panels(const part& p, const std::byte* packed, std::byte* waiting) const {
         device_.parallel_for(blocks_ * p.groups, block_bytes_ + sums_bytes_, [&](extent index, std::byte* scratch) {
             const extent block = index / p.groups, group = index % p.groups;
+            const extent first = group * group_panels_, end = std::min(first + group_panels_, p.panels);
             auto* const sums = reinterpret_cast<float*>(waiting == nullptr ? scratch + block_bytes_
                                                                            : waiting + times(index, sums_bytes_));
             with_unit([&] {
                 for (extent depth = 0; depth < p.depths; ++depth) {
                     if (!in_place_) pack_block(p, block, depth, scratch);
-                    for_panels(p, group, [&](extent panel) {
-                        multiply(p, block, depth, scratch, panels + place_of(p, panel, depth),
-                                 sums + panel % group_panels_ * unit_.columns);
-                    });
+                    for (extent panel = first; panel < end; ++panel) {
+                        multiply(p, block, depth, packed_rows(scratch, 0), packed + place_of(p, panel, depth),
+                                 sums + (panel - first) * unit_.columns);
+                    }
                 }
             });
-            finish(p, block, group * group_panels_, cut_.columns, sums);
+            finish(p, block, first, cut_.columns, sums);
         });
     }
 
@@ -283,8 +348,7 @@ struct matmul<cpu> {
     static void run_by(const product_unit& unit, const product_packing<std::remove_const_t<A>>& of_a,
                        const product_packing<std::remove_const_t<B>>& of_b, cpu& device, const view<A, 2>& a,
                        const view<B, 2>& b, const matmul_epilogue<Operands, Results>& epilogue) {
-        multiply(unit, device, blocked_operand(a, of_a.pack_a, of_a.keeps_rows), blocked_operand(b, of_b.pack_b),
-                 untyped(device, epilogue));
+        multiply(unit, device, blocked_operand(a, of_a), blocked_operand(b, of_b), untyped(device, epilogue));
     }
 
   private:
@@ -300,8 +364,8 @@ struct matmul<cpu> {
     static void run_with(cpu& device, const view<A, 2>& a, const view<B, 2>& b, const blocked_epilogue& epilogue) {
         const auto of_a = matmul_packing_for<Compute, std::remove_const_t<A>>(device);
         const auto of_b = matmul_packing_for<Compute, std::remove_const_t<B>>(device);
-        multiply(matmul_unit_for<Compute>(device), device, blocked_operand(a, of_a.pack_a, of_a.keeps_rows),
-                 blocked_operand(b, of_b.pack_b), epilogue);
+        multiply(matmul_unit_for<Compute>(device), device, blocked_operand(a, of_a), blocked_operand(b, of_b),
+                 epilogue);
     }
 
     static void multiply(const product_unit& unit, cpu& device, const blocked_operand& a, const blocked_operand& b,

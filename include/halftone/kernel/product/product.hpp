@@ -71,12 +71,17 @@ struct product_unit {
 };
 
 /// Packing functions of one source type, to which `from` points; see fma.inc and bf16.inc. Strides are in elements, and
-/// one of them is 1.
+/// one of them is 1. b may have columns for several panels, which then lie so many bytes apart.
 template <class T>
 struct product_packing {
     void (*pack_a)(const void* from, extent row_stride, extent k_stride, extent rows, extent k, void* block);
-    void (*pack_b)(const void* from, extent k_stride, extent column_stride, extent k, extent columns, void* panel);
+    void (*pack_b)(const void* from, extent k_stride, extent column_stride, extent k, extent columns, void* panels,
+                   std::size_t bytes_apart);
     bool keeps_rows = false;  ///< rows of a whose elements lie side by side are packed as they are
+
+    void pack_panel(const void* from, extent k_stride, extent column_stride, extent k, extent columns, void* panel) const {
+        pack_b(from, k_stride, column_stride, k, columns, panel, 0);
+    }
 };
 
 namespace detail {
