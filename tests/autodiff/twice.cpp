@@ -10,6 +10,7 @@
 #include "autodiff/twice_apply_checks.hpp"
 #include "autodiff/twice_gpt.hpp"
 #include "autodiff/twice_table.hpp"
+#include "nn/packed_checks.hpp"
 
 namespace {
 
@@ -39,6 +40,10 @@ TEST_CASE_FIXTURE(fixture, "second derivatives of operations of one's own") {
 
 TEST_CASE_FIXTURE(fixture, "the Hessian of a GPT times a vector") {
     twice_checks::check_gpt(device, twice_checks::quick_gpt, 1, 3, 16);
+}
+TEST_CASE_FIXTURE(fixture, "the Hessian of a GPT over packed documents times a vector") {
+    const nn_test::pack documents({3, 1, 0, 2}, static_cast<int>(twice_checks::quick_gpt.vocabulary));
+    twice_checks::check_gpt(device, twice_checks::quick_gpt, documents.in_a_row(), nn_test::padded(documents, 3), 16);
 }
 TEST_CASE_FIXTURE(fixture, "the Hessian of a larger GPT times a vector" * doctest::skip()) {
     twice_checks::check_gpt(device, twice_checks::larger_gpt, 2, 5, 32);

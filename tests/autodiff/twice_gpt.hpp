@@ -13,14 +13,14 @@ namespace twice_checks {
 
 namespace ht = halftone;
 
-/// The bound is second_order::check's: roundings of `longest` + 8 a record, relative to the largest sum of magnitudes
-/// in the product, or gradient.
-template <class Device>
-void check_gpt(Device& device, const ht::nn::gpt_config& config, int rows, int time, double longest) {
+/// The model is given `b` and the oracle `rows`, the same as rows of a batch. The bound is second_order::check's: roundings
+/// of `longest` + 8 a record, relative to the largest sum of magnitudes in the product, or gradient.
+template <class Device, class Batch>
+void check_gpt(Device& device, const ht::nn::gpt_config& config, const Batch& b, const nn_test::batch& rows,
+               double longest) {
     using second_order::doubles;
     ht::nn::gpt<ht::full_fp32> model{device, config};
     nn_test::randomize(model, 3);
-    const auto b = nn_test::batch::random(rows, time, static_cast<int>(config.vocabulary), 4);
     const auto& entries = model.parameters().entries();
     support::random data(6);
     std::vector<std::vector<float>> v;
@@ -58,7 +58,7 @@ void check_gpt(Device& device, const ht::nn::gpt_config& config, int rows, int t
             auto& values = moved.at(entries[i].path).values;
             for (std::size_t j = 0; j < values.size(); ++j) values[j] += t * static_cast<double>(direction[i][j]);
         }
-        const auto all = nn_test::oracle<double>(config, moved)(b).gradients;
+        const auto all = nn_test::oracle<double>(config, moved)(rows).gradients;
         doubles g;
         for (const auto& e : entries) {
             const auto& values = all.at(e.path).values;
@@ -94,6 +94,12 @@ void check_gpt(Device& device, const ht::nn::gpt_config& config, int rows, int t
         c.expect(got[i], narrow[i] + correction, inexact + support::gamma(operations * (longest + 8)) * largest);
     }
     CHECK_WITHIN(c);
+}
+
+template <class Device>
+void check_gpt(Device& device, const ht::nn::gpt_config& config, int rows, int time, double longest) {
+    const auto b = nn_test::batch::random(rows, time, static_cast<int>(config.vocabulary), 4);
+    check_gpt(device, config, b, b, longest);
 }
 
 inline constexpr ht::nn::gpt_config quick_gpt{.vocabulary = 5, .context = 4, .layers = 1, .heads = 2, .width = 4};

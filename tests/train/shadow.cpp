@@ -6,6 +6,7 @@
 #include <halftone/autodiff/elementwise_loss.hpp>
 #include <halftone/autodiff/softmax.hpp>
 
+#include "nn/pack.hpp"
 #include "train/overflow_checks.hpp"
 #include "train/shadow_checks.hpp"
 
@@ -37,6 +38,14 @@ TEST_CASE_TEMPLATE("shadow: a GPT's step under mixed precision differs from fp32
     report.print(table);
     CAPTURE(table.str());
     CHECK(first_of(report) == "");
+
+    // Documents in a row, as many operations.
+    const nn_test::pack documents({4, 1, 0, 3}, static_cast<int>(overflow_checks::config.vocabulary));
+    const auto packed = ht::shadow_run(device, l.model, twin, [&](auto& tape, const auto& m) {
+        return l.scaler.scale(m.loss(tape, documents.in_a_row()));
+    });
+    CHECK(first_of(packed) == "");
+    CHECK(packed.rows.size() == report.rows.size());
 
     // Layers that are frozen, and so is the twin.
     l.model.parameters().freeze("h.0");
