@@ -56,7 +56,10 @@ int main(int argc, char** argv) {
     CLI::App app{"Times an optimizer's step on the CPU, beside PyTorch's."};
     app.add_option("--parameters", count, "how many")->check(CLI::Range(extent{64}, extent{1} << 32))->capture_default_str();
     return bench::run_program("bench_optimizer", app, o, argc, argv, [&](const bench::session& with) {
-        auto& [device, options, report, peaks, torch] = with;
+        ht::cpu& device = with.device;
+        bench::report& report = with.report;
+        const bench::peaks& peaks = with.peaks;
+        bench::torch_peer* const torch = with.torch;
         count = count / 64 * 64;
         const slab<float> master(device, count, 0.02f, 1), gradient(device, count, 1e-3f, 2), first(device, count, 1e-3f, 3);
         const slab<float> second(device, count, 0.0f, 4);

@@ -31,7 +31,7 @@ void pointwise(const memory_bound& b) {
             return [&, x = operands<T>(b.device, n, count), dy = operands<T>(b.device, n, count), dx = operands<T>(b.device, n, count)](int k) {
                 ht::kernel::map<ht::cpu>::backward(b.device, ht::detail::as_pack(ht::trace<1>(gelu)), ht::make_pack(const_view<T, 1>(dy(k), {count})),
                                                    ht::make_pack(const_view<T, 1>(x(k), {count})),
-                                                   ht::make_pack(ht::kernel::gradient(view<T, 1>(dx(k), {count}), ht::write_mode::overwrite)));
+                                                   ht::make_pack(ht::kernel::gradient{view<T, 1>(dx(k), {count}), ht::write_mode::overwrite}));
             };
         }, ask("gelu", "backward"));
         b.run("add", c.text("forward"), 3 * one, [&](int n) {

@@ -42,8 +42,9 @@ inline void stream_copy(std::byte* to, const std::byte* from, std::size_t n) {
     _mm_sfence();
 }
 }  // namespace halftone::inline HALFTONE_ABI::avx512_bf16
-#include <halftone/exec/cpu/set/amx.inc>
 #include <halftone/exec/cpu/set/end.inc>
+
+#include <halftone/exec/cpu/set/amx.inc>
 namespace halftone::inline HALFTONE_ABI::amx {
 inline void tile_peak(long count) {
     enter_tiles();
