@@ -25,8 +25,8 @@ using ht::extent;
 
 // Whole lines a row, and no whole number of lots.
 constexpr extent rows = 4500, width = 992, part = 50;
-static_assert(rows * width * sizeof(bfloat16) >= ht::kernel::streamed_bytes);
-static_assert(rows % part == 0 && part * width * sizeof(float) < ht::kernel::streamed_bytes);
+static_assert(rows * width * sizeof(bfloat16) >= ht::beyond_caches);
+static_assert(rows % part == 0 && part * width * sizeof(float) < ht::beyond_caches);
 
 template <class T>
 ht::buffer memory_of(ht::cpu& device) {

@@ -21,8 +21,9 @@
 
 namespace halftone::inline HALFTONE_ABI {
 
-/// What is written in one pass and more than this is not in the caches when it is read again.
-inline constexpr std::size_t beyond_caches = std::size_t{16} << 20;
+/// As much as this, written in one pass, goes past the caches. Read again soon it might lie in the third-level one, but a
+/// store that misses reads its line first: as many bytes of memory as the next reader would save.
+inline constexpr std::size_t beyond_caches = std::size_t{8} << 20;
 
 /// Whether `stream` may write there.
 inline bool is_streamable(const void* to) { return reinterpret_cast<std::uintptr_t>(to) % 16 == 0; }
@@ -48,6 +49,7 @@ HALFTONE_INLINE void end_streams() {
 
 /// Asks for `bytes` from p on, which may lie anywhere.
 HALFTONE_INLINE void prefetch(const void* p, std::size_t bytes) {
+#pragma GCC unroll 8
     for (std::size_t i = 0; i < bytes; i += 64) __builtin_prefetch(static_cast<const std::byte*>(p) + i);
 }
 

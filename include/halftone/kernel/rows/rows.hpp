@@ -23,14 +23,10 @@ inline constexpr float lane_numbers[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11,
 
 namespace halftone::inline HALFTONE_ABI::kernel {
 
-/// What is larger and not written in place goes past the caches. Read again soon it would lie in the third-level cache, but
-/// a store that misses reads its line first: as many bytes of memory as the next reader would save.
-inline constexpr std::size_t streamed_bytes = std::size_t{8} << 20;
-
 /// Whether rows of so many bytes, at one distance from each other, are written past the caches: those of a large array
 /// that begin on cache lines.
 inline bool streams(const void* to, extent rows, extent row_bytes, extent row_stride_bytes) {
-    return static_cast<std::size_t>(rows * row_bytes) >= streamed_bytes && reinterpret_cast<std::uintptr_t>(to) % 64 == 0 &&
+    return static_cast<std::size_t>(rows * row_bytes) >= beyond_caches && reinterpret_cast<std::uintptr_t>(to) % 64 == 0 &&
            (rows == 1 || row_stride_bytes % 64 == 0);
 }
 
