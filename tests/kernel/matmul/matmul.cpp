@@ -21,7 +21,7 @@ template <class P, class A, class B, class C>
 void multiply_all() {
     // Around the tiles of every unit, the blocks of columns, and the panels' depth of 256; the last one keeps its sums near.
     const sizes all[] = {{1, 1, 1},    {1, 7, 67},     {2, 3, 5},    {7, 13, 17},   {12, 32, 33},   {31, 64, 15},
-                         {33, 65, 31}, {97, 100, 129}, {5, 257, 70}, {13, 600, 64}, {65, 256, 513}, {70, 130, 3000}};
+                         {33, 65, 31}, {97, 100, 129}, {5, 257, 70}, {13, 600, 64}, {65, 256, 513}, {34, 130, 6200}};
     for (const sizes& s : all) {
         const std::vector<double> want = matmul_test::exact_product(s);
         matmul_test::on_every_set(s.rows % 2 == 0 ? 1 : 2, [&](ht::cpu& device) {
@@ -45,8 +45,8 @@ namespace {
 
 /// Products of small integers, which are exact, against sums over every `step`-th row and column.
 template <class P, class T>
-void exact_product(extent m, extent n, extent k, extent step) {
-    ht::cpu device{{.threads = 2}};
+void exact_product(extent m, extent n, extent k, extent step, int threads = 2) {
+    ht::cpu device{{.threads = threads}};
     std::vector<T> a(static_cast<std::size_t>(m * k)), b(static_cast<std::size_t>(k * n));
     std::vector<float> c(static_cast<std::size_t>(m * n));
     for (std::size_t i = 0; i < a.size(); ++i) a[i] = T(static_cast<float>((i * 5 + i / 17) % 5) - 2);
@@ -68,17 +68,17 @@ void exact_product(extent m, extent n, extent k, extent step) {
 }  // namespace
 
 TEST_CASE("matmul: b and k that do not fit into one packed slice") {
-    exact_product<ht::full_fp32, float>(1, 1100, 8192, 3);     // b is larger than what is packed at a time
-    exact_product<ht::full_fp32, float>(301, 1100, 8192, 57);  // also where threads share it
-    exact_product<ht::full_fp32, float>(37, 70, 33000, 7);     // sums wait for the next chunk of k
-    exact_product<ht::amp_bf16, ht::bfloat16>(270, 70, 33000, 29);
+    exact_product<ht::full_fp32, float>(1, 1100, 8192, 3);      // b is larger than what is packed at a time
+    exact_product<ht::full_fp32, float>(20, 800, 8192, 13, 7);  // also where threads share it
+    exact_product<ht::full_fp32, float>(37, 70, 33000, 7);      // sums wait for the next chunk of k
+    exact_product<ht::amp_bf16, ht::bfloat16>(50, 70, 33000, 9);
 }
 
 TEST_CASE("matmul: few rows, whose sums stay near while k passes by") {
-    exact_product<ht::full_fp32, float>(101, 1100, 8192, 23);
-    exact_product<ht::amp_bf16, ht::bfloat16>(50, 600, 33000, 29);
-    exact_product<ht::amp_bf16, ht::bfloat16>(50, 600, 33000, 29);
-    exact_product<ht::amp_bf16, ht::bfloat16>(50, 600, 32768, 29);  // in place its rows would push each other out
+    exact_product<ht::full_fp32, float>(20, 300, 8192, 13);
+    exact_product<ht::full_fp32, float>(20, 260, 17000, 13);
+    exact_product<ht::amp_bf16, ht::bfloat16>(40, 260, 6000, 13);
+    exact_product<ht::amp_bf16, ht::bfloat16>(40, 260, 6144, 13);  // in place its rows would push each other out
 }
 
 TEST_CASE("batched_matmul: each matrix of the batch") {
