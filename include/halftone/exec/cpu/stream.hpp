@@ -49,7 +49,6 @@ HALFTONE_INLINE void end_streams() {
 
 /// Asks for `bytes` from p on, which may lie anywhere.
 HALFTONE_INLINE void prefetch(const void* p, std::size_t bytes) {
-#pragma GCC unroll 8
     for (std::size_t i = 0; i < bytes; i += 64) __builtin_prefetch(static_cast<const std::byte*>(p) + i);
 }
 
