@@ -3,9 +3,9 @@
 /// The AMX-shaped product bodies on tiles in plain memory, so that they are tested on any machine.
 #pragma once
 
-#include <halftone/kernel/product/split.hpp>
-
 #include <cmath>
+
+#include <halftone/kernel/product/split.hpp>
 
 namespace support::software_tiles {
 
