@@ -11,7 +11,7 @@ set -euo pipefail
 # Files and folders of tests/: numbers, matmul, attention and one training step.
 sources=(number kernel/matmul kernel/attention train/one_step.cpp)
 # Doctest names that an emulator is too slow for.
-too_slow=()
+too_slow=("fp8_hybrid: learns*")
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 cd "$root/tests"

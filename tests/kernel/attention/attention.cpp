@@ -100,8 +100,10 @@ TEST_CASE("query heads share key heads") {
 }
 
 TEST_CASE("enough heads that each is one task") {
-    check_problem<float, float>({2, 300, 300, 4, 4, 16, causal}, layout::fused);
-    check_problem<bfloat16, bfloat16>({3, 150, 150, 3, 3, 16, full}, layout::fused);
+    // More blocks of keys than make a part where heads are few, and more blocks of queries.
+    check_problem<float, float>({2, 40, 300, 4, 4, 16, causal}, layout::contiguous);
+    check_problem<float, float>({2, 400, 40, 4, 4, 16, full}, layout::contiguous);
+    check_problem<bfloat16, bfloat16>({3, 70, 400, 3, 3, 16, full}, layout::contiguous);
 }
 
 template <class Compute, class T>
@@ -132,10 +134,10 @@ TEST_CASE("packed sequences: each has the bits that it has alone") {
     // Forward and backward in several parts a head, beside sequences in one part.
     SUBCASE("long beside short") {
         for (const auto mask : {causal, full}) {
-            check_packed<float, float>({{20, 300, 70}, {20, 400, 600}}, {1, 0, 0, 2, 1, 16, mask}, layout::contiguous,
+            check_packed<float, float>({{20, 400, 30}, {20, 50, 300}}, {1, 0, 0, 2, 1, 16, mask}, layout::contiguous,
                                        bounds::may_hide);
         }
-        check_packed<bfloat16, bfloat16>({{20, 0, 400}, {20, 260, 300}}, {1, 0, 0, 1, 1, 24, causal},
+        check_packed<bfloat16, bfloat16>({{20, 0, 400, 30}, {20, 260, 50, 400}}, {1, 0, 0, 1, 1, 24, causal},
                                          layout::heads_first, bounds::may_hide);
     }
     // No parts where heads are many.

@@ -45,8 +45,11 @@ struct doubles4 {
     explicit doubles4(const ht::shape<4>& s) : shape(s), values(static_cast<std::size_t>(s.size())) {}
     ht::view<double, 4> view() { return {values.data(), shape}; }
     ht::view<const double, 4> view() const { return {values.data(), shape}; }
-    double operator()(extent b, extent t, extent h, extent d) const { return view()(b, t, h, d); }
-    double& at(extent b, extent t, extent h, extent d) { return view()(b, t, h, d); }
+    /// (head_size)
+    const double* row(extent b, extent t, extent h) const {
+        return values.data() + ((b * shape[1] + t) * shape[2] + h) * shape[3];
+    }
+    double* row(extent b, extent t, extent h) { return values.data() + ((b * shape[1] + t) * shape[2] + h) * shape[3]; }
     double largest() const {
         double most = 0;
         for (const double x : values) most = std::max(most, std::fabs(x));
@@ -156,8 +159,8 @@ inline attention_results attention_bounds(const attention_inputs& x, const atten
                  m = static_cast<double>(s.queries);
     const double dot_error = gamma(2 * static_cast<double>(s.head_size)), tiles = n / 64 + 1;
     attention_results bound(s);
-    doubles4 dk_magnitudes(bound.dk.shape), dv_magnitudes(bound.dk.shape);
-    std::vector<double> p, scores, score_errors, theta;
+    std::vector<double> p, scores, score_errors, growths;
+    std::vector<double> errors(static_cast<std::size_t>(s.head_size));
     const auto final_error = [&](double value, double error) {
         return error + std::max(r.result * (std::fabs(value) + error), r.result_least);
     };
@@ -170,12 +173,15 @@ inline attention_results attention_bounds(const attention_inputs& x, const atten
                     ht::reference::attention_weights(x.q.view(), x.k.view(), b, i, h, x.options, p);
                 const auto visible = static_cast<extent>(p.size());
                 const auto at = [](extent j) { return static_cast<std::size_t>(j); };
-                scores.assign(p.size(), 0), score_errors.assign(p.size(), 0), theta.assign(p.size(), 0);
+                const double *const q = x.q.row(b, i, h), *const d_o = x.d_o.row(b, i, h),
+                                    *const o = want.o.row(b, i, h);
+                scores.assign(p.size(), 0), score_errors.assign(p.size(), 0), growths.assign(p.size(), 0);
                 double highest = -HUGE_VAL, worst = 0;
                 for (extent j = 0; j < visible; ++j) {
+                    const double* const k = x.k.row(b, j, g);
                     double magnitudes = 0;
                     for (extent d = 0; d < s.head_size; ++d) {
-                        const double product = x.q(b, i, h, d) * x.k(b, j, g, d);
+                        const double product = q[d] * k[d];
                         scores[at(j)] += scale * product;
                         magnitudes += std::fabs(product);
                     }
@@ -190,20 +196,21 @@ inline attention_results attention_bounds(const attention_inputs& x, const atten
                 double growth = 0;
                 for (extent j = 0; j < visible; ++j) {
                     const double distance = highest - scores[at(j)] + worst + score_errors[at(j)];
-                    theta[at(j)] = score_errors[at(j)] + 8 * u * distance + (tiles + 1) * 8 * u;
-                    growth += p[at(j)] * std::exp(theta[at(j)]);
+                    growths[at(j)] = std::exp(score_errors[at(j)] + 8 * u * distance + (tiles + 1) * 8 * u);
+                    growth += p[at(j)] * growths[at(j)];
                 }
                 const double sums = 1 + gamma(4 * n + 8 * tiles + 16),
                              largest = r.in_parts ? 1 : std::exp(highest + worst - logsumexp),
                              least = r.operand_least * largest * growth * sums;
-                for (extent d = 0; d < s.head_size; ++d) {
-                    double error = 0;
-                    for (extent j = 0; j < visible; ++j) {
-                        const double factor = std::exp(theta[at(j)]) * growth * (1 + r.operand) * sums * sums - 1;
-                        error += (p[at(j)] * factor + least) * std::fabs(x.v(b, j, g, d));
-                    }
-                    bound.o.at(b, i, h, d) = final_error(want.o(b, i, h, d), error);
+                std::fill(errors.begin(), errors.end(), 0);
+                for (extent j = 0; j < visible; ++j) {
+                    const double* const v = x.v.row(b, j, g);
+                    const double factor = growths[at(j)] * growth * (1 + r.operand) * sums * sums - 1,
+                                 weight_error = p[at(j)] * factor + least;
+                    for (extent d = 0; d < s.head_size; ++d) errors[at(d)] += weight_error * std::fabs(v[d]);
                 }
+                double* const o_errors = bound.o.row(b, i, h);
+                for (extent d = 0; d < s.head_size; ++d) o_errors[d] = final_error(o[d], errors[at(d)]);
                 const double logsumexp_error =
                     std::log(growth) + (sums - 1) +
                     u * (6 * std::fabs(highest) + 8 * std::log(n + 1) + 2 * std::fabs(logsumexp) + 2);
@@ -212,19 +219,19 @@ inline attention_results attention_bounds(const attention_inputs& x, const atten
                 // Backward.
                 double dot_of = 0, dot_of_error = 0, dot_magnitudes = 0;
                 for (extent d = 0; d < s.head_size; ++d) {
-                    const double slope = x.d_o(b, i, h, d), o_error = bound.o(b, i, h, d);
-                    dot_of += slope * want.o(b, i, h, d);
-                    dot_of_error += std::fabs(slope) * o_error;
-                    dot_magnitudes += std::fabs(slope) * (std::fabs(want.o(b, i, h, d)) + o_error);
+                    dot_of += d_o[d] * o[d];
+                    dot_of_error += std::fabs(d_o[d]) * o_errors[d];
+                    dot_magnitudes += std::fabs(d_o[d]) * (std::fabs(o[d]) + o_errors[d]);
                 }
                 dot_of_error += dot_error * dot_magnitudes;
                 const double add_queries = gamma(2 * m * static_cast<double>(s.heads / s.groups) + 8),
                              add_keys = gamma(2 * n + 16);
-                std::vector<double> dq_magnitudes(static_cast<std::size_t>(s.head_size)), dq_errors(dq_magnitudes);
+                std::fill(errors.begin(), errors.end(), 0);
                 for (extent j = 0; j < visible; ++j) {
+                    const double *const k = x.k.row(b, j, g), *const v = x.v.row(b, j, g);
                     double dp = 0, dp_magnitudes = 0;
                     for (extent d = 0; d < s.head_size; ++d) {
-                        const double product = x.d_o(b, i, h, d) * x.v(b, j, g, d);
+                        const double product = d_o[d] * v[d];
                         dp += product;
                         dp_magnitudes += std::fabs(product);
                     }
@@ -236,29 +243,28 @@ inline attention_results attention_bounds(const attention_inputs& x, const atten
                     double ds_error = weight * (grown * (1 + 4 * u) - 1) * std::fabs(dp - dot_of) +
                                       weight * grown * (1 + 4 * u) * (dot_error * dp_magnitudes + dot_of_error);
                     ds_error += r.operand * (std::fabs(ds) + ds_error) + r.operand_least;
+                    const double dv_error = weight_error + add_queries * (weight + weight_error),
+                                 dk_error = scale * (1 + 4 * u) * (ds_error + add_queries * (std::fabs(ds) + ds_error)),
+                                 dq_error = scale * (1 + 4 * u) * (ds_error + add_keys * (std::fabs(ds) + ds_error));
+                    double *const dk_errors = bound.dk.row(b, j, g), *const dv_errors = bound.dv.row(b, j, g);
                     for (extent d = 0; d < s.head_size; ++d) {
-                        const double slope = std::fabs(x.d_o(b, i, h, d)), query = std::fabs(x.q(b, i, h, d)),
-                                     key = std::fabs(x.k(b, j, g, d));
-                        bound.dv.at(b, j, g, d) += weight_error * slope + add_queries * (weight + weight_error) * slope;
-                        bound.dk.at(b, j, g, d) +=
-                            scale * (1 + 4 * u) * (ds_error + add_queries * (std::fabs(ds) + ds_error)) * query;
-                        dq_errors[at(d)] +=
-                            scale * (1 + 4 * u) * (ds_error + add_keys * (std::fabs(ds) + ds_error)) * key;
-                        dq_magnitudes[at(d)] += std::fabs(ds) * key;
+                        dv_errors[d] += dv_error * std::fabs(d_o[d]);
+                        dk_errors[d] += dk_error * std::fabs(q[d]);
+                        errors[at(d)] += dq_error * std::fabs(k[d]);
                     }
                 }
-                for (extent d = 0; d < s.head_size; ++d) {
-                    const double value = want.dq(b, i, h, d);
-                    bound.dq.at(b, i, h, d) = final_error(value, dq_errors[at(d)] + 4 * u * std::fabs(value));
-                }
+                const double* const dq = want.dq.row(b, i, h);
+                for (extent d = 0; d < s.head_size; ++d)
+                    bound.dq.row(b, i, h)[d] = final_error(dq[d], errors[at(d)] + 4 * u * std::fabs(dq[d]));
             }
         }
         for (extent g = 0; g < s.groups; ++g) {
             for (extent j = 0; j < s.keys; ++j) {
+                const double *const dk = want.dk.row(b, j, g), *const dv = want.dv.row(b, j, g);
+                double *const dk_errors = bound.dk.row(b, j, g), *const dv_errors = bound.dv.row(b, j, g);
                 for (extent d = 0; d < s.head_size; ++d) {
-                    double &dk = bound.dk.at(b, j, g, d), &dv = bound.dv.at(b, j, g, d);
-                    dk = final_error(want.dk(b, j, g, d), dk + 4 * u * std::fabs(want.dk(b, j, g, d)));
-                    dv = final_error(want.dv(b, j, g, d), dv);
+                    dk_errors[d] = final_error(dk[d], dk_errors[d] + 4 * u * std::fabs(dk[d]));
+                    dv_errors[d] = final_error(dv[d], dv_errors[d]);
                 }
             }
         }
@@ -344,13 +350,17 @@ attention_results attention_by_operations(const attention_inputs& x) {
                     dp[at(j)] = round(ht::reference::dot(x.d_o.view(), x.v.view(), b, i, h, j, g));
                     dot += p[at(j)] * dp[at(j)];
                 }
+                const double *const q = x.q.row(b, i, h), *const d_o = x.d_o.row(b, i, h);
+                double *const o = got.o.row(b, i, h), *const dq = got.dq.row(b, i, h);
                 for (extent j = 0; j < visible; ++j) {
+                    const double *const k = x.k.row(b, j, g), *const v = x.v.row(b, j, g);
+                    double *const dk = got.dk.row(b, j, g), *const dv = got.dv.row(b, j, g);
                     const double ds = round(scale * round(p[at(j)] * (dp[at(j)] - dot)));
                     for (extent d = 0; d < s.head_size; ++d) {
-                        got.o.at(b, i, h, d) += p[at(j)] * x.v(b, j, g, d);
-                        got.dv.at(b, j, g, d) += p[at(j)] * x.d_o(b, i, h, d);
-                        got.dq.at(b, i, h, d) += ds * x.k(b, j, g, d);
-                        got.dk.at(b, j, g, d) += ds * x.q(b, i, h, d);
+                        o[d] += p[at(j)] * v[d];
+                        dv[d] += p[at(j)] * d_o[d];
+                        dq[d] += ds * k[d];
+                        dk[d] += ds * q[d];
                     }
                 }
             }
