@@ -85,9 +85,9 @@ void check_exact_attention(const support::sequence_lengths& lengths, extent head
                 p.whole.x.q.view(0, at.first_query + i, h, (chosen * 3 + 1) % head_size) = T(128.0f);
                 want.logsumexp[static_cast<std::size_t>(h * p.whole.sizes.queries + at.first_query + i)] = 128;
                 for (extent d = 0; d < head_size; ++d) {
-                    want.o.at(0, at.first_query + i, h, d) =
+                    want.o.row(0, at.first_query + i, h)[d] =
                         static_cast<double>(static_cast<float>(p.whole.x.v.view(0, at.first_key + chosen, 0, d)));
-                    want.dv.at(0, at.first_key + chosen, 0, d) +=
+                    want.dv.row(0, at.first_key + chosen, 0)[d] +=
                         static_cast<double>(static_cast<float>(p.whole.d_o.view(0, at.first_query + i, h, d)));
                 }
             }
