@@ -121,22 +121,17 @@ class shadower final : public ht::trainer_callback {
 
   private:
     void look() {
-        if constexpr (ht::detail::reads_eight_bits(ht::layers_of<Model>{})) {
-            std::cout << "--shadow: nothing is said of a policy whose products read eight bits\n";
-        } else {
-            const auto batch =
-                data_->sample(static_cast<std::uint32_t>(o_->shadow_step - 1), o_->batch * o_->accumulation);
-            const auto parts = batch.split(o_->accumulation);
-            const auto micro = *parts.begin();
-            ht::shadow_twin<Model> twin{*device_, model_->config()};
-            const auto report = ht::shadow_run(*device_, *model_, twin, [&](auto& tape, const auto& m) {
-                return trainer_->scaler().scale(m.loss(tape, micro) / static_cast<float>(o_->accumulation));
-            });
-            std::cout << "step " << o_->shadow_step << " beside fp32:\n";
-            report.print(std::cout);
-            const ht::shadow_row* first = report.first();
-            std::cout << (first == nullptr ? "no tensor is beyond its bound" : "first: " + first->text()) << std::endl;
-        }
+        const auto batch = data_->sample(static_cast<std::uint32_t>(o_->shadow_step - 1), o_->batch * o_->accumulation);
+        const auto parts = batch.split(o_->accumulation);
+        const auto micro = *parts.begin();
+        ht::shadow_twin<Model> twin{*device_, model_->config()};
+        const auto report = ht::shadow_run(*device_, *model_, twin, [&](auto& tape, const auto& m) {
+            return trainer_->scaler().scale(m.loss(tape, micro) / static_cast<float>(o_->accumulation));
+        });
+        std::cout << "step " << o_->shadow_step << " beside fp32:\n";
+        report.print(std::cout);
+        const ht::shadow_row* first = report.first();
+        std::cout << (first == nullptr ? "no tensor is beyond its bound" : "first: " + first->text()) << std::endl;
     }
 
     Device* device_;

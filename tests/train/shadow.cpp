@@ -17,7 +17,7 @@ namespace ht = halftone;
 using shadow_checks::first_of;
 
 TEST_CASE_TEMPLATE("shadow: an operation that casts wrongly or loses addends, and a stale copy, have their names", P,
-                   ht::amp_bf16, ht::amp_fp16) {
+                   ht::amp_bf16, ht::amp_fp16, ht::fp8_hybrid) {
     ht::cpu device{{.threads = 1}};
     shadow_checks::names_what_is_wrong<P>(device);
 }
@@ -27,8 +27,13 @@ TEST_CASE("shadow: a layer whose gradients underflow or overflow has its name") 
     shadow_checks::names_what_leaves_the_range(device);
 }
 
+using fp8_with_wide_gradients = ht::with_grad<ht::fp8_hybrid, ht::bfloat16>;
+/// Layers of eight bits beside others, and perceptrons that are several operations.
+using fp8_in_some_layers =
+    ht::recipe<ht::amp_bf16, ht::rule<"h.*.attn.qkv", ht::fp8_hybrid>, ht::rule<"h.*.mlp.up", ht::fp8_hybrid>>;
+
 TEST_CASE_TEMPLATE("shadow: a GPT's step under mixed precision differs from fp32 by its rounding alone", P,
-                   ht::amp_bf16, ht::amp_fp16) {
+                   ht::amp_bf16, ht::amp_fp16, ht::fp8_hybrid, fp8_with_wide_gradients, fp8_in_some_layers) {
     ht::cpu device{{.threads = 1}};
     overflow_checks::loop<P, ht::cpu> l(device);
     ht::shadow_twin<ht::nn::gpt<P>> twin{device, overflow_checks::config};
@@ -129,6 +134,39 @@ TEST_CASE_TEMPLATE("shadow: free operations, casts, regions and dropout differ b
     CAPTURE(table.str());
     CHECK(first_of(report) == "");
     CHECK(report.rows.size() > 40);
+}
+
+TEST_CASE("shadow: with dropout, perceptrons in eight bits are as many operations in fp32") {
+    ht::cpu device{{.threads = 1}};
+    overflow_checks::loop<ht::fp8_hybrid, ht::cpu> l(device);
+    ht::nn::gpt_config config = overflow_checks::config;
+    config.dropout = 0.25f;
+    ht::nn::gpt<ht::fp8_hybrid> model{device, config};
+    ht::shadow_twin<ht::nn::gpt<ht::fp8_hybrid>> twin{device, config};
+    const auto report =
+        ht::shadow_run(device, model, twin, [&](auto& tape, const auto& m) { return m.loss(tape, l.whole()) * 1024; });
+    CHECK(first_of(report) == "");
+    CHECK(report.rows.size() > 40);
+}
+
+TEST_CASE("shadow: what a stale scale cuts off or takes for zero has its layer's name") {
+    using P = ht::with_scaling<ht::fp8_hybrid, ht::delayed_scaling<>>;
+    ht::cpu device{{.threads = 1}};
+    overflow_checks::loop<P, ht::cpu> trained(device), fresh(device);
+    ht::shadow_twin<ht::nn::gpt<P>> twin{device, overflow_checks::config};
+    const auto first = [&](auto& l) {
+        return first_of(ht::shadow_run(
+            device, l.model, twin, [&](auto& tape, const auto& m) { return l.scaler.scale(m.loss(tape, l.whole())); }));
+    };
+    for (int i = 0; i < 3; ++i) trained.step(trained.whole());
+    CHECK(first(trained) == "");
+    trained.scale_weight("h.1.mlp.up.weight", 64);
+    CHECK(first(trained) == "h.1.mlp mlp forward value");
+    for (int i = 0; i < 2; ++i) trained.step(trained.whole());
+    CHECK(first(trained) == "");
+    // Before the first step scales are 1, and half of the least number is 2^-10.
+    fresh.scale_weight("h.1.attn.qkv.weight", 0x1p-8f);
+    CHECK(first(fresh) == "h.1.attn.qkv linear forward value");
 }
 
 }  // namespace

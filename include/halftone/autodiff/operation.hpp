@@ -129,6 +129,9 @@ concept shadowing = requires(std::remove_cvref_t<Context>& context) {
 /// Whether layers with these policies may do as one for all that the policies stand for.
 template <class, class>
 inline constexpr bool stand_for_alike = true;
+/// Whether what this policy stands for reads scaled operands.
+template <class>
+inline constexpr bool stands_for_scaled = false;
 
 /// Where a context's operations have to be differentiable twice.
 template <class Context>

@@ -249,7 +249,6 @@ struct scaled_mlp_record {
     template <class Tape>
     void backward(Tape& tape) {
         if (!dy.is_there()) return;
-        bias_gradient(tape, as_rows(dy), down_bias);
         if (!pre.is_empty() || !down.is_frozen()) {
             const auto g = read_gradient_of<Roles>(tape, dy.view(), down);
             scaled_weight_gradient(tape, g, hidden, down);
@@ -258,14 +257,15 @@ struct scaled_mlp_record {
             if (!pre.is_empty())
                 scaled_input_gradient(tape, g, down, down_scale, as_rows(pre), gelu_gradient{as_rows(pre)});
         }
+        bias_gradient(tape, as_rows(dy), down_bias);
         if (!pre.is_empty()) {
-            bias_gradient(tape, as_rows(pre), up_bias);
             if (tape.takes_gradient(dx) || !up.is_frozen()) {
                 const auto g = read_gradient_of<Roles>(tape, pre.view(), up);
                 if (const auto to = tape.gradient_target(dx))
                     scaled_input_gradient(tape, g, up, up_scale, as_rows(view(to.data, dx.shape())), to.mode);
                 scaled_weight_gradient(tape, g, x, up);
             }
+            bias_gradient(tape, as_rows(pre), up_bias);
         }
         pass_gradient(tape, dy, dresidual);
         tape.finish(dy);
@@ -290,6 +290,7 @@ auto mlp(Context&& context, const variable<X, Rank>& x, const Weight& up, const 
     const bool reaches_pre = wants_gradient(x, up, up_bias);
     const bool wanted = reaches_pre || wants_gradient(down, down_bias, residual);
     const shape<Rank> hidden_shape = with_last(x.shape(), up.shape()[0]);
+    auto hidden = root.template make<H>(hidden_shape, false);
     auto y = root.template make<Y>(with_last(x.shape(), down.shape()[0]), wanted);
     quantized<Q, Rank> q = quantize<Q, Roles>(root, as_const(x.view()), up, scaled_tensor::input, records);
     variable<tensor_scale, 0> up_scale;
@@ -297,7 +298,6 @@ auto mlp(Context&& context, const variable<X, Rank>& x, const Weight& up, const 
     if constexpr (records) {
         if (reaches_pre) pre = root.template make<H>(hidden_shape, false);
     }
-    auto hidden = root.template make<H>(hidden_shape, false);
     {
         const quantized<Q, 2> w = quantize_weight<Roles>(root, up, records);
         up_scale = w.scale;

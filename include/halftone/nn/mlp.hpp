@@ -49,7 +49,8 @@ struct mlp {
         if constexpr (std::is_same_v<types, halftone::detail::unmarked_roles<down_roles>> &&
                       std::is_same_v<decltype(up.weight), decltype(down.weight)> &&
                       halftone::detail::stand_for_alike<resolve<at<P, "up">>, resolve<at<P, "down">>> &&
-                      (!is_absent<Residual> || halftone::detail::whole_mlp<types, Context>)) {
+                      (!is_absent<Residual> || (halftone::detail::whole_mlp<types, Context> &&
+                                                !halftone::detail::stands_for_scaled<resolve<at<P, "up">>>))) {
             return halftone::mlp<halftone::detail::marked_roles<types, P, Context>>(ctx, x, up.weight, up.bias,
                                                                                     down.weight, down.bias, residual);
         } else {

@@ -12,15 +12,15 @@
 /// The twin gets the model's weights as kernels read them. After each of its operations, forward and backward, its
 /// results are compared with the policy's and then replaced by them, so that each operation answers for its own
 /// rounding alone. How far that goes follows from the types it computes and stores in and from its shape
-/// (shadow_products.hpp, shadow_attention.hpp, shadow_losses.hpp, shadow_rows.hpp). Beyond it lie underflow, overflow,
-/// stale copies of weights, and operations of one's own that cast wrongly or lose addends: such a one is held to what
+/// (shadow_products.hpp, shadow_scaled.hpp, shadow_attention.hpp, shadow_losses.hpp, shadow_rows.hpp). Beyond it lie
+/// underflow, overflow, stale copies of weights, stale scales of operands in eight bits, and operations of one's own that cast wrongly or lose addends: such a one is held to what
 /// floats would give of the values that it is handed, rounded once, or as often as it says (`static constexpr int
 /// roundings = 2;`), and once more for what floats differ by. What it does in fp32 as well nobody can see.
 ///
 /// Numbers below a type's least normal one count as rounded well where most of a tensor is larger (the root of the mean
 /// square of what fp32 gives), else as underflow. What follows from inputs that are not finite is not judged.
 ///
-/// Products that read eight bits are not admitted. Accumulators, optimizer and scaler are not touched. For a step now
+/// Accumulators, optimizer and scaler are not touched. For a step now
 /// and then, outside captured steps: the host waits for every tensor, keeps all of them, and computes the bounds by
 /// itself.
 #pragma once
@@ -31,6 +31,7 @@
 #include <halftone/observe/shadow_losses.hpp>
 #include <halftone/observe/shadow_report.hpp>
 #include <halftone/observe/shadow_rows.hpp>
+#include <halftone/observe/shadow_scaled.hpp>
 
 namespace halftone::inline HALFTONE_ABI {
 
@@ -48,20 +49,6 @@ struct model_in_fp32<Model<P>> {
     using type = Model<typename policy_in_fp32<P>::type>;
 };
 
-template <class L>
-constexpr bool layer_reads_eight_bits() {
-    using policy = resolve<typename L::policy>;
-    if constexpr (policy_marker<policy>) {
-        return false;
-    } else {
-        return eight_bit<compute_type<policy, op::linear>>;
-    }
-}
-template <class... Ls>
-constexpr bool reads_eight_bits(types<Ls...>) {
-    return (layer_reads_eight_bits<Ls>() || ...);
-}
-
 /// Compares what its tape shows with what was noted, and replaces it.
 template <class Device>
 class shadow_comparison final : public tensor_listener {
@@ -70,7 +57,6 @@ class shadow_comparison final : public tensor_listener {
         : device_(&device), noted_(&noted), rows_(&rows) {}
 
     void on_tensor(const watched_tensor& t) override {
-        if (t.role == tensor_role::operand) return;
         if (next_ == noted_->size()) different(place_of(*t.by), "nothing more");
         const shadow_tensor& p = (*noted_)[next_++];
         const std::string parameter = t.parameter == nullptr ? "" : t.parameter;
@@ -236,11 +222,6 @@ using shadow_twin = typename detail::model_in_fp32<std::remove_cv_t<Model>>::typ
 /// more than their types, and what the step throws.
 template <class Device, class Model, class Twin, class Step>
 shadow_report shadow_run(Device& device, Model& model, Twin& twin, const Step& step, const random_state& random = {}) {
-    constexpr bool is_known = !detail::reads_eight_bits(layers_of<Model>{});
-    static_assert(
-        is_known,
-        "halftone: shadow_run: a layer of this model reads products' operands in eight bits, and how far "
-        "that carries its results is not known here: ht::numerics_collector tells what becomes of these operands");
     device.memory().expect_no_capture("a shadow run reads every tensor on the host; run it between steps");
     shadow_report report;
     detail::shadow_weights<Device>(model.parameters(), twin.parameters(), report.rows).copy(signatures_of<Model>{});

@@ -66,6 +66,8 @@ inline constexpr bool stand_for_alike<in_fp32<A>, in_fp32<B>> =
     std::is_same_v<typename layer_types<A, op::linear, outside_regions>::type,
                    typename layer_types<B, op::linear, outside_regions>::type>&&
         std::is_same_v<storage_signature<A, op::linear>, storage_signature<B, op::linear>>;
+template <class P>
+inline constexpr bool stands_for_scaled<in_fp32<P>> = eight_bit<compute_type<resolve<P>, op::linear>>;
 
 /// A tensor of the policy's step, in host memory.
 struct shadow_tensor {
@@ -113,7 +115,6 @@ class shadow_notes final : public tensor_listener {
     std::vector<shadow_tensor> tensors;
 
     void on_tensor(const watched_tensor& t) override {
-        if (t.role == tensor_role::operand) return;
         shadow_tensor s{*t.by, t.pass, t.role, t.parameter == nullptr ? "" : t.parameter, t.format, {}, {}, {}};
         with_values(t, [&]<class V>(const V& values) { s.values = read(values); });
         if (const auto bound = bounds_.find(t.data); bound != bounds_.end()) {
@@ -135,7 +136,11 @@ class shadow_notes final : public tensor_listener {
         added_.clear();
         internal_.clear();
         targets_.clear();
+        first_made_ = nullptr;
         roundings_ = 1, length_ = 1, unit_ = 0;
+    }
+    void note_made(const void* data) {
+        if (first_made_ == nullptr) first_made_ = data;
     }
     void note_internal(const void* data, extent count) {
         internal_.push_back(data);
@@ -162,6 +167,8 @@ class shadow_notes final : public tensor_listener {
     // ---- for rules
 
     Device& device() const { return *device_; }
+    /// The first tensor that the operation made.
+    const void* first_made() const { return first_made_; }
     template <class T, int Rank>
     std::vector<float> read(const view<T, Rank>& values) const {
         using element = std::remove_const_t<T>;
@@ -220,6 +227,7 @@ class shadow_notes final : public tensor_listener {
     std::map<const void*, std::vector<double>> bounds_, added_;
     std::map<std::string, std::vector<double>> of_parameters_;
     std::vector<const void*> internal_, targets_;
+    const void* first_made_ = nullptr;
     int roundings_ = 1;
     extent length_ = 1;
     double unit_ = 0;
@@ -273,6 +281,7 @@ class tape<Device, Kind> : public tape<Device, watched_tape> {
                     {tensor_role::value, nullptr, detail::format_of<T>(), made.view().data(), made.size(), block});
                 const bool is_result = std::exchange(this->is_first_, false) || wants_gradient;
                 if (notes_ != nullptr) {
+                    notes_->note_made(made.view().data());
                     notes_->note_length(made.size());
                     if (!is_result) notes_->note_internal(made.view().data(), made.size());
                 }
@@ -304,6 +313,9 @@ class tape<Device, Kind> : public tape<Device, watched_tape> {
             return copy;
         }
     }
+    /// Operands are told by what their products give, and the twin has none.
+    template <class... Ts>
+    void note_operand(const Ts&...) {}
     template <class Record>
     void record(Record&& r) {
         using type = std::remove_cvref_t<Record>;
