@@ -32,6 +32,14 @@ class tape<Device, twice_tape> : public tape<Device> {
     ~tape() { forget(); }
     tape& root() { return *this; }
 
+    template <class T, int Rank>
+    variable<T, Rank> make(const shape<Rank>& s, bool wants_gradient) {
+        static_assert(!std::is_same_v<T, double>,
+                      "halftone: tape: second derivatives are taken in float, and an operation here gives double: cast "
+                      "its operands, ht::cast<float>(tape, x), or record on ht::tape tape{device}; "
+                      "ht::check_gradients compares first derivatives in double");
+        return base::template make<T>(s, wants_gradient);
+    }
     template <class Record>
     void record(Record&& r) {
         using type = std::remove_cvref_t<Record>;
@@ -137,7 +145,9 @@ class tape<Device, twice_tape> : public tape<Device> {
     variable<float, Rank> variable_of(const parameter<Storage, Rank>& p) {
         const auto values = detail::values_for<Compute>(p);
         using S = typename decltype(values)::value_type;
-        static_assert(contains<float, S>, "halftone: tape: parameters wider than float have no second derivatives");
+        static_assert(contains<float, S>,
+                      "halftone: tape: parameters wider than float have no second derivatives: give the model a policy "
+                      "with fp32 masters, ht::full_fp32, or record on ht::tape tape{device}");
         detail::graph& g = this->graph();
         for (const read_parameter& known : read_) {
             if (known.data == values.data())
@@ -306,7 +316,9 @@ class tape<Device, twice_tape> : public tape<Device> {
     }
     template <class T>
     void put(gradient_variables<Device>& to, const void* owner, std::size_t key, const variable<T, 1>& value) {
-        static_assert(contains<float, T>, "halftone: gradients: by a variable wider than float");
+        static_assert(contains<float, T>,
+                      "halftone: gradients: by a variable wider than float: second derivatives are taken in float; take "
+                      "them by const auto y = ht::cast<float>(tape, x)");
         if constexpr (std::is_same_v<T, float>) {
             to.items_.push_back({owner, key, value});
         } else {
