@@ -12,7 +12,7 @@
 /// The twin gets the model's weights as kernels read them. After each of its operations, forward and backward, its
 /// results are compared with the policy's and then replaced by them, so that each operation answers for its own
 /// rounding alone. How far that goes follows from the types it computes and stores in and from its shape
-/// (shadow_products.hpp, shadow_scaled.hpp, shadow_attention.hpp, shadow_losses.hpp, shadow_rows.hpp). Beyond it lie
+/// (shadow_products.hpp, shadow_linear.hpp, shadow_attention.hpp, shadow_losses.hpp, shadow_rows.hpp). Beyond it lie
 /// underflow, overflow, stale copies of weights, stale scales of operands in eight bits, and operations of one's own that cast wrongly or lose addends: such a one is held to what
 /// floats would give of the values that it is handed, rounded once, or as often as it says (`static constexpr int
 /// roundings = 2;`), and once more for what floats differ by. What it does in fp32 as well nobody can see.
@@ -28,10 +28,10 @@
 #include <halftone/error.hpp>
 #include <halftone/nn/model.hpp>
 #include <halftone/observe/shadow_attention.hpp>
+#include <halftone/observe/shadow_linear.hpp>
 #include <halftone/observe/shadow_losses.hpp>
 #include <halftone/observe/shadow_report.hpp>
 #include <halftone/observe/shadow_rows.hpp>
-#include <halftone/observe/shadow_scaled.hpp>
 
 namespace halftone::inline HALFTONE_ABI {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What rounding does to products, for shadow runs: linear layers, perceptrons, matmul, the end of a language model.
+/// What rounding does to products, for shadow runs: what all of them share, and matmul.
 ///
 /// An element of a product is a sum of k terms. Its error is at most the relative errors of the operands as they are
 /// read, and of the float sums (kernel/matmul/matmul.hpp), times sum |a||b|, which is at most the product of the norms
@@ -34,10 +34,6 @@ struct shadow_matrix {
         for (double& v : of_columns) v = std::sqrt(v);
     }
 };
-template <class Notes, class T>
-shadow_matrix matrix_of(const Notes& notes, const view<T, 2>& v) {
-    return {notes.read(v).data(), v.extent_of(0), v.extent_of(1)};
-}
 
 /// to[i][j] += factor a[i] b[j].
 inline void add_products(std::vector<double>& to, double factor, const std::vector<double>& a,
@@ -95,14 +91,13 @@ std::vector<float> weight_magnitudes(const Notes& notes, const Weight& weight) {
     for (float& v : values) v = std::max(std::fabs(v), floor);
     return values;
 }
-template <class Compute, class Notes, class Weight>
-shadow_matrix weight_matrix(const Notes& notes, const Weight& weight) {
-    return {weight_magnitudes<Compute>(notes, weight).data(), weight.shape()[0], weight.shape()[1]};
-}
 
 inline double both(double a, double b) { return a + b + a * b; }
 
-/// Sums of magnitudes along the columns.
+/// Sums along the columns in float, the policy's and its twin's, and the sums of their terms' magnitudes.
+inline double column_sum_error(extent rows) {
+    return 2 * shadow_gamma(static_cast<double>(rows) + 2, unit_roundoff<float>);
+}
 inline std::vector<double> column_magnitudes(const std::vector<float>& v, extent columns) {
     std::vector<double> sums(static_cast<std::size_t>(columns));
     for (std::size_t i = 0; i < v.size(); ++i)
@@ -114,187 +109,53 @@ inline std::vector<double> times(std::vector<double> v, double factor) {
     return v;
 }
 
-template <class Notes, class T, int Rank>
-auto shape_as_rows(const Notes&, const gradient_of<T, Rank>& g, const T* data) {
-    return as_rows(const_view<T, Rank>(data, g.shape()));
-}
+/// A matrix that a product reads, and how far each element may be from what it was, as it is read.
+struct shadow_operand {
+    shadow_matrix values, errors;
 
-/// Adds what sums of a bias and a residual err by: of magnitudes up to |y| + 2 |bias| + |x||w|.
-template <class Notes, class Y, int Rank, class Bias>
-void add_epilogue(const Notes& notes, std::vector<double>& bound, const gradient_of<Y, Rank>& dy, const Bias& bias,
-                  const std::vector<double>& a, const std::vector<double>& b) {
-    const double g = 2 * shadow_gamma(3, unit_roundoff<float>);
-    const auto y = notes.read(const_view<Y, Rank>(notes.value_of(dy), dy.shape()));
-    std::vector<float> beta(b.size());
-    if constexpr (!is_absent<Bias>) beta = notes.read(bias.values());
-    for (std::size_t i = 0; i < bound.size(); ++i) {
-        bound[i] += g * (std::fabs(static_cast<double>(y[i])) + 2 * std::fabs(static_cast<double>(beta[i % b.size()])) +
-                         a[i / b.size()] * b[i % b.size()]);
+    shadow_operand() = default;
+    /// (rows, columns), row by row.
+    shadow_operand(const std::vector<float>& v, const std::vector<double>& error, extent columns)
+        : values(v.data(), static_cast<extent>(v.size()) / columns, columns),
+          errors(error.data(), values.rows, columns) {}
+    /// By errors relative to the elements.
+    shadow_operand(const std::vector<float>& v, double relative, extent columns)
+        : values(v.data(), static_cast<extent>(v.size()) / columns, columns), errors(values) {
+        for (double& e : errors.of_rows) e *= relative;
+        for (double& e : errors.of_columns) e *= relative;
     }
-}
-
-template <class Roles, class X, class Y, int Rank, class Weight, class Bias>
-struct shadow_rule<linear_record<Roles, X, Y, Rank, Weight, Bias>> {
-    using record = linear_record<Roles, X, Y, Rank, Weight, Bias>;
-    using compute = typename Roles::compute;
-    using input_grad = typename Roles::input_grad;
-    using weight_grad = typename Roles::weight_grad;
-
-    template <class Notes>
-    static void forward(Notes& notes, const record& r) {
-        using device = std::remove_cvref_t<decltype(notes.device())>;
-        const auto x = matrix_of(notes, shape_as_rows(notes, r.dx, notes.value_of(r.dx)));
-        const auto w = weight_matrix<compute>(notes, r.weight);
-        auto bound = products(
-            both(read_error<compute, X>, weight_error<compute>(r.weight)) + sum_error<compute, device>(x.columns),
-            x.of_rows, w.of_rows);
-        add_epilogue(notes, bound, r.dy, r.bias, x.of_rows, w.of_rows);
-        notes.bound_value(notes.value_of(r.dy), std::move(bound));
-    }
-    template <class Notes>
-    static auto backward(Notes& notes, const record& r) {
-        using device = std::remove_cvref_t<decltype(notes.device())>;
-        std::vector<double> of_x, of_weight, of_bias;
-        if (r.dy.is_there()) {
-            const auto dy = as_rows(as_const(r.dy.view()));
-            const auto values = notes.read(dy);
-            const shadow_matrix g(values.data(), dy.extent_of(0), dy.extent_of(1));
-            const auto w = weight_matrix<compute>(notes, r.weight);
-            of_x = products(
-                both(read_error<input_grad, Y>,
-                     both(weight_error<compute>(r.weight),
-                          read_error<input_grad, typename decltype(values_for<compute>(r.weight))::value_type>)) +
-                    sum_error<input_grad, device>(g.columns),
-                g.of_rows, w.of_columns);
-            if (!r.x.is_empty()) {
-                const auto x = matrix_of(notes, as_rows(as_const(r.x.view())));
-                of_weight = products(both(read_error<weight_grad, Y>, read_error<weight_grad, X>) +
-                                         sum_error<weight_grad, device>(g.rows),
-                                     g.of_columns, x.of_columns);
-            }
-            of_bias = times(column_magnitudes(values, g.columns), sum_error<float, device>(g.rows));
-        }
-        return [&notes, &r, of_x, of_weight, of_bias] {
-            if (of_x.empty()) return;
-            notes.bound_gradient(r.dx, of_x);
-            if (!of_weight.empty()) notes.bound_gradient(r.weight, of_weight);
-            notes.bound_gradient(r.bias, of_bias);
-        };
-    }
-};
-
-/// The steepest that gelu is, with room for what its float evaluation errs by.
-inline constexpr double steepest_gelu = 1.13;
-
-template <class Roles, class X, class Y, int Rank, class Weight, class Bias>
-struct shadow_rule<mlp_record<Roles, X, Y, Rank, Weight, Bias>> {
-    using record = mlp_record<Roles, X, Y, Rank, Weight, Bias>;
-    using compute = typename Roles::compute;
-    using input_grad = typename Roles::input_grad;
-    using weight_grad = typename Roles::weight_grad;
-    using output = typename Roles::output;
-    using H = typename record::H;
-
-    template <class T>
-    static shadow_matrix rounded(std::vector<double> error, const std::vector<float>& values, extent columns) {
-        const auto round = rounding_rule::to<T>(root_mean_square(values));
-        for (std::size_t i = 0; i < error.size(); ++i) error[i] += round(static_cast<double>(values[i]));
-        return {error.data(), static_cast<extent>(values.size()) / columns, columns};
-    }
-
-    template <class Notes>
-    static void forward(Notes& notes, const record& r) {
-        using device = std::remove_cvref_t<decltype(notes.device())>;
-        constexpr double u = unit_roundoff<float>;
-        const auto x = matrix_of(notes, shape_as_rows(notes, r.dx, notes.value_of(r.dx)));
-        const auto up = weight_matrix<compute>(notes, r.up), down = weight_matrix<compute>(notes, r.down);
-        auto inner = products(
-            both(read_error<compute, X>, weight_error<compute>(r.up)) + sum_error<compute, device>(x.columns) + 4 * u,
-            x.of_rows, up.of_rows);
-        const auto up_bias = notes.read(r.up_bias.values());
-        for (std::size_t i = 0; i < inner.size(); ++i)
-            inner[i] += 4 * u * std::fabs(static_cast<double>(up_bias[i % up_bias.size()]));
-        if (!r.pre.is_empty()) notes.bound_value(r.pre.view().data(), inner);
-        // gelu(x) = x times something from 0 to 1, evaluated in float by both.
-        for (std::size_t i = 0; i < inner.size(); ++i)
-            inner[i] = steepest_gelu * inner[i] + 32 * u *
-                                                      (x.of_rows[i / up_bias.size()] * up.of_rows[i % up_bias.size()] +
-                                                       std::fabs(static_cast<double>(up_bias[i % up_bias.size()])));
-        // A frozen layer keeps nothing; |gelu(x)| is at most |x|.
-        std::vector<float> values;
-        if (r.hidden.is_empty()) {
-            for (std::size_t i = 0; i < inner.size(); ++i) {
-                const double product = x.of_rows[i / up_bias.size()] * up.of_rows[i % up_bias.size()];
-                values.push_back(static_cast<float>(product) + std::fabs(up_bias[i % up_bias.size()]));
-            }
-        } else {
-            values = notes.read(r.hidden.view());
-            notes.bound_value(r.hidden.view().data(), inner);
-        }
-        const shadow_matrix h(values.data(), x.rows, up.rows), error = rounded<H>(inner, values, up.rows);
-        auto bound = products(
-            both(read_error<compute, H>, weight_error<compute>(r.down)) + sum_error<compute, device>(h.columns),
-            h.of_rows, down.of_rows);
-        add_products(bound, 1 + weight_error<compute>(r.down), error.of_rows, down.of_rows);
-        add_epilogue(notes, bound, r.dy, r.down_bias, h.of_rows, down.of_rows);
-        notes.bound_value(notes.value_of(r.dy), std::move(bound));
-    }
-    template <class Notes>
-    static auto backward(Notes& notes, const record& r) {
-        using device = std::remove_cvref_t<decltype(notes.device())>;
-        std::vector<float> values;
-        shadow_matrix g, h;
-        if (r.dy.is_there()) {
-            const auto dy = as_rows(as_const(r.dy.view()));
-            values = notes.read(dy);
-            g = shadow_matrix(values.data(), dy.extent_of(0), dy.extent_of(1));
-            if (!r.hidden.is_empty()) h = matrix_of(notes, as_rows(as_const(r.hidden.view())));
-        }
-        return [&notes, &r, values, g, h] {
-            if (values.empty()) return;
-            constexpr double u = unit_roundoff<float>;
-            if (h.rows != 0) {
-                notes.bound_gradient(r.down, products(both(read_error<weight_grad, Y>, read_error<weight_grad, H>) +
-                                                          sum_error<weight_grad, device>(g.rows),
-                                                      g.of_columns, h.of_columns));
-            }
-            notes.bound_gradient(r.down_bias,
-                                 times(column_magnitudes(values, g.columns), sum_error<float, device>(g.rows)));
-            if (r.pre.is_empty()) return;
-            // Where pre lay lies its gradient now.
-            const auto inner = notes.read(as_rows(as_const(r.pre.view())));
-            const auto up = weight_matrix<compute>(notes, r.up), down = weight_matrix<compute>(notes, r.down);
-            const shadow_matrix dpre(inner.data(), g.rows, up.rows);
-            const double read_down = both(weight_error<compute>(r.down), read_error<input_grad, weight_type>);
-            const auto error = rounded<output>(products(steepest_gelu * (both(read_error<input_grad, Y>, read_down) +
-                                                                         sum_error<input_grad, device>(g.columns)) +
-                                                            32 * u,
-                                                        g.of_rows, down.of_columns),
-                                               inner, up.rows);
-            const double read_up = both(weight_error<compute>(r.up), read_error<input_grad, weight_type>);
-            auto of_x = products(both(read_error<input_grad, output>, read_up) + sum_error<input_grad, device>(up.rows),
-                                 dpre.of_rows, up.of_columns);
-            add_products(of_x, 1 + read_up, error.of_rows, up.of_columns);
-            notes.bound_gradient(r.dx, std::move(of_x));
-            if (!r.x.is_empty()) {
-                const auto x = matrix_of(notes, as_rows(as_const(r.x.view())));
-                auto of_up = products(both(read_error<weight_grad, output>, read_error<weight_grad, X>) +
-                                          sum_error<weight_grad, device>(g.rows),
-                                      dpre.of_columns, x.of_columns);
-                add_products(of_up, 1 + read_error<weight_grad, X>, error.of_columns, x.of_columns);
-                notes.bound_gradient(r.up, std::move(of_up));
-            }
-            auto of_bias = times(column_magnitudes(inner, up.rows), sum_error<float, device>(g.rows));
-            // A sum of magnitudes is at most the root of their number times their norm.
-            for (std::size_t i = 0; i < of_bias.size(); ++i)
-                of_bias[i] += std::sqrt(static_cast<double>(g.rows)) * error.of_columns[i];
-            notes.bound_gradient(r.up_bias, std::move(of_bias));
-        };
-    }
+    extent rows() const { return values.rows; }
+    extent columns() const { return values.columns; }
+    /// Norms of what is read, at most.
+    std::vector<double> read_rows() const { return sum(values.of_rows, errors.of_rows); }
+    std::vector<double> read_columns() const { return sum(values.of_columns, errors.of_columns); }
 
   private:
-    using weight_type = typename decltype(values_for<compute>(std::declval<const Weight&>()))::value_type;
+    static std::vector<double> sum(std::vector<double> a, const std::vector<double>& b) {
+        for (std::size_t i = 0; i < a.size(); ++i) a[i] += b[i];
+        return a;
+    }
 };
+
+enum class along { rows, columns };
+
+/// How far products of a's rows or columns with b's may be off. With errors a' and b' it is |a||b'| + |a'||b| +
+/// 2 |a'||b'|, whether a and b are what was read or what was meant, and what the sums err by.
+inline std::vector<double> product_bound(const shadow_operand& a, along a_side, const shadow_operand& b, along b_side,
+                                         double of_sums) {
+    const auto side = [](const shadow_matrix& m, along s) -> const std::vector<double>& {
+        return s == along::rows ? m.of_rows : m.of_columns;
+    };
+    const auto read = [](const shadow_operand& o, along s) {
+        return s == along::rows ? o.read_rows() : o.read_columns();
+    };
+    const auto &a_errors = side(a.errors, a_side), &b_errors = side(b.errors, b_side);
+    auto bound = products(1, side(a.values, a_side), b_errors);
+    add_products(bound, 1, a_errors, side(b.values, b_side));
+    add_products(bound, 2, a_errors, b_errors);
+    add_products(bound, of_sums, read(a, a_side), read(b, b_side));
+    return bound;
+}
 
 template <class Roles, class A, class B, class Y, int Rank>
 struct shadow_rule<matmul_record<Roles, A, B, Y, Rank>> {

@@ -4,7 +4,7 @@
 ///
 /// Both are watched tapes that show what operations keep for themselves as well. On the policy's tape each record is
 /// looked at when it is made and before it runs: shadow_rule<Record>, specialised for the library's records in
-/// shadow_products.hpp, shadow_attention.hpp and shadow_rows.hpp, says how far rounding may carry each result, the last
+/// shadow_linear.hpp, shadow_attention.hpp and the like, says how far rounding may carry each result, the last
 /// rounding aside. So operations themselves know nothing of shadows.
 #pragma once
 
