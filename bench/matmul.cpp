@@ -57,6 +57,8 @@ std::vector<shape> shapes(bool quick) {
 std::vector<shape> odd_shapes() {
     return {{256, 50304, 768},  {256, 50257, 768}, {1024, 1024, 1024}, {1024, 1024, 1023},
             {1021, 1019, 1013}, {1, 768, 768},     {4, 768, 768},      {16, 3072, 768},
+            {1, 2304, 768, false, true, " w^T"}, {4, 2304, 768, false, true, " w^T"},
+            {1, 50257, 768, false, true, " w^T"},
             {1024, 64, 1024},   {64, 1024, 64},    {1024, 1024, 16},
             {1024, 1024, 1024, false, false, " off by one element", 1},
             {256, 50304, 768, false, false, " off by one element", 1}};

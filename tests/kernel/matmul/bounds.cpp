@@ -75,6 +75,47 @@ TEST_CASE("matmul: the same bits at any number of threads") {
     SUBCASE("split products") { same_bits<ht::split_fp32, float>(); }
 }
 
+/// The bits of a row do not depend on how many there are: a token alone, and in a batch.
+template <class P, class T>
+void same_bits_alone() {
+    matmul_test::on_every_set(2, [](auto& device) {
+        constexpr extent all = 20;
+        for (const extent columns : {1, 33, 130, 400}) {
+            for (const extent depth : {0, 1, 7, 64, 300}) {
+                for (const auto& of_b : {layouts[0], layouts[1], layouts[3]}) {
+                    CAPTURE(columns);
+                    CAPTURE(depth);
+                    const operand<T> a(all, depth, layouts[2], matmul_test::normals(3)),
+                        b(depth, columns, of_b, matmul_test::normals(4));
+                    const operand<float> together(all, columns, layouts[0]);
+                    ht::matmul<P>(device, a.view, b.view, together.view);
+                    for (const extent rows : {1, 2, 3, 4, 5}) {
+                        CAPTURE(rows);
+                        const operand<float> alone(rows, columns, layouts[0]);
+                        ht::matmul<P>(device, ht::view<const T, 2>(a.view.data(), {rows, depth}, a.view.strides()),
+                                      b.view, alone.view);
+                        std::int64_t different = 0;
+                        for (extent i = 0; i < rows; ++i) {
+                            for (extent j = 0; j < columns; ++j)
+                                different += alone.view(i, j) == together.view(i, j) ? 0 : 1;
+                        }
+                        CHECK(different == 0);
+                    }
+                }
+            }
+        }
+    });
+}
+
+TEST_CASE("matmul: a row has the same bits alone and among others") {
+    SUBCASE("fp32") { same_bits_alone<ht::full_fp32, float>(); }
+    SUBCASE("bf16") { same_bits_alone<ht::amp_bf16, bfloat16>(); }
+    SUBCASE("fp32 operands rounded to bf16") { same_bits_alone<ht::amp_bf16, float>(); }
+    SUBCASE("fp16") { same_bits_alone<ht::amp_fp16, float16>(); }
+    SUBCASE("tf32") { same_bits_alone<ht::tf32, float>(); }
+    SUBCASE("split products") { same_bits_alone<ht::split_fp32, float>(); }
+}
+
 TEST_CASE("matmul: infinities and NaNs come through") {
     matmul_test::on_every_set(1, [](ht::cpu& device) { matmul_test::infinities_and_nans(device); });
 }

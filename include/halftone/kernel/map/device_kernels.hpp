@@ -187,6 +187,7 @@ struct map_cut {
 template <int N, class Expressions, class Outputs, class Inputs>
 struct map_sums_kernel {
     static constexpr int threads = 128;
+    static constexpr int min_blocks = 1;  // said, or ptxas 13.0 spares registers for sm_120 and spills
     using team = row_team<threads, Outputs::count>;
     static constexpr word shared_bytes = team::shared_bytes;
 

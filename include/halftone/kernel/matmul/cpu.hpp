@@ -5,13 +5,13 @@
 /// b is packed into panels that all threads share, slice by slice. Whoever takes a block of c goes through k in pieces of
 /// panel_depth and packs that much of its rows of a, which stays in the second-level cache while the panels of b pass by,
 /// as do the block's sums; these go through the epilogue at the end (Goto and van de Geijn 2008). Where a has few rows b is
-/// not shared: who takes some panels packs a few of them at a time, multiplies all of a by them, and forgets them. If all of
-/// a is small it stays in the cache meanwhile; else the sums of these columns do, while k passes by. Rows of a that a unit
-/// can read where they lie are not packed at all.
+/// not shared (cut.hpp): who takes some panels packs a few of them at a time, multiplies all of a by them, and forgets
+/// them. Rows of a that a unit can read where they lie are not packed at all, nor is b where a has hardly any rows.
 #pragma once
 
 #include <halftone/kernel/fp64/cpu.hpp>
 #include <halftone/kernel/map/evaluate.hpp>
+#include <halftone/kernel/matmul/cut.hpp>
 #include <halftone/kernel/matmul/fp64.hpp>
 #include <halftone/kernel/matmul/matmul.hpp>
 #include <halftone/kernel/product/split.hpp>
@@ -21,55 +21,6 @@
 
 namespace halftone::inline HALFTONE_ABI::kernel {
 
-/// What stays in the second-level cache while the rest passes by.
-enum class kept_near {
-    a,     ///< all of a
-    sums,  ///< those of all rows and some columns
-    b      ///< panels of b, which all threads share
-};
-
-/// How a product is cut. Any cut gives the same bits, so it may follow the number of threads.
-struct blocked_cut {
-    kept_near kept = kept_near::b;
-    extent depth;          ///< k of what is packed at a time
-    extent rows;           ///< of a block of c, and of a packed block of a
-    extent columns;        ///< of a block of c, or those whose panels a task packs for itself
-    extent slice_columns;  ///< columns of b that are packed at a time
-
-    blocked_cut(extent m, extent n, extent k, const product_unit& unit, int threads)
-        : depth(std::max<extent>(k, 1)), rows(std::min<extent>(96, upward(m, unit.rows))), slice_columns(n) {
-        constexpr extent cached_bytes = extent{384} << 10, slice_bytes = extent{16} << 20,
-                         most_depth = 64 * panel_depth, few_rows = 256;
-        if (depth <= most_depth && m * row_bytes(unit) <= cached_bytes) {
-            kept = kept_near::a;
-            columns = 1024;
-            while (pieces(n, columns) < wanted(threads) && columns > unit.columns) columns /= 2;
-            return;
-        }
-        if (m <= few_rows && n >= 128 * threads) {
-            kept = kept_near::sums;
-            columns = std::clamp<extent>(upward(pieces(n, 2 * threads), unit.columns), 64, 256);
-            return;
-        }
-        const extent chunks = pieces(depth, most_depth);
-        if (chunks > 1) depth = upward(pieces(depth, chunks), panel_depth);
-        columns = 1024;
-        const auto tasks = [&] { return pieces(m, rows) * pieces(n, columns); };
-        while (tasks() < wanted(threads) && columns > 128) columns /= 2;
-        while (tasks() < wanted(threads) && rows > 48) rows = upward(rows / 2, unit.rows);
-        slice_columns = std::max<extent>(1, slice_bytes / row_bytes(unit) / columns) * columns;
-    }
-
-    static extent pieces(extent all, extent each) { return (all + each - 1) / each; }
-    static extent upward(extent value, extent step) { return pieces(value, step) * step; }
-
-  private:
-    /// Few tasks leave a thread idle at the end.
-    static extent wanted(int threads) { return threads > 1 ? 8 * threads : 1; }
-    /// Of a row of a, or a column of b, as packed.
-    extent row_bytes(const product_unit& unit) const { return unit.element * upward(depth, panel_depth); }
-};
-
 /// An operand without its element type, and what packs a piece of it. Strides are in elements.
 struct blocked_operand {
     const std::byte* data;
@@ -77,6 +28,7 @@ struct blocked_operand {
     extent rows, columns, row_stride, column_stride;
     decltype(product_packing<float>::pack_a) pack_a;
     decltype(product_packing<float>::pack_b) pack_b;
+    decltype(product_packing<float>::multiply_few) multiply_few;
     bool keeps_rows;  ///< as product_packing says
 
     template <class T>
@@ -89,6 +41,7 @@ struct blocked_operand {
           column_stride(v.stride_of(1)),
           pack_a(packing.pack_a),
           pack_b(packing.pack_b),
+          multiply_few(packing.multiply_few),
           keeps_rows(packing.keeps_rows) {}
 
     const std::byte* at(extent row, extent column) const {
@@ -117,7 +70,7 @@ class blocked_product {
           n_(b.columns),
           k_(a.columns),
           in_place_(can_stay(unit, a)),
-          cut_(m_, n_, k_, unit, device.threads()),
+          cut_(m_, n_, k_, unit, b.multiply_few != nullptr, device.threads()),
           block_bytes_(unit.block_bytes(cut_.rows)),
           panel_bytes_(unit.panel_bytes(std::min(panel_depth, cut_.depth))),
           // Rows of sums are not a power of two apart.
@@ -135,6 +88,8 @@ class blocked_product {
                 return keep_sums();
             case kept_near::b:
                 return keep_b();
+            case kept_near::few_rows:
+                return read_b_once();
         }
     }
 
@@ -268,6 +223,53 @@ class blocked_product {
             });
             for (extent block = 0; block < blocks_; ++block) finish(p, block, first, cut_.columns, sums(block));
         });
+    }
+
+    /// Few rows of a by what b has, as soon as it is read: where b's rows lie side by side as they are, else by little
+    /// panels that do not leave the first-level cache.
+    void read_b_once() const {
+        constexpr extent little_bytes = extent{8} << 10;
+        const extent little = std::min(panel_depth, little_bytes / (unit_.columns * unit_.element));  // of k
+        const part p(*this, 0, 0);
+        const bool lies_in_rows = b_.column_stride == 1;
+        const std::size_t panel_bytes = lies_in_rows ? 0 : unit_.panel_bytes(little);
+        const workspace::lease blocks(device_.scratch(), times(p.depths, block_bytes_));
+        for (extent depth = 0; depth < p.depths; ++depth)
+            pack_block(p, 0, depth, blocks.data() + times(depth, block_bytes_));
+        device_.parallel_for(p.groups, sums_bytes_ + panel_bytes, [&](extent group, std::byte* scratch) {
+            auto* const sums = reinterpret_cast<float*>(scratch);
+            const extent first = group * group_panels_, left = first * unit_.columns;
+            if (lies_in_rows) {
+                for (extent depth = 0; depth < p.depths; ++depth) {
+                    b_.multiply_few(m_, p.length_of(depth), blocks.data() + times(depth, block_bytes_),
+                                    b_.at(depth * panel_depth, left), b_.row_stride, std::min(cut_.columns, n_ - left),
+                                    sums, sums_stride_, depth > 0);
+                }
+            } else {
+                with_unit([&] {
+                    for (extent panel = first; panel < std::min(first + group_panels_, p.panels); ++panel)
+                        multiply_little_panels(panel, little, blocks.data(), scratch + sums_bytes_,
+                                               sums + (panel - first) * unit_.columns);
+                });
+            }
+            finish(p, 0, first, cut_.columns, sums);
+        });
+    }
+    void multiply_little_panels(extent panel, extent little, const std::byte* blocks, std::byte* packed,
+                                float* sums) const {
+        const extent j = panel * unit_.columns, columns = std::min<extent>(unit_.columns, n_ - j);
+        for (extent from = 0; from < std::max<extent>(k_, 1); from += little) {
+            const extent length = std::min(little, k_ - from), depth = from / panel_depth;
+            const std::byte* const rows = blocks + times(depth, block_bytes_) + (from % panel_depth) * unit_.element;
+            // The next panel comes meanwhile: processors follow few of so many columns by themselves.
+            const extent next = j + unit_.columns, end = std::min(next + unit_.columns, n_);
+            for (extent column = next; column < end; ++column) {
+                const std::byte* const at = b_.at(from, column);
+                for (extent byte = 0; byte < length * b_.element; byte += 64) __builtin_prefetch(at + byte, 0, 2);
+            }
+            b_.pack_b(b_.at(from, j), b_.row_stride, b_.column_stride, length, columns, packed, 0);
+            unit_.multiply(m_, unit_.run(length), rows, packed, sums, sums_stride_, from > 0);
+        }
     }
 
     void keep_b() const {

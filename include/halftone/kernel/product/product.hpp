@@ -23,6 +23,8 @@ namespace halftone::inline HALFTONE_ABI {
 inline constexpr extent panel_depth = 256;
 /// Elements from row to row of a packed block of a; not a power of two, so that rows fall on different cache sets.
 inline constexpr extent panel_stride = panel_depth + 32;
+/// Up to so many rows of a are multiplied by b where it lies.
+inline constexpr extent few_rows = 4;
 
 }  // namespace halftone::inline HALFTONE_ABI
 
@@ -78,6 +80,9 @@ struct product_packing {
     void (*pack_b)(const void* from, extent k_stride, extent column_stride, extent k, extent columns, void* panels,
                    std::size_t bytes_apart);
     bool keeps_rows = false;  ///< rows of a whose elements lie side by side are packed as they are
+    /// Up to few_rows of a packed block times b, whose rows lie k_stride elements apart; none: b is always packed.
+    void (*multiply_few)(extent rows, extent k, const void* a_block, const void* b, extent k_stride, extent columns,
+                         float* c, extent c_stride, bool add) = nullptr;
 
     void pack_panel(const void* from, extent k_stride, extent column_stride, extent k, extent columns, void* panel) const {
         pack_b(from, k_stride, column_stride, k, columns, panel, 0);
@@ -124,11 +129,14 @@ template <class Compute, class T>
 product_packing<T> packing_for(const cpu& device) {
 #if defined(__x86_64__)
     if (detail::uses_pairs<Compute>(device.instruction_set()))
-        return {&avx512_bf16::pack_a_bf16<T>, &avx512_bf16::pack_b_bf16<T>, std::is_same_v<T, bfloat16>};
+        return {&avx512_bf16::pack_a_bf16<T>, &avx512_bf16::pack_b_bf16<T>, std::is_same_v<T, bfloat16>,
+                device.instruction_set() == isa::amx ? nullptr : &avx512_bf16::pair_multiply_few<T>};
 #endif
     return {device.select(&portable::pack_a<Compute, T>, &avx2::pack_a<Compute, T>, &avx512::pack_a<Compute, T>),
             device.select(&portable::pack_b<Compute, T>, &avx2::pack_b<Compute, T>, &avx512::pack_b<Compute, T>),
-            std::is_same_v<Compute, float> && std::is_same_v<T, float>};
+            std::is_same_v<Compute, float> && std::is_same_v<T, float>,
+            device.select(&portable::fma_multiply_few<Compute, T>, &avx2::fma_multiply_few<Compute, T>,
+                          &avx512::fma_multiply_few<Compute, T>)};
 }
 
 }  // namespace halftone::inline HALFTONE_ABI

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// How a matrix product on the CPU is cut into tasks, and what each keeps near.
+#pragma once
+
+#include <algorithm>
+
+#include <halftone/kernel/product/product.hpp>
+
+namespace halftone::inline HALFTONE_ABI::kernel {
+
+/// What stays in the second-level cache while the rest passes by.
+enum class kept_near {
+    b,        ///< panels, which all threads share
+    a,        ///< all of it, since it is small
+    sums,     ///< of all rows and some columns, while k passes by
+    few_rows  ///< of a, and their sums: hardly any, and b is read once
+};
+
+/// How a product is cut. Any cut gives the same bits, so it may follow the number of threads.
+struct blocked_cut {
+    kept_near kept = kept_near::b;
+    extent depth;          ///< k of what is packed at a time
+    extent rows;           ///< of a block of c, and of a packed block of a
+    extent columns;        ///< of a block of c, or those whose panels a task packs for itself
+    extent slice_columns;  ///< columns of b that are packed at a time
+
+    blocked_cut(extent m, extent n, extent k, const product_unit& unit, bool takes_few, int threads)
+        : depth(std::max<extent>(k, 1)), rows(std::min<extent>(96, upward(m, unit.rows))), slice_columns(n) {
+        constexpr extent cached_bytes = extent{384} << 10, slice_bytes = extent{16} << 20,
+                         most_depth = 64 * panel_depth, rows_of_sums = 256;
+        if (takes_few && m <= halftone::few_rows && depth <= most_depth) {
+            kept = kept_near::few_rows;
+            columns = std::clamp<extent>(upward(pieces(n, 4 * threads), unit.columns), 64, 1024);
+            return;
+        }
+        if (depth <= most_depth && m * row_bytes(unit) <= cached_bytes) {
+            kept = kept_near::a;
+            columns = 1024;
+            while (pieces(n, columns) < wanted(threads) && columns > unit.columns) columns /= 2;
+            return;
+        }
+        if (m <= rows_of_sums && n >= 128 * threads) {
+            kept = kept_near::sums;
+            columns = std::clamp<extent>(upward(pieces(n, 2 * threads), unit.columns), 64, 256);
+            return;
+        }
+        const extent chunks = pieces(depth, most_depth);
+        if (chunks > 1) depth = upward(pieces(depth, chunks), panel_depth);
+        columns = 1024;
+        const auto tasks = [&] { return pieces(m, rows) * pieces(n, columns); };
+        while (tasks() < wanted(threads) && columns > 128) columns /= 2;
+        while (tasks() < wanted(threads) && rows > 48) rows = upward(rows / 2, unit.rows);
+        slice_columns = std::max<extent>(1, slice_bytes / row_bytes(unit) / columns) * columns;
+    }
+
+    static extent pieces(extent all, extent each) { return (all + each - 1) / each; }
+    static extent upward(extent value, extent step) { return pieces(value, step) * step; }
+
+  private:
+    /// Few tasks leave a thread idle at the end.
+    static extent wanted(int threads) { return threads > 1 ? 8 * threads : 1; }
+    /// Of a row of a, or a column of b, as packed.
+    extent row_bytes(const product_unit& unit) const { return unit.element * upward(depth, panel_depth); }
+};
+
+}  // namespace halftone::inline HALFTONE_ABI::kernel
