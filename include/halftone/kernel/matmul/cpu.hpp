@@ -159,15 +159,20 @@ class blocked_product {
         if (unit_.leave != nullptr) unit_.leave();
     }
 
+    /// Of all of a, packed.
+    std::size_t a_bytes(const part& p) const { return in_place_ ? 0 : times(blocks_ * p.depths, block_bytes_); }
+    void pack_a(const part& p, std::byte* to) const {
+        if (in_place_) return;
+        device_.parallel_for(blocks_ * p.depths, [&](extent index) {
+            pack_block(p, index / p.depths, index % p.depths, to + times(index, block_bytes_));
+        });
+    }
+
     void keep_a() const {
         constexpr std::size_t near_bytes = std::size_t{256} << 10;
         const part p(*this, 0, 0);
-        const workspace::lease blocks(device_.scratch(), in_place_ ? 0 : times(blocks_ * p.depths, block_bytes_));
-        if (!in_place_) {
-            device_.parallel_for(blocks_ * p.depths, [&](extent index) {
-                pack_block(p, index / p.depths, index % p.depths, blocks.data() + times(index, block_bytes_));
-            });
-        }
+        const workspace::lease blocks(device_.scratch(), a_bytes(p));
+        pack_a(p, blocks.data());
         // So many panels are packed at a time: of rows a few side by side, since memory likes to be read on.
         const std::size_t whole_bytes = times(p.depths, panel_bytes_);
         extent most = b_.column_stride == 1 ? std::min<extent>(group_panels_, 4) : 1;
@@ -225,51 +230,26 @@ class blocked_product {
         });
     }
 
-    /// Few rows of a by what b has, as soon as it is read: where b's rows lie side by side as they are, else by little
-    /// panels that do not leave the first-level cache.
+    /// Few rows of a by what b has, as soon as it is read: columns, where their elements lie side by side, whole.
     void read_b_once() const {
-        constexpr extent little_bytes = extent{8} << 10;
-        const extent little = std::min(panel_depth, little_bytes / (unit_.columns * unit_.element));  // of k
         const part p(*this, 0, 0);
-        const bool lies_in_rows = b_.column_stride == 1;
-        const std::size_t panel_bytes = lies_in_rows ? 0 : unit_.panel_bytes(little);
-        const workspace::lease blocks(device_.scratch(), times(p.depths, block_bytes_));
-        for (extent depth = 0; depth < p.depths; ++depth)
-            pack_block(p, 0, depth, blocks.data() + times(depth, block_bytes_));
-        device_.parallel_for(p.groups, sums_bytes_ + panel_bytes, [&](extent group, std::byte* scratch) {
+        const extent width = b_.column_stride == 1 ? cut_.columns : unit_.columns;
+        const workspace::lease blocks(device_.scratch(), a_bytes(p));
+        pack_a(p, blocks.data());
+        device_.parallel_for(p.groups, sums_bytes_, [&](extent group, std::byte* scratch) {
             auto* const sums = reinterpret_cast<float*>(scratch);
-            const extent first = group * group_panels_, left = first * unit_.columns;
-            if (lies_in_rows) {
+            const extent left = group * cut_.columns, end = std::min(left + cut_.columns, n_);
+            for (extent j = left; j < end; j += width) {
                 for (extent depth = 0; depth < p.depths; ++depth) {
-                    b_.multiply_few(m_, p.length_of(depth), blocks.data() + times(depth, block_bytes_),
-                                    b_.at(depth * panel_depth, left), b_.row_stride, std::min(cut_.columns, n_ - left),
-                                    sums, sums_stride_, depth > 0);
+                    const extent from = depth * panel_depth;
+                    b_.multiply_few(
+                        m_, p.length_of(depth), in_place_ ? a_.at(0, from) : packed_rows(blocks.data(), depth),
+                        in_place_ ? a_.row_stride : panel_stride, b_.at(from, j), b_.row_stride, b_.column_stride,
+                        std::min(width, end - j), sums + (j - left), sums_stride_, depth > 0);
                 }
-            } else {
-                with_unit([&] {
-                    for (extent panel = first; panel < std::min(first + group_panels_, p.panels); ++panel)
-                        multiply_little_panels(panel, little, blocks.data(), scratch + sums_bytes_,
-                                               sums + (panel - first) * unit_.columns);
-                });
             }
-            finish(p, 0, first, cut_.columns, sums);
+            finish(p, 0, group * group_panels_, cut_.columns, sums);
         });
-    }
-    void multiply_little_panels(extent panel, extent little, const std::byte* blocks, std::byte* packed,
-                                float* sums) const {
-        const extent j = panel * unit_.columns, columns = std::min<extent>(unit_.columns, n_ - j);
-        for (extent from = 0; from < std::max<extent>(k_, 1); from += little) {
-            const extent length = std::min(little, k_ - from), depth = from / panel_depth;
-            const std::byte* const rows = blocks + times(depth, block_bytes_) + (from % panel_depth) * unit_.element;
-            // The next panel comes meanwhile: processors follow few of so many columns by themselves.
-            const extent next = j + unit_.columns, end = std::min(next + unit_.columns, n_);
-            for (extent column = next; column < end; ++column) {
-                const std::byte* const at = b_.at(from, column);
-                for (extent byte = 0; byte < length * b_.element; byte += 64) __builtin_prefetch(at + byte, 0, 2);
-            }
-            b_.pack_b(b_.at(from, j), b_.row_stride, b_.column_stride, length, columns, packed, 0);
-            unit_.multiply(m_, unit_.run(length), rows, packed, sums, sums_stride_, from > 0);
-        }
     }
 
     void keep_b() const {

@@ -80,9 +80,9 @@ struct product_packing {
     void (*pack_b)(const void* from, extent k_stride, extent column_stride, extent k, extent columns, void* panels,
                    std::size_t bytes_apart);
     bool keeps_rows = false;  ///< rows of a whose elements lie side by side are packed as they are
-    /// Up to few_rows of a packed block times b, whose rows lie k_stride elements apart; none: b is always packed.
-    void (*multiply_few)(extent rows, extent k, const void* a_block, const void* b, extent k_stride, extent columns,
-                         float* c, extent c_stride, bool add) = nullptr;
+    /// Up to few_rows of a, packed or where they lie, times b where it lies, one of its strides 1; none: b is packed.
+    void (*multiply_few)(extent rows, extent k, const void* a, extent a_stride, const void* b, extent k_stride,
+                         extent column_stride, extent columns, float* c, extent c_stride, bool add) = nullptr;
 
     void pack_panel(const void* from, extent k_stride, extent column_stride, extent k, extent columns, void* panel) const {
         pack_b(from, k_stride, column_stride, k, columns, panel, 0);
