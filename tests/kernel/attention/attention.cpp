@@ -103,7 +103,7 @@ TEST_CASE("enough heads that each is one task") {
     // More blocks of keys than make a part where heads are few, and more blocks of queries.
     check_problem<float, float>({2, 40, 300, 4, 4, 16, causal}, layout::contiguous);
     check_problem<float, float>({2, 400, 40, 4, 4, 16, full}, layout::contiguous);
-    check_problem<bfloat16, bfloat16>({3, 70, 400, 3, 3, 16, full}, layout::contiguous);
+    check_problem<bfloat16, bfloat16>({3, 30, 400, 3, 3, 16, full}, layout::contiguous);
 }
 
 template <class Compute, class T>

@@ -44,7 +44,7 @@ void same_bits() {
         extent rows, depth, columns;
     };
     for (const sizes& s :
-         {sizes{1, 300, 700}, sizes{130, 300, 260}, sizes{257, 33, 129}, sizes{300, 64, 5}, sizes{60, 1700, 130}}) {
+         {sizes{1, 300, 700}, sizes{130, 300, 140}, sizes{257, 33, 129}, sizes{300, 64, 5}, sizes{60, 1700, 130}}) {
         CAPTURE(s.rows);
         const operand<T> a(s.rows, s.depth, layouts[0], matmul_test::normals(3)),
             b(s.depth, s.columns, layouts[1], matmul_test::normals(4));
@@ -80,8 +80,8 @@ template <class P, class T>
 void same_bits_alone() {
     matmul_test::on_every_set(2, [](auto& device) {
         constexpr extent all = 20;
-        for (const extent columns : {1, 33, 130, 400}) {
-            for (const extent depth : {0, 1, 7, 64, 300}) {
+        for (const extent columns : {1, 33, 130}) {
+            for (const extent depth : {0, 1, 7, 300}) {
                 for (const auto& of_b : {layouts[0], layouts[1], layouts[3]}) {
                     CAPTURE(columns);
                     CAPTURE(depth);
