@@ -67,11 +67,8 @@ struct scaled_reading {
     template <class Read>
     static shadow_operand scaled(const std::vector<float>& values, extent columns) {
         using traits = number_traits<Read>;
-        float amax = 0;
-        for (const float v : values) {
-            if (is_finite(v)) amax = std::max(amax, std::fabs(v));
-        }
-        const float scale = scale_for(amax, static_cast<float>(traits::max), Roles::scaling::rule, 1);
+        const float scale =
+            scale_for(largest_magnitude(values), static_cast<float>(traits::max), Roles::scaling::rule, 1);
         const double floor = std::min(traits::min_normal / static_cast<double>(scale), root_mean_square(values));
         // The scale, its inverse, and the products with both are floats.
         constexpr double u = traits::unit_roundoff + 4 * unit_roundoff<float>;

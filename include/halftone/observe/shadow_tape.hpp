@@ -92,6 +92,15 @@ inline double root_mean_square(const std::vector<float>& values) {
     return values.empty() ? 0 : std::sqrt(sum / static_cast<double>(values.size()));
 }
 
+/// Of what is finite.
+inline float largest_magnitude(const std::vector<float>& values) {
+    float largest = 0;
+    for (const float v : values) {
+        if (is_finite(v)) largest = std::max(largest, std::fabs(v));
+    }
+    return largest;
+}
+
 /// What rounding does to values: at most u times the magnitude. Below a type's least normal number it is more; that is
 /// taken for as good as nothing where these are the small ones among many, and for underflow where the root of the mean
 /// square lies there itself.
@@ -212,10 +221,7 @@ class shadow_notes final : public tensor_listener {
     }
     std::vector<double> usual_bound(const shadow_tensor& s) const {
         const double u = std::max(unit_, with_format(s.format, []<class T>(T) { return unit_roundoff<T>; }));
-        double largest = 0;
-        for (const float v : s.values) {
-            if (is_finite(v)) largest = std::max(largest, std::fabs(static_cast<double>(v)));
-        }
+        const auto largest = static_cast<double>(largest_magnitude(s.values));
         const double sums = 2 * shadow_gamma(static_cast<double>(length_), unit_roundoff<float>) * largest;
         std::vector<double> bound(s.values.size());
         for (std::size_t i = 0; i < bound.size(); ++i)
