@@ -256,7 +256,7 @@ void replay(const std::vector<support::golden_line>& lines, std::size_t& at, cou
     for (int salt = 10; lines[at].kind != "end"; ++at) {
         const support::golden_line& line = lines[at];
         if (line.kind != "step") {
-            ht::grad_scaler_state state = scaler->state();
+            ht::scaler_state state = scaler->state();
             if (line.kind == "interval") state.growth_interval = static_cast<int>(line.number(0));
             scaler =
                 std::make_unique<ht::grad_scaler<ht::cpu>>(device, ht::grad_scaler_options{.enabled = options.enabled});
@@ -394,7 +394,7 @@ TEST_CASE(
     ht::grad_scaler scaler{p.device, {.init_scale = 64, .growth_interval = 10}};
     const auto round = [&](ht::grad_scaler<ht::cpu>& s) { p.unscaled(s, 1, 1), s.update(); };
     for (int i = 0; i < 6; ++i) round(scaler);
-    ht::grad_scaler_state state = scaler.state();
+    ht::scaler_state state = scaler.state();
     state.growth_interval = 4;
     ht::grad_scaler resumed{p.device};
     resumed.load(state);

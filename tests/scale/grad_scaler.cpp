@@ -102,7 +102,9 @@ TEST_CASE("grad_scaler: the wrong order of calls throws") {
     SUBCASE("step twice") {
         auto grads = t.unscale(scaler, '.');
         t.optimizer.step(grads);
-        CHECK_THROWS_WITH_AS(t.optimizer.step(grads), "sgd: step() was called twice with the same gradients",
+        CHECK_THROWS_WITH_AS(t.optimizer.step(grads),
+                             "sgd: step() was called twice with the same gradients; one optimizer updates all of a "
+                             "model, and groups give parts of it other rates",
                              ht::state_error);
     }
     SUBCASE("step after update") {
@@ -200,7 +202,7 @@ TEST_CASE("grad_scaler: a shorter growth interval takes effect, below the tracke
         t.unscale(scaler, '.');
         scaler.update();
     }
-    ht::grad_scaler_state state = scaler.state();
+    ht::scaler_state state = scaler.state();
     CHECK(state.growth_tracker == 5);
     state.growth_interval = 3;
     scaler.load(state);
@@ -252,7 +254,7 @@ TEST_CASE("grad_scaler: its state, saved and loaded") {
     }
     ht::grad_scaler b{device};
     b.load(a.state());
-    const ht::grad_scaler_state s = b.state();
+    const ht::scaler_state s = b.state();
     CHECK(s.scale == 128);
     CHECK(s.growth_factor == 3);
     CHECK(s.backoff_factor == 0.25);
@@ -266,10 +268,64 @@ TEST_CASE("grad_scaler: its state, saved and loaded") {
     CHECK(b.get_scale() == 128);
     disabled.load(b.state());
     CHECK(disabled.get_scale() == 1);
-    ht::grad_scaler_state wrong = b.state();
+    ht::scaler_state wrong = b.state();
     wrong.scale = 0;
     CHECK_THROWS_AS(b.load(wrong), ht::argument_error);
     CHECK(b.get_scale() == 128);
+}
+
+TEST_CASE("grad_scaler: a state has its guards, too: whoever loads it goes on as the first would have") {
+    ht::cpu device{{.threads = 1}};
+    trained t{device};
+    const auto rounds = [&](ht::grad_scaler<ht::cpu>& s, const char* letters) {
+        std::vector<float> scales;
+        for (; *letters != 0; ++letters) {
+            t.unscale(s, *letters);
+            s.update();
+            scales.push_back(s.get_scale());
+        }
+        return scales;
+    };
+    ht::grad_scaler a{device,
+                      {.init_scale = 8, .growth_interval = 3, .min_scale = 3, .max_scale = 20, .hysteresis = 3}};
+    rounds(a, "..ii");
+    const ht::scaler_state middle = a.state();
+    CHECK(middle.overflows_until_backoff == 1);
+    ht::grad_scaler b{device}, fresh{device};
+    b.load(middle);
+    const char* const rest = "iii.iii......";
+    const std::vector<float> goes_on = rounds(a, rest);
+    CHECK(goes_on == std::vector<float>{4, 3, 3, 3, 3, 3, 3, 3, 3, 6, 6, 6, 12});
+    CHECK(rounds(b, rest) == goes_on);
+    CHECK(b.options().min_scale == 3);
+    CHECK(b.options().hysteresis == 3);
+
+    // A minimum of 0 lets a scale come that nobody would begin with.
+    ht::grad_scaler low{device, {.init_scale = 0x1p-125f, .backoff_factor = 0.25, .min_scale = 0}};
+    rounds(low, "ii");
+    fresh.load(low.state());
+    CHECK(fresh.get_scale() == 0x1p-129f);
+
+    ht::scaler_state wrong = middle;
+    const auto refused = [&] {
+        CHECK_THROWS_AS(fresh.load(wrong), ht::argument_error);
+        CHECK(fresh.get_scale() == 0x1p-129f);
+        wrong = middle;
+    };
+    wrong.scale = 2, refused();
+    wrong.scale = 21, refused();
+    wrong.scale = nan, refused();
+    wrong.max_scale = infinity, refused();
+    wrong.growth_tracker = -1, refused();
+    wrong.overflows_until_backoff = 4, refused();
+    wrong.overflows_until_backoff = -1, refused();
+    wrong.hysteresis = 0, refused();
+    // Counters at their ends.
+    wrong.growth_tracker = std::numeric_limits<int>::max();
+    fresh.load(wrong);
+    CHECK(rounds(fresh, ".iii") == std::vector<float>{16, 16, 16, 8});
+    CHECK_THROWS_AS(fresh.update(2.0f), ht::argument_error);
+    CHECK_THROWS_AS(fresh.update(21.0f), ht::argument_error);
 }
 
 TEST_CASE("grad_scaler: disabled, it lets everything pass; the step looks for itself whether gradients are finite") {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+#include <optional>
 #include <type_traits>
 
 #include <doctest/doctest.h>
@@ -36,6 +37,18 @@ TEST_CASE("scaled: it remembers when it was made") {
     CHECK(a.scale(1).stamp().is_current());
     CHECK(other.stamp().is_current());
     CHECK_FALSE(ht::scale_stamp{}.is_current());
+}
+
+TEST_CASE("scaled: a scaler in the place of another one is not taken for it") {
+    ht::cpu device{{.threads = 1}};
+    std::optional<ht::grad_scaler<ht::cpu>> scaler;
+    scaler.emplace(device, ht::grad_scaler_options{.init_scale = 1024});
+    const auto stamp = scaler->scale(1).stamp();
+    scaler.emplace(device, ht::grad_scaler_options{.init_scale = 4});
+    CHECK_FALSE(stamp.is_current());
+    CHECK_FALSE(stamp == scaler->scale(1).stamp());
+    scaler.reset();
+    CHECK_FALSE(stamp.is_current());
 }
 
 }  // namespace

@@ -43,6 +43,43 @@ TEST_CASE("scalers are exchanged by type") {
     CHECK(constant.get_scale() == 256);
 }
 
+/// What a program does with a scaler beside training: the same for each kind.
+template <class Scaler>
+ht::scaler_state keep(Scaler& scaler) {
+    const ht::scaler_state state = scaler.state();
+    scaler.load(state);
+    if (scaler.is_enabled()) scaler.update(scaler.get_scale() / 2);
+    return state;
+}
+
+TEST_CASE("scalers: state, scale by hand and switch are exchanged, too") {
+    ht::cpu device{{.threads = 1}};
+    ht::grad_scaler dynamic{device};
+    ht::static_scaler constant{device, {.scale = 256}}, off{device, {.scale = 256, .enabled = false}};
+    ht::no_scaling none{device};
+    train(device, constant, std::numeric_limits<float>::infinity());
+    CHECK(keep(dynamic).scale == 65536);
+    CHECK(dynamic.get_scale() == 32768);
+    const ht::scaler_state state = keep(constant);
+    CHECK((state.enabled && state.scale == 256 && state.overflows == 1));
+    CHECK(constant.get_scale() == 128);
+    CHECK(constant.overflows() == 1);
+    CHECK(constant.options().scale == 128);
+    CHECK_FALSE(keep(off).enabled);
+    CHECK_FALSE(keep(none).enabled);
+    CHECK(off.get_scale() == 1);
+    CHECK(train(device, off) == train(device, none));
+    off.update(), off.update(8.0f), none.update(8.0f);
+    CHECK(off.get_scale() == 1);
+    CHECK_THROWS_AS(constant.load(off.state()), ht::state_error);
+    CHECK_THROWS_AS(constant.load({.scale = 0, .enabled = true}), ht::argument_error);
+    CHECK_THROWS_AS(constant.load({.scale = 8, .overflows = -1, .enabled = true}), ht::argument_error);
+    CHECK_THROWS_AS(constant.update(0.0f), ht::argument_error);
+    CHECK(constant.get_scale() == 128);
+    constant.load(state);
+    CHECK(constant.get_scale() == 256);
+}
+
 TEST_CASE("static_scaler: skips, and stays as it is") {
     ht::cpu device{{.threads = 1}};
     ht::static_scaler scaler{device};

@@ -171,6 +171,15 @@ TEST_CASE("an overflow skips the step and shows, and only where the policy needs
 
     run<ht::amp_bf16> other(a);
     CHECK(other.trainer.train(other.data).skipped_steps == 0);
+
+    // From the third overflow in a row on it is reduced, down to the least.
+    a.loss_scale_hysteresis = 3;
+    a.min_loss_scale = 1e30f / 512;
+    run<ht::amp_fp16> guarded(a);
+    CHECK(guarded.trainer.train(guarded.data).loss_scale == doctest::Approx(1e30 / 512));
+    a.min_loss_scale = 0;
+    run<ht::amp_fp16> slow(a);
+    CHECK(slow.trainer.train(slow.data).loss_scale == doctest::Approx(1e30 / 1024));
 }
 
 TEST_CASE("outliers are skipped where that is asked for, and the scale has no part in it") {

@@ -68,6 +68,12 @@ TEST_CASE("each field has its range") {
     refuses("eval_steps", message(&a::eval_steps, std::int64_t{-1}));
     refuses("initial_loss_scale", message(&a::initial_loss_scale, 0.0f));
     refuses("loss_scale_growth_interval", message(&a::loss_scale_growth_interval, 0));
+    refuses("loss_scale_hysteresis", message(&a::loss_scale_hysteresis, 0));
+    const std::string bounds = "training_arguments: loss scales from ";
+    for (const float bad : {-1.0f, 131072.0f, static_cast<float>(nan), static_cast<float>(inf)})
+        CHECK(message(&a::min_loss_scale, bad).rfind(bounds, 0) == 0);
+    for (const float bad : {-1.0f, 32768.0f, static_cast<float>(nan), static_cast<float>(inf)})
+        CHECK(message(&a::max_loss_scale, bad).rfind(bounds, 0) == 0);
     CHECK(message(&a::max_grad_norm, 0.0) == "no error");
     CHECK(message(&a::learning_rate, 0.0) == "no error");
 }

@@ -33,14 +33,17 @@ struct grad_scaler_options {
     bool enabled = true;
 };
 
-/// All that a resumed run needs. Take it after update().
-struct grad_scaler_state {
+/// All that a resumed run needs of a scaler of any kind. Take it after update().
+struct scaler_state {
     float scale = 1.0f;
-    double growth_factor = 2.0;
+    double growth_factor = 2.0;  ///< from here to `hysteresis`: grad_scaler_options
     double backoff_factor = 0.5;
     int growth_interval = 2000;
-    int growth_tracker = 0;
-    int hysteresis = 1;  ///< overflows left before the scale backs off
+    float min_scale = grad_scaler_options{}.min_scale;
+    float max_scale = grad_scaler_options{}.max_scale;
+    int hysteresis = 1;
+    int growth_tracker = 0;           ///< updates since the scale changed, or since an overflow
+    int overflows_until_backoff = 1;  ///< 0 where it has backed off and every further one does, until a good step
     std::int64_t overflows = 0;
     bool enabled = false;  ///< false: the state of a disabled scaler, which has none
 };
@@ -57,14 +60,18 @@ struct update_scale {
             r.found_inf = 0;
             r.growth_tracker = 0;
             ++r.overflows;
-            if (--r.hysteresis > 0) return;
+            if (r.hysteresis > 0) --r.hysteresis;
+            if (r.hysteresis > 0) return;
             const auto reduced = static_cast<float>(static_cast<double>(r.scale) * rules.backoff_factor);
             r.scale = reduced < rules.min_scale ? rules.min_scale : reduced;
             return;
         }
         r.hysteresis = rules.hysteresis;
         // Not ==, so that a shorter interval loaded in the middle of a run takes effect.
-        if (++r.growth_tracker < rules.growth_interval) return;
+        if (r.growth_tracker < rules.growth_interval - 1) {
+            ++r.growth_tracker;
+            return;
+        }
         const double grown = static_cast<double>(r.scale) * rules.growth_factor;
         if (grown <= static_cast<double>(rules.max_scale)) r.scale = static_cast<float>(grown);
         r.growth_tracker = 0;
@@ -105,7 +112,7 @@ class grad_scaler : public detail::scaler<Device> {
     void update(float new_scale) {
         if (!is_enabled()) return;
         check_scale(new_scale);
-        check_bounds(new_scale);
+        check_bounds(new_scale, options_);
         base::begin_round();
         detail::scale_record r = base::record().read();
         r.scale = new_scale;
@@ -117,38 +124,44 @@ class grad_scaler : public detail::scaler<Device> {
     bool is_enabled() const { return base::is_checking(); }
     const grad_scaler_options& options() const { return options_; }
 
-    grad_scaler_state state() const {
+    scaler_state state() const {
         if (!is_enabled()) return {};
         const detail::scale_record r = base::record().read();
         return {r.scale,
                 options_.growth_factor,
                 options_.backoff_factor,
                 options_.growth_interval,
+                options_.min_scale,
+                options_.max_scale,
+                options_.hysteresis,
                 r.growth_tracker,
                 r.hysteresis,
                 r.overflows,
                 true};
     }
-    /// Takes over scale, factors, interval and counters. A disabled scaler ignores it. Throws state_error for the state
+    /// Takes over the scale, its rules and its counters. A disabled scaler ignores it. Throws state_error for the state
     /// of a disabled scaler, argument_error for one out of range; nothing changes then.
-    void load(const grad_scaler_state& s) {
+    void load(const scaler_state& s) {
         if (!is_enabled()) return;
         if (!s.enabled) fail<state_error>("grad_scaler: this state is that of a disabled scaler and holds no scale");
         grad_scaler_options options = options_;
         options.growth_factor = s.growth_factor;
         options.backoff_factor = s.backoff_factor;
         options.growth_interval = s.growth_interval;
-        check(options);
-        check_scale(s.scale);
-        check_bounds(s.scale);
-        if (s.growth_tracker < 0 || s.hysteresis > options.hysteresis || s.overflows < 0) {
-            fail<argument_error>("grad_scaler: a state with a growth tracker of ", s.growth_tracker,
-                                 ", a hysteresis of ", s.hysteresis, " and ", s.overflows,
-                                 " overflows; expected 0 or more, at most ", options.hysteresis, ", and 0 or more");
+        options.min_scale = s.min_scale;
+        options.max_scale = s.max_scale;
+        options.hysteresis = s.hysteresis;
+        check_rules(options);
+        check_bounds(s.scale, options);
+        if (s.growth_tracker < 0 || s.overflows_until_backoff < 0 || s.overflows_until_backoff > s.hysteresis ||
+            s.overflows < 0) {
+            fail<argument_error>("grad_scaler: a state with a growth tracker of ", s.growth_tracker, ", ",
+                                 s.overflows_until_backoff, " overflows until it backs off and ", s.overflows,
+                                 " overflows; expected 0 or more, 0 to ", s.hysteresis, ", and 0 or more");
         }
         options_ = options;
         base::begin_round();
-        base::record().write({s.scale, s.growth_tracker, s.hysteresis, 0, s.overflows, rules_of(options)});
+        base::record().write({s.scale, s.growth_tracker, s.overflows_until_backoff, 0, s.overflows, rules_of(options)});
     }
 
   private:
@@ -160,14 +173,14 @@ class grad_scaler : public detail::scaler<Device> {
             fail<argument_error>("grad_scaler: the scale is ", scale,
                                  "; expected a positive finite number of 2^-126 or more");
     }
-    void check_bounds(float scale) const {
-        if (scale < options_.min_scale || scale > options_.max_scale) {
-            fail<argument_error>("grad_scaler: the scale is ", scale, "; expected one between min_scale ",
-                                 options_.min_scale, " and max_scale ", options_.max_scale);
+    static void check_bounds(float scale, const grad_scaler_options& o) {
+        // Written so that NaN is refused, too.
+        if (!(o.min_scale >= 0 && o.min_scale <= scale && scale <= o.max_scale && is_finite(o.max_scale))) {
+            fail<argument_error>("grad_scaler: the scale is ", scale, ", min_scale ", o.min_scale, ", max_scale ",
+                                 o.max_scale, "; expected 0 <= min_scale <= scale <= max_scale, all finite");
         }
     }
-    static void check(const grad_scaler_options& o) {
-        check_scale(o.init_scale);
+    static void check_rules(const grad_scaler_options& o) {
         if (!(o.growth_factor > 1 && is_finite(o.growth_factor))) {
             fail<argument_error>("grad_scaler: growth_factor is ", o.growth_factor, "; expected more than 1");
         }
@@ -178,11 +191,11 @@ class grad_scaler : public detail::scaler<Device> {
         if (o.growth_interval < 1)
             fail<argument_error>("grad_scaler: growth_interval is ", o.growth_interval, "; expected 1 or more");
         if (o.hysteresis < 1) fail<argument_error>("grad_scaler: hysteresis is ", o.hysteresis, "; expected 1 or more");
-        if (!(o.min_scale >= 0 && o.min_scale <= o.init_scale && o.init_scale <= o.max_scale &&
-              is_finite(o.max_scale))) {
-            fail<argument_error>("grad_scaler: scales from ", o.min_scale, " to ", o.max_scale, ", beginning with ",
-                                 o.init_scale, "; expected 0 <= min_scale <= init_scale <= max_scale, all finite");
-        }
+    }
+    static void check(const grad_scaler_options& o) {
+        check_scale(o.init_scale);
+        check_rules(o);
+        check_bounds(o.init_scale, o);
     }
 
     grad_scaler_options options_;

@@ -8,15 +8,17 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <utility>
 
 #include <halftone/autodiff/variable.hpp>
 
 namespace halftone::inline HALFTONE_ABI {
 
-/// Which scale it was: a scaler's clock, and what it showed. The clock ticks when the scale may change.
+/// Which scale it was: a scaler's clock, and what it showed. The clock ticks when the scale may change, and a last time
+/// when its scaler is gone; whoever has a stamp keeps the clock, so that no other scaler's is taken for it.
 struct scale_stamp {
-    const std::uint64_t* clock = nullptr;
+    std::shared_ptr<const std::uint64_t> clock{};
     std::uint64_t time = 0;
 
     bool is_current() const { return clock != nullptr && *clock == time; }
@@ -31,8 +33,8 @@ class scaled {
   public:
     using value_type = T;
 
-    scaled(T value, const float* scale, const scale_stamp& stamp)
-        : value_(std::move(value)), scale_(scale), stamp_(stamp) {}
+    scaled(T value, const float* scale, scale_stamp stamp)
+        : value_(std::move(value)), scale_(scale), stamp_(std::move(stamp)) {}
 
     const T& value() const& { return value_; }
     T&& value() && { return std::move(value_); }

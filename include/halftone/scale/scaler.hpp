@@ -6,6 +6,8 @@
 /// A scaler is referred to by the losses and gradients that it made, and stays where it is.
 #pragma once
 
+#include <memory>
+
 #include <halftone/scale/gradients.hpp>
 
 namespace halftone::inline HALFTONE_ABI {
@@ -68,12 +70,13 @@ class scaler {
         : record_(device, start), checks_(checks) {}
     scaler(const scaler&) = delete;
     scaler& operator=(const scaler&) = delete;
+    ~scaler() { ++*clock_; }
 
     /// Anything that has loss_variable and loss_seed, to be differentiated with its seed times the scale.
     template <class T>
     scaled<std::remove_cvref_t<T>> scale(T&& loss) const {
         static_assert(!is_scaled<std::remove_cvref_t<T>>, "halftone: scale: this loss is scaled already");
-        return {std::forward<T>(loss), &record_.data()->scale, scale_stamp{&clock_, clock_}};
+        return {std::forward<T>(loss), &record_.data()->scale, now()};
     }
 
     /// Gradients whose values are to be read times 1 / scale. Reads them once: finds whether one is not finite, and
@@ -122,15 +125,16 @@ class scaler {
     }
     void begin_round() {
         unscaled_.clear();
-        if (is_checking()) ++clock_;
+        if (is_checking()) ++*clock_;
     }
 
   private:
+    scale_stamp now() const { return {clock_, *clock_}; }
     template <class T>
-    static void check_stamp(const scaled<T>& s, const scale_stamp& own) {
-        if (s.stamp().clock != own.clock)
+    void check_stamp(const scaled<T>& s) const {
+        if (s.stamp().clock != clock_)
             fail<state_error>("unscale: another scaler scaled the losses of these gradients");
-        if (!(s.stamp() == own)) {
+        if (!s.stamp().is_current()) {
             fail<state_error>(
                 "unscale: update() was called after the backward pass and before unscale(); the scale is no longer "
                 "theirs");
@@ -139,7 +143,7 @@ class scaler {
     /// Variables of a tape (autodiff/twice.hpp), which are part of a further loss: overflows show in its gradients.
     template <class Variables>
     Variables unscale_variables(scaled<Variables>&& s) const {
-        check_stamp(s, {&clock_, clock_});
+        check_stamp(s);
         return std::move(s).value().over(&record_.data()->scale);
     }
 
@@ -147,7 +151,7 @@ class scaler {
     gradients<Device, Models> unscale_gradients(scaled<gradients<void, Models>>&& s) {
         gradients<void, Models> raw = std::move(s).value();
         detail::window& w = raw.check("unscale");
-        check_stamp(s, {&clock_, clock_});
+        check_stamp(s);
         gradients<Device, Models> result(w, &device());
         result.prepare(device());
         device().run(set_inverse_scale{w.record(), record_.data()});
@@ -170,7 +174,7 @@ class scaler {
 
     resident<scale_record, Device> record_;
     scaling_checks checks_;
-    std::uint64_t clock_ = 0;
+    std::shared_ptr<std::uint64_t> clock_ = std::make_shared<std::uint64_t>(0);
     std::vector<const store*> unscaled_;
 };
 

@@ -13,6 +13,7 @@ namespace halftone::inline HALFTONE_ABI {
 
 struct static_scaler_options {
     float scale = 1024.0f;
+    bool enabled = true;
 };
 
 namespace detail {
@@ -34,18 +35,55 @@ class static_scaler : public detail::scaler<Device> {
   public:
     /// Throws argument_error unless the scale is positive and finite.
     explicit static_scaler(Device& device, const static_scaler_options& options = {})
-        : base(device, {.scale = options.scale}, detail::scaling_checks::on) {
-        if (!detail::is_scale(options.scale)) {
-            fail<argument_error>("static_scaler: the scale is ", options.scale, "; expected a positive finite number");
-        }
+        : base(device, {.scale = options.enabled ? options.scale : 1.0f},
+               options.enabled ? detail::scaling_checks::on : detail::scaling_checks::off),
+          options_(options) {
+        check_scale(options.scale);
     }
 
     /// Ends a round of unscale and step. Throws state_error where no gradients were unscaled.
     void update() {
+        if (!is_enabled()) return;
         base::end_round("static_scaler");
         base::device().run(detail::count_overflow{base::record().data()});
     }
-    bool is_enabled() const { return true; }
+    /// Sets another scale, in place of update(); open windows are refused like those that an update() has passed.
+    /// Throws as the constructor does.
+    void update(float new_scale) {
+        if (!is_enabled()) return;
+        check_scale(new_scale);
+        set(new_scale, base::overflows() + (base::record().read().found_inf != 0 ? 1 : 0));
+    }
+    bool is_enabled() const { return base::is_checking(); }
+    const static_scaler_options& options() const { return options_; }
+
+    scaler_state state() const {
+        if (!is_enabled()) return {};
+        return {.scale = base::get_scale(), .overflows = base::overflows(), .enabled = true};
+    }
+    /// Takes over scale and count; the rules of a scale that moves say nothing here. A disabled scaler ignores it.
+    /// Throws state_error for the state of a disabled scaler, argument_error for one out of range; nothing changes then.
+    void load(const scaler_state& s) {
+        if (!is_enabled()) return;
+        if (!s.enabled) fail<state_error>("static_scaler: this state is that of a disabled scaler and holds no scale");
+        check_scale(s.scale);
+        if (s.overflows < 0) fail<argument_error>("static_scaler: a state with ", s.overflows, " overflows");
+        set(s.scale, s.overflows);
+    }
+
+  private:
+    static void check_scale(float scale) {
+        if (!detail::is_scale(scale))
+            fail<argument_error>("static_scaler: the scale is ", scale,
+                                 "; expected a positive finite number of 2^-126 or more");
+    }
+    void set(float scale, std::int64_t overflows) {
+        base::begin_round();
+        base::record().write({.scale = scale, .overflows = overflows});
+        options_.scale = scale;
+    }
+
+    static_scaler_options options_;
 };
 
 template <class Device>
@@ -61,7 +99,10 @@ class no_scaling : public detail::scaler<Device> {
     explicit no_scaling(Device& device) : detail::scaler<Device>(device, {}, detail::scaling_checks::off) {}
 
     void update() {}
+    void update(float) {}
     bool is_enabled() const { return false; }
+    scaler_state state() const { return {}; }
+    void load(const scaler_state&) {}
 };
 
 template <class Device>

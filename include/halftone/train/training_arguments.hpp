@@ -54,6 +54,8 @@ struct training_arguments {
 
     float initial_loss_scale = 65536;              ///< where the model's policies need scaling
     int loss_scale_growth_interval = 2000;
+    float min_loss_scale = 1.17549435e-38f, max_loss_scale = 3.40282347e+38f;  ///< between which it moves
+    int loss_scale_hysteresis = 1;  ///< overflows in a row before it is reduced
 
     overflow_search find_overflow = overflow_search::off;
     std::int64_t numerics_steps =
@@ -110,6 +112,13 @@ inline void check(const training_arguments& a) {
                              "; expected more than 0");
     }
     at_least("loss_scale_growth_interval", a.loss_scale_growth_interval, 1);
+    at_least("loss_scale_hysteresis", a.loss_scale_hysteresis, 1);
+    if (!(a.min_loss_scale >= 0 && a.min_loss_scale <= a.initial_loss_scale &&
+          a.initial_loss_scale <= a.max_loss_scale && is_finite(a.max_loss_scale))) {
+        fail<argument_error>("training_arguments: loss scales from ", a.min_loss_scale, " to ", a.max_loss_scale,
+                             ", beginning with ", a.initial_loss_scale,
+                             "; expected 0 <= min_loss_scale <= initial_loss_scale <= max_loss_scale, all finite");
+    }
 }
 
 }  // namespace halftone::inline HALFTONE_ABI
