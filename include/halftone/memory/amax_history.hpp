@@ -8,6 +8,7 @@
 ///     model.parameters().amaxes().load(states);
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -24,11 +25,10 @@ struct tensor_scale {
     float scale = 1, inverse = 1;
 };
 
-/// Delayed scaling of one tensor. Magnitudes by their bits, which are in the same order; infinity stands for all that
-/// is not finite.
+/// Delayed scaling of one tensor. Magnitudes by their bits, which are in the same order.
 struct amax_record {
     tensor_scale now{};
-    std::uint32_t amax = 0;  ///< the largest magnitude met in this window
+    std::uint32_t amax = 0;  ///< the largest in this window of those tensors that were finite
     std::int32_t next = 0;   ///< the place in the history that it will take
     float largest = 0;       ///< number of the format
     scaling_rule rule{};
@@ -112,8 +112,16 @@ class amax_histories {
         }
         return states;
     }
-    /// Throws argument_error for the states of other layers, of histories of another length, or that hold no scale;
-    /// nothing changes then. Throws state_error before the store's commit.
+    /// Forgets what the open window has met. On a GPU it waits for the device.
+    void forget() {
+        if (records_.empty() || memory_ == nullptr) return;
+        std::vector<amax_record> now(records_.size());
+        memory_->read(now.data(), on_device_.data(), on_device_.bytes());
+        for (amax_record& r : now) r.amax = 0;
+        memory_->write(on_device_.data(), now.data(), on_device_.bytes());
+    }
+    /// Throws argument_error for the states of other layers, of histories of another length, or that hold no scale or
+    /// no magnitudes; nothing changes then. Throws state_error before the store's commit.
     void load(const std::vector<amax_state>& states) {
         if (memory_ == nullptr) fail<state_error>("amax history: load() before the store's commit");
         if (states.size() != records_.size())
@@ -131,11 +139,15 @@ class amax_histories {
                 fail<argument_error>("amax history: ", s.path, ", ", tensor, ": ", s.history.size(),
                                      " windows; expected ", now[i].rule.history);
             }
-            if (!is_finite(s.scale) || !(s.scale > 0))
+            if (!is_finite(s.scale) || !(s.scale > 0) || !is_finite(1 / s.scale))
                 fail<argument_error>("amax history: ", s.path, ", ", tensor, ": the scale is ", s.scale);
+            for (const float amax : s.history) {
+                if (!is_finite(amax) || !(amax >= 0))
+                    fail<argument_error>("amax history: ", s.path, ", ", tensor, ": a largest magnitude of ", amax);
+            }
             now[i].now = {s.scale, 1 / s.scale};
             for (int w = 0; w < now[i].rule.history; ++w)
-                windows[place(now[i], w)] = bit_cast<std::uint32_t>(s.history[static_cast<std::size_t>(w)]);
+                windows[place(now[i], w)] = bit_cast<std::uint32_t>(std::fabs(s.history[static_cast<std::size_t>(w)]));
         }
         memory_->write(on_device_.data(), now.data(), on_device_.bytes());
         memory_->write(history_.data(), windows.data(), history_.bytes());

@@ -14,11 +14,14 @@
 ///
 /// The rules are those of NVIDIA's Transformer Engine (Micikevicius et al., "FP8 Formats for Deep Learning", 2022,
 /// section 4). Where amax is 0 or not finite it tells nothing: the current scale is 1 then, a delayed one stays as it
-/// was. A scale beyond float's range is float's largest number.
+/// was. A scale lies between 2^-126, whose inverse is a float, and float's largest number.
 ///
-/// With delayed scaling a window is what an optimizer's step ends: all micro-batches of it are scaled alike, what they
-/// meet goes into the history with the step, and a step that is skipped, since a gradient is not finite, leaves the
-/// history as it leaves parameters and moments. Before the first step the scale is 1.
+/// With delayed scaling a window is what an optimizer's step ends, that of a model which is frozen as a whole too: all
+/// micro-batches of it are scaled alike, what they meet goes into the history with the step, and a step that is skipped,
+/// since a gradient is not finite, leaves the history as it leaves parameters and moments. A tensor that is not finite
+/// has no part in it, so that one bad micro-batch that never reaches a step does not hold the scale for a whole history;
+/// discard() of the accumulator forgets what the window met so far. Every forward pass on a tape counts, whether or not
+/// a backward pass follows. Before the first step the scale is 1.
 #pragma once
 
 #include <cstdint>
@@ -89,13 +92,14 @@ using scaling_of = typename detail::scaling_role<P>::type;
 HALFTONE_HD HALFTONE_INLINE constexpr float scale_for(float amax, float largest, const scaling_rule& rule,
                                                       float before) {
     using detail::bit_cast;
-    constexpr std::uint32_t infinity = 0x7f800000, fraction = 0x007fffff;
+    constexpr std::uint32_t infinity = 0x7f800000, fraction = 0x007fffff, least = 0x00800000;
     // On bits, so that -ffast-math does not take the cases away.
     const std::uint32_t magnitude = bit_cast<std::uint32_t>(amax) & 0x7fffffff;
     if (magnitude == 0 || magnitude >= infinity) return before;
     const float scale = (largest / amax) / static_cast<float>(1 << rule.margin);
     std::uint32_t bits = bit_cast<std::uint32_t>(scale);
     if (bits >= infinity) bits = infinity - 1;
+    if (bits < least) bits = least;  // so that its inverse is a float
     if (rule.steps == scale_steps::powers_of_two) bits &= ~fraction;
     return bit_cast<float>(bits);
 }

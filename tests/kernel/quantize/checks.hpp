@@ -108,9 +108,10 @@ void keeps_what_is_not_finite(Device& device) {
             CHECK(same(y[21], code(-largest)));
             CHECK(same(y[30], code(0.5f)));
 
-            ht::amax_record record{.now = {1e10f, 1e-10f}, .largest = largest};
+            // It tells the record nothing.
+            ht::amax_record record{.now = {1e10f, 1e-10f}, .amax = 7, .largest = largest};
             quantize::delayed(device, x.const_view(), y.view(), &scale, &record, kernel::gathering::on);
-            CHECK(record.amax == kernel::infinite_magnitude);
+            CHECK(record.amax == 7);
             CHECK(same(y[at], code(odd)));
             CHECK(same(y[21], code(-largest)));  // -3e48 is no float
             CHECK(same(y[30], code(largest)));
@@ -134,6 +135,11 @@ void keeps_what_is_not_finite(Device& device) {
     ht::tensor_scale scale{};
     quantize::current(device, tiny.const_view(), y.view(), &scale, plain);
     CHECK(scale.scale == std::numeric_limits<float>::max());
+    // So large that the inverse of its scale would be none.
+    const guarded<float> huge(std::vector<float>{1e38f, -3e38f});
+    quantize::current(device, huge.const_view(), y.view(), &scale, ht::scaling_rule{.margin = 15});
+    CHECK(ht::is_finite(scale.inverse));
+    CHECK(scale.scale * scale.inverse == 1);
 }
 
 /// A record's scale is used and told; the amax of several tensors goes into it, and none where nobody gathers.

@@ -33,7 +33,7 @@ struct quantize<cpu> {
         check_quantize(x, y);
         device.run([&] { *scale = record->now; });
         convert(device, x, y, scale, [&](std::uint32_t amax) {
-            if (gathers == gathering::on && record->amax < amax) record->amax = amax;
+            if (gathers == gathering::on && amax < infinite_magnitude && record->amax < amax) record->amax = amax;
         });
     }
     template <class X, class Y, int Rank>

@@ -134,7 +134,7 @@ struct largest_amax_kernel {
         if (scale.is_there()) simt.store(scale, 0, scale_of(amax, largest, rule, 1.0f));
         if (record.is_there()) {
             amax_record r = simt.load(record, 0);
-            if (r.amax >= amax) return;
+            if (amax >= infinite_magnitude || r.amax >= amax) return;
             r.amax = amax;
             simt.store(record, 0, r);
         }

@@ -28,12 +28,11 @@ double amax(const view<X, 1>& x) {
     return largest;
 }
 
-/// (largest number of the format / amax) / 2^margin, perhaps rounded down to a power of two; at most float's largest
-/// number.
-/// `before` where amax is 0 or not finite.
+/// (largest number of the format / amax) / 2^margin, perhaps rounded down to a power of two; between 2^-126 and float's
+/// largest number. `before` where amax is 0 or not finite.
 inline double scale(double amax, double largest, const scaling_rule& rule, double before) {
     if (amax == 0 || !is_finite(amax)) return before;
-    double scale = std::min(std::ldexp(largest / amax, -rule.margin), number_traits<float>::max);
+    double scale = std::clamp(std::ldexp(largest / amax, -rule.margin), 0x1p-126, number_traits<float>::max);
     if (rule.steps == scale_steps::powers_of_two) scale = std::exp2(std::floor(std::log2(scale)));
     return scale;
 }
