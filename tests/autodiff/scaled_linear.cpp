@@ -222,6 +222,21 @@ TEST_CASE("delayed scaling: a window is a step, however many micro-batches; a sk
     step();
     CHECK(state(input).history == std::vector<float>{1, 1, 0.5f});
 
+    // A bad micro-batch that no step follows leaves no trace either.
+    micro(1e4f, std::numeric_limits<float>::infinity());
+    acc.discard();
+    micro(0.25f, 1);
+    step();
+    CHECK(state(input).history == std::vector<float>{1, 0.5f, 0.25f});
+    CHECK(state(gradient).history == std::vector<float>{0, 1, 1});
+    // What is not finite is no magnitude, whatever becomes of the window.
+    const guarded<bfloat16> odd(std::vector<bfloat16>(8, bfloat16(std::numeric_limits<float>::infinity())));
+    (void)model.fc(tape, tape.constant(odd.view(ht::shape<2>{2, 4})));
+    tape.clear();
+    micro(0.125f, 1);
+    step();
+    CHECK(state(input).history == std::vector<float>{0.5f, 0.25f, 0.125f});
+
     // Another model goes on where this one is.
     const auto saved = model.parameters().amaxes().read();
     other.parameters().amaxes().load(saved);
@@ -235,6 +250,13 @@ TEST_CASE("delayed scaling: a window is a step, however many micro-batches; a sk
     wrong = saved;
     wrong[2].scale = 0;
     CHECK_THROWS_AS(other.parameters().amaxes().load(wrong), ht::argument_error);
+    wrong[2].scale = 1e-45f;  // without an inverse
+    CHECK_THROWS_AS(other.parameters().amaxes().load(wrong), ht::argument_error);
+    for (const float bad : {-1.0f, std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
+        wrong = saved;
+        wrong[1].history[1] = bad;
+        CHECK_THROWS_AS(other.parameters().amaxes().load(wrong), ht::argument_error);
+    }
     wrong = saved;
     wrong[0].history.pop_back();
     CHECK_THROWS_AS(other.parameters().amaxes().load(wrong), ht::argument_error);
@@ -248,6 +270,29 @@ TEST_CASE("delayed scaling: a window is a step, however many micro-batches; a sk
         ht::linear<roles>(tape, tape.constant(large.view(ht::shape<2>{2, 4})), plain.fc.weight, plain.fc.bias),
         ht::state_error);
     tape.clear();
+}
+
+TEST_CASE("delayed scaling: a model that is frozen as a whole learns its scales, too") {
+    using P = ht::with_scaling<ht::fp8_hybrid, ht::delayed_scaling<2>>;
+    ht::cpu device{{.threads = 1}};
+    layer<P> frozen{device}, head{device};
+    ht::sgd none{device, frozen, {}, {{"*", ht::frozen}}};
+    ht::sgd optimizer{device, head, {.lr = 0}};
+    ht::accumulator acc{frozen, head, ht::unscaled};
+    ht::tape tape{device};
+    const guarded<bfloat16> x(std::vector<bfloat16>(8, bfloat16(14.0f))), dy(std::vector<bfloat16>(6, bfloat16(1.0f)));
+    const auto input = [](layer<P>& of) { return of.parameters().amaxes().read()[0]; };
+    for (int window = 0; window < 2; ++window) {
+        (void)frozen.fc(tape, tape.constant(x.view(ht::shape<2>{2, 4})));
+        const auto y = head.fc(tape, tape.constant(x.view(ht::shape<2>{2, 4})));
+        tape.backward(autodiff_test::weigh(tape, y, dy.view()), acc);
+        auto grads = acc.take();
+        CHECK(none.step(grads).result() == ht::step_result::nothing);
+        optimizer.step(grads);
+        CHECK(input(frozen).scale == 32);
+        CHECK(input(head).scale == 32);
+    }
+    CHECK(input(frozen).history == std::vector<float>{14, 14});
 }
 
 }  // namespace

@@ -155,7 +155,9 @@ TEST_CASE("backward: parameters that the accumulator does not know") {
     support::gradient_sink sink(other.parameters);
     ht::tape tape{f.device};
     CHECK_THROWS_WITH_AS(tape.backward(ht::sum(tape, f.apply(tape, tape.constant(f.input()))), sink),
-                         "tape: the loss depends on parameters that the accumulator was not made for", ht::state_error);
+                         "tape: the loss depends on parameters that the accumulator was not made for; name their model "
+                         "in ht::accumulator acc{...}, or take them for constants: acc.leave_out(model)",
+                         ht::state_error);
     CHECK(tape.memory().live() == 0);
     CHECK_THROWS_AS(tape.backward(ht::sum(tape, f.apply(tape, tape.constant(f.input())))), ht::state_error);
 }

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <string>
@@ -211,6 +212,49 @@ TEST_CASE("optimizer: the learning rate, set and read") {
     CHECK_THROWS_AS(optimizer.load({.steps = -1}), ht::argument_error);
     CHECK(optimizer.state().steps == 1);
     CHECK(optimizer.state().lr == 0.5);
+}
+
+TEST_CASE("optimizer: a parameter that no backward pass of the window reached stays as it is") {
+    ht::cpu device{{.threads = 1}};
+    using P = ht::full_fp32;
+    // What each window reaches; the optimizer changes that alone, and the others neither decay nor move on.
+    const std::vector<std::vector<std::size_t>> windows = {{0, 1, 2, 3}, {0, 2}, {0, 2}, {3}, {}, {0, 1, 2, 3}};
+    run<P> some(device, 67, {.lr = 0.01, .weight_decay = 0.5}), all(device, 67, {.lr = 0.01, .weight_decay = 0.5});
+    ht::sgd momentum{device, all.model, {.lr = 0.1, .momentum = 0.9, .weight_decay = 0.5}};
+    const auto parameter = [](run<P>& r, std::size_t entry) {
+        const ht::store_entry& e = r.model.parameters().entries()[entry];
+        const auto* from = reinterpret_cast<const float*>(r.model.parameters().groups()[e.group].master.data());
+        return std::vector<float>(from + e.master, from + e.master + e.count);
+    };
+    const auto step = [&](run<P>& r, auto& optimizer, const std::vector<std::size_t>& reached) {
+        for (const std::size_t entry : reached) {
+            r.acc.receive(r.scaler.scale(small::loss{}));
+            const auto place = r.acc.find(r.model.parameters())->claim(entry);
+            for (std::size_t i = 0; i < r.model.parameters().entries()[entry].count; ++i)
+                reinterpret_cast<float*>(place.data)[i] = gradient(1, entry, i);
+        }
+        if (reached.empty()) r.acc.receive(r.scaler.scale(small::loss{}));
+        auto grads = r.scaler.unscale(r.acc.take());
+        const auto result = optimizer.step(grads).result();
+        r.scaler.update();
+        return result;
+    };
+    for (const auto& reached : windows) {
+        for (const bool adam : {true, false}) {
+            run<P>& r = adam ? some : all;
+            std::vector<std::vector<float>> before;
+            for (std::size_t entry = 0; entry < 4; ++entry) before.push_back(parameter(r, entry));
+            const auto result = adam ? step(r, r.optimizer, reached) : step(r, momentum, reached);
+            CHECK(result == (reached.empty() ? ht::step_result::nothing : ht::step_result::taken));
+            for (std::size_t entry = 0; entry < 4; ++entry) {
+                const bool is_reached = std::find(reached.begin(), reached.end(), entry) != reached.end();
+                const std::vector<float> after = parameter(r, entry);
+                CHECK((after == before[entry]) == !is_reached);
+                // All of it, to the last element.
+                CHECK((after.back() == before[entry].back()) == !is_reached);
+            }
+        }
+    }
 }
 
 TEST_CASE("optimizer: parameters frozen after it was made are found out") {

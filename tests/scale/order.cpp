@@ -63,7 +63,9 @@ constexpr const char* twice =
     "unscale: called twice for the same model since the last update(); step and update once per window";
 constexpr const char* stale =
     "unscale: update() was called after the backward pass and before unscale(); the scale is no longer theirs";
-constexpr const char* step_twice = "sgd: step() was called twice with the same gradients";
+constexpr const char* step_twice =
+    "sgd: step() was called twice with the same gradients; one optimizer updates all of a model, and groups give parts "
+    "of it other rates";
 constexpr const char* step_late = "sgd: step() after the scaler's update(); call unscale, step, update in this order";
 constexpr const char* window_changed =
     "accumulator: the loss scale changed inside a window, after 1 micro-batches; call update() once, after the step, "

@@ -159,6 +159,12 @@ class tape<Device, plain_tape> : public basic_context<Device, recording::on> {
         this->graph().template push<tape>(std::forward<Record>(r));
     }
 
+    /// What a pass does with the gradients of a store's parameters.
+    struct gradient_sink {
+        gradient_slabs* slabs = nullptr;
+        bool is_left_out = false;  ///< where there are no slabs: the parameters are constants to this loss
+    };
+
     /// Computes the gradients of `loss` (a scalar, perhaps weighted or scaled), adds those of parameters into `acc`,
     /// and empties the tape. Gradients of leaves stay for gradient() as long as their variables do.
     ///
@@ -169,13 +175,20 @@ class tape<Device, plain_tape> : public basic_context<Device, recording::on> {
     void backward(const Loss& loss, Accumulator& acc) {
         check_loss(loss_variable(loss));
         acc.receive(loss);
-        run(loss, [&acc](const store& owner) { return acc.find(owner); });
+        run(loss, [&acc](const store& owner) -> gradient_sink {
+            gradient_slabs* const slabs = acc.find(owner);
+            if constexpr (requires { acc.leaves_out(owner); }) {
+                return {slabs, slabs == nullptr && acc.leaves_out(owner)};
+            } else {
+                return {slabs};
+            }
+        });
     }
     /// The same for a loss that depends on no parameters.
     template <class Loss>
     void backward(const Loss& loss) {
         check_loss(loss_variable(loss));
-        run(loss, [](const store&) -> gradient_slabs* { return nullptr; });
+        run(loss, [](const store&) -> gradient_sink { return {}; });
     }
 
     /// From now on random numbers (of dropout) are those of this seed, beginning with its pass 0. A tape that is told
@@ -244,7 +257,9 @@ class tape<Device, plain_tape> : public basic_context<Device, recording::on> {
                       "gradient of this operation reaches every row, as that of a tied head does; take "
                       "ht::nn::embedding, whose table has a dense gradient");
         if (p.is_frozen()) return {};
-        const gradient_slabs::place place = slabs_of(p.owner()).claim(p.entry());
+        gradient_slabs* const slabs = slabs_of(p.owner());
+        if (slabs == nullptr) return {};
+        const gradient_slabs::place place = slabs->claim(p.entry());
         return {reinterpret_cast<typename Storage::accumulate*>(place.data),
                 place.is_first ? write_mode::overwrite : write_mode::add};
     }
@@ -260,7 +275,9 @@ class tape<Device, plain_tape> : public basic_context<Device, recording::on> {
     gradient_slabs::row_place<typename Storage::accumulate> row_target(const parameter<Storage, Rank>& p,
                                                                        extent tokens) {
         if (p.is_frozen()) return {};
-        return slabs_of(p.owner()).claim_rows(this->device(), p, tokens);
+        gradient_slabs* const slabs = slabs_of(p.owner());
+        if (slabs == nullptr) return {};
+        return slabs->claim_rows(this->device(), p, tokens);
     }
 
     /// What a record does last: its output's gradient has been used, and its memory can go.
@@ -270,11 +287,15 @@ class tape<Device, plain_tape> : public basic_context<Device, recording::on> {
     }
 
   protected:
-    gradient_slabs& slabs_of(const store& owner) const {
-        gradient_slabs* slabs = find_(sink_, owner);
-        if (slabs == nullptr)
-            fail<state_error>("tape: the loss depends on parameters that the accumulator was not made for");
-        return *slabs;
+    /// Where the gradients of a store's parameters go in this pass; nullptr where the accumulator leaves them out.
+    gradient_slabs* slabs_of(const store& owner) const {
+        const gradient_sink sink = find_(sink_, owner);
+        if (sink.slabs == nullptr && !sink.is_left_out) {
+            fail<state_error>(
+                "tape: the loss depends on parameters that the accumulator was not made for; name their model in "
+                "ht::accumulator acc{...}, or take them for constants: acc.leave_out(model)");
+        }
+        return sink.slabs;
     }
 
     template <class T>
@@ -303,7 +324,7 @@ class tape<Device, plain_tape> : public basic_context<Device, recording::on> {
     }
 
     const void* sink_ = nullptr;
-    gradient_slabs* (*find_)(const void* sink, const store& owner) = nullptr;
+    gradient_sink (*find_)(const void* sink, const store& owner) = nullptr;
 };
 template <class Device>
 tape(Device&) -> tape<Device>;

@@ -19,7 +19,10 @@ namespace halftone::inline HALFTONE_ABI {
 class gradient_slabs {
   public:
     explicit gradient_slabs(store& owner)
-        : store_(&owner), layout_(owner.layout()), claimed_(owner.entries().size(), false) {
+        : store_(&owner),
+          layout_(owner.layout()),
+          claimed_(owner.entries().size(), false),
+          reached_(owner.entries().size(), false) {
         owner.check_committed();
         for (const store::group& g : owner.groups()) {
             slabs_.emplace_back(owner.memory(), g.has_sparse_gradients ? 0 : g.gradients * g.accumulate_bytes,
@@ -74,21 +77,20 @@ class gradient_slabs {
         return {memory.rows<typename Storage::accumulate>(), before, true};
     }
 
-    /// Ends a window: what no backward pass reached is zero, and the next claims are first ones again. False where none
-    /// reached anything.
-    bool close() {
+    /// Ends a window: what no backward pass reached is zero, and the next claims are first ones again.
+    void close() {
         check_layout();
-        bool reached = false;
         for (std::size_t i = 0; i < claimed_.size(); ++i) {
             const store::entry& e = store_->entries()[i];
             if (!claimed_[i] && !e.frozen && !rows_[i])
                 store_->memory().clear(at(e), e.count * store_->groups()[e.group].accumulate_bytes);
             if (!claimed_[i] && rows_[i]) rows_[i]->set_empty();
-            reached = reached || claimed_[i];
+            reached_[i] = claimed_[i];
             claimed_[i] = false;
         }
-        return reached;
     }
+    /// Whether a backward pass of the window that ended last gave this entry a gradient.
+    bool is_reached(std::size_t entry) const { return reached_[entry]; }
 
     /// The gradients of one group, as the parameters lie in it; gaps between parameters are zero.
     template <class Storage>
@@ -158,7 +160,7 @@ class gradient_slabs {
     unsigned layout_;
     std::vector<buffer> slabs_;
     std::vector<std::unique_ptr<detail::row_memory>> rows_;  // of each entry; null where its gradient is dense
-    std::vector<bool> claimed_;
+    std::vector<bool> claimed_, reached_;                    // in the window that is open; in the one that ended last
 };
 
 }  // namespace halftone::inline HALFTONE_ABI

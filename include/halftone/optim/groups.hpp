@@ -100,7 +100,7 @@ inline void freeze_groups(store& parameters, const std::vector<parameter_group>&
     }
 }
 
-/// Neighbours with equal rates become one segment, so that a model without groups is one launch a group of the store.
+/// A segment for each parameter that is trained.
 inline std::vector<update_segment> make_segments(const store& parameters, double weight_decay,
                                                  const std::vector<parameter_group>& groups) {
     std::vector<update_segment> segments;
@@ -111,19 +111,34 @@ inline std::vector<update_segment> make_segments(const store& parameters, double
         const group_options o = options_of(e.path, groups);
         const kernel::group_rates rates{o.lr.value_or(0), o.lr ? 0 : o.lr_scale.value_or(1),
                                         o.weight_decay.value_or(weight_decay)};
-        const std::size_t room = round_up(e.count, store::granule);
-        const auto continues = [&](const update_segment& s) {
-            return !is_sparse && s.group == e.group && s.rates == rates && s.master + s.count == e.master &&
-                   s.gradient + s.count == e.gradient && (e.copy == store::nowhere || s.copy + s.count == e.copy);
+        segments.push_back({e.group, e.master, e.copy, e.gradient,
+                            is_sparse ? e.count : round_up(e.count, store::granule), rates, entry});
+    }
+    return segments;
+}
+
+/// The segments that `wanted` says, neighbours with equal rates in one, so that a model without groups is one launch a
+/// group of the store.
+template <class Wanted>
+std::vector<update_segment> join_segments(const store& parameters, const std::vector<update_segment>& each,
+                                          const Wanted& wanted) {
+    std::vector<update_segment> segments;
+    for (const update_segment& next : each) {
+        if (!wanted(next)) continue;
+        const store::group& g = parameters.groups()[next.group];
+        const auto goes_on = [&](const update_segment& s) {
+            return !g.has_sparse_gradients && s.group == next.group && s.rates == next.rates &&
+                   s.master + s.count == next.master && s.gradient + s.count == next.gradient &&
+                   (next.copy == store::nowhere || s.copy + s.count == next.copy);
         };
         update_segment* last = nullptr;
         for (update_segment& s : segments) {
-            if (continues(s)) last = &s;
+            if (goes_on(s)) last = &s;
         }
         if (last != nullptr) {
-            last->count += room;
+            last->count += next.count;
         } else {
-            segments.push_back({e.group, e.master, e.copy, e.gradient, is_sparse ? e.count : room, rates, entry});
+            segments.push_back(next);
         }
     }
     return segments;

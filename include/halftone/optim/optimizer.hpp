@@ -105,7 +105,8 @@ class optimizer {
         const optimizer_record r = record_.read();
         return r.step.lr * rate_multiplier(r.schedule, r.step.steps);
     }
-    /// The rate that the last step took, or would have taken where it was skipped; before any step, the full rate.
+    /// The rate that the last step took, or would have taken where it was skipped; before any step, and after load(),
+    /// the full rate.
     double last_lr() const {
         const kernel::step_record r = record_.read().step;
         return r.lr * r.multiplier;
@@ -181,7 +182,7 @@ class optimizer {
         check_visited<Model>(name, *parameters_);
         check_groups(name, *parameters_, groups);
         freeze_groups(*parameters_, groups);
-        segments_ = make_segments(*parameters_, weight_decay, groups);
+        each_ = make_segments(*parameters_, weight_decay, groups);
         layout_ = parameters_->layout();
         for (int which = 0; which < Moments; ++which) {
             for (const store::group& g : parameters_->groups()) {
@@ -207,23 +208,26 @@ class optimizer {
         if (parameters_->layout() != layout_)
             fail<state_error>(name_, ": parameters were frozen after this optimizer was made; freeze first");
         window::part& part = w.parts[index];
-        if (part.stepped) fail<state_error>(name_, ": step() was called twice with the same gradients");
+        if (part.stepped) {
+            fail<state_error>(name_,
+                              ": step() was called twice with the same gradients; one optimizer updates all of a "
+                              "model, and groups give parts of it other rates");
+        }
         if (!std::is_void_v<typename Gradients::device_type> && !w.stamp.is_current()) {
             fail<state_error>(name_, ": step() after the scaler's update(); call unscale, step, update in this order");
         }
         g.inspect(record_.device());
         part.stepped = true;
         ++calls_;
-        const bool has_work = part.reached && !segments_.empty();
-        record_.device().run(begin_step{record_.data(), w.found_inf() + index, w.record(), has_work ? 1 : 0});
-        if (!has_work) return {record_, calls_};
-        // With the step the window of delayed scaling ends.
-        if constexpr (model_keeps_amaxes<Model>) {
-            const amax_histories& a = parameters_->amaxes();
-            if (a.size() != 0) {
-                kernel::quantize<Device>::roll(record_.device(), a.records(), a.size(), a.history(), a.windows(),
-                                               &record_.data()->step.skips);
-            }
+        find_segments(part.slabs);
+        const bool has_work = !segments_.empty();
+        const std::int32_t* const found_inf = w.found_inf() + index;
+        record_.device().run(begin_step{record_.data(), found_inf, w.record(), has_work ? 1 : 0});
+        // With the step the window of delayed scaling ends, that of a model which is frozen as a whole too.
+        if (has_work) {
+            end_window(&record_.data()->step.skips);
+        } else if (each_.empty()) {
+            end_window(found_inf);
         }
         for (const update_segment& s : segments_)
             launch_segment(s, part.slabs, &w.record()->factors, launch, signatures_of<Model>{});
@@ -248,6 +252,32 @@ class optimizer {
     }
 
   private:
+    /// What this step updates: parameters that a backward pass of the window reached. The others neither decay nor move
+    /// on. Mostly they are those of the step before.
+    void find_segments(const gradient_slabs& slabs) {
+        bool is_as_before = reached_.size() == each_.size();
+        reached_.resize(each_.size());
+        for (std::size_t i = 0; i < each_.size(); ++i) {
+            const bool now = slabs.is_reached(each_[i].entry);
+            is_as_before = is_as_before && reached_[i] == now;
+            reached_[i] = now;
+        }
+        if (is_as_before) return;
+        segments_ =
+            join_segments(*parameters_, each_, [&](const update_segment& s) { return slabs.is_reached(s.entry); });
+    }
+
+    /// What the window's amaxes were goes into their histories, or is forgotten where *skips is not 0.
+    void end_window(const std::int32_t* skips) {
+        if constexpr (model_keeps_amaxes<Model>) {
+            const amax_histories& a = parameters_->amaxes();
+            if (a.size() != 0) {
+                kernel::quantize<Device>::roll(record_.device(), a.records(), a.size(), a.history(), a.windows(),
+                                               skips);
+            }
+        }
+    }
+
     template <class Launch, class... Storages>
     void launch_segment(const update_segment& s, const gradient_slabs& slabs, const kernel::gradient_factors* factors,
                         const Launch& launch, types<Storages...>) const {
@@ -258,7 +288,8 @@ class optimizer {
     const char* name_;
     store* parameters_;
     resident<optimizer_record, Device> record_;
-    std::vector<update_segment> segments_;
+    std::vector<update_segment> each_, segments_;  // of every parameter; those of the last step, joined
+    std::vector<bool> reached_;                    // of each_, in the last step
     std::vector<buffer> moments_;
     unsigned layout_ = 0;
     std::int64_t calls_ = 0;

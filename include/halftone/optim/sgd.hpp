@@ -10,6 +10,8 @@
 ///
 /// Numeric contract: kernel/sgd/sgd.hpp has it. A step whose gradients are not finite changes nothing.
 ///
+/// A parameter that no backward pass of the window reached stays as it is: it neither decays nor moves on.
+///
 /// Of a table with a sparse gradient (nn/sparse_embedding.hpp) a step changes the rows that were looked up in its
 /// window, and no others. Without momentum and decay the result has the bits of a dense gradient. With them it is
 /// another rule: a row that was not looked up neither decays nor moves on, and keeps its momentum until it is looked up
@@ -85,6 +87,10 @@ class sgd : public detail::optimizer<Device, Model, 1> {
         using copy = typename Storage::compute;
         using accumulate = typename Storage::accumulate;
         using state = typename Storage::state;
+        static_assert(
+            !narrow_range<state>,
+            "halftone: sgd: momentum adds up gradients and overflows in fp16 (role `state`): take bfloat16 or "
+            "float, ht::with_state<P, ht::bfloat16>");
         const store::group& g = base::group_of(s);
         view<accumulate, 1> gradient;
         if constexpr (!has_sparse_gradient<Storage>) {

@@ -13,6 +13,8 @@
 /// passes.
 #pragma once
 
+#include <algorithm>
+
 #include <halftone/scale/gradients.hpp>
 
 namespace halftone::inline HALFTONE_ABI {
@@ -101,6 +103,20 @@ class accumulator<Kind, types<Models...>> {
         return part == detail::window::nowhere ? nullptr : &window_.parts[part].slabs;
     }
 
+    /// The losses may depend on this model's parameters, too, and take them for constants: gradients flow through its
+    /// layers, and none are computed for its parameters. A generator's loss goes through the critic, whose own step
+    /// takes other gradients. Throws argument_error for a model whose gradients are gathered here.
+    template <class Model>
+    void leave_out(const Model& model) {
+        const store& parameters = model.parameters();
+        if (find(parameters) != nullptr)
+            fail<argument_error>("accumulator: leave_out() of a model whose gradients it gathers");
+        if (!leaves_out(parameters)) left_out_.push_back(&parameters);
+    }
+    bool leaves_out(const store& owner) const {
+        return std::find(left_out_.begin(), left_out_.end(), &owner) != left_out_.end();
+    }
+
     /// Ends the window and gives its gradients: scaled<gradients<...>>, or plain gradients where the accumulator is
     /// ht::unscaled. Throws state_error where no backward pass has added anything since the last take().
     auto take() {
@@ -112,10 +128,12 @@ class accumulator<Kind, types<Models...>> {
             return gradients_type(window_, nullptr);
         }
     }
-    /// Ends the window and drops what it gathered: after an exception in the middle of one.
+    /// Ends the window and drops what it gathered, the amaxes of delayed scaling too: after an exception in the middle of
+    /// one, or for micro-batches that turn out to be bad.
     void discard() {
         if (window_.is_open) close();
         ++window_.serial;
+        for (const detail::window::part& p : window_.parts) p.slabs.owner().amaxes().forget();
     }
     /// Micro-batches in the window so far.
     int received() const { return window_.is_open ? window_.received : 0; }
@@ -156,12 +174,13 @@ class accumulator<Kind, types<Models...>> {
         window_.is_clipped = false;
         window_.known = detail::window::knowledge::nothing;
         for (detail::window::part& p : window_.parts) {
-            p.reached = p.slabs.close();
+            p.slabs.close();
             p.stepped = false;
         }
     }
 
     detail::window window_;
+    std::vector<const store*> left_out_;
 };
 
 }  // namespace halftone::inline HALFTONE_ABI

@@ -31,7 +31,6 @@ struct window {
     struct part {
         gradient_slabs slabs;
         bool stepped = false;  ///< an optimizer has used it
-        bool reached = false;  ///< a backward pass of the window gave it gradients
     };
     /// How much of the record in the device's memory is true.
     enum class knowledge { nothing, factors, finite, norm };
