@@ -35,6 +35,14 @@ TEST_CASE("sparse gradients: AdamW has the bits of dense ones in rows of every s
     adamw_is_lazy(two);
 }
 
+TEST_CASE("sparse gradients: rounded at random they have the bits of dense ones, in rows of any width") {
+    ht::cpu one{{.threads = 1}}, two{{.threads = 2}};
+    for (const extent width : {3, 6}) {
+        random_rounding_agrees<ht::with_state<ht::pure_bf16, ht::bfloat16>>(one, two, width);
+        random_rounding_agrees<ht::with_state<ht::amp_bf16, ht::bfloat16>>(one, two, width);
+    }
+}
+
 TEST_CASE("sparse gradients: in the norm, and in the finite check once duplicates are summed") {
     ht::cpu one, two;
     norms_agree(one, two);

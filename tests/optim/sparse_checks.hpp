@@ -95,11 +95,10 @@ auto copies_of(const Parameter& p) {
     return copy_of<typename Parameter::compute>(p.owner(), p.values().data(),
                                                 static_cast<std::size_t>(p.shape().size()));
 }
-/// Moments of a parameter whose state is float.
-template <class Optimizer, class Parameter>
-std::vector<float> moments_of(const Optimizer& o, int which, const Parameter& p) {
+template <class State = float, class Optimizer, class Parameter>
+std::vector<State> moments_of(const Optimizer& o, int which, const Parameter& p) {
     const ht::store::entry& e = p.owner().entries()[p.entry()];
-    return copy_of<float>(p.owner(), o.moment(which, e.group).data() + e.gradient * sizeof(float), e.count);
+    return copy_of<State>(p.owner(), o.moment(which, e.group).data() + e.gradient * sizeof(State), e.count);
 }
 template <class T>
 bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
@@ -117,8 +116,8 @@ struct run {
     ht::tape<Device> tape{device};
     float max_norm = std::numeric_limits<float>::infinity();
 
-    run(Device& d, const Options& options, extent vocabulary = 40, float scale = 0x1p15f)
-        : device(d), model(d, vocabulary), optimizer(d, model, options), scaler(d, {.init_scale = scale}) {}
+    run(Device& d, const Options& options, extent vocabulary = 40, float scale = 0x1p15f, extent width = 8)
+        : device(d), model(d, vocabulary, width), optimizer(d, model, options), scaler(d, {.init_scale = scale}) {}
 
     /// A micro-batch for each row of the batch.
     ht::variable<float, 0> body(const batch& b) {
@@ -160,6 +159,32 @@ class ids {
     std::uint64_t seed_ = 0;
     std::vector<std::int32_t> tokens_, targets_;
 };
+
+/// Moments, and perhaps parameters, rounded at random in rows of any width: a step's bits are the dense one's in the rows
+/// that it touches.
+template <class P, class Device>
+void random_rounding_agrees(Device& one, Device& two, extent width) {
+    CAPTURE(width);
+    using state = typename P::state;
+    const ht::adamw_options options{.lr = 0.1, .weight_decay = 0.1, .seed = 7};
+    run<Device, dense<P>, ht::adamw<Device, dense<P>>, ht::adamw_options> d(one, options, 20, 0x1p10f, width);
+    run<Device, sparse<P>, ht::adamw<Device, sparse<P>>, ht::adamw_options> s(two, options, 20, 0x1p10f, width);
+    const auto start = masters_of(s.model.tokens.table);
+    const std::vector<std::int32_t> tokens{3, 19, 0, 3, 17, 3}, targets{0, 2, 1, 2, 1, 0};
+    const batch b{{tokens.data(), {1, 6}}, {targets.data(), {1, 6}}};
+    d.body(b), s.body(b);
+    CHECK(s.optimizer.steps() == 1);
+    const auto here = masters_of(s.model.tokens.table), there = masters_of(d.model.tokens.table);
+    for (std::size_t i = 0; i < here.size(); ++i) {
+        const std::size_t row = i / static_cast<std::size_t>(width);
+        const bool is_touched = row == 0 || row == 3 || row == 17 || row == 19;
+        CHECK(std::memcmp(&here[i], is_touched ? &there[i] : &start[i], sizeof here[i]) == 0);
+    }
+    for (int which = 0; which < 2; ++which) {
+        CHECK(same_bits(moments_of<state>(s.optimizer, which, s.model.tokens.table),
+                        moments_of<state>(d.optimizer, which, d.model.tokens.table)));
+    }
+}
 
 /// Without momentum and decay, what is not touched does not move: the bits of dense gradients in every step.
 template <class P, class Device>

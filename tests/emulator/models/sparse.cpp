@@ -29,6 +29,11 @@ TEST_CASE("sparse gradients on a GPU: AdamW has the bits of dense ones in rows o
     adamw_is_lazy(two);
 }
 
+TEST_CASE("sparse gradients on a GPU: rounded at random they have the bits of dense ones, in rows of any width") {
+    machine one{quick(11)}, two{quick(12)};
+    random_rounding_agrees<ht::with_state<ht::pure_bf16, ht::bfloat16>>(one, two, 6);
+}
+
 TEST_CASE("sparse gradients on a GPU: in the norm, and in the finite check once duplicates are summed") {
     machine one{quick(5)}, two{quick(6)};
     norms_agree(one, two);

@@ -28,7 +28,7 @@ struct adamw<cpu> {
               rounding CopyRounding = rounding::nearest_even>
     static void run_rows(cpu& device, const adamw_arguments<Param, Copy, Accumulate, State>& a,
                          const gradient_rows<Accumulate>& rows) {
-        check_rows<draws_random_numbers<Rounding, Param, State>>("adamw", a, rows);
+        check_rows("adamw", a, rows);
         device.run([&] {
             if (a.step->skips != 0) return;
             update_rows(device, rows, updater<Rounding, CopyRounding>(device, a));
@@ -44,9 +44,10 @@ struct adamw<cpu> {
                           &avx2::adamw_elements<Rounding, CopyRounding, Param, Copy, Accumulate, State>,
                           &avx512::adamw_elements<Rounding, CopyRounding, Param, Copy, Accumulate, State>);
         return [a, body, scalars = scalars_of(a.decays, a.rates, *a.step), factors = *a.factors,
-                step = static_cast<std::uint32_t>(a.step->steps), streams = streams_copies<Param>(a.copy)](extent i, extent n, const Accumulate* gradient) {
+                step = static_cast<std::uint32_t>(a.step->steps)](extent i, extent n, const Accumulate* gradient) {
             body(n, a.master.data() + i, a.copy.data() == nullptr ? nullptr : a.copy.data() + i, gradient,
-                 a.first.data() + i, a.second.data() + i, scalars, factors, a.key, step, i, streams);
+                 a.first.data() + i, a.second.data() + i, scalars, factors, a.key, step, i,
+                 streams_copies<Param>(a.copy, i));
         };
     }
 };

@@ -66,12 +66,12 @@ struct adamw_kernel {
             const float denominator = std::fma(std::sqrt(v[e]), s.root_scale, s.epsilon);
             w[e] = std::fma(w[e], s.decay, m[e] * -s.step_size / denominator);
         }
-        store_run<Access>(simt, first, i, here, round_run<State, rounding::stochastic>(m, key, 1, p.step, i));
-        store_run<Access>(simt, second, i, here, round_run<State, rounding::stochastic>(v, key, 2, p.step, i));
+        store_run<Access>(simt, first, i, here, round_run<State, rounding::stochastic, Access>(m, key, 1, p.step, i));
+        store_run<Access>(simt, second, i, here, round_run<State, rounding::stochastic, Access>(v, key, 2, p.step, i));
         if constexpr (std::is_same_v<Param, bfloat16_remainder>) {
             store_halves<Access>(simt, master, copy, i, here, w);
         } else {
-            const vec<Param, n> rounded = round_run<Param, Rounding>(w, key, 0, p.step, i);
+            const vec<Param, n> rounded = round_run<Param, Rounding, Access>(w, key, 0, p.step, i);
             store_run<Access>(simt, master, i, here, rounded);
             if (copy.is_there())
                 store_run<Access>(simt, copy, i, here, round_copy<Copy, CopyRounding>(to_float(rounded)));
@@ -103,7 +103,7 @@ struct adamw<Device> {
               rounding CopyRounding = rounding::nearest_even>
     static void run_rows(Device& device, const adamw_arguments<Param, Copy, Accumulate, State>& a,
                          const gradient_rows<Accumulate>& rows) {
-        check_rows<draws_random_numbers<Rounding, Param, State>>("adamw", a, rows);
+        check_rows("adamw", a, rows);
         using namespace on_device;
         const auto launch = [&]<run_access Access>(std::integral_constant<run_access, Access>) {
             using kernel = adamw_kernel<Rounding, CopyRounding, Param, Copy, Accumulate, State, Access>;

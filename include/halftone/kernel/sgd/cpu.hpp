@@ -28,7 +28,7 @@ struct sgd<cpu> {
               rounding CopyRounding = rounding::nearest_even>
     static void run_rows(cpu& device, const sgd_arguments<Param, Copy, Accumulate, State>& a,
                          const gradient_rows<Accumulate>& rows) {
-        check_rows<draws_random_numbers<Rounding, Param, State>>("sgd", a, rows);
+        check_rows("sgd", a, rows);
         device.run([&] {
             if (a.step->skips != 0) return;
             update_rows(device, rows, updater<Rounding, CopyRounding>(device, a));
@@ -45,12 +45,13 @@ struct sgd<cpu> {
         const float nesterov =
             a.coefficients.kind == momentum_kind::nesterov ? static_cast<float>(a.coefficients.momentum) : 0.0f;
         State* const momentum = a.coefficients.momentum == 0 ? nullptr : a.momentum.data();
-        return [a, body, nesterov, momentum, scalars = scalars_of(a.coefficients, a.rates, *a.step),
-                factors = *a.factors,
-                step = static_cast<std::uint32_t>(a.step->steps), streams = streams_copies<Param>(a.copy)](extent i, extent n, const Accumulate* gradient) {
-            body(n, a.master.data() + i, a.copy.data() == nullptr ? nullptr : a.copy.data() + i, gradient,
-                 momentum == nullptr ? nullptr : momentum + i, scalars, nesterov, factors, a.key, step, i, streams);
-        };
+        return
+            [a, body, nesterov, momentum, scalars = scalars_of(a.coefficients, a.rates, *a.step), factors = *a.factors,
+             step = static_cast<std::uint32_t>(a.step->steps)](extent i, extent n, const Accumulate* gradient) {
+                body(n, a.master.data() + i, a.copy.data() == nullptr ? nullptr : a.copy.data() + i, gradient,
+                     momentum == nullptr ? nullptr : momentum + i, scalars, nesterov, factors, a.key, step, i,
+                     streams_copies<Param>(a.copy, i));
+            };
     }
 };
 

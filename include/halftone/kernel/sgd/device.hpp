@@ -65,13 +65,14 @@ struct sgd_kernel {
                 m[e] = std::fma(m[e], s.momentum, d[e] * s.gradient_weight);
                 d[e] = nesterov != 0.0f ? std::fma(m[e], nesterov, d[e]) : m[e];
             }
-            store_run<Access>(simt, momentum, i, here, round_run<State, rounding::stochastic>(m, key, 1, p.step, i));
+            store_run<Access>(simt, momentum, i, here,
+                              round_run<State, rounding::stochastic, Access>(m, key, 1, p.step, i));
         }
         HALFTONE_UNROLL for (int e = 0; e < n; ++e) w[e] = std::fma(d[e], -s.lr, w[e]);
         if constexpr (std::is_same_v<Param, bfloat16_remainder>) {
             store_halves<Access>(simt, master, copy, i, here, w);
         } else {
-            const vec<Param, n> rounded = round_run<Param, Rounding>(w, key, 0, p.step, i);
+            const vec<Param, n> rounded = round_run<Param, Rounding, Access>(w, key, 0, p.step, i);
             store_run<Access>(simt, master, i, here, rounded);
             if (copy.is_there())
                 store_run<Access>(simt, copy, i, here, round_copy<Copy, CopyRounding>(to_float(rounded)));
@@ -106,7 +107,7 @@ struct sgd<Device> {
               rounding CopyRounding = rounding::nearest_even>
     static void run_rows(Device& device, const sgd_arguments<Param, Copy, Accumulate, State>& a,
                          const gradient_rows<Accumulate>& rows) {
-        check_rows<draws_random_numbers<Rounding, Param, State>>("sgd", a, rows);
+        check_rows("sgd", a, rows);
         using namespace on_device;
         const float nesterov =
             a.coefficients.kind == momentum_kind::nesterov ? static_cast<float>(a.coefficients.momentum) : 0.0f;

@@ -48,7 +48,7 @@ struct sgd_arguments {
 ///
 /// run_rows<Rounding>(device, arguments, rows): for a table (rows, width) whose gradient is sparse. Only the rows in it
 /// are read and written, each element as with the dense gradient of the same value, random numbers included;
-/// arguments.gradient is none. Throws also where random numbers are drawn and the width is no multiple of 4.
+/// arguments.gradient is none.
 template <class Device>
 struct sgd {
     static_assert(sizeof(Device) == 0,

@@ -25,11 +25,12 @@ namespace halftone::inline HALFTONE_ABI::kernel {
 inline constexpr extent update_chunk = 16384;
 constexpr extent update_stretch(extent count) { return count >= 256 * update_chunk ? 4 * update_chunk : update_chunk; }
 
-/// Whether the copies of so many parameters are written past the caches. Halves of split masters are read as well.
+/// Whether the copies of so many parameters are written past the caches, from the i-th on: rows of a table may begin
+/// where that cannot be. Halves of split masters are read as well.
 template <class Param, class Copy>
-bool streams_copies(const view<Copy, 1>& copy) {
+bool streams_copies(const view<Copy, 1>& copy, extent i) {
     return !std::is_same_v<Param, bfloat16_remainder> && copy.data() != nullptr &&
-           static_cast<std::size_t>(copy.size()) * sizeof(Copy) >= beyond_caches && is_streamable(copy.data());
+           static_cast<std::size_t>(copy.size()) * sizeof(Copy) >= beyond_caches && is_streamable(copy.data() + i);
 }
 
 /// update(i, n, gradients) for all parameters: n from the i-th on, with their gradients.

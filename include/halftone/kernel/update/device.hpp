@@ -73,17 +73,34 @@ HALFTONE_HD HALFTONE_INLINE float read_gradient(float g, const gradient_factors&
     return v > f.limit ? f.limit : v < -f.limit ? -f.limit : v;
 }
 
+/// Four random numbers from index key.first + 4 * i on. They come in fours, and a run need not begin on one: where rows
+/// of any width lie side by side it takes the end of one four and the beginning of the next.
+template <run_access Access>
+HALFTONE_HD HALFTONE_INLINE philox::block random_run(const rounding_key& key, word stream, word step, extent i) {
+    const std::uint64_t four = key.first / 4 + static_cast<std::uint64_t>(i);
+    philox::block random = random_block(key.seed, step, key.tensor + stream, four);
+    if constexpr (Access == run_access::elements) {
+        const word lead = static_cast<word>(key.first % 4);
+        if (lead != 0) {
+            const philox::block next = random_block(key.seed, step, key.tensor + stream, four + 1);
+            word both[7] = {random[0], random[1], random[2], random[3], next[0], next[1], next[2]};
+            HALFTONE_UNROLL for (int e = 0; e < 6; ++e) both[e] = (lead & 1) != 0 ? both[e + 1] : both[e];
+            HALFTONE_UNROLL for (int e = 0; e < 4; ++e) random.word[e] = (lead & 2) != 0 ? both[e + 2] : both[e];
+        }
+    }
+    return random;
+}
+
 /// Run number i of a step in T: rounded to nearest, or by random_bits(key.seed, step, key.tensor + stream, index). A
 /// float is left as it is.
-template <class T, rounding Rounding>
+template <class T, rounding Rounding, run_access Access>
 HALFTONE_HD HALFTONE_INLINE vec<T, update_run> round_run(const vec<float, update_run>& v, const rounding_key& key,
                                                          word stream, word step, extent i) {
     if constexpr (std::is_same_v<T, float>) {
         return v;
     } else if constexpr (Rounding == rounding::stochastic) {
         static_assert(update_run == 4);
-        const philox::block random =
-            random_block(key.seed, step, key.tensor + stream, key.first / 4 + static_cast<std::uint64_t>(i));
+        const philox::block random = random_run<Access>(key, stream, step, i);
         vec<T, update_run> rounded;
         HALFTONE_UNROLL for (int e = 0; e < update_run; ++e) rounded[e] = round_stochastic<T>(v[e], random.word[e]);
         return rounded;

@@ -4,23 +4,13 @@
 /// table.
 #pragma once
 
-#include <type_traits>
-
 #include <halftone/kernel/expect.hpp>
 #include <halftone/memory/gradient_rows.hpp>
-#include <halftone/number/remainder.hpp>
-#include <halftone/number/rounding.hpp>
 
 namespace halftone::inline HALFTONE_ABI::kernel {
 
-/// Whether a step draws random numbers: they come in fours, so that rows must begin on one.
-template <rounding Rounding, class Param, class State>
-inline constexpr bool draws_random_numbers = (Rounding == rounding::stochastic && !std::is_same_v<Param, float> &&
-                                              !std::is_same_v<Param, bfloat16_remainder>) ||
-                                             !std::is_same_v<State, float>;
-
 /// The checks of a step's arguments `a`, whose gradient is that of `rows`. Throws shape_error, argument_error.
-template <bool Draws, class Arguments, class Accumulate>
+template <class Arguments, class Accumulate>
 void check_rows(const char* operation, Arguments a, const gradient_rows<Accumulate>& rows) {
     a.gradient = {nullptr, a.master.shape()};
     check(a);
@@ -29,9 +19,6 @@ void check_rows(const char* operation, Arguments a, const gradient_rows<Accumula
     expect(operation, "values", rows.values, {room, width});
     if (width < 1 ? a.master.size() != 0 : a.master.size() % width != 0)
         fail<shape_error>(operation, ": a table of ", a.master.size(), " numbers and a gradient of rows of ", width);
-    if (Draws && width % 4 != 0)
-        fail<argument_error>(operation, ": rows of ", width,
-                             " numbers, some of them rounded at random; a sparse gradient then wants a multiple of 4");
 }
 
 }  // namespace halftone::inline HALFTONE_ABI::kernel
