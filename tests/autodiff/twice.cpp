@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Second derivatives on the CPU: every rule, those of embeddings, attention and linear layers in a whole GPT.
-/// tests/emulator/models/twice.cpp has these one by one, and the table of pointwise operations; tests/scale/penalty.cpp whole
-/// steps.
+/// Second derivatives on the CPU: every rule, those of embeddings, attention and linear layers in a whole GPT, and the
+/// table of operations by name. tests/emulator/models/twice.cpp has these one by one; tests/scale/penalty.cpp whole steps.
 #include <doctest/doctest.h>
 
 #include <halftone/amp.hpp>
@@ -33,10 +32,17 @@ TEST_CASE_FIXTURE(fixture, "second derivatives of what is joined") { twice_check
 TEST_CASE_FIXTURE(fixture, "second derivatives by parameters as variables") {
     twice_checks::check_parameters_as_variables(device);
 }
+TEST_CASE_FIXTURE(fixture, "gradients that are variables: of the weights as they are, whatever they were before") {
+    twice_checks::check_changed_weights(device);
+}
 TEST_CASE_FIXTURE(fixture, "second derivatives of dropout") { twice_checks::check_dropout(device); }
 TEST_CASE_FIXTURE(fixture, "second derivatives of operations of one's own") {
     twice_checks::check_own_operations(device);
 }
+
+TEST_CASE_FIXTURE(fixture, "second derivatives of arithmetic by name") { twice_checks::check_arithmetic(device); }
+TEST_CASE_FIXTURE(fixture, "second derivatives of functions by name") { twice_checks::check_functions(device); }
+TEST_CASE_FIXTURE(fixture, "second derivatives of losses by name") { twice_checks::check_losses(device); }
 
 TEST_CASE_FIXTURE(fixture, "the Hessian of a GPT times a vector") {
     twice_checks::check_gpt(device, twice_checks::quick_gpt, 1, 3, 16);

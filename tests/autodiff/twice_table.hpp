@@ -287,6 +287,28 @@ void check_parameters_as_variables(Device& device) {
         });
 }
 
+/// Weights that change while a tape holds a pass whose loss nobody took the backward pass of: the next loss has gradients
+/// of the new ones. In small whole numbers all of it is exact.
+template <class Device>
+void check_changed_weights(Device& device) {
+    ht::store parameters(device.memory());
+    ht::nn::linear<ht::amp_bf16> layer(parameters, 3, 2);
+    parameters.commit(1);
+    const float in[] = {1, -2, 3};
+    ht::tape tape{device, ht::twice};
+    std::vector<ht::gradient_variables<Device>> all;
+    for (const float weight : {1.0f, 2.0f}) {
+        layer.weight.assign(std::vector<float>(6, weight));
+        const auto x = tape.leaf(ht::const_view<float, 2>(in, {1, 3}));
+        const auto y = layer(tape, x);
+        // The loss is the sum of y^2, with two equal rows of weights: by x it is 4 y w.
+        all.push_back(tape.gradients(ht::sum<float>(tape, ht::mul(tape, y, y)), x));
+        float dx[3];
+        device.memory().read(dx, all.back()[0].view().data(), sizeof dx);
+        for (const float d : dx) CHECK(d == 4 * 2 * weight * weight);
+    }
+}
+
 /// Dropout is linear; the mask is read off the result.
 template <class Device>
 void check_dropout(Device& device) {

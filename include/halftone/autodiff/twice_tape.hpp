@@ -140,7 +140,7 @@ class tape<Device, twice_tape> : public tape<Device> {
             static_cast<std::size_t>(parameter_at(p.owner(), p.entry()) - parameter_gradients_.data()), gradient);
     }
     /// A parameter as an operation that computes in Compute reads it, in float: a variable, whose gradient is the
-    /// parameter's.
+    /// parameter's. One walk reads it once; the next reads it anew, since its values may be others then.
     template <class Compute, class Storage, int Rank>
     variable<float, Rank> variable_of(const parameter<Storage, Rank>& p) {
         const auto values = detail::values_for<Compute>(p);
@@ -340,12 +340,10 @@ class tape<Device, twice_tape> : public tape<Device> {
         given_.clear();
         asked_.clear();
         stores_.clear();
-    }
-    void forget() noexcept {
         for (const read_parameter& r : read_) this->graph().release(r.slot);
         read_.clear();
-        rules_.clear();
     }
+    void forget() noexcept { rules_.clear(); }
 
     std::vector<entry> rules_;
     std::vector<index> gradients_;  ///< by slot, during gradients()

@@ -34,6 +34,7 @@ TEST_CASE_FIXTURE(fixture, "second derivatives on the emulated machine: softmax 
 TEST_CASE_FIXTURE(fixture, "second derivatives on the emulated machine: products, parameters as variables") {
     twice_checks::check_matmul(device);
     twice_checks::check_parameters_as_variables(device);
+    twice_checks::check_changed_weights(device);
 }
 TEST_CASE_FIXTURE(fixture, "second derivatives on the emulated machine: cat, stack, dropout, casts, columns") {
     twice_checks::check_joins(device);
