@@ -4,6 +4,7 @@
 #
 #     // expect: a sentence              one line for each sentence that must stand in the compiler's output
 #     // expect-nvcc: another one        optional: lines that take the place of these for nvcc, which spells types otherwise
+#     // never: a misleading one         optional: sentences that must not stand there
 #     // flags: -fsomething              optional: more arguments for the compiler
 #
 # and the program twice: wrong, and right where HALFTONE_TEST_RIGHT is defined. The right one must compile without a
@@ -66,6 +67,12 @@ check_case() {
     # nvcc's own spelling of numbers.
     if [[ ${cxx##*/} == nvcc* ]]; then output=$(sed -E 's/\b([0-9]+)U?L\b/\1/g' <<<"$output"); fi
     local sentence status=0
+    while IFS= read -r sentence; do
+        if grep -qF -- "$sentence" <<<"$output"; then
+            echo "$name: the compiler also says: $sentence"
+            status=1
+        fi
+    done < <(sed -n 's|^// never: *||p' "$file")
     for sentence in "${expected[@]}"; do
         if ! grep -qF -- "$sentence" <<<"$output"; then
             echo "$name: the compiler does not say: $sentence"

@@ -191,6 +191,16 @@ class tape<Device, plain_tape> : public basic_context<Device, recording::on> {
         run(loss, [](const store&) -> gradient_sink { return {}; });
     }
 
+    /// Gradients that are variables are given by another kind of tape.
+    template <class Loss, class... Targets>
+    void gradients(const Loss&, const Targets&...) {
+        static_assert(
+            sizeof(Loss) == 0,
+            "halftone: tape: this one gives gradients to an accumulator and to leaves, by backward(loss, acc) "
+            "and gradient(x); for gradients that are variables, to be differentiated again, write ht::tape "
+            "tape{device, ht::twice} and include <halftone/autodiff/twice.hpp>");
+    }
+
     /// From now on random numbers (of dropout) are those of this seed, beginning with its pass 0. A tape that is told
     /// nothing has seed 0. To be called between steps: on a GPU it waits where something was drawn before, and so does
     /// random_state().

@@ -7,6 +7,7 @@
 #include <halftone/autodiff/join.hpp>
 #include <halftone/autodiff/matmul.hpp>
 #include <halftone/autodiff/products.hpp>
+#include <halftone/autodiff/twice_rules.hpp>
 
 namespace halftone::inline HALFTONE_ABI::detail {
 
@@ -21,6 +22,7 @@ template <class Roles, class A, class B, class Y, int Rank>
 struct rule<matmul_record<Roles, A, B, Y, Rank>> {
     template <class Tape>
     static void run(Tape& tape, const matmul_record<Roles, A, B, Y, Rank>& r) {
+        static_assert(check_operands_twice<typename Roles::compute, A, B>());
         using compute = typename Roles::input_grad;
         if (!tape.has(r.dy)) return;
         const factor<Y> g = factor_of_matrices(tape.take(r.dy));

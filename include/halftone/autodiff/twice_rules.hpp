@@ -135,6 +135,17 @@ auto read_weight(Tape&, const Weight& weight) {
     return weight.value;
 }
 
+/// True, or a compile-time error, for a product in Compute of variables of these types: their gradients have them, too.
+template <class Compute, class... Operands>
+consteval bool check_operands_twice() {
+    static_assert(
+        !eight_bit<Compute> && !(eight_bit<Operands> || ...),
+        "halftone: matmul: products of eight-bit operands have no second derivatives, since the gradients of "
+        "these would be rounded to eight bits; cast them first, ht::cast<ht::bfloat16>(tape, x), or record on "
+        "ht::tape tape{device}");
+    return true;
+}
+
 /// Gradients of weight and bias out of dy and x (…, in).
 template <class Compute, class Tape, class Dy, class X, int Rank, class Weight, class Bias>
 void give_parameters(Tape& tape, const variable<Dy, 1>& dy, extent rows, const variable<X, Rank>& x,
@@ -154,6 +165,7 @@ template <class Roles, class X, class Y, int Rank, class Weight, class Bias>
 struct rule<linear_record<Roles, X, Y, Rank, Weight, Bias>> {
     template <class Tape>
     static void run(Tape& tape, const linear_record<Roles, X, Y, Rank, Weight, Bias>& r) {
+        static_assert(check_operands_twice<typename Roles::compute, X, typename weight_gradient<Weight>::type>());
         if (!tape.has(r.dy)) return;
         const extent out = r.weight.shape()[0], in = r.weight.shape()[1], rows = rows_of(r.dy.shape());
         const variable<Y, Rank> dy = tape.take(r.dy);
@@ -167,14 +179,16 @@ struct rule<linear_record<Roles, X, Y, Rank, Weight, Bias>> {
     }
 };
 
+// These have none, and do not compile: check_once (scaled_linear.hpp) says why, and no second sentence need.
 template <class Roles, class X, class Y, int Rank, class Weight, class Bias>
 struct rule<scaled_linear_record<Roles, X, Y, Rank, Weight, Bias>> {
     template <class Tape>
-    static void run(Tape&, const scaled_linear_record<Roles, X, Y, Rank, Weight, Bias>&) {
-        static_assert(sizeof(Roles) == 0,
-                      "halftone: linear: products of eight bits have no second derivatives; let the layer compute in "
-                      "more, as by ht::amp_bf16, or record on ht::tape tape{device}");
-    }
+    static void run(Tape&, const scaled_linear_record<Roles, X, Y, Rank, Weight, Bias>&) {}
+};
+template <class Roles, class X, class Y, int Rank, class Weight, class Bias>
+struct rule<scaled_mlp_record<Roles, X, Y, Rank, Weight, Bias>> {
+    template <class Tape>
+    static void run(Tape&, const scaled_mlp_record<Roles, X, Y, Rank, Weight, Bias>&) {}
 };
 
 template <class X, class Y, int Rank>

@@ -50,7 +50,11 @@ constexpr value_format format_of() {
 /// True, or a compile-time error, for who looks at tapes of this kind.
 template <class Kind>
 consteval bool check_watched() {
-    static_assert(std::is_same_v<Kind, watched_tape>,
+    static_assert(
+        !std::is_same_v<Kind, twice_tape>,
+        "halftone: this looks at what a tape shows, and one for second derivatives shows nothing, nor can it "
+        "be watched as well: look at the same loss without its penalty, on ht::tape tape{device, ht::watched}");
+    static_assert(std::is_same_v<Kind, watched_tape> || std::is_same_v<Kind, twice_tape>,
                   "halftone: this looks at what a tape shows, and a plain tape shows nothing: write ht::tape "
                   "tape{device, ht::watched};");
     return true;

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: MIT
+// expect: halftone: tape: this one gives gradients to an accumulator and to leaves, by backward(loss, acc) and gradient(x); for gradients that are variables, to be differentiated again, write ht::tape tape{device, ht::twice}
+#include <halftone/amp.hpp>
+#include <halftone/autodiff/twice.hpp>
+
+namespace ht = halftone;
+
+void differentiate(ht::cpu& device, const ht::const_view<float, 2>& values) {
+#if defined(HALFTONE_TEST_RIGHT)
+    ht::tape tape{device, ht::twice};
+#else
+    ht::tape tape{device};
+#endif
+    const auto x = tape.leaf(values);
+    static_cast<void>(tape.gradients(ht::sum(tape, x), x));
+}
