@@ -22,6 +22,11 @@ TEST_CASE("dropout: a step replays by its state") {
     dropout_test::replays(device);
 }
 
+TEST_CASE("dropout: no other seed or state between a forward pass and its backward pass") {
+    ht::cpu device{{.threads = 1}};
+    dropout_test::keeps_its_numbers(device);
+}
+
 TEST_CASE("dropout: in inference, nothing and everything") {
     ht::cpu device{{.threads = 1}};
     dropout_test::ends_of_the_range(device);

@@ -131,6 +131,39 @@ void replays(Device& device) {
     CHECK(values(ht::dropout(other, leaf, {.p = 0.3f})) != y);
 }
 
+/// Between a forward pass and its backward pass the numbers stay what they are.
+template <class Device>
+void keeps_its_numbers(Device& device) {
+    const auto x = numbers<float>(device, ht::shape<1>{100}, 0);
+    ht::tape tape{device};
+    tape.seed(3);
+    const ht::random_state start = tape.random_state();
+    const auto leaf = tape.leaf(x.const_view());
+    const auto y = ht::dropout(tape, ht::mul(tape, leaf, 1), {.p = 0.5f});
+    const char* const refusal =
+        "tape: seed() or restore() between a forward pass and its backward pass, which draws the same random numbers "
+        "again; call it before the forward pass, or after backward() or clear()";
+    CHECK_THROWS_WITH_AS(tape.seed(4), refusal, ht::state_error);
+    CHECK_THROWS_WITH_AS(tape.restore(start), refusal, ht::state_error);
+    const ht::random_state next = tape.random_state();
+    tape.restore(next);
+    const auto z = ht::dropout(tape, leaf, {.p = 0.5f});
+    CHECK(tape.random_state() == next);
+    const auto y_values = values(y), z_values = values(z);
+    tape.backward(ht::add(tape, ht::sum(tape, y), ht::sum(tape, z)));
+    const auto dx = gradients(tape, leaf), at = values(leaf);
+    int wrong = 0;
+    for (std::size_t i = 0; i < at.size(); ++i) wrong += dx[i] * at[i] == y_values[i] + z_values[i] ? 0 : 1;
+    CHECK(wrong == 0);
+    CHECK(y_values != z_values);
+    // After the pass, and after one that was dropped.
+    tape.restore(start);
+    CHECK(values(ht::dropout(tape, ht::mul(tape, leaf, 1), {.p = 0.5f})) == y_values);
+    tape.clear();
+    tape.seed(3);
+    CHECK(tape.random_state() == start);
+}
+
 /// In inference and with p = 0 the input itself; p = 1; no probability.
 template <class Device>
 void ends_of_the_range(Device& device) {

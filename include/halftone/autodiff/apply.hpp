@@ -26,7 +26,8 @@
 /// takes a gradient. backward is given dy, in the type of the result, and what forward kept, whatever region it is
 /// called in; it returns a variable for each of those inputs, in a std::tuple where there are several, or ht::absent{}
 /// for one without a gradient. A gradient has its input's shape and any type: it is rounded to the input's. On a tape
-/// for second derivatives backward's operations are recorded: twice_apply.hpp says what forward may keep there.
+/// for second derivatives backward's operations are recorded: twice_apply.hpp says what forward may keep there. Dropout,
+/// which acts where a tape records, has no place in either function.
 #pragma once
 
 #include <cstdint>
@@ -42,6 +43,8 @@ namespace halftone::inline HALFTONE_ABI {
 template <class Device>
 class operation_context : public basic_context<Device, recording::off> {
   public:
+    static constexpr bool runs_own_operation = true;
+
     operation_context(Device& device, detail::graph& graph, std::uint64_t wanted)
         : basic_context<Device, recording::off>(device, graph), wanted_(wanted) {}
     operation_context& root() { return *this; }

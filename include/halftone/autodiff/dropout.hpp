@@ -28,6 +28,17 @@ inline float dropout_probability(const char* where, float p) {
     return p;
 }
 
+/// True, or a compile-time error, for a context that dropout is called in.
+template <class Context>
+consteval bool check_dropout() {
+    static_assert(
+        !runs_own_operation<Context>,
+        "halftone: dropout: the functions of an operation of your own (ht::apply) run in a context that records "
+        "nothing, where dropout would do nothing on a tape either: call it on the tape, before or after "
+        "ht::apply");
+    return true;
+}
+
 template <class Y, class Root, class X, int Rank, class Residual = absent>
 variable<Y, Rank> dropped(Root& root, const variable<X, Rank>& x, const kernel::dropout_draw& draw,
                           const Residual& residual = {});
@@ -90,6 +101,7 @@ variable<Y, Rank> dropped(Root& root, const variable<X, Rank>& x, const kernel::
 /// none.
 template <recording_context Context, class X, int Rank>
 variable<X, Rank> dropout(Context&& context, const variable<X, Rank>& x, const dropout_options& options) {
+    static_assert(detail::check_dropout<Context>());
     const float p = detail::dropout_probability("dropout", options.p);
     if constexpr (std::remove_cvref_t<Context>::records) {
         if (p > 0) {
@@ -106,6 +118,7 @@ variable<X, Rank> dropout(Context&& context, const variable<X, Rank>& x, const d
 template <recording_context Context, class X, int Rank, class Y>
 variable<Y, Rank> dropout(Context&& context, const variable<X, Rank>& x, const dropout_options& options,
                           const variable<Y, Rank>& residual) {
+    static_assert(detail::check_dropout<Context>());
     const float p = detail::dropout_probability("dropout", options.p);
     auto& root = context.root();
     const auto range = root.template range<policy_of<Context>>(op::dropout::name);

@@ -137,6 +137,12 @@ inline constexpr bool stands_for_scaled = false;
 template <class Context>
 inline constexpr bool records_twice = is_twice<std::remove_cvref_t<decltype(std::declval<Context&>().root())>>;
 
+/// The context in which the functions of a user's operation run (autodiff/apply.hpp).
+template <class Context>
+concept runs_own_operation = requires {
+    requires std::remove_cvref_t<decltype(std::declval<Context&>().root())>::runs_own_operation;
+};
+
 /// An operation out of others that are differentiable twice: `run(tape, its arguments)`; autodiff/twice.hpp has them.
 template <class Op, class Roles>
 struct composition;

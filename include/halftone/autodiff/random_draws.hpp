@@ -7,7 +7,8 @@
 ///     ...
 ///     tape.restore(then);                             // the next pass draws what it drew then
 ///
-/// A pass is a forward and a backward one; the draws of a pass are numbered as they come. Seed and pass lie in the
+/// A pass is a forward and a backward one, and between the two the tape takes no other seed or state; the draws of a pass
+/// are numbered as they come. Seed and pass lie in the
 /// device's memory once something was drawn: the first draw of a pass counts the pass there, so that each replay of a
 /// captured step draws numbers of its own. Nothing is kept for the backward pass but the number of the draw: the
 /// numbers are made again.

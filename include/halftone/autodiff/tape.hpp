@@ -203,12 +203,22 @@ class tape<Device, plain_tape> : public basic_context<Device, recording::on> {
 
     /// From now on random numbers (of dropout) are those of this seed, beginning with its pass 0. A tape that is told
     /// nothing has seed 0. To be called between steps: on a GPU it waits where something was drawn before, and so does
-    /// random_state().
+    /// random_state(). Throws state_error where a forward pass is recorded, whose backward pass is to draw its numbers
+    /// again.
     void seed(std::uint64_t seed) { restore({seed, 0}); }
     /// What the random numbers of the next pass follow from.
     halftone::random_state random_state() const { return this->graph().random.state(this->graph().memory()); }
-    /// The next pass draws as the one did that came after this state, and so on.
-    void restore(const halftone::random_state& state) { this->graph().random.restore(this->graph().memory(), state); }
+    /// The next pass draws as the one did that came after this state, and so on. Throws as seed() does, unless this is
+    /// the present state.
+    void restore(const halftone::random_state& state) {
+        if (this->graph().records() != 0) {
+            if (state == random_state()) return;
+            fail<state_error>(
+                "tape: seed() or restore() between a forward pass and its backward pass, which draws the same random "
+                "numbers again; call it before the forward pass, or after backward() or clear()");
+        }
+        this->graph().random.restore(this->graph().memory(), state);
+    }
 
     /// Forgets what was recorded: after a forward pass that threw, or one that nobody wants the gradients of.
     void clear() { this->graph().clear(); }

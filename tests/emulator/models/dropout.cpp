@@ -21,6 +21,11 @@ TEST_CASE("dropout on a GPU: a step replays by its state") {
     dropout_test::replays(device);
 }
 
+TEST_CASE("dropout on a GPU: no other seed or state between a forward pass and its backward pass") {
+    ht::emulator::device device;
+    dropout_test::keeps_its_numbers(device);
+}
+
 TEST_CASE("dropout on a GPU: in inference, nothing and everything") {
     ht::emulator::device device;
     dropout_test::ends_of_the_range(device);
