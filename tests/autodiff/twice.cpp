@@ -35,6 +35,7 @@ TEST_CASE_FIXTURE(fixture, "second derivatives by parameters as variables") {
 TEST_CASE_FIXTURE(fixture, "gradients that are variables: of the weights as they are, whatever they were before") {
     twice_checks::check_changed_weights(device);
 }
+TEST_CASE_FIXTURE(fixture, "second derivatives of what is detached") { twice_checks::check_detach(device); }
 TEST_CASE_FIXTURE(fixture, "second derivatives of dropout") { twice_checks::check_dropout(device); }
 TEST_CASE_FIXTURE(fixture, "second derivatives of operations of one's own") {
     twice_checks::check_own_operations(device);

@@ -287,6 +287,36 @@ void check_parameters_as_variables(Device& device) {
         });
 }
 
+/// What is detached is a constant in both passes, a part of the loss or a gradient. In small whole numbers all of it is
+/// exact.
+template <class Device>
+void check_detach(Device& device) {
+    const float in[] = {1, -2, 3};
+    const auto slopes_at = [&](const auto& tape, const auto& x) {
+        std::vector<float> dx(3);
+        device.memory().read(dx.data(), tape.gradient(x).data(), sizeof in);
+        return dx;
+    };
+    ht::tape tape{device, ht::twice};
+    {
+        // The sum of x^2 c, c = x^2 detached: the gradient is 2 x c, and that of its squares 8 x c^2.
+        const auto x = tape.leaf(ht::const_view<float, 1>(in, {3}));
+        const auto squares = ht::mul(tape, x, x);
+        const auto loss = ht::sum(tape, ht::mul(tape, squares, ht::detach(tape, squares)));
+        const auto grads = tape.gradients(loss, x);
+        tape.backward(ht::sum_of_squares(tape, grads));
+        const auto dx = slopes_at(tape, x);
+        for (std::size_t i = 0; i < 3; ++i) CHECK(dx[i] == 8 * in[i] * in[i] * in[i] * in[i] * in[i]);
+    }
+    // The sum of x g, g = 3 x^2 the gradient of the sum of x^3, detached: the gradient is g.
+    const auto x = tape.leaf(ht::const_view<float, 1>(in, {3}));
+    const auto loss = ht::sum(tape, ht::mul(tape, x, ht::mul(tape, x, x)));
+    const auto g = tape.gradients(loss, x).of(x);
+    tape.backward(ht::sum(tape, ht::mul(tape, x, ht::detach(tape, g))));
+    const auto dx = slopes_at(tape, x);
+    for (std::size_t i = 0; i < 3; ++i) CHECK(dx[i] == 3 * in[i] * in[i]);
+}
+
 /// Weights that change while a tape holds a pass whose loss nobody took the backward pass of: the next loss has gradients
 /// of the new ones. In small whole numbers all of it is exact.
 template <class Device>

@@ -35,6 +35,7 @@ TEST_CASE_FIXTURE(fixture, "second derivatives on the emulated machine: products
     twice_checks::check_matmul(device);
     twice_checks::check_parameters_as_variables(device);
     twice_checks::check_changed_weights(device);
+    twice_checks::check_detach(device);
 }
 TEST_CASE_FIXTURE(fixture, "second derivatives on the emulated machine: cat, stack, dropout, casts, columns") {
     twice_checks::check_joins(device);
