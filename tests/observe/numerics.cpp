@@ -151,12 +151,16 @@ TEST_CASE("numerics: proposals say what the counts say") {
     CHECK(p[0].text ==
           "c: 10 of 20 (50%) of the values of linear are infinite in float16, which ends at 65504: ht::rule<\"c\", "
           "ht::amp_bf16>");
-    // bfloat16 has no more range to offer than it has.
+    // Float has no more range to offer than bfloat16.
     view.rows[0] = row("c", pass::forward, tensor_role::value, {{0, 10}}, ht::value_format::bfloat16);
     view.rows[0].counts.infinities = 1;
     p = view.proposals();
     REQUIRE(p.size() == 1);
-    CHECK(p[0].policy == "ht::full_fp32");
+    CHECK(p[0].policy.empty());
+    CHECK(p[0].text ==
+          "c: 1 of 11 (9.1%) of the values of linear are infinite in bfloat16, which ends at 3.39e+38: float's range "
+          "is the same, and no type helps, but smaller numbers, in the data (or infinite there) or from the layer "
+          "before");
 
     // Weights: what rounding has done is known.
     ht::numerics_row weight = row("d", pass::update, tensor_role::value, {{-24, 90}});
@@ -171,6 +175,236 @@ TEST_CASE("numerics: proposals say what the counts say") {
     // Float is the widest there is.
     view.rows = {row("e", pass::forward, tensor_role::value, {{127, 10}}, ht::value_format::float32)};
     CHECK(view.proposals().empty());
+}
+
+/// A free operation's row; of zeros and values that are not finite there are as many as asked for.
+ht::numerics_row free_row(const char* after, const char* operation, ht::pass pass, ht::tensor_role role,
+                          std::initializer_list<std::pair<int, ht::extent>> counts,
+                          ht::value_format format = ht::value_format::float16) {
+    ht::numerics_row r = row("", pass, role, counts, format);
+    r.by = {"", after, operation};
+    return r;
+}
+ht::numerics_row with(ht::numerics_row r, ht::extent zeros, ht::extent infinities = 0, ht::extent nans = 0) {
+    r.counts.zeros = zeros, r.counts.infinities = infinities, r.counts.nans = nans;
+    return r;
+}
+
+TEST_CASE("numerics: of gradients that are zeros underflow is suspected, and a larger scale proposed") {
+    using ht::pass;
+    using ht::tensor_role;
+    ht::numerics_view view;
+    const ht::numerics_row up = row("up", pass::forward, tensor_role::value, {{0, 10}}),
+                           down = row("down", pass::forward, tensor_role::value, {{0, 10}}),
+                           seed = free_row("down", "loss scale", pass::backward, tensor_role::gradient, {{0, 1}},
+                                           ht::value_format::float32),
+                           loss = with(free_row("down", "mse_loss", pass::backward, tensor_role::gradient, {}), 10),
+                           passed = with(row("down", pass::backward, tensor_role::gradient, {}), 10);
+    view.rows = {up, down, seed, loss, passed};
+    auto p = view.proposals();
+    REQUIRE(p.size() == 1);
+    CHECK(p[0].layer.empty());
+    CHECK(p[0].text ==
+          "the loss scale: all 10 of the gradient that mse_loss (after down) passes on are zeros in float16, and the "
+          "one before it is not: it underflows, it seems, at a loss scale of 1: a larger one, as ht::grad_scaler "
+          "finds it from 65536 on (no gradient of the step overflows before 128 doublings), or ht::rule<\"down\", "
+          "ht::amp_bf16>, which needs none");
+    // What was handed zeros passes zeros on; and so does what has weights of zeros.
+    ht::numerics_row weight = with(row("down", pass::update, tensor_role::value, {}), 10);
+    weight.parameter = "down.weight";
+    const ht::numerics_row fine = free_row("down", "mse_loss", pass::backward, tensor_role::gradient, {{0, 10}});
+    view.rows = {up, down, seed, fine, passed, weight};
+    CHECK(view.proposals().empty());
+    view.rows.back() = row("down", pass::update, tensor_role::value, {{0, 10}});
+    CHECK(view.proposals().size() == 1);
+    // Where the scale cannot grow, it is the type: that of what `up` gives.
+    view.rows[3] = free_row("down", "mse_loss", pass::backward, tensor_role::gradient, {{15, 10}});
+    p = view.proposals();
+    REQUIRE(p.size() == 1);
+    CHECK(p[0].layer == "up");
+    CHECK(p[0].text ==
+          "up: all 10 of the gradient that down's linear passes on are zeros in float16, and the one before it is "
+          "not: it underflows, it seems, at a loss scale of 1; with a larger scale a gradient overflows: "
+          "ht::rule<\"up\", ht::amp_bf16>");
+    // Zeros beside numbers that lie low.
+    view.rows = {up, seed, with(row("up", pass::backward, tensor_role::gradient, {{-16, 30}}), 70)};
+    p = view.proposals();
+    REQUIRE(p.size() == 1);
+    CHECK(p[0].text.find("; 70 more are zeros, and may have lain lower") != std::string::npos);
+}
+
+TEST_CASE("numerics: gradients that are infinite want a smaller scale, or another type") {
+    using ht::pass;
+    using ht::tensor_role;
+    ht::numerics_view view;
+    view.loss_scale = 65536;
+    const auto infinite = [](ht::value_format format) {
+        return with(row("down", pass::backward, tensor_role::gradient, {{0, 5}}, format), 0, 5);
+    };
+    view.rows = {row("up", pass::forward, tensor_role::value, {{0, 10}}),
+                 row("down", pass::forward, tensor_role::value, {{0, 10}}), infinite(ht::value_format::float16)};
+    auto p = view.proposals();
+    REQUIRE(p.size() == 1);
+    CHECK(p[0].layer.empty());
+    CHECK(p[0].text ==
+          "down: 5 of 10 (50%) of the gradient that linear passes on are infinite in float16, which ends at 65504: a "
+          "smaller loss scale than 65536, as ht::grad_scaler takes by itself after the step that it skips; where "
+          "others underflow then, ht::rule<\"up\", ht::amp_bf16>");
+    view.loss_scale = 1;
+    p = view.proposals();
+    REQUIRE(p.size() == 1);
+    CHECK(p[0].layer == "up");
+    CHECK(p[0].policy == "ht::amp_bf16");
+    view.rows.back() = infinite(ht::value_format::bfloat16);
+    p = view.proposals();
+    REQUIRE(p.size() == 1);
+    CHECK(p[0].policy.empty());
+    CHECK(p[0].text.find("which ends at 3.39e+38: no type has more range, but smaller numbers") != std::string::npos);
+    view.loss_scale = 65536;
+    CHECK(view.proposals()[0].text.find(": a smaller loss scale than 65536") != std::string::npos);
+    // Of weights, the buffers' type; and what comes after was handed it.
+    ht::numerics_row weight = infinite(ht::value_format::float16);
+    weight.role = tensor_role::parameter_gradient, weight.parameter = "down.weight";
+    view.rows[2] = weight;
+    view.rows.push_back(with(row("up", pass::backward, tensor_role::gradient, {}), 0, 0, 10));
+    p = view.proposals();
+    REQUIRE(p.size() == 1);
+    CHECK(p[0].text.find("5 of 10 (50%) of the gradient of weight by linear are infinite") != std::string::npos);
+    CHECK(p[0].text.find("ht::with_accumulate<P, float>") != std::string::npos);
+    // Out of nothing infinite: no type.
+    view.rows[2] = with(infinite(ht::value_format::float16), 0, 0, 5);
+    p = view.proposals();
+    REQUIRE(p.size() == 1);
+    CHECK(p[0].text.find("down: 5 of 10 (50%) of the gradient that linear passes on are NaN") == 0);
+    CHECK(p[0].text.find("no type helps") != std::string::npos);
+}
+
+TEST_CASE("numerics: what is read in float16 is infinite beyond its end, and its sums are NaN") {
+    using ht::pass;
+    using ht::tensor_role;
+    ht::numerics_view view;
+    ht::numerics_row weight = row("down", pass::update, tensor_role::value, {{0, 10}});
+    weight.parameter = "down.weight";
+    view.rows = {row("up", pass::forward, tensor_role::value, {{17, 10}}, ht::value_format::float32),
+                 with(row("down", pass::forward, tensor_role::value, {}, ht::value_format::float32), 0, 0, 10), weight};
+    auto p = view.proposals();
+    REQUIRE(p.size() == 1);
+    CHECK(p[0].text ==
+          "down: 10 of 10 (100%) of the values of linear are NaN, and what it was given reaches 131072, which read in "
+          "float16 is infinite: ht::rule<\"down\", ht::amp_bf16>");
+    // In bfloat16 it is not.
+    view.rows.back().format = ht::value_format::bfloat16;
+    p = view.proposals();
+    REQUIRE(p.size() == 1);
+    CHECK(p[0].policy.empty());
+    CHECK(p[0].text.find("there are NaNs in its data or weights") != std::string::npos);
+    // Weights that an update has spoilt.
+    view.rows = {with(weight, 0, 0, 1)};
+    p = view.proposals();
+    REQUIRE(p.size() == 1);
+    CHECK(p[0].text ==
+          "down: 1 of 11 (9.1%) of down.weight are not finite, and no operation gave such a value: an update has made "
+          "them so");
+}
+
+/// x^3 by a user, between two layers; in floats where it is asked for.
+struct cube {
+    static constexpr const char* name = "cube";
+    static auto forward(auto& ctx, const auto& x) {
+        return ht::keep(ht::map(
+                            ctx, [](auto a) { return a * a * a; }, x),
+                        x);
+    }
+    static auto backward(auto& ctx, const auto& dy, const auto& x) {
+        return ht::map(
+            ctx, [](auto g, auto a) { return 3 * a * a * g; }, dy, x);
+    }
+};
+template <class P, bool InFloats = false>
+struct cubing : ht::nn::model {
+    using policy = P;
+    ht::nn::linear<ht::at<P, "up">> up;
+    ht::nn::linear<ht::at<P, "down">> down;
+    cubing(ht::cpu& device, float deviation)
+        : model{device}, up{parameters(), 4, 4, {.deviation = deviation}}, down{parameters(), 4, 2} {
+        commit(*this, 3);
+    }
+    auto operator()(auto& tape, const auto& x) const {
+        const auto h = up(tape, x);
+        if constexpr (InFloats) {
+            return down(tape, ht::apply<cube>(ht::autocast<ht::full_fp32>(tape), ht::cast<float>(tape, h)));
+        } else {
+            return down(tape, ht::apply<cube>(tape, h));
+        }
+    }
+    static decltype(auto) visit(auto&& self, auto&& f) { return f(self.up, self.down); }
+};
+/// A step's, with rows of these values and a loss of the factor's size.
+template <class Model>
+ht::numerics_view seen(float deviation, float loss_scale, float x = 1, float factor = 1) {
+    ht::cpu device{{.threads = 1}};
+    Model model{device, deviation};
+    ht::accumulator acc{model};
+    ht::grad_scaler scaler{device, {.init_scale = loss_scale}};
+    ht::tape tape{device, ht::watched};
+    ht::numerics_collector numerics{device, tape};
+    const std::vector<float> inputs{x, 1, -1, 0.5f, 0.25f, -0.75f, 1, -1}, targets{1, -1, 1, -1};
+    const auto y = model(tape, tape.bring(ht::const_view<float, 2>(inputs.data(), {2, 4})));
+    const auto loss = ht::mean_squared_error(tape, y, ht::const_view<float, 2>(targets.data(), {2, 2}));
+    tape.backward(scaler.scale(ht::map(
+                      tape, [factor](auto l) { return l * factor; }, loss)),
+                  acc);
+    acc.discard();
+    return numerics.take(model, loss_scale);
+}
+
+TEST_CASE("numerics: an own operation that overflows is named, and not the layer that was handed it") {
+    auto p = seen<cubing<ht::amp_fp16>>(100, 1).proposals();
+    REQUIRE(p.size() == 1);
+    CHECK(p[0].layer.empty());
+    CHECK(p[0].operation == "cube");
+    CHECK(p[0].policy == "ht::full_fp32");
+    CHECK(p[0].text.find(" of the values of cube (after up) are infinite in float16, which ends at 65504 (and handed "
+                         "to 3 operations after it, whose types are not to blame): call cube on floats in fp32, "
+                         "cube(ht::autocast<ht::full_fp32>(ctx), ht::cast<float>(ctx, x)); the layer that reads its "
+                         "floats has to hold them as well, ht::amp_bf16") != std::string::npos);
+    const auto finite = [](const ht::numerics_view& view) {
+        ht::extent odd = 0;
+        for (const ht::numerics_row& r : view.rows) {
+            if (r.pass == ht::pass::forward) odd += r.counts.infinities + r.counts.nans;
+        }
+        return odd == 0;
+    };
+    // Half of what it says does not help, all of it does.
+    using down_in_bf16 = ht::recipe<ht::amp_fp16, ht::rule<"down", ht::amp_bf16>>;
+    CHECK_FALSE(finite(seen<cubing<down_in_bf16>>(100, 1)));
+    CHECK_FALSE(finite(seen<cubing<ht::amp_fp16, true>>(100, 1)));
+    CHECK(finite(seen<cubing<down_in_bf16, true>>(100, 1)));
+}
+
+TEST_CASE("numerics: steps whose gradients underflow or overflow, and NaN in the data") {
+    auto p = seen<cubing<ht::amp_fp16>>(1, 1, 1, 1e-9f).proposals();
+    REQUIRE(p.size() == 1);
+    CHECK(p[0].text.find("the loss scale: all 4 of the gradient that mse_loss (after down) passes on are zeros") == 0);
+    // As it says: the type of what `down` gives.
+    using down_in_bf16 = ht::recipe<ht::amp_fp16, ht::rule<"down", ht::amp_bf16>>;
+    const ht::numerics_view mended = seen<cubing<down_in_bf16>>(1, 1, 1, 1e-9f);
+    for (const ht::numerics_row& r : mended.rows) {
+        if (r.by.operation == "mse_loss" && r.pass == ht::pass::backward) CHECK(r.counts.zeros == 0);
+    }
+    p = seen<cubing<ht::amp_fp16>>(1, 65536, 1, 100).proposals();
+    REQUIRE(!p.empty());
+    CHECK(p[0].text.find("are infinite in float16, which ends at 65504: a smaller loss scale than 65536") !=
+          std::string::npos);
+
+    p = seen<cubing<ht::amp_fp16>>(1, 1, std::numeric_limits<float>::quiet_NaN()).proposals();
+    REQUIRE(!p.empty());
+    CHECK(p[0].layer == "up");
+    CHECK(p[0].policy.empty());
+    CHECK(p[0].text ==
+          "up: 4 of 8 (50%) of the values of linear are NaN, and all that operations before it gave is finite: there "
+          "are NaNs in its data or weights, or it has no value there (0 / 0, log of a negative number): no type "
+          "helps, unless the data are finite and go beyond float16's 65504");
 }
 
 /// Whether every element is closed by its own name, in order, and quotes are even within tags.
@@ -211,6 +445,17 @@ TEST_CASE("numerics: the page is well-formed and needs nothing from elsewhere; t
     for (const char* format : {"float16", "bfloat16", "float8_e4m3", "float8_e5m2"})
         CHECK(html.find(std::string("<th scope=\"row\">") + format + "</th>") != std::string::npos);
     CHECK(html.find("2 inf") != std::string::npos);
+    CHECK(html.find("<td class=\"n\">0.2% at the top</td>") != std::string::npos);  // 2^15 is half of 65504 or more
+    CHECK(html.find("<li>Nothing:") == std::string::npos);
+    ht::numerics_view quiet;
+    quiet.rows = {row("a", ht::pass::forward, ht::tensor_role::value, {{0, 10}})};
+    CHECK(ht::numerics_html(quiet, "").find("<li>Nothing: every value is finite, and of no gradient in 16 bits do more "
+                                            "than 1% lie below the least normal number.</li>") != std::string::npos);
+    std::ostringstream table;
+    view.print(table);
+    CHECK(table.str().find(" saturation infinite   NaN") != std::string::npos);
+    CHECK(table.str().find("      100%                 0.2%        0     0") != std::string::npos);
+    CHECK(table.str().find("blank where there are none, as of all that an operation gives.\n") != std::string::npos);
     CHECK(html.find("class=\"low\" x=\"0\"") != std::string::npos);  // 2^-40 is the first column
 
     const auto j = ht::numerics_json(view);

@@ -102,10 +102,15 @@ inline std::string numerics_html(const numerics_view& view, const std::string& t
         "end.</p>\n<h2>What the counts speak for</h2>\n<ul>\n";
     const auto proposals = view.proposals();
     for (const numerics_proposal& p : proposals) page += "<li>" + escaped(p.text) + "</li>\n";
-    if (proposals.empty()) page += "<li>No other type: all tensors fit into theirs.</li>\n";
+    if (proposals.empty())
+        page +=
+            "<li>Nothing: every value is finite, and of no gradient in 16 bits do more than 1% lie below the least "
+            "normal number.</li>\n";
     page +=
-        "</ul>\n<h2>Exponents</h2>\n<table>\n<caption>On the right: zeros, and values that are not "
-        "finite.</caption>\n<tr><th scope=\"row\">2<sup>e</sup></th><td><div class=\"axis\">";
+        "</ul>\n<h2>Exponents</h2>\n<table>\n<caption>On the right: zeros, those among them that rounding has made "
+        "(known where the wider numbers are there as well: of weights with masters, and of operands in eight bits), "
+        "values that are not finite, and those at the top, of half the type's largest number or "
+        "more.</caption>\n<tr><th scope=\"row\">2<sup>e</sup></th><td><div class=\"axis\">";
     const int step = c.count() > 60 ? 16 : 8;
     for (int e = c.first + 3; e <= c.last - 2; ++e) {
         if (e % step != 0) continue;
@@ -143,16 +148,15 @@ inline std::string numerics_html(const numerics_view& view, const std::string& t
             page += c.rectangle(e, e, e < normal ? "low" : "in", opacity);
         }
         page += marks + "</svg></td><td class=\"n\">";
-        page += r.counts.zeros > 0
-                    ? percent_text(static_cast<double>(r.counts.zeros) / static_cast<double>(all)) + " zero"
-                    : std::string();
-        if (odd > 0)
-            page +=
-                (r.counts.zeros > 0 ? ", " : "") + std::to_string(odd) + (r.counts.infinities > 0 ? " inf" : " NaN");
-        if (r.is_operand() && r.operand.saturated > 0) {
-            page += (r.counts.zeros > 0 || odd > 0 ? ", " : "") +
-                    percent_text(static_cast<double>(r.operand.saturated) / static_cast<double>(all)) + " saturated";
-        }
+        std::string notes;
+        const auto note = [&notes](const std::string& text) { notes += (notes.empty() ? "" : ", ") + text; };
+        const auto share = [all](extent n) { return percent_text(static_cast<double>(n) / static_cast<double>(all)); };
+        if (r.counts.zeros > 0) note(share(r.counts.zeros) + " zero");
+        if (r.underflowed > 0) note(share(r.underflowed) + " by rounding");
+        if (odd > 0) note(std::to_string(odd) + (r.counts.infinities > 0 ? " inf" : " NaN"));
+        if (r.saturation() > 0) note(percent_text(r.saturation()) + " at the top");
+        if (r.is_operand() && r.operand.saturated > 0) note(share(r.operand.saturated) + " saturated");
+        page += notes;
         page += "</td></tr>\n";
     }
     return page + "</table>\n</body>\n</html>\n";

@@ -8,7 +8,7 @@
 /// "type", "elements", "zeros", "infinities", "nans", "largest", "subnormal_share", "saturation_share", "doublings",
 /// "underflowed", "overflowed" (null: not known), "exponents": [[exponent, count], ...], "operand": null, or {"tensor"
 /// ("input", "weight", "gradient"), "scaling" ("current", "delayed"), "scale", "amax", "saturated", "flushed",
-/// "flushed_by_own_scale"} of what is read in eight bits}], "proposals": [{"layer", "policy", "text"}]}
+/// "flushed_by_own_scale"} of what is read in eight bits}], "proposals": [{"layer", "policy", "text", "operation"}]}
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -57,7 +57,8 @@ inline nlohmann::ordered_json numerics_json(const numerics_view& view) {
                                           {"flushed_by_own_scale", o.flushed_by_own}};
     }
     for (const numerics_proposal& p : view.proposals())
-        j["proposals"].push_back({{"layer", p.layer}, {"policy", p.policy}, {"text", p.text}});
+        j["proposals"].push_back(
+            {{"layer", p.layer}, {"policy", p.policy}, {"text", p.text}, {"operation", p.operation}});
     return j;
 }
 
