@@ -19,22 +19,23 @@ namespace {
 
 namespace ht = halftone;
 
-template <class P>
+constexpr ht::extent too_many = 3 << 23;  // terms that float counts, and half as many
+
+/// Without memory: shapes and types are enough.
+template <class P, ht::extent Hidden = 2100>
 struct mlp : ht::nn::model {
     using policy = P;
     ht::nn::linear<ht::at<P, "up">> up;
     ht::nn::linear<ht::at<P, "down">> down;
-    explicit mlp(ht::cpu& device) : model(device), up(parameters(), 24, 2100), down(parameters(), 2100, 24) {
-        commit(*this);
-    }
+    explicit mlp(ht::cpu& device) : model(device), up(parameters(), 24, Hidden), down(parameters(), Hidden, 24) {}
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.up, self.down); }
 };
 
-template <class P>
+template <class P, ht::extent Hidden = 2100>
 std::vector<std::string> lines(const ht::lint_options& options = {}) {
     ht::cpu device{{.threads = 1}};
     std::vector<std::string> all;
-    for (const ht::lint_finding& f : ht::lint(mlp<P>{device}, options)) {
+    for (const ht::lint_finding& f : ht::lint(mlp<P, Hidden>{device}, options)) {
         std::ostringstream text;
         text << f;
         if (f.path.find("bias") == std::string::npos) all.push_back(text.str());
@@ -57,15 +58,20 @@ TEST_CASE("lint: what the presets do has no findings") {
 }
 
 TEST_CASE("lint: sums that are too long, by layer, with the numbers") {
+    const std::string tail = " add up in float, whose 24 significant bits count 16777216 terms of equal size: ";
+    // A narrower role does not matter: kernels sum in float.
     using narrow = ht::with_accum<ht::amp_fp16, ht::float16>;
-    CHECK(lines<narrow>() == strings{"up.weight (linear): 2100 products of the input's gradient add up in float16, "
-                                     "whose 11 significant bits count 2048 terms of equal size: 2.476% are lost",
-                                     "down.weight (linear): 2100 products of the forward pass add up in float16, whose "
-                                     "11 significant bits count 2048 terms of equal size: 2.476% are lost"});
-    const strings by_rows = lines<narrow>({.rows = 4096});
+    CHECK(lines<narrow>({.rows = 8192}).empty());
+    CHECK(lines<narrow, too_many>() ==
+          strings{"up.weight (linear): 25165824 products of the input's gradient" + tail + "33.33% are lost",
+                  "down.weight (linear): 25165824 products of the forward pass" + tail + "33.33% are lost"});
+    CHECK(lines<ht::full_fp32, too_many>() == lines<narrow, too_many>());
+    CHECK(lines<ht::full_fp64, too_many>({.rows = 1 << 25}).empty());
+    const strings by_rows = lines<narrow>({.rows = 1 << 25});
+    CHECK(by_rows.size() == 2);
     CHECK(std::count(by_rows.begin(), by_rows.end(),
-                     "down.weight (linear): 4096 rows add up to a gradient in float16, whose 11 significant bits count "
-                     "2048 terms of equal size: 50% are lost") == 1);
+                     "down.weight (linear): 33554432 rows add up to a gradient in float, whose 24 significant bits "
+                     "count 16777216 terms of equal size: 50% are lost") == 1);
     // One layer of a recipe, and no other.
     using recipe = ht::recipe<ht::amp_bf16, ht::rule<"down", ht::with_accumulate<ht::amp_bf16, ht::bfloat16>>>;
     CHECK(lines<recipe>({.micro_batches = 512}) ==
@@ -93,6 +99,12 @@ TEST_CASE("lint: what does not fit") {
     REQUIRE(scale.size() == 2);
     CHECK(scale[0] == "up.weight (linear): gradients begin at up to 1.311e+05, and the largest float16 is 6.55e+04");
     CHECK(lines<ht::amp_fp16>({.loss_scale = 0x1p24, .loss_terms = 512}).empty());
+    // By the narrower of `grad` and `output`, as check_loss_scale has it.
+    using narrow_output = ht::with_output<ht::amp_bf16, ht::float16>;
+    CHECK(lines<narrow_output>({.loss_scale = 0x1p20})[0] ==
+          "up.weight (linear): gradients begin at up to 1.049e+06, and the largest float16 is 6.55e+04");
+    CHECK(lines<narrow_output>({.loss_scale = 65504}).empty());
+    CHECK(lines<ht::fp8_hybrid>({.loss_scale = 0x1p20}).empty());
     CHECK(lines<ht::amp_fp16>({.largest_activation = 40, .largest_weight = 1}) ==
           strings{"down.weight (linear): results can reach 8.4e+04, and the largest float16 is 6.55e+04"});
     const strings state = lines<ht::with_state<ht::amp_fp16, ht::float16>>();
@@ -114,7 +126,7 @@ struct assorted : ht::nn::model {
         using operation = ht::op::linear;
         static constexpr bool owns_parameters = true;
         ht::parameter<ht::storage_signature<policy, operation>, 2> weight;
-        explicit unbiased(ht::store& s) : weight(s.add<policy, operation>("matrix", ht::shape<2>{3, 2100}, {})) {}
+        explicit unbiased(ht::store& s) : weight(s.add<policy, operation>("matrix", ht::shape<2>{3, too_many}, {})) {}
         static decltype(auto) visit(auto&&, auto&& f) { return f(); }
     };
     unbiased product;
@@ -124,11 +136,9 @@ struct assorted : ht::nn::model {
     explicit assorted(ht::cpu& device)
         : model(device),
           product(parameters()),
-          norm(parameters(), 8),
-          table(parameters(), 9000, 8, 8),
-          rows(parameters(), 9000, 8) {
-        commit(*this);
-    }
+          norm(parameters(), too_many),
+          table(parameters(), 2 * too_many, 8, 8),
+          rows(parameters(), 2 * too_many, 8) {}
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.product, self.norm, self.table, self.rows); }
 };
 strings lines_of(const auto& model, const ht::lint_options& options) {
@@ -145,41 +155,52 @@ int count_of(const strings& all, const std::string& line) {
 }
 
 TEST_CASE("lint: sums of layers without a bias, of norms and of embeddings") {
-    using narrow = ht::with_accum<ht::amp_fp16, ht::float16>;
     ht::cpu device{{.threads = 1}};
-    const assorted<narrow> model{device};
-    const std::string tail = "float16, whose 11 significant bits count 2048 terms of equal size: ";
-    // Tables have 9,000 rows, which no product reads; a norm's sums are floats.
-    CHECK(lines_of(model, {}) ==
-          strings{"product.matrix (linear): 2100 products of the forward pass add up in " + tail + "2.476% are lost"});
-    const strings by_rows = lines_of(model, {.rows = 4096});
-    CHECK(count_of(by_rows, "table.tokens (embedding): 4096 tokens add up to a row's gradient in " + tail +
+    const assorted<ht::amp_fp16> model{device};
+    const std::string tail = "float, whose 24 significant bits count 16777216 terms of equal size: ";
+    // Tables have as many rows, which no product reads.
+    CHECK(
+        lines_of(model, {}) ==
+        strings{"product.matrix (linear): 25165824 products of the forward pass add up in " + tail + "33.33% are lost",
+                "norm.gain (layer_norm): 25165824 numbers of a row add up in " + tail + "33.33% are lost",
+                "norm.bias (layer_norm): 25165824 numbers of a row add up in " + tail + "33.33% are lost"});
+    const strings by_rows = lines_of(model, {.rows = 1 << 25});
+    CHECK(count_of(by_rows, "table.tokens (embedding): 33554432 tokens add up to a row's gradient in " + tail +
                                 "50% are lost") == 1);
-    CHECK(count_of(by_rows,
-                   "rows.table (embedding): 4096 tokens add up to a row's gradient in " + tail + "50% are lost") == 1);
-    CHECK(count_of(by_rows, "norm.gain (layer_norm): 4096 rows add up to a gradient in " + tail + "50% are lost") == 1);
-    CHECK(by_rows.size() == 1 + 1 + 2 + 2 + 1);  // and the norm's bias, and the table of positions
+    CHECK(count_of(by_rows, "rows.table (embedding): 33554432 tokens add up to a row's gradient in " + tail +
+                                "50% are lost") == 1);
+    CHECK(count_of(by_rows, "norm.gain (layer_norm): 33554432 rows add up to a gradient in " + tail + "50% are lost") ==
+          1);
+    CHECK(by_rows.size() == 1 + 1 + 2 * 2 + 2 + 1);  // and the norm's bias, and the table of positions
 }
 
+/// Attention of one head, and logits by somebody else's table: without memory, likewise.
+template <class P>
+struct attending : ht::nn::model {
+    using policy = P;
+    using storage = ht::storage_signature<P, ht::op::embedding>;
+    ht::nn::attention<ht::at<P, "attn">> attn;
+    ht::nn::tied_head<ht::at<P, "head">, storage> head;
+    explicit attending(ht::cpu& device)
+        : model(device), attn(parameters(), too_many, 1), head{2 * too_many, too_many} {}
+    static decltype(auto) visit(auto&& self, auto&& f) { return f(self.attn, self.head); }
+};
+
 TEST_CASE("lint: sums of attention and of a tied head, whose sizes no parameter of theirs tells") {
-    using narrow = ht::with_accum<ht::amp_bf16, ht::bfloat16>;
-    using recipe = ht::recipe<ht::amp_bf16, ht::rule<"h.1.attn", narrow>, ht::rule<"head", narrow>>;
+    using recipe = ht::recipe<ht::amp_bf16, ht::rule<"attn", ht::with_accum<ht::amp_bf16, ht::bfloat16>>>;
     ht::cpu device{{.threads = 1}};
-    const ht::nn::gpt<recipe> model{
-        device, {.vocabulary = 400, .context = 4, .layers = 2, .heads = 1, .width = 300}, 1};
-    const std::string tail = "bfloat16, whose 8 significant bits count 256 terms of equal size: ";
-    const strings all = lines_of(model, {.sequence = 512});
-    CHECK(count_of(all, "h.1.attn (attention): 300 products of a head add up in " + tail + "14.67% are lost") == 1);
-    CHECK(count_of(all, "h.1.attn (attention): 512 times of a sequence add up in " + tail + "50% are lost") == 1);
-    CHECK(count_of(all, "head (linear_cross_entropy): 300 products of the forward pass add up in " + tail +
-                            "14.67% are lost") == 1);
-    CHECK(count_of(all, "head (linear_cross_entropy): 400 products of the input's gradient add up in " + tail +
-                            "36% are lost") == 1);
-    for (const std::string& line : all) {
-        CAPTURE(line);
-        CHECK((line.rfind("h.1.attn", 0) == 0 || line.rfind("head", 0) == 0));
-    }
-    CHECK(all.size() == 2 + 2 + (2 + 2));  // qkv and proj have sums of 300 and 900
+    const attending<recipe> model{device};
+    const std::string tail = "float, whose 24 significant bits count 16777216 terms of equal size: ";
+    const strings all = lines_of(model, {.sequence = 1 << 25});
+    CHECK(count_of(all, "attn (attention): 25165824 products of a head add up in " + tail + "33.33% are lost") == 1);
+    CHECK(count_of(all, "attn (attention): 33554432 times of a sequence add up in " + tail + "50% are lost") == 1);
+    CHECK(count_of(all, "head (linear_cross_entropy): 25165824 products of the forward pass add up in " + tail +
+                            "33.33% are lost") == 1);
+    CHECK(count_of(all, "head (linear_cross_entropy): 50331648 products of the input's gradient add up in " + tail +
+                            "66.67% are lost") == 1);
+    CHECK(count_of(all, "head (linear_cross_entropy): 50331648 exponentials add up in " + tail + "66.67% are lost") ==
+          1);
+    CHECK(all.size() == 2 + 3 + (2 + 2));  // qkv and proj have sums of such lengths
     const ht::lint_options long_ones{.rows = 8192, .sequence = 8192, .smallest_activation = 1e-6};
     CHECK(
         lines_of(

@@ -2,6 +2,7 @@
 /// \file
 /// Each rule shown true in the type that it speaks of.
 #include <cstdint>
+#include <type_traits>
 
 #include <doctest/doctest.h>
 
@@ -47,6 +48,11 @@ TEST_CASE("lint: gradients begin at scale / terms") {
     static_assert(ht::check_loss_scale<ht::amp_fp16, 65536, 2>());
     static_assert(ht::check_loss_scale<ht::amp_bf16, std::uint64_t{1} << 40>());
     static_assert(ht::check_loss_scale<ht::full_fp32, ~std::uint64_t{0}>());
+    static_assert(ht::check_loss_scale<ht::with_output<ht::amp_bf16, ht::float16>, 65504>());
+    static_assert(std::is_same_v<ht::narrowest_gradient<ht::with_output<ht::amp_bf16, ht::float16>>, ht::float16>);
+    static_assert(std::is_same_v<ht::narrowest_gradient<ht::with_grad<ht::amp_bf16, ht::float16>>, ht::float16>);
+    // In eight bits gradients have a scale of their own.
+    static_assert(ht::check_loss_scale<ht::fp8_hybrid, std::uint64_t{1} << 20>());
 }
 
 TEST_CASE("lint: products reach k |x| |w|") {
@@ -57,7 +63,10 @@ TEST_CASE("lint: products reach k |x| |w|") {
 }
 
 static_assert(ht::check_sum_length<ht::amp_bf16, 16777216>());
-static_assert(ht::check_sum_length<ht::with_accum<ht::amp_fp16, ht::float16>, 2048>());
+// Kernels sum in float where the role is narrower, and in double where that is what they read.
+static_assert(ht::check_sum_length<ht::with_accum<ht::amp_fp16, ht::float16>, 16777216>());
+static_assert(std::is_same_v<ht::summed_in<ht::with_accum<ht::amp_fp16, ht::float16>>, float>);
+static_assert(ht::check_sum_length<ht::full_fp64, std::uint64_t{1} << 53>());
 static_assert(ht::check_micro_batches<ht::with_accumulate<ht::amp_bf16, ht::bfloat16>, 256>());
 
 // 448 / (2^-9 / 2); a power of two may lie a binade lower, and a margin takes its own.

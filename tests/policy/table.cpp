@@ -50,6 +50,8 @@ TEST_CASE("a layer outside any path, and one that inherits") {
     CHECK(pieces[0].accumulate == "float");
     CHECK(pieces[0].out == "float");
     CHECK(pieces[0].weight_grad == "split<bfloat16, 3>");
+    CHECK(ht::policies_of<outline::linear<ht::with_accum<ht::amp_fp16, ht::float16>>>()[0].accumulate == "float");
+    CHECK(ht::policies_of<outline::linear<ht::full_fp64>>()[0].accumulate == "double");
     const auto inherits = ht::policies_of<outline::linear<at<ht::inherit, "fc">>>();
     REQUIRE(inherits.size() == 1);
     CHECK(inherits[0].path == "fc");

@@ -43,7 +43,7 @@ struct lint_options {
 };
 
 enum class lint_rule {
-    sum_length,     ///< a sum has more terms than its accumulator can count
+    sum_length,     ///< a sum has more terms than the type it is made in can count
     micro_batches,  ///< more micro-batches add up than the buffers of gradients can count
     loss_scale,     ///< gradients begin beyond what their type holds
     product_range,  ///< products reach what the results' type cannot hold
@@ -126,9 +126,8 @@ class linter {
             for (const store::entry* e : claimed_by(path<Layer>())) {
                 using computes = typename computed_by<Layer>::type;
                 if constexpr (is_in_fp32<computes>) {
-                    count<promote<float, typename roles_of<Layer>::accum>>(lint_rule::sum_length, e->path,
-                                                                           operation_name<Layer>(), e->count,
-                                                                           " numbers of a row add up in ");
+                    count<sums_of<Layer>>(lint_rule::sum_length, e->path, operation_name<Layer>(), e->count,
+                                          " numbers of a row add up in ");
                 } else if constexpr (!std::is_same_v<computes, op::embedding>) {
                     if (e->rows > 0) look_at_product<Layer>(e->path, size(e->width), size(e->rows));
                     if (e->rows > 0) look_at_operands<Layer>(e->path);
@@ -201,6 +200,8 @@ class linter {
     template <class Layer>
     using roles_of = policy_within<typename Layer::policy, as_given>;
     template <class Layer>
+    using sums_of = summed_in<typename Layer::policy>;
+    template <class Layer>
     static constexpr const char* operation_name() {
         if constexpr (requires { computed_by<Layer>::type::name; }) {
             return computed_by<Layer>::type::name;
@@ -233,10 +234,9 @@ class linter {
     void look_at_product(const std::string& path, std::uint64_t in, std::uint64_t out) {
         using roles = roles_of<Layer>;
         const char* const operation = operation_name<Layer>();
-        count<typename roles::accum>(lint_rule::sum_length, path, operation, in,
-                                     " products of the forward pass add up in ");
-        count<typename roles::accum>(lint_rule::sum_length, path, operation, out,
-                                     " products of the input's gradient add up in ");
+        count<sums_of<Layer>>(lint_rule::sum_length, path, operation, in, " products of the forward pass add up in ");
+        count<sums_of<Layer>>(lint_rule::sum_length, path, operation, out,
+                              " products of the input's gradient add up in ");
         const double reached = static_cast<double>(in) * options_.largest_activation * options_.largest_weight;
         fit<typename roles::output>(lint_rule::product_range, path, operation, in, reached, "results can reach ");
     }
@@ -244,7 +244,7 @@ class linter {
     /// Scores, results, and the gradients of queries, keys and values.
     template <class Layer>
     void look_at_attention(const std::string& path, std::uint64_t head_size) {
-        using accum = typename roles_of<Layer>::accum;
+        using accum = sums_of<Layer>;
         count<accum>(lint_rule::sum_length, path, op::attention::name, head_size, " products of a head add up in ");
         count<accum>(lint_rule::sum_length, path, op::attention::name, options_.sequence,
                      " times of a sequence add up in ");
@@ -253,10 +253,9 @@ class linter {
     /// Somebody else's table, and cross-entropy behind it.
     template <class Layer>
     void look_at_head(const std::string& path, std::uint64_t width, std::uint64_t classes) {
-        using accum = typename roles_of<Layer>::accum;
+        using accum = sums_of<Layer>;
         look_at_product<Layer>(path, width, classes);
-        count<promote<float, accum>>(lint_rule::sum_length, path, operation_name<Layer>(), classes,
-                                     " exponentials add up in ");
+        count<accum>(lint_rule::sum_length, path, operation_name<Layer>(), classes, " exponentials add up in ");
         count<accum>(lint_rule::sum_length, path, operation_name<Layer>(), options_.rows,
                      " rows add up to a gradient in ");
     }
@@ -326,14 +325,13 @@ class linter {
         const char* const operation = operation_name<Layer>();
         // The tokens of a micro-batch may all be one, and their gradients one row's.
         constexpr bool is_table = std::is_same_v<typename computed_by<Layer>::type, op::embedding>;
-        count<typename roles::accum>(
-            lint_rule::sum_length, path, operation, options_.rows,
-            is_table ? " tokens add up to a row's gradient in " : " rows add up to a gradient in ");
+        count<sums_of<Layer>>(lint_rule::sum_length, path, operation, options_.rows,
+                              is_table ? " tokens add up to a row's gradient in " : " rows add up to a gradient in ");
         count<typename roles::accumulate>(lint_rule::micro_batches, path, operation, options_.micro_batches,
                                           " micro-batches add up in ");
         const double first = options_.loss_scale / static_cast<double>(options_.loss_terms);
-        fit<typename roles::grad>(lint_rule::loss_scale, path, operation, options_.loss_terms, first,
-                                  "gradients begin at up to ");
+        fit<narrowest_gradient<typename Layer::policy>>(lint_rule::loss_scale, path, operation, options_.loss_terms,
+                                                        first, "gradients begin at up to ");
         using state = typename roles::state;
         if constexpr (narrow_range<state>) {
             const double least = std::sqrt(number_traits<state>::min_subnormal / 2);

@@ -3,7 +3,7 @@
 /// Numbers that a policy's types cannot hold, and sums in which they lose: where sizes are known at compile time the
 /// compiler says so, with the sizes in its message. nn/lint.hpp applies the same rules to a model of run-time sizes.
 ///
-///     static_assert(ht::check_sum_length<ht::at<P, "fc">, 4096>());          // sums of 4,096 products in role `accum`
+///     static_assert(ht::check_sum_length<ht::at<P, "fc">, 4096>());          // sums of 4,096 products, in float at least
 ///     static_assert(ht::check_micro_batches<P, 512>());                      // gradients of 512 micro-batches in role `accumulate`
 ///     static_assert(ht::check_loss_scale<P, 65536, 128 * 1024>());           // a mean over so many tokens, scaled
 ///     static_assert(ht::check_product_range<P, 4096, 8, 1>());               // |x| <= 8, |w| <= 1: what fits role `output`
@@ -23,7 +23,8 @@
 ///
 /// - With a significand of p bits, a running sum of k terms of equal size stands still at the 2^p-th, since the next
 ///   one is half a unit in the last place: a share of 1 - 2^p / k of them is lost. From there on the error bound of any sum one after
-///   another, k u / (1 - k u), says nothing either.
+///   another, k u / (1 - k u), says nothing either. Kernels sum in the wider of float and the role `accum`, and float
+///   counts 2^24 terms; buffers of gradients are as narrow as the role `accumulate`.
 /// - The gradient of a mean over n terms has up to 1 / n in each, times the loss scale.
 /// - A product of k pairs reaches k |x| |w|.
 /// - Of a tensor that is scaled so that its largest number is the format's (policy/scaling.hpp), what is no larger than
@@ -31,9 +32,11 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include <halftone/config.hpp>
 #include <halftone/number/traits.hpp>
+#include <halftone/policy/promotion.hpp>
 #include <halftone/policy/recipe.hpp>
 #include <halftone/policy/roles.hpp>
 #include <halftone/policy/scaling.hpp>
@@ -57,6 +60,28 @@ constexpr double scaled_range(const scaling_rule& rule) {
     const double unused = static_cast<double>(1 << rule.margin) * (rule.steps == scale_steps::powers_of_two ? 2 : 1);
     return number_traits<T>::max / unused / (number_traits<T>::min_subnormal / 2);
 }
+
+/// The type that kernels sum in under the policy that holds at P: they have no accumulator narrower than float.
+template <class P>
+using summed_in = promote<float, typename policy_within<P, as_given>::accum>;
+
+namespace detail {
+
+template <class P>
+struct narrower_gradient {
+    using output = typename policy_within<P, as_given>::output;
+    // In eight bits it has a scale of its own.
+    using read = typename policy_within<P, as_given>::grad;
+    using grad = std::conditional_t<eight_bit<read>, output, read>;
+    using type = std::conditional_t<(number_traits<output>::max < number_traits<grad>::max), output, grad>;
+};
+
+}  // namespace detail
+
+/// Of the types that gradients pass through under the policy that holds at P, as it is and as backward products read
+/// it (roles `output` and `grad`), the one of the smaller range.
+template <class P>
+using narrowest_gradient = typename detail::narrower_gradient<P>::type;
 
 // What stands in the compiler's message.
 template <std::uint64_t Terms>
@@ -97,9 +122,9 @@ struct sum_length_check;
 template <std::uint64_t K, class Bits, std::uint64_t Lost>
 struct sum_length_check<terms<K>, Bits, lost_terms<Lost>> {
     static_assert(Lost == 0,
-                  "halftone: a sum of so many terms in this policy's accumulator (role `accum`) loses some: of terms "
-                  "of equal size, those after the 2^significand_bits-th change nothing; how many stands in "
-                  "lost_terms<...>. Widen it, ht::with_accum<P, float>, or sum in shorter pieces");
+                  "halftone: a sum of so many terms in the type that kernels sum in (float, or the role `accum` where "
+                  "it is wider) loses some: of terms of equal size, those after the 2^significand_bits-th change "
+                  "nothing; how many stands in lost_terms<...>. Sum in shorter pieces, or in fp64, ht::full_fp64");
 };
 template <class Terms, class Bits, class Lost>
 struct micro_batches_check;
@@ -146,10 +171,11 @@ constexpr double range_of_compute() {
 
 }  // namespace detail
 
-/// True, or a compile-time error: sums of K terms in the role `accum` of the policy that holds at P.
+/// True, or a compile-time error: sums of K terms as kernels make them under the policy that holds at P, in float or in
+/// a wider `accum`.
 template <class P, std::uint64_t K>
 consteval bool check_sum_length() {
-    using t = typename resolve<P>::accum;
+    using t = summed_in<P>;
     return sizeof(detail::sum_length_check<terms<K>, significand_bits<number_traits<t>::significand_bits>,
                                            lost_terms<detail::lost_of<t, K>>>) > 0;
 }
@@ -167,9 +193,7 @@ consteval bool check_micro_batches() {
 template <class P, std::uint64_t Scale, std::uint64_t Terms = 1>
 consteval bool check_loss_scale() {
     static_assert(Terms > 0, "halftone: check_loss_scale: a mean has one term, at least");
-    constexpr std::uint64_t grad = detail::whole_largest<typename resolve<P>::grad>(),
-                            output = detail::whole_largest<typename resolve<P>::output>();
-    constexpr std::uint64_t largest = grad < output ? grad : output;
+    constexpr std::uint64_t largest = detail::whole_largest<narrowest_gradient<P>>();
     constexpr bool holds = Scale / Terms < largest || (Scale / Terms == largest && Scale % Terms == 0);
     return sizeof(detail::loss_scale_check<loss_scale<Scale>, terms<Terms>, largest_number<largest>, holds>) > 0;
 }

@@ -30,7 +30,7 @@ struct policy_row {
     std::string path;        ///< "-" for a layer outside any path
     std::string op;          ///< the operation's name
     std::string in;          ///< the type its operands are read in
-    std::string accumulate;  ///< the type it sums in
+    std::string accumulate;  ///< the type it sums in: float at least
     std::string out;         ///< the type the layer gives
     /// The operands of the products that make the gradients of the layer's input and of its weights; "-" where it has
     /// no such product.
@@ -54,7 +54,7 @@ void append_row(std::vector<policy_row>& rows) {
         if (row.path.empty()) row.path = "-";
         if constexpr (!policy_marker<resolve<policy>>) {
             row.in = number_traits<compute_type<policy, op>>::name;
-            row.accumulate = number_traits<accum_type<policy, op>>::name;
+            row.accumulate = number_traits<promote<float, accum_type<policy, op>>>::name;  // as kernels sum
             row.out = number_traits<layer_output<policy>>::name;
             if constexpr (has_weights<op>) {
                 using resolved = resolve<policy>;
