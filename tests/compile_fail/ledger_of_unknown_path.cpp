@@ -14,7 +14,7 @@ struct model {
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.first); }
 };
 #if defined(HALFTONE_TEST_RIGHT)
-static_assert(ht::casts_at<model, "norm"> == 3);
+static_assert(ht::casts_at<model, "norm", ht::bfloat16> == 3);
 #else
-static_assert(ht::casts_at<model, "norms"> == 0);
+static_assert(ht::casts_at<model, "norms", ht::bfloat16> == 0);
 #endif

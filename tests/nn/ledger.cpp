@@ -235,6 +235,143 @@ TEST_CASE("ledger: what the types of a model say is what its operations are call
     static_assert(ht::casts_at<gpt<mixed>, "h.0.attn.proj"> == 2);
 }
 
+/// Two layers and a free operation between them.
+template <class P>
+struct stacked : ht::nn::model {
+    using policy = P;
+    ht::nn::linear<ht::at<P, "up">> up;
+    ht::nn::linear<ht::at<P, "down">> down;
+    explicit stacked(recorder& device) : model(device), up(parameters(), 4, 8), down(parameters(), 8, 4) {
+        commit(*this);
+    }
+    auto operator()(auto& ctx, const auto& x) const { return down(ctx, ht::gelu(ctx, up(ctx, x))); }
+    static decltype(auto) visit(auto&& self, auto&& f) { return f(self.up, self.down); }
+};
+/// A norm and a perceptron that adds to what the norm was given.
+template <class P>
+struct normed : ht::nn::model {
+    using policy = P;
+    ht::nn::layer_norm<ht::at<P, "norm">> norm;
+    ht::nn::mlp<ht::at<P, "mlp">> mlp;
+    ht::nn::linear<ht::at<P, "out">> out;
+    explicit normed(recorder& device)
+        : model(device), norm(parameters(), 4), mlp(parameters(), 4, 8), out(parameters(), 4, 4) {
+        commit(*this);
+    }
+    auto operator()(auto& ctx, const auto& x) const { return out(ctx, mlp(ctx, norm(ctx, x), x)); }
+    static decltype(auto) visit(auto&& self, auto&& f) { return f(self.norm, self.mlp, self.out); }
+};
+/// Perceptron and linear layer first, so that these are given the data.
+template <class P>
+struct unnormed : ht::nn::model {
+    using policy = P;
+    ht::nn::mlp<ht::at<P, "mlp">> mlp;
+    ht::nn::linear<ht::at<P, "out">> out;
+    explicit unnormed(recorder& device) : model(device), mlp(parameters(), 4, 8), out(parameters(), 4, 4) {
+        commit(*this);
+    }
+    auto operator()(auto& ctx, const auto& x) const { return out(ctx, mlp(ctx, x, x)); }
+    static decltype(auto) visit(auto&& self, auto&& f) { return f(self.mlp, self.out); }
+};
+
+/// What a step with a loss calls. Const: the input takes no gradient.
+template <class Model, class Input>
+std::vector<ht::ledger_entry> called() {
+    recorder device;
+    Model model{device};
+    ht::tape calls{device, ht::ledger_of_calls};
+    std::vector<float> values(8, 1.0f), targets(8, 1.0f);
+    const ht::view<float, 2> rows(values.data(), {2, 4});
+    const auto x = std::is_const_v<Input> ? calls.constant(rows) : calls.leaf(rows);
+    ht::mean_squared_error(calls, model(calls, x), ht::const_view<float, 2>(targets.data(), {2, 4}));
+    return calls.entries();
+}
+/// All lines of layers are there, and none beside them; and all of the types' lines.
+template <class Model, class Input>
+void check_agreement() {
+    const auto lines = called<Model, Input>();
+    const auto& types = ht::ledger<Model, Input>;
+    const auto text = [](const ht::ledger_entry& e) {
+        return std::string(e.path) + " " + e.op + ", " + name(e.pass) + ": " + e.in + ", " + e.out + "; " +
+               ht::detail::ledger::casts_text(e);
+    };
+    int casts = 0;
+    for (const ht::ledger_entry& e : lines) {
+        if (std::string(e.path) == "-") continue;
+        CHECK_MESSAGE(std::count(types.begin(), types.end(), e) == 1, "called, and not in the types: ", text(e));
+        casts += e.casts();
+    }
+    for (const ht::ledger_entry& e : types)
+        CHECK_MESSAGE(std::count(lines.begin(), lines.end(), e) == 1, "in the types, and not called: ", text(e));
+    CHECK(casts == ht::casts<Model, Input>);
+}
+
+using up_in_fp32 = ht::recipe<amp_bf16, rule<"up", ht::full_fp32>>;
+using down_in_fp32 = ht::recipe<amp_bf16, rule<"down", ht::full_fp32>>;
+static_assert(ht::casts<stacked<amp_bf16>, float> == 2 && ht::casts<stacked<amp_bf16>, const float> == 2);
+static_assert(ht::casts<stacked<up_in_fp32>, float> == 2 && ht::casts<stacked<up_in_fp32>, const float> == 2);
+static_assert(ht::casts<stacked<down_in_fp32>, float> == 4 && ht::casts<stacked<down_in_fp32>, const float> == 4);
+// dy is read as fp32 for both gradients, and for the weight's alone where the data take none.
+using up_gives_bf16 = ht::recipe<amp_bf16, rule<"up", ht::with_output<ht::full_fp32, ht::bfloat16>>>;
+static_assert(ht::casts<stacked<up_gives_bf16>, float> == 2 && ht::casts<stacked<up_gives_bf16>, const float> == 1);
+
+TEST_CASE_TEMPLATE("ledger: types and calls of one step agree, for data and for what takes a gradient", Input, float,
+                   const float) {
+    check_agreement<stacked<amp_bf16>, Input>();
+    check_agreement<stacked<up_in_fp32>, Input>();
+    check_agreement<stacked<down_in_fp32>, Input>();
+    check_agreement<stacked<up_gives_bf16>, Input>();
+    using mixed_products =
+        ht::recipe<amp_bf16, rule<"norm", ht::full_fp32>, rule<"mlp.down", ht::with_output<amp_bf16, float>>>;
+    check_agreement<normed<amp_bf16>, Input>();
+    check_agreement<normed<mixed_products>, Input>();
+    check_agreement<unnormed<ht::amp_fp16>, Input>();
+    check_agreement<unnormed<ht::recipe<amp_bf16, rule<"mlp", ht::fp8_hybrid>>>, Input>();
+}
+
+TEST_CASE("ledger of calls: passes that do not run are not listed, and free operations are named") {
+    recorder device;
+    stacked<amp_bf16> model{device};
+    model.parameters().freeze("up");
+    ht::tape calls{device, ht::ledger_of_calls};
+    std::vector<float> values(8, 1.0f);
+    const ht::const_view<float, 2> rows(values.data(), {2, 4});
+    ht::mean_squared_error(
+        calls,
+        model.down(calls, ht::gelu(calls, model.up(calls, calls.leaf(ht::view<float, 2>(values.data(), {2, 4}))))),
+        rows);
+    std::vector<std::string> passes;
+    for (const ht::ledger_entry& e : calls.entries())
+        passes.push_back(ht::detail::ledger::place_text_of(e) + " " + e.op + " " + name(e.pass));
+    // No weight's gradient of `up`, and none of the target.
+    CHECK(passes == std::vector<std::string>{"up linear forward", "up linear input gradient", "after up gelu forward",
+                                             "after up gelu input gradient", "down linear forward",
+                                             "down linear input gradient", "down linear weight gradient",
+                                             "after down mse_loss forward", "after down mse_loss input gradient"});
+    CHECK(calls.casts() == 1 + 2);  // x forward; the prediction, forward and backward
+    std::ostringstream table;
+    ht::print_ledger(table, calls.entries());
+    CHECK(table.str().find("after down  mse_loss  forward          float     float       float     a: bfloat16 as "
+                           "float\n") != std::string::npos);
+    CHECK(ht::ledger_json(calls.entries())
+              .find("\"path\": \"-\", \"op\": \"gelu\", \"pass\": \"forward\", \"in\": "
+                    "\"bfloat16\", \"accumulate\": \"float\", \"out\": \"bfloat16\", "
+                    "\"after\": \"up\"") != std::string::npos);
+    // A weight in the place of a variable, and an operation of the user's own.
+    calls.clear();
+    const auto constant = calls.constant(rows);
+    const auto leaf = calls.leaf(ht::view<float, 2>(values.data(), {2, 4}));
+    ht::add(calls, constant, leaf), ht::sum(calls, ht::mul(calls, leaf, constant)), ht::cat(calls, 0, leaf, constant);
+    ht::dropout(calls, constant, {.p = 0.5f}, leaf), ht::apply<support::cubed>(calls, leaf);
+    ht::matmul(calls, ht::reshape(calls, constant, ht::shape<2>{4, 2}), leaf);
+    int gradients = 0;
+    for (const ht::ledger_entry& e : calls.entries()) {
+        CHECK(std::string(e.after).empty());
+        gradients += e.pass == ht::ledger_pass::input_gradient ? 1 : 0;
+    }
+    CHECK(gradients == 1 + (1 + 1) + 1 + 0 + 1 + 1);
+}
+
 TEST_CASE("ledger: what it says is what kernels are given, forward and backward") {
     recorder device;
     gpt<mixed> model{device, config()};

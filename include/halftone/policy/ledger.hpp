@@ -4,6 +4,7 @@
 /// they lie in memory and as they are read, at compile time.
 ///
 ///     static_assert(ht::casts<ht::nn::gpt<recipe>> <= 12 && ht::casts_at<ht::nn::gpt<recipe>, "head"> == 2);
+///     static_assert(ht::casts<classifier<ht::amp_bf16>, const float> == 2);   // whose first layer is given floats
 ///     ht::print_ledger<ht::nn::gpt<recipe>>(std::cout);           // policy/ledger_table.hpp, which also writes JSON
 ///
 ///     path        op          pass             in        accumulate  out       casts
@@ -17,9 +18,14 @@
 /// since the optimizer's pass over the parameters writes it, not the step's.
 ///
 /// Types alone do not tell what arrives at a layer. Here it is what the layer before gives, in the order of `visit`; a
-/// layer with `static constexpr bool adds_to_stream = true` gives the type that arrived at the layer before it. Where
-/// data flow otherwise, autodiff/ledger.hpp runs the model once and tells the same from what its operations were called
-/// with. Free operations (add, gelu, a loss) stand in that one alone.
+/// layer with `static constexpr bool adds_to_stream = true` gives the type that arrived at the layer before it, or, being
+/// the first, at itself. Where data flow otherwise, autodiff/ledger.hpp runs the model once and tells the same from what
+/// its operations were called with. Free operations (add, gelu, a loss) stand in that one alone, but for the gelu of a
+/// perceptron whose products have different types; the lines of layers are the same in both.
+///
+/// What the first layer is given is said by Input: `float` of what takes a gradient, `const float` of data, so that the
+/// pass that would make one is not there. A model that takes ids needs none; one whose first layer is given numbers does
+/// not compile without.
 #pragma once
 
 #include <array>
@@ -77,6 +83,28 @@ struct storage_read<L> {
 template <class Stream, class Own>
 using stream_or = typename first_of<Stream, Own>::type;
 
+/// What arrives at a layer that computes Op. Where nobody says so, an operation of the user's own is taken to read the
+/// type that it gives, or ids.
+template <class In, class Op, class Own>
+struct arrival {
+    static_assert(!std::is_void_v<In> || !(scales_operands<Op> || std::is_same_v<Op, op::attention> ||
+                                           std::is_same_v<Op, op::linear_cross_entropy> ||
+                                           operation_category<Op>::value == category::fp32),
+                  "halftone: ledger, casts: the first layer of this model is given numbers, and not ids: say of which "
+                  "type, ht::casts<model, const float> of data, ht::casts<model, float> of what takes a gradient");
+    using type = std::remove_const_t<stream_or<In, Own>>;
+};
+
+/// An operation's lines; without the I-th, which makes the gradient of its input, where that is a constant.
+template <class In, std::size_t I, std::size_t N>
+constexpr auto wanted(const std::array<ledger_entry, N>& all) {
+    if constexpr (std::is_const_v<In>) {
+        return without<I>(all);
+    } else {
+        return all;
+    }
+}
+
 template <class Op>
 inline constexpr bool computes_by_rows = operation_category<Op>::value == category::fp32;
 
@@ -84,14 +112,17 @@ inline constexpr bool computes_by_rows = operation_category<Op>::value == catego
 template <class L, class In, class Stream, class Op = typename computed_by<L>::type>
 struct of_operation {
     using types = layer_types<typename L::policy, Op>;
-    using out = stream_or<Stream, typename types::output>;
-    using arrives = stream_or<In, typename types::output>;
+    using out = std::remove_const_t<stream_or<Stream, typename types::output>>;
     static constexpr auto lines() {
+        using arrives = typename arrival<In, Op, typename types::output>::type;
         using P = typename L::policy;
+        using storage = typename storage_read<L>::type;
         if constexpr (std::is_same_v<Op, op::linear>) {
-            return at_path<P>(linear<types, arrives, out, typename storage_read<L>::type>(Op::name));
+            return at_path<P>(wanted<In, 1>(linear<types, arrives, out, storage>(Op::name)));
         } else if constexpr (std::is_same_v<Op, op::embedding>) {
-            return at_path<P>(embedding<out, typename storage_read<L>::type>(Op::name));
+            return at_path<P>(embedding<out, storage>(Op::name));
+        } else if constexpr (computes_by_rows<Op> && std::is_const_v<In> && parameter_owner<L>) {
+            return at_path<P>(rows_of_constant<typename types::compute, arrives, out, storage>(Op::name));
         } else if constexpr (computes_by_rows<Op>) {
             return at_path<P>(rows<typename types::compute, arrives, out>(Op::name));
         } else {
@@ -104,9 +135,9 @@ struct of_operation<L, In, Stream, op::linear_cross_entropy> {
     using types = layer_types<typename L::policy, op::linear_cross_entropy>;
     using out = float;
     static constexpr auto lines() {
-        return at_path<typename L::policy>(
-            linear_cross_entropy<types, stream_or<In, typename types::output>, typename storage_read<L>::type>(
-                op::linear_cross_entropy::name));
+        using arrives = typename arrival<In, op::linear_cross_entropy, typename types::output>::type;
+        return at_path<typename L::policy>(wanted<In, 2>(
+            linear_cross_entropy<types, arrives, typename storage_read<L>::type>(op::linear_cross_entropy::name)));
     }
 };
 
@@ -125,14 +156,14 @@ constexpr std::array<ledger_entry, N + M> join(const std::array<ledger_entry, N>
 }
 
 /// Layers one after the other. Before is the type that arrived at the layer in front of them: the stream, for one that
-/// adds.
+/// adds. Where there is none, it adds to what it is given.
 template <class In, class Before, class... Ls>
 struct sequence : no_lines {
     using out = In;
 };
 template <class In, class Before, class L, class... Rest>
 struct sequence<In, Before, L, Rest...> {
-    using first = of_layer<L, In, std::conditional_t<adding_layer<L>, Before, void>>;
+    using first = of_layer<L, In, std::conditional_t<adding_layer<L>, stream_or<Before, In>, void>>;
     using rest = sequence<typename first::out, In, Rest...>;
     using out = typename rest::out;
     static constexpr auto lines() { return join(first::lines(), rest::lines()); }
@@ -197,16 +228,18 @@ struct of_layer<L, In, Stream> {
     using up_types = layer_types<typename up::policy, op::linear>;
     using down_types = layer_types<typename down::policy, op::linear>;
     using up_out = typename up_types::output;
-    using out = stream_or<Stream, typename down_types::output>;
+    using out = std::remove_const_t<stream_or<Stream, typename down_types::output>>;
     using up_storage = typename storage_read<up>::type;
     static constexpr bool whole =
         same_types<up_types, down_types> && std::is_same_v<up_storage, typename storage_read<down>::type>;
     static constexpr auto lines() {
         if constexpr (whole) {
-            return at_path<typename L::policy>(mlp<up_types, stream_or<In, up_out>, out, up_storage>(op::mlp::name));
+            using arrives = typename arrival<In, op::mlp, up_out>::type;
+            return at_path<typename L::policy>(wanted<In, 3>(mlp<up_types, arrives, out, up_storage>(op::mlp::name)));
         } else {
-            return join(of_operation<up, In, void>::lines(), join(rows<up_out, up_out, up_out>(op::gelu::name),
-                                                                  of_operation<down, up_out, Stream>::lines()));
+            return join(of_operation<up, In, void>::lines(),
+                        join(activation<up_out>(op::gelu::name, place_text<typename up::policy>.data),
+                             of_operation<down, up_out, Stream>::lines()));
         }
     }
 };
@@ -214,7 +247,7 @@ struct of_layer<L, In, Stream> {
 }  // namespace detail::ledger
 
 /// All lines of a Model, in the order of its layers; each block of a list that no rule names stands there once. Input
-/// is the type that the first layer is given; one that takes ids needs none.
+/// is the type that the first layer is given, const where it takes no gradient; a model that takes ids needs none.
 template <class Model, class Input = void>
 inline constexpr auto ledger = detail::ledger::of_layer<Model, Input, void>::lines();
 

@@ -42,7 +42,8 @@ struct ledger_entry {
     const char* accumulate = "";  ///< the type that it sums in
     const char* out = "";         ///< the type of the result, in memory
     ledger_operand operands[most_operands] = {};
-    const char* path = "-";       ///< of the layer; "-" outside of any
+    const char* path = "-";  ///< of the layer; "-" outside of any
+    const char* after = "";  ///< outside of any, and of what was called: the last layer before it
 
     constexpr int casts() const {
         int n = 0;
@@ -93,6 +94,14 @@ using parameter_read = std::conditional_t<contains<typename Storage::compute, Co
 template <class Stored, class Read>
 using kept = std::conditional_t<eight_bit<Read>, Read, Stored>;
 
+/// Without the I-th line: of a pass that does not run.
+template <std::size_t I, std::size_t N>
+constexpr std::array<ledger_entry, N - 1> without(const std::array<ledger_entry, N>& all) {
+    std::array<ledger_entry, N - 1> others{};
+    for (std::size_t i = 0; i + 1 < N; ++i) others[i] = all[i < I ? i : i + 1];
+    return others;
+}
+
 /// x weightᵀ: x arrives in X and the result is Y; Types has compute, input_grad, weight_grad.
 template <class Types, class X, class Y, class Storage>
 constexpr std::array<ledger_entry, 3> linear(const char* op) {
@@ -135,6 +144,24 @@ constexpr std::array<ledger_entry, 2> rows(const char* op) {
             entry<In, X>(op, ledger_pass::input_gradient, operand<X, In>("x"), operand<Y, In>("dy"))};
 }
 
+/// A norm of what takes no gradient: the pass is there for gain and bias.
+template <class In, class X, class Y, class Storage>
+constexpr std::array<ledger_entry, 2> rows_of_constant(const char* op) {
+    return {entry<In, Y>(op, ledger_pass::forward, operand<X, In>("x")),
+            entry<In, typename Storage::accumulate>(op, ledger_pass::weight_gradient, operand<X, In>("x"),
+                                                    operand<Y, In>("dy"))};
+}
+
+/// A free operation of one input, in its type, whose gradient reads it once more.
+template <class T>
+constexpr std::array<ledger_entry, 2> activation(const char* op, const char* after) {
+    std::array<ledger_entry, 2> lines{
+        entry<T, T>(op, ledger_pass::forward, operand<T, T>("a")),
+        entry<T, T>(op, ledger_pass::input_gradient, operand<T, T>("dy"), operand<T, T>("a"))};
+    for (ledger_entry& e : lines) e.after = after;
+    return lines;
+}
+
 template <class Y, class Storage>
 constexpr std::array<ledger_entry, 2> embedding(const char* op) {
     using W = typename Storage::compute;
@@ -172,8 +199,8 @@ constexpr std::array<ledger_entry, 4> linear_cross_entropy(const char* op) {
 /// Two lines that say the same.
 constexpr bool operator==(const ledger_entry& a, const ledger_entry& b) {
     using detail::ledger::same_text;
-    bool same = same_text(a.path, b.path) && same_text(a.op, b.op) && a.pass == b.pass && same_text(a.in, b.in) &&
-                same_text(a.accumulate, b.accumulate) && same_text(a.out, b.out);
+    bool same = same_text(a.path, b.path) && same_text(a.after, b.after) && same_text(a.op, b.op) && a.pass == b.pass &&
+                same_text(a.in, b.in) && same_text(a.accumulate, b.accumulate) && same_text(a.out, b.out);
     for (int i = 0; i < ledger_entry::most_operands; ++i)
         same = same && detail::ledger::same_operand(a.operands[i], b.operands[i]);
     return same;

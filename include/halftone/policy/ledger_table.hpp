@@ -30,6 +30,11 @@ inline std::string casts_text(const ledger_entry& e) {
     return text.empty() ? "-" : text;
 }
 
+/// "h.*.fc"; of a free operation "after h.*.fc", as watched tapes name it.
+inline std::string place_text_of(const ledger_entry& e) {
+    return *e.after == 0 ? std::string(e.path) : std::string("after ") + e.after;
+}
+
 }  // namespace detail::ledger
 
 /// Prints lines under their headings, in aligned columns.
@@ -37,7 +42,8 @@ template <class Entries>
 void print_ledger(std::ostream& out, const Entries& entries) {
     std::vector<std::array<std::string, 7>> rows{{"path", "op", "pass", "in", "accumulate", "out", "casts"}};
     for (const ledger_entry& e : entries)
-        rows.push_back({e.path, e.op, name(e.pass), e.in, e.accumulate, e.out, detail::ledger::casts_text(e)});
+        rows.push_back({detail::ledger::place_text_of(e), e.op, name(e.pass), e.in, e.accumulate, e.out,
+                        detail::ledger::casts_text(e)});
     std::array<std::size_t, 7> widths{};
     for (const auto& row : rows) {
         for (std::size_t i = 0; i < row.size(); ++i) widths[i] = row[i].size() > widths[i] ? row[i].size() : widths[i];
@@ -53,19 +59,18 @@ void print_ledger(std::ostream& out) {
     print_ledger(out, ledger<Model, Input>);
 }
 
-/// The same as a JSON array of objects: path, op, pass, in, accumulate, out, operands (name, stored, read), casts
-/// (their number).
+/// The same as a JSON array of objects: path, op, pass, in, accumulate, out, after (of a free operation that was
+/// called: the layer before it), operands (name, stored, read), casts (their number).
 template <class Entries>
 std::string ledger_json(const Entries& entries) {
     std::string text = "[";
-    const auto quoted = [](const char* s) {
-        return '"' + std::string(s) + '"';
-    };  // names and paths have nothing to escape
+    const auto quoted = [](const char* s) { return '"' + std::string(s) + '"'; };  // names and paths have nothing to escape
     for (const ledger_entry& e : entries) {
         if (text.size() > 1) text += ",";
         text += "\n {\"path\": " + quoted(e.path) + ", \"op\": " + quoted(e.op) +
                 ", \"pass\": " + quoted(name(e.pass)) + ", \"in\": " + quoted(e.in) +
-                ", \"accumulate\": " + quoted(e.accumulate) + ", \"out\": " + quoted(e.out) + ", \"operands\": [";
+                ", \"accumulate\": " + quoted(e.accumulate) + ", \"out\": " + quoted(e.out) + ", \"after\": " + quoted(e.after) +
+                ", \"operands\": [";
         const char* separator = "";
         for (const ledger_operand& o : e.operands) {
             if (o.name == nullptr) continue;
