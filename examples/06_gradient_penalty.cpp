@@ -83,7 +83,7 @@ void lesson(auto& device) {
     train<ht::amp_fp16>(device, "without a penalty", 0);
     // Prints: without a penalty: the steepest slope is above 2
 
-    // The same network, as good at all samples that are not beside the jump.
+    // The same network, which may rise by about 1 for each 1 of its input: that is a ramp, and no jump any more.
     train<ht::amp_fp16>(device, "with one", 10);
     // Prints: with one: the steepest slope is below 2
 }
