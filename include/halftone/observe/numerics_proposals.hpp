@@ -22,16 +22,6 @@ namespace halftone::inline HALFTONE_ABI {
 
 namespace detail {
 
-/// "5 of 100 (5%)", of the row's values.
-inline std::string of_all(const numerics_row& r, extent n) {
-    const extent elements = r.counts.elements();
-    return std::to_string(n) + " of " + std::to_string(elements) + " (" +
-           percent_text(static_cast<double>(n) / static_cast<double>(elements)) + ")";
-}
-inline std::string rule_text(const std::string& layer, const std::string& policy) {
-    return "ht::rule<\"" + layer + "\", " + policy + ">";
-}
-
 class numerics_judge {
   public:
     numerics_judge(const numerics_view& view, double threshold) : view_(view), rows_(view.rows), threshold_(threshold) {
@@ -183,18 +173,22 @@ class numerics_judge {
         const std::string layer = is_of_layer(r) ? r.by.layer : "", operation = is_of_layer(r) ? "" : r.by.operation;
         if (!is_value(r)) {
             propose(layer, operation, "",
-                    text +
-                        ", and all before it is finite: a derivative that has no value there (sqrt at 0), or "
-                        "infinities within: no type helps");
+                    text + ", and all before it is finite: infinities within, where " +
+                        (view_.loss_scale > 1 ? "a smaller loss scale than " + scale_text() +
+                                                    " helps, as ht::grad_scaler takes by itself"
+                                              : "a wider type helps") +
+                        ", or a derivative that has no value there (sqrt at 0), where no type does");
             return;
         }
+        const bool is_narrow = reads_float16(r) || (layer.empty() && r.format == value_format::float16);
         propose(layer, operation, "",
                 text +
                     ", and all that operations before it gave is finite: there are NaNs in its data or weights, or "
                     "it has no value there (0 / 0, log of a negative number): no type helps" +
-                    (reads_float16(r) && given(origin_) == nullptr
-                         ? ", unless the data are finite and go beyond float16's 65504"
-                         : ""));
+                    (!is_narrow      ? ""
+                     : layer.empty() ? ", unless float16 is too narrow within it: ht::autocast<ht::full_fp32>(ctx)"
+                                     : ", unless float16 is too narrow for the data or within it: " +
+                                           rule_text(layer, "ht::amp_bf16")));
     }
     void judge_gradient(const std::string& what) {
         const numerics_row& r = rows_[origin_];

@@ -85,6 +85,16 @@ inline bool is_zeros_alone(const numerics_row& r) {
 inline bool is_of_layer(const numerics_row& r) { return !r.by.layer.empty() && r.by.after.empty(); }
 inline bool same_operation(const watched_operation& a, const watched_operation& b) { return !(a < b) && !(b < a); }
 
+/// "5 of 100 (5%)", of the row's values.
+inline std::string of_all(const numerics_row& r, extent n) {
+    const extent elements = r.counts.elements();
+    return std::to_string(n) + " of " + std::to_string(elements) + " (" +
+           percent_text(static_cast<double>(n) / static_cast<double>(elements)) + ")";
+}
+inline std::string rule_text(const std::string& layer, const std::string& policy) {
+    return "ht::rule<\"" + layer + "\", " + policy + ">";
+}
+
 inline std::string row_text(const numerics_row& r) { return r.is_weight() ? r.parameter : place_of(r.by, " "); }
 inline std::string row_tensor_text(const numerics_row& r) {
     if (r.is_operand()) return operand_text(r.operand, r.parameter, r.by.layer) + " (operand)";
