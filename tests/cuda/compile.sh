@@ -28,7 +28,7 @@ if [[ ${1:-} == --full ]]; then
 fi
 
 # Each file with the most kernels that it may have on one architecture: what users wait for when they compile. Those marked
-# `again`, whose kernels tests/cuda/model.cu has, too, are compiled for the last architecture alone where there is no --full;
+# `again`, whose kernels other files here have, too, are compiled for the last architecture alone where there is no --full;
 # those marked `each`, for every one from the source; those marked `bytes`, which multiply numbers of eight bits, for sm_89
 # beside these. What takes longest comes first.
 if (($#)); then
@@ -44,6 +44,7 @@ bench/cuda/matmul.cu 40
 bench/cuda/attention.cu 60
 bench/cuda/rows.cu 60
 examples/03_regression.cpp 40 again
+examples/07_sparse_embeddings.cpp 90 again
 examples/own_project/main.cu 20
 examples/own_project/one_file.cu 20
 examples/train_gpt/gpu.cu 10
