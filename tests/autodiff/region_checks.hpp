@@ -4,6 +4,7 @@
 /// products of variables and of parameters, joined tensors, and operations of a user's own.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -35,21 +36,30 @@ doubles values(Device& device, const ht::view<T, Rank>& v) {
     device.memory().read(copy.data(), v.data(), copy.size() * sizeof(T));
     return {copy.begin(), copy.end()};
 }
+/// A user's layer without parameters, whose policy may be `inherit`.
+template <class P>
+struct product_layer {
+    auto operator()(auto&& ctx, const auto& a, const auto& b) const { return ht::matmul(ht::autocast<P>(ctx), a, b); }
+};
+
 /// Products of ones that are not quite: 1 where a product reads bfloat16, more where it reads floats.
 template <class Device>
 void types_and_values(Device& device) {
     ht::tape tape{device};
     const guarded<float> one(std::vector<float>{fine}), other(std::vector<float>{fine});
     const ht::shape<2> s{1, 1};
-    const auto run = [&](const auto& product, double y_wanted, double gradient_wanted) {
+    const auto check = [&](const auto& product, double y_wanted, double da_wanted, double db_wanted) {
         const auto a = tape.leaf(one.view(s)), b = tape.leaf(other.view(s));
         const auto y = product(a, b);
         CHECK(values(device, y.view())[0] == y_wanted);
         // Where backward is called says nothing: it is never in a region. The sum's gradient is 1.
         tape.backward(ht::sum<float>(tape, y));
-        CHECK(values(device, tape.gradient(a))[0] == gradient_wanted);
-        CHECK(values(device, tape.gradient(b))[0] == gradient_wanted);
+        CHECK(values(device, tape.gradient(a))[0] == da_wanted);
+        CHECK(values(device, tape.gradient(b))[0] == db_wanted);
         return y;
+    };
+    const auto run = [&](const auto& product, double y_wanted, double gradient_wanted) {
+        return check(product, y_wanted, gradient_wanted, gradient_wanted);
     };
     const double exact = static_cast<double>(fine), product = static_cast<double>(fine * fine);
     const auto bare = run([&](const auto& a, const auto& b) { return ht::matmul(tape, a, b); }, product, exact);
@@ -68,6 +78,26 @@ void types_and_values(Device& device) {
         exact);
     run([&](const auto& a, const auto& b) { return ht::matmul(outer, a, b); }, 1, 1);
 
+    // What inherits goes on as around it, however deep; outside all regions as on a bare tape.
+    const auto inherited =
+        run([&](const auto& a, const auto& b) { return product_layer<ht::inherit>{}(outer, a, b); }, 1, 1);
+    static_assert(std::is_same_v<decltype(inherited), const ht::variable<bfloat16, 2>>);
+    const auto none =
+        run([&](const auto& a, const auto& b) { return product_layer<ht::inherit>{}(tape, a, b); }, product, exact);
+    static_assert(std::is_same_v<decltype(none), const ht::variable<float, 2>>);
+    using undecided = ht::recipe<ht::inherit, ht::rule<"q", ht::full_fp32>>;
+    const auto placed = run(
+        [&](const auto& a, const auto& b) {
+            return product_layer<ht::at<undecided, "k">>{}(ht::autocast<ht::inherit>(outer), a, b);
+        },
+        1, 1);
+    static_assert(std::is_same_v<decltype(placed), const ht::variable<bfloat16, 2>>);
+    run([&](const auto& a, const auto& b) { return product_layer<ht::at<undecided, "q">>{}(outer, a, b); }, product,
+        exact);
+    run([&](const auto& a,
+            const auto& b) { return product_layer<ht::inherit>{}(ht::autocast<ht::full_fp32>(outer), a, b); },
+        product, exact);
+
     // A type that is given bypasses the region.
     const auto given =
         run([&](const auto& a, const auto& b) { return ht::matmul<float>(outer, a, b); }, product, exact);
@@ -75,11 +105,13 @@ void types_and_values(Device& device) {
     const auto rounded = run([&](const auto& a, const auto& b) { return ht::matmul<bfloat16>(tape, a, b); }, 1, 1);
     static_assert(std::is_same_v<decltype(rounded), const ht::variable<bfloat16, 2>>);
 
-    // Backward in a precision of its own: the forward product is 1, its factors' gradients are the other factor as it
-    // was.
-    run([&](const auto& a,
-            const auto& b) { return ht::matmul(ht::autocast<ht::with_input_grad<ht::amp_bf16, float>>(tape), a, b); },
-        1, exact);
+    // Backward in precisions of their own: the forward product is 1, a factor's gradient is the other factor as it is
+    // read. The second factor stands where a weight would.
+    using by_input = ht::with_input_grad<ht::amp_bf16, float>;
+    using by_weight = ht::with_weight_grad<ht::amp_bf16, float>;
+    check([&](const auto& a, const auto& b) { return ht::matmul(ht::autocast<by_input>(tape), a, b); }, 1, exact, 1);
+    check([&](const auto& a, const auto& b) { return ht::matmul(ht::autocast<by_weight>(tape), a, b); }, 1, 1, exact);
+    check([&](const auto& a, const auto& b) { return ht::linear(ht::autocast<by_weight>(tape), a, b); }, 1, 1, exact);
 }
 
 /// a[i] b[i] for every i, as it is defined.
@@ -240,6 +272,76 @@ struct misshapen {
     static auto forward(auto& ctx, const auto& x) { return ht::neg(ctx, x); }
     static auto backward(auto& ctx, const auto& dy) { return ht::cat(ctx, 0, dy, dy); }
 };
+
+/// x w, which says nothing of autocast: both passes follow the region.
+struct own_product {
+    static constexpr const char* name = "own_product";
+    static auto forward(auto& ctx, const auto& x, const auto& w) { return ht::keep(ht::matmul(ctx, x, w), x, w); }
+    static auto backward(auto& ctx, const auto& dy, const auto& x, const auto& w) {
+        return std::tuple{ht::matmul(ctx, dy, w), ht::matmul(ctx, dy, x)};
+    }
+};
+/// The same outside autocast, since it has a rule.
+struct ruled_product : own_product {
+    static constexpr ht::category cast_rule = ht::category::as_input;
+};
+
+template <class Device>
+void operations_without_rule(Device& device) {
+    const guarded<float> one(std::vector<float>{fine});
+    const ht::shape<2> s{1, 1};
+    const double exact = static_cast<double>(fine), product = static_cast<double>(fine * fine);
+    const auto run = [&]<class Op, class P, class Y>(const auto& kind, double y_wanted, double gradient_wanted) {
+        auto tape = kind();
+        const auto x = tape->leaf(one.view(s)), w = tape->leaf(one.view(s));
+        const auto y = ht::apply<Op>(ht::autocast<P>(*tape), x, w);
+        static_assert(std::is_same_v<decltype(y), const ht::variable<Y, 2>>);
+        CHECK(values(device, y.view())[0] == y_wanted);
+        tape->backward(ht::sum<float>(*tape, y));
+        CHECK(values(device, tape->gradient(x))[0] == gradient_wanted);
+        CHECK(values(device, tape->gradient(w))[0] == gradient_wanted);
+    };
+    const auto plain = [&] { return std::make_unique<ht::tape<Device>>(device); };
+    run.template operator()<own_product, ht::amp_bf16, bfloat16>(plain, 1, 1);
+    run.template operator()<own_product, ht::full_fp32, float>(plain, product, exact);
+    run.template operator()<own_product, ht::inherit, float>(plain, product, exact);
+    run.template operator()<ruled_product, ht::amp_bf16, float>(plain, product, exact);
+    // dy is the product's, so a bfloat16, and backward's products read both factors as the region says.
+    run.template operator()<own_product, ht::with_output<ht::amp_bf16, float>, bfloat16>(plain, 1, 1);
+
+    ht::inference eval{device};
+    const auto c = eval.constant(one.view(s));
+    const auto y = ht::apply<own_product>(ht::autocast<ht::amp_bf16>(eval), c, c);
+    static_assert(std::is_same_v<decltype(y), const ht::variable<bfloat16, 2>>);
+    CHECK(values(device, y.view())[0] == 1);
+}
+
+/// Casts to float, and shows which types arrive.
+struct wide_sum {
+    static constexpr const char* name = "wide_sum";
+    using cast_inputs = float;
+    static auto forward(auto& ctx, const auto& x, const auto& z) {
+        static_assert(std::is_same_v<std::remove_cvref_t<decltype(x)>, ht::variable<float, 1>> &&
+                      std::is_same_v<std::remove_cvref_t<decltype(z)>, ht::variable<double, 1>>);
+        return ht::add(ctx, x, z);
+    }
+    static auto backward(auto&, const auto& dy) { return std::tuple{dy, dy}; }
+};
+
+/// Each input by itself: what is no double becomes a float, the double stays.
+template <class Device>
+void casts_beside_doubles(Device& device) {
+    ht::tape tape{device};
+    const guarded<bfloat16> h(std::vector<bfloat16>{bfloat16(3.0f)});
+    const guarded<double> d(std::vector<double>{1 + 1e-12});
+    const auto x = tape.leaf(h.view());
+    const auto z = tape.leaf(d.view());
+    const auto y = ht::apply<wide_sum>(ht::autocast<ht::amp_bf16>(tape), x, z);
+    CHECK(values(device, y.view())[0] == 4 + 1e-12);
+    tape.backward(ht::sum(tape, y));
+    CHECK(values(device, tape.gradient(x)) == doubles{1});
+    CHECK(values(device, tape.gradient(z)) == doubles{1});
+}
 
 template <class Device>
 void own_operations(Device& device) {

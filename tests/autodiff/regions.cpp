@@ -26,6 +26,48 @@ TEST_CASE("apply: operations of a user's own") {
     region_checks::own_operations(device);
 }
 
+TEST_CASE("apply: an operation without a rule follows its region, forward and backward") {
+    ht::cpu device{{.threads = 1}};
+    region_checks::operations_without_rule(device);
+}
+
+TEST_CASE("apply: cast_inputs casts what is no double, whatever stands beside it") {
+    ht::cpu device{{.threads = 1}};
+    region_checks::casts_beside_doubles(device);
+}
+
+template <class P>
+struct one_layer : ht::nn::model {
+    using policy = P;
+    ht::nn::linear<ht::at<P, "fc">> fc;
+    explicit one_layer(auto& device, int out) : model{device}, fc{parameters(), 2, out} { commit(*this, 7); }
+    static decltype(auto) visit(auto&& self, auto&& f) { return f(self.fc); }
+};
+
+TEST_CASE("linear: the bias is read where the weight is, from the copy or from the master") {
+    ht::cpu device{{.threads = 1}};
+    const float fine = region_checks::fine;
+    one_layer<ht::amp_bf16> model(device, 1);
+    support::set(model.fc.weight, std::vector<double>{static_cast<double>(fine), 0});
+    support::set(model.fc.bias, std::vector<double>{static_cast<double>(fine)});
+    const guarded<float> ones(std::vector<float>{1, 1});
+    const guarded<double> twos(std::vector<double>{1, 1});
+    ht::inference eval{device};
+    const auto x = eval.constant(ones.view(ht::shape<2>{1, 2}));
+    const auto& [weight, bias] = model.fc;
+    const auto region = ht::autocast<ht::amp_bf16>(eval);
+    CHECK(values(device, ht::linear(region, x, weight, bias).view()) == std::vector<double>{2});
+    CHECK(values(device, model.fc(eval, x).view()) == std::vector<double>{2});
+    const std::vector<double> exact{2.0078125};
+    CHECK(values(device, ht::linear(eval, x, weight, bias).view()) == exact);
+    CHECK(values(device, ht::linear<float>(region, x, weight, bias).view()) == exact);
+    CHECK(values(device, ht::linear(ht::autocast<ht::full_fp32>(region), x, weight, bias).view()) == exact);
+    const auto wide = ht::linear(region, eval.constant(twos.view(ht::shape<2>{1, 2})), weight, bias);
+    static_assert(std::is_same_v<decltype(wide), const ht::variable<double, 2>>);
+    CHECK(values(device, wide.view()) == exact);
+    CHECK(values(device, ht::linear<double>(region, x, weight, bias).view()) == exact);
+}
+
 TEST_CASE("a weight is not cast where it is used: the store's copy is read, and nothing of its size is kept") {
     ht::cpu device{{.threads = 1}};
     region_checks::gated<ht::amp_bf16> model(device);

@@ -517,6 +517,12 @@ TEST_CASE("ledger of calls: free operations, line by line") {
     CHECK(lines_of(f.calls.entries(), "matmul") ==
           strings{"- matmul, forward: in bfloat16, sums float, out bfloat16; b: float as bfloat16",
                   "- matmul, input gradient: in float, sums float, out bfloat16; dy: bfloat16 as float",
+                  "- matmul, input gradient: in bfloat16, sums float, out float; -"});
+    f.calls.clear();
+    ht::matmul(ht::autocast<ht::with_weight_grad<amp_bf16, float>>(f.calls), f.x, f.z);
+    CHECK(lines_of(f.calls.entries(), "matmul") ==
+          strings{"- matmul, forward: in bfloat16, sums float, out bfloat16; b: float as bfloat16",
+                  "- matmul, input gradient: in bfloat16, sums float, out bfloat16; b: float as bfloat16",
                   "- matmul, input gradient: in float, sums float, out float; a: bfloat16 as float, dy: bfloat16 as "
                   "float"});
     ht::cat(region, 0, f.x, f.z);

@@ -7,6 +7,7 @@
 #include <halftone/autodiff/softmax.hpp>
 
 #include "nn/pack.hpp"
+#include "support/gradient_sink.hpp"
 #include "train/overflow_checks.hpp"
 #include "train/shadow_checks.hpp"
 
@@ -134,6 +135,42 @@ TEST_CASE_TEMPLATE("shadow: free operations, casts, regions and dropout differ b
     CAPTURE(table.str());
     CHECK(first_of(report) == "");
     CHECK(report.rows.size() > 40);
+}
+
+/// Layers read in fp32 by free operations, of which the twin has what the copies hold.
+template <class P>
+struct read_wider : ht::nn::model {
+    using policy = P;
+    ht::nn::linear<ht::at<P, "fc">> fc;
+    explicit read_wider(ht::cpu& device) : model(device), fc(parameters(), 8, 4) {
+        commit(*this, 3);
+        support::set(fc.bias, support::random(5).normals<float>(4));
+    }
+    static decltype(auto) visit(auto&& self, auto&& f) { return f(self.fc); }
+
+    auto operator()(auto& tape, const auto& input) const {
+        const auto y = ht::linear<float>(tape, input, fc.weight, fc.bias);
+        const auto z = ht::linear(ht::autocast<P>(tape), input, fc.weight, fc.bias);
+        const auto both = ht::matmul(ht::autocast<ht::with_weight_grad<P, float>>(tape),
+                                     ht::reshape(tape, y, ht::shape<2>{4, 5}), ht::cast<float>(tape, z));
+        return ht::sum<float>(tape, ht::mul(tape, both, both));
+    }
+};
+
+TEST_CASE_TEMPLATE("shadow: a bias read from its master differs from its twin by the copy's rounding alone", P,
+                   ht::amp_bf16, ht::amp_fp16) {
+    ht::cpu device{{.threads = 1}};
+    read_wider<P> model{device};
+    ht::shadow_twin<read_wider<P>> twin{device};
+    const auto input = support::random(2).normals<float>(5 * 8);
+    const auto report = ht::shadow_run(device, model, twin, [&](auto& tape, const auto& m) {
+        return m(tape, tape.leaf(ht::const_view<float, 2>(input.data(), {5, 8}))) * 1024;
+    });
+    std::ostringstream table;
+    report.print(table);
+    CAPTURE(table.str());
+    CHECK(first_of(report) == "");
+    CHECK(report.rows.size() > 8);
 }
 
 TEST_CASE("shadow: with dropout, perceptrons in eight bits are as many operations in fp32") {

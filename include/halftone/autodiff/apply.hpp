@@ -17,9 +17,11 @@
 ///     auto y = ht::apply<cubed>(ctx, x);                              // ctx: a tape, an inference context, a region
 ///
 /// In a region the inputs are cast to what the operation states, and both functions run outside autocast, in the types
-/// that they are handed; on a bare tape nothing is cast. Without a rule inputs stay as they are. Only numbers are cast,
-/// and fp64 is not. A parameter among the inputs is read from the store's copy where that has the type. Arguments that
-/// are neither variables nor parameters are handed on; a container of these is refused.
+/// that they are handed; on a bare tape nothing is cast. Without a rule inputs stay as they are, and both functions run
+/// in the region, as by a custom_fwd without cast_inputs: ht::matmul(ctx, x, w) is a product of its policy there, in
+/// backward, too. Only numbers are cast, and fp64 is not: beside a double the other inputs are cast to the type of
+/// cast_inputs, and by a category they become doubles. A parameter among the inputs is read from the store's copy where
+/// that has the type. Arguments that are neither variables nor parameters are handed on; a container of these is refused.
 ///
 /// `ctx` is a context of its own that records nothing: free operations work in it, ctx.device() launches kernels, ctx.make<T>(shape)
 /// is memory for them, and ctx.wants(i) tells backward whether input i (of the variables and parameters with numbers)
@@ -39,10 +41,11 @@
 
 namespace halftone::inline HALFTONE_ABI {
 
-/// The context in which the functions of a user's operation run.
-template <class Device>
+/// The context in which the functions of a user's operation run: outside autocast, or by the policy of its region.
+template <class Device, class Policy = as_given>
 class operation_context : public basic_context<Device, recording::off> {
   public:
+    using policy = Policy;
     static constexpr bool runs_own_operation = true;
 
     operation_context(Device& device, detail::graph& graph, std::uint64_t wanted)
@@ -120,6 +123,17 @@ template <class P, class Op, class... Inputs>
 struct cast_inputs_type<P, Op, Inputs...> {
     using type = void;
 };
+// A double among the inputs stays, and says nothing of the others.
+template <class P, class Op, class... Inputs>
+    requires(!policy_marker<resolve<P>> && operation_category<Op>::value == category::stated)
+struct cast_inputs_type<P, Op, Inputs...> {
+    using type = storage_of<compute_type<P, Op>>;
+};
+
+/// The policy by which Op's functions run where it is called by P: as_given, outside autocast, unless it has no rule.
+template <class P, class Op>
+using policy_within_operation =
+    std::conditional_t<operation_category<Op>::value == category::as_input && !states_rule<Op>, P, as_given>;
 
 /// An argument as the forward function is given it.
 template <class To, class Body, class T, int Rank>
@@ -238,8 +252,8 @@ concept has_backward = requires(Body& body, const G& g, const Kept&... kept) {
     Op::backward(body, g, kept...);
 };
 
-/// To: what its inputs were cast to, for those who ask (ledger.hpp).
-template <class Op, class Y, int Rank, class Kept, class Destinations, class To = void>
+/// To: what its inputs were cast to, for those who ask (ledger.hpp). Policy: by which its functions run.
+template <class Op, class Y, int Rank, class Kept, class Destinations, class To, class Policy>
 struct apply_record {
     using operation = Op;
     Kept kept;
@@ -250,7 +264,7 @@ struct apply_record {
     template <class Tape>
     void backward(Tape& tape) {
         if (!dy.is_there()) return;
-        operation_context<typename Tape::device_type> body(tape.device(), tape.graph(), wanted);
+        operation_context<typename Tape::device_type, Policy> body(tape.device(), tape.graph(), wanted);
         {
             auto& graph = tape.graph();
             const auto block = graph.gradient_block(dy.slot());
@@ -323,7 +337,7 @@ Y result_of_apply(Root& root, const Y& returned, bool wanted) {
 }
 
 /// apply() on a tape for second derivatives: autodiff/twice_apply.hpp.
-template <class Op, class To>
+template <class Op, class To, class Policy>
 struct twice_application;
 
 }  // namespace detail
@@ -345,14 +359,15 @@ auto apply(Context&& context, const Arguments&... arguments) {
     constexpr bool records = std::remove_cvref_t<Context>::records;
     const auto range = root.template range<policy_of<Context>>(detail::named_operation<Op> ? Op::name : "");
     const std::uint64_t wanted = records ? detail::wanted_inputs(arguments...) : 0;
-    operation_context<device> body(root.device(), root.graph(), wanted);
+    using Policy = detail::policy_within_operation<policy_of<Context>, Op>;
+    operation_context<device, Policy> body(root.device(), root.graph(), wanted);
 
-    static_assert(detail::has_forward<Op, operation_context<device>,
+    static_assert(detail::has_forward<Op, operation_context<device, Policy>,
                                       std::remove_cvref_t<decltype(detail::cast_argument<To>(body, arguments))>...>,
                   "halftone: apply: this operation has no `static auto forward(auto& ctx, ...)` for these inputs: it "
                   "takes as many as apply is given, as variables of the types that its cast rule makes of them");
     if constexpr (detail::records_twice<Context>) {
-        return detail::twice_application<Op, To>::run(root, body, wanted, arguments...);
+        return detail::twice_application<Op, To, Policy>::run(root, body, wanted, arguments...);
     } else {
         const auto returned =
             detail::with_kept(Op::forward(body, detail::handed_argument<To>(root, body, arguments)...));
@@ -363,8 +378,8 @@ auto apply(Context&& context, const Arguments&... arguments) {
                 auto destinations = std::tuple_cat(detail::destination_of(arguments)...);
                 root.record(
                     detail::apply_record<Op, typename Y::value_type, Y::rank,
-                                         std::remove_cvref_t<decltype(returned.kept)>, decltype(destinations), To>{
-                        returned.kept, std::move(destinations), gradient_of(y), wanted});
+                                         std::remove_cvref_t<decltype(returned.kept)>, decltype(destinations), To,
+                                         Policy>{returned.kept, std::move(destinations), gradient_of(y), wanted});
             }
         }
         return y;

@@ -283,9 +283,11 @@ struct apply_input<parameter<Storage, Rank>, To> {
 template <class To, class T>
 using handed = std::conditional_t<std::is_void_v<To> || is_fp64<T>, T, To>;
 
-template <class Op, class Y, int Rank, class Kept, class To, class... Destinations>
-struct of_record<apply_record<Op, Y, Rank, Kept, std::tuple<Destinations...>, To>> {
-    static std::vector<ledger_entry> lines(const apply_record<Op, Y, Rank, Kept, std::tuple<Destinations...>, To>& r) {
+template <class Op, class Y, int Rank, class Kept, class To, class Policy, class... Destinations>
+struct of_record<apply_record<Op, Y, Rank, Kept, std::tuple<Destinations...>, To, Policy>> {
+    using record = apply_record<Op, Y, Rank, Kept, std::tuple<Destinations...>, To, Policy>;
+
+    static std::vector<ledger_entry> lines(const record& r) {
         using In = promote<handed<To, typename apply_input<Destinations, To>::stored>...>;
         std::vector<ledger_entry> all{entry<In, Y>(Op::name, ledger_pass::forward, {})};
         operand_list list(all[0]);
@@ -309,11 +311,12 @@ struct of_record<matmul_record<Roles, A, B, Y, Rank>> {
     static auto lines(const matmul_record<Roles, A, B, Y, Rank>& r) {
         using C = typename Roles::compute;
         using I = typename Roles::input_grad;
+        using W = typename Roles::weight_grad;
         constexpr const char* name = op::matmul::name;
         const std::array<ledger_entry, 3> all{
             entry<C, Y>(name, ledger_pass::forward, operand<A, C>("a"), operand<B, C>("b")),
             entry<I, A>(name, ledger_pass::input_gradient, operand<Y, I>("dy"), operand<B, I>("b")),
-            entry<I, B>(name, ledger_pass::input_gradient, operand<A, I>("a"), operand<Y, I>("dy"))};
+            entry<W, B>(name, ledger_pass::input_gradient, operand<A, W>("a"), operand<Y, W>("dy"))};
         return running(all, {true, r.da.is_wanted(), r.db.is_wanted()});
     }
 };

@@ -76,6 +76,7 @@ struct linear_record {
 template <class Roles, class Context, class X, int Rank, class Weight, class Bias, class Residual = absent>
 auto linear(Context&& context, const variable<X, Rank>& x, const Weight& weight, const Bias& bias,
             const Residual& residual = {}) {
+    static_assert(detail::check_roles_given<Roles>());
     using compute = typename Roles::compute;
     using Y = detail::sum_type<Residual, typename Roles::output>;
     auto& root = context.root();
@@ -86,7 +87,7 @@ auto linear(Context&& context, const variable<X, Rank>& x, const Weight& weight,
     const auto w = transpose(detail::values_for<compute>(weight));
     const auto rows = as_rows(x);
     const auto to = as_rows(y);
-    detail::product<compute>(root.device(), rows, w, to, detail::linear_epilogue(bias, residual));
+    detail::product<compute>(root.device(), rows, w, to, detail::linear_epilogue<compute>(bias, residual));
     if constexpr (std::remove_cvref_t<Context>::records) {
         if (wanted) {
             detail::linear_record<Roles, X, Y, Rank, Weight, Bias> r{weight.is_frozen() ? variable<X, Rank>{} : x,
@@ -174,17 +175,13 @@ auto mlp(Context&& context, const variable<X, Rank>& x, const Weight& up, const 
         if (reaches_pre) pre = root.template make<typename Roles::output>(hidden_shape, false);
     }
     if (pre.is_empty()) {
-        detail::product<compute>(root.device(), rows, up_values, h, bias_gelu{up_bias.values()});
+        detail::product<compute>(root.device(), rows, up_values, h, bias_gelu{detail::values_for<compute>(up_bias)});
     } else {
-        detail::product<compute>(root.device(), rows, up_values, h, bias_gelu_keep{up_bias.values(), as_rows(pre)});
+        detail::product<compute>(root.device(), rows, up_values, h,
+                                 bias_gelu_keep{detail::values_for<compute>(up_bias), as_rows(pre)});
     }
-    if constexpr (is_absent<Residual>) {
-        detail::product<compute>(root.device(), as_const(h), down_values, as_rows(y),
-                                 halftone::bias<const typename Bias::compute>{down_bias.values()});
-    } else {
-        detail::product<compute>(root.device(), as_const(h), down_values, as_rows(y),
-                                 bias_residual{down_bias.values(), as_rows(residual)});
-    }
+    detail::product<compute>(root.device(), as_const(h), down_values, as_rows(y),
+                             detail::linear_epilogue<compute>(down_bias, residual));
     if constexpr (std::remove_cvref_t<Context>::records) {
         if (wanted) {
             detail::mlp_record<Roles, X, Y, Rank, Weight, Bias> r{

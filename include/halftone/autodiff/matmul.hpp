@@ -13,7 +13,8 @@
 /// that has the type: its weights are rounded once when they change, however often they are used.
 ///
 /// Backward products read their operands in the region's `input_grad` and `weight_grad` (policy/roles.hpp) wherever
-/// backward is called; the gradients have the types of the inputs. Numeric contract: kernel::matmul's.
+/// backward is called: matmul's a has its gradient by the former, b, where a weight would stand, by the latter; linear's
+/// x and w likewise. The gradients have the types of the inputs. Numeric contract: kernel::matmul's.
 #pragma once
 
 #include <halftone/autodiff/join.hpp>
@@ -27,28 +28,37 @@ namespace detail {
 template <class As>
 concept type_choice = std::same_as<As, by_category> || number<As>;
 
-template <class As, class P, class Compute>
+template <class As, class P, class Op, class Compute>
 struct backward_types {  // of an explicit type
     using input_grad = Compute;
     using weight_grad = Compute;
 };
-template <class P, class Compute>
+template <class P, class Op, class Compute>
     requires(!policy_marker<resolve<P>> && !is_fp64<Compute>)
-struct backward_types<by_category, P, Compute> {
-    using input_grad = input_grad_type<resolve<P>, op::matmul>;
-    using weight_grad = weight_grad_type<resolve<P>, op::matmul>;
+struct backward_types<by_category, P, Op, Compute> {
+    using R = resolve<P>;
+    using wider = typename read_gradient<Compute, grad_type<R, Op>>::type;
+    using input_grad = typename backward_role<typename stated_input_grad<R>::type, wider>::type;
+    using weight_grad = typename backward_role<typename stated_weight_grad<R>::type, wider>::type;
 };
 
-/// What a product of operands with these element types runs in.
-template <class As, class P, class... Inputs>
+/// Op as a free operation has it: by its category, and without scales for operands of eight bits.
+template <class Op>
+struct as_free {
+    static constexpr const char* name = Op::name;
+    static constexpr category cast_rule = operation_category<Op>::value;
+};
+
+/// What the product Op of operands with these element types runs in.
+template <class As, class P, class Op, class... Inputs>
 struct product_types {
-    using compute = chosen_compute<As, P, op::matmul, Inputs...>;
-    using output = chosen_output<As, P, op::matmul, Inputs...>;
-    using backward = backward_types<As, P, compute>;
+    using compute = chosen_compute<As, P, Op, Inputs...>;
+    using output = chosen_output<As, P, Op, Inputs...>;
+    using backward = backward_types<As, P, Op, compute>;
     using type = roles<compute, output, compute, void, typename backward::input_grad, typename backward::weight_grad>;
 };
-template <class As, class Context, class... Inputs>
-using product_roles = typename product_types<As, policy_of<Context>, Inputs...>::type;
+template <class As, class Context, class Op, class... Inputs>
+using product_roles = typename product_types<As, policy_of<Context>, as_free<Op>, Inputs...>::type;
 
 template <class T, int Rank>
 view<T, 3> as_matrices(const view<T, Rank>& v) {
@@ -67,20 +77,21 @@ struct matmul_record {
 
     template <class Tape>
     void backward(Tape& tape) {
-        using compute = typename Roles::input_grad;
         if (!dy.is_there()) return;
         const auto g = as_matrices(as_const(dy.view()));
         if (const auto to = tape.gradient_target(da)) {
             const auto right = as_matrices(b.view());
             const auto out = as_matrices(view<A, Rank>(to.data, da.shape()));
             for (extent i = 0; i < out.extent_of(0); ++i)
-                product<compute>(tape.device(), matrix(g, i), transpose(matrix(right, i)), matrix(out, i), to.mode);
+                product<typename Roles::input_grad>(tape.device(), matrix(g, i), transpose(matrix(right, i)),
+                                                    matrix(out, i), to.mode);
         }
         if (const auto to = tape.gradient_target(db)) {
             const auto left = as_matrices(a.view());
             const auto out = as_matrices(view<B, Rank>(to.data, db.shape()));
             for (extent i = 0; i < out.extent_of(0); ++i)
-                product<compute>(tape.device(), transpose(matrix(left, i)), matrix(g, i), matrix(out, i), to.mode);
+                product<typename Roles::weight_grad>(tape.device(), transpose(matrix(left, i)), matrix(g, i),
+                                                     matrix(out, i), to.mode);
         }
         tape.finish(dy);
     }
@@ -129,8 +140,8 @@ using element_of = typename element<T>::type;
 
 template <class As, class Context, class X, int Rank, class W, class B>
 auto free_linear(Context&& context, const variable<X, Rank>& x, const W& weight, const B& bias) {
-    return halftone::linear<product_roles<As, Context, X, element_of<W>>>(context, x, as_weight(weight),
-                                                                          as_weight(bias));
+    return halftone::linear<product_roles<As, Context, op::linear, X, element_of<W>>>(context, x, as_weight(weight),
+                                                                                      as_weight(bias));
 }
 
 template <class Storage, class T, int Rank>
@@ -165,12 +176,11 @@ struct parameter_read_record {
 /// ab. a: (…, m, k) and b: (…, k, n) with the same leading axes, one product for each of their places; or b: (k, n),
 /// one product for all rows of a. Throws shape_error.
 template <class As = by_category, recording_context Context, class A, class B, int Rank, int Other>
-    requires detail::type_choice<As>
 auto matmul(Context&& context, const variable<A, Rank>& a, const variable<B, Other>& b) {
     static_assert(Rank >= 2 && (Other == Rank || Other == 2),
                   "halftone: matmul of variables takes matrices, (..., m, k) and (..., k, n) of one rank, or (..., m, "
                   "k) and (k, n); dot multiplies vectors");
-    using roles = detail::product_roles<As, Context, A, B>;
+    using roles = detail::product_roles<As, Context, op::matmul, A, B>;
     using Y = typename roles::output;
     auto& root = context.root();
     const shape<Rank> sa = a.shape();
@@ -213,7 +223,6 @@ auto matmul(Context&& context, const variable<A, Rank>& a, const variable<B, Oth
 /// x weightᵀ + bias. x: (…, in), weight: (out, in), bias: (out) or left out; weight and bias are variables or
 /// parameters of a store. Throws shape_error.
 template <class As = by_category, recording_context Context, class X, int Rank, class W>
-    requires detail::type_choice<As>
 auto linear(Context&& context, const variable<X, Rank>& x, const variable<W, 2>& weight) {
     return detail::free_linear<As>(context, x, weight, absent{});
 }
@@ -223,7 +232,6 @@ auto linear(Context&& context, const variable<X, Rank>& x, const variable<W, 2>&
     return detail::free_linear<As>(context, x, weight, bias);
 }
 template <class As = by_category, recording_context Context, class X, int Rank, class Storage>
-    requires detail::type_choice<As>
 auto linear(Context&& context, const variable<X, Rank>& x, const parameter<Storage, 2>& weight) {
     return detail::free_linear<As>(context, x, weight, absent{});
 }

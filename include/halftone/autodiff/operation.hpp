@@ -35,6 +35,20 @@ struct roles {
 
 namespace detail {
 
+/// True, or a compile-time error where an operation of layers is given a policy in the place of roles.
+template <class Roles>
+consteval bool check_roles_given() {
+    constexpr bool is_no_policy = requires {
+        typename Roles::input_grad;
+        typename Roles::weight_grad;
+        requires !precision_policy<Roles>;
+    };
+    static_assert(is_no_policy,
+                  "halftone: what is given explicitly to this operation are no types to run in: the policy is the "
+                  "context's, ht::linear(ht::autocast<policy>(ctx), x, w, b), and a layer gives ht::layer_roles<...>");
+    return true;
+}
+
 template <class P, class Op, class Context, class... Inputs>
 struct layer_types {
     static_assert(check_policy<P>());
@@ -147,9 +161,23 @@ concept runs_own_operation = requires {
 template <class Op, class Roles>
 struct composition;
 
-/// A loss is a float whatever it is computed of, but for doubles.
+/// A loss is summed in float whatever it is computed of, but for doubles.
 template <class... T>
 using loss_type = kernel::statistic<T...>;
+
+template <class P, class Op, class... T>
+struct loss_given {
+    using type = free_output<P, Op, T...>;
+};
+template <class P, class Op, class... T>
+    requires policy_marker<resolve<P>>
+struct loss_given<P, Op, T...> {
+    using type = loss_type<T...>;
+};
+/// What a loss is given as: in a region as its category says, fp32; on a bare tape as it is summed, since models, whose
+/// layers give 16 bits by policies of their own, have their losses there.
+template <class P, class Op, class... T>
+using loss_output = typename loss_given<P, Op, T...>::type;
 
 template <int Rank>
 shape<Rank> with_last(shape<Rank> s, extent last) {

@@ -201,6 +201,7 @@ template <class Roles, class Context, class X, int Rank, class Weight, class Bia
     requires detail::is_scaled_product<Roles>
 auto linear(Context&& context, const variable<X, Rank>& x, const Weight& weight, const Bias& bias,
             const Residual& residual = {}) {
+    static_assert(detail::check_roles_given<Roles>());
     using namespace detail;
     check_once<Context>();
     using Q = typename Roles::compute;
@@ -217,7 +218,7 @@ auto linear(Context&& context, const variable<X, Rank>& x, const Weight& weight,
     const auto rows = q.rows();
     const auto transposed = transpose(w.rows());
     const auto to = as_rows(y);
-    scaled_product<compute>(root.device(), rows, transposed, to, linear_epilogue(bias, residual));
+    scaled_product<compute>(root.device(), rows, transposed, to, linear_epilogue<Q>(bias, residual));
     if constexpr (records) {
         if (wanted) {
             if (weight.is_frozen()) q = {};

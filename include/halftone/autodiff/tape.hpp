@@ -376,14 +376,26 @@ struct region_policy {
     using type = P;
 };
 
+/// The same within a context of the policy Around, which `inherit` leaves as it is.
+template <class P, class Around, class Root>
+using policy_inside =
+    std::conditional_t<std::is_same_v<resolve<P>, inherit>, Around, typename region_policy<P, Root>::type>;
+
 }  // namespace detail
 
 /// A region of the context in which free operations, and layers that inherit, follow the policy P (a recipe too).
+/// Where P is `inherit`, or a place in a recipe that says so, they go on as around it.
 template <class P, class Context>
 auto autocast(Context&& context) {
-    using root = std::remove_reference_t<decltype(context.root())>;
-    static_assert(check_policy<P>());
-    return region<typename detail::region_policy<P, root>::type, root>(context.root());
+    constexpr bool is_context = requires { context.root(); };
+    static_assert(is_context,
+                  "halftone: autocast makes a region of a context, and this is none: give it a tape (ht::tape "
+                  "tape{device}), an inference context (ht::inference eval{device}) or a region");
+    if constexpr (is_context) {
+        using root = std::remove_reference_t<decltype(context.root())>;
+        static_assert(check_policy<P>());
+        return region<detail::policy_inside<P, policy_of<Context>, root>, root>(context.root());
+    }
 }
 
 /// The same value, but no gradient flows through it, in any context: a tape, a region of one, an inference context.

@@ -20,10 +20,10 @@ namespace halftone::inline HALFTONE_ABI {
 namespace detail {
 
 /// The context of a backward function whose operations are recorded on Tape.
-template <class Tape>
+template <class Tape, class Policy>
 class recorded_context {
   public:
-    using policy = as_given;
+    using policy = Policy;
     using device_type = typename Tape::device_type;
     static constexpr bool records = true;
 
@@ -77,7 +77,7 @@ struct twice_apply_record : Record {
     std::array<int, std::tuple_size_v<Kept>> from;
 };
 
-template <class Op, class To>
+template <class Op, class To, class Policy>
 struct twice_application {
     template <class Root, class Body, class... Arguments>
     static auto run(Root& root, Body& body, std::uint64_t wanted, const Arguments&... arguments) {
@@ -91,7 +91,7 @@ struct twice_application {
             const auto slots = std::apply([](const auto&... in) { return std::tuple_cat(slot_of(in)...); }, given);
             auto inputs = std::tuple_cat(input_of(arguments)...);
             auto destinations = std::tuple_cat(destination_of(arguments)...);
-            using record = apply_record<Op, typename Y::value_type, Y::rank, kept, decltype(destinations)>;
+            using record = apply_record<Op, typename Y::value_type, Y::rank, kept, decltype(destinations), To, Policy>;
             std::array<int, std::tuple_size_v<kept>> from{};
             std::size_t next = 0;
             std::apply(
@@ -141,9 +141,11 @@ struct twice_application {
     }
 };
 
-template <class Op, class Y, int Rank, class Kept, class Destinations, class Inputs>
-struct rule<twice_apply_record<apply_record<Op, Y, Rank, Kept, Destinations>, variable<Y, Rank>, Kept, Inputs>> {
-    using record = twice_apply_record<apply_record<Op, Y, Rank, Kept, Destinations>, variable<Y, Rank>, Kept, Inputs>;
+template <class Op, class Y, int Rank, class Kept, class Destinations, class Cast, class Policy, class Inputs>
+struct rule<
+    twice_apply_record<apply_record<Op, Y, Rank, Kept, Destinations, Cast, Policy>, variable<Y, Rank>, Kept, Inputs>> {
+    using record = twice_apply_record<apply_record<Op, Y, Rank, Kept, Destinations, Cast, Policy>, variable<Y, Rank>,
+                                      Kept, Inputs>;
     static constexpr std::size_t count = std::tuple_size_v<Destinations>;
 
     template <class Tape>
@@ -155,7 +157,7 @@ struct rule<twice_apply_record<apply_record<Op, Y, Rank, Kept, Destinations>, va
         std::apply([&](const auto&... to) { ((wanted |= static_cast<std::uint64_t>(tape.takes(to)) << i++), ...); },
                    r.destinations);
         if (wanted == 0) return;
-        recorded_context body(tape.inner(), wanted);
+        recorded_context<std::remove_reference_t<decltype(tape.inner())>, Policy> body(tape.inner(), wanted);
         differentiate(tape, body, r, dy, std::make_index_sequence<std::tuple_size_v<Kept>>{});
     }
 

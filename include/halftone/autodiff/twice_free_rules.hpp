@@ -23,11 +23,12 @@ struct rule<matmul_record<Roles, A, B, Y, Rank>> {
     template <class Tape>
     static void run(Tape& tape, const matmul_record<Roles, A, B, Y, Rank>& r) {
         static_assert(check_operands_twice<typename Roles::compute, A, B>());
-        using compute = typename Roles::input_grad;
+        using by_input = typename Roles::input_grad;
+        using by_weight = typename Roles::weight_grad;
         if (!tape.has(r.dy)) return;
         const factor<Y> g = factor_of_matrices(tape.take(r.dy));
-        if (tape.takes(r.da)) tape.give(r.da, product<compute, A>(tape.inner(), g, !factor_of_matrices(r.b)));
-        if (tape.takes(r.db)) tape.give(r.db, product<compute, B>(tape.inner(), !factor_of_matrices(r.a), g));
+        if (tape.takes(r.da)) tape.give(r.da, product<by_input, A>(tape.inner(), g, !factor_of_matrices(r.b)));
+        if (tape.takes(r.db)) tape.give(r.db, product<by_weight, B>(tape.inner(), !factor_of_matrices(r.a), g));
     }
 };
 

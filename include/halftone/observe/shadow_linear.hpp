@@ -118,18 +118,23 @@ auto value_as_rows(const Notes& notes, const gradient_of<T, Rank>& g) {
     return as_rows(const_view<T, Rank>(notes.value_of(g), g.shape()));
 }
 
-/// Adds what sums of a bias and a residual err by: of magnitudes up to |y| + 2 |bias| + |x||w|.
-template <class Notes, class Y, int Rank, class Bias>
+/// Adds what sums of a bias and a residual err by: of magnitudes up to |y| + 2 |bias| + |x||w|; and what the bias does.
+template <class Compute, class Notes, class Y, int Rank, class Bias>
 void add_epilogue(const Notes& notes, std::vector<double>& bound, const gradient_of<Y, Rank>& dy, const Bias& bias,
                   const shadow_operand& x, const shadow_operand& w) {
     const double g = 2 * shadow_gamma(3, unit_roundoff<float>);
     const auto y = notes.read(value_as_rows(notes, dy));
     std::vector<float> beta(static_cast<std::size_t>(w.rows()));
-    if constexpr (!is_absent<Bias>) beta = notes.read(bias.values());
+    std::vector<double> errors(beta.size());
+    if constexpr (!is_absent<Bias>) {
+        beta = notes.read(values_for<Compute>(bias));
+        errors = bias_errors<Compute>(bias, beta);
+    }
     add_products(bound, g, x.read_rows(), w.read_rows());
     for (std::size_t i = 0; i < bound.size(); ++i) {
-        bound[i] +=
-            g * (std::fabs(static_cast<double>(y[i])) + 2 * std::fabs(static_cast<double>(beta[i % beta.size()])));
+        const std::size_t column = i % beta.size();
+        bound[i] += g * (std::fabs(static_cast<double>(y[i])) + 2 * std::fabs(static_cast<double>(beta[column]))) +
+                    errors[column];
     }
 }
 
@@ -150,7 +155,7 @@ struct shadow_linear {
         const auto x = Reading::template input<X>(notes.read(rows), rows.extent_of(1));
         const auto w = Reading::weight(notes, r.weight);
         auto bound = product_bound(x, along::rows, w, along::rows, sums<compute>(notes, x.columns()));
-        add_epilogue(notes, bound, r.dy, r.bias, x, w);
+        add_epilogue<compute>(notes, bound, r.dy, r.bias, x, w);
         notes.bound_value(notes.value_of(r.dy), std::move(bound));
     }
     template <class Notes, class Record>
@@ -206,9 +211,10 @@ struct shadow_perceptron : private shadow_linear<Roles, X, Y, Reading> {
         const auto up = Reading::weight(notes, r.up), down = Reading::weight(notes, r.down);
         auto inner =
             product_bound(x, along::rows, up, along::rows, linear::template sums<compute>(notes, x.columns()) + 4 * u);
-        const auto up_bias = notes.read(r.up_bias.values());
+        const auto up_bias = notes.read(values_for<compute>(r.up_bias));
+        const auto of_bias = bias_errors<compute>(r.up_bias, up_bias);
         const auto beta = [&](std::size_t i) { return std::fabs(static_cast<double>(up_bias[i % up_bias.size()])); };
-        for (std::size_t i = 0; i < inner.size(); ++i) inner[i] += 4 * u * beta(i);
+        for (std::size_t i = 0; i < inner.size(); ++i) inner[i] += 4 * u * beta(i) + of_bias[i % of_bias.size()];
         if (!r.pre.is_empty()) notes.bound_value(r.pre.view().data(), inner);
         // gelu(x) = x times something from 0 to 1, evaluated in float by both.
         for (std::size_t i = 0; i < inner.size(); ++i) inner[i] = steepest_gelu * inner[i] + 32 * u * beta(i);
@@ -222,7 +228,7 @@ struct shadow_perceptron : private shadow_linear<Roles, X, Y, Reading> {
         auto bound =
             product_bound(h, along::rows, down, along::rows, linear::template sums<compute>(notes, h.columns()));
         add_products(bound, 1, error.of_rows, down.read_rows());
-        add_epilogue(notes, bound, r.dy, r.down_bias, h, down);
+        add_epilogue<compute>(notes, bound, r.dy, r.down_bias, h, down);
         notes.bound_value(notes.value_of(r.dy), std::move(bound));
     }
     template <class Notes, class Record>

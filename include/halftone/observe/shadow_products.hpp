@@ -92,6 +92,18 @@ std::vector<float> weight_magnitudes(const Notes& notes, const Weight& weight) {
     return values;
 }
 
+/// How far a bias as it is read may be from what the twin has, which is what the copy holds.
+template <class Compute, class Bias>
+std::vector<double> bias_errors(const Bias&, const std::vector<float>& values) {
+    std::vector<double> errors(values.size());
+    using copy = typename Bias::compute;
+    if constexpr (!contains<copy, Compute> && !requires { Bias::is_variable; }) {
+        const auto round = rounding_rule::to<copy>(root_mean_square(values));
+        for (std::size_t i = 0; i < values.size(); ++i) errors[i] = round(static_cast<double>(values[i]));
+    }
+    return errors;
+}
+
 inline double both(double a, double b) { return a + b + a * b; }
 
 /// Sums along the columns in float, the policy's and its twin's, and the sums of their terms' magnitudes.
@@ -162,6 +174,7 @@ struct shadow_rule<matmul_record<Roles, A, B, Y, Rank>> {
     using record = matmul_record<Roles, A, B, Y, Rank>;
     using compute = typename Roles::compute;
     using input_grad = typename Roles::input_grad;
+    using weight_grad = typename Roles::weight_grad;
 
     /// Each matrix of a with each of b, by rows or columns.
     template <class ReadAs, class S, class T, class Device>
@@ -199,8 +212,8 @@ struct shadow_rule<matmul_record<Roles, A, B, Y, Rank>> {
                 of_a = each<input_grad, Y, B>(g, matrices_of(r.dy), true, notes.read(r.b.view()), matrices_of(r.db),
                                               true, notes.device());
             if (!r.a.is_empty())
-                of_b = each<input_grad, A, Y>(notes.read(r.a.view()), matrices_of(r.da), false, g, matrices_of(r.dy),
-                                              false, notes.device());
+                of_b = each<weight_grad, A, Y>(notes.read(r.a.view()), matrices_of(r.da), false, g, matrices_of(r.dy),
+                                               false, notes.device());
         }
         return [&notes, &r, of_a, of_b] {
             if (!of_a.empty()) notes.bound_gradient(r.da, of_a);

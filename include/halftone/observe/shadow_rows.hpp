@@ -245,9 +245,9 @@ template <class Op>
     requires requires { Op::roundings; }
 inline constexpr int own_roundings<Op> = Op::roundings;
 
-template <class Op, class Y, int Rank, class Kept, class Destinations, class To>
-struct shadow_rule<apply_record<Op, Y, Rank, Kept, Destinations, To>> {
-    using record = apply_record<Op, Y, Rank, Kept, Destinations, To>;
+template <class Op, class Y, int Rank, class Kept, class Destinations, class To, class Policy>
+struct shadow_rule<apply_record<Op, Y, Rank, Kept, Destinations, To, Policy>> {
+    using record = apply_record<Op, Y, Rank, Kept, Destinations, To, Policy>;
 
     static extent longest(const record& r) {
         extent n = r.dy.shape().size();

@@ -39,11 +39,37 @@ enum class category {
 namespace detail {
 
 template <class Op>
+concept states_cast_inputs = requires {
+    typename Op::cast_inputs;
+};
+template <class Op>
+concept states_cast_rule = requires {
+    Op::cast_rule;
+};
+template <class Op>
+concept states_rule = states_cast_inputs<Op> || states_cast_rule<Op>;
+template <class Op>
+concept knows_cast_rule = requires {
+    typename std::integral_constant<category, Op::cast_rule>;
+};
+
+template <class Op>
 constexpr category stated_category() {
-    if constexpr (requires { typename Op::cast_inputs; }) {
+    static_assert(!(states_cast_inputs<Op> && states_cast_rule<Op>),
+                  "halftone: this operation states both `cast_inputs`, a type, and `cast_rule`, a category: leave out "
+                  "one of them");
+    if constexpr (states_cast_inputs<Op>) {
+        static_assert(number<typename Op::cast_inputs>,
+                      "halftone: the `cast_inputs` of this operation is no number type: using cast_inputs = float; a "
+                      "policy says what is computed in low precision by static constexpr ht::category cast_rule = "
+                      "ht::category::low_precision");
         return category::stated;
-    } else if constexpr (requires { Op::cast_rule; }) {
-        return Op::cast_rule;
+    } else if constexpr (states_cast_rule<Op>) {
+        static_assert(knows_cast_rule<Op>,
+                      "halftone: the `cast_rule` of this operation is no category that is known at compile time: "
+                      "static constexpr ht::category cast_rule = ht::category::fp32");
+        if constexpr (knows_cast_rule<Op>) return Op::cast_rule;
+        return category::as_input;
     } else {
         return category::as_input;
     }
@@ -76,10 +102,13 @@ inline constexpr bool is_fp64<T> = contains<T, double>;
 
 template <class Op, class Low>
 struct stated_type {
+    static_assert(states_cast_inputs<Op>,
+                  "halftone: the category of this operation is `stated`, and it states no type: using cast_inputs = "
+                  "float in its struct, and no cast_rule beside it");
     using type = Low;
 };
 template <class Op, class Low>
-    requires requires { typename Op::cast_inputs; }
+    requires(states_cast_inputs<Op>&& number<typename Op::cast_inputs>)
 struct stated_type<Op, Low> {
     using type = typename Op::cast_inputs;
 };
@@ -118,9 +147,13 @@ template <class Op, class Low, class Widest>
 struct cast<category::stated, Op, Low, Widest> : stated_type<Op, Low> {};
 template <class Op, class Low, class Widest>
 struct cast<category::banned, Op, Low, Widest> {
-    static_assert(contains<Low, float>,
+    static constexpr bool has_logits_form = requires { Op::has_logits_form; };
+    static_assert(contains<Low, float> || !has_logits_form,
                   "halftone: this operation overflows in low precision; call its with_logits form, or open a region "
                   "with ht::autocast<ht::full_fp32>(ctx) around it");
+    static_assert(contains<Low, float> || has_logits_form,
+                  "halftone: this operation is not for low precision (its category is ht::category::banned); open a "
+                  "region with ht::autocast<ht::full_fp32>(ctx) around it");
     using type = Low;
 };
 

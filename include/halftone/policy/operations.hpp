@@ -36,7 +36,7 @@ struct linear : low_precision {
     static constexpr bool has_weights = true;
     static constexpr bool scales_operands = true;
 };
-struct mlp : low_precision {
+struct mlp : low_precision {  // two of linear, whose category holds for it
     static constexpr const char* name = "mlp";
     static constexpr bool has_weights = true;
     static constexpr bool scales_operands = true;
@@ -108,6 +108,7 @@ struct sparse_embedding : as_input {
 
 struct binary_cross_entropy : detail::in_category<category::banned> {
     static constexpr const char* name = "binary_cross_entropy";
+    static constexpr bool has_logits_form = true;  // another operation, which does not overflow
 };
 
 // clang-format on

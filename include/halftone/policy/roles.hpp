@@ -23,7 +23,7 @@
 /// that wants them otherwise says so by further roles:
 ///
 /// | `input_grad`  | the operands of dx = dy w, the gradient of the layer's input; attention's backward products |
-/// | `weight_grad` | the operands of dw = dyᵀ x, the gradient of its weights |
+/// | `weight_grad` | the operands of dw = dyᵀ x, the gradient of its weights; of ht::matmul's second factor |
 ///
 ///     struct mine : ht::amp_bf16 { using output = float; };      // inherit a preset, change a role
 ///     static_assert(ht::precision_policy<mine>);
