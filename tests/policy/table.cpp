@@ -45,6 +45,9 @@ TEST_CASE("a layer outside any path, and one that inherits") {
     CHECK(bare[0].in == "bfloat16");
     CHECK(ht::policies_of<outline::linear<ht::tf32>>()[0].in == "tfloat32");
     CHECK(ht::policies_of<outline::linear<ht::tf32>>()[0].out == "float");
+    // Kernels sum in float where `accum` is narrower, as the ledger says, too.
+    CHECK(ht::policies_of<outline::linear<ht::with_accum<ht::amp_fp16, ht::float16>>>()[0].accumulate == "float");
+    CHECK(ht::policies_of<outline::linear<ht::full_fp64>>()[0].accumulate == "double");
     const auto pieces = ht::policies_of<outline::linear<ht::split_fp32>>();
     CHECK(pieces[0].in == "split<bfloat16, 3>");
     CHECK(pieces[0].accumulate == "float");

@@ -2,7 +2,7 @@
 /// \file
 /// Dropout on a tape.
 ///
-///     auto y = ht::dropout(ctx, x, {.p = 0.1f});                 // in x's type, under any policy
+///     auto y = ht::dropout(ctx, x, {.p = 0.1f});                 // in x's type, unless its category says otherwise
 ///     auto y = ht::dropout(ctx, x, {.p = 0.1f}, residual);       // residual + dropout(x), of the residual's type, in one pass
 ///
 /// It acts where a tape records. In an inference context, and with p = 0, the result is x itself. No mask is stored:
@@ -11,7 +11,7 @@
 /// Numeric contract: kernel/dropout/dropout.hpp.
 #pragma once
 
-#include <halftone/autodiff/pointwise.hpp>
+#include <halftone/autodiff/elementwise.hpp>
 #include <halftone/kernel/dropout/dropout.hpp>
 
 namespace halftone::inline HALFTONE_ABI {
@@ -100,18 +100,19 @@ variable<Y, Rank> dropped(Root& root, const variable<X, Rank>& x, const kernel::
 /// x with each element zero with probability p, else divided by 1 - p. Throws argument_error for a probability that is
 /// none.
 template <recording_context Context, class X, int Rank>
-variable<X, Rank> dropout(Context&& context, const variable<X, Rank>& x, const dropout_options& options) {
+auto dropout(Context&& context, const variable<X, Rank>& x, const dropout_options& options) {
     static_assert(detail::check_dropout<Context>());
+    using Y = chosen_output<by_category, policy_of<Context>, op::dropout, X>;
     const float p = detail::dropout_probability("dropout", options.p);
     if constexpr (std::remove_cvref_t<Context>::records) {
         if (p > 0) {
             auto& root = context.root();
             const auto range = root.template range<policy_of<Context>>(op::dropout::name);
             const auto draw = root.graph().random.next(root.device(), root.graph().pass());
-            return detail::dropped<X>(root, x, kernel::dropout_draw::of(draw.record, draw.number, p));
+            return detail::dropped<Y>(root, x, kernel::dropout_draw::of(draw.record, draw.number, p));
         }
     }
-    return x;
+    return detail::given_as<op::dropout, Y>(context, x);
 }
 
 /// residual + dropout(x). Throws shape_error, too.

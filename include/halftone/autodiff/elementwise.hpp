@@ -166,8 +166,11 @@ auto pow(Context&& context, const variable<X, Rank>& x, double value) {
 }
 
 /// x as numbers of type T, and its gradient as those of X; x itself where that is T already.
-template <number T, recording_context Context, class X, int Rank>
+template <class T, recording_context Context, class X, int Rank>
 variable<T, Rank> cast(Context&& context, const variable<X, Rank>& x) {
+    static_assert(number<T>,
+                  "halftone: cast is given something other than a number type: ht::cast<float>(ctx, x); what computes "
+                  "by a policy is called in a region, ht::autocast<policy>(ctx)");
     if constexpr (std::is_same_v<T, X> && !detail::shadowing<Context>) {
         return x;
     } else {
@@ -175,5 +178,19 @@ variable<T, Rank> cast(Context&& context, const variable<X, Rank>& x) {
             context, [](auto a) { return a; }, x);
     }
 }
+
+namespace detail {
+
+/// What Op has computed as X, given as Y. The tapes of a shadow run have a cast here, or none, alike.
+template <class Op, class Y, class Context, class X, int Rank>
+variable<Y, Rank> given_as(Context&& context, const variable<X, Rank>& x) {
+    if constexpr (std::is_same_v<X, Y> && operation_category<Op>::value == stated_category<Op>()) {
+        return x;
+    } else {
+        return halftone::cast<Y>(context, x);
+    }
+}
+
+}  // namespace detail
 
 }  // namespace halftone::inline HALFTONE_ABI

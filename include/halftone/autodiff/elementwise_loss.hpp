@@ -7,8 +7,8 @@
 ///     auto loss = ht::binary_cross_entropy_with_logits(ctx, logits, labels);         // labels: 0 to 1, of any number type
 ///     auto length = ht::norm(ctx, x);
 ///
-/// A loss is the mean over all elements, a float under every policy and on a bare tape (of doubles a double), and
-/// gradients flow into both of its inputs. A target may also be a view, in host memory or the device's; what the device
+/// A loss is the mean over all elements, a float in regions, by its category, and on a bare tape, where PyTorch gives
+/// the inputs' type (of doubles a double), and gradients flow into both of its inputs. A target may also be a view, in host memory or the device's; what the device
 /// can reach must stay until the backward pass is through.
 ///
 /// Numeric contract: kernel/sum's, one rounding at the end.
@@ -30,15 +30,12 @@ variable<std::remove_const_t<T>, Rank> as_target(Root& root, const view<T, Rank>
 }
 
 template <class Op, class Context, class F, class X, class T, int Rank>
-variable<loss_type<X, T>, 0> mean_of(Context&& context, const F& f, const variable<X, Rank>& prediction,
-                           const variable<T, Rank>& target) {
-    // Asked for its sentence: what overflows in low precision is banned there.
-    static_assert(number<free_output<policy_of<Context>, Op, X, T>>);
+auto mean_of(Context&& context, const F& f, const variable<X, Rank>& prediction, const variable<T, Rank>& target) {
+    using Y = loss_output<policy_of<Context>, Op, X, T>;
     if (!(prediction.shape() == target.shape())) {
         fail<shape_error>(Op::name, ": the prediction is ", prediction.shape(), ", the target ", target.shape());
     }
-    return detail::reduce<Op, loss_type<X, T>>(context, 1.0 / static_cast<double>(prediction.size()), f, prediction,
-                                               target);
+    return detail::reduce<Op, Y>(context, 1.0 / static_cast<double>(prediction.size()), f, prediction, target);
 }
 
 }  // namespace detail

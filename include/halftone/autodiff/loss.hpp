@@ -5,10 +5,11 @@
 ///     auto loss = ht::cross_entropy(ctx, logits, targets);                              // logits: (…, classes)
 ///     auto loss = ht::linear_cross_entropy<roles>(ctx, x, weight, targets);             // logits = x weightᵀ
 ///
-/// A loss is a float scalar whatever the policy; of doubles a double. Targets are std::int32_t; -100 marks rows that do
-/// not count.
+/// A loss is a float scalar in regions, by its category, and on a bare tape, where PyTorch gives the logits' type; of
+/// doubles a double. Targets are std::int32_t; -100 marks rows that do not count.
 #pragma once
 
+#include <halftone/autodiff/elementwise.hpp>
 #include <halftone/autodiff/linear.hpp>
 #include <halftone/kernel/cross_entropy/cross_entropy.hpp>
 #include <halftone/kernel/linear_cross_entropy/linear_cross_entropy.hpp>
@@ -96,8 +97,8 @@ struct linear_cross_entropy_record {
 /// The targets may lie in host memory; what the device can reach must stay until the backward pass is through. Throws
 /// argument_error for a target that is no class, unless only the GPU sees it: then the loss is NaN.
 template <class Context, class X, int Rank, int TargetRank>
-variable<detail::loss_type<X>, 0> cross_entropy(Context&& context, const variable<X, Rank>& logits,
-                                                const const_view<std::int32_t, TargetRank>& targets) {
+auto cross_entropy(Context&& context, const variable<X, Rank>& logits,
+                   const const_view<std::int32_t, TargetRank>& targets) {
     using loss_type = detail::loss_type<X>;
     auto& root = context.root();
     const auto range = root.template range<policy_of<Context>>(op::cross_entropy::name);
@@ -120,7 +121,8 @@ variable<detail::loss_type<X>, 0> cross_entropy(Context&& context, const variabl
             root.record(detail::cross_entropy_record<X, Rank>{logits, gradient_of(logits), gradient_of(loss), ids,
                                                               logsumexp, count});
     }
-    return loss;
+    using Y = detail::loss_output<policy_of<Context>, op::cross_entropy, X>;
+    return detail::given_as<op::cross_entropy, Y>(context, loss);
 }
 
 /// The same for logits x weightᵀ, which are never stored but in chunks; they are rounded to the roles' output.

@@ -3,7 +3,7 @@
 /// Sums over all elements, with their gradients: sum, mean, mean squared error.
 ///
 ///     auto total = ht::sum(ctx, x);
-///     auto loss = ht::mean_squared_error(ctx, prediction, target);     // float under every policy, as losses are
+///     auto loss = ht::mean_squared_error(ctx, prediction, target);     // float in regions and outside, as losses are
 ///
 /// Numeric contract: kernel/sum's; the result is rounded once. A sum under autocast is fp32, a mean has its input's
 /// type (PyTorch's categories); on a bare tape both have their input's. ht::sum<float>(ctx, x) gives floats anywhere.
@@ -106,15 +106,14 @@ auto mean(Context&& context, const variable<X, Rank>& x) {
 
 /// The mean over all elements of (prediction - target)^2. Gradients flow into both. Throws shape_error.
 template <recording_context Context, class X, class T, int Rank>
-variable<detail::loss_type<X, T>, 0> mean_squared_error(Context&& context, const variable<X, Rank>& prediction,
-                                                        const variable<T, Rank>& target) {
+auto mean_squared_error(Context&& context, const variable<X, Rank>& prediction, const variable<T, Rank>& target) {
+    using Y = detail::loss_output<policy_of<Context>, op::mse_loss, X, T>;
     if (!(prediction.shape() == target.shape())) {
         fail<shape_error>("mean_squared_error: the prediction is ", prediction.shape(), ", the target ",
                           target.shape());
     }
     const double factor = 1.0 / static_cast<double>(prediction.size());
-    return detail::reduce<op::mse_loss, detail::loss_type<X, T>>(context, factor, detail::squared_difference_function{},
-                                                                 prediction, target);
+    return detail::reduce<op::mse_loss, Y>(context, factor, detail::squared_difference_function{}, prediction, target);
 }
 
 /// The same for a target that may lie in host memory; what the device can reach must stay until the backward pass is

@@ -22,7 +22,7 @@ class dropout {
     float p() const { return p_; }
 
     template <class Context, class X, int Rank>
-    variable<X, Rank> operator()(Context&& ctx, const variable<X, Rank>& x) const {
+    auto operator()(Context&& ctx, const variable<X, Rank>& x) const {
         return halftone::dropout(ctx, x, {p_});
     }
     template <class Context, class X, int Rank, class Y>

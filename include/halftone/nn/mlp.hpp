@@ -6,17 +6,36 @@
 ///     auto y = mlp(ctx, x, residual);                        // (…, width)
 ///
 /// Paths below it: "up" and "down". Where both have one policy it is a single operation, which computes the gelu where
-/// the sums lie; else they are two, with a gelu between.
+/// the sums lie; else they are two, with a gelu between. Either way operation_category<ht::op::linear> holds for it.
 #pragma once
 
 #include <halftone/autodiff/dropout.hpp>
 #include <halftone/autodiff/pointwise.hpp>
 #include <halftone/nn/linear.hpp>
 
+namespace halftone::inline HALFTONE_ABI {
+
+namespace detail {
+
+/// True, or a compile-time error where somebody wants perceptrons in a category of their own.
+template <class P, class Whole = op::mlp, class Product = op::linear>
+consteval bool check_mlp_category() {
+    constexpr category wanted = operation_category<Whole>::value;
+    static_assert(wanted == stated_category<Whole>() || wanted == operation_category<Product>::value,
+                  "halftone: operation_category<ht::op::mlp> is specialised, and would have no effect: a perceptron is "
+                  "two linear layers and computes by their category; specialise operation_category<ht::op::linear>");
+    return true;
+}
+
+}  // namespace detail
+
+}  // namespace halftone::inline HALFTONE_ABI
+
 namespace halftone::inline HALFTONE_ABI::nn {
 
 template <class P>
 struct mlp {
+    static_assert(halftone::detail::check_mlp_category<P>());
     using policy = P;
     using operation = op::linear;
     static constexpr bool adds_to_stream = true;  // policy/ledger.hpp

@@ -30,7 +30,7 @@ struct policy_row {
     std::string path;        ///< "-" for a layer outside any path
     std::string op;          ///< the operation's name
     std::string in;          ///< the type its operands are read in
-    std::string accumulate;  ///< the type it sums in: float at least
+    std::string accumulate;  ///< the type it sums in: `accum`, or float where that is narrower
     std::string out;         ///< the type the layer gives
     /// The operands of the products that make the gradients of the layer's input and of its weights; "-" where it has
     /// no such product.

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Categories of the library's operations that a user wants otherwise, in a program of its own: each is obeyed by what
+/// runs, in the types of results and in their values, forward and backward.
+#include <cstdint>
+#include <type_traits>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <halftone/amp.hpp>
+#include <halftone/autodiff/elementwise_loss.hpp>
+#include <halftone/nn/mlp.hpp>
+
+#include "support/gradient_sink.hpp"
+
+namespace ht = halftone;
+namespace op = halftone::op;
+
+template <>
+struct halftone::operation_category<op::linear> {
+    static constexpr ht::category value = ht::category::fp32;
+};
+template <>
+struct halftone::operation_category<op::matmul> {
+    static constexpr ht::category value = ht::category::promote;
+};
+template <>
+struct halftone::operation_category<op::softmax> {
+    static constexpr ht::category value = ht::category::as_input;
+};
+template <>
+struct halftone::operation_category<op::gelu> {
+    static constexpr ht::category value = ht::category::fp32;
+};
+template <>
+struct halftone::operation_category<op::dropout> {
+    static constexpr ht::category value = ht::category::fp32;
+};
+template <>
+struct halftone::operation_category<op::mse_loss> {
+    static constexpr ht::category value = ht::category::low_precision;
+};
+template <>
+struct halftone::operation_category<op::huber_loss> {
+    static constexpr ht::category value = ht::category::as_input;
+};
+template <>
+struct halftone::operation_category<op::cross_entropy> {
+    static constexpr ht::category value = ht::category::low_precision;
+};
+
+namespace {
+
+using ht::bfloat16, support::doubles;
+using P = ht::with_output<ht::amp_bf16, float>;
+
+/// A float that bfloat16 rounds to 1, and its square.
+constexpr float fine = 1.00390625f;  // 1 + 2^-8
+constexpr double exact = 1.00390625, square = exact * exact;
+
+template <class T, int Rank, class V>
+constexpr bool is = std::is_same_v<std::remove_cvref_t<V>, ht::variable<T, Rank>>;
+
+struct net : ht::nn::model {
+    using policy = P;
+    ht::nn::linear<ht::at<P, "fc">> fc;
+    ht::nn::mlp<ht::at<P, "mlp">> mlp;
+    explicit net(ht::cpu& device) : model{device}, fc{parameters(), 1, 1}, mlp{parameters(), 1, 1} {
+        commit(*this, 1);
+        support::set(mlp.up.weight, std::vector<float>{fine});
+        support::set(mlp.down.weight, std::vector<float>{fine});
+        support::set(fc.weight, std::vector<float>{fine});
+    }
+    static decltype(auto) visit(auto&& self, auto&& f) { return f(self.fc, self.mlp); }
+};
+
+struct fixture {
+    ht::cpu device{{.threads = 1}};
+    ht::tape<ht::cpu> tape{device};
+    std::vector<float> one{fine};
+    std::vector<bfloat16> halves{bfloat16(1.0f), bfloat16(1.015625f)};
+    ht::variable<float, 2> x = tape.leaf(ht::view(one.data(), ht::shape<2>{1, 1}));
+    ht::variable<bfloat16, 2> h = tape.leaf(ht::view(halves.data(), ht::shape<2>{1, 2}));
+
+    auto region() { return ht::autocast<ht::amp_bf16>(tape); }
+    template <class T, int Rank>
+    void differentiate(const ht::variable<T, Rank>& y) {
+        tape.backward(ht::sum<float>(tape, y));
+    }
+};
+
+TEST_CASE("categories: free products") {
+    fixture f;
+    const auto y = ht::linear(f.region(), f.x, f.x);
+    static_assert(is<float, 2, decltype(y)>);
+    CHECK(doubles(y.view()) == std::vector<double>{square});
+    f.differentiate(y);
+    CHECK(doubles(f.tape.gradient(f.x)) == std::vector<double>{2 * exact});  // fp32 in backward, too
+    const auto z = ht::matmul(f.region(), f.x, f.x);                         // the widest of the inputs and `compute`
+    static_assert(is<float, 2, decltype(z)>);
+    CHECK(doubles(z.view()) == std::vector<double>{square});
+    const auto low = ht::matmul(f.region(), f.h, ht::reshape(f.tape, f.h, ht::shape<2>{2, 1}));
+    static_assert(is<bfloat16, 2, decltype(low)>);
+}
+
+TEST_CASE("categories: layers and the perceptron, which computes by that of linear") {
+    fixture f;
+    net model{f.device};
+    support::gradient_sink sink(model.parameters());
+    const auto y = model.fc(f.tape, f.x);
+    CHECK(doubles(y.view()) == std::vector<double>{static_cast<double>(static_cast<float>(square))});
+    f.tape.backward(ht::sum(f.tape, y), sink);
+    CHECK(doubles(f.tape.gradient(f.x)) == std::vector<double>{exact});
+    CHECK(sink.of(model.fc.weight) == std::vector<double>{exact});
+    // As if its policy computed in fp32, to the bit.
+    const auto whole = model.mlp(f.tape, f.x, f.x);
+    const auto& [up, down, rate] = model.mlp;
+    const auto apart = down(f.tape, ht::gelu(f.tape, up(f.tape, f.x)), f.x);
+    CHECK(doubles(whole.view()) == doubles(apart.view()));
+    CHECK(rate == 0);
+}
+
+TEST_CASE("categories: softmax, gelu and dropout") {
+    fixture f;
+    static_assert(is<bfloat16, 2, decltype(ht::softmax(f.region(), f.h))>);
+    static_assert(is<bfloat16, 2, decltype(ht::gelu(f.tape, f.h))>);
+    const auto wide = ht::gelu(f.region(), f.h);
+    static_assert(is<float, 2, decltype(wide)>);
+    CHECK(doubles(wide.view())[1] != static_cast<double>(static_cast<float>(bfloat16(wide.view()(0, 1)))));
+
+    // 1.015625 / (1 - 1/4) is no bfloat16.
+    const auto kept = ht::dropout(f.region(), f.h, {.p = 0.25f});
+    static_assert(is<float, 2, decltype(kept)> && is<bfloat16, 2, decltype(ht::dropout(f.tape, f.h, {.p = 0.25f}))>);
+    for (int i = 0; i < 2; ++i) {
+        const float y = kept.view()(0, i);
+        CHECK((y == 0 || y == doctest::Approx(static_cast<double>(static_cast<float>(f.halves[i])) / 0.75)));
+        CHECK((y == 0 || y != static_cast<float>(bfloat16(y))));
+    }
+    f.differentiate(kept);
+    for (int i = 0; i < 2; ++i) CHECK((f.tape.gradient(f.h)(0, i) == bfloat16(0.0f)) == (kept.view()(0, i) == 0));
+    // Where it drops nothing it has the same types.
+    static_assert(is<float, 2, decltype(ht::dropout(f.region(), f.h, {.p = 0}))>);
+    CHECK(doubles(ht::dropout(f.region(), f.h, {.p = 0}).view()) == doubles(f.h.view()));
+    ht::inference eval{f.device};
+    const auto seen = ht::dropout(ht::autocast<ht::amp_bf16>(eval), eval.constant(f.h.view()), {.p = 0.5f});
+    static_assert(is<float, 2, decltype(seen)>);
+    CHECK(doubles(seen.view()) == doubles(f.h.view()));
+}
+
+TEST_CASE("categories: losses") {
+    fixture f;
+    std::vector<float> nothing{0};
+    const auto target = f.tape.constant(ht::view(nothing.data(), ht::shape<2>{1, 1}));
+    const auto mse = ht::mean_squared_error(f.region(), f.x, target);
+    static_assert(is<bfloat16, 0, decltype(mse)> &&
+                  is<float, 0, decltype(ht::mean_squared_error(f.tape, f.x, target))>);
+    CHECK(static_cast<double>(mse.item()) == static_cast<double>(static_cast<float>(bfloat16(fine * fine))));
+    f.differentiate(mse);
+    CHECK(doubles(f.tape.gradient(f.x)) == std::vector<double>{2 * exact});
+    static_assert(is<float, 0, decltype(ht::huber_loss(f.region(), f.x, target))> &&
+                  is<bfloat16, 0, decltype(ht::huber_loss(f.region(), f.h, f.h))> &&
+                  is<float, 0, decltype(ht::l1_loss(f.region(), f.h, f.h))>);
+    CHECK(static_cast<float>(ht::huber_loss(f.region(), f.h, f.h).item()) == 0);
+
+    const std::vector<std::int32_t> ids{1};
+    const ht::const_view<std::int32_t, 1> one_target(ids.data(), {1});
+    const auto bare = ht::cross_entropy(f.tape, f.h, one_target);
+    const auto low = ht::cross_entropy(f.region(), f.h, one_target);
+    static_assert(is<float, 0, decltype(bare)> && is<bfloat16, 0, decltype(low)>);
+    CHECK(low.item().bits() == bfloat16(bare.item()).bits());
+    f.tape.backward(low);
+    const double slope = doubles(f.tape.gradient(f.h))[0];
+    CHECK((slope > 0.49 && slope < 0.5));
+}
+
+}  // namespace
