@@ -114,6 +114,10 @@ auto dropout(Context&& context, const variable<X, Rank>& x, const dropout_option
     }
     return detail::given_as<op::dropout, Y>(context, x);
 }
+template <recording_context Context, class Storage, int Rank>
+void dropout(Context&&, const parameter<Storage, Rank>&, const dropout_options&) {
+    detail::refuse_parameter<Context>();
+}
 
 /// residual + dropout(x). Throws shape_error, too.
 template <recording_context Context, class X, int Rank, class Y>

@@ -167,7 +167,7 @@ auto pow(Context&& context, const variable<X, Rank>& x, double value) {
 
 /// x as numbers of type T, and its gradient as those of X; x itself where that is T already.
 template <class T, recording_context Context, class X, int Rank>
-variable<T, Rank> cast(Context&& context, const variable<X, Rank>& x) {
+auto cast(Context&& context, const variable<X, Rank>& x) {
     static_assert(number<T>,
                   "halftone: cast is given something other than a number type: ht::cast<float>(ctx, x); what computes "
                   "by a policy is called in a region, ht::autocast<policy>(ctx)");

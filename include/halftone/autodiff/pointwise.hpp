@@ -13,6 +13,7 @@
 #include <array>
 #include <tuple>
 
+#include <halftone/autodiff/given_parameter.hpp>
 #include <halftone/autodiff/operation.hpp>
 
 namespace halftone::inline HALFTONE_ABI {

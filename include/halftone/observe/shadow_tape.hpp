@@ -49,7 +49,7 @@ struct policy_in_fp32<P> {
 template <class Default, class... Rules>
 struct policy_in_fp32<recipe<Default, Rules...>> {
     using type = recipe<typename policy_in_fp32<Default>::type,
-                        rule<Rules::pattern, typename policy_in_fp32<typename Rules::policy>::type>...>;
+                        halftone::rule<Rules::pattern, typename policy_in_fp32<typename Rules::policy>::type>...>;
 };
 template <class P, path_name Name>
 struct policy_in_fp32<at<P, Name>> {
