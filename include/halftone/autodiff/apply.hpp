@@ -30,6 +30,12 @@
 /// for one without a gradient. A gradient has its input's shape and any type: it is rounded to the input's. On a tape
 /// for second derivatives backward's operations are recorded: twice_apply.hpp says what forward may keep there. Dropout,
 /// which acts where a tape records, has no place in either function.
+///
+/// Shadow runs (observe/shadow.hpp) hold it to what floats would give, rounded once; an operation that rounds more
+/// often in 16 bits says so, `static constexpr int roundings = 2;`. They take its longest sum for as long as its
+/// longest axis or, where a map could not do the same, for its rows or what it reduces, whichever is most. It may say
+/// so itself, as a number (elementwise: `static constexpr ht::extent sum_length = 1;`) or by the shapes of its result
+/// and of those inputs: `static ht::extent sum_length(const auto& y, const auto& x) { return x.size(); }`.
 #pragma once
 
 #include <cstdint>
@@ -373,6 +379,8 @@ auto apply(Context&& context, const Arguments&... arguments) {
             detail::with_kept(Op::forward(body, detail::handed_argument<To>(root, body, arguments)...));
         auto y = detail::result_of_apply<Op>(root, returned.result, wanted != 0);
         using Y = decltype(y);
+        if constexpr (detail::shadowing<Context>)
+            root.template note_own<Op>(y, std::tuple_cat(detail::destination_of(arguments)...));
         if constexpr (records) {
             if (wanted != 0) {
                 auto destinations = std::tuple_cat(detail::destination_of(arguments)...);

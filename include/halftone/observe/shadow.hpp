@@ -13,12 +13,15 @@
 /// results are compared with the policy's and then replaced by them, so that each operation answers for its own
 /// rounding alone. How far that goes follows from the types it computes and stores in and from its shape
 /// (shadow_products.hpp, shadow_linear.hpp, shadow_attention.hpp, shadow_losses.hpp, shadow_rows.hpp). Beyond it lie
-/// underflow, overflow, stale copies of weights, stale scales of operands in eight bits, and operations of one's own that cast wrongly or lose addends: such a one is held to what
-/// floats would give of the values that it is handed, rounded once, or as often as it says (`static constexpr int
-/// roundings = 2;`), and once more for what floats differ by. What it does in fp32 as well nobody can see.
+/// underflow, overflow, stale copies of weights, stale scales of operands in eight bits, and operations of one's own
+/// that cast wrongly or lose addends: such a one is held to what floats would give of the values that it is handed,
+/// rounded once, or as often as it says (`static constexpr int roundings = 2;`), and once more for what floats differ
+/// by. Float sums differ by their length, for which it has a usual one or its own (`sum_length`: autodiff/apply.hpp).
+/// What it does in fp32 as well nobody can see.
 ///
 /// Numbers below a type's least normal one count as rounded well where most of a tensor is larger (the root of the mean
-/// square of what fp32 gives), else as underflow. What follows from inputs that are not finite is not judged.
+/// square of what fp32 gives), else as underflow. What follows from inputs that are not finite is not judged: there the
+/// bound is infinite, or fp32 gives nothing finite either.
 ///
 /// Accumulators, optimizer and scaler are not touched. For a step now
 /// and then, outside captured steps: the host waits for every tensor, keeps all of them, and computes the bounds by
@@ -108,7 +111,8 @@ class shadow_comparison final : public tensor_listener {
   public:
     /// One element more.
     static void look(shadow_row& row, extent at, float value, float expected, double bound) {
-        if (!(bound < HUGE_VAL) || !is_finite(static_cast<float>(bound))) return;  // of inputs that are not finite
+        // Of inputs that are not finite. Where a bound knows the result alone, `expected` is not finite then.
+        if (!(bound < HUGE_VAL) || !is_finite(static_cast<float>(bound))) return;
         double ratio = 0;
         if (is_finite(value) && is_finite(expected)) {
             const double difference = std::fabs(static_cast<double>(value) - static_cast<double>(expected));

@@ -210,12 +210,7 @@ struct shadow_rule<map_record<Op, Expression, Y, Rank, Inputs...>> {
     /// The gradient of an input that is broadcast is a sum.
     template <class Notes>
     static auto backward(Notes& notes, const record& r) {
-        return [&notes, &r] {
-            const extent all = r.dy.shape().size();
-            extent least = all;
-            std::apply([&](const auto&... g) { ((least = std::min(least, g.shape().size())), ...); }, r.gradients);
-            notes.expect(1, 16 + (least == all ? 0 : all));
-        };
+        return [&notes, all = r.dy.shape().size()] { notes.expect(1, 16, 0, all); };
     }
 };
 
@@ -245,23 +240,86 @@ template <class Op>
     requires requires { Op::roundings; }
 inline constexpr int own_roundings<Op> = Op::roundings;
 
+template <int Rank>
+extent longest_axis(const shape<Rank>& s) {
+    extent n = 1;
+    for (int axis = 0; axis < Rank; ++axis) n = std::max(n, s[axis]);
+    return n;
+}
+/// All but the last axis.
+template <int Rank>
+extent rows_of(const shape<Rank>& s) {
+    extent n = 1;
+    for (int axis = 0; axis + 1 < Rank; ++axis) n *= s[axis];
+    return n;
+}
+/// Whether a map could take the input for such a result: its axes are the result's last ones, or of one element.
+template <int In, int Out>
+bool is_broadcast(const shape<In>& input, const shape<Out>& result) {
+    for (int axis = 1; axis <= In; ++axis) {
+        if (input[In - axis] != 1 && (axis > Out || input[In - axis] != result[Out - axis])) return false;
+    }
+    return true;
+}
+
+/// How many terms the longest sum in an operation of the user's own has, by the shapes of its result and its inputs.
+/// Where a map could do the same it sums along one axis at most (softmax, norms, attention); else it may be a product,
+/// a look-up or a reduction, which sums rows, or what its result has fewer of.
+template <int Rank, class... Inputs>
+extent usual_sum_length(const shape<Rank>& result, const Inputs&... inputs) {
+    extent n = longest_axis(result);
+    const auto see = [&](const auto& input) {
+        n = std::max(n, longest_axis(input));
+        if (!is_broadcast(input, result))
+            n = std::max({n, rows_of(result), rows_of(input), input.size() / std::max<extent>(result.size(), 1)});
+    };
+    (see(inputs), ...);
+    return n;
+}
+
+template <class Op, class... Shapes>
+concept counts_sum_length = requires(const Shapes&... shapes) {
+    { Op::sum_length(shapes...) } -> std::convertible_to<extent>;
+};
+template <class Op>
+concept states_sum_length = requires {
+    { Op::sum_length } -> std::convertible_to<extent>;
+};
+/// As the operation says itself, `static constexpr ht::extent sum_length = 1;`, or a function of these shapes; else as
+/// usual.
+template <class Op, class... Shapes>
+extent own_sum_length(const Shapes&... shapes) {
+    if constexpr (counts_sum_length<Op, Shapes...>) {
+        return Op::sum_length(shapes...);
+    } else if constexpr (states_sum_length<Op>) {
+        return Op::sum_length;
+    } else {
+        return usual_sum_length(shapes...);
+    }
+}
+
+template <class Op, class Y, class Destinations>
+extent own_sum_length_of(const Y& y, const Destinations& destinations) {
+    return std::apply([&](const auto&... d) { return own_sum_length<Op>(y.shape(), d.shape()...); }, destinations);
+}
+template <class Op>
+struct shadow_own {
+    template <class Notes, class Y, class Destinations>
+    static void forward(Notes& notes, const Y& y, const Destinations& destinations) {
+        notes.expect(own_roundings<Op>, own_sum_length_of<Op>(y, destinations));
+    }
+};
 template <class Op, class Y, int Rank, class Kept, class Destinations, class To, class Policy>
 struct shadow_rule<apply_record<Op, Y, Rank, Kept, Destinations, To, Policy>> {
     using record = apply_record<Op, Y, Rank, Kept, Destinations, To, Policy>;
-
-    static extent longest(const record& r) {
-        extent n = r.dy.shape().size();
-        std::apply([&](const auto&... d) { ((n = std::max(n, d.shape().size())), ...); }, r.destinations);
-        return n;
-    }
     template <class Notes>
-    static void forward(Notes& notes, const record& r) {
-        notes.expect(own_roundings<Op>, longest(r));
-    }
+    static void forward(Notes&, const record&) {}  // shadow_own has
     template <class Notes>
     static auto backward(Notes& notes, const record& r) {
         // Its gradients may be of the type in which it was handed that of its result.
-        return [&notes, n = longest(r)] { notes.expect(own_roundings<Op>, n, number_traits<Y>::unit_roundoff); };
+        return [&notes, n = own_sum_length_of<Op>(r.dy, r.destinations), all = r.dy.shape().size()] {
+            notes.expect(own_roundings<Op>, n, number_traits<Y>::unit_roundoff, all);
+        };
     }
 };
 

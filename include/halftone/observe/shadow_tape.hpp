@@ -146,7 +146,7 @@ class shadow_notes final : public tensor_listener {
         internal_.clear();
         targets_.clear();
         first_made_ = nullptr;
-        roundings_ = 1, length_ = 1, unit_ = 0;
+        roundings_ = 1, length_ = 1, unit_ = 0, summed_ = 0;
     }
     void note_made(const void* data) {
         if (first_made_ == nullptr) first_made_ = data;
@@ -206,9 +206,9 @@ class shadow_notes final : public tensor_listener {
     }
     void bound_gradient(const absent&, const std::vector<double>&) {}
     /// Of an operation without a rule of its own: as many roundings of its results, or of those of `unit` where this is
-    /// more, and float sums of so many terms.
-    void expect(int roundings, extent length, double unit = 0) {
-        roundings_ = roundings, length_ = std::max<extent>(length, 1), unit_ = unit;
+    /// more, and float sums of so many terms; a gradient with fewer elements than `summed` sums these, too.
+    void expect(int roundings, extent length, double unit = 0, extent summed = 0) {
+        roundings_ = roundings, length_ = std::max<extent>(length, 1), unit_ = unit, summed_ = summed;
     }
 
   private:
@@ -219,13 +219,16 @@ class shadow_notes final : public tensor_listener {
             for (std::size_t i = 0; i < to.size(); ++i) to[i] += more[i];
         }
     }
+    /// Of what is not finite the sums' part alone: fp32 says whether it had to be so.
     std::vector<double> usual_bound(const shadow_tensor& s) const {
         const double u = std::max(unit_, with_format(s.format, []<class T>(T) { return unit_roundoff<T>; }));
         const auto largest = static_cast<double>(largest_magnitude(s.values));
-        const double sums = 2 * shadow_gamma(static_cast<double>(length_), unit_roundoff<float>) * largest;
-        std::vector<double> bound(s.values.size());
-        for (std::size_t i = 0; i < bound.size(); ++i)
-            bound[i] = roundings_ * u * std::fabs(static_cast<double>(s.values[i])) + sums;
+        const extent length = length_ + summed_ / std::max<extent>(static_cast<extent>(s.values.size()), 1);
+        const double sums = 2 * shadow_gamma(static_cast<double>(length), unit_roundoff<float>) * largest;
+        std::vector<double> bound(s.values.size(), sums);
+        for (std::size_t i = 0; i < bound.size(); ++i) {
+            if (is_finite(s.values[i])) bound[i] += roundings_ * u * std::fabs(static_cast<double>(s.values[i]));
+        }
         return bound;
     }
 
@@ -235,7 +238,7 @@ class shadow_notes final : public tensor_listener {
     std::vector<const void*> internal_, targets_;
     const void* first_made_ = nullptr;
     int roundings_ = 1;
-    extent length_ = 1;
+    extent length_ = 1, summed_ = 0;
     double unit_ = 0;
 };
 
@@ -251,6 +254,10 @@ struct shadow_rule {
         return [] {};
     }
 };
+
+/// What is known of the results of an operation of the user's own: shadow_rows.hpp.
+template <class Op>
+struct shadow_own;
 
 }  // namespace detail
 
@@ -318,6 +325,11 @@ class tape<Device, Kind> : public tape<Device, watched_tape> {
             this->is_open_ = was_open;
             return copy;
         }
+    }
+    /// Of an operation of the user's own, which is only recorded where a gradient is wanted.
+    template <class Op, class Y, class Destinations>
+    void note_own(const Y& y, const Destinations& destinations) {
+        if constexpr (has_notes) detail::shadow_own<Op>::forward(*notes_, y, destinations);
     }
     /// Operands are told by what their products give, and the twin has none.
     template <class... Ts>

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What shadow runs say of maps and of operations of the user's own: forward overflow, and faults in large tensors.
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <halftone/amp.hpp>
+#include <halftone/observe/shadow.hpp>
+
+#include "support/random.hpp"
+
+namespace {
+
+namespace ht = halftone;
+
+constexpr ht::extent rows = 6, width = 16;
+
+struct cube {
+    static constexpr const char* name = "cube";
+    static auto forward(auto& ctx, const auto& x) {
+        return ht::keep(ht::map(
+                            ctx, [](auto a) { return a * a * a; }, x),
+                        x);
+    }
+    static auto backward(auto& ctx, const auto& dy, const auto& x) {
+        return ht::map(
+            ctx, [](auto g, auto a) { return 3.0f * a * a * g; }, dy, x);
+    }
+};
+/// By a map without a name of its own.
+struct square {};
+
+template <class Op>
+struct raised {
+    template <class P>
+    struct net : ht::nn::model {
+        using policy = P;
+        ht::nn::linear<ht::at<P, "up">> up;
+        ht::nn::linear<ht::at<P, "down">> down;
+        explicit net(auto& device)
+            : model(device), up(parameters(), width, width, {.deviation = 1}), down(parameters(), width, 4) {
+            commit(*this, 3);
+        }
+        auto operator()(auto&& t, const auto& x) const {
+            if constexpr (std::is_same_v<Op, square>) {
+                return down(t, ht::map(
+                                   t, [](auto a) { return a * a; }, up(t, x)));
+            } else {
+                return down(t, ht::apply<Op>(t, up(t, x)));
+            }
+        }
+        static decltype(auto) visit(auto&& self, auto&& f) { return f(self.up, self.down); }
+    };
+};
+
+/// Of inputs times so much, one of them infinite where that is asked for.
+template <class Op>
+ht::shadow_report report_of(float scale, bool is_infinite = false) {
+    ht::cpu device{{.threads = 1}};
+    typename raised<Op>::template net<ht::amp_fp16> model{device};
+    typename raised<Op>::template net<ht::full_fp32> twin{device};
+    auto inputs = support::random(3).normals<float>(rows * width);
+    for (float& v : inputs) v *= scale;
+    if (is_infinite) inputs[width] = std::numeric_limits<float>::infinity();
+    const std::vector<float> targets(rows * 4);
+    return ht::shadow_run(device, model, twin, [&](auto& tape, const auto& m) {
+        const auto x = tape.bring(ht::const_view<float, 2>(inputs.data(), {rows, width}));
+        return ht::mean_squared_error(tape, m(tape, x), ht::const_view<float, 2>(targets.data(), {rows, 4}));
+    });
+}
+
+TEST_CASE_TEMPLATE("shadow: a map and an operation of one's own that overflow forward have their names", Op, cube,
+                   square) {
+    const bool is_own = std::is_same_v<Op, cube>;
+    CHECK(report_of<Op>(1).first() == nullptr);
+
+    const auto beyond = report_of<Op>(is_own ? 32.0f : 256.0f);
+    REQUIRE(beyond.first() != nullptr);
+    CHECK(beyond.first()->by.operation == (is_own ? "cube" : "map"));
+    CHECK(beyond.first()->pass == ht::pass::forward);
+    CHECK(beyond.first()->ratio == HUGE_VAL);
+    CHECK(std::fabs(beyond.first()->expected) > 65504);
+    CHECK(beyond.first()->bound < 0.01 * std::fabs(beyond.first()->expected));
+    // What is made of its infinities is nobody's fault.
+    for (const ht::shadow_row& r : beyond.rows) CHECK(r.diverges() == (&r == beyond.first()));
+
+    CHECK(report_of<Op>(1, true).first() == nullptr);
+}
+
+/// Half a percent off in 16 bits, of a parameter.
+template <bool IsSaid>
+struct off {
+    static constexpr const char* name = "off";
+    static constexpr ht::category cast_rule = ht::category::low_precision;
+
+    static auto forward(auto& ctx, const auto& x) {
+        using T = typename std::remove_cvref_t<decltype(x)>::value_type;
+        return ht::map(
+            ctx, [f = sizeof(T) == 2 ? 1.005f : 1.0f](auto a) { return a * f; }, x);
+    }
+    static auto backward(auto& ctx, const auto& dy) {
+        return ht::map(
+            ctx, [](auto g) { return g; }, dy);
+    }
+};
+template <>
+struct off<true> : off<false> {
+    static constexpr ht::extent sum_length = 1;
+};
+
+template <class Op, ht::extent Rows, ht::extent Columns>
+struct of_a_table {
+    template <class P>
+    struct net : ht::nn::model {
+        using policy = P;
+        ht::nn::linear<ht::at<P, "table">> table;
+        explicit net(auto& device) : model(device), table(parameters(), Rows, Columns) { commit(*this, 3); }
+        auto operator()(auto&& t) const { return ht::mean(t, ht::apply<Op>(ht::autocast<P>(t), table.weight)); }
+        static decltype(auto) visit(auto&& self, auto&& f) { return f(self.table); }
+    };
+};
+template <class Op, ht::extent Rows, ht::extent Columns>
+ht::shadow_report report_of_table() {
+    ht::cpu device{{.threads = 1}};
+    typename of_a_table<Op, Rows, Columns>::template net<ht::amp_fp16> model{device};
+    typename of_a_table<Op, Rows, Columns>::template net<ht::full_fp32> twin{device};
+    return ht::shadow_run(device, model, twin, [&](auto& tape, const auto& m) { return m(tape) * 1024; });
+}
+
+TEST_CASE("shadow: what is half a percent off is found in small tensors and in large ones") {
+    const auto check = [](const ht::shadow_report& r) {
+        REQUIRE(r.first() != nullptr);
+        CHECK(r.first()->by.operation == "off");
+        CHECK(r.first()->beyond > r.first()->elements / 2);
+    };
+    check(report_of_table<off<false>, 16, 16>());
+    check(report_of_table<off<false>, 256, 256>());  // sums of 65,536 would explain 0.8% of the largest
+    check(report_of_table<off<true>, 32768, 1>());   // those of 32,768 would explain 0.4%
+}
+
+struct counting {
+    static ht::extent sum_length(const auto& y, const auto& x) { return x[0] / y[0]; }
+};
+
+TEST_CASE("shadow: how long the sums in an operation of one's own are taken to be") {
+    using ht::shape;
+    using ht::detail::own_sum_length;
+    const auto usual = [](const auto&... shapes) { return own_sum_length<cube>(shapes...); };
+    CHECK(usual(shape<2>{64, 32}, shape<2>{64, 32}) == 64);
+    CHECK(usual(shape<3>{4, 8, 16}, shape<3>{4, 8, 16}, shape<1>{16}, shape<2>{8, 1}) == 16);
+    // The weight's gradient sums 4 x 8 rows.
+    CHECK(usual(shape<3>{4, 8, 16}, shape<3>{4, 8, 5}, shape<2>{5, 16}) == 32);
+    CHECK(usual(shape<2>{4, 8}, shape<2>{4, 100}, shape<2>{100, 8}) == 100);
+    CHECK(usual(shape<0>{}, shape<3>{4, 8, 16}) == 512);
+    CHECK(usual(shape<1>{4}, shape<2>{4, 16}) == 16);
+    CHECK(own_sum_length<off<true>>(shape<2>{64, 32}, shape<2>{64, 32}) == 1);
+    CHECK(own_sum_length<counting>(shape<1>{4}, shape<1>{12}) == 3);
+}
+
+}  // namespace
