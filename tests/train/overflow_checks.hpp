@@ -239,6 +239,50 @@ void finds_a_real_one(Device& device) {
     CHECK(finder.take().empty());
 }
 
+/// An input that is not finite, or a target, is told beside the first operation that it spoils; not so where that one
+/// came before, nor of another micro-batch.
+template <class Device>
+void tells_a_bad_input(Device& device) {
+    constexpr float nan = std::numeric_limits<float>::quiet_NaN(), large = 0x1p100f;
+    struct micro_batch {
+        float input, target, unused = 0;
+    };
+    ht::tape tape{device, ht::watched};
+    ht::overflow_finder finder{device, tape};
+    const ht::buffer memory(device.memory(), sizeof(float), ht::memory_kind::other);
+    auto* const input = reinterpret_cast<float*>(memory.data());
+    const auto first_of = [&](std::initializer_list<micro_batch> step) {
+        for (const micro_batch& b : step) {
+            device.memory().write(input, &b.input, sizeof(float));
+            tape.bring(ht::const_view<float, 1>(&b.unused, {1}));
+            const auto x = tape.leaf(ht::const_view<float, 1>(input, {1}));
+            const auto y = ht::mul(tape, x, x);
+            tape.backward(ht::mean_squared_error(tape, y, ht::const_view<float, 1>(&b.target, {1})));
+        }
+        finder.end_step();
+        const auto all = finder.take();
+        REQUIRE(all.size() == 1);
+        return all[0];
+    };
+    const ht::overflow bad_input = first_of({{nan, nan}});
+    CHECK(bad_input.by.operation == "mul");
+    CHECK(bad_input.input_elements == 1);
+    CHECK(bad_input.input_found.nans == 1);
+    CHECK(bad_input.text().find("; an input put onto the tape before it held 1 NaN of 1 values in float already") !=
+          std::string::npos);
+    const ht::overflow bad_target = first_of({{1, 1}, {1, nan}});
+    CHECK(bad_target.by.operation == "mse_loss");
+    CHECK(bad_target.micro_batch == 2);
+    CHECK(bad_target.input_elements == 1);
+
+    const ht::overflow product = first_of({{large, nan}});
+    CHECK(product.by.operation == "mul");
+    CHECK(product.input_elements == 0);
+    const ht::overflow later = first_of({{1, 1, nan}, {large, 1}});
+    CHECK(later.micro_batch == 2);
+    CHECK(later.input_elements == 0);
+}
+
 /// Watching changes no bit of a step.
 template <class Device>
 void changes_nothing(Device& one, Device& two) {

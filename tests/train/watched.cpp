@@ -26,6 +26,24 @@ TEST_CASE("overflow: a layer that overflows is named, with its step") {
     finds_a_real_one(device);
 }
 
+TEST_CASE("overflow: beside the operation stands an input that was not finite already") {
+    ht::cpu device{{.threads = 1}};
+    tells_a_bad_input(device);
+}
+
+TEST_CASE("overflow: what was found before any step has ended is not asked for in vain") {
+    ht::cpu device{{.threads = 1}};
+    overflow_checks::loop<ht::amp_fp16, ht::cpu> l(device);
+    ht::overflow_finder finder{device, l.tape};
+    CHECK(finder.take().empty());  // nothing was looked at
+    l.step(l.whole());
+    CHECK_THROWS_AS(finder.take(), ht::state_error);
+    finder.discard();
+    CHECK(finder.take().empty());
+    finder.end_step(l.step(l.whole()));
+    CHECK(finder.take().empty());
+}
+
 TEST_CASE("overflow: watching changes no bit") {
     ht::cpu one{{.threads = 1}}, two{{.threads = 2}};
     changes_nothing(one, two);
@@ -178,7 +196,13 @@ TEST_CASE("overflow: the line and the JSON of one") {
         ht::overflow_json(o).dump() ==
         R"({"result":"infinity","layer":"h.1.mlp","after":"","operation":"mlp","pass":"backward","micro_batch":2,"tensor":"parameter gradient",)"
         R"("parameter":"h.1.mlp.up.weight","kind":"+inf","type":"float16","elements":100,"positive_infinities":3,"negative_infinities":1,"nans":2,)"
-        R"("largest":61234.0,"before":{"layer":"h.1","operation":"add","largest":0.5}})");
+        R"("largest":61234.0,"before":{"layer":"h.1","operation":"add","largest":0.5},"input":null})");
+    o.input_elements = 8;
+    o.input_found = {0, 0, 5, 1};
+    CHECK(o.text().find("at most; an input put onto the tape before it held 5 NaN of 8 values in float already") !=
+          std::string::npos);
+    CHECK(ht::overflow_json(o)["input"].dump() ==
+          R"({"type":"float","elements":8,"positive_infinities":0,"negative_infinities":0,"nans":5})");
 }
 
 struct listener : ht::trainer_callback {

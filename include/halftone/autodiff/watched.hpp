@@ -10,7 +10,7 @@
 /// It is a type of its own: on a plain tape nothing of this is compiled, and a step gives the same bits on both. Paths
 /// are those that at<> gives; a list of layers (nn::stack) adds the index. A free operation has no layer: it is told by
 /// the list's layer that it stands in, and by the layer before it. What an operation keeps for itself (a norm's means,
-/// say) is not shown.
+/// say) is not shown, and neither are doubles.
 ///
 /// A tensor is shown before anything can overwrite it: a result when the next operation begins, or the backward pass; a
 /// gradient when the operation's backward function is through, contributions of earlier ones included.
@@ -99,6 +99,19 @@ class tape<Device, watched_tape> : public tape<Device, plain_tape> {
     void clear() {
         drop();
         plain::clear();
+    }
+
+    template <class T, int Rank>
+    auto constant(const view<T, Rank>& values) {
+        return note_input(plain::constant(values));
+    }
+    template <class T, int Rank>
+    auto leaf(const view<T, Rank>& values) {
+        return note_input(plain::leaf(values));
+    }
+    template <class T, int Rank>
+    auto bring(const view<T, Rank>& values) {
+        return note_input(plain::bring(values));
     }
 
     // ---- for operations
@@ -224,6 +237,7 @@ class tape<Device, watched_tape> : public tape<Device, plain_tape> {
         extent count;
         index block = none;  // of a value: held meanwhile
         index slot = none;   // of a gradient
+        bool is_input = false;
     };
     struct list {
         path_name::characters path;
@@ -245,6 +259,18 @@ class tape<Device, watched_tape> : public tape<Device, plain_tape> {
         }
     };
 
+    template <class T, int Rank>
+    variable<T, Rank> note_input(const variable<T, Rank>& v) {
+        if constexpr (detail::is_watchable<T>) {
+            if (is_watched() && v.size() != 0) {
+                const auto block = this->graph().value_block(v.slot());
+                this->graph().retain_block(block);
+                pending_.push_back({tensor_role::value, nullptr, detail::format_of<T>(), v.view().data(), v.size(),
+                                    block, none, true});
+            }
+        }
+        return v;
+    }
     template <class T, int Rank>
     void note_gradient(const gradient_of<T, Rank>& v) {
         if constexpr (detail::is_watchable<T>) {
@@ -312,9 +338,10 @@ class tape<Device, watched_tape> : public tape<Device, plain_tape> {
             const bool moved = t.role == tensor_role::gradient;
             if (!moved || this->graph().has_gradient(t.slot)) {
                 const void* data = moved ? this->graph().gradient(t.slot) : t.data;
-                const watched_tensor tensor{current_,    pass_,    micro_batch_, t.role,
-                                            t.parameter, t.format, data,         t.count};
-                for (tensor_listener* listener : listeners_) listener->on_tensor(tensor);
+                const watched_operation* by = t.is_input ? known("", "", "input") : current_;
+                const watched_tensor tensor{by, pass_, micro_batch_, t.role, t.parameter, t.format, data, t.count};
+                for (tensor_listener* listener : listeners_)
+                    t.is_input ? listener->on_input(tensor) : listener->on_tensor(tensor);
             }
         }
         drop();

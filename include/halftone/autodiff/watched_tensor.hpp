@@ -127,6 +127,8 @@ class tensor_listener {
     virtual ~tensor_listener() = default;
 
     virtual void on_tensor(const watched_tensor& tensor) = 0;
+    /// What constant(), leaf() and bring() put onto the tape, in the same order: by no operation, "input".
+    virtual void on_input(const watched_tensor&) {}
 };
 
 }  // namespace halftone::inline HALFTONE_ABI

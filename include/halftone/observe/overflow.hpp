@@ -18,6 +18,10 @@
 /// Each tensor is counted by a kernel (kernel/tally), and a record in the device's memory remembers the first that was
 /// not finite: nothing waits, and captured steps are watched as well. The host names it when it reads. First is first
 /// in time: forward before backward, earlier micro-batches before later ones.
+///
+/// What is put onto the tape (constant, leaf, bring) is counted as well: where that was not finite already, it says so
+/// beside the operation. Weights are not looked at (observe/numerics.hpp does), nor doubles: of an infinity that an
+/// operation made in double the first one with a result in another type has the name, a cast for instance.
 #pragma once
 
 #include <cstdio>
@@ -50,6 +54,11 @@ struct overflow {
     kernel::value_tally found;
     watched_operation before;  ///< whose values were looked at before those, in the same pass; else empty
     float before_largest = 0;                     ///< their largest magnitude
+    /// Of the first input that was put onto the tape before it, in the same micro-batch, and was not finite itself;
+    /// else of 0 elements.
+    extent input_elements = 0;
+    value_format input_format = value_format::float32;
+    kernel::value_tally input_found;
 
     bool is_skipped() const { return result != step_result::taken; }
     /// "+inf", "-inf" or "NaN": infinities first, which NaNs come of.
@@ -69,6 +78,16 @@ inline std::string magnitude_text(float x) {
     return text;
 }
 
+/// "3 +inf, 2 NaN of 100"
+inline std::string odd_values_text(const kernel::value_tally& found, extent elements) {
+    std::string t;
+    if (found.positive_infinities > 0) t += std::to_string(found.positive_infinities) + " +inf, ";
+    if (found.negative_infinities > 0) t += std::to_string(found.negative_infinities) + " -inf, ";
+    if (found.nans > 0) t += std::to_string(found.nans) + " NaN, ";
+    t.resize(t.size() - 2);
+    return t + " of " + std::to_string(elements);
+}
+
 struct overflow_entry {
     std::int64_t step = 0;
     std::int32_t result = 0;
@@ -76,6 +95,8 @@ struct overflow_entry {
     float before_largest = 0;
     kernel::value_tally found{};
     float scale = 0;
+    std::int32_t input = -1, input_micro_batch = 0;
+    kernel::value_tally input_found{};
 };
 
 /// What the device knows of the step under way.
@@ -112,6 +133,18 @@ struct note_tally {
         if (is_beside != 0) return;
         r.latest = tensor;
         r.latest_largest = r.latest_largest < tally->largest ? tally->largest : r.latest_largest;
+    }
+};
+
+struct note_input_tally {
+    overflow_record* record;
+    const kernel::value_tally* tally;
+    std::int32_t tensor, micro_batch;
+
+    HALFTONE_HD void operator()() const {
+        overflow_entry& e = record->step;
+        if (e.tensor >= 0 || tally->is_finite() || (e.input >= 0 && e.input_micro_batch == micro_batch)) return;
+        e.input = tensor, e.input_micro_batch = micro_batch, e.input_found = *tally;
     }
 };
 
@@ -167,16 +200,23 @@ class overflow_finder final : public tensor_listener {
         (device().run(detail::note_result{record_.data(), outcomes.on_device()}), ...);
         device().run(detail::end_watched_step{record_.data(), entries(), static_cast<std::int64_t>(room_)});
         tape_->begin_step();
+        has_ended_one_ = true;
     }
     /// Forgets what was found of the step under way: after an exception in it.
     void discard() {
         device().run(detail::forget_step{record_.data()});
         tape_->begin_step();
+        has_seen_one_ = false;
     }
 
     /// The steps since the last call that were skipped or met a value which is not finite, the oldest first. Waits for
-    /// the device. Where there were more than it remembers, the oldest are lost; lost() counts them.
+    /// the device. Where there were more than it remembers, the oldest are lost; lost() counts them. Throws state_error
+    /// where tensors were looked at and no step has ever ended.
     std::vector<overflow> take() {
+        if (has_seen_one_ && !has_ended_one_)
+            fail<state_error>(
+                "overflow_finder: take() before any step has ended, so that there is nothing to tell; call "
+                "finder.end_step(optimizer.step(grads)) after each step, or finder.end_step() without an optimizer");
         const std::int64_t written = record_.read().written, room = static_cast<std::int64_t>(room_);
         if (written == taken_) return {};
         std::vector<detail::overflow_entry> all(room_);
@@ -192,19 +232,29 @@ class overflow_finder final : public tensor_listener {
     std::int64_t lost() const { return lost_; }
 
     void on_tensor(const watched_tensor& t) override {
+        has_seen_one_ = true;
         const auto id = number_of(tensors_, t);
         watched_tensor whole = t;  // stands for all tensors of an operation's pass
         whole.role = {}, whole.parameter = nullptr, whole.format = {}, whole.count = 0, whole.operand = {};
         const auto operation = number_of(operations_, whole);
-        with_values(t, [this]<class V>(const V& values) {
-            kernel::tally<Device>::run(record_.device(), values, tally_.data());
-        });
+        count(t);
         device().run(detail::note_tally{record_.data(), tally_.data(), operation, id,
                                         t.role == tensor_role::parameter_gradient || t.role == tensor_role::operand,
                                         t.operand.scale});
     }
+    void on_input(const watched_tensor& t) override {
+        const auto id = number_of(tensors_, t);
+        count(t);
+        device().run(detail::note_input_tally{record_.data(), tally_.data(), id, t.micro_batch});
+    }
 
   private:
+    void count(const watched_tensor& t) {
+        with_values(t, [this]<class V>(const V& values) {
+            kernel::tally<Device>::run(record_.device(), values, tally_.data());
+        });
+    }
+
     // Steps that were captured hold these numbers, so they are given once and for good.
     struct order {
         static auto key(const watched_tensor& t) {
@@ -236,6 +286,10 @@ class overflow_finder final : public tensor_listener {
         if (t.parameter != nullptr) o.parameter = t.parameter;
         o.operand = {t.operand.tensor, t.operand.format, nullptr, nullptr, t.operand.rule};
         o.found = e.found, o.scale = e.scale;
+        if (e.input >= 0 && e.input_micro_batch == t.micro_batch) {
+            const watched_tensor& input = *tensors_.all[static_cast<std::size_t>(e.input)];
+            o.input_elements = input.count, o.input_format = input.format, o.input_found = e.input_found;
+        }
         if (e.before < 0) return o;
         const watched_tensor& before = *tensors_.all[static_cast<std::size_t>(e.before)];
         if (before.pass == t.pass && before.micro_batch == t.micro_batch)
@@ -253,6 +307,7 @@ class overflow_finder final : public tensor_listener {
     buffer entries_;
     numbers tensors_, operations_;
     std::int64_t taken_ = 0, lost_ = 0;
+    bool has_seen_one_ = false, has_ended_one_ = false;
 };
 template <class Device>
 overflow_finder(Device&, tape<Device, watched_tape>&) -> overflow_finder<Device>;
@@ -269,12 +324,7 @@ inline std::string overflow::text() const {
     }
     t += detail::place_of(by) + ", " + name(pass);
     if (micro_batch > 1) t += ", micro-batch " + std::to_string(micro_batch);
-    t += ": ";
-    if (found.positive_infinities > 0) t += std::to_string(found.positive_infinities) + " +inf, ";
-    if (found.negative_infinities > 0) t += std::to_string(found.negative_infinities) + " -inf, ";
-    if (found.nans > 0) t += std::to_string(found.nans) + " NaN, ";
-    t.resize(t.size() - 2);
-    t += " of " + std::to_string(elements) +
+    t += ": " + detail::odd_values_text(found, elements) +
          (role == tensor_role::value      ? " values"
           : role == tensor_role::gradient ? " values of the gradient that it passes on"
           : role == tensor_role::operand
@@ -288,6 +338,9 @@ inline std::string overflow::text() const {
     if (!before.operation.empty())
         t +=
             "; before it " + detail::place_of(before) + ", gave " + detail::magnitude_text(before_largest) + " at most";
+    if (input_elements > 0)
+        t += "; an input put onto the tape before it held " + detail::odd_values_text(input_found, input_elements) +
+             " values in " + name(input_format) + " already";
     return t;
 }
 

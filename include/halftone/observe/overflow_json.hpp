@@ -6,7 +6,8 @@
 ///
 /// Fields: result; layer, after, operation, pass, micro_batch, tensor ("value", "gradient", "parameter gradient",
 /// "operand"), parameter, operand (of operands alone: tensor, type of eight bits, scale), kind ("+inf", "-inf", "NaN"),
-/// type, elements, positive_infinities, negative_infinities, nans, largest; before: null, or layer, operation, largest.
+/// type, elements, positive_infinities, negative_infinities, nans, largest; before: null, or layer, operation, largest;
+/// input, which was not finite already: null, or type, elements, positive_infinities, negative_infinities, nans.
 /// Of a step where no operation gave such a value, `result` alone.
 #pragma once
 
@@ -39,6 +40,15 @@ inline nlohmann::ordered_json overflow_json(const overflow& o) {
         j["before"] = nullptr;
     } else {
         j["before"] = {{"layer", o.before.layer}, {"operation", o.before.operation}, {"largest", o.before_largest}};
+    }
+    if (o.input_elements == 0) {
+        j["input"] = nullptr;
+    } else {
+        j["input"] = {{"type", name(o.input_format)},
+                      {"elements", o.input_elements},
+                      {"positive_infinities", o.input_found.positive_infinities},
+                      {"negative_infinities", o.input_found.negative_infinities},
+                      {"nans", o.input_found.nans}};
     }
     return j;
 }

@@ -280,6 +280,11 @@ TEST_CASE(
     CHECK(all[1].micro_batch == 1);
 }
 
+TEST_CASE("overflow on a GPU: beside the operation stands an input that was not finite already") {
+    machine gpu{quick(1)};
+    overflow_checks::tells_a_bad_input(gpu);
+}
+
 TEST_CASE("overflow on a GPU: operations in each pass are found to be the first") {
     machine gpu{quick(1)};
     overflow_checks::finds_each<ht::amp_fp16>(gpu, 61);
