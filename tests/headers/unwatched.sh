@@ -7,13 +7,11 @@
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cxx=${CXX:-c++}
-for tool in objdump "$cxx"; do
-    command -v "$tool" >/dev/null 2>&1 || { echo "skipped: there is no $tool"; exit 77; }
-done
+command -v "$cxx" >/dev/null 2>&1 || { echo "skipped: there is no $cxx"; exit 77; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-cat >"$work/step.cpp" <<'CODE'
+cat >"$work/one.cpp" <<'CODE'
 #include <halftone/autodiff/reduce.hpp>
 #include <halftone/kernel.hpp>
 #include <halftone/nn/linear.hpp>
@@ -35,19 +33,74 @@ void step(ht::cpu& device, const ht::nn::linear<ht::full_fp32>& layer, ht::const
     tape.backward(ht::mean_squared_error(tape, layer(tape, tape.constant(x)), t), gradients);
 }
 CODE
-# functions FILE.o: halftone's and the step, each on a line: its instructions and what they refer to. Constants are told by no
-# number, and constructors not by which of two names for the same code a compiler takes.
+# Under mixed precision: a model with an operation of its own, the loss scale and the optimizer's step.
+cat >"$work/mixed.cpp" <<'CODE'
+#include <halftone/amp.hpp>
+#if WATCHING
+#include <halftone/autodiff/ledger.hpp>
+#include <halftone/observe/numerics.hpp>
+#include <halftone/observe/overflow.hpp>
+#include <halftone/observe/shadow.hpp>
+#include <halftone/policy/lint.hpp>
+#endif
+namespace ht = halftone;
+
+struct step_of_its_own {
+    static constexpr const char* name = "squared";
+    static auto forward(auto& ctx, const auto& x) { return ht::keep(ht::map(ctx, [](auto a) { return a * a; }, x), x); }
+    static auto backward(auto& ctx, const auto& dy, const auto& x) { return ht::map(ctx, [](auto g, auto a) { return 2 * g * a; }, dy, x); }
+};
+template <class P>
+struct step_net : ht::nn::model {
+    using policy = P;
+    ht::nn::layer_norm<ht::at<P, "norm">> norm;
+    ht::nn::linear<ht::at<P, "up">> up;
+    explicit step_net(ht::cpu& device) : model{device}, norm{parameters(), 8}, up{parameters(), 8, 8} { commit(*this); }
+    auto operator()(auto& ctx, const auto& x) const { return ht::apply<step_of_its_own>(ctx, up(ctx, norm(ctx, x))); }
+    static decltype(auto) visit(auto&& self, auto&& f) { return f(self.norm, self.up); }
+};
+
+void step(ht::cpu& device, ht::const_view<float, 2> x, ht::const_view<float, 2> t) {
+    step_net<ht::amp_fp16> model{device};
+    ht::sgd optimizer{device, model, {.lr = 0.1f}};
+    ht::grad_scaler scaler{device};
+    ht::accumulator acc{model};
+    ht::tape tape{device};
+    tape.backward(scaler.scale(ht::mean_squared_error(tape, model(tape, tape.constant(x)), t)), acc);
+    auto gradients = scaler.unscale(acc.take());
+    optimizer.step(gradients);
+    scaler.update();
+}
+CODE
+# functions FILE.s: halftone's and the step, each on a line: its instructions and what they refer to. Labels are numbered within
+# their function, constants are told by no number, and constructors not by which of two names for the same code a compiler takes.
 functions() {
-    objdump -dr --no-show-raw-insn "$1" | sed -E 's/\.LC[0-9]+/.LC/g; s/\.(rodata|text)[^ ]*\+0x[0-9a-f]+/.\1/g; s/([CD])[12]E/\1xE/g' |
-        awk '/^Disassembly of section / { if (line) print line; line = $0; next } line { line = line "|" $0 } END { print line }' |
-        grep -E '^Disassembly of section \.text\._Z[^ |]*(8halftone|4step)' | sort
+    awk '
+        /^_Z[^ ]*:/ { line = ""; delete number; labels = 0; inside = 1 }
+        !inside { next }
+        /^[ \t]*\.size/ { if (line ~ /^_Z[^ |]*(8halftone|4step)/) print line; inside = 0; next }
+        /^[ \t]*\.(cfi|loc|file|p2align|align|section|text|weak|globl|type)/ { next }
+        {
+            left = $0; text = ""
+            while (match(left, /\.L[A-Za-z]*[0-9][0-9_]*/)) {
+                label = substr(left, RSTART, RLENGTH)
+                if (label ~ /^\.LC/) label = ".LC"
+                else { if (!(label in number)) number[label] = ++labels; label = ".L" number[label] }
+                text = text substr(left, 1, RSTART - 1) label
+                left = substr(left, RSTART + RLENGTH)
+            }
+            text = text left
+            line = line text "|"
+        }' "$1" | sed -E 's/([CD])[12]E/\1xE/g' | sort
 }
 # Without optimisation: the order in which a compiler meets functions changes which register it takes.
-for watching in 0 1; do
-    "$cxx" -std=c++20 -O0 -ffunction-sections -c -I"$here/../../include" -DWATCHING="$watching" "$work/step.cpp" -o "$work/$watching.o"
-    functions "$work/$watching.o" >"$work/$watching"
+for what in one mixed; do
+    for watching in 0 1; do
+        "$cxx" -std=c++20 -O0 -S -I"$here/../../include" -DWATCHING="$watching" "$work/$what.cpp" -o "$work/$watching.s"
+        functions "$work/$watching.s" >"$work/$watching"
+    done
+    (($(wc -l <"$work/0") > 100)) || { echo "unwatched: sees $(wc -l <"$work/0") functions"; exit 1; }
+    cmp "$work/0" "$work/1" || { echo "unwatched: a plain tape's step is other code with the headers of watched tapes ($what)"; exit 1; }
+    ! grep -Eq 'watched|shadow' "$work/1" || { echo "unwatched: a plain tape's step speaks of watching ($what)"; exit 1; }
+    echo "unwatched: $(wc -l <"$work/0") functions ($what), all the same"
 done
-(($(wc -l <"$work/0") > 100)) || { echo "unwatched: sees $(wc -l <"$work/0") functions"; exit 1; }
-cmp "$work/0" "$work/1" || { echo "unwatched: a plain tape's step is other code with the headers of watched tapes"; exit 1; }
-! grep -q watched "$work/1" || { echo "unwatched: a plain tape's step speaks of watching"; exit 1; }
-echo "unwatched: $(wc -l <"$work/0") functions, all the same"
