@@ -266,21 +266,21 @@ void tells_a_bad_input(Device& device) {
     };
     const ht::overflow bad_input = first_of({{nan, nan}});
     CHECK(bad_input.by.operation == "mul");
-    CHECK(bad_input.input_elements == 1);
-    CHECK(bad_input.input_found.nans == 1);
+    CHECK(bad_input.input.elements == 1);
+    CHECK(bad_input.input.found.nans == 1);
     CHECK(bad_input.text().find("; an input put onto the tape before it held 1 NaN of 1 values in float already") !=
           std::string::npos);
     const ht::overflow bad_target = first_of({{1, 1}, {1, nan}});
     CHECK(bad_target.by.operation == "mse_loss");
     CHECK(bad_target.micro_batch == 2);
-    CHECK(bad_target.input_elements == 1);
+    CHECK(bad_target.input.elements == 1);
 
     const ht::overflow product = first_of({{large, nan}});
     CHECK(product.by.operation == "mul");
-    CHECK(product.input_elements == 0);
+    CHECK(product.input.elements == 0);
     const ht::overflow later = first_of({{1, 1, nan}, {large, 1}});
     CHECK(later.micro_batch == 2);
-    CHECK(later.input_elements == 0);
+    CHECK(later.input.elements == 0);
 }
 
 /// Watching changes no bit of a step.

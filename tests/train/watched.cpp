@@ -31,6 +31,31 @@ TEST_CASE("overflow: beside the operation stands an input that was not finite al
     tells_a_bad_input(device);
 }
 
+TEST_CASE("overflow: a weight that is not finite itself is told beside its layer") {
+    ht::cpu device{{.threads = 1}};
+    overflow_checks::loop<ht::amp_fp16, ht::cpu> l(device);
+    ht::overflow_finder finder{device, l.tape};
+    l.scale_weight("h.1.attn.proj.weight", 0x1p40f);  // of which float16 makes infinities
+    finder.end_step(l.step(l.whole()));
+    auto all = finder.take(l.model);
+    REQUIRE(all.size() == 1);
+    CHECK(all[0].by.layer == "h.1.attn.proj");
+    CHECK(all[0].weight.parameter == "h.1.attn.proj.weight");
+    CHECK(all[0].weight.format == ht::value_format::float16);
+    CHECK(all[0].weight.elements == config.width * config.width);
+    CHECK(all[0].weight.found.positive_infinities > 0);
+    CHECK(all[0].input.elements == 0);
+
+    // Large, but finite: its product overflows.
+    l.scale_weight("h.1.attn.proj.weight", 0x1p-20f);
+    l.scale_weight("h.1.attn.qkv.weight", 0x1p6f);
+    finder.end_step(l.step(l.whole()));
+    all = finder.take(l.model);
+    REQUIRE(all.size() == 1);
+    CHECK(all[0].by.layer == "h.1.attn.proj");
+    CHECK(all[0].weight.elements == 0);
+}
+
 TEST_CASE("overflow: what was found before any step has ended is not asked for in vain") {
     ht::cpu device{{.threads = 1}};
     overflow_checks::loop<ht::amp_fp16, ht::cpu> l(device);
@@ -196,11 +221,16 @@ TEST_CASE("overflow: the line and the JSON of one") {
         ht::overflow_json(o).dump() ==
         R"({"result":"infinity","layer":"h.1.mlp","after":"","operation":"mlp","pass":"backward","micro_batch":2,"tensor":"parameter gradient",)"
         R"("parameter":"h.1.mlp.up.weight","kind":"+inf","type":"float16","elements":100,"positive_infinities":3,"negative_infinities":1,"nans":2,)"
-        R"("largest":61234.0,"before":{"layer":"h.1","operation":"add","largest":0.5},"input":null})");
-    o.input_elements = 8;
-    o.input_found = {0, 0, 5, 1};
-    CHECK(o.text().find("at most; an input put onto the tape before it held 5 NaN of 8 values in float already") !=
-          std::string::npos);
+        R"("largest":61234.0,"before":{"layer":"h.1","operation":"add","largest":0.5},"input":null,"weight":null})");
+    o.input = {"", ht::value_format::float32, 8, {0, 0, 5, 1}};
+    o.weight = {"h.1.mlp.up.weight", ht::value_format::float16, 9, {1, 0, 0, 1}};
+    CHECK(
+        o.text().find(
+            "at most; an input put onto the tape before it held 5 NaN of 8 values in float already; h.1.mlp.up.weight "
+            "holds 1 +inf of 9 values in float16 itself") != std::string::npos);
+    CHECK(
+        ht::overflow_json(o)["weight"].dump() ==
+        R"({"parameter":"h.1.mlp.up.weight","type":"float16","elements":9,"positive_infinities":1,"negative_infinities":0,"nans":0})");
     CHECK(ht::overflow_json(o)["input"].dump() ==
           R"({"type":"float","elements":8,"positive_infinities":0,"negative_infinities":0,"nans":5})");
 }

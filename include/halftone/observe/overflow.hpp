@@ -20,8 +20,9 @@
 /// in time: forward before backward, earlier micro-batches before later ones.
 ///
 /// What is put onto the tape (constant, leaf, bring) is counted as well: where that was not finite already, it says so
-/// beside the operation. Weights are not looked at (observe/numerics.hpp does), nor doubles: of an infinity that an
-/// operation made in double the first one with a result in another type has the name, a cast for instance.
+/// beside the operation. finder.take(model) looks at the weights of that layer, too, as they are then, which is as they
+/// were where the step was skipped. Doubles are not looked at: of an infinity that an operation made in double the
+/// first one with a result in another type has the name, a cast for instance.
 #pragma once
 
 #include <cstdio>
@@ -32,6 +33,7 @@
 
 #include <halftone/autodiff/watched.hpp>
 #include <halftone/kernel/tally/tally.hpp>
+#include <halftone/observe/overflow_source.hpp>
 #include <halftone/optim/optimizer.hpp>
 #include <halftone/scale/resident.hpp>
 
@@ -54,11 +56,8 @@ struct overflow {
     kernel::value_tally found;
     watched_operation before;  ///< whose values were looked at before those, in the same pass; else empty
     float before_largest = 0;                     ///< their largest magnitude
-    /// Of the first input that was put onto the tape before it, in the same micro-batch, and was not finite itself;
-    /// else of 0 elements.
-    extent input_elements = 0;
-    value_format input_format = value_format::float32;
-    kernel::value_tally input_found;
+    overflow_source input;   ///< the first that was put onto the tape before it, in the same micro-batch
+    overflow_source weight;  ///< of the layer of a forward operation, the first; where take() was given the model
 
     bool is_skipped() const { return result != step_result::taken; }
     /// "+inf", "-inf" or "NaN": infinities first, which NaNs come of.
@@ -76,16 +75,6 @@ inline std::string magnitude_text(float x) {
     char text[32];
     std::snprintf(text, sizeof text, x >= 1e5f && x < 1e6f ? "%.6g" : "%.5g", static_cast<double>(x));
     return text;
-}
-
-/// "3 +inf, 2 NaN of 100"
-inline std::string odd_values_text(const kernel::value_tally& found, extent elements) {
-    std::string t;
-    if (found.positive_infinities > 0) t += std::to_string(found.positive_infinities) + " +inf, ";
-    if (found.negative_infinities > 0) t += std::to_string(found.negative_infinities) + " -inf, ";
-    if (found.nans > 0) t += std::to_string(found.nans) + " NaN, ";
-    t.resize(t.size() - 2);
-    return t + " of " + std::to_string(elements);
 }
 
 struct overflow_entry {
@@ -229,6 +218,16 @@ class overflow_finder final : public tensor_listener {
         for (; taken_ < written; ++taken_) result.push_back(named(all[static_cast<std::size_t>(taken_ % room)]));
         return result;
     }
+    /// The same, and says which weights of the model are not finite themselves, where a forward operation reads them.
+    template <class Model>
+    std::vector<overflow> take(const Model& model) {
+        std::vector<overflow> all = take();
+        for (overflow& o : all) {
+            if (o.is_located && o.pass == pass::forward && o.by.after.empty() && !o.by.layer.empty())
+                o.weight = detail::odd_weight_of(o.by.layer, model.parameters(), signatures_of<Model>{});
+        }
+        return all;
+    }
     std::int64_t lost() const { return lost_; }
 
     void on_tensor(const watched_tensor& t) override {
@@ -288,7 +287,7 @@ class overflow_finder final : public tensor_listener {
         o.found = e.found, o.scale = e.scale;
         if (e.input >= 0 && e.input_micro_batch == t.micro_batch) {
             const watched_tensor& input = *tensors_.all[static_cast<std::size_t>(e.input)];
-            o.input_elements = input.count, o.input_format = input.format, o.input_found = e.input_found;
+            o.input = {"", input.format, input.count, e.input_found};
         }
         if (e.before < 0) return o;
         const watched_tensor& before = *tensors_.all[static_cast<std::size_t>(e.before)];
@@ -338,9 +337,9 @@ inline std::string overflow::text() const {
     if (!before.operation.empty())
         t +=
             "; before it " + detail::place_of(before) + ", gave " + detail::magnitude_text(before_largest) + " at most";
-    if (input_elements > 0)
-        t += "; an input put onto the tape before it held " + detail::odd_values_text(input_found, input_elements) +
-             " values in " + name(input_format) + " already";
+    if (input.elements > 0)
+        t += "; an input put onto the tape before it held " + detail::source_text(input) + " already";
+    if (weight.elements > 0) t += "; " + weight.parameter + " holds " + detail::source_text(weight) + " itself";
     return t;
 }
 

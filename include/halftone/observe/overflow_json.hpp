@@ -7,7 +7,8 @@
 /// Fields: result; layer, after, operation, pass, micro_batch, tensor ("value", "gradient", "parameter gradient",
 /// "operand"), parameter, operand (of operands alone: tensor, type of eight bits, scale), kind ("+inf", "-inf", "NaN"),
 /// type, elements, positive_infinities, negative_infinities, nans, largest; before: null, or layer, operation, largest;
-/// input, which was not finite already: null, or type, elements, positive_infinities, negative_infinities, nans.
+/// input and weight, which were not finite themselves: null, or parameter (of a weight), type, elements,
+/// positive_infinities, negative_infinities, nans.
 /// Of a step where no operation gave such a value, `result` alone.
 #pragma once
 
@@ -16,6 +17,22 @@
 #include <halftone/observe/overflow.hpp>
 
 namespace halftone::inline HALFTONE_ABI {
+
+namespace detail {
+
+inline nlohmann::ordered_json overflow_source_json(const overflow_source& s) {
+    if (s.elements == 0) return nullptr;
+    nlohmann::ordered_json j;
+    if (!s.parameter.empty()) j["parameter"] = s.parameter;
+    j["type"] = name(s.format);
+    j["elements"] = s.elements;
+    j["positive_infinities"] = s.found.positive_infinities;
+    j["negative_infinities"] = s.found.negative_infinities;
+    j["nans"] = s.found.nans;
+    return j;
+}
+
+}  // namespace detail
 
 inline nlohmann::ordered_json overflow_json(const overflow& o) {
     nlohmann::ordered_json j{{"result", name(o.result)}};
@@ -41,15 +58,8 @@ inline nlohmann::ordered_json overflow_json(const overflow& o) {
     } else {
         j["before"] = {{"layer", o.before.layer}, {"operation", o.before.operation}, {"largest", o.before_largest}};
     }
-    if (o.input_elements == 0) {
-        j["input"] = nullptr;
-    } else {
-        j["input"] = {{"type", name(o.input_format)},
-                      {"elements", o.input_elements},
-                      {"positive_infinities", o.input_found.positive_infinities},
-                      {"negative_infinities", o.input_found.negative_infinities},
-                      {"nans", o.input_found.nans}};
-    }
+    j["input"] = detail::overflow_source_json(o.input);
+    j["weight"] = detail::overflow_source_json(o.weight);
     return j;
 }
 

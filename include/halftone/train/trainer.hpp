@@ -308,7 +308,7 @@ class trainer {
         unread_ = {};
         if constexpr (watches) {
             if (finder_) {
-                for (const overflow& o : finder_->take()) tell(o);
+                for (const overflow& o : finder_->take(*model_)) tell(o);
             }
         }
     }
