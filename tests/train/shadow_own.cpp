@@ -142,6 +142,32 @@ TEST_CASE("shadow: what is half a percent off is found in small tensors and in l
     check(report_of_table<off<true>, 32768, 1>());   // those of 32,768 would explain 0.4%
 }
 
+/// The same of inputs, which want no gradient.
+template <class P>
+struct of_inputs : ht::nn::model {
+    using policy = P;
+    ht::nn::linear<ht::at<P, "down">> down;
+    explicit of_inputs(auto& device) : model(device), down(parameters(), width, 1) { commit(*this, 3); }
+    auto operator()(auto&& t, const auto& x) const {
+        return ht::mean(t, down(t, ht::apply<off<false>>(ht::autocast<P>(t), x)));
+    }
+    static decltype(auto) visit(auto&& self, auto&& f) { return f(self.down); }
+};
+
+TEST_CASE("shadow: an operation of one's own whose inputs want no gradient is held to as much") {
+    ht::cpu device{{.threads = 1}};
+    of_inputs<ht::amp_fp16> model{device};
+    of_inputs<ht::full_fp32> twin{device};
+    constexpr ht::extent many = 4096;
+    const auto inputs = support::random(3).normals<float>(many * width);
+    const auto report = ht::shadow_run(device, model, twin, [&](auto& tape, const auto& m) {
+        return m(tape, tape.bring(ht::const_view<float, 2>(inputs.data(), {many, width}))) * 1024;
+    });
+    REQUIRE(report.first() != nullptr);
+    CHECK(report.first()->by.operation == "off");
+    CHECK(report.first()->pass == ht::pass::forward);
+}
+
 struct counting {
     static ht::extent sum_length(const auto& y, const auto& x) { return x[0] / y[0]; }
 };
