@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Contexts: what an operation is called in. A tape records operations for a backward pass, an inference context does
-/// not, and `autocast` makes a region of either with another precision policy.
+/// not, and `autocast` (autodiff/region.hpp) makes a region of either with another precision policy.
 ///
 ///     ht::tape tape{device};
 ///     auto loss = model.loss(tape, batch);
@@ -10,15 +10,13 @@
 ///     ht::inference eval{device};
 ///     auto logits = model.logits(eval, tokens);      // the same code; keeps nothing
 ///
-/// A region is a value that refers to its context: `ht::softmax(ht::autocast<ht::full_fp32>(ctx), x)`. There is no
-/// thread-local state; a function that is handed a context knows all there is to know.
+/// There is no thread-local state; a function that is handed a context knows all there is to know.
 #pragma once
 
+#include <halftone/autodiff/region.hpp>
 #include <halftone/autodiff/variable.hpp>
 #include <halftone/kernel/write_mode.hpp>
 #include <halftone/memory/gradient_slabs.hpp>
-#include <halftone/policy/check.hpp>
-#include <halftone/policy/recipe.hpp>
 
 namespace halftone::inline HALFTONE_ABI {
 
@@ -348,55 +346,6 @@ class tape<Device, plain_tape> : public basic_context<Device, recording::on> {
 };
 template <class Device>
 tape(Device&) -> tape<Device>;
-
-/// A context with another policy: what `autocast` returns. It refers to its root, and ends with its scope.
-template <class Policy, class Root>
-class region {
-  public:
-    using policy = Policy;
-    using device_type = typename Root::device_type;
-    static constexpr bool records = Root::records;
-
-    explicit region(Root& root) : root_(&root) {}
-    Root& root() const { return *root_; }
-
-  private:
-    Root* root_;
-};
-
-/// The policy that free operations follow in this context.
-template <class Context>
-using policy_of = typename std::remove_cvref_t<Context>::policy;
-
-namespace detail {
-
-/// What a region of P is on a tape: P, unless the tape is another one's twin (observe/shadow_tape.hpp).
-template <class P, class Root>
-struct region_policy {
-    using type = P;
-};
-
-/// The same within a context of the policy Around, which `inherit` leaves as it is.
-template <class P, class Around, class Root>
-using policy_inside =
-    std::conditional_t<std::is_same_v<resolve<P>, inherit>, Around, typename region_policy<P, Root>::type>;
-
-}  // namespace detail
-
-/// A region of the context in which free operations, and layers that inherit, follow the policy P (a recipe too).
-/// Where P is `inherit`, or a place in a recipe that says so, they go on as around it.
-template <class P, class Context>
-auto autocast(Context&& context) {
-    constexpr bool is_context = requires { context.root(); };
-    static_assert(is_context,
-                  "halftone: autocast makes a region of a context, and this is none: give it a tape (ht::tape "
-                  "tape{device}), an inference context (ht::inference eval{device}) or a region");
-    if constexpr (is_context) {
-        using root = std::remove_reference_t<decltype(context.root())>;
-        static_assert(check_policy<P>());
-        return region<detail::policy_inside<P, policy_of<Context>, root>, root>(context.root());
-    }
-}
 
 /// The same value, but no gradient flows through it, in any context: a tape, a region of one, an inference context.
 /// Shares the memory. Throws argument_error for a variable of another context.
