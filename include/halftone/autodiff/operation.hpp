@@ -179,6 +179,14 @@ struct loss_given<P, Op, T...> {
 template <class P, class Op, class... T>
 using loss_output = typename loss_given<P, Op, T...>::type;
 
+/// All axes but the last one, as one.
+template <int Rank>
+extent rows_of(const shape<Rank>& s) {
+    extent n = 1;
+    for (int axis = 0; axis + 1 < Rank; ++axis) n *= s[axis];
+    return n;
+}
+
 template <int Rank>
 shape<Rank> with_last(shape<Rank> s, extent last) {
     s[Rank - 1] = last;

@@ -17,13 +17,6 @@
 
 namespace halftone::inline HALFTONE_ABI::detail {
 
-/// The shape of a variable as (rows, width).
-template <int Rank>
-extent rows_of(const shape<Rank>& s) {
-    const extent width = s[Rank - 1];
-    return width == 0 ? 0 : s.size() / width;
-}
-
 /// f over variables in the shape of the first, in the type Y.
 template <class Y, class Root, class F, class First, class... Rest>
 variable<Y, First::rank> compute(Root& root, const F& f, const First& first, const Rest&... rest) {

@@ -246,13 +246,6 @@ extent longest_axis(const shape<Rank>& s) {
     for (int axis = 0; axis < Rank; ++axis) n = std::max(n, s[axis]);
     return n;
 }
-/// All but the last axis.
-template <int Rank>
-extent rows_of(const shape<Rank>& s) {
-    extent n = 1;
-    for (int axis = 0; axis + 1 < Rank; ++axis) n *= s[axis];
-    return n;
-}
 /// Whether a map could take the input for such a result: its axes are the result's last ones, or of one element.
 template <int In, int Out>
 bool is_broadcast(const shape<In>& input, const shape<Out>& result) {
