@@ -120,14 +120,24 @@ TEST_CASE("groups: neighbours with equal rates are one segment") {
     ht::cpu device{{.threads = 1}};
     model_type model{device};
     const ht::store& s = model.parameters();
-    CHECK(ht::detail::make_segments(s, 0.1, {}).size() == 2);
-    const auto segments = ht::detail::make_segments(s, 0.1, {{"fc2", {.weight_decay = 0.1}}});
+    const auto segments_of = [&](const std::vector<ht::parameter_group>& groups, std::size_t left_out = 100) {
+        return ht::detail::join_segments(s, ht::detail::make_segments(s, 0.1, groups),
+                                         [=](const ht::detail::update_segment& one) { return one.entry != left_out; });
+    };
+    CHECK(segments_of({}).size() == 2);
+    const auto segments = segments_of({{"fc2", {.weight_decay = 0.1}}});
     REQUIRE(segments.size() == 2);
     CHECK(segments[0].count == 128 + 128 + 64);
-    CHECK(ht::detail::make_segments(s, 0.1, {{"fc2", {.weight_decay = 0}}}).size() == 4);
+    CHECK(segments_of({{"fc2", {.weight_decay = 0}}}).size() == 4);
+    // Neither what comes before one that is left out nor what comes after it reaches into it.
+    const auto around = segments_of({}, 2);
+    REQUIRE(around.size() == 3);
+    CHECK(around[0].count == 128);
+    CHECK(around[2].count == 64);
+    CHECK(around[2].gradient == 256);
     // Without fc2's gradient and master, fc1 and head are neighbours in their slabs, but not among the copies.
     model.parameters().freeze("fc2");
-    CHECK(ht::detail::make_segments(s, 0.1, {}).size() == 3);
+    CHECK(segments_of({}).size() == 3);
 }
 
 }  // namespace
