@@ -7,6 +7,8 @@
 /// Operands are row-major and what is packed is packed anew in each run, as in a step whose activations are new. Peers
 /// are linked where they are found (oneDNN, OpenBLAS); PyTorch is driven where --torch names a Python that has it.
 #include <cmath>
+#include <memory>
+#include <optional>
 
 #include <halftone/kernel/matmul/cpu.hpp>
 #include <halftone/number.hpp>
@@ -65,9 +67,10 @@ std::vector<shape> odd_shapes() {
 }
 
 #if defined(BENCH_ONEDNN)
-/// oneDNN's matmul primitive over the same row-major memory.
+/// oneDNN's matmul primitive over the same row-major memory; none where it has no such product on this processor, as of
+/// bfloat16 without AVX-512.
 template <class T>
-bench::contender onednn(const shape& s, const T* a, const T* b) {
+std::optional<bench::contender> onednn(const shape& s, const T* a, const T* b) {
     using tag = dnnl::memory::format_tag;
     constexpr auto type = std::is_same_v<T, float> ? dnnl::memory::data_type::f32 : dnnl::memory::data_type::bf16;
     struct state {
@@ -84,7 +87,12 @@ bench::contender onednn(const shape& s, const T* a, const T* b) {
     one->from_a = dnnl::memory(da, one->engine, const_cast<T*>(a));
     one->from_b = dnnl::memory(db, one->engine, const_cast<T*>(b));
     one->to = dnnl::memory(dc, one->engine, one->c.data());
-    one->product = dnnl::matmul(dnnl::matmul::primitive_desc(dnnl::matmul::desc(da, db, dc), one->engine));
+    try {
+        one->product = dnnl::matmul(dnnl::matmul::primitive_desc(dnnl::matmul::desc(da, db, dc), one->engine));
+    } catch (const dnnl::error& e) {
+        if (e.status != dnnl_unimplemented) throw;
+        return std::nullopt;
+    }
     return bench::local("onednn", [one] {
         one->product.execute(one->stream,
                              {{DNNL_ARG_SRC, one->from_a}, {DNNL_ARG_WEIGHTS, one->from_b}, {DNNL_ARG_DST, one->to}});
@@ -114,8 +122,9 @@ class runner {
         std::vector<bench::contender> all;
         all.push_back(bench::local("halftone", [&] { ht::matmul<P>(with_.device, va, vb, vc); }));
 #if defined(BENCH_ONEDNN)
-        if constexpr (std::is_same_v<T, float> || std::is_same_v<T, ht::bfloat16>)
-            all.push_back(onednn(s, a, b));
+        if constexpr (std::is_same_v<T, float> || std::is_same_v<T, ht::bfloat16>) {
+            if (auto peer = onednn(s, a, b)) all.push_back(*std::move(peer));
+        }
 #endif
 #if defined(BENCH_OPENBLAS)
         std::vector<float> blas(std::is_same_v<T, float> ? all_of_c.size() : 0);
