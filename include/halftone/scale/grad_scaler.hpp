@@ -113,12 +113,7 @@ class grad_scaler : public detail::scaler<Device> {
         if (!is_enabled()) return;
         check_scale(new_scale);
         check_bounds(new_scale, options_);
-        base::begin_round();
-        detail::scale_record r = base::record().read();
-        r.scale = new_scale;
-        r.overflows += r.found_inf != 0 ? 1 : 0;
-        r.found_inf = 0;
-        base::record().write(r);
+        base::set_scale(new_scale);
     }
 
     bool is_enabled() const { return base::is_checking(); }

@@ -127,6 +127,15 @@ class scaler {
         unscaled_.clear();
         if (is_checking()) ++*clock_;
     }
+    /// Another scale, by hand: begins a round, and counts the overflow of the one that it breaks off.
+    void set_scale(float scale) {
+        begin_round();
+        scale_record r = record_.read();
+        r.scale = scale;
+        r.overflows += r.found_inf;
+        r.found_inf = 0;
+        record_.write(r);
+    }
 
   private:
     scale_stamp now() const { return {clock_, *clock_}; }

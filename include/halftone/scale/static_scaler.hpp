@@ -52,14 +52,16 @@ class static_scaler : public detail::scaler<Device> {
     void update(float new_scale) {
         if (!is_enabled()) return;
         check_scale(new_scale);
-        set(new_scale, base::overflows() + (base::record().read().found_inf != 0 ? 1 : 0));
+        base::set_scale(new_scale);
+        options_.scale = new_scale;
     }
     bool is_enabled() const { return base::is_checking(); }
     const static_scaler_options& options() const { return options_; }
 
     scaler_state state() const {
         if (!is_enabled()) return {};
-        return {.scale = base::get_scale(), .overflows = base::overflows(), .enabled = true};
+        const detail::scale_record r = base::record().read();
+        return {.scale = r.scale, .overflows = r.overflows, .enabled = true};
     }
     /// Takes over scale and count; the rules of a scale that moves say nothing here. A disabled scaler ignores it.
     /// Throws state_error for the state of a disabled scaler, argument_error for one out of range; nothing changes then.
@@ -68,7 +70,9 @@ class static_scaler : public detail::scaler<Device> {
         if (!s.enabled) fail<state_error>("static_scaler: this state is that of a disabled scaler and holds no scale");
         check_scale(s.scale);
         if (s.overflows < 0) fail<argument_error>("static_scaler: a state with ", s.overflows, " overflows");
-        set(s.scale, s.overflows);
+        base::begin_round();
+        base::record().write({.scale = s.scale, .overflows = s.overflows});
+        options_.scale = s.scale;
     }
 
   private:
@@ -76,11 +80,6 @@ class static_scaler : public detail::scaler<Device> {
         if (!detail::is_scale(scale))
             fail<argument_error>("static_scaler: the scale is ", scale,
                                  "; expected a positive finite number of 2^-126 or more");
-    }
-    void set(float scale, std::int64_t overflows) {
-        base::begin_round();
-        base::record().write({.scale = scale, .overflows = overflows});
-        options_.scale = scale;
     }
 
     static_scaler_options options_;
