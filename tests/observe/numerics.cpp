@@ -14,6 +14,7 @@
 #include <halftone/observe/overflow_json.hpp>
 
 #include "observe/operand_checks.hpp"
+#include "support/cube.hpp"
 
 namespace {
 
@@ -309,19 +310,9 @@ TEST_CASE("numerics: what is read in float16 is infinite beyond its end, and its
           "them so");
 }
 
+using support::cube;
+
 /// x^3 by a user, between two layers; in floats where it is asked for.
-struct cube {
-    static constexpr const char* name = "cube";
-    static auto forward(auto& ctx, const auto& x) {
-        return ht::keep(ht::map(
-                            ctx, [](auto a) { return a * a * a; }, x),
-                        x);
-    }
-    static auto backward(auto& ctx, const auto& dy, const auto& x) {
-        return ht::map(
-            ctx, [](auto g, auto a) { return 3 * a * a * g; }, dy, x);
-    }
-};
 template <class P, bool InFloats = false>
 struct cubing : ht::nn::model {
     using policy = P;

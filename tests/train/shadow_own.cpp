@@ -11,6 +11,7 @@
 #include <halftone/amp.hpp>
 #include <halftone/observe/shadow.hpp>
 
+#include "support/cube.hpp"
 #include "support/random.hpp"
 
 namespace {
@@ -19,18 +20,7 @@ namespace ht = halftone;
 
 constexpr ht::extent rows = 6, width = 16;
 
-struct cube {
-    static constexpr const char* name = "cube";
-    static auto forward(auto& ctx, const auto& x) {
-        return ht::keep(ht::map(
-                            ctx, [](auto a) { return a * a * a; }, x),
-                        x);
-    }
-    static auto backward(auto& ctx, const auto& dy, const auto& x) {
-        return ht::map(
-            ctx, [](auto g, auto a) { return 3.0f * a * a * g; }, dy, x);
-    }
-};
+using support::cube;
 /// By a map without a name of its own.
 struct square {};
 
