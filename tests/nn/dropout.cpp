@@ -2,11 +2,14 @@
 /// \file
 /// The dropout layer, and dropout in a GPT: where it acts, and that it costs nothing where it does not.
 #include <cmath>
+#include <string>
 #include <vector>
 
 #include <doctest/doctest.h>
 
 #include <halftone/amp.hpp>
+#include <halftone/autodiff/apply.hpp>
+#include <halftone/autodiff/twice.hpp>
 #include <halftone/nn/dropout.hpp>
 
 #include "nn/oracle.hpp"
@@ -43,6 +46,49 @@ TEST_CASE("nn::dropout: a layer without parameters, which is checked when it is 
     CHECK_THROWS_WITH_AS(ht::nn::dropout{1.1f}, "dropout: p is 1.1; expected 0 to 1", ht::argument_error);
     CHECK_THROWS_WITH_AS((ht::nn::gpt<ht::full_fp32>{device, with_dropout(-1)}),
                          "gpt: dropout: p is -1; expected 0 to 1", ht::argument_error);
+}
+
+/// A perceptron behind what looks like one operation: its parameters are constants there, its dropout has no place.
+struct through_mlp {
+    static constexpr const char* name = "through_mlp";
+    static auto forward(auto& ctx, const auto& x, const auto* layer) { return (*layer)(ctx, x, x); }
+    static auto backward(auto&, const auto& dy) { return dy; }
+};
+struct through_attention {
+    static constexpr const char* name = "through_attention";
+    static auto forward(auto& ctx, const auto& x, const auto* layer) { return (*layer)(ctx, x); }
+    static auto backward(auto&, const auto& dy) { return dy; }
+};
+
+TEST_CASE("nn: layers with dropout of their own are refused within an operation of one's own, and go on without it") {
+    ht::cpu device{{.threads = 1}};
+    ht::store parameters(device.memory());
+    ht::nn::mlp<ht::full_fp32> mlp(parameters, 4, 8);
+    ht::nn::attention<ht::full_fp32> attention(parameters, 4, 2);
+    parameters.commit(1);
+    const std::vector<float> ones(24, 1.0f);
+    const auto check = [&](auto&& ctx) {
+        const auto x = ctx.root().constant(ht::const_view<float, 3>(ones.data(), {2, 3, 4}));
+        mlp.residual_dropout = attention.residual_dropout = 0.25f;
+        const std::string rest =
+            ": residual_dropout is 0.25, and the functions of an operation of your own (ht::apply) run in a context "
+            "that records nothing, where dropout would do nothing on a tape either: call the layer on the tape, before "
+            "or after ht::apply, or set its residual_dropout to 0";
+        CHECK_THROWS_WITH_AS(ht::apply<through_mlp>(ctx, x, &mlp), ("mlp" + rest).c_str(), ht::argument_error);
+        CHECK_THROWS_WITH_AS(ht::apply<through_attention>(ctx, x, &attention), ("attention" + rest).c_str(),
+                             ht::argument_error);
+        mlp.residual_dropout = attention.residual_dropout = 0;
+        const auto direct = mlp(ctx, x, x), within = ht::apply<through_mlp>(ctx, x, &mlp);
+        for (ht::extent i = 0; i < direct.size(); ++i) CHECK(direct.view().data()[i] == within.view().data()[i]);
+        CHECK(ht::apply<through_attention>(ctx, x, &attention).shape() == x.shape());
+    };
+    ht::tape tape{device};
+    check(tape);
+    check(ht::autocast<ht::full_fp32>(tape));
+    ht::tape twice{device, ht::twice};
+    check(twice);
+    ht::inference inference{device};
+    check(inference);
 }
 
 /// A scalar of the model's loss in a tape's pass, and its gradients.

@@ -39,6 +39,20 @@ consteval bool check_dropout() {
     return true;
 }
 
+/// Throws argument_error where a layer with dropout of its own is called there: how much it drops shows as it runs.
+template <class Context>
+void check_layer_dropout(const char* layer, float residual_dropout) {
+    if constexpr (runs_own_operation<Context>) {
+        if (residual_dropout != 0) {
+            fail<argument_error>(
+                layer, ": residual_dropout is ", residual_dropout,
+                ", and the functions of an operation of your own (ht::apply) run in a context that records nothing, "
+                "where dropout would do nothing on a tape either: call the layer on the tape, before or after "
+                "ht::apply, or set its residual_dropout to 0");
+        }
+    }
+}
+
 template <class Y, class Root, class X, int Rank, class Residual = absent>
 variable<Y, Rank> dropped(Root& root, const variable<X, Rank>& x, const kernel::dropout_draw& draw,
                           const Residual& residual = {});

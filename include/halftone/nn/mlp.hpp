@@ -51,6 +51,7 @@ struct mlp {
 
     template <class Context, class X, int Rank, class Y>
     auto operator()(Context&& ctx, const variable<X, Rank>& x, const variable<Y, Rank>& residual) const {
+        halftone::detail::check_layer_dropout<Context>("mlp", residual_dropout);
         if constexpr (std::remove_cvref_t<Context>::records) {
             if (residual_dropout != 0)
                 return halftone::dropout(ctx, run(ctx, x, absent{}), {residual_dropout}, residual);
