@@ -40,6 +40,7 @@ examples/train_gpt/amp_bf16.cu 150 again
 tests/cuda/products.cu 120
 tests/cuda/attention.cu 100
 tests/cuda/losses.cu 120
+tests/cuda/steps.cu 300 again
 bench/cuda/matmul.cu 40
 bench/cuda/attention.cu 60
 bench/cuda/rows.cu 60

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Steps with a gradient penalty, with dropout and with sparse gradients as a GPU takes them: in whole numbers they have
+/// the CPU's bits.
+#include <emulator/device.hpp>
+
+#include <halftone/kernel/device.hpp>
+
+#include "train/exact_steps.hpp"
+
+namespace {
+
+namespace ht = halftone;
+
+struct devices {
+    ht::cpu cpu{{.threads = 1}};
+    ht::emulator::device device{{.seed = 3}};
+};
+
+TEST_CASE_FIXTURE(devices, "steps in whole numbers on a GPU: a gradient penalty has the CPU's bits") {
+    exact_steps::check_penalty(device, cpu);
+}
+TEST_CASE_FIXTURE(devices, "steps in whole numbers on a GPU: dropout has the CPU's bits") {
+    exact_steps::check_dropout(device, cpu);
+}
+TEST_CASE_FIXTURE(devices, "steps in whole numbers on a GPU: sparse gradients have the CPU's bits") {
+    exact_steps::check_lookup(device, cpu);
+}
+
+}  // namespace

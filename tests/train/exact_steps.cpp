@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Steps with a gradient penalty, with dropout and with sparse gradients in whole numbers: the same bits on every
+/// instruction set, at any number of threads.
+#include <string>
+
+#include <doctest/doctest.h>
+
+#include "support/each_set.hpp"
+#include "train/exact_steps.hpp"
+
+namespace {
+
+namespace ht = halftone;
+
+TEST_CASE(
+    "steps in whole numbers: penalties, dropout and sparse gradients have the same bits on every instruction set") {
+    ht::cpu reference{{.threads = 1, .instruction_set = ht::isa::portable}};
+    for (const ht::isa set : ht::every_isa) {
+        const std::string instruction_set = ht::name(set);
+        CAPTURE(instruction_set);
+        if (!support::is_tested(set)) {
+            MESSAGE("not tested here: ", instruction_set);
+            continue;
+        }
+        ht::cpu device{{.threads = 2, .instruction_set = set}};
+        exact_steps::check_penalty(device, reference);
+        exact_steps::check_dropout(device, reference);
+        exact_steps::check_lookup(device, reference);
+    }
+}
+
+}  // namespace
