@@ -3,6 +3,7 @@
 /// Sparse gradients on the CPU: memory, growth, limits, steps as torch has them.
 #include <string>
 
+#include <halftone/autodiff/reduce.hpp>
 #include <halftone/autodiff/watched.hpp>
 #include <halftone/kernel/adamw/cpu.hpp>
 #include <halftone/kernel/cross_entropy/cpu.hpp>
@@ -11,6 +12,7 @@
 #include <halftone/kernel/map/cpu.hpp>
 #include <halftone/kernel/quantize/cpu.hpp>
 #include <halftone/kernel/sgd/cpu.hpp>
+#include <halftone/kernel/sum/cpu.hpp>
 
 #include "optim/golden.hpp"
 #include "optim/sparse_checks.hpp"
@@ -40,6 +42,60 @@ TEST_CASE("sparse gradients: rounded at random they have the bits of dense ones,
     for (const extent width : {3, 6}) {
         random_rounding_agrees<ht::with_state<ht::pure_bf16, ht::bfloat16>>(one, two, width);
         random_rounding_agrees<ht::with_state<ht::amp_bf16, ht::bfloat16>>(one, two, width);
+    }
+}
+
+/// A table by itself, which therefore lies alike whether its gradient is sparse or dense.
+template <class P, class Op>
+struct lone_table : ht::nn::model {
+    using policy = P;
+    sparse_checks::table_layer<ht::at<P, "items">, Op> items;
+
+    lone_table(ht::cpu& device, ht::extent width) : ht::nn::model(device), items(parameters(), 30, width) {
+        commit(*this, 3);
+    }
+    static decltype(auto) visit(auto&& self, auto&& f) { return f(self.items); }
+};
+
+/// Its numbers after each of four steps, in each of which two micro-batches look up all rows, some of them twice.
+template <class P, class Op, template <class, class> class Optimizer, class Options>
+auto steps_over_all_rows(ht::extent width, int threads, const Options& options) {
+    ht::cpu device{{.threads = threads}};
+    lone_table<P, Op> model(device, width);
+    Optimizer<ht::cpu, lone_table<P, Op>> optimizer(device, model, options);
+    ht::grad_scaler scaler{device, {.init_scale = 16}};
+    ht::accumulator acc{model};
+    ht::tape tape{device};
+    std::vector<std::vector<typename P::param>> seen;
+    for (int t = 0; t < 4; ++t) {
+        std::vector<std::int32_t> ids(40);
+        for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int32_t>((7 * i + seen.size()) % 30);
+        for (int micro = 0; micro < 2; ++micro) {
+            const auto rows = ht::embedding<ht::layer_roles<P, ht::op::embedding, ht::tape<ht::cpu>&>>(
+                tape, ht::const_view<std::int32_t, 2>(ids.data() + 20 * micro, {2, 10}), model.items.table,
+                ht::absent{});
+            const auto loss = ht::sum<float>(tape, ht::mul(tape, rows, ht::add(tape, rows, 0.5f)));
+            tape.backward(scaler.scale(loss / 2), acc);
+        }
+        auto grads = scaler.unscale(acc.take());
+        optimizer.step(grads);
+        scaler.update();
+        seen.push_back(masters_of(model.items.table));
+    }
+    CHECK(optimizer.steps() == 4);
+    return seen;
+}
+
+TEST_CASE("sparse gradients: rows of every step have the bits of dense ones step after step, rounded at random, too") {
+    using P = ht::with_state<ht::pure_bf16, ht::bfloat16>;
+    for (const ht::extent width : {1, 2, 3, 8, 33, 100}) {
+        CAPTURE(width);
+        const ht::adamw_options adam{.lr = 0.02, .weight_decay = 0.1, .seed = 5};
+        CHECK((steps_over_all_rows<P, ht::op::sparse_embedding, ht::adamw>(width, 2, adam) ==
+               steps_over_all_rows<P, ht::op::embedding, ht::adamw>(width, 1, adam)));
+        const ht::sgd_options plain{.lr = 0.05, .seed = 5};
+        CHECK((steps_over_all_rows<P, ht::op::sparse_embedding, ht::sgd>(width, 2, plain) ==
+               steps_over_all_rows<P, ht::op::embedding, ht::sgd>(width, 1, plain)));
     }
 }
 

@@ -13,6 +13,8 @@
 /// A step changes no row that was not looked up in its window: neither the row nor its moments decay. That is what
 /// torch.optim.SparseAdam does (lazy Adam), with AdamW's decoupled decay of the rows that are changed; rows looked up
 /// in every step, and any rows under ht::sgd without momentum and decay, move as with a dense gradient, to the bit.
+/// Roundings at random follow from the place of a number in its group of the store: the table is a group of its own, and
+/// parameters that a dense table would have stood beside are rounded by other random numbers.
 ///
 /// The table can only be looked up: a head that shares it has a gradient in every row, and does not compile.
 #pragma once
