@@ -29,7 +29,7 @@ namespace ht = halftone;
 inline constexpr int steps = 3, micro_batches = 2;
 inline constexpr ht::extent samples = 6, in = 5, hidden = 4, out = 2, vocabulary = 30, width = 6;
 
-/// y = down dropout(up(x)^2) + dropout(x): twice differentiable, and nothing in it rounds whole numbers.
+/// y = down dropout(up(x)^2): twice differentiable, and nothing in it rounds whole numbers.
 template <class P>
 struct network : ht::nn::model {
     using policy = P;
