@@ -192,13 +192,22 @@ template <class T>
 const variable<T, 0>& loss_variable(const variable<T, 0>& loss) {
     return loss;
 }
-template <class T>
-gradient_seed loss_seed(const variable<T, 0>&) {
+// No loss: says so.
+template <class T, int Rank>
+    requires(Rank != 0)
+variable<T, 0> loss_variable(const variable<T, Rank>&) {
+    static_assert(Rank == 0,
+                  "halftone: a loss is one number, and this variable has axes: differentiate its sum or its mean, "
+                  "ht::sum(tape, y) or ht::mean(tape, y), or a loss of it");
+    return {};
+}
+template <class T, int Rank>
+gradient_seed loss_seed(const variable<T, Rank>&) {
     return {};
 }
 /// What was computed of such a loss as it stands, scaled where the loss is.
-template <class T, class Value>
-Value scaled_as(const variable<T, 0>&, Value value) {
+template <class T, int Rank, class Value>
+Value scaled_as(const variable<T, Rank>&, Value value) {
     return value;
 }
 template <class Variable>
