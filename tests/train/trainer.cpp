@@ -2,6 +2,7 @@
 /// \file
 /// The trainer does what the loop written out does, to the bit, and reports it truly.
 #include <cmath>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -226,6 +227,56 @@ TEST_CASE("a stop ends the run at a step, and going on reaches the same bits") {
     CHECK(parts.masters() == whole.masters());
     CHECK(parts.trainer.train(parts.data).steps == 12);
     CHECK_MESSAGE(parts.masters() == whole.masters(), "a finished run stays as it is");
+}
+
+/// A model whose loss throws once, in some micro-batch.
+struct failing : ht::nn::gpt<ht::amp_fp16> {
+    using gpt::gpt;
+    mutable int left = 0;
+
+    template <class Context, class Batch>
+    ht::variable<float, 0> loss(Context&& ctx, const Batch& batch) const {
+        const auto loss = gpt::loss(ctx, batch);
+        if (--left == 0) throw std::runtime_error("a bad batch");
+        return loss;
+    }
+};
+
+TEST_CASE("an exception ends a step, and going on takes it from its beginning, to the same bits") {
+    ht::training_arguments a = arguments;
+    a.outlier_factor = 100;
+    a.outlier_window = 4;
+    a.max_steps = 8;
+    // In the first and the second micro-batch of the sixth step; in what comes after the gradients were unscaled.
+    struct throws_once : ht::range_listener {
+        int left = 6;
+        void begin(const char* what, ht::pass) override {
+            if (what == std::string("adamw") && --left == 0) throw std::runtime_error("a bad listener");
+        }
+        void end() override {}
+    } listener;
+    std::vector<std::byte> expected;
+    double loss = 0;
+    for (const int fails : {0, 11, 12, -1}) {
+        CAPTURE(fails);
+        ht::cpu device{{.threads = 1}};
+        failing model{device, small::config, 1};
+        model.left = fails;
+        ht::language_data data{ht::token_view{corpus}, small::options};
+        ht::trainer trainer{device, model, a};
+        if (fails == -1) trainer.listen(&listener);
+        if (fails != 0) {
+            CHECK_THROWS_AS(trainer.train(data), std::runtime_error);
+            CHECK(trainer.state().step == 5);
+        }
+        const ht::training_result result = trainer.train(data);
+        CHECK(result.steps == 8);
+        CHECK(result.skips == ht::skip_counts{});
+        if (fails == 0) expected = small::masters(model.parameters()), loss = result.train_loss;
+        CHECK(small::masters(model.parameters()) == expected);
+        CHECK(result.train_loss == loss);
+        CHECK(trainer.scaler().state().growth_tracker == 8);
+    }
 }
 
 TEST_CASE("a stop asked for before the first step is heeded") {

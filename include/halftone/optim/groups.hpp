@@ -9,6 +9,7 @@
 /// names. Where several groups name a parameter, each field is that of the last group which sets it.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
@@ -142,6 +143,18 @@ std::vector<update_segment> join_segments(const store& parameters, const std::ve
         }
     }
     return segments;
+}
+
+/// Weight decay pulls towards zero what multiplies; what is added, and gains around one, are left alone.
+inline std::vector<parameter_group> with_undecayed(const store& parameters, std::vector<parameter_group> groups) {
+    std::vector<parameter_group> all;
+    for (const char* pattern : {"*.bias", "*.gain"}) {
+        const auto named = [&](const store::entry& e) { return path_matches(pattern, e.path.c_str()); };
+        if (std::any_of(parameters.entries().begin(), parameters.entries().end(), named))
+            all.push_back({pattern, {.weight_decay = 0}});
+    }
+    all.insert(all.end(), groups.begin(), groups.end());
+    return all;
 }
 
 }  // namespace detail

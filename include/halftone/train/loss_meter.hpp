@@ -56,6 +56,13 @@ struct end_step {
         latest[record->all_steps++ % room] = mean;
     }
 };
+struct discard_losses {
+    loss_record* record;
+    HALFTONE_HD void operator()() const {
+        record->part = 0;
+        record->parts = 0;
+    }
+};
 struct restart_losses {
     loss_record* record;
     HALFTONE_HD void operator()() const {
@@ -82,6 +89,8 @@ class loss_meter {
     void end_step() {
         record_.device().run(detail::end_step{record_.data(), latest(), static_cast<std::int64_t>(room_)});
     }
+    /// Drops the losses of a step that an exception ended.
+    void discard() { record_.device().run(detail::discard_losses{record_.data()}); }
     /// The steps so far count no longer for mean().
     void restart() { record_.device().run(detail::restart_losses{record_.data()}); }
 

@@ -19,6 +19,7 @@
 #include <chrono>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <halftone/autodiff/watched.hpp>
@@ -36,22 +37,6 @@
 #include <halftone/train/training_data.hpp>
 
 namespace halftone::inline HALFTONE_ABI {
-
-namespace detail {
-
-/// Weight decay pulls towards zero what multiplies; what is added, and gains around one, are left alone.
-inline std::vector<parameter_group> with_undecayed(const store& parameters, std::vector<parameter_group> groups) {
-    std::vector<parameter_group> all;
-    for (const char* pattern : {"*.bias", "*.gain"}) {
-        const auto named = [&](const store::entry& e) { return path_matches(pattern, e.path.c_str()); };
-        if (std::any_of(parameters.entries().begin(), parameters.entries().end(), named))
-            all.push_back({pattern, {.weight_decay = 0}});
-    }
-    all.insert(all.end(), groups.begin(), groups.end());
-    return all;
-}
-
-}  // namespace detail
 
 /// `Kind`: of its tape.
 template <class Device, class Model, class Kind = plain_tape>
@@ -118,8 +103,8 @@ class trainer {
         tape_.listen(listener);
     }
 
-    /// Trains until max_steps, or until stop(); called again after a stop it goes on. Where the data also gives
-    /// windows, it evaluates every eval_steps.
+    /// Trains until max_steps, or until stop(); called again after a stop it goes on, after an exception with the step
+    /// that was under way, from its beginning. Where the data also gives windows, it evaluates every eval_steps.
     template <training_data Data>
     training_result train(Data& data) {
         const auto begin = clock::now();
@@ -220,6 +205,7 @@ class trainer {
             return data.sample(static_cast<std::uint32_t>(state_.step),
                                arguments_.per_device_train_batch_size * arguments_.gradient_accumulation_steps);
         }();
+        if (std::exchange(is_under_way_, true)) drop_step();
         if (looks_now()) {
             take_and_look(batch);
         } else if constexpr (is_apart && requires { batch.with_views(same_view{}); }) {
@@ -232,18 +218,27 @@ class trainer {
                     // A model of the user's, which the step as it is suits. Nothing of it has been done on the device
                     // yet.
                     capture_refused_ = e.what();
-                    tape_.clear();
-                    accumulator_.discard();
-                    if constexpr (watches) tape_.begin_step();
+                    drop_step();
                     take(batch);
                 }
             }
         } else {
             take(batch);
         }
+        is_under_way_ = false;
         ++state_.step;
         ++window_steps_;
         return batch.size();
+    }
+
+    /// Drops what an exception has left of a step.
+    void drop_step() {
+        tape_.clear();
+        accumulator_.discard();
+        losses_.discard();
+        if (guard_) guard_->discard();
+        scaler_.load(scaler_.state());  // begins a round
+        if constexpr (watches) tape_.begin_step();
     }
 
     bool looks_now() const {
@@ -270,8 +265,8 @@ class trainer {
             losses_.add(loss);
             if (guard_) guard_->add(loss);
         }
-        losses_.end_step();
         update();
+        losses_.end_step();
     }
 
     void update() {
@@ -371,6 +366,7 @@ class trainer {
     loss_meter<Device> losses_;
     captured_step<Device, one_step> captured_;
     std::string capture_refused_;
+    bool is_under_way_ = false;  ///< a step, which nothing but an exception leaves unfinished
     detail::recent step_seconds_;
     meter window_, total_;
     std::int64_t window_steps_ = 0;
