@@ -74,7 +74,7 @@ class nearest_adamw : public ht::detail::optimizer<Device, Model, 2> {
                     .decays = {self->options_.beta1, self->options_.beta2, self->options_.epsilon},
                     .rates = s.rates,
                     .factors = factors,
-                    .step = self->step_data()});
+                    .step = self->step_data(s)});
         }
     };
 

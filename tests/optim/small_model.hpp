@@ -66,6 +66,8 @@ inline ht::gradient_seed loss_seed(const loss& l) { return {l.factor}; }
 struct tape {
     /// The gradient of the loss by element `i` of entry `entry`, times nothing.
     std::function<float(std::size_t entry, std::size_t i)> gradients;
+    /// Whether the loss depends on entry `entry`; on all of them, where this is none.
+    std::function<bool(std::size_t entry)> reaches;
 
     template <class Loss, class Accumulator>
     void backward(const Loss& l, Accumulator& acc, ht::store& parameters) {
@@ -77,6 +79,7 @@ struct tape {
         const float seed = begin.factor * scale;
         ht::gradient_slabs* slabs = acc.find(parameters);
         for (std::size_t entry = 0; entry < parameters.entries().size(); ++entry) {
+            if (reaches && !reaches(entry)) continue;
             const ht::gradient_slabs::place place = slabs->claim(entry);
             if (place.data == nullptr) continue;
             std::vector<float> to(parameters.entries()[entry].count);

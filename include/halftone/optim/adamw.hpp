@@ -11,6 +11,9 @@
 ///
 /// Numeric contract: kernel/adamw/adamw.hpp has it. A step whose gradients are not finite changes nothing.
 ///
+/// A parameter that no backward pass of the window reached stays as it is: it neither decays nor moves on, nor counts
+/// the step. Its bias corrections are those of its own steps.
+///
 /// Of a table with a sparse gradient (nn/sparse_embedding.hpp) a step changes the rows that were looked up in its
 /// window, and no others: a row that was not keeps its values and its moments, where AdamW over a dense gradient would
 /// decay both and go on moving it. Rows of every step have the bits of a dense gradient. torch.optim.SparseAdam is lazy
@@ -93,15 +96,14 @@ class adamw : public detail::optimizer<Device, Model, 2> {
         }
         const kernel::adamw_arguments<master, copy, accumulate, state> arguments{
             .master = base::template part_of<master>(g.master.data(), s.master, s.count),
-            .copy =
-                g.copy_bytes == 0 ? view<copy, 1>{} : base::template part_of<copy>(g.copy.data(), s.copy, s.count),
+            .copy = g.copy_bytes == 0 ? view<copy, 1>{} : base::template part_of<copy>(g.copy.data(), s.copy, s.count),
             .gradient = gradient,
             .first = base::template part_of<state>(base::moment(0, s.group).data(), s.gradient, s.count),
             .second = base::template part_of<state>(base::moment(1, s.group).data(), s.gradient, s.count),
             .decays = {options_.beta1, options_.beta2, options_.epsilon},
             .rates = s.rates,
             .factors = factors,
-            .step = base::step_data(),
+            .step = base::step_data(s),
             .key = base::key_of(s, options_.seed)};
         if constexpr (has_sparse_gradient<Storage>) {
             kernel::adamw<Device>::template run_rows<Storage::param_rounding, master, copy, accumulate, state,

@@ -11,12 +11,15 @@
 /// them.
 #pragma once
 
+#include <algorithm>
 #include <initializer_list>
 #include <span>
+#include <utility>
 
 #include <halftone/kernel/quantize/quantize.hpp>
 #include <halftone/number/classify.hpp>
 #include <halftone/optim/groups.hpp>
+#include <halftone/optim/own_steps.hpp>
 #include <halftone/optim/schedule.hpp>
 #include <halftone/optim/step_result.hpp>
 #include <halftone/policy/check.hpp>
@@ -67,6 +70,8 @@ struct optimizer_state {
     std::int64_t skipped = 0;
     double lr = 0;
     skip_counts skips{};  ///< `skipped` by reason; those of a state that knows no reasons are 0
+    /// Of each parameter that is trained, in the store's order, where windows left some out; else none.
+    std::vector<std::int64_t> own_steps{};
 };
 
 namespace detail {
@@ -147,9 +152,10 @@ class optimizer {
 
     optimizer_state state() const {
         const optimizer_record r = record_.read();
-        return {r.step.steps, r.step.skipped, r.step.lr, r.skips};
+        return {r.step.steps, r.step.skipped, r.step.lr, r.skips, own_.read(each_, r.step.steps)};
     }
-    /// Takes over counts and rate; moments are written through moment(). Throws argument_error for negative ones.
+    /// Takes over counts and rate; moments are written through moment(). Throws argument_error for counts that cannot
+    /// be; nothing changes then.
     void load(const optimizer_state& s) {
         if (s.steps < 0 || s.skipped < 0)
             fail<argument_error>(name_, ": a state with ", s.steps, " steps and ", s.skipped, " skipped ones");
@@ -158,7 +164,15 @@ class optimizer {
                 fail<argument_error>(name_, ": a state with ", s.skipped, " skipped steps, ", count,
                                      " of them for one reason");
         }
+        const auto is_odd = [&](std::int64_t steps) { return steps < 0 || steps > s.steps; };
+        if ((!s.own_steps.empty() && s.own_steps.size() != each_.size()) ||
+            std::any_of(s.own_steps.begin(), s.own_steps.end(), is_odd)) {
+            fail<argument_error>(name_, ": a state with the own steps of ", s.own_steps.size(),
+                                 " parameters; expected none, or for each of ", each_.size(), ", 0 to ", s.steps);
+        }
         check_rate("lr", s.lr);
+        own_.load(each_, s.own_steps, s.steps);
+        knows_segments_ = false;
         record_.write({{.steps = s.steps, .skipped = s.skipped, .lr = s.lr}, schedule(), s.skips});
     }
 
@@ -175,7 +189,10 @@ class optimizer {
 
     optimizer(const char* name, Device& device, Model& model, double lr, double weight_decay,
               std::vector<parameter_group> groups, kept moments)
-        : name_(name), parameters_(&model.parameters()), record_(device, optimizer_record{{.lr = lr}, {}}) {
+        : name_(name),
+          parameters_(&model.parameters()),
+          record_(device, optimizer_record{{.lr = lr}, {}}),
+          own_(parameters_->memory()) {
         check_rate("lr", lr);
         check_rate("weight_decay", weight_decay);
         parameters_->check_committed();
@@ -223,6 +240,7 @@ class optimizer {
         const bool has_work = !segments_.empty();
         const std::int32_t* const found_inf = w.found_inf() + index;
         record_.device().run(begin_step{record_.data(), found_inf, w.record(), has_work ? 1 : 0});
+        if (has_work) own_.count(record_.device(), &record_.data()->step);
         // With the step the window of delayed scaling ends, that of a model which is frozen as a whole too.
         if (has_work) {
             end_window(&record_.data()->step.skips);
@@ -234,7 +252,9 @@ class optimizer {
         return {record_, calls_};
     }
 
-    const kernel::step_record* step_data() const { return &record_.data()->step; }
+    const kernel::step_record* step_data(const update_segment& s) const {
+        return own_.of(s.cohort, &record_.data()->step);
+    }
     Device& device() const { return record_.device(); }
 
     /// The part of a slab that a segment covers.
@@ -253,18 +273,22 @@ class optimizer {
 
   private:
     /// What this step updates: parameters that a backward pass of the window reached. The others neither decay nor move
-    /// on. Mostly they are those of the step before.
+    /// on, and count no step. Mostly they are those of the step before.
     void find_segments(const gradient_slabs& slabs) {
-        bool is_as_before = reached_.size() == each_.size();
+        bool is_as_before = std::exchange(knows_segments_, false);
         reached_.resize(each_.size());
         for (std::size_t i = 0; i < each_.size(); ++i) {
             const bool now = slabs.is_reached(each_[i].entry);
             is_as_before = is_as_before && reached_[i] == now;
             reached_[i] = now;
         }
-        if (is_as_before) return;
-        segments_ =
-            join_segments(*parameters_, each_, [&](const update_segment& s) { return slabs.is_reached(s.entry); });
+        if (!is_as_before) {
+            if (std::find(reached_.begin(), reached_.end(), true) != reached_.end())
+                own_.divide(record_.device(), each_, reached_, &record_.data()->step);
+            segments_ =
+                join_segments(*parameters_, each_, [&](const update_segment& s) { return slabs.is_reached(s.entry); });
+        }
+        knows_segments_ = true;
     }
 
     /// What the window's amaxes were goes into their histories, or is forgotten where *skips is not 0.
@@ -288,8 +312,10 @@ class optimizer {
     const char* name_;
     store* parameters_;
     resident<optimizer_record, Device> record_;
+    own_steps own_;
     std::vector<update_segment> each_, segments_;  // of every parameter; those of the last step, joined
     std::vector<bool> reached_;                    // of each_, in the last step
+    bool knows_segments_ = false;                  // of reached_
     std::vector<buffer> moments_;
     unsigned layout_ = 0;
     std::int64_t calls_ = 0;

@@ -10,7 +10,8 @@
 ///
 /// Numeric contract: kernel/sgd/sgd.hpp has it. A step whose gradients are not finite changes nothing.
 ///
-/// A parameter that no backward pass of the window reached stays as it is: it neither decays nor moves on.
+/// A parameter that no backward pass of the window reached stays as it is: it neither decays nor moves on, nor counts
+/// the step.
 ///
 /// Of a table with a sparse gradient (nn/sparse_embedding.hpp) a step changes the rows that were looked up in its
 /// window, and no others. Without momentum and decay the result has the bits of a dense gradient. With them it is
@@ -99,8 +100,7 @@ class sgd : public detail::optimizer<Device, Model, 1> {
         }
         const kernel::sgd_arguments<master, copy, accumulate, state> arguments{
             .master = base::template part_of<master>(g.master.data(), s.master, s.count),
-            .copy =
-                g.copy_bytes == 0 ? view<copy, 1>{} : base::template part_of<copy>(g.copy.data(), s.copy, s.count),
+            .copy = g.copy_bytes == 0 ? view<copy, 1>{} : base::template part_of<copy>(g.copy.data(), s.copy, s.count),
             .gradient = gradient,
             .momentum = options_.momentum == 0
                             ? view<state, 1>{}
@@ -108,7 +108,7 @@ class sgd : public detail::optimizer<Device, Model, 1> {
             .coefficients = {options_.momentum, options_.dampening, options_.kind},
             .rates = s.rates,
             .factors = factors,
-            .step = base::step_data(),
+            .step = base::step_data(s),
             .key = base::key_of(s, options_.seed)};
         if constexpr (has_sparse_gradient<Storage>) {
             kernel::sgd<Device>::template run_rows<Storage::param_rounding, master, copy, accumulate, state,

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: MIT
+#include <doctest/doctest.h>
+
+#include "optim/reached_checks.hpp"
+
+namespace {
+
+namespace ht = halftone;
+using pure = ht::with_state<ht::pure_bf16, ht::bfloat16>;
+
+TEST_CASE_TEMPLATE("own steps: a parameter fares as if the windows that missed it had not been", P, ht::full_fp32,
+                   ht::amp_fp16, pure, ht::with_split_master<ht::amp_bf16>) {
+    ht::cpu device{{.threads = 1}};
+    reached::check<P>(device);
+}
+
+TEST_CASE("own steps: the first step of a parameter is AdamW's first, whenever it comes") {
+    ht::cpu device{{.threads = 1}};
+    small::model<ht::full_fp32> model{device};
+    ht::adamw optimizer{device, model, {.lr = 0.5, .epsilon = 0, .weight_decay = 0}};
+    ht::accumulator acc{model, ht::unscaled};
+    small::tape tape;
+    tape.gradients = [](std::size_t, std::size_t) { return 3.0f; };
+    std::size_t reached = 0;
+    tape.reaches = [&](std::size_t entry) { return entry == reached; };
+    const auto step = [&] {
+        tape.backward(small::loss{}, acc, model.parameters());
+        optimizer.step(acc.take());
+    };
+    for (int i = 0; i < 100; ++i) step();
+    reached = 3;
+    const float before = model.head.weight.master()(0);
+    step();
+    CHECK(model.head.weight.master()(0) == doctest::Approx(before - 0.5f).epsilon(1e-5));
+    CHECK(optimizer.steps() == 101);
+    CHECK(optimizer.state().own_steps == std::vector<std::int64_t>{100, 0, 0, 1});
+}
+
+TEST_CASE("own steps: states that cannot be are refused, and the others take the place of what was") {
+    ht::cpu device{{.threads = 1}};
+    small::model<ht::full_fp32> model{device};
+    ht::sgd optimizer{device, model, {.lr = 1}};
+    CHECK_THROWS_WITH_AS(optimizer.load({.steps = 3, .lr = 1, .own_steps = {3, 3}}),
+                         "sgd: a state with the own steps of 2 parameters; expected none, or for each of 4, 0 to 3",
+                         ht::argument_error);
+    CHECK_THROWS_AS(optimizer.load({.steps = 3, .lr = 1, .own_steps = {3, 3, 4, 0}}), ht::argument_error);
+    CHECK_THROWS_AS(optimizer.load({.steps = 3, .lr = 1, .own_steps = {3, 3, -1, 0}}), ht::argument_error);
+    CHECK(optimizer.steps() == 0);
+    optimizer.load({.steps = 3, .lr = 1, .own_steps = {3, 1, 1, 0}});
+    CHECK(optimizer.state().own_steps == std::vector<std::int64_t>{3, 1, 1, 0});
+    optimizer.load({.steps = 2, .lr = 1});
+    CHECK(optimizer.state().own_steps.empty());
+    CHECK(optimizer.steps() == 2);
+}
+
+}  // namespace
