@@ -116,6 +116,18 @@ TEST_CASE("groups: a pattern that names nothing, and options that contradict eac
     CHECK_FALSE(model.fc1.weight.is_frozen());
 }
 
+TEST_CASE("groups: what was frozen before cannot be trained") {
+    ht::cpu device{{.threads = 1}};
+    model_type model{device};
+    const std::initializer_list<ht::parameter_group> head_alone = {{"*", ht::frozen}, {"head", ht::trained}};
+    ht::sgd first{device, model, {}, head_alone};
+    CHECK_THROWS_WITH_AS((ht::sgd{device, model, {}, {{"head", ht::frozen}, {"fc1", ht::trained}}}),
+                         "sgd: a group trains fc1.weight, which was frozen before; what is frozen stays so",
+                         ht::argument_error);
+    CHECK_FALSE(model.head.weight.is_frozen());
+    ht::sgd again{device, model, {}, head_alone};
+}
+
 TEST_CASE("groups: neighbours with equal rates are one segment") {
     ht::cpu device{{.threads = 1}};
     model_type model{device};

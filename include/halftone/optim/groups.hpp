@@ -32,7 +32,7 @@ struct group_options {
 /// The options of parameters that are not trained: they have no gradients, no moments, and no masters beside a copy.
 inline constexpr group_options frozen{.training = training::frozen};
 /// The options of parameters that an earlier pattern froze and this one does not: {{"*", ht::frozen}, {"head",
-/// ht::trained}}.
+/// ht::trained}}. What the model itself or an earlier optimizer has frozen stays so.
 inline constexpr group_options trained{.training = training::updated};
 
 struct parameter_group {
@@ -80,6 +80,11 @@ inline void check_groups(const char* operation, const store& parameters, const s
                                      value, "; expected 0 or more");
             }
         }
+    }
+    for (const store::entry& e : parameters.entries()) {
+        if (e.frozen && options_of(e.path, groups).training == training::updated)
+            fail<argument_error>(operation, ": a group trains ", e.path,
+                                 ", which was frozen before; what is frozen stays so");
     }
 }
 
