@@ -67,6 +67,9 @@ class fixture {
     void change() noexcept {
         if (list_ != nullptr) number_ = ++list_->numbers_;
     }
+    /// What it is like now, and that it is like that again: captured work of then is of use again.
+    std::uint64_t number() const { return number_; }
+    void restore(std::uint64_t number) noexcept { number_ = number; }
 
   private:
     friend fixture_list;

@@ -14,7 +14,9 @@
 #pragma once
 
 #include <algorithm>
+#include <optional>
 
+#include <halftone/memory/fixture.hpp>
 #include <halftone/scale/gradients.hpp>
 
 namespace halftone::inline HALFTONE_ABI {
@@ -56,6 +58,20 @@ void check_visited(const char* operation, const store& parameters) {
                              " is stored in types that no layer of the model's visit has; let visit show every layer");
     }
 }
+
+/// Whether a window is open decides, on the host, where gradients are written or added. So work that was captured
+/// between windows is of no use inside of one, and that of one window is of none in another.
+class window_fixture final : public fixture {
+  public:
+    explicit window_fixture(memory_resource& memory)
+        : fixture(&memory.fixtures(), "a window of gradients is open that was not, or the other way round"),
+          closed_(number()) {}
+    void open() { change(); }
+    void close() { restore(closed_); }
+
+  private:
+    std::uint64_t closed_;
+};
 
 }  // namespace detail
 
@@ -142,6 +158,7 @@ class accumulator<Kind, types<Models...>> {
     void make(Models&... models) {
         static_assert(sizeof...(Models) > 0, "halftone: accumulator: name the models whose gradients it gathers");
         (add_part<Models>(models.parameters()), ...);
+        fixture_.emplace(window_.parts[0].slabs.owner().memory());
         window_.record_memory = buffer(window_.parts[0].slabs.owner().memory(),
                                        detail::window::record_bytes(sizeof...(Models)), memory_kind::gradient);
     }
@@ -160,6 +177,7 @@ class accumulator<Kind, types<Models...>> {
         }
         if (!window_.is_open) {
             window_.is_open = true;
+            fixture_->open();
             window_.received = 0;
             window_.stamp = stamp;
             ++window_.serial;
@@ -171,6 +189,7 @@ class accumulator<Kind, types<Models...>> {
     }
     void close() {
         window_.is_open = false;
+        fixture_->close();
         window_.is_clipped = false;
         window_.known = detail::window::knowledge::nothing;
         for (detail::window::part& p : window_.parts) {
@@ -180,6 +199,7 @@ class accumulator<Kind, types<Models...>> {
     }
 
     detail::window window_;
+    std::optional<detail::window_fixture> fixture_;
     std::vector<const store*> left_out_;
 };
 

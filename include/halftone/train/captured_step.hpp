@@ -27,7 +27,8 @@
 ///
 /// Inside a step nothing waits for the device: what would, does not get past the capture (capture_error says what to
 /// do). The host's part of a step must be over with it: gradients taken, tapes empty, no variable kept but for the loss
-/// returned. After an exception inside, clear the tape and discard what the accumulator gathered.
+/// returned. A micro-batch alone, which leaves a window of gradients open, is right, but begins anew in each window.
+/// After an exception inside, clear the tape and discard what the accumulator gathered.
 ///
 /// On a CPU a step runs as it is, every time, in memory that is reused. The numbers are the same in each case, to the
 /// bit.

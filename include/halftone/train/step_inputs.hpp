@@ -94,7 +94,7 @@ class step_inputs {
     template <class Step, class... Inputs>
     void call(const Step& step, const Inputs&... inputs) const {
         std::size_t next = 0;
-        const auto own = [&]<class T, int Rank>(const view<T, Rank>& v) {
+        [[maybe_unused]] const auto own = [&]<class T, int Rank>(const view<T, Rank>& v) {
             return view<T, Rank>{reinterpret_cast<T*>(memory_[next++].data()), v.shape()};
         };
         const std::tuple all{map_views(inputs, own)...};  // in braces, so one after the other
@@ -109,7 +109,7 @@ class step_inputs {
 
     template <class Function, class... Inputs>
     static void for_each_view(const Function& f, const Inputs&... inputs) {
-        const auto see = [&f](const auto& v) {
+        [[maybe_unused]] const auto see = [&f](const auto& v) {
             f(v);
             return v;
         };

@@ -147,6 +147,52 @@ TEST_CASE("captured step: graphs that reach other parameters, in turns, with the
     for (const int rows : {3, 2, 1}) run(t, rows, false), ++t;
 }
 
+TEST_CASE("captured step: micro-batches by themselves, whole windows without their update, and updates alone") {
+    using P = ht::full_fp32;
+    const std::vector<std::vector<ht::extent>> windows = {{2, 2, 1}, {2, 2, 1}, {2, 2, 2, 2}, {1, 1, 1}, {2, 2, 2, 2}};
+    for (const int part : {0, 1, 2, 3}) {  // nothing is captured, one of these is
+        CAPTURE(part);
+        machine device{quick(3)};
+        layer<P> model{device, 3, 2};
+        ht::sgd optimizer{device, model, {.lr = 0.1}};
+        ht::grad_scaler scaler{device};
+        ht::accumulator acc{model};
+        ht::tape tape{device};
+        const auto micro = [&](const ht::const_view<float, 2>& x) {
+            tape.backward(scaler.scale(ht::mean(tape, model.fc(tape, tape.constant(x)))), acc);
+        };
+        const auto window = [&](const ht::const_view<float, 2>& x) { micro(x), micro(x); };
+        const auto update = [&] {
+            auto grads = scaler.unscale(acc.take());
+            optimizer.step(grads);
+            scaler.update();
+        };
+        ht::captured_step micro_step{device, micro};
+        ht::captured_step window_step{device, window};
+        ht::captured_step update_step{device, update};
+        double expected = 0;
+        for (std::size_t w = 0; w < windows.size(); ++w) {
+            for (const ht::extent rows : windows[w]) {
+                const std::vector<float> x(static_cast<std::size_t>(3 * rows), static_cast<float>(w + 1));
+                ht::tensor<float, 2> there(device.memory(), {rows, 3});
+                device.fill(there.data(), 3 * rows, x[0]);
+                if (part == 1) micro_step(ht::const_view<float, 2>(x.data(), {rows, 3})), micro(there.const_view());
+                if (part == 2) window_step(ht::const_view<float, 2>(x.data(), {rows, 3}));
+                if (part == 0 || part == 3) window(there.const_view());
+                expected += static_cast<double>(x[0]);  // half of it from each of two micro-batches
+            }
+            part == 3 ? static_cast<void>(update_step()) : update();
+        }
+        const auto weight = small::master_of(model.fc.weight);
+        const auto start = small::master_of(layer<P>(device, 3, 2).fc.weight);
+        CHECK(static_cast<double>(weight[0]) ==
+              doctest::Approx(static_cast<double>(start[0]) - 0.1 * expected).epsilon(1e-4));
+        CHECK(optimizer.steps() == 5);
+        if (part == 1) CHECK(micro_step.replays() > 0);
+        if (part == 1) CHECK(captured::mentions(micro_step.reason(), "a window of gradients is open"));
+    }
+}
+
 /// A model whose loss throws once.
 struct failing : ht::nn::gpt<ht::amp_fp16> {
     using gpt::gpt;
