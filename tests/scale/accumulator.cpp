@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -8,8 +9,10 @@
 #include <halftone/autodiff/tape.hpp>
 #include <halftone/kernel.hpp>
 #include <halftone/nn/linear.hpp>
+#include <halftone/optim/clip.hpp>
 #include <halftone/optim/sgd.hpp>
 #include <halftone/scale/grad_scaler.hpp>
+#include <halftone/scale/outlier_guard.hpp>
 
 #include "optim/small_model.hpp"
 #include "support/random.hpp"
@@ -142,6 +145,46 @@ TEST_CASE("accumulator: gradients are good until the next window begins") {
     auto moved = std::move(current);
     CHECK_THROWS_AS(optimizer.step(current), ht::state_error);  // NOLINT(bugprone-use-after-move)
     optimizer.step(moved);
+}
+
+TEST_CASE("accumulator: gradients and norms whose accumulator is gone are found out") {
+    ht::cpu device{{.threads = 1}};
+    model_type model{device};
+    ht::sgd optimizer{device, model};
+    ht::grad_scaler scaler{device};
+    small::tape tape;
+    tape.gradients = [](std::size_t, std::size_t) { return 1.0f; };
+    std::optional<ht::measured_norm<ht::cpu>> norm;
+    const auto leave = [&](auto&& f) {
+        ht::accumulator acc{model};
+        tape.backward(scaler.scale(small::loss{}), acc, model.parameters());
+        return f(acc.take());
+    };
+    auto raw = leave([](auto taken) { return taken; });
+    CHECK_THROWS_WITH_AS(scaler.unscale(std::move(raw)),
+                         "unscale: the accumulator of these gradients is gone, and their memory with it",
+                         ht::state_error);
+    auto grads = leave([&](auto taken) {
+        auto unscaled = scaler.unscale(std::move(taken));
+        norm.emplace(ht::clip_grad_norm(unscaled, 1));
+        return unscaled;
+    });
+    CHECK_THROWS_WITH_AS(optimizer.step(grads),
+                         "sgd: the accumulator of these gradients is gone, and their memory with it", ht::state_error);
+    CHECK_THROWS_AS(ht::clip_grad_value(grads, 1), ht::state_error);
+    CHECK_THROWS_AS(static_cast<void>(norm->value()), ht::state_error);
+    scaler.update();
+
+    // One in each round of a loop, mostly at one address.
+    ht::outlier_guard guard{device};
+    for (int i = 0; i < 3; ++i) {
+        leave([&](auto taken) {
+            auto unscaled = scaler.unscale(std::move(taken));
+            guard.watch(unscaled);
+            CHECK_FALSE(optimizer.step(unscaled).skipped());
+        });
+        scaler.update();
+    }
 }
 
 TEST_CASE("accumulator: several models, each with its own store") {

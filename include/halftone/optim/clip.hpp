@@ -14,25 +14,31 @@
 /// argument.
 #pragma once
 
+#include <memory>
+
 #include <halftone/number/classify.hpp>
 #include <halftone/scale/gradients.hpp>
 
 namespace halftone::inline HALFTONE_ABI {
 
 /// The norm that clip_grad_norm found, to be read when it is wanted. Good until the next window of its accumulator
-/// begins.
+/// begins, or the accumulator is gone.
 template <class Device>
 class measured_norm {
   public:
     template <class Any, class Models>
     measured_norm(Device& device, const gradients<Any, Models>& g)
-        : device_(&device), window_(&g.check("clip_grad_norm")), serial_(window_->serial) {}
+        : device_(&device), window_(&g.check("clip_grad_norm")), clock_(window_->clock), serial_(clock_->serial) {}
 
     /// The norm before the last clip_grad_norm; infinity where a gradient is not finite. On a GPU it waits for the
-    /// device. Throws state_error once another window has begun.
+    /// device. Throws state_error once another window has begun or the accumulator is gone.
     float value() const {
-        if (window_->serial != serial_)
-            fail<state_error>("clip_grad_norm: its norm was read after a further backward pass; read it before");
+        if (clock_->is_gone || clock_->serial != serial_) {
+            fail<state_error>(
+                "clip_grad_norm: its norm was read after a further backward pass, or once the accumulator was gone; "
+                "read "
+                "it before");
+        }
         return read_value(*device_, window_->record()).norm_before;
     }
     operator float() const { return value(); }  // NOLINT(google-explicit-constructor)
@@ -40,6 +46,7 @@ class measured_norm {
   private:
     Device* device_;
     const detail::window* window_;
+    std::shared_ptr<const detail::window_clock> clock_;
     std::uint64_t serial_;
 };
 

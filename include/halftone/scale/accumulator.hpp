@@ -96,6 +96,7 @@ class accumulator<Kind, types<Models...>> {
     explicit accumulator(Models&... models, unscaled_t) requires(!takes_scaled) { make(models...); }
     accumulator(const accumulator&) = delete;
     accumulator& operator=(const accumulator&) = delete;
+    ~accumulator() { window_.clock->is_gone = true; }
 
     /// What a tape calls at the beginning of a backward pass. Throws state_error where the loss has another scale than
     /// the micro-batches before it in this window.
@@ -148,7 +149,7 @@ class accumulator<Kind, types<Models...>> {
     /// one, or for micro-batches that turn out to be bad.
     void discard() {
         if (window_.is_open) close();
-        ++window_.serial;
+        ++window_.clock->serial;
         for (const detail::window::part& p : window_.parts) p.slabs.owner().amaxes().forget();
     }
     /// Micro-batches in the window so far.
@@ -180,7 +181,7 @@ class accumulator<Kind, types<Models...>> {
             fixture_->open();
             window_.received = 0;
             window_.stamp = stamp;
-            ++window_.serial;
+            ++window_.clock->serial;
         } else if (!(window_.stamp == stamp)) {
             fail<state_error>("accumulator: the loss scale changed inside a window, after ", window_.received,
                               " micro-batches; call update() once, after the step, or discard()");

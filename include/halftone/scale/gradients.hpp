@@ -4,7 +4,7 @@
 ///
 /// An object of this type refers to the accumulator's memory, where the values stay as the backward passes left them;
 /// unscaling and clipping record factors, which the optimizer applies as it reads. It is good until the next window
-/// begins.
+/// begins, or the accumulator is gone.
 ///
 ///     ht::gradients<cpu, ...> grads = scaler.unscale(acc.take());
 ///     ht::clip_grad_norm(grads, 1.0f);
@@ -14,6 +14,7 @@
 /// ht::cuda.
 #pragma once
 
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -25,6 +26,12 @@
 namespace halftone::inline HALFTONE_ABI {
 
 namespace detail {
+
+/// Which window is, or was last, open. Whoever refers to a window keeps its clock, which outlives the accumulator.
+struct window_clock {
+    std::uint64_t serial = 0;
+    bool is_gone = false;  ///< the accumulator is
+};
 
 /// What an accumulator and the gradients it gave share: the slabs of each store, and how far the window is.
 struct window {
@@ -38,8 +45,8 @@ struct window {
     std::vector<part> parts;
     buffer record_memory;  ///< a gradient_record, then found_inf of each part
     scale_stamp stamp{};
-    std::uint64_t serial = 0;  ///< of the window that is, or was last, open
-    int received = 0;          ///< micro-batches in it
+    std::shared_ptr<window_clock> clock = std::make_shared<window_clock>();
+    int received = 0;  ///< micro-batches in the window that is, or was last, open
     bool is_open = false;
     bool is_clipped = false;  ///< by norm or value
     knowledge known = knowledge::nothing;
@@ -88,11 +95,16 @@ class gradients {
     using device_type = Device;
     using models = Models;
 
-    gradients(detail::window& window, Device* device) : window_(&window), serial_(window.serial), device_(device) {}
+    gradients(detail::window& window, Device* device)
+        : window_(&window), clock_(window.clock), serial_(window.clock->serial), device_(device) {}
     gradients(gradients&& other) noexcept
-        : window_(std::exchange(other.window_, nullptr)), serial_(other.serial_), device_(other.device_) {}
+        : window_(std::exchange(other.window_, nullptr)),
+          clock_(std::move(other.clock_)),
+          serial_(other.serial_),
+          device_(other.device_) {}
     gradients& operator=(gradients&& other) noexcept {
         window_ = std::exchange(other.window_, nullptr);
+        clock_ = std::move(other.clock_);
         serial_ = other.serial_;
         device_ = other.device_;
         return *this;
@@ -125,11 +137,13 @@ class gradients {
         return slabs(p.owner()).read_rows(p);
     }
 
-    /// The window, for those who read or change it. Throws state_error where another window has begun since, and where
-    /// this object was moved from.
+    /// The window, for those who read or change it. Throws state_error where another window has begun since, where the
+    /// accumulator is gone, and where this object was moved from.
     detail::window& check(const char* operation) const {
         if (window_ == nullptr) fail<state_error>(operation, ": these gradients were moved from");
-        if (window_->serial != serial_) {
+        if (clock_->is_gone)
+            fail<state_error>(operation, ": the accumulator of these gradients is gone, and their memory with it");
+        if (clock_->serial != serial_) {
             fail<state_error>(operation,
                               ": a further backward pass has reused the memory of these gradients; use them before it");
         }
@@ -206,6 +220,7 @@ class gradients {
     }
 
     detail::window* window_;
+    std::shared_ptr<const detail::window_clock> clock_;
     std::uint64_t serial_;
     Device* device_;
 };

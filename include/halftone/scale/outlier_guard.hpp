@@ -22,6 +22,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <vector>
 
 #include <halftone/autodiff/variable.hpp>
@@ -170,7 +171,7 @@ class outlier_guard {
             if (p.stepped)
                 fail<state_error>("outlier_guard: watch() after a step with these gradients; watch before all steps");
         }
-        if (watched_ == &w && serial_ == w.serial)
+        if (watched_ == w.clock && serial_ == w.clock->serial)
             fail<state_error>("outlier_guard: watch() was called twice with the same gradients");
         if (options_.of != outlier_of::norm && added_ == 0) {
             fail<state_error>(
@@ -178,8 +179,8 @@ class outlier_guard {
         }
         g.measure(record_.device());
         record_.device().run(detail::judge_step{record_.data(), norms(), losses(), w.record()});
-        watched_ = &w;
-        serial_ = w.serial;
+        watched_ = w.clock;
+        serial_ = w.clock->serial;
         added_ = 0;
     }
 
@@ -241,7 +242,7 @@ class outlier_guard {
     outlier_options options_;
     resident<detail::guard_record, Device> record_;
     buffer values_;  ///< the window's norms, then its losses
-    const detail::window* watched_ = nullptr;
+    std::shared_ptr<const detail::window_clock> watched_;
     std::uint64_t serial_ = 0;
     int added_ = 0;
 };
