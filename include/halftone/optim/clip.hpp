@@ -36,8 +36,7 @@ class measured_norm {
         if (clock_->is_gone || clock_->serial != serial_) {
             fail<state_error>(
                 "clip_grad_norm: its norm was read after a further backward pass, or once the accumulator was gone; "
-                "read "
-                "it before");
+                "read it before");
         }
         return read_value(*device_, window_->record()).norm_before;
     }
