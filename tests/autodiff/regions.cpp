@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Free operations in regions, and operations of a user's own, on the CPU.
+#include <halftone/autodiff/twice.hpp>
+
 #include "autodiff/region_checks.hpp"
 #include "support/gradient_check.hpp"
 
@@ -66,6 +68,43 @@ TEST_CASE("linear: the bias is read where the weight is, from the copy or from t
     static_assert(std::is_same_v<decltype(wide), const ht::variable<double, 2>>);
     CHECK(values(device, wide.view()) == exact);
     CHECK(values(device, ht::linear<double>(region, x, weight, bias).view()) == exact);
+}
+
+TEST_CASE("linear: weight and bias are each a variable or a parameter") {
+    ht::cpu device{{.threads = 1}};
+    one_layer<ht::amp_bf16> model(device, 2);
+    const std::vector<double> w{1, 2, -3, 4}, b{5, -6};
+    support::set(model.fc.weight, w);
+    support::set(model.fc.bias, b);
+    const guarded<float> in(std::vector<float>{1, 2, 3, -1, 0, 2}), weights(std::vector<float>{1, 2, -3, 4}),
+        biases(std::vector<float>{5, -6});
+    const auto check = [&](auto& tape) {
+        const auto region = ht::autocast<ht::amp_bf16>(tape);
+        const auto x = tape.constant(in.view(ht::shape<2>{3, 2}));
+        const auto weight = tape.leaf(weights.view(ht::shape<2>{2, 2}));
+        const auto bias = tape.leaf(biases.view(ht::shape<1>{2}));
+        const std::vector<double> y{10, -1, 6, -19, 9, 2};
+        support::gradient_sink sink(model.parameters());
+        const auto of_bias = ht::linear(region, x, weight, model.fc.bias);
+        const auto of_weight = ht::linear(region, x, model.fc.weight, bias);
+        static_assert(std::is_same_v<decltype(of_bias), const ht::variable<ht::bfloat16, 2>>);
+        static_assert(std::is_same_v<decltype(of_weight), const ht::variable<ht::bfloat16, 2>>);
+        static_assert(
+            std::is_same_v<decltype(ht::linear<float>(region, x, model.fc.weight, bias)), ht::variable<float, 2>>);
+        CHECK(values(device, of_bias.view()) == y);
+        CHECK(values(device, of_weight.view()) == y);
+        tape.backward(ht::sum(tape, ht::add(tape, ht::sum<float>(tape, of_bias), ht::sum<float>(tape, of_weight))),
+                      sink);
+        const std::vector<double> dw{4, 3, 4, 3}, db{3, 3};
+        CHECK(sink.of(model.fc.weight) == dw);
+        CHECK(sink.of(model.fc.bias) == db);
+        CHECK(values(device, tape.gradient(weight)) == dw);
+        CHECK(values(device, tape.gradient(bias)) == db);
+    };
+    ht::tape tape{device};
+    check(tape);
+    ht::tape twice{device, ht::twice};
+    check(twice);
 }
 
 TEST_CASE("a weight is not cast where it is used: the store's copy is read, and nothing of its size is kept") {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What free operations say to those who hand them a parameter of a layer: all but linear, as_variable and apply take
-/// variables alone.
+/// What free operations say to those who hand them a parameter of a layer: all but linear (in the place of weight and
+/// bias), as_variable and apply take variables alone.
 #pragma once
 
 #include <type_traits>
@@ -103,6 +103,9 @@ template <class As = by_category, class Context, class... T> requires detail::pa
 void reshape(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
 template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
 void matmul(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
+template <class As = by_category, class Context, class Storage, int Rank, class... T>
+    requires detail::parameter_given<Context, parameter<Storage, Rank>>
+void linear(Context&&, const parameter<Storage, Rank>&, const T&...) { detail::refuse_parameter<Context>(); }
 template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
 void cat(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
 template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>

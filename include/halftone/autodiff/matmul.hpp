@@ -220,8 +220,8 @@ auto matmul(Context&& context, const variable<A, Rank>& a, const variable<B, Oth
     }
 }
 
-/// x weightᵀ + bias. x: (…, in), weight: (out, in), bias: (out) or left out; weight and bias are variables or
-/// parameters of a store. Throws shape_error.
+/// x weightᵀ + bias. x: (…, in), weight: (out, in), bias: (out) or left out; weight and bias are each a variable or a
+/// parameter of a store. Throws shape_error.
 template <class As = by_category, recording_context Context, class X, int Rank, class W>
 auto linear(Context&& context, const variable<X, Rank>& x, const variable<W, 2>& weight) {
     return detail::free_linear<As>(context, x, weight, absent{});
@@ -239,6 +239,18 @@ template <class As = by_category, recording_context Context, class X, int Rank, 
     requires detail::type_choice<As>
 auto linear(Context&& context, const variable<X, Rank>& x, const parameter<Storage, 2>& weight,
             const parameter<Storage, 1>& bias) {
+    return detail::free_linear<As>(context, x, weight, bias);
+}
+template <class As = by_category, recording_context Context, class X, int Rank, class W, class Storage>
+    requires detail::type_choice<As>
+auto linear(Context&& context, const variable<X, Rank>& x, const variable<W, 2>& weight,
+            const parameter<Storage, 1>& bias) {
+    return detail::free_linear<As>(context, x, weight, bias);
+}
+template <class As = by_category, recording_context Context, class X, int Rank, class Storage, class B>
+    requires detail::type_choice<As>
+auto linear(Context&& context, const variable<X, Rank>& x, const parameter<Storage, 2>& weight,
+            const variable<B, 1>& bias) {
     return detail::free_linear<As>(context, x, weight, bias);
 }
 
