@@ -2,7 +2,10 @@
 /// \file
 /// Categories of the library's operations that a user wants otherwise, in a program of its own: each is obeyed by what
 /// runs, in the types of results and in their values, forward and backward.
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <string>
 #include <type_traits>
 #include <vector>
 
@@ -10,7 +13,11 @@
 
 #include <halftone/amp.hpp>
 #include <halftone/autodiff/elementwise_loss.hpp>
+#include <halftone/autodiff/ledger.hpp>
+#include <halftone/autodiff/twice.hpp>
+#include <halftone/nn/gpt.hpp>
 #include <halftone/nn/mlp.hpp>
+#include <halftone/policy/ledger.hpp>
 
 #include "support/gradient_sink.hpp"
 
@@ -35,7 +42,7 @@ struct halftone::operation_category<op::gelu> {
 };
 template <>
 struct halftone::operation_category<op::dropout> {
-    static constexpr ht::category value = ht::category::fp32;
+    static constexpr ht::category value = ht::category::low_precision;
 };
 template <>
 struct halftone::operation_category<op::mse_loss> {
@@ -47,6 +54,10 @@ struct halftone::operation_category<op::huber_loss> {
 };
 template <>
 struct halftone::operation_category<op::cross_entropy> {
+    static constexpr ht::category value = ht::category::low_precision;
+};
+template <>
+struct halftone::operation_category<op::linear_cross_entropy> {
     static constexpr ht::category value = ht::category::low_precision;
 };
 
@@ -121,31 +132,49 @@ TEST_CASE("categories: layers and the perceptron, which computes by that of line
     CHECK(rate == 0);
 }
 
-TEST_CASE("categories: softmax, gelu and dropout") {
+TEST_CASE("categories: softmax and gelu") {
     fixture f;
     static_assert(is<bfloat16, 2, decltype(ht::softmax(f.region(), f.h))>);
     static_assert(is<bfloat16, 2, decltype(ht::gelu(f.tape, f.h))>);
     const auto wide = ht::gelu(f.region(), f.h);
     static_assert(is<float, 2, decltype(wide)>);
     CHECK(doubles(wide.view())[1] != static_cast<double>(static_cast<float>(bfloat16(wide.view()(0, 1)))));
+}
 
-    // 1.015625 / (1 - 1/4) is no bfloat16.
-    const auto kept = ht::dropout(f.region(), f.h, {.p = 0.25f});
-    static_assert(is<float, 2, decltype(kept)> && is<bfloat16, 2, decltype(ht::dropout(f.tape, f.h, {.p = 0.25f}))>);
-    for (int i = 0; i < 2; ++i) {
-        const float y = kept.view()(0, i);
-        CHECK((y == 0 || y == doctest::Approx(static_cast<double>(static_cast<float>(f.halves[i])) / 0.75)));
-        CHECK((y == 0 || y != static_cast<float>(bfloat16(y))));
-    }
+TEST_CASE("categories: dropout, with a residual and without") {
+    fixture f;
+    const auto kept = ht::dropout(f.region(), f.x, {.p = 0.25f});
+    static_assert(is<bfloat16, 2, decltype(kept)> && is<float, 2, decltype(ht::dropout(f.tape, f.x, {.p = 0.25f}))>);
     f.differentiate(kept);
-    for (int i = 0; i < 2; ++i) CHECK((f.tape.gradient(f.h)(0, i) == bfloat16(0.0f)) == (kept.view()(0, i) == 0));
+    CHECK((f.tape.gradient(f.x)(0, 0) == 0) == (kept.view()(0, 0) == bfloat16(0.0f)));
     // Where it drops nothing it has the same types.
-    static_assert(is<float, 2, decltype(ht::dropout(f.region(), f.h, {.p = 0}))>);
-    CHECK(doubles(ht::dropout(f.region(), f.h, {.p = 0}).view()) == doubles(f.h.view()));
+    const auto all = ht::dropout(f.region(), f.x, {.p = 0});
+    static_assert(is<bfloat16, 2, decltype(all)>);
+    CHECK(doubles(all.view()) == std::vector<double>{1});
     ht::inference eval{f.device};
-    const auto seen = ht::dropout(ht::autocast<ht::amp_bf16>(eval), eval.constant(f.h.view()), {.p = 0.5f});
-    static_assert(is<float, 2, decltype(seen)>);
-    CHECK(doubles(seen.view()) == doubles(f.h.view()));
+    const auto seen = eval.constant(f.x.view());
+    CHECK(doubles(ht::dropout(ht::autocast<ht::amp_bf16>(eval), seen, {.p = 0.5f}).view()) == std::vector<double>{1});
+
+    // What is added to a residual is of the category's type, and the sum of the residual's.
+    const auto sum_of = [&](auto&& ctx, const auto& x, float p) {
+        const auto y = ht::dropout(ctx, x, {.p = p}, x);
+        static_assert(is<float, 2, decltype(y)>);
+        return doubles(y.view())[0] - exact;
+    };
+    CHECK(sum_of(f.tape, f.x, 0) == exact);
+    CHECK(sum_of(f.region(), f.x, 0) == 1);
+    CHECK(sum_of(ht::autocast<ht::full_fp32>(f.tape), f.x, 0) == exact);
+    CHECK(sum_of(ht::autocast<ht::amp_bf16>(eval), seen, 0.5f) == 1);
+    bool was_kept = false;
+    for (int i = 0; i < 20; ++i) {
+        const double added = sum_of(f.region(), f.x, 0.5f);
+        CHECK((added == 0 || added == 2));
+        was_kept = was_kept || added == 2;
+    }
+    CHECK(was_kept);
+    const auto leaf = f.tape.leaf(f.x.view());
+    f.differentiate(ht::dropout(f.region(), leaf, {.p = 0}, leaf));
+    CHECK(doubles(f.tape.gradient(leaf)) == std::vector<double>{2});
 }
 
 TEST_CASE("categories: losses") {
@@ -172,6 +201,68 @@ TEST_CASE("categories: losses") {
     f.tape.backward(low);
     const double slope = doubles(f.tape.gradient(f.h))[0];
     CHECK((slope > 0.49 && slope < 0.5));
+}
+
+/// Two classes, whose logits are never stored.
+template <class P>
+struct classifier : ht::nn::model {
+    using policy = P;
+    ht::nn::linear<ht::at<P, "fc">> fc;
+    explicit classifier(ht::cpu& device) : model{device}, fc{parameters(), 1, 2} {
+        commit(*this, 1);
+        support::set(fc.weight, std::vector<float>{fine, 0});
+    }
+    auto loss(auto& ctx, const auto& x, const std::vector<std::int32_t>& target) const {
+        return ht::linear_cross_entropy<ht::layer_roles<P, op::linear_cross_entropy, decltype(ctx)>>(
+            ctx, x, fc.weight, ht::const_view<std::int32_t, 1>(target.data(), {1}));
+    }
+    static decltype(auto) visit(auto&& self, auto&& f) { return f(self.fc); }
+};
+
+TEST_CASE("categories: the loss of logits that are never stored") {
+    ht::cpu device{{.threads = 1}};
+    const std::vector<std::int32_t> target{0};
+    const double whole = std::log1p(std::exp(-1.0));  // of the logits 1 and 0, as bfloat16 has 1 + 2^-8
+    const auto check = [&](auto& tape, auto& ctx) {
+        std::vector<float> one{fine};
+        classifier<P> model{device};
+        classifier<ht::full_fp32> wide{device};
+        support::gradient_sink sink(model.parameters());
+        const auto x = ctx.root().leaf(ht::view(one.data(), ht::shape<2>{1, 1}));
+        static_assert(is<float, 0, decltype(wide.loss(ctx, x, target))>);
+        const auto loss = model.loss(ctx, x, target);
+        static_assert(is<bfloat16, 0, decltype(loss)>);  // as the layer computes, in regions and outside
+        CHECK(loss.item().bits() == bfloat16(static_cast<float>(whole)).bits());
+        tape.backward(loss, sink);
+        CHECK(doubles(tape.gradient(x))[0] == doctest::Approx(std::exp(-whole) - 1).epsilon(0.01));
+        CHECK(sink.of(model.fc.weight)[0] == doctest::Approx(std::exp(-whole) - 1).epsilon(0.01));
+    };
+    ht::tape tape{device};
+    check(tape, tape);
+    const auto region = ht::autocast<ht::full_fp32>(tape);
+    check(tape, region);
+    ht::tape twice{device, ht::twice};
+    check(twice, twice);
+    // The ledgers, of the types and of what was called, have the cast.
+    using model = ht::nn::gpt<ht::amp_bf16>;
+    constexpr ht::nn::gpt_config small{.vocabulary = 4, .context = 4, .layers = 1, .heads = 1, .width = 2};
+    model lm{device, small};
+    ht::tape calls{device, ht::ledger_of_calls};
+    const std::vector<std::int32_t> ids{0, 1, 2, 3};
+    const ht::const_view<std::int32_t, 2> row(ids.data(), {1, 4});
+    struct {
+        ht::const_view<std::int32_t, 2> tokens, targets;
+    } const batch{row, row};
+    static_assert(is<bfloat16, 0, decltype(lm.loss(calls, batch))>);
+    lm.loss(calls, batch);
+    const auto types = ht::ledger<model>;
+    int casts = 0;
+    for (const ht::ledger_entry& e : types) {
+        CHECK(std::count(calls.entries().begin(), calls.entries().end(), e) == 1);
+        casts += e.op == std::string("cast") ? 1 : 0;
+    }
+    CHECK(casts == 2);
+    CHECK(calls.casts() == ht::casts<model>);
 }
 
 }  // namespace

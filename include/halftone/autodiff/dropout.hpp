@@ -133,21 +133,24 @@ void dropout(Context&&, const parameter<Storage, Rank>&, const dropout_options&)
     detail::refuse_parameter<Context>();
 }
 
-/// residual + dropout(x). Throws shape_error, too.
+/// residual + dropout(x), of which the sum alone is rounded. Throws shape_error, too.
 template <recording_context Context, class X, int Rank, class Y>
 variable<Y, Rank> dropout(Context&& context, const variable<X, Rank>& x, const dropout_options& options,
                           const variable<Y, Rank>& residual) {
     static_assert(detail::check_dropout<Context>());
     const float p = detail::dropout_probability("dropout", options.p);
     auto& root = context.root();
+    // What a category of the user's own makes of x; else x itself.
+    const auto in =
+        detail::given_as<op::dropout, chosen_output<by_category, policy_of<Context>, op::dropout, X>>(context, x);
     const auto range = root.template range<policy_of<Context>>(op::dropout::name);
     if constexpr (std::remove_cvref_t<Context>::records) {
         if (p > 0) {
             const auto draw = root.graph().random.next(root.device(), root.graph().pass());
-            return detail::dropped<Y>(root, x, kernel::dropout_draw::of(draw.record, draw.number, p), residual);
+            return detail::dropped<Y>(root, in, kernel::dropout_draw::of(draw.record, draw.number, p), residual);
         }
     }
-    return detail::dropped<Y>(root, x, kernel::dropout_draw::of(nullptr, 0, 0), residual);
+    return detail::dropped<Y>(root, in, kernel::dropout_draw::of(nullptr, 0, 0), residual);
 }
 
 }  // namespace halftone::inline HALFTONE_ABI

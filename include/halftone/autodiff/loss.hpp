@@ -128,8 +128,8 @@ auto cross_entropy(Context&& context, const variable<X, Rank>& logits,
 /// The same for logits x weightᵀ, which are never stored but in chunks; they are rounded to the roles' output.
 /// x: (…, width), weight: (classes, width).
 template <class Roles, class Context, class X, int Rank, class Weight, int TargetRank>
-variable<float, 0> linear_cross_entropy(Context&& context, const variable<X, Rank>& x, const Weight& weight,
-                                        const const_view<std::int32_t, TargetRank>& targets) {
+auto linear_cross_entropy(Context&& context, const variable<X, Rank>& x, const Weight& weight,
+                          const const_view<std::int32_t, TargetRank>& targets) {
     using compute = typename Roles::compute;
     auto& root = context.root();
     const auto range = root.template range<Roles>(op::linear_cross_entropy::name);
@@ -150,7 +150,7 @@ variable<float, 0> linear_cross_entropy(Context&& context, const variable<X, Ran
                 x, gradient_of(x), gradient_of(loss), weight, ids, logsumexp, losses, count});
         }
     }
-    return loss;
+    return detail::given_as<op::linear_cross_entropy, detail::linear_loss<compute>>(context, loss);
 }
 /// In double the logits are stored.
 template <class Roles, class Context, int Rank, class Weight, int TargetRank>
@@ -160,10 +160,11 @@ variable<double, 0> linear_cross_entropy(Context&& context, const variable<doubl
     return cross_entropy(context, linear<Roles>(context, x, weight, absent{}), targets);
 }
 template <class Roles, class Context, class X, int Rank, class Weight, int TargetRank>
-    requires detail::records_twice<Context> variable<float, 0> linear_cross_entropy(
-        Context&& context, const variable<X, Rank>& x, const Weight& weight,
-        const const_view<std::int32_t, TargetRank>& targets) {
-        return detail::composition<op::linear_cross_entropy, Roles>::run(context.root(), x, weight, targets);
-    }
+    requires detail::records_twice<Context>
+auto linear_cross_entropy(Context&& context, const variable<X, Rank>& x, const Weight& weight,
+                          const const_view<std::int32_t, TargetRank>& targets) {
+    const auto loss = detail::composition<op::linear_cross_entropy, Roles>::run(context.root(), x, weight, targets);
+    return detail::given_as<op::linear_cross_entropy, detail::linear_loss<typename Roles::compute>>(context, loss);
+}
 
 }  // namespace halftone::inline HALFTONE_ABI

@@ -47,17 +47,18 @@ class store final : public fixture {
     store(const store&) = delete;
     store& operator=(const store&) = delete;
 
-    /// A further parameter, for a layer with policy P and operation Op. Throws state_error after commit, shape_error,
-    /// argument_error for initial values that are none, and out_of_memory where no machine could hold the parameters.
-    /// `most_rows` is the room of a sparse gradient; 0: it grows with the windows.
-    template <class P, class Op, int Rank>
+    /// A further parameter, for a layer with policy P; its operation Op says how it is stored, Computes what reads it.
+    /// Throws state_error after commit, shape_error, argument_error for initial values that are none, and out_of_memory
+    /// where no machine could hold the parameters. `most_rows` is the room of a sparse gradient; 0: it grows with the
+    /// windows.
+    template <class P, class Op, class Computes = Op, int Rank>
     parameter<storage_signature<P, Op>, Rank> add(const char* leaf, const shape<Rank>& shape, const initial& values,
                                                   extent most_rows = 0) {
         using types = storage_signature<P, Op>;
         static_assert(!has_sparse_gradient<types> || Rank == 2,
                       "halftone: store: a sparse gradient is one of a table's rows: this parameter's rank is not 2");
         const std::size_t index = add_entry(path_of<P>, layout_of<types>, leaf, shape, values, most_rows);
-        if constexpr (Rank == 2) amaxes_.add<P, Op>(index, entries_[index].path);
+        if constexpr (Rank == 2) amaxes_.add<P, Computes>(index, entries_[index].path);
         return {*this, index, shape};
     }
 

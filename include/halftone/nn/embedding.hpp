@@ -26,8 +26,8 @@ struct embedding {
 
     /// `tables` says how both begin.
     embedding(store& s, extent vocabulary, extent context, extent width, const initial& tables = {.deviation = 0.02f})
-        : tokens(s.add<P, computes>("tokens", shape<2>{vocabulary, width}, tables)),
-          positions(s.add<P, computes>("positions", shape<2>{context, width}, tables)) {}
+        : tokens(s.add<P, operation, computes>("tokens", shape<2>{vocabulary, width}, tables)),
+          positions(s.add<P, operation, computes>("positions", shape<2>{context, width}, tables)) {}
 
     template <class Context>
     auto operator()(Context&& ctx, const const_view<std::int32_t, 2>& ids, const documents& at = {}) const {

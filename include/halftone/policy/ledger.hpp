@@ -95,6 +95,16 @@ struct arrival {
     using type = std::remove_const_t<stream_or<In, Own>>;
 };
 
+template <std::size_t N, std::size_t M>
+constexpr std::array<ledger_entry, N + M> join(const std::array<ledger_entry, N>& a,
+                                               const std::array<ledger_entry, M>& b) {
+    std::array<ledger_entry, N + M> all{};
+    std::size_t i = 0;
+    for (const ledger_entry& e : a) all[i++] = e;
+    for (const ledger_entry& e : b) all[i++] = e;
+    return all;
+}
+
 /// An operation's lines; without the I-th, which makes the gradient of its input, where that is a constant.
 template <class In, std::size_t I, std::size_t N>
 constexpr auto wanted(const std::array<ledger_entry, N>& all) {
@@ -132,28 +142,24 @@ struct of_operation {
 };
 template <class L, class In, class Stream>
 struct of_operation<L, In, Stream, op::linear_cross_entropy> {
-    using types = layer_types<typename L::policy, op::linear_cross_entropy>;
-    using out = float;
+    using P = typename L::policy;
+    using types = layer_types<P, op::linear_cross_entropy>;
+    using out = linear_loss<typename types::compute>;
     static constexpr auto lines() {
         using arrives = typename arrival<In, op::linear_cross_entropy, typename types::output>::type;
-        return at_path<typename L::policy>(wanted<In, 2>(
+        constexpr auto own = at_path<P>(wanted<In, 2>(
             linear_cross_entropy<types, arrives, typename storage_read<L>::type>(op::linear_cross_entropy::name)));
+        if constexpr (std::is_same_v<out, float>) {
+            return own;
+        } else {
+            return join(own, cast<float, out>(op::cast::name, place_text<P>.data));
+        }
     }
 };
 
 struct no_lines {
     static constexpr std::array<ledger_entry, 0> lines() { return {}; }
 };
-
-template <std::size_t N, std::size_t M>
-constexpr std::array<ledger_entry, N + M> join(const std::array<ledger_entry, N>& a,
-                                               const std::array<ledger_entry, M>& b) {
-    std::array<ledger_entry, N + M> all{};
-    std::size_t i = 0;
-    for (const ledger_entry& e : a) all[i++] = e;
-    for (const ledger_entry& e : b) all[i++] = e;
-    return all;
-}
 
 /// Layers one after the other. Before is the type that arrived at the layer in front of them: the stream, for one that
 /// adds. Where there is none, it adds to what it is given.

@@ -162,6 +162,15 @@ constexpr std::array<ledger_entry, 2> activation(const char* op, const char* aft
     return lines;
 }
 
+/// What is given in another type than it was computed in.
+template <class X, class Y>
+constexpr std::array<ledger_entry, 2> cast(const char* op, const char* after) {
+    std::array<ledger_entry, 2> lines{entry<X, Y>(op, ledger_pass::forward, operand<X, X>("a")),
+                                      entry<X, X>(op, ledger_pass::input_gradient, operand<Y, X>("dy"))};
+    for (ledger_entry& e : lines) e.after = after;
+    return lines;
+}
+
 template <class Y, class Storage>
 constexpr std::array<ledger_entry, 2> embedding(const char* op) {
     using W = typename Storage::compute;

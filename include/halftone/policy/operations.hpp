@@ -115,4 +115,16 @@ struct binary_cross_entropy : detail::in_category<category::banned> {
 
 }  // namespace op
 
+namespace detail {
+
+// Op is not said at once: its category stays unread until users have said theirs.
+template <class Compute, class Op = op::linear_cross_entropy>
+struct linear_loss_given : result<operation_category<Op>::value, Compute> {};
+/// What the loss of a layer that computes in Compute is given as: by its category, a float unless somebody wants it
+/// otherwise.
+template <class Compute>
+using linear_loss = storage_of<typename linear_loss_given<Compute>::type>;
+
+}  // namespace detail
+
 }  // namespace halftone::inline HALFTONE_ABI
