@@ -208,6 +208,10 @@ class graph {
     /// Told of every operation, where it is set.
     range_listener* listener = nullptr;
 
+    /// Whether gradients of this backward pass, or of the last one, were made or read in a type of few binades, on
+    /// their way to where they go: such gradients underflow unless the loss is scaled.
+    bool narrow_gradients = false;
+
     /// Which random numbers come next.
     random_draws random;
 

@@ -59,6 +59,8 @@ struct linear_record {
     void backward(Tape& tape) {
         if (!dy.is_there()) return;
         const auto g = as_rows(dy);
+        tape.template note_gradients_as<typename Roles::input_grad>();
+        tape.template note_gradients_as<typename Roles::weight_grad>();
         if (const auto to = tape.gradient_target(dx)) {
             product<typename Roles::input_grad>(tape.device(), g, values_for<typename Roles::compute>(weight),
                                                 as_rows(view(to.data, dx.shape())), to.mode);
@@ -127,6 +129,8 @@ struct mlp_record {
     void backward(Tape& tape) {
         if (!dy.is_there()) return;
         const auto g = as_rows(dy);
+        tape.template note_gradients_as<input_grad>();
+        tape.template note_gradients_as<weight_grad>();
         linear_parameter_gradients<weight_grad>(tape, g, hidden, down, down_bias);
         hidden = {};
         if (!pre.is_empty()) {

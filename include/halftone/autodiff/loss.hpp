@@ -78,6 +78,9 @@ struct linear_cross_entropy_record {
         using accumulate = typename Weight::storage::accumulate;
         using compute = typename Roles::compute;
         if (!dloss.is_there()) return;
+        tape.template note_gradients_as<typename Roles::output>();  // of logits
+        tape.template note_gradients_as<typename Roles::input_grad>();
+        tape.template note_gradients_as<typename Roles::weight_grad>();
         const auto to_x = tape.gradient_target(dx);
         const auto to_w = tape.gradient_target(weight);
         const kernel::linear_cross_entropy_rows rows{targets.view(), losses.view(), logsumexp.view(), {}, count.view()};

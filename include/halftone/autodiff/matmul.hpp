@@ -79,6 +79,8 @@ struct matmul_record {
     void backward(Tape& tape) {
         if (!dy.is_there()) return;
         const auto g = as_matrices(as_const(dy.view()));
+        tape.template note_gradients_as<typename Roles::input_grad>();
+        tape.template note_gradients_as<typename Roles::weight_grad>();
         if (const auto to = tape.gradient_target(da)) {
             const auto right = as_matrices(b.view());
             const auto out = as_matrices(view<A, Rank>(to.data, da.shape()));

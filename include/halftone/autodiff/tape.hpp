@@ -181,6 +181,9 @@ class tape<Device, plain_tape> : public basic_context<Device, recording::on> {
                 return {slabs};
             }
         });
+        if constexpr (requires { acc.note_narrow_gradients(); }) {
+            if (this->graph().narrow_gradients) acc.note_narrow_gradients();
+        }
     }
     /// The same for a loss that depends on no parameters.
     template <class Loss>
@@ -256,6 +259,7 @@ class tape<Device, plain_tape> : public basic_context<Device, recording::on> {
     target<T> gradient_target(const gradient_of<T, Rank>& v) {
         detail::graph& g = this->graph();
         if (!takes_gradient(v)) return {};
+        if (!g.is_leaf(v.slot())) note_gradients_as<T>();
         const std::size_t bytes = static_cast<std::size_t>(v.shape().size()) * sizeof(T);
         if (!g.has_gradient(v.slot()))
             return {reinterpret_cast<T*>(g.make_gradient(v.slot(), bytes)), write_mode::overwrite};
@@ -266,6 +270,11 @@ class tape<Device, plain_tape> : public basic_context<Device, recording::on> {
             g.release_block(shared);
         }
         return {reinterpret_cast<T*>(g.gradient(v.slot())), write_mode::add};
+    }
+    /// Gradients are rounded to T on their way: what scales no loss is told (optim/optimizer.hpp).
+    template <class T>
+    void note_gradients_as() {
+        if constexpr (narrow_range<T>) this->graph().narrow_gradients = true;
     }
     /// Where the gradient of a parameter goes: nowhere for a frozen one.
     template <class Storage, int Rank>
@@ -285,6 +294,7 @@ class tape<Device, plain_tape> : public basic_context<Device, recording::on> {
     /// Makes a value that was computed for the purpose the gradient of v, which has none yet, without a copy.
     template <class T, int Rank>
     void give_gradient(const variable<T, Rank>& value, const gradient_of<T, Rank>& v) {
+        if (!this->graph().is_leaf(v.slot())) note_gradients_as<T>();
         this->graph().give_value(value.slot(), v.slot());
     }
 
@@ -336,6 +346,7 @@ class tape<Device, plain_tape> : public basic_context<Device, recording::on> {
         detail::graph& g = this->graph();
         this->device().run(detail::begin_gradient<T>{reinterpret_cast<T*>(g.make_gradient(scalar.slot(), sizeof(T))),
                                                      loss_seed(loss)});
+        g.narrow_gradients = false;
         sink_ = &find;
         find_ = [](const void* f, const store& owner) { return (*static_cast<const Find*>(f))(owner); };
         g.run_backward(this);

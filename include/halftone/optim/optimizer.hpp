@@ -230,6 +230,12 @@ class optimizer {
                               ": step() was called twice with the same gradients; one optimizer updates all of a "
                               "model, and groups give parts of it other rates");
         }
+        if (std::is_void_v<typename Gradients::device_type> && w.is_narrow) {
+            fail<state_error>(name_,
+                              ": these gradients passed through fp16, in a region of autocast or an operation of that "
+                              "type, where they underflow, and were not unscaled by a scaler: declare "
+                              "ht::accumulator acc{model}, scale the loss, and take scaler.unscale(acc.take())");
+        }
         if (!std::is_void_v<typename Gradients::device_type> && !w.stamp.is_current()) {
             fail<state_error>(name_, ": step() after the scaler's update(); call unscale, step, update in this order");
         }

@@ -152,6 +152,11 @@ class accumulator<Kind, types<Models...>> {
         ++window_.clock->serial;
         for (const detail::window::part& p : window_.parts) p.slabs.owner().amaxes().forget();
     }
+    /// What a tape calls at the end of a backward pass whose gradients went through fp16, or another type of few binades,
+    /// by the policies of layers, by a region or by an operation that was told that type.
+    void note_narrow_gradients() { window_.is_narrow = true; }
+    /// Whether gradients of this window did: without a loss scale they underflow there.
+    bool has_narrow_gradients() const { return window_.is_open && window_.is_narrow; }
     /// Micro-batches in the window so far.
     int received() const { return window_.is_open ? window_.received : 0; }
 
@@ -180,6 +185,7 @@ class accumulator<Kind, types<Models...>> {
             window_.is_open = true;
             fixture_->open();
             window_.received = 0;
+            window_.is_narrow = false;
             window_.stamp = stamp;
             ++window_.clock->serial;
         } else if (!(window_.stamp == stamp)) {

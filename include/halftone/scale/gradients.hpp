@@ -49,6 +49,7 @@ struct window {
     int received = 0;  ///< micro-batches in the window that is, or was last, open
     bool is_open = false;
     bool is_clipped = false;  ///< by norm or value
+    bool is_narrow = false;   ///< gradients passed through a type of few binades
     knowledge known = knowledge::nothing;
 
     kernel::gradient_record* record() const { return reinterpret_cast<kernel::gradient_record*>(record_memory.data()); }

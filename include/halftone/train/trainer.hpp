@@ -33,6 +33,7 @@
 #include <halftone/train/captured_step.hpp>
 #include <halftone/train/loss_meter.hpp>
 #include <halftone/train/recent.hpp>
+#include <halftone/train/scaled_loss.hpp>
 #include <halftone/train/training_arguments.hpp>
 #include <halftone/train/training_data.hpp>
 
@@ -262,6 +263,7 @@ class trainer {
         for (const auto& micro : batch.split(micro_batches)) {
             const auto loss = model_->loss(tape_, micro);
             tape_.backward(scaler_.scale(loss / static_cast<float>(micro_batches)), accumulator_);
+            detail::check_scaled<Model>(accumulator_);
             losses_.add(loss);
             if (guard_) guard_->add(loss);
         }

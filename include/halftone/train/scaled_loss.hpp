@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Whether a trainer that scales no loss should: policies tell at compile time, regions in a model's functions as they
+/// run.
+///
+///     detail::check_scaled<Model>(acc);                      // after tape.backward(..., acc)
+#pragma once
+
+#include <halftone/policy/model.hpp>
+#include <halftone/scale/accumulator.hpp>
+
+namespace halftone::inline HALFTONE_ABI::detail {
+
+/// Throws state_error, the window dropped, where gradients went through fp16 and no policy of the Model's says that its
+/// loss needs a scale.
+template <class Model, class Accumulator>
+void check_scaled(Accumulator& acc) {
+    if (model_needs_scaling<Model> || !acc.has_narrow_gradients()) return;
+    acc.discard();
+    fail<state_error>(
+        "trainer: gradients pass through fp16 in a region of autocast, where they underflow, and no policy of this "
+        "model says that its loss needs a scale: give it one that does, using policy = ht::amp_fp16, or open a region "
+        "of bfloat16");
+}
+
+}  // namespace halftone::inline HALFTONE_ABI::detail
