@@ -61,7 +61,8 @@ class sgd : public detail::optimizer<Device, Model, 1> {
     }
 
     /// Updates parameters, momentum and copies. Throws state_error where the same gradients were used before, where the
-    /// order of unscale, step and update is another, or where they went through fp16 and no scaler unscaled them; argument_error for gradients of other models.
+    /// order of unscale, step and update is another, or where they went through fp16 and no scaler unscaled them;
+    /// argument_error for gradients of other models.
     template <class G>
     step_outcome<Device> step(G&& g) {
         if constexpr (detail::check_step<Device, Model, std::remove_cvref_t<G>>()) {

@@ -87,9 +87,10 @@ using stream_or = typename first_of<Stream, Own>::type;
 /// type that it gives, or ids.
 template <class In, class Op, class Own>
 struct arrival {
-    static_assert(!std::is_void_v<In> || !(scales_operands<Op> || std::is_same_v<Op, op::attention> ||
-                                           std::is_same_v<Op, op::linear_cross_entropy> ||
-                                           operation_category<Op>::value == category::fp32),
+    static_assert(!std::is_void_v<In> ||
+                      !(scales_operands<Op> || std::is_same_v<Op, op::attention> ||
+                        std::is_same_v<Op, op::linear_cross_entropy> ||
+                        (operation_category<Op>::value == category::fp32 && !std::is_same_v<Op, op::embedding>)),
                   "halftone: ledger, casts: the first layer of this model is given numbers, and not ids: say of which "
                   "type, ht::casts<model, const float> of data, ht::casts<model, float> of what takes a gradient");
     using type = std::remove_const_t<stream_or<In, Own>>;

@@ -152,8 +152,8 @@ class accumulator<Kind, types<Models...>> {
         ++window_.clock->serial;
         for (const detail::window::part& p : window_.parts) p.slabs.owner().amaxes().forget();
     }
-    /// What a tape calls at the end of a backward pass whose gradients went through fp16, or another type of few binades,
-    /// by the policies of layers, by a region or by an operation that was told that type.
+    /// What a tape calls at the end of a backward pass whose gradients went through fp16, or another type of few
+    /// binades, by the policies of layers, by a region or by an operation that was told that type.
     void note_narrow_gradients() { window_.is_narrow = true; }
     /// Whether gradients of this window did: without a loss scale they underflow there.
     bool has_narrow_gradients() const { return window_.is_open && window_.is_narrow; }
