@@ -57,6 +57,10 @@ struct halftone::operation_category<op::cross_entropy> {
     static constexpr ht::category value = ht::category::low_precision;
 };
 template <>
+struct halftone::operation_category<op::layer_norm> {
+    static constexpr ht::category value = ht::category::low_precision;
+};
+template <>
 struct halftone::operation_category<op::embedding> {
     static constexpr ht::category value = ht::category::fp32;
 };

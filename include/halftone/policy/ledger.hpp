@@ -118,6 +118,11 @@ constexpr auto wanted(const std::array<ledger_entry, N>& all) {
 
 template <class Op>
 inline constexpr bool computes_by_rows = operation_category<Op>::value == category::fp32;
+/// Norms do so by any category: their kernels read what is stored, parameters too, as floats.
+template <>
+inline constexpr bool computes_by_rows<op::layer_norm> = true;
+template <>
+inline constexpr bool computes_by_rows<op::rms_norm> = true;
 
 /// The lines of a single operation.
 template <class L, class In, class Stream, class Op = typename computed_by<L>::type>
@@ -128,14 +133,15 @@ struct of_operation {
         using arrives = typename arrival<In, Op, typename types::output>::type;
         using P = typename L::policy;
         using storage = typename storage_read<L>::type;
+        using by_rows = promote<float, typename types::compute>;
         if constexpr (std::is_same_v<Op, op::linear>) {
             return at_path<P>(wanted<In, 1>(linear<types, arrives, out, storage>(Op::name)));
         } else if constexpr (std::is_same_v<Op, op::embedding>) {
             return at_path<P>(embedding<out, storage>(Op::name));
         } else if constexpr (computes_by_rows<Op> && std::is_const_v<In> && parameter_owner<L>) {
-            return at_path<P>(rows_of_constant<typename types::compute, arrives, out, storage>(Op::name));
+            return at_path<P>(rows_of_constant<by_rows, arrives, out, storage>(Op::name));
         } else if constexpr (computes_by_rows<Op>) {
-            return at_path<P>(rows<typename types::compute, arrives, out>(Op::name));
+            return at_path<P>(rows<by_rows, arrives, out>(Op::name));
         } else {
             return at_path<P>(rows<arrives, arrives, out>(Op::name));
         }
