@@ -42,7 +42,7 @@ struct loop {
     std::vector<ht::float16> narrow_data{ht::float16(1.0f), ht::float16(2.0f)};
     const ht::view<float, 2> rows{data.data(), {1, 2}};
 
-    /// A step with ht::unscaled, of the sum of what f gives for a tape; then the same once more in fp32.
+    /// A step with ht::unscaled, of the sum of what f gives for a tape.
     template <class F>
     void step(const F& f) {
         ht::tape tape{device};
@@ -57,6 +57,7 @@ struct loop {
         optimizer.step(acc.take());
         CHECK(optimizer.steps() == before + 1);
     }
+    /// One that is refused, and is taken with a scaler.
     template <class F>
     void refused(const F& f) {
         ht::tape tape{device};

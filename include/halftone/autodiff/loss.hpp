@@ -129,7 +129,7 @@ auto cross_entropy(Context&& context, const variable<X, Rank>& logits,
 }
 
 /// The same for logits x weightᵀ, which are never stored but in chunks; they are rounded to the roles' output.
-/// x: (…, width), weight: (classes, width).
+/// x: (…, width), weight: (classes, width). The loss is a float, or what a category of the user's own says.
 template <class Roles, class Context, class X, int Rank, class Weight, int TargetRank>
 auto linear_cross_entropy(Context&& context, const variable<X, Rank>& x, const Weight& weight,
                           const const_view<std::int32_t, TargetRank>& targets) {
