@@ -161,6 +161,21 @@ TEST_CASE("shadow: an operation of one's own whose inputs want no gradient is he
 struct counting {
     static ht::extent sum_length(const auto& y, const auto& x) { return x[0] / y[0]; }
 };
+struct of_an_instance {
+    ht::extent sum_length(const auto& y, const auto& x) const { return x[0] / y[0]; }
+};
+class kept_private {
+    static constexpr ht::extent sum_length = 1;
+};
+struct text {
+    static constexpr const char* sum_length = "1";
+};
+struct of_no_member final {};
+static_assert(ht::detail::names_sum_length<counting> && ht::detail::names_sum_length<off<true>> &&
+              ht::detail::names_sum_length<of_an_instance> && ht::detail::names_sum_length<kept_private> &&
+              ht::detail::names_sum_length<text>);
+static_assert(!ht::detail::names_sum_length<cube> && !ht::detail::names_sum_length<off<false>> &&
+              !ht::detail::names_sum_length<of_no_member>);
 
 TEST_CASE("shadow: how long the sums in an operation of one's own are taken to be") {
     using ht::shape;

@@ -278,10 +278,25 @@ template <class Op>
 concept states_sum_length = requires {
     { Op::sum_length } -> std::convertible_to<extent>;
 };
+/// Whether it has a member of that name at all, also one that cannot be used: two bases that have it are ambiguous.
+struct has_a_sum_length {
+    int sum_length;
+};
+template <class Op>
+struct with_a_sum_length : Op, has_a_sum_length {};
+template <class Op>
+concept names_sum_length = !std::is_final_v<Op> && !requires { &with_a_sum_length<Op>::sum_length; };
+
 /// As the operation says itself, `static constexpr ht::extent sum_length = 1;`, or a function of these shapes; else as
 /// usual.
 template <class Op, class... Shapes>
 extent own_sum_length(const Shapes&... shapes) {
+    constexpr bool is_usable = counts_sum_length<Op, Shapes...> || states_sum_length<Op> || !names_sum_length<Op>;
+    static_assert(is_usable,
+                  "halftone: shadow_run: the `sum_length` of this operation is no public static number, `static "
+                  "constexpr ht::extent sum_length = 1;`, and no static function of the shapes of its result and of "
+                  "each of its inputs that are variables or parameters of numbers: `static ht::extent "
+                  "sum_length(const auto& y, const auto& x) { return x.size(); }`");
     if constexpr (counts_sum_length<Op, Shapes...>) {
         return Op::sum_length(shapes...);
     } else if constexpr (states_sum_length<Op>) {
