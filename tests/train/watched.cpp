@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Watched tapes on the CPU: where a step overflowed, what a trainer tells of it, and what its tensors held.
+#include <algorithm>
+
 #include <halftone/observe/numerics_json.hpp>
 #include <halftone/observe/overflow_json.hpp>
 
@@ -54,6 +56,52 @@ TEST_CASE("overflow: a weight that is not finite itself is told beside its layer
     REQUIRE(all.size() == 1);
     CHECK(all[0].by.layer == "h.1.attn.proj");
     CHECK(all[0].weight.elements == 0);
+}
+
+struct one_layer : ht::nn::model {
+    using policy = ht::full_fp32;
+    ht::nn::linear<ht::at<policy, "in">> in;
+    explicit one_layer(ht::cpu& device) : model(device), in(parameters(), 2, 2) { commit(*this, 1); }
+    static decltype(auto) visit(auto&& self, auto&& f) { return f(self.in); }
+};
+
+TEST_CASE("overflow: a weight of another layer's, which a tied head or a free operation reads, is told as well") {
+    ht::cpu device{{.threads = 1}};
+    overflow_checks::loop<ht::amp_fp16, ht::cpu> l(device);
+    ht::overflow_finder finder{device, l.tape};
+    // A row of the table that no token of the batch looks up: the head reads it all the same.
+    std::size_t row = 0;
+    while (std::find(l.ids.begin(), l.ids.end(), static_cast<std::int32_t>(row)) != l.ids.end()) ++row;
+    REQUIRE(row < static_cast<std::size_t>(config.vocabulary));
+    ht::store& s = l.model.parameters();
+    const auto spoil = [&s](std::size_t at, float value) {
+        REQUIRE(s.entries()[0].path == "embed.tokens");
+        s.write(0, at, reinterpret_cast<const std::byte*>(&value), 1);
+        s.refresh(0);
+    };
+    spoil(row * static_cast<std::size_t>(config.width), std::numeric_limits<float>::quiet_NaN());
+    finder.end_step(l.step(l.whole()));
+    auto all = finder.take(l.model);
+    REQUIRE(all.size() == 1);
+    CHECK(all[0].by.layer == "head");
+    CHECK(all[0].weight.parameter == "embed.tokens");
+    CHECK(all[0].weight.elements == config.vocabulary * config.width);
+    CHECK(all[0].weight.found.nans == 1);
+    spoil(row * static_cast<std::size_t>(config.width), 0);
+
+    one_layer model{device};
+    model.in.weight.assign(std::vector<float>{1, -std::numeric_limits<float>::infinity(), 1, 1});
+    const std::vector<float> values(2, 1.0f);
+    const auto x = l.tape.constant(ht::const_view<float, 2>(values.data(), {1, 2}));
+    ht::sum(l.tape, ht::linear(l.tape, x, model.in.weight, model.in.bias));
+    l.tape.clear();
+    finder.end_step();
+    all = finder.take(model);
+    REQUIRE(all.size() == 1);
+    CHECK(all[0].by.operation == "linear");
+    CHECK(all[0].by.layer.empty());
+    CHECK(all[0].weight.parameter == "in.weight");
+    CHECK(all[0].weight.found.negative_infinities == 1);
 }
 
 TEST_CASE("overflow: what was found before any step has ended is not asked for in vain") {

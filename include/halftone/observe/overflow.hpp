@@ -20,9 +20,9 @@
 /// in time: forward before backward, earlier micro-batches before later ones.
 ///
 /// What is put onto the tape (constant, leaf, bring) is counted as well: where that was not finite already, it says so
-/// beside the operation. finder.take(model) looks at the weights of that layer, too, as they are then, which is as they
-/// were where the step was skipped. Doubles are not looked at: of an infinity that an operation made in double the
-/// first one with a result in another type has the name, a cast for instance.
+/// beside the operation. finder.take(model) looks at the weights, too, those of that layer first, as they are then,
+/// which is as they were where the step was skipped. Doubles are not looked at: of an infinity that an operation made
+/// in double the first one with a result in another type has the name, a cast for instance.
 #pragma once
 
 #include <cstdio>
@@ -57,7 +57,7 @@ struct overflow {
     watched_operation before;  ///< whose values were looked at before those, in the same pass; else empty
     float before_largest = 0;                     ///< their largest magnitude
     overflow_source input;   ///< the first that was put onto the tape before it, in the same micro-batch
-    overflow_source weight;  ///< of the layer of a forward operation, the first; where take() was given the model
+    overflow_source weight;  ///< of a forward operation: its layer's first, else the model's; where take() was given it
 
     bool is_skipped() const { return result != step_result::taken; }
     /// "+inf", "-inf" or "NaN": infinities first, which NaNs come of.
@@ -218,13 +218,13 @@ class overflow_finder final : public tensor_listener {
         for (; taken_ < written; ++taken_) result.push_back(named(all[static_cast<std::size_t>(taken_ % room)]));
         return result;
     }
-    /// The same, and says which weights of the model are not finite themselves, where a forward operation reads them.
+    /// The same, and beside forward operations a weight that is not finite itself: of the layer, else of the model.
     template <class Model>
     std::vector<overflow> take(const Model& model) {
         std::vector<overflow> all = take();
+        detail::odd_weights<Model> weights(model);
         for (overflow& o : all) {
-            if (o.is_located && o.pass == pass::forward && o.by.after.empty() && !o.by.layer.empty())
-                o.weight = detail::odd_weight_of(o.by.layer, model.parameters(), signatures_of<Model>{});
+            if (o.is_located && o.pass == pass::forward) o.weight = weights.beside(o.by);
         }
         return all;
     }

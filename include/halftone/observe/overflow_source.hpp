@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// What an operation that gave an infinity or a NaN (overflow.hpp) had read that was not finite by itself: an input that
-/// was put onto the tape, or a weight of its layer.
+/// was put onto the tape, or a weight.
 ///
 ///     if (o.weight.elements > 0) std::cout << o.weight.parameter << " has " << o.weight.found.nans << " NaN\n";
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -57,15 +58,38 @@ overflow_source odd_weight(const store& parameters, const store::entry& e) {
     }
     return {};
 }
+/// The first whose path begins so.
 template <class... Storages>
-overflow_source odd_weight_of(const std::string& layer, const store& parameters, types<Storages...>) {
+overflow_source first_odd_weight(const std::string& prefix, const store& parameters, types<Storages...>) {
     overflow_source source;
     for (const store::entry& e : parameters.entries()) {
-        if (e.path.rfind(layer + '.', 0) != 0) continue;
+        if (e.path.rfind(prefix, 0) != 0) continue;
         ((source = source.elements == 0 ? odd_weight<Storages>(parameters, e) : source), ...);
+        if (source.elements != 0) break;
     }
     return source;
 }
+
+/// Which weight to name beside an operation on the way forward: one of its layer's, else any of the model's, for a tied
+/// head and a free operation read what is another layer's. The model as a whole is read once.
+template <class Model>
+class odd_weights {
+  public:
+    explicit odd_weights(const Model& model) : parameters_(&model.parameters()) {}
+
+    overflow_source beside(const watched_operation& by) {
+        if (by.after.empty() && !by.layer.empty()) {
+            auto own = first_odd_weight(by.layer + '.', *parameters_, signatures_of<Model>{});
+            if (own.elements != 0) return own;
+        }
+        if (!any_) any_ = first_odd_weight("", *parameters_, signatures_of<Model>{});
+        return *any_;
+    }
+
+  private:
+    const store* parameters_;
+    std::optional<overflow_source> any_;
+};
 
 }  // namespace detail
 
