@@ -301,6 +301,23 @@ TEST_CASE("numerics: what is read in float16 is infinite beyond its end, and its
     REQUIRE(p.size() == 1);
     CHECK(p[0].policy.empty());
     CHECK(p[0].text.find("there are NaNs in its data or weights") != std::string::npos);
+    // A weight is infinite in float16 alone, whatever the type of the results.
+    weight.overflowed = 3;
+    for (const ht::extent infinities : {0, 4}) {
+        view.rows = {row("up", pass::forward, tensor_role::value, {{2, 10}}),
+                     with(row("down", pass::forward, tensor_role::value, {}, ht::value_format::float32), 0, infinities,
+                          10 - infinities),
+                     with(weight, 0, 3, 0)};
+        p = view.proposals();
+        REQUIRE(p.size() == 1);
+        CHECK(p[0].policy == "ht::amp_bf16");
+        CHECK(p[0].text.find(infinities == 0
+                                 ? "down: 10 of 10 (100%) of the values of linear are NaN"
+                                 : "down: 4 of 10 (40%) of the values of linear are infinite in float") == 0);
+        CHECK(p[0].text.find("; 3 of 13 (23%) of down.weight are infinite in float16 and not in the master: "
+                             "ht::rule<\"down\", ht::amp_bf16>") != std::string::npos);
+    }
+    weight.overflowed = -1;
     // Weights that an update has spoilt.
     view.rows = {with(weight, 0, 0, 1)};
     p = view.proposals();

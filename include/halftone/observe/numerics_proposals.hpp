@@ -126,7 +126,10 @@ class numerics_judge {
         // Read in float16, what is beyond its end is an infinity, and the difference of two is none.
         const bool is_read_as_infinity =
             before != nullptr && before->counts.largest > number_traits<float16>::max && reads_float16(r);
-        if (r.counts.infinities == 0 && !is_read_as_infinity) return judge_nan(r);
+        const bool is_by_weight = is_value(r) && is_of_layer(r) && has_weight(r.by.layer, [](const numerics_row& w) {
+                                      return w.overflowed > 0;  // judge() says so
+                                  });
+        if (r.counts.infinities == 0 && !is_read_as_infinity && !is_by_weight) return judge_nan(r);
         std::string what = not_finite_text(r);
         if (is_read_as_infinity) {
             what += ", and what it was given reaches " + number_text(static_cast<double>(before->counts.largest)) +
@@ -134,7 +137,7 @@ class numerics_judge {
         }
         what += handed_text();
         if (!is_value(r)) return judge_gradient(what);
-        const bool has_wider = r.format == value_format::float16 || is_read_as_infinity;
+        const bool has_wider = r.format == value_format::float16 || is_read_as_infinity || is_by_weight;
         if (!has_wider) {
             propose(r.by.layer, is_of_layer(r) ? "" : r.by.operation, "",
                     layer_text(r) + what +
