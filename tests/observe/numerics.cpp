@@ -535,6 +535,16 @@ TEST_CASE("numerics: proposals for layers that read eight bits") {
     CHECK(
         p[0].text.find("100 of 1000 (10%) of the input of up are zeros in float8_e4m3 at a scale of 28, for an amax of "
                        "16, and the amax is 1: by its own scale 0% would be (current_scaling)") != std::string::npos);
+    // In the first window there is no history to speak of.
+    p = only({.rule = rule, .scale = 1, .amax = 0.01f, .flushed = 100}, {{0, 900}});
+    REQUIRE(p.size() == 1);
+    CHECK(
+        p[0].text.find(" are zeros in float8_e4m3 at a scale of 1, with which delayed scaling begins, and the amax is "
+                       "0.01: by its own scale 0% would be") != std::string::npos);
+    p = only({.rule = rule, .scale = 1, .amax = 1000, .saturated = 100}, {{8, 1000}});
+    REQUIRE(p.size() == 1);
+    CHECK(p[0].text.find("the scale is 1, with which delayed scaling begins, and the amax is 1000") !=
+          std::string::npos);
     // And those that it would make, too: another type.
     p = only({.rule = ht::current_scaling<>::rule, .scale = 448, .amax = 1, .flushed = 100, .flushed_by_own = 100},
              {{0, 900}});

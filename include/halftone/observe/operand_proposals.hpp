@@ -43,11 +43,15 @@ void judge_operand(const operand_counts& o, const tensor_statistics& counts, con
     };
     const std::string type = number_traits<Q>::name, scale = number_text(static_cast<double>(o.scale)),
                       amax = number_text(static_cast<double>(o.amax));
+    // Without a history: of powers of two, 1 may be made for an amax as well.
+    const bool is_first = o.is_delayed() && o.scale == 1 && o.rule.steps == scale_steps::any;
     const std::string made_for =
-        number_text(static_cast<double>(largest / o.scale / static_cast<float>(1 << o.rule.margin)));
+        is_first ? "with which delayed scaling begins"
+                 : "for an amax of " +
+                       number_text(static_cast<double>(largest / o.scale / static_cast<float>(1 << o.rule.margin)));
     if (o.saturated > 0 && (share(o.saturated, numbers) > threshold || o.amax > 2 * largest / o.scale)) {
-        add(of_all(o.saturated, numbers) + " saturate in " + type + ": the scale is " + scale + ", for an amax of " +
-            made_for + ", and the amax is " + amax +
+        add(of_all(o.saturated, numbers) + " saturate in " + type + ": the scale is " + scale + ", " + made_for +
+            ", and the amax is " + amax +
             (o.is_delayed() ? ": delayed scaling did not expect it; its own amax does (current_scaling), or a longer "
                               "history than " +
                                   std::to_string(o.rule.history) + " that has met the like"
@@ -57,7 +61,7 @@ void judge_operand(const operand_counts& o, const tensor_statistics& counts, con
     if (share(o.flushed, numbers) > threshold) {
         const bool is_stale = share(o.flushed_by_own, numbers) <= threshold;
         add(of_all(o.flushed, numbers) + " are zeros in " + type + " at a scale of " + scale +
-            (is_stale ? ", for an amax of " + made_for + ", and the amax is " + amax + ": by its own scale " +
+            (is_stale ? ", " + made_for + ", and the amax is " + amax + ": by its own scale " +
                             percent_text(share(o.flushed_by_own, numbers)) + " would be (current_scaling)"
                       : ", and by the scale of its own amax, " + amax + ", " +
                             percent_text(share(o.flushed_by_own, numbers)) +
