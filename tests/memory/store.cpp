@@ -209,7 +209,9 @@ TEST_CASE("freeze: by pattern; masters go where kernels read a copy, gradients g
     CHECK(l.weight.is_frozen());
     CHECK(!l.bias.is_frozen());
     CHECK(l.weight.values()(4, 12).bits() == weight.bits());
-    CHECK_THROWS_WITH_AS(l.weight.master(), "store: fc.weight is frozen and kept its rounded copy only",
+    CHECK_THROWS_WITH_AS(l.weight.master(),
+                         "store: fc.weight is frozen and kept its rounded copy only; read it in that type, as a "
+                         "layer or ht::as_variable<T> does",
                          ht::state_error);
     CHECK(l.bias.master()(1) == 5);
     CHECK(static_cast<float>(l.bias.values()(1)) == 5);

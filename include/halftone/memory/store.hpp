@@ -369,7 +369,10 @@ template <class Storage, int Rank>
 typename parameter<Storage, Rank>::master_view parameter<Storage, Rank>::master() const {
     store_->check_committed();
     const store::entry& e = store_->entries()[entry_];
-    if (e.master == store::nowhere) fail<state_error>("store: ", e.path, " is frozen and kept its rounded copy only");
+    if (e.master == store::nowhere)
+        fail<state_error>("store: ", e.path,
+                          " is frozen and kept its rounded copy only; read it in that type, as a layer or "
+                          "ht::as_variable<T> does");
     const auto slab = reinterpret_cast<typename Storage::master*>(store_->groups()[e.group].master.data()) + e.master;
     if constexpr (Storage::is_split) {
         return {values(), {slab, shape_}};
