@@ -93,16 +93,10 @@ template <class P, class T>
 void within_what_rounding_does(float seed) {
     const batch b = batch_to_check();
     const expected<T> want = expected_of<P, T>(b, seed);
-    for (const ht::isa set : ht::every_isa) {
-        const std::string instruction_set = ht::name(set);
-        CAPTURE(instruction_set);
-        if (!support::is_tested(set)) {
-            MESSAGE("not tested here: ", instruction_set);
-            continue;
-        }
+    support::for_each_isa([&](ht::isa set) {
         ht::cpu device{{.threads = 2, .instruction_set = set}};
         check_on<P>(device, want, b, seed);
-    }
+    });
 }
 
 }  // namespace nn_test

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Runs a test on every instruction set that has a body of its own and that this processor can execute; HALFTONE_ISA
-/// caps them, as it does for programs.
+/// Runs a test on every instruction set, or on each that has a body of its own, as far as this processor can execute
+/// them; HALFTONE_ISA caps them, as it does for programs.
 ///
-///     support::for_each_set([&](ht::isa set) { ht::cpu device{{.instruction_set = set}}; ... });
+///     support::for_each_isa([&](ht::isa set) { ht::cpu device{{.instruction_set = set}}; ... });
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <string>
@@ -25,10 +26,9 @@ inline bool is_tested(halftone::isa set) {
     return halftone::supports(set);
 }
 
-/// For kernels on f32 vectors: bfloat16 and tile instructions add no body to these.
-template <class Test>
-void for_each_set(const Test& test) {
-    for (const halftone::isa set : {halftone::isa::portable, halftone::isa::avx2, halftone::isa::avx512}) {
+template <class Test, std::size_t Count>
+void for_each_of(const halftone::isa (&sets)[Count], const Test& test) {
+    for (const halftone::isa set : sets) {
         const std::string instruction_set = halftone::name(set);
         CAPTURE(instruction_set);
         if (is_tested(set)) {
@@ -37,6 +37,18 @@ void for_each_set(const Test& test) {
             MESSAGE("not tested here: ", instruction_set);
         }
     }
+}
+
+template <class Test>
+void for_each_isa(const Test& test) {
+    for_each_of(halftone::every_isa, test);
+}
+
+/// For kernels on f32 vectors: bfloat16 and tile instructions add no body to these.
+template <class Test>
+void for_each_set(const Test& test) {
+    using halftone::isa;
+    for_each_of({isa::portable, isa::avx2, isa::avx512}, test);
 }
 
 }  // namespace support

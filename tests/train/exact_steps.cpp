@@ -16,18 +16,12 @@ namespace ht = halftone;
 TEST_CASE(
     "steps in whole numbers: penalties, dropout and sparse gradients have the same bits on every instruction set") {
     ht::cpu reference{{.threads = 1, .instruction_set = ht::isa::portable}};
-    for (const ht::isa set : ht::every_isa) {
-        const std::string instruction_set = ht::name(set);
-        CAPTURE(instruction_set);
-        if (!support::is_tested(set)) {
-            MESSAGE("not tested here: ", instruction_set);
-            continue;
-        }
+    support::for_each_isa([&](ht::isa set) {
         ht::cpu device{{.threads = 2, .instruction_set = set}};
         exact_steps::check_penalty(device, reference);
         exact_steps::check_dropout(device, reference);
         exact_steps::check_lookup(device, reference);
-    }
+    });
 }
 
 }  // namespace

@@ -22,13 +22,7 @@ using recipe =
 
 TEST_CASE_TEMPLATE("one step: the same bits with one thread and with two, on every instruction set", P, ht::full_fp32,
                    ht::amp_bf16, ht::amp_fp16, ht::fp8_hybrid, recipe) {
-    for (const ht::isa set : ht::every_isa) {
-        const std::string instruction_set = ht::name(set);
-        CAPTURE(instruction_set);
-        if (!support::is_tested(set)) {
-            MESSAGE("not tested here: ", instruction_set);
-            continue;
-        }
+    support::for_each_isa([&](ht::isa set) {
         ht::cpu narrow{{.threads = 1, .instruction_set = set}}, wide{{.threads = 2, .instruction_set = set}};
         loop<P, ht::cpu> one(narrow), two(wide);
         const std::vector<std::byte> before = one.parameters();
@@ -36,7 +30,7 @@ TEST_CASE_TEMPLATE("one step: the same bits with one thread and with two, on eve
         CHECK(one.parameters() == two.parameters());
         CHECK(one.parameters() != before);
         CHECK(one.scaler.state().overflows == 0);
-    }
+    });
 }
 
 TEST_CASE_TEMPLATE("steps: the loss falls, and a steady step takes nothing from the system", P, ht::full_fp32, ht::tf32,

@@ -19,18 +19,12 @@ using head = ht::kernel::linear_cross_entropy<ht::cpu>;
 
 template <class M>
 void on_every_set() {
-    for (const ht::isa set : ht::every_isa) {
-        const std::string instruction_set = ht::name(set);
-        CAPTURE(instruction_set);
-        if (!support::is_tested(set)) {
-            MESSAGE("not tested here: ", instruction_set);
-            continue;
-        }
+    support::for_each_isa([&](ht::isa set) {
         ht::cpu device{{.threads = 2, .instruction_set = set}};
         within_bounds<M>(head{}, device, {2, 1, 3}, write_mode::overwrite);
         within_bounds<M>(head{}, device, {37, 19, 53}, write_mode::overwrite);
         within_bounds<M>(head{}, device, {64, 33, 17}, write_mode::add);
-    }
+    });
 }
 
 TEST_CASE("linear_cross_entropy: loss and gradients within their bounds") {

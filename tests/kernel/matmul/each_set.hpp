@@ -18,16 +18,10 @@ namespace ht = halftone;
 /// Runs test(device) on every instruction set that is there.
 template <class Test>
 void on_every_set(int threads, const Test& test) {
-    for (const ht::isa set : ht::every_isa) {
-        const std::string instruction_set = ht::name(set);
-        CAPTURE(instruction_set);
-        if (!support::is_tested(set)) {
-            MESSAGE("not tested here: ", instruction_set);
-            continue;
-        }
+    support::for_each_isa([&](ht::isa set) {
         ht::cpu device{{.threads = threads, .instruction_set = set}};
         test(device);
-    }
+    });
 }
 
 }  // namespace matmul_test

@@ -62,16 +62,10 @@ using two_pieces = ht::with_compute<ht::full_fp32, ht::split<bfloat16, 2>>;
 /// Runs test(device) with tiles in plain memory, with VDPBF16PS's, and with AMX's.
 template <class Test>
 void on_all_tiles(int threads, const Test& test) {
-    for (const ht::isa set : {ht::isa::avx512, ht::isa::avx512_bf16, ht::isa::amx}) {
-        const std::string instruction_set = ht::name(set);
-        CAPTURE(instruction_set);
-        if (support::is_tested(set)) {
-            cpu_with_tiles device{{.threads = threads, .instruction_set = set}};
-            test(device);
-        } else {
-            MESSAGE("not tested here: ", instruction_set);
-        }
-    }
+    support::for_each_of({ht::isa::avx512, ht::isa::avx512_bf16, ht::isa::amx}, [&](ht::isa set) {
+        cpu_with_tiles device{{.threads = threads, .instruction_set = set}};
+        test(device);
+    });
 }
 
 template <class P, class A, class B, class C>

@@ -23,15 +23,10 @@ using product_test::aligned_bytes, product_test::multiply_all, product_test::rou
 
 template <class Compute, class T>
 void multiply_on_every_set() {
-    for (const ht::isa set : ht::every_isa) {
-        CAPTURE(std::string(ht::name(set)));
-        if (!support::is_tested(set)) {
-            MESSAGE("not tested here: ", std::string(ht::name(set)));
-            continue;
-        }
+    support::for_each_isa([&](ht::isa set) {
         const ht::cpu device{{.threads = 1, .instruction_set = set}};
         multiply_all<T>(ht::unit_for<Compute>(device), ht::packing_for<Compute, T>(device));
-    }
+    });
 }
 
 TEST_CASE("product units and packing are exact on small integers") {
