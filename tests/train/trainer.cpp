@@ -8,6 +8,7 @@
 
 #include <doctest/doctest.h>
 
+#include "train/failing_gpt.hpp"
 #include "train/small_gpt.hpp"
 
 namespace ht = halftone;
@@ -229,19 +230,6 @@ TEST_CASE("a stop ends the run at a step, and going on reaches the same bits") {
     CHECK_MESSAGE(parts.masters() == whole.masters(), "a finished run stays as it is");
 }
 
-/// A model whose loss throws once, in some micro-batch.
-struct failing : ht::nn::gpt<ht::amp_fp16> {
-    using gpt::gpt;
-    mutable int left = 0;
-
-    template <class Context, class Batch>
-    ht::variable<float, 0> loss(Context&& ctx, const Batch& batch) const {
-        const auto loss = gpt::loss(ctx, batch);
-        if (--left == 0) throw std::runtime_error("a bad batch");
-        return loss;
-    }
-};
-
 TEST_CASE("an exception ends a step, and going on takes it from its beginning, to the same bits") {
     ht::training_arguments a = arguments;
     a.outlier_factor = 100;
@@ -260,7 +248,7 @@ TEST_CASE("an exception ends a step, and going on takes it from its beginning, t
     for (const int fails : {0, 11, 12, -1}) {
         CAPTURE(fails);
         ht::cpu device{{.threads = 1}};
-        failing model{device, small::config, 1};
+        train_test::failing_gpt model{device, small::config, 1};
         model.left = fails;
         ht::language_data data{ht::token_view{corpus}, small::options};
         ht::trainer trainer{device, model, a};

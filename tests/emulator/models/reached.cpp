@@ -19,6 +19,7 @@
 
 #include "optim/reached_checks.hpp"
 #include "train/captured.hpp"
+#include "train/failing_gpt.hpp"
 
 namespace {
 
@@ -193,19 +194,6 @@ TEST_CASE("captured step: micro-batches by themselves, whole windows without the
     }
 }
 
-/// A model whose loss throws once.
-struct failing : ht::nn::gpt<ht::amp_fp16> {
-    using gpt::gpt;
-    mutable int left = 0;
-
-    template <class Context, class Batch>
-    ht::variable<float, 0> loss(Context&& ctx, const Batch& batch) const {
-        const auto loss = gpt::loss(ctx, batch);
-        if (--left == 0) throw std::runtime_error("a bad batch");
-        return loss;
-    }
-};
-
 TEST_CASE("trainer on the emulated machine: an exception ends a step, also one that is captured") {
     std::string corpus;
     for (int i = 0; i < 200; ++i) corpus += static_cast<char>((i * i + i / 7) % 16);
@@ -214,7 +202,7 @@ TEST_CASE("trainer on the emulated machine: an exception ends a step, also one t
     for (const int fails : {0, 2, 4}) {
         CAPTURE(fails);
         machine device{quick(8)};
-        failing model{device, captured::config, 1};
+        train_test::failing_gpt model{device, captured::config, 1};
         model.left = fails;
         ht::language_data data{ht::token_view{corpus}, {.context = 8, .vocabulary = 23, .held_out = 0}};
         ht::trainer trainer{device,
