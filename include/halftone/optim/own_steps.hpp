@@ -26,25 +26,24 @@ struct cohort_record {
     std::int32_t is_made = 0;
 };
 
-/// Once, also where a capture repeats it.
-struct part_cohort {
-    cohort_record* made;
-    const kernel::step_record* from;
-    HALFTONE_HD void operator()() const {
-        if (made->is_made != 0) return;
-        made->step = *from;
-        made->is_made = 1;
-    }
-};
+enum class cohort_work { part, count };
 
-/// Everything else is the optimizer's.
-struct count_own_step {
-    kernel::step_record* own;
-    const kernel::step_record* all;
+/// One kernel on a GPU for both.
+struct update_cohort {
+    cohort_record* cohort;
+    const kernel::step_record* from;  ///< the cohort that it parts from, or the optimizer's, which has counted the step
+    cohort_work work;
+
     HALFTONE_HD void operator()() const {
-        const std::int64_t steps = own->steps + (all->skips == 0 ? 1 : 0);
-        *own = *all;
-        own->steps = steps;
+        if (work == cohort_work::part) {
+            if (cohort->is_made != 0) return;  // a capture repeats it
+            cohort->step = *from;
+            cohort->is_made = 1;
+        } else {
+            const std::int64_t steps = cohort->step.steps + (from->skips == 0 ? 1 : 0);
+            cohort->step = *from;
+            cohort->step.steps = steps;
+        }
     }
 };
 
@@ -67,7 +66,7 @@ class own_steps final : public fixture {
                 if (cohort != 0 && !has_reached(cohort, each, reached)) continue;
                 take_memory(each.size());
                 parted[cohort] = made_ + 1;
-                device.run(part_cohort{records() + made_, of(cohort, all)});
+                device.run(update_cohort{records() + made_, of(cohort, all), cohort_work::part});
                 ++made_;
             }
             each[i].cohort = parted[cohort];
@@ -81,7 +80,8 @@ class own_steps final : public fixture {
     /// After the optimizer's record has counted the step, or found that it is skipped.
     template <class Device>
     void count(Device& device, const kernel::step_record* all) const {
-        for (const std::size_t cohort : counting_) device.run(count_own_step{&records()[cohort - 1].step, all});
+        for (const std::size_t cohort : counting_)
+            device.run(update_cohort{records() + (cohort - 1), all, cohort_work::count});
     }
     /// What a cohort's parameters are updated by.
     const kernel::step_record* of(std::size_t cohort, const kernel::step_record* all) const {

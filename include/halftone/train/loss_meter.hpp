@@ -56,13 +56,6 @@ struct end_step {
         latest[record->all_steps++ % room] = mean;
     }
 };
-struct discard_losses {
-    loss_record* record;
-    HALFTONE_HD void operator()() const {
-        record->part = 0;
-        record->parts = 0;
-    }
-};
 struct restart_losses {
     loss_record* record;
     HALFTONE_HD void operator()() const {
@@ -90,7 +83,12 @@ class loss_meter {
         record_.device().run(detail::end_step{record_.data(), latest(), static_cast<std::int64_t>(room_)});
     }
     /// Drops the losses of a step that an exception ended.
-    void discard() { record_.device().run(detail::discard_losses{record_.data()}); }
+    void discard() {
+        detail::loss_record r = record_.read();
+        r.part = 0;
+        r.parts = 0;
+        record_.write(r);
+    }
     /// The steps so far count no longer for mean().
     void restart() { record_.device().run(detail::restart_losses{record_.data()}); }
 
