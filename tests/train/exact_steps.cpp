@@ -2,8 +2,6 @@
 /// \file
 /// Steps with a gradient penalty, with dropout and with sparse gradients in whole numbers: the same bits on every
 /// instruction set, at any number of threads.
-#include <string>
-
 #include <doctest/doctest.h>
 
 #include "support/each_set.hpp"

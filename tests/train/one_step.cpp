@@ -4,7 +4,6 @@
 /// every instruction set; no memory from the system once they are steady; a loss that falls. Small enough for an
 /// emulator.
 #include <cmath>
-#include <string>
 #include <vector>
 
 #include <doctest/doctest.h>

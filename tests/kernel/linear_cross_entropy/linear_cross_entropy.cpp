@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The fused head on the CPU against its definition; the definition's gradients against central differences.
-#include <string>
 #include <vector>
 
 #include <doctest/doctest.h>

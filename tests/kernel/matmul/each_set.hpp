@@ -3,10 +3,6 @@
 /// The CPU's instruction sets for tests of products.
 #pragma once
 
-#include <string>
-
-#include <doctest/doctest.h>
-
 #include <halftone/kernel/matmul/cpu.hpp>
 
 #include "support/each_set.hpp"
