@@ -78,8 +78,8 @@ void multiply_exactly(const ht::product_unit& unit, const ht::product_packing<T>
     const extent rows = rounded_up(s.rows, unit.rows), stride = unit.columns + 16;
     const guarded<float> c(rows * stride, 0);
     if (unit.enter != nullptr) unit.enter();
-    unit.multiply(s.rows, unit.padded(s.k), block.data(), panel.data(), c.data(), stride, false);
-    unit.multiply(s.rows, unit.padded(s.k), block.data(), panel.data(), c.data(), stride, true);
+    unit.multiply(s.rows, unit.padded(s.k), block.data(), panel.data(), c.data(), stride, false, nullptr);
+    unit.multiply(s.rows, unit.padded(s.k), block.data(), panel.data(), c.data(), stride, true, nullptr);
     if (unit.leave != nullptr) unit.leave();
 
     CHECK(c.intact());

@@ -92,7 +92,7 @@ float packed_value(const ht::cpu& device, float value, bool in_a) {
     packing.pack_panel(in_a ? &one : &value, 1, 1, 1, 1, panel.data());
     std::vector<float> c(static_cast<std::size_t>(unit.rows * unit.columns));
     if (unit.enter != nullptr) unit.enter();
-    unit.multiply(1, unit.padded(1), block.data(), panel.data(), c.data(), unit.columns, false);
+    unit.multiply(1, unit.padded(1), block.data(), panel.data(), c.data(), unit.columns, false, nullptr);
     if (unit.leave != nullptr) unit.leave();
     return c[0];
 }
@@ -136,7 +136,7 @@ void bits_do_not_depend_on_the_cut() {
         const auto multiply = [&](extent first, extent count, std::vector<float>& c) {
             packing.pack_a(a.data() + first * k, k, 1, count, k, block.data());
             if (unit.enter != nullptr) unit.enter();
-            unit.multiply(count, k, block.data(), panel.data(), c.data(), unit.columns, false);
+            unit.multiply(count, k, block.data(), panel.data(), c.data(), unit.columns, false, nullptr);
             if (unit.leave != nullptr) unit.leave();
         };
         multiply(0, rows, whole);
@@ -171,7 +171,7 @@ void random_sums_within_bounds() {
         packing.pack_panel(b.data(), unit.columns, 1, k, unit.columns, panel.data());
         std::vector<float> c(static_cast<std::size_t>(rounded_up(rows, unit.rows) * unit.columns));
         if (unit.enter != nullptr) unit.enter();
-        unit.multiply(rows, unit.padded(k), block.data(), panel.data(), c.data(), unit.columns, false);
+        unit.multiply(rows, unit.padded(k), block.data(), panel.data(), c.data(), unit.columns, false, nullptr);
         if (unit.leave != nullptr) unit.leave();
         support::comparison sums;
         for (extent i = 0; i < rows; ++i) {

@@ -206,9 +206,9 @@ struct attention_backward_task {
                 at.head_bytes * static_cast<std::size_t>(member * at.query_panels + i / unit.columns);
             const std::size_t along_row = static_cast<std::size_t>(c * unit.element);
             unit.multiply(panel_rows, depth, scratch + at.keys, scratch + at.queries_t + from,
-                          floats(scratch + at.scores), unit.columns, false);
+                          floats(scratch + at.scores), unit.columns, false, nullptr);
             unit.multiply(panel_rows, depth, scratch + at.values, scratch + at.gradients_t + from,
-                          floats(scratch + at.weight_gradients), unit.columns, false);
+                          floats(scratch + at.weight_gradients), unit.columns, false, nullptr);
             engine.slopes({.rows = panel_rows,
                            .block_rows = block_rows,
                            .padded_rows = padded,
@@ -222,7 +222,7 @@ struct attention_backward_task {
                            .slopes = slopes + along_row,
                            .panel = scratch + at.panel});
             unit.multiply(e.head_size, at.unit.run(panel_rows), scratch + at.keys_t, scratch + at.panel,
-                          dq + i / unit.columns * at.panel_sums, unit.columns, true);
+                          dq + i / unit.columns * at.panel_sums, unit.columns, true, nullptr);
         }
 
         // Some keys at a time where fewer queries see the later ones.
@@ -238,9 +238,9 @@ struct attention_backward_task {
                 const std::size_t from = static_cast<std::size_t>((j * panel_stride + blind) * unit.element);
                 const std::size_t skipped_panel = panel + at.panel_rows_bytes(blind);
                 unit.multiply(std::min(some, rows - j), seeing, weights + from, scratch + at.gradients + skipped_panel,
-                              floats(scratch + at.dv) + to, at.padded_width(), add);
+                              floats(scratch + at.dv) + to, at.padded_width(), add, nullptr);
                 unit.multiply(std::min(some, rows - j), seeing, slopes + from, scratch + at.queries + skipped_panel,
-                              floats(scratch + at.dk) + to, at.padded_width(), add);
+                              floats(scratch + at.dk) + to, at.padded_width(), add, nullptr);
             }
         }
     }

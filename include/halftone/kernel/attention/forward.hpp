@@ -122,7 +122,7 @@ struct attention_forward_task {
         for (extent c = 0; c < columns; c += unit.columns, keys += at.head_bytes) {
             const extent blind = std::max<extent>(0, c + 1 - visible) / unit.rows * unit.rows;
             unit.multiply(rows - blind, unit.padded(e.head_size), queries + at.row_bytes(blind), keys,
-                          scores + blind * at.tile_stride + c, at.tile_stride, false);
+                          scores + blind * at.tile_stride + c, at.tile_stride, false, nullptr);
         }
         engine.softmax({.rows = rows,
                         .columns = columns,
@@ -144,9 +144,8 @@ struct attention_forward_task {
             const extent some = visible >= columns ? rows : unit.rows;
             for (extent i = 0; i < rows; i += some) {
                 const extent seen = std::clamp<extent>(visible + i + some - 1, 1, columns);
-                unit.multiply(std::min(some, rows - i), at.unit.run(seen),
-                              scratch + at.weights + at.row_bytes(i), values, outputs + i * at.padded_width() + d,
-                              at.padded_width(), first_key > 0);
+                unit.multiply(std::min(some, rows - i), at.unit.run(seen), scratch + at.weights + at.row_bytes(i),
+                              values, outputs + i * at.padded_width() + d, at.padded_width(), first_key > 0, nullptr);
             }
         }
     }

@@ -5,12 +5,16 @@
 /// b is packed into panels that all threads share, slice by slice. Whoever takes a block of c goes through k in pieces of
 /// panel_depth and packs that much of its rows of a, which stays in the second-level cache while the panels of b pass by,
 /// as do the block's sums; these go through the epilogue at the end (Goto and van de Geijn 2008). Where a has few rows b is
-/// not shared (cut.hpp): who takes some panels packs a few of them at a time, multiplies all of a by them, and forgets
-/// them. Rows of a that a unit can read where they lie are not packed at all, nor is b where a has hardly any rows.
+/// not shared (cut.hpp): who takes some panels packs them, multiplies all of a by them while the source of the next ones
+/// and the places of the results come near, and forgets them. Rows of a that a unit can read where they lie are not packed
+/// at all, nor is b where a has hardly any rows.
 #pragma once
+
+#include <atomic>
 
 #include <halftone/kernel/fp64/cpu.hpp>
 #include <halftone/kernel/map/evaluate.hpp>
+#include <halftone/kernel/matmul/blocked.hpp>
 #include <halftone/kernel/matmul/cut.hpp>
 #include <halftone/kernel/matmul/fp64.hpp>
 #include <halftone/kernel/matmul/matmul.hpp>
@@ -20,41 +24,6 @@
 #include <halftone/exec/cpu/each_set.inc>
 
 namespace halftone::inline HALFTONE_ABI::kernel {
-
-/// An operand without its element type, and what packs a piece of it. Strides are in elements.
-struct blocked_operand {
-    const std::byte* data;
-    extent element;  ///< bytes
-    extent rows, columns, row_stride, column_stride;
-    decltype(product_packing<float>::pack_a) pack_a;
-    decltype(product_packing<float>::pack_b) pack_b;
-    decltype(product_packing<float>::multiply_few) multiply_few;
-    bool keeps_rows;  ///< as product_packing says
-
-    template <class T>
-    blocked_operand(const view<T, 2>& v, const product_packing<std::remove_const_t<T>>& packing)
-        : data(reinterpret_cast<const std::byte*>(v.data())),
-          element(sizeof(T)),
-          rows(v.extent_of(0)),
-          columns(v.extent_of(1)),
-          row_stride(v.stride_of(0)),
-          column_stride(v.stride_of(1)),
-          pack_a(packing.pack_a),
-          pack_b(packing.pack_b),
-          multiply_few(packing.multiply_few),
-          keeps_rows(packing.keeps_rows) {}
-
-    const std::byte* at(extent row, extent column) const {
-        return data + (row * row_stride + column * column_stride) * element;
-    }
-};
-
-/// An epilogue without its type, and what sends a block of sums through it.
-struct blocked_epilogue {
-    const void* epilogue;
-    void (*finish)(const void* epilogue, const float* sums, extent sums_stride, extent row, extent column, extent rows,
-                   extent columns);
-};
 
 /// One product on its way. Nothing here knows types, so that a program holds these loops once.
 class blocked_product {
@@ -74,7 +43,7 @@ class blocked_product {
           block_bytes_(unit.block_bytes(cut_.rows)),
           panel_bytes_(unit.panel_bytes(std::min(panel_depth, cut_.depth))),
           // Rows of sums are not a power of two apart.
-          sums_stride_(cut_.kept == kept_near::a ? unit.columns : cut_.columns + 16),
+          sums_stride_(finishes_at_once() ? unit.columns : cut_.columns + 16),
           sums_bytes_(
               round_up(times(cut::upward(cut_.rows, unit.rows) * sums_stride_, sizeof(float)), block_alignment)),
           blocks_(cut::pieces(m_, cut_.rows)),
@@ -82,10 +51,8 @@ class blocked_product {
 
     void run() const {
         switch (cut_.kept) {
-            case kept_near::a:
-                return keep_a();
-            case kept_near::sums:
-                return keep_sums();
+            case kept_near::rows:
+                return keep_rows();
             case kept_near::b:
                 return keep_b();
             case kept_near::few_rows:
@@ -133,15 +100,15 @@ class blocked_product {
         b_.pack_b(b_.at(from, j), b_.row_stride, b_.column_stride, p.length_of(depth),
                   std::min(count * unit_.columns, n_ - j), to, apart);
     }
-    void multiply(const part& p, extent block, extent depth, const std::byte* rows, const std::byte* panel,
-                  float* sums) const {
+    void multiply(const part& p, extent block, extent depth, const std::byte* rows, const std::byte* panel, float* sums,
+                  lookahead* ahead) const {
         const extent i = block * cut_.rows, high = std::min(cut_.rows, m_ - i), length = unit_.run(p.length_of(depth));
         const bool add = p.begin + depth > 0;
         if (in_place_) {
             unit_.multiply_rows(high, length, a_.at(i, p.begin + depth * panel_depth), a_.row_stride, panel, sums,
-                                sums_stride_, add);
+                                sums_stride_, add, ahead);
         } else {
-            unit_.multiply(high, length, rows, panel, sums, sums_stride_, add);
+            unit_.multiply(high, length, rows, panel, sums, sums_stride_, add, ahead);
         }
     }
     /// Sends sums through the epilogue, where k has ended.
@@ -168,66 +135,82 @@ class blocked_product {
         });
     }
 
-    void keep_a() const {
-        constexpr std::size_t near_bytes = std::size_t{256} << 10;
-        const part p(*this, 0, 0);
-        const workspace::lease blocks(device_.scratch(), a_bytes(p));
-        pack_a(p, blocks.data());
-        // So many panels are packed at a time: of rows a few side by side, since memory likes to be read on.
-        const std::size_t whole_bytes = times(p.depths, panel_bytes_);
-        extent most = b_.column_stride == 1 ? std::min<extent>(group_panels_, 4) : 1;
-        while (most > 1 && times(most, whole_bytes) > near_bytes) most /= 2;
-        device_.parallel_for(p.groups, sums_bytes_ + times(most, whole_bytes), [&](extent group, std::byte* scratch) {
-            auto* const sums = reinterpret_cast<float*>(scratch);
-            const auto panel_at = [&](extent panel, extent depth) {
-                return scratch + sums_bytes_ + times(panel * p.depths + depth, panel_bytes_);
-            };
-            const extent end = std::min((group + 1) * group_panels_, p.panels);
-            with_unit([&] {
-                for (extent first = group * group_panels_; first < end; first += most) {
-                    const extent count = std::min(most, end - first);
-                    for (extent depth = 0; depth < p.depths; ++depth)
-                        pack_panels(p, first, count, depth, panel_at(0, depth), whole_bytes);
-                    for (extent panel = 0; panel < count; ++panel) {
-                        for (extent block = 0; block < blocks_; ++block) {
-                            for (extent depth = 0; depth < p.depths; ++depth) {
-                                multiply(p, block, depth, packed_rows(blocks.data(), block * p.depths + depth),
-                                         panel_at(panel, depth), sums);
-                            }
-                            finish(p, block, first + panel, unit_.columns, sums);
-                        }
-                    }
-                }
-            });
-        });
+    /// One piece of panel_depth holds all of k, where the sums of one block by one panel are all that is held.
+    bool finishes_at_once() const { return cut_.kept == kept_near::rows && k_ <= panel_depth; }
+
+    /// Some panels of one depth, that a thread packs together.
+    struct stage {
+        extent group, depth, first, count;
+    };
+    strided_lines source_of(const part& p, const stage& s) const {
+        const extent j = s.first * unit_.columns, wide = std::min(s.count * unit_.columns, n_ - j),
+                     deep = p.length_of(s.depth), from = s.depth * panel_depth;
+        if (s.count == 0) return {};
+        if (b_.column_stride == 1) return {b_.at(from, j), deep, wide * b_.element, b_.row_stride * b_.element};
+        return {b_.at(from, j), wide, deep * b_.element, b_.column_stride * b_.element};
     }
 
-    void keep_sums() const {
+    void keep_rows() const {
         const part p(*this, 0, 0);
-        const std::size_t blocks_bytes = in_place_ ? 0 : times(blocks_, block_bytes_),
-                          all_sums_bytes = times(blocks_, sums_bytes_),
-                          scratch_bytes = all_sums_bytes + blocks_bytes + times(group_panels_, panel_bytes_);
-        device_.parallel_for(p.groups, scratch_bytes, [&](extent group, std::byte* scratch) {
-            std::byte *const blocks = scratch + all_sums_bytes, *const panels = blocks + blocks_bytes;
-            const auto sums = [&](extent block) {
-                return reinterpret_cast<float*>(scratch + times(block, sums_bytes_));
-            };
-            const extent first = group * group_panels_, count = std::min(group_panels_, p.panels - first);
-            with_unit([&] {
-                for (extent depth = 0; depth < p.depths; ++depth) {
-                    pack_panels(p, first, count, depth, panels, panel_bytes_);
-                    for (extent block = 0; block < blocks_ && !in_place_; ++block)
-                        pack_block(p, block, depth, blocks + times(block, block_bytes_));
-                    for (extent panel = 0; panel < count; ++panel) {
-                        for (extent block = 0; block < blocks_; ++block) {
-                            multiply(p, block, depth, packed_rows(blocks, block), panels + times(panel, panel_bytes_),
-                                     sums(block) + panel * unit_.columns);
-                        }
+        const bool packs_once = !in_place_ && cut_.a_stays, packs_often = !in_place_ && !cut_.a_stays;
+        const workspace::lease all_of_a(device_.scratch(), packs_once ? a_bytes(p) : 0);
+        if (packs_once) pack_a(p, all_of_a.data());
+        const std::size_t all_sums_bytes = times(finishes_at_once() ? 1 : blocks_, sums_bytes_),
+                          panels_bytes = times(group_panels_, panel_bytes_),
+                          blocks_bytes = packs_often ? times(blocks_, block_bytes_) : 0;
+
+        std::atomic<extent> next_group{0};
+        const auto claim = [&]() -> stage {
+            const extent group = next_group.fetch_add(1, std::memory_order_relaxed), first = group * group_panels_;
+            return {group, 0, first, std::clamp<extent>(p.panels - first, 0, group_panels_)};
+        };
+        const auto after = [&](const stage& s) -> stage {
+            return s.depth + 1 < p.depths ? stage{s.group, s.depth + 1, s.first, s.count} : claim();
+        };
+        device_.parallel_for(
+            device_.threads(), all_sums_bytes + panels_bytes + blocks_bytes, [&](extent, std::byte* scratch) {
+                std::byte *const panels = scratch + all_sums_bytes, *const blocks = panels + panels_bytes;
+                with_unit([&] {
+                    for (stage now = claim(), next; now.count > 0; now = next) {
+                        next = after(now);
+                        pack_panels(p, now.first, now.count, now.depth, panels, panel_bytes_);
+                        for (extent block = 0; block < blocks_ && packs_often; ++block)
+                            pack_block(p, block, now.depth, blocks + times(block, block_bytes_));
+                        lookahead ahead;
+                        ahead.add(source_of(p, next), now.count * asks(p, m_, now.depth));
+                        multiply_by(p, now, panels, packs_once ? all_of_a.data() : blocks,
+                                    reinterpret_cast<float*>(scratch), ahead);
                     }
-                }
+                });
             });
-            for (extent block = 0; block < blocks_; ++block) finish(p, block, first, cut_.columns, sums(block));
-        });
+    }
+    /// How often tiles of so many rows ask for memory.
+    extent asks(const part& p, extent rows, extent depth) const {
+        return std::max<extent>(1, rows / unit_.rows * cut::pieces(p.length_of(depth), lookahead_depth));
+    }
+    void multiply_by(const part& p, const stage& now, const std::byte* panels, const std::byte* blocks, float* sums,
+                     lookahead& ahead) const {
+        const bool is_last = now.depth + 1 == p.depths;
+        const extent block_floats = finishes_at_once() ? 0 : static_cast<extent>(sums_bytes_ / sizeof(float));
+        for (extent panel = 0; panel < now.count; ++panel) {
+            const extent column = (now.first + panel) * unit_.columns;
+            for (extent block = 0; block < blocks_; ++block) {
+                const extent rows = cut_.a_stays ? block * p.depths + now.depth : block;
+                const extent row = block * cut_.rows, high = std::min(cut_.rows, m_ - row);
+                ahead.keep(1);
+                if (is_last) {
+                    epilogue_.expect(epilogue_.epilogue,
+                                     {row, column, high, std::min<extent>(unit_.columns, n_ - column)},
+                                     asks(p, high, now.depth), ahead);
+                }
+                multiply(p, block, now.depth, packed_rows(blocks, rows), panels + times(panel, panel_bytes_),
+                         sums + block * block_floats + (finishes_at_once() ? 0 : panel * unit_.columns), &ahead);
+                if (finishes_at_once()) finish(p, block, now.first + panel, unit_.columns, sums);
+            }
+        }
+        if (!is_last || finishes_at_once()) return;
+        for (extent block = 0; block < blocks_; ++block)
+            finish(p, block, now.first, cut_.columns, sums + block * block_floats);
     }
 
     /// Few rows of a by what b has, as soon as it is read: columns, where their elements lie side by side, whole.
@@ -289,7 +272,7 @@ class blocked_product {
                     if (!in_place_) pack_block(p, block, depth, scratch);
                     for (extent panel = first; panel < end; ++panel) {
                         multiply(p, block, depth, packed_rows(scratch, 0), packed + place_of(p, panel, depth),
-                                 sums + (panel - first) * unit_.columns);
+                                 sums + (panel - first) * unit_.columns, nullptr);
                     }
                 }
             });
@@ -338,7 +321,8 @@ struct matmul<cpu> {
     static blocked_epilogue untyped(const cpu& device, const matmul_epilogue<Operands, Results>& epilogue) {
         return {&epilogue,
                 device.select(&portable::finish_block<Operands, Results>, &avx2::finish_block<Operands, Results>,
-                              &avx512::finish_block<Operands, Results>)};
+                              &avx512::finish_block<Operands, Results>),
+                &expect_block<Operands, Results>};
     }
 
     // Once for the types of a and b, whatever becomes of their products.

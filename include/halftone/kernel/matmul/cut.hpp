@@ -12,14 +12,14 @@ namespace halftone::inline HALFTONE_ABI::kernel {
 /// What stays in the second-level cache while the rest passes by.
 enum class kept_near {
     b,        ///< panels, which all threads share
-    a,        ///< all of it, since it is small
-    sums,     ///< of all rows and some columns, while k passes by
+    rows,     ///< of a, all of them, or their sums by some columns: who uses a panel packs it
     few_rows  ///< of a, and their sums: hardly any, and b is read once
 };
 
 /// How a product is cut. Any cut gives the same bits, so it may follow the number of threads.
 struct blocked_cut {
     kept_near kept = kept_near::b;
+    bool a_stays = false;  ///< all of a fits, not only what meets a panel
     extent depth;          ///< k of what is packed at a time
     extent rows;           ///< of a block of c, and of a packed block of a
     extent columns;        ///< of a block of c, or those whose panels a task packs for itself
@@ -35,13 +35,16 @@ struct blocked_cut {
             return;
         }
         if (depth <= most_depth && m * row_bytes(unit) <= cached_bytes) {
-            kept = kept_near::a;
-            columns = 1024;
-            while (pieces(n, columns) < wanted(threads) && columns > unit.columns) columns /= 2;
+            kept = kept_near::rows;
+            a_stays = true;
+            // Results of few rows wait to be stored while the next rows are multiplied.
+            if (depth <= panel_depth) rows = std::min(rows, upward(48, unit.rows));
+            columns = 2 * unit.columns;
+            if (pieces(n, columns) < wanted(threads)) columns = unit.columns;
             return;
         }
         if (m <= rows_of_sums && n >= 128 * threads) {
-            kept = kept_near::sums;
+            kept = kept_near::rows;
             columns = std::clamp<extent>(upward(pieces(n, 2 * threads), unit.columns), 64, 256);
             return;
         }

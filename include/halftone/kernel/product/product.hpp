@@ -15,6 +15,7 @@
 
 #include <halftone/exec/cpu/cpu.hpp>
 #include <halftone/exec/cpu/simd.hpp>
+#include <halftone/kernel/product/lookahead.hpp>
 #include <halftone/policy/promotion.hpp>
 
 namespace halftone::inline HALFTONE_ABI {
@@ -53,13 +54,14 @@ struct product_unit {
     int columns;  ///< the width of a panel of b
     int k_step;   ///< k is padded with zeros to a multiple of this
     int element;  ///< bytes of a packed element
+    /// Without an `ahead` the next panel lies behind this one.
     void (*multiply)(extent rows, extent k, const void* a_block, const void* b_panel, float* c, extent c_stride,
-                     bool add);
+                     bool add, lookahead* ahead);
     void (*enter)() = nullptr;  ///< called by a worker before its products, where it is there
     void (*leave)() = nullptr;  ///< and after them
     /// `multiply` with rows of a where they lie, a_stride elements apart; none: they are always packed.
     void (*multiply_rows)(extent rows, extent k, const void* a, extent a_stride, const void* b_panel, float* c,
-                          extent c_stride, bool add) = nullptr;
+                          extent c_stride, bool add, lookahead* ahead) = nullptr;
     int k_least = k_step;  ///< k of a product may be a multiple of this; what is packed is padded further
 
     /// The k that a product of k runs over.

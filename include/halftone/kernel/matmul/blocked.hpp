@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Operands and epilogues of a product on the CPU without their types, so that a program holds its loops once.
+#pragma once
+
+#include <cstddef>
+
+#include <halftone/kernel/matmul/ahead.hpp>
+#include <halftone/kernel/product/product.hpp>
+#include <halftone/tensor/view.hpp>
+
+namespace halftone::inline HALFTONE_ABI::kernel {
+
+/// An operand without its element type, and what packs a piece of it. Strides are in elements.
+struct blocked_operand {
+    const std::byte* data;
+    extent element;  ///< bytes
+    extent rows, columns, row_stride, column_stride;
+    decltype(product_packing<float>::pack_a) pack_a;
+    decltype(product_packing<float>::pack_b) pack_b;
+    decltype(product_packing<float>::multiply_few) multiply_few;
+    bool keeps_rows;  ///< as product_packing says
+
+    template <class T>
+    blocked_operand(const view<T, 2>& v, const product_packing<std::remove_const_t<T>>& packing)
+        : data(reinterpret_cast<const std::byte*>(v.data())),
+          element(sizeof(T)),
+          rows(v.extent_of(0)),
+          columns(v.extent_of(1)),
+          row_stride(v.stride_of(0)),
+          column_stride(v.stride_of(1)),
+          pack_a(packing.pack_a),
+          pack_b(packing.pack_b),
+          multiply_few(packing.multiply_few),
+          keeps_rows(packing.keeps_rows) {}
+
+    const std::byte* at(extent row, extent column) const {
+        return data + (row * row_stride + column * column_stride) * element;
+    }
+};
+
+/// An epilogue without its type, what sends a block of sums through it, and what that reads and writes.
+struct blocked_epilogue {
+    const void* epilogue;
+    void (*finish)(const void* epilogue, const float* sums, extent sums_stride, extent row, extent column, extent rows,
+                   extent columns);
+    void (*expect)(const void* epilogue, const result_block& block, extent asks, lookahead& to);
+};
+
+}  // namespace halftone::inline HALFTONE_ABI::kernel

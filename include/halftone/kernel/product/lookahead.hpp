@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Memory that is asked for while a product runs: the source of panels to come, the places of results.
+///
+/// Processors drop what is asked for all at once, and what is asked for between two tiles delays the second. So tiles
+/// ask for a line or two every lookahead_depth of k, beside their multiplications.
+#pragma once
+
+#include <cstddef>
+
+#include <halftone/config.hpp>
+#include <halftone/tensor/shape.hpp>
+
+namespace halftone::inline HALFTONE_ABI {
+
+inline constexpr extent lookahead_depth = 16;
+
+/// Runs of bytes, so many bytes apart, of which lines are asked for: the first one of all runs, then the second ones.
+class strided_lines {
+  public:
+    static constexpr extent line = 64;
+
+    strided_lines() = default;
+    strided_lines(const void* first, extent runs, extent bytes, extent stride)
+        : first_(static_cast<const std::byte*>(first)),
+          next_(first_),
+          stride_(stride),
+          runs_(runs),
+          left_(runs),
+          count_(runs * ((bytes + line - 1) / line)) {}
+
+    extent count() const { return count_; }
+    HALFTONE_INLINE void ask(extent lines) {
+        for (; lines > 0 && count_ > 0; --lines) {
+            __builtin_prefetch(next_);
+            next_ += stride_;
+            --count_;
+            if (--left_ > 0) continue;
+            left_ = runs_;
+            first_ += line;
+            next_ = first_;
+        }
+    }
+
+  private:
+    const std::byte *first_ = nullptr, *next_ = nullptr;
+    extent stride_ = 0, runs_ = 0, left_ = 0, count_ = 0;
+};
+
+/// Lines that are asked for in equal shares.
+class lookahead {
+  public:
+    /// `asks`: how often they will be. More than there is room for are left out.
+    void add(const strided_lines& lines, extent asks) {
+        if (count_ < most) all_[count_++] = {lines, (lines.count() + asks - 1) / asks};
+    }
+    /// Drops all but the first `count`.
+    void keep(int count) { count_ = count_ < count ? count_ : count; }
+    int count() const { return count_; }
+
+    HALFTONE_INLINE void ask() {
+        for (int i = 0; i < count_; ++i) all_[i].lines.ask(all_[i].share);
+    }
+
+  private:
+    static constexpr int most = 4;
+    struct shared_lines {
+        strided_lines lines;
+        extent share = 0;
+    };
+
+    shared_lines all_[most];
+    int count_ = 0;
+};
+
+}  // namespace halftone::inline HALFTONE_ABI
