@@ -39,12 +39,23 @@ struct blocked_operand {
     }
 };
 
+/// Where sums are stored as they are, or nowhere.
+template <class T>
+struct plain_result {
+    T* data = nullptr;
+    extent stride = 0;
+
+    T* at(extent row, extent column) const { return data + row * stride + column; }
+};
+
 /// An epilogue without its type, what sends a block of sums through it, and what that reads and writes.
 struct blocked_epilogue {
     const void* epilogue;
     void (*finish)(const void* epilogue, const float* sums, extent sums_stride, extent row, extent column, extent rows,
                    extent columns);
     void (*expect)(const void* epilogue, const result_block& block, extent asks, lookahead& to);
+    plain_result<float> plain;  ///< where that is all that the epilogue does
+    plain_result<bfloat16> plain_rounded;
 };
 
 }  // namespace halftone::inline HALFTONE_ABI::kernel

@@ -100,20 +100,40 @@ class blocked_product {
         b_.pack_b(b_.at(from, j), b_.row_stride, b_.column_stride, p.length_of(depth),
                   std::min(count * unit_.columns, n_ - j), to, apart);
     }
-    void multiply(const part& p, extent block, extent depth, const std::byte* rows, const std::byte* panel, float* sums,
-                  lookahead* ahead) const {
-        const extent i = block * cut_.rows, high = std::min(cut_.rows, m_ - i), length = unit_.run(p.length_of(depth));
+    /// The products of a block of rows with a panel of one depth, added to sums; where k ends, stored where they belong
+    /// if stores_at_once.
+    void multiply(const part& p, extent block, extent depth, const std::byte* rows, extent number,
+                  const std::byte* panel, float* sums, lookahead* ahead) const {
+        const extent i = block * cut_.rows, high = std::min(cut_.rows, m_ - i), length = unit_.run(p.length_of(depth)),
+                     from = p.begin + depth * panel_depth;
         const bool add = p.begin + depth > 0;
+        const void* const a = in_place_ ? a_.at(i, from) : rows;
+        const extent a_stride = in_place_ ? a_.row_stride : panel_stride;
+        const auto end = [&](const auto& function, const auto& result) {
+            function(high, length, a, a_stride, panel, add ? sums : nullptr, sums_stride_,
+                     result.at(i, p.left + number * unit_.columns), result.stride, ahead);
+        };
+        if (from + panel_depth >= k_ && stores_at_once(p, number)) {
+            if (epilogue_.plain.data != nullptr) return end(unit_.multiply_last, epilogue_.plain);
+            return end(unit_.multiply_last_rounded, epilogue_.plain_rounded);
+        }
         if (in_place_) {
-            unit_.multiply_rows(high, length, a_.at(i, p.begin + depth * panel_depth), a_.row_stride, panel, sums,
-                                sums_stride_, add, ahead);
+            unit_.multiply_rows(high, length, a, a_stride, panel, sums, sums_stride_, add, ahead);
         } else {
-            unit_.multiply(high, length, rows, panel, sums, sums_stride_, add, ahead);
+            unit_.multiply(high, length, a, panel, sums, sums_stride_, add, ahead);
         }
     }
-    /// Sends sums through the epilogue, where k has ended.
+    /// Whether the unit itself stores the results of that panel.
+    bool stores_at_once(const part& p, extent panel) const {
+        const bool can = (unit_.multiply_last != nullptr && epilogue_.plain.data != nullptr) ||
+                         (unit_.multiply_last_rounded != nullptr && epilogue_.plain_rounded.data != nullptr);
+        return can && cut_.kept != kept_near::few_rows && p.left + (panel + 1) * unit_.columns <= n_;
+    }
+    /// Sends sums of `columns` from a panel on through the epilogue, where k has ended, but for those that are stored.
     void finish(const part& p, extent block, extent panel, extent columns, const float* sums) const {
         if (p.begin + cut_.depth < k_) return;
+        for (; columns > 0 && stores_at_once(p, panel); ++panel, columns -= unit_.columns) sums += unit_.columns;
+        if (columns <= 0) return;
         const extent i = block * cut_.rows, j = p.left + panel * unit_.columns;
         epilogue_.finish(epilogue_.epilogue, sums, sums_stride_, i, j, std::min(cut_.rows, m_ - i),
                          std::min(columns, n_ - j));
@@ -203,7 +223,8 @@ class blocked_product {
                                      {row, column, high, std::min<extent>(unit_.columns, n_ - column)},
                                      asks(p, high, now.depth), ahead);
                 }
-                multiply(p, block, now.depth, packed_rows(blocks, rows), panels + times(panel, panel_bytes_),
+                multiply(p, block, now.depth, packed_rows(blocks, rows), now.first + panel,
+                         panels + times(panel, panel_bytes_),
                          sums + block * block_floats + (finishes_at_once() ? 0 : panel * unit_.columns), &ahead);
                 if (finishes_at_once()) finish(p, block, now.first + panel, unit_.columns, sums);
             }
@@ -271,7 +292,7 @@ class blocked_product {
                 for (extent depth = 0; depth < p.depths; ++depth) {
                     if (!in_place_) pack_block(p, block, depth, scratch);
                     for (extent panel = first; panel < end; ++panel) {
-                        multiply(p, block, depth, packed_rows(scratch, 0), packed + place_of(p, panel, depth),
+                        multiply(p, block, depth, packed_rows(scratch, 0), panel, packed + place_of(p, panel, depth),
                                  sums + (panel - first) * unit_.columns, nullptr);
                     }
                 }
@@ -322,7 +343,17 @@ struct matmul<cpu> {
         return {&epilogue,
                 device.select(&portable::finish_block<Operands, Results>, &avx2::finish_block<Operands, Results>,
                               &avx512::finish_block<Operands, Results>),
-                &expect_block<Operands, Results>};
+                &expect_block<Operands, Results>, plain_result_of<float>(epilogue),
+                plain_result_of<bfloat16>(epilogue)};
+    }
+    template <class T, class Epilogue>
+    static plain_result<T> plain_result_of(const Epilogue& epilogue) {
+        using plain = matmul_epilogue<pack<>, pack<matmul_result<symbolic::argument<0>, T>>>;
+        if constexpr (std::is_same_v<Epilogue, plain>) {
+            return {epilogue.results.first.data, epilogue.results.first.stride};
+        } else {
+            return {};
+        }
     }
 
     // Once for the types of a and b, whatever becomes of their products.

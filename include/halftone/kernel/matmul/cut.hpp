@@ -45,7 +45,7 @@ struct blocked_cut {
         }
         if (m <= rows_of_sums && n >= 128 * threads) {
             kept = kept_near::rows;
-            columns = std::clamp<extent>(upward(pieces(n, 2 * threads), unit.columns), 64, 256);
+            columns = std::clamp<extent>(upward(pieces(n, 2 * threads), unit.columns), 64, 128);
             return;
         }
         const extent chunks = pieces(depth, most_depth);

@@ -63,6 +63,13 @@ struct product_unit {
     void (*multiply_rows)(extent rows, extent k, const void* a, extent a_stride, const void* b_panel, float* c,
                           extent c_stride, bool add, lookahead* ahead) = nullptr;
     int k_least = k_step;  ///< k of a product may be a multiple of this; what is packed is padded further
+    /// `multiply_rows` of a whole panel where k ends: what was summed (none: nothing) and the product, in `to`; none:
+    /// sums stay sums.
+    template <class To>
+    using ending = void (*)(extent rows, extent k, const void* a, extent a_stride, const void* b_panel, const float* sums,
+                            extent sums_stride, To* to, extent to_stride, lookahead* ahead);
+    ending<float> multiply_last = nullptr;
+    ending<bfloat16> multiply_last_rounded = nullptr;
 
     /// The k that a product of k runs over.
     extent run(extent k) const { return (k + k_least - 1) / k_least * k_least; }
@@ -108,7 +115,8 @@ product_unit unit_for(const cpu& device) {
         using namespace avx512_bf16;
         if (device.instruction_set() == isa::amx)
             return {32, 32, bf16_k_step, 2, &amx::tile_multiply, &amx::enter_tiles, &amx::leave_tiles};
-        return {12, bf16_columns, bf16_k_step, 2, &pair_multiply, nullptr, nullptr, &pair_multiply_rows, 2};
+        return {12, bf16_columns, bf16_k_step, 2, &pair_multiply, nullptr, nullptr, &pair_multiply_rows, 2,
+                &pair_multiply_last<float>, &pair_multiply_last<bfloat16>};
     }
 #endif
     const int rows = device.instruction_set() >= isa::avx512 ? avx512::fma_rows
@@ -124,7 +132,9 @@ product_unit unit_for(const cpu& device) {
             device.select(&portable::fma_multiply, &avx2::fma_multiply, &avx512::fma_multiply),
             nullptr,
             nullptr,
-            device.select(&portable::fma_multiply_rows, &avx2::fma_multiply_rows, &avx512::fma_multiply_rows)};
+            device.select(&portable::fma_multiply_rows, &avx2::fma_multiply_rows, &avx512::fma_multiply_rows),
+            1,
+            device.select(&portable::fma_multiply_last, &avx2::fma_multiply_last, &avx512::fma_multiply_last)};
 }
 
 template <class Compute, class T>
