@@ -18,6 +18,8 @@
 #include <support/random.hpp>
 
 #if defined(BENCH_ONEDNN)
+#include <dlfcn.h>
+
 #include <dnnl.hpp>
 #endif
 #if defined(BENCH_OPENBLAS)
@@ -67,6 +69,12 @@ std::vector<shape> odd_shapes() {
 }
 
 #if defined(BENCH_ONEDNN)
+/// oneDNN's threads are those of the OpenMP that it was built with.
+void set_openmp_threads(int threads) {
+    if (void* const function = dlsym(RTLD_DEFAULT, "omp_set_num_threads"))
+        reinterpret_cast<void (*)(int)>(function)(threads);
+}
+
 /// oneDNN's matmul primitive over the same row-major memory; none where it has no such product on this processor, as of
 /// bfloat16 without AVX-512.
 template <class T>
@@ -175,6 +183,7 @@ int main(int argc, char** argv) {
         s.report.note("openblas", OPENBLAS_VERSION);
 #endif
 #if defined(BENCH_ONEDNN)
+        set_openmp_threads(o.threads);
         const auto* version = dnnl::version();
         s.report.note("onednn", std::to_string(version->major) + "." + std::to_string(version->minor) + "." +
                                     std::to_string(version->patch));

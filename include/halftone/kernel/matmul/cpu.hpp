@@ -172,7 +172,7 @@ class blocked_product {
 
     void keep_rows() const {
         const part p(*this, 0, 0);
-        const bool packs_once = !in_place_ && cut_.a_stays, packs_often = !in_place_ && !cut_.a_stays;
+        const bool packs_once = !in_place_ && cut_.a_is_packed_once, packs_often = !in_place_ && !cut_.a_is_packed_once;
         const workspace::lease all_of_a(device_.scratch(), packs_once ? a_bytes(p) : 0);
         if (packs_once) pack_a(p, all_of_a.data());
         const std::size_t all_sums_bytes = times(finishes_at_once() ? 1 : blocks_, sums_bytes_),
@@ -215,7 +215,7 @@ class blocked_product {
         for (extent panel = 0; panel < now.count; ++panel) {
             const extent column = (now.first + panel) * unit_.columns;
             for (extent block = 0; block < blocks_; ++block) {
-                const extent rows = cut_.a_stays ? block * p.depths + now.depth : block;
+                const extent rows = cut_.a_is_packed_once ? block * p.depths + now.depth : block;
                 const extent row = block * cut_.rows, high = std::min(cut_.rows, m_ - row);
                 ahead.keep(1);
                 if (is_last) {

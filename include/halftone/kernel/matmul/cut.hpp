@@ -19,7 +19,7 @@ enum class kept_near {
 /// How a product is cut. Any cut gives the same bits, so it may follow the number of threads.
 struct blocked_cut {
     kept_near kept = kept_near::b;
-    bool a_stays = false;  ///< all of a fits, not only what meets a panel
+    bool a_is_packed_once = false;  ///< all of it, else what meets a panel; where it is packed
     extent depth;          ///< k of what is packed at a time
     extent rows;           ///< of a block of c, and of a packed block of a
     extent columns;        ///< of a block of c, or those whose panels a task packs for itself
@@ -36,7 +36,7 @@ struct blocked_cut {
         }
         if (depth <= most_depth && m * row_bytes(unit) <= cached_bytes) {
             kept = kept_near::rows;
-            a_stays = true;
+            a_is_packed_once = true;
             // Results of few rows wait to be stored while the next rows are multiplied.
             if (depth <= panel_depth) rows = std::min(rows, upward(48, unit.rows));
             columns = 2 * unit.columns;
@@ -45,6 +45,7 @@ struct blocked_cut {
         }
         if (m <= rows_of_sums && n >= 128 * threads) {
             kept = kept_near::rows;
+            a_is_packed_once = m * row_bytes(unit) <= slice_bytes;
             columns = std::clamp<extent>(upward(pieces(n, 2 * threads), unit.columns), 64, 128);
             return;
         }
