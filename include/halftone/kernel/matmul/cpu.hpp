@@ -39,7 +39,7 @@ class blocked_product {
           n_(b.columns),
           k_(a.columns),
           in_place_(can_stay(unit, a)),
-          cut_(m_, n_, k_, unit, b.multiply_few != nullptr, device.threads()),
+          cut_(m_, n_, k_, unit, most_few(unit, b), device.threads()),
           block_bytes_(unit.block_bytes(cut_.rows)),
           panel_bytes_(unit.panel_bytes(std::min(panel_depth, cut_.depth))),
           // Rows of sums are not a power of two apart.
@@ -68,6 +68,14 @@ class blocked_product {
     static bool can_stay(const product_unit& unit, const blocked_operand& a) {
         return a.keeps_rows && unit.multiply_rows != nullptr && a.column_stride == 1 && a.columns % unit.k_least == 0 &&
                a.row_stride * unit.element % 4096 != 0;
+    }
+
+    /// How many rows of a meet b where it lies. Rows of b are read on, and again from the second-level cache; columns
+    /// would have to be turned again for every few rows.
+    static extent most_few(const product_unit& unit, const blocked_operand& b) {
+        if (b.multiply_few == nullptr) return 0;
+        constexpr extent by_rows_of_b = 32;
+        return b.column_stride == 1 && unit.k_step == 1 ? by_rows_of_b : few_rows;
     }
 
     static std::size_t times(extent count, std::size_t bytes) { return static_cast<std::size_t>(count) * bytes; }
@@ -238,18 +246,25 @@ class blocked_product {
     void read_b_once() const {
         const part p(*this, 0, 0);
         const extent width = b_.column_stride == 1 ? cut_.columns : unit_.columns;
+        // So much of b is read again from the second-level cache.
+        const extent chunk = m_ <= few_rows ? panel_depth : 32;
+        const auto element = static_cast<std::size_t>(unit_.element);
         const workspace::lease blocks(device_.scratch(), a_bytes(p));
         pack_a(p, blocks.data());
         device_.parallel_for(p.groups, sums_bytes_, [&](extent group, std::byte* scratch) {
             auto* const sums = reinterpret_cast<float*>(scratch);
             const extent left = group * cut_.columns, end = std::min(left + cut_.columns, n_);
             for (extent j = left; j < end; j += width) {
-                for (extent depth = 0; depth < p.depths; ++depth) {
-                    const extent from = depth * panel_depth;
-                    b_.multiply_few(
-                        m_, p.length_of(depth), in_place_ ? a_.at(0, from) : packed_rows(blocks.data(), depth),
-                        in_place_ ? a_.row_stride : panel_stride, b_.at(from, j), b_.row_stride, b_.column_stride,
-                        std::min(width, end - j), sums + (j - left), sums_stride_, depth > 0);
+                for (extent from = 0; from < std::max<extent>(k_, 1); from += chunk) {
+                    const extent depth = from / panel_depth, within = from % panel_depth;
+                    for (extent i = 0; i < m_; i += few_rows) {
+                        const std::byte* const packed =
+                            packed_rows(blocks.data(), depth) + times(i * panel_stride + within, element);
+                        b_.multiply_few(std::min(few_rows, m_ - i), std::min(chunk, k_ - from),
+                                        in_place_ ? a_.at(i, from) : packed, in_place_ ? a_.row_stride : panel_stride,
+                                        b_.at(from, j), b_.row_stride, b_.column_stride, std::min(width, end - j),
+                                        sums + i * sums_stride_ + (j - left), sums_stride_, from > 0);
+                    }
                 }
             }
             finish(p, 0, group * group_panels_, cut_.columns, sums);

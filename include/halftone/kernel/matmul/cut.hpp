@@ -25,11 +25,12 @@ struct blocked_cut {
     extent columns;        ///< of a block of c, or those whose panels a task packs for itself
     extent slice_columns;  ///< columns of b that are packed at a time
 
-    blocked_cut(extent m, extent n, extent k, const product_unit& unit, bool takes_few, int threads)
+    /// `most_few`: of up to so many rows of a the unit multiplies a few at a time by b where it lies.
+    blocked_cut(extent m, extent n, extent k, const product_unit& unit, extent most_few, int threads)
         : depth(std::max<extent>(k, 1)), rows(std::min<extent>(96, upward(m, unit.rows))), slice_columns(n) {
         constexpr extent cached_bytes = extent{384} << 10, slice_bytes = extent{16} << 20,
                          most_depth = 64 * panel_depth, rows_of_sums = 256;
-        if (takes_few && m <= halftone::few_rows && depth <= most_depth) {
+        if (m <= most_few && depth <= most_depth) {
             kept = kept_near::few_rows;
             columns = std::clamp<extent>(upward(pieces(n, 4 * threads), unit.columns), 64, 1024);
             return;
