@@ -70,12 +70,13 @@ class blocked_product {
                a.row_stride * unit.element % 4096 != 0;
     }
 
-    /// How many rows of a meet b where it lies. Rows of b are read on, and again from the second-level cache; columns
-    /// would have to be turned again for every few rows.
+    /// How many rows of a meet b where it lies. Rows of b are read on, and again from the second-level cache by every few
+    /// rows of a: where they are floats, or become such at once. Columns would have to be turned again.
     static extent most_few(const product_unit& unit, const blocked_operand& b) {
         if (b.multiply_few == nullptr) return 0;
         constexpr extent by_rows_of_b = 32;
-        return b.column_stride == 1 && unit.k_step == 1 ? by_rows_of_b : few_rows;
+        const bool are_floats = unit.k_step == 1 && (b.keeps_rows || b.element == 2);
+        return b.column_stride == 1 && are_floats ? by_rows_of_b : few_rows;
     }
 
     static std::size_t times(extent count, std::size_t bytes) { return static_cast<std::size_t>(count) * bytes; }
@@ -196,7 +197,8 @@ class blocked_product {
             return s.depth + 1 < p.depths ? stage{s.group, s.depth + 1, s.first, s.count} : claim();
         };
         device_.parallel_for(
-            device_.threads(), all_sums_bytes + panels_bytes + blocks_bytes, [&](extent, std::byte* scratch) {
+            std::min<extent>(device_.threads(), p.groups), all_sums_bytes + panels_bytes + blocks_bytes,
+            [&](extent, std::byte* scratch) {
                 std::byte *const panels = scratch + all_sums_bytes, *const blocks = panels + panels_bytes;
                 with_unit([&] {
                     for (stage now = claim(), next; now.count > 0; now = next) {
@@ -248,21 +250,22 @@ class blocked_product {
         const extent width = b_.column_stride == 1 ? cut_.columns : unit_.columns;
         // So much of b is read again from the second-level cache.
         const extent chunk = m_ <= few_rows ? panel_depth : 32;
-        const auto element = static_cast<std::size_t>(unit_.element);
         const workspace::lease blocks(device_.scratch(), a_bytes(p));
         pack_a(p, blocks.data());
+        const auto row_of_a = [&](extent i, extent k) {
+            if (in_place_) return a_.at(i, k);
+            const extent within = i * panel_stride + k % panel_depth;
+            return packed_rows(blocks.data(), k / panel_depth) + times(within, static_cast<std::size_t>(unit_.element));
+        };
         device_.parallel_for(p.groups, sums_bytes_, [&](extent group, std::byte* scratch) {
             auto* const sums = reinterpret_cast<float*>(scratch);
             const extent left = group * cut_.columns, end = std::min(left + cut_.columns, n_);
             for (extent j = left; j < end; j += width) {
                 for (extent from = 0; from < std::max<extent>(k_, 1); from += chunk) {
-                    const extent depth = from / panel_depth, within = from % panel_depth;
                     for (extent i = 0; i < m_; i += few_rows) {
-                        const std::byte* const packed =
-                            packed_rows(blocks.data(), depth) + times(i * panel_stride + within, element);
-                        b_.multiply_few(std::min(few_rows, m_ - i), std::min(chunk, k_ - from),
-                                        in_place_ ? a_.at(i, from) : packed, in_place_ ? a_.row_stride : panel_stride,
-                                        b_.at(from, j), b_.row_stride, b_.column_stride, std::min(width, end - j),
+                        b_.multiply_few(std::min(few_rows, m_ - i), std::min(chunk, k_ - from), row_of_a(i, from),
+                                        in_place_ ? a_.row_stride : panel_stride, b_.at(from, j), b_.row_stride,
+                                        b_.column_stride, std::min(width, end - j),
                                         sums + i * sums_stride_ + (j - left), sums_stride_, from > 0);
                     }
                 }

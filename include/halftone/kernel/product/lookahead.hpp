@@ -15,6 +15,9 @@ namespace halftone::inline HALFTONE_ABI {
 
 inline constexpr extent lookahead_depth = 16;
 
+/// What a tile asks for: nothing, the panel of b that lies behind its own, or what a lookahead says.
+enum class tile_asks { nothing, next_panel, lookahead };
+
 /// Runs of bytes, so many bytes apart, of which lines are asked for: the first one of all runs, then the second ones.
 class strided_lines {
   public:
@@ -56,7 +59,6 @@ class lookahead {
     }
     /// Drops all but the first `count`.
     void keep(int count) { count_ = count_ < count ? count_ : count; }
-    int count() const { return count_; }
 
     HALFTONE_INLINE void ask() {
         for (int i = 0; i < count_; ++i) all_[i].lines.ask(all_[i].share);
