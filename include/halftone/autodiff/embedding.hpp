@@ -40,9 +40,12 @@ struct embedding_record {
                                                                                   .before = to.before});
             }
         } else if (const auto to = tape.gradient_target(table)) {
-            kernel_type::backward(
-                tape.device(),
-                arguments{.tokens = all, .dy = as_rows(dy), .dtable = view(to.data, table.shape()), .mode = to.mode});
+            kernel_type::backward(tape.device(), arguments{.tokens = all,
+                                                           .dy = as_rows(dy),
+                                                           .dtable = view(to.data, table.shape()),
+                                                           .mode = to.mode,
+                                                           .squares_before = to.squares_before,
+                                                           .squares = to.squares});
         }
         if constexpr (!is_absent<Positions>) {
             if (const auto to = tape.gradient_target(positions)) {

@@ -34,7 +34,7 @@ template <class Compute, class Tape, class Dy, class X, int Rank, class Weight, 
 void linear_parameter_gradients(Tape& tape, const view<Dy, 2>& dy, const variable<X, Rank>& x, const Weight& weight,
                                 const Bias& bias) {
     if (const auto to = tape.gradient_target(weight)) {
-        product<Compute>(tape.device(), transpose(dy), as_rows(x), view(to.data, weight.shape()), to.mode);
+        product<Compute>(tape.device(), transpose(dy), as_rows(x), view(to.data, weight.shape()), to.mode, to.squares);
     }
     if constexpr (!is_absent<Bias>) {
         if (const auto to = tape.gradient_target(bias)) {

@@ -89,7 +89,7 @@ struct linear_cross_entropy_record {
             tape.device(), as_const(as_rows(x)), values_for<compute>(weight), rows, as_vector(dloss),
             kernel::gradient_result<X>{to_x ? as_rows(view(to_x.data, dx.shape())) : view<X, 2>{}, to_x.mode},
             kernel::gradient_result<accumulate>{to_w ? view(to_w.data, weight.shape()) : view<accumulate, 2>{},
-                                                to_w.mode});
+                                                to_w.mode, to_w.squares});
         tape.finish(dloss);
     }
 };

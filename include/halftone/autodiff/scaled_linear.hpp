@@ -44,18 +44,17 @@ product_matrix<T> transpose(const product_matrix<T>& m) {
 /// c = epilogue(ab), a and b scaled back.
 template <class Compute, class Device, class A, class B, class C, class Epilogue>
 void scaled_product(Device& device, const product_matrix<A>& a, const product_matrix<B>& b, const view<C, 2>& c,
-                    const Epilogue& e) {
+                    const Epilogue& e, square_sum* squares = nullptr) {
     check_matmul(a.values, b.values, c);
-    kernel::matmul<Device>::template run<Compute>(device, a.values, b.values,
-                                                  epilogue_of(of_scaled{e, a.inverse, b.inverse}, c));
+    run_product<Compute>(device, a.values, b.values, epilogue_of(of_scaled{e, a.inverse, b.inverse}, c), squares);
 }
 template <class Compute, class Device, class A, class B, class C>
 void scaled_product(Device& device, const product_matrix<A>& a, const product_matrix<B>& b, const view<C, 2>& c,
-                    write_mode mode) {
+                    write_mode mode, square_sum* squares = nullptr) {
     if (mode == write_mode::overwrite) {
-        scaled_product<Compute>(device, a, b, c, plain{});
+        scaled_product<Compute>(device, a, b, c, plain{}, squares);
     } else {
-        scaled_product<Compute>(device, a, b, c, add_product{});
+        scaled_product<Compute>(device, a, b, c, add_product{}, squares);
     }
 }
 
@@ -146,7 +145,7 @@ void scaled_weight_gradient(Tape& tape, const incoming_gradient<Roles, Y, Rank>&
     if (const auto to = tape.gradient_target(weight)) {
         scaled_product<exact_compute<typename Roles::weight_grad>>(
             tape.device(), transpose(g.template as<typename Roles::weight_grad>()), x.rows(),
-            view(to.data, weight.shape()), to.mode);
+            view(to.data, weight.shape()), to.mode, to.squares);
     }
 }
 template <class Tape, class Y, class Bias>

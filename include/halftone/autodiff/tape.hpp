@@ -240,6 +240,8 @@ class tape<Device, plain_tape> : public basic_context<Device, recording::on> {
     struct target {
         T* data = nullptr;
         write_mode mode = write_mode::overwrite;
+        square_sum* squares = nullptr;  ///< of a parameter's gradient: gradient_slabs::place has both
+        square_sum squares_before{};
         explicit operator bool() const { return data != nullptr; }
     };
     /// Whether v takes a gradient. Throws argument_error where it lies on another tape, state_error where the operation
@@ -288,7 +290,7 @@ class tape<Device, plain_tape> : public basic_context<Device, recording::on> {
         if (slabs == nullptr) return {};
         const gradient_slabs::place place = slabs->claim(p.entry());
         return {reinterpret_cast<typename Storage::accumulate*>(place.data),
-                place.is_first ? write_mode::overwrite : write_mode::add};
+                place.is_first ? write_mode::overwrite : write_mode::add, place.squares, place.squares_before};
     }
 
     /// Makes a value that was computed for the purpose the gradient of v, which has none yet, without a copy.

@@ -8,10 +8,13 @@
 /// A table whose gradient is sparse has no part in a slab: it has rows of its own (memory/gradient_rows.hpp).
 #pragma once
 
+#include <algorithm>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include <halftone/memory/gradient_rows.hpp>
+#include <halftone/memory/square_sum.hpp>
 #include <halftone/memory/store.hpp>
 
 namespace halftone::inline HALFTONE_ABI {
@@ -21,6 +24,7 @@ class gradient_slabs {
     explicit gradient_slabs(store& owner)
         : store_(&owner),
           layout_(owner.layout()),
+          squares_(owner.entries().size()),
           claimed_(owner.entries().size(), false),
           reached_(owner.entries().size(), false) {
         owner.check_committed();
@@ -41,10 +45,13 @@ class gradient_slabs {
     halftone::store& owner() const { return *store_; }
 
     struct place {
-        std::byte* data = nullptr;   ///< where the gradient lies; nullptr for a frozen parameter, which wants none
-        bool is_first = true;        ///< nothing has been written there in this window
+        std::byte* data = nullptr;      ///< where the gradient lies; nullptr for a frozen parameter, which wants none
+        bool is_first = true;           ///< nothing has been written there in this window
+        square_sum* squares = nullptr;  ///< to be set by who knows those of the gradient, once all of it is written
+        square_sum squares_before{};    ///< where nothing was written since they were set
     };
-    /// The place of an entry's gradient. Throws state_error where parameters were frozen since these slabs were made.
+    /// The place of an entry's gradient, whose squares are not known from here on. Throws state_error where parameters
+    /// were frozen since these slabs were made.
     place claim(std::size_t entry) {
         check_layout();
         const store::entry& e = store_->entries()[entry];
@@ -54,7 +61,7 @@ class gradient_slabs {
                                  " is sparse and has no place in a slab; claim_rows makes room for it");
         const bool first = !claimed_[entry];
         claimed_[entry] = true;
-        return {at(e), first};
+        return {at(e), first, &squares_[entry], std::exchange(squares_[entry], {})};
     }
 
     template <class T>
@@ -85,10 +92,18 @@ class gradient_slabs {
             if (!claimed_[i] && !e.frozen && !rows_[i])
                 store_->memory().clear(at(e), e.count * store_->groups()[e.group].accumulate_bytes);
             if (!claimed_[i] && rows_[i]) rows_[i]->set_empty();
+            if (!claimed_[i]) squares_[i] = {};
             reached_[i] = claimed_[i];
             claimed_[i] = false;
         }
     }
+    /// The squares of an entry's gradient; nullptr where the last one to write it did not sum them, or not exactly.
+    const square_sum* squares(std::size_t entry) const {
+        const square_sum& s = squares_[entry];
+        return s.is_known(static_cast<extent>(store_->entries()[entry].count)) ? &s : nullptr;
+    }
+    /// Values were changed by hand.
+    void forget_squares() { std::fill(squares_.begin(), squares_.end(), square_sum{}); }
     /// Whether a backward pass of the window that ended last gave this entry a gradient.
     bool is_reached(std::size_t entry) const { return reached_[entry]; }
 
@@ -160,6 +175,7 @@ class gradient_slabs {
     unsigned layout_;
     std::vector<buffer> slabs_;
     std::vector<std::unique_ptr<detail::row_memory>> rows_;  // of each entry; null where its gradient is dense
+    std::vector<square_sum> squares_;                        // of each entry
     std::vector<bool> claimed_, reached_;                    // in the window that is open; in the one that ended last
 };
 

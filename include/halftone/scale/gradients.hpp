@@ -6,6 +6,9 @@
 /// unscaling and clipping record factors, which the optimizer applies as it reads. It is good until the next window
 /// begins, or the accumulator is gone.
 ///
+/// On a CPU the products that make the gradients of weights, and the embedding, sum their squares as they store them
+/// (memory/square_sum.hpp): the norm then is there without a pass over memory, but for small parameters.
+///
 ///     ht::gradients<cpu, ...> grads = scaler.unscale(acc.take());
 ///     ht::clip_grad_norm(grads, 1.0f);
 ///     optimizer.step(grads);
@@ -158,6 +161,7 @@ class gradients {
     void changed() {
         detail::window& w = check("gradients");
         if (w.known != detail::window::knowledge::nothing) w.known = detail::window::knowledge::factors;
+        for (detail::window::part& p : w.parts) p.slabs.forget_squares();
     }
 
     /// Makes the record valid, its factors those of gradients that nobody scaled, unless it is valid.
@@ -168,16 +172,15 @@ class gradients {
         device.run(detail::reset_record{w.record(), w.found_inf(), w.parts.size()});
         w.known = detail::window::knowledge::factors;
     }
-    /// The read pass, unless the norm is known.
+    /// The read pass, unless the norm is known. On a CPU it leaves out gradients whose squares were summed as they were
+    /// written, while nothing but the loss scale is to be applied to them.
     template <class Any>
     void measure(Any& device) const {
         prepare(device);
         detail::window& w = *window_;
         if (w.known == detail::window::knowledge::norm) return;
         device.run(detail::begin_pass{w.record()});
-        for_each_slab([&](std::size_t part, const auto& values, const kernel::row_limit& limit) {
-            kernel::gradient_norm<Any>::add(device, values, w.record(), w.found_inf() + part, limit);
-        });
+        measure_models(device, Models{});
         device.run(detail::end_pass{w.record()});
         w.known = detail::window::knowledge::norm;
     }
@@ -189,34 +192,64 @@ class gradients {
     }
 
   private:
-    template <class Function>
-    void for_each_slab(const Function& f) const {
-        for_each_model(f, Models{});
-    }
-    template <class Function, class... Ms>
-    void for_each_model(const Function& f, types<Ms...>) const {
+    /// Whether a device's read pass can do with squares that were summed before.
+    template <class Any>
+    static constexpr bool takes_sums = requires(Any& device, const square_sum& squares, kernel::gradient_record* record,
+                                                std::int32_t* found_inf) {
+        kernel::gradient_norm<Any>::add(device, squares, record, found_inf);
+    };
+
+    template <class Any, class... Ms>
+    void measure_models(Any& device, types<Ms...>) const {
         std::size_t part = 0;
-        (for_each_group(f, part++, signatures_of<Ms>{}), ...);
+        (measure_groups(device, part++, signatures_of<Ms>{}), ...);
     }
-    template <class Function, class... Storages>
-    void for_each_group(const Function& f, std::size_t part, types<Storages...>) const {
-        (at_group<Storages>(f, part), ...);
+    template <class Any, class... Storages>
+    void measure_groups(Any& device, std::size_t part, types<Storages...>) const {
+        (measure_group<Storages>(device, part), ...);
     }
-    template <class Storage, class Function>
-    void at_group(const Function& f, std::size_t part) const {
-        const gradient_slabs& slabs = window_->parts[part].slabs;
+    template <class Storage, class Any>
+    void measure_group(Any& device, std::size_t part) const {
+        using T = typename Storage::accumulate;
+        detail::window& w = *window_;
+        const gradient_slabs& slabs = w.parts[part].slabs;
         const std::size_t group = slabs.owner().template find_group<Storage>();
         if (group == store::nowhere) return;
-        if constexpr (has_sparse_gradient<Storage>) {
+        const auto add = [&](const auto& what, const auto&... limit) {
+            kernel::gradient_norm<Any>::add(device, what, w.record(), w.found_inf() + part, limit...);
+        };
+        const auto for_entries = [&](const auto& f) {
             const auto& entries = slabs.owner().entries();
-            for (std::size_t entry = 0; entry < entries.size(); ++entry) {
-                if (entries[entry].group != group || entries[entry].frozen) continue;
-                const auto rows = slabs.template rows<typename Storage::accumulate>(entry);
-                f(part, as_const(flatten(rows.values)), kernel::row_limit{rows.count, rows.values.extent_of(1)});
+            for (std::size_t i = 0; i < entries.size(); ++i) {
+                if (entries[i].group == group && !entries[i].frozen) f(i, entries[i]);
             }
+        };
+        if constexpr (has_sparse_gradient<Storage>) {
+            for_entries([&](std::size_t entry, const store::entry&) {
+                const auto rows = slabs.template rows<T>(entry);
+                add(as_const(flatten(rows.values)), kernel::row_limit{rows.count, rows.values.extent_of(1)});
+            });
         } else {
-            f(part, const_view<typename Storage::accumulate, 1>(slabs.template group<Storage>(group)),
-              kernel::row_limit{});
+            const const_view<T, 1> all(slabs.template group<Storage>(group));
+            extent begin = 0;  // of what is neither read nor known
+            bool is_all_known = takes_sums<Any>;
+            const auto read_to = [&](extent end) {
+                if (!is_all_known) add(const_view<T, 1>(all.data() + begin, {end - begin}));
+            };
+            if constexpr (takes_sums<Any>) {
+                for_entries([&](std::size_t entry, const store::entry& e) {
+                    const square_sum* const squares = w.is_clipped ? nullptr : slabs.squares(entry);
+                    if (squares == nullptr) {
+                        is_all_known = false;
+                    } else {
+                        read_to(static_cast<extent>(e.gradient));
+                        add(*squares);
+                        begin = static_cast<extent>(e.gradient + e.count);
+                        is_all_known = true;  // but for zeros between parameters
+                    }
+                });
+            }
+            read_to(all.size());
         }
     }
 

@@ -47,6 +47,67 @@ TEST_CASE("embedding: the same bits at one and at two threads; integers exactly"
     });
 }
 
+TEST_CASE("embedding: squares of the table's gradient, kept true while rows are added to it") {
+    constexpr extent vocabulary = 50, rows = 200, width = 300;
+    support::random data(3);
+    const guarded<bfloat16> dy(data.normals<bfloat16>(rows * width));
+    const guarded<std::int32_t> tokens(data.indices(rows, static_cast<int>(vocabulary) - 5));
+    const std::vector<float> old = data.normals<float>(vocabulary * width);
+    const auto squares_of = [](const auto& values) {
+        double sum = 0;
+        for (extent i = 0; i < static_cast<extent>(values.size()); ++i)
+            sum += static_cast<double>(values.data()[i]) * static_cast<double>(values.data()[i]);
+        return sum;
+    };
+    support::comparison all;
+    support::for_each_isa([&](ht::isa set) {
+        double of_one_thread[2]{};
+        for (const int threads : {1, 2, 3}) {
+            ht::cpu device{{.threads = threads, .instruction_set = set}};
+            for (const write_mode mode : {write_mode::overwrite, write_mode::add}) {
+                const guarded<float> dtable(old, 1);
+                const double before = squares_of(old);
+                ht::square_sum squares;
+                embedding::backward<bfloat16, float>(device, {.tokens = tokens.const_view(),
+                                                              .dy = dy.const_view(ht::shape<2>{rows, width}),
+                                                              .dtable = dtable.view(ht::shape<2>{vocabulary, width}),
+                                                              .mode = mode,
+                                                              .squares_before = {before, vocabulary * width},
+                                                              .squares = &squares});
+                const double want = squares_of(dtable);
+                // Squares of rows before and after are in the sum, each with its error.
+                const double bound = support::gamma(ht::kernel::written_squares::depth + 1) * (before + want);
+                all.expect(squares.sum, want, bound);
+                CHECK(squares.is_known(vocabulary * width));
+                double& first = of_one_thread[mode == write_mode::add];
+                if (threads == 1) first = squares.sum;
+                CHECK(squares.sum == first);
+            }
+        }
+    });
+    CHECK_WITHIN(all);
+
+    // Rows that cancel what was there: the sum would be made of rounding errors.
+    const guarded<float> same(std::vector<float>(vocabulary * width, 3.0f)),
+        against(std::vector<float>(vocabulary * width, -2.9f));
+    const guarded<std::int32_t> each(vocabulary);
+    for (extent i = 0; i < vocabulary; ++i) each[i] = static_cast<std::int32_t>(i);
+    ht::cpu device{{.threads = 1}};
+    ht::square_sum squares;
+    const auto add = [&](const ht::square_sum& before) {
+        embedding::backward<float, float>(device, {.tokens = each.const_view(),
+                                                   .dy = against.const_view(ht::shape<2>{vocabulary, width}),
+                                                   .dtable = same.view(ht::shape<2>{vocabulary, width}),
+                                                   .squares_before = before,
+                                                   .squares = &squares});
+    };
+    add({squares_of(same), vocabulary * width});
+    CHECK(squares.count == 0);
+    // And where nobody knew them.
+    add({});
+    CHECK(squares.count == 0);
+}
+
 TEST_CASE("embedding: the definition's gradients") {
     constexpr extent vocabulary = 4, period = 2, rows = 6, width = 3;
     support::random data(11);

@@ -88,14 +88,14 @@ struct run {
                 count.view()};
     }
     template <class Head, class Device>
-    void operator()(Head, Device& device, float seed, write_mode mode) const {
+    void operator()(Head, Device& device, float seed, write_mode mode, ht::square_sum* squares = nullptr) const {
         const auto xs = x.const_view(ht::shape<2>{s.rows, s.width}),
                    ws = w.const_view(ht::shape<2>{s.classes, s.width});
         Head::template forward<typename M::Compute, typename M::Logit>(device, xs, ws, rows());
         Head::template backward<typename M::Compute, typename M::Logit, typename M::Compute>(
             device, xs, ws, rows(), ht::const_view<float, 1>(&seed, {1}),
             ht::kernel::gradient_result<T>{dx.view(ht::shape<2>{s.rows, s.width}), mode},
-            ht::kernel::gradient_result<float>{dw.view(ht::shape<2>{s.classes, s.width}), mode});
+            ht::kernel::gradient_result<float>{dw.view(ht::shape<2>{s.classes, s.width}), mode, squares});
     }
 };
 

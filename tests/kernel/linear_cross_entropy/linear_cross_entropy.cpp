@@ -53,6 +53,25 @@ TEST_CASE("linear_cross_entropy: classes and rows in several blocks, the last on
     SUBCASE("rows in two blocks") { several_blocks<types<bfloat16, bfloat16, bfloat16>, 1>({2051, 3, 301}, 1056, 256); }
 }
 
+TEST_CASE("linear_cross_entropy: squares of the weight's gradient, which several blocks write or several add to") {
+    using M = types<bfloat16, bfloat16, bfloat16>;
+    support::comparison all;
+    for (const sizes& s : {sizes{35, 19, 1000}, sizes{2051, 3, 301}}) {
+        for (const write_mode mode : {write_mode::overwrite, write_mode::add}) {
+            ht::cpu device{{.threads = 2}};
+            const run<M> r(s);
+            ht::square_sum squares;
+            r(ht::kernel::linear_cross_entropy<ht::cpu, 1>{}, device, 8, mode, &squares);
+            double want = 0;
+            for (extent i = 0; i < r.dw.size(); ++i)
+                want += static_cast<double>(r.dw[i]) * static_cast<double>(r.dw[i]);
+            all.expect(squares.sum, want, support::gamma(ht::kernel::written_squares::depth + 1) * want);
+            CHECK(squares.is_known(r.dw.size()));
+        }
+    }
+    CHECK_WITHIN(all);
+}
+
 TEST_CASE("linear_cross_entropy: the same bits with one thread and with two") {
     using M = types<bfloat16, bfloat16, bfloat16>;
     for (const ht::isa set : ht::every_isa) {

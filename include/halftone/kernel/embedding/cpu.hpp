@@ -4,11 +4,13 @@
 #pragma once
 
 #include <cstring>
+#include <numeric>
 
 #include <halftone/kernel/embedding/embedding.hpp>
 #include <halftone/kernel/embedding/fp64.hpp>
 #include <halftone/kernel/fp64/cpu.hpp>
 #include <halftone/kernel/rows/rows.hpp>
+#include <halftone/kernel/squares/cpu.hpp>
 
 #define HALFTONE_BODY <halftone/kernel/embedding/cpu.inc>
 #include <halftone/exec/cpu/each_set.inc>
@@ -80,10 +82,11 @@ struct embedding<cpu> {
         for (extent r = 0; r < tokens.extent_of(0); ++r) order[first[tokens(r)]++] = static_cast<std::int32_t>(r);
     }
 
-    /// table[tokens[r]] = (or +=) the sum of the rows r of dy with this token. `order` lists the rows by token.
+    /// table[tokens[r]] = (or +=) the sum of the rows r of dy with this token. `order` lists the rows by token. Returns
+    /// by how much the squares of these rows of the table are more than before (overwritten: than 0), if asked to.
     template <class Y, class G>
-    static void add_sorted(cpu& device, const const_view<std::int32_t, 1>& tokens, const std::int32_t* order,
-                           const const_view<Y, 2>& dy, G* table, write_mode mode) {
+    static double add_sorted(cpu& device, const const_view<std::int32_t, 1>& tokens, const std::int32_t* order,
+                             const const_view<Y, 2>& dy, G* table, write_mode mode, bool asks_for_squares = false) {
         const auto body =
             device.select(&portable::embedding_backward_tokens<Y, G>, &avx2::embedding_backward_tokens<Y, G>,
                           &avx512::embedding_backward_tokens<Y, G>);
@@ -91,11 +94,19 @@ struct embedding<cpu> {
         // A frequent token is one sum, so columns are cut too.
         constexpr extent columns = 256, places = piece_elements / columns;
         const extent blocks = (width + columns - 1) / columns, pieces = (rows + places - 1) / places;
-        device.parallel_for(blocks * pieces, [&](extent index) {
+        const extent tasks = blocks * pieces;
+        const workspace::lease memory(device.scratch(),
+                                      asks_for_squares ? static_cast<std::size_t>(tasks) * sizeof(double) : 0);
+        double* const changes = asks_for_squares ? memory.as<double>() : nullptr;
+        device.parallel_for(tasks, [&](extent index) {
             const extent begin = index / blocks * places, j = index % blocks * columns;
             body(begin, begin + places < rows ? begin + places : rows, rows, tokens.data(), order, dy.data() + j, width,
-                 j + columns < width ? columns : width - j, table + j, mode);
+                 j + columns < width ? columns : width - j, table + j, mode,
+                 changes == nullptr ? nullptr : changes + index);
         });
+        double change = 0;
+        if (changes != nullptr) device.run([&] { change = std::accumulate(changes, changes + tasks, 0.0); });
+        return change;
     }
 
   private:
@@ -121,7 +132,13 @@ struct embedding<cpu> {
             });
         }
 
-        add_sorted(device, a.tokens, order, a.dy, a.dtable.data(), a.mode);
+        const square_sum all_before = a.mode == write_mode::add ? a.squares_before : square_sum{0, a.dtable.size()};
+        const bool asks_for_squares = a.squares != nullptr && std::is_same_v<G, float> &&
+                                      (a.mode == write_mode::overwrite || all_before.is_known(a.dtable.size()));
+        const double sum =
+            all_before.sum + add_sorted(device, a.tokens, order, a.dy, a.dtable.data(), a.mode, asks_for_squares);
+        // What was there and has gone again would leave the rounding errors of its squares.
+        if (asks_for_squares && sum >= all_before.sum / 4) *a.squares = {sum, a.dtable.size()};
     }
 
     template <class Y, class G>

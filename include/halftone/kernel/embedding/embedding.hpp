@@ -17,6 +17,7 @@
 
 #include <halftone/kernel/expect.hpp>
 #include <halftone/kernel/write_mode.hpp>
+#include <halftone/memory/square_sum.hpp>
 
 namespace halftone::inline HALFTONE_ABI::kernel {
 
@@ -37,6 +38,8 @@ struct embedding_backward {
     view<G, 2> dtable{};                 ///< (vocabulary, width), or none: frozen. Overwritten: 0 where no token is
     view<G, 2> dpositions{};             ///< (period, width), or none
     write_mode mode = write_mode::add;
+    square_sum squares_before{};    ///< of dtable to which is added, where they are known
+    square_sum* squares = nullptr;  ///< of dtable afterwards, for a device that can tell
 };
 
 /// forward, backward. Both throw shape_error, and on the CPU argument_error for a token outside the vocabulary, where

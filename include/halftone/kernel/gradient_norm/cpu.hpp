@@ -5,6 +5,7 @@
 
 #include <halftone/kernel/gradient_norm/gradient_norm.hpp>
 #include <halftone/kernel/update/cpu.hpp>
+#include <halftone/memory/square_sum.hpp>
 #include <halftone/number/classify.hpp>
 
 namespace halftone::inline HALFTONE_ABI::detail {
@@ -98,6 +99,14 @@ struct gradient_norm<cpu> {
 
         device.run([&] {
             add_slab(*record, *found_inf, detail::tree_sum(squares, chunks), found.load(std::memory_order_relaxed));
+        });
+    }
+    /// Of gradients, all finite, whose squares were summed as they lie in memory; for factors without a limit.
+    static void add(cpu& device, const square_sum& squares, gradient_record* record, std::int32_t* found_inf) {
+        device.run([&] {
+            const double factor =
+                static_cast<double>(record->factors.inv_scale) * static_cast<double>(record->factors.clip);
+            add_slab(*record, *found_inf, squares.sum * factor * factor, found_nothing);
         });
     }
 };

@@ -30,7 +30,8 @@ struct row_limit {
 /// add(device, gradients, record, found_inf): adds the squares to record->squares; raises record->found_inf and
 /// *found_inf to found_infinity or found_nan where a gradient is not finite. Both lie in the device's memory. Throws
 /// shape_error for gradients in pieces. add(device, gradients, record, found_inf, row_limit) looks at the rows that are
-/// there.
+/// there. On the CPU there is add(device, squares, record, found_inf), too: for gradients whose squares, all finite, are
+/// known already.
 template <class Device>
 struct gradient_norm {
     static_assert(sizeof(Device) == 0,

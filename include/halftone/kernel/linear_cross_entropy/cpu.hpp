@@ -102,6 +102,7 @@ struct linear_cross_entropy<cpu, LogitBytes> {
                                         &avx512::logits_to_gradients<Logit>);
         for_blocks(x.extent_of(0), each.rows, [&](extent i, extent rows) {
             const auto x_rows = some_rows(x, i, rows);
+            const bool is_last = i + rows == x.extent_of(0);
             const view<float, 2> sums(of_dx.as<float>(), {rows, width});
             for_blocks(w.extent_of(0), each.classes, [&](extent j, extent classes) {
                 const view<Logit, 2> logits(block.as<Logit>(), {rows, classes}, {apart(classes), 1});
@@ -119,8 +120,11 @@ struct linear_cross_entropy<cpu, LogitBytes> {
                     halftone::detail::product<InputGrad>(device, logits, w_rows, some_rows(dx.to, i, rows), j == 0 ? dx.mode : write_mode::add);
                 }
                 if (dw.to.data() != nullptr) {
-                    halftone::detail::product<WeightGrad>(device, transpose(logits), x_rows, some_rows(dw.to, j, classes),
-                                                          i == 0 ? dw.mode : write_mode::add);
+                    square_sum squares;
+                    halftone::detail::product<WeightGrad>(
+                        device, transpose(logits), x_rows, some_rows(dw.to, j, classes),
+                        i == 0 ? dw.mode : write_mode::add, is_last ? &squares : nullptr);
+                    if (dw.squares != nullptr) *dw.squares += squares;
                 }
             });
             if (sums_apart) round(device, sums, some_rows(dx.to, i, rows), dx.mode);

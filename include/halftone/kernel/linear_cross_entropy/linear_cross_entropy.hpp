@@ -36,6 +36,7 @@ template <class T>
 struct gradient_result {
     view<T, 2> to{};
     write_mode mode = write_mode::overwrite;
+    square_sum* squares = nullptr;  ///< of the gradient, for a device that can sum them as it stores
 };
 
 /// Bytes of logits that are there at a time, about: a CPU's stay in its cache, a GPU's keep it busy.

@@ -7,6 +7,7 @@
 
 #include <halftone/kernel/matmul/ahead.hpp>
 #include <halftone/kernel/product/product.hpp>
+#include <halftone/memory/square_sum.hpp>
 #include <halftone/tensor/view.hpp>
 
 namespace halftone::inline HALFTONE_ABI::kernel {
@@ -56,6 +57,8 @@ struct blocked_epilogue {
     void (*expect)(const void* epilogue, const result_block& block, extent asks, lookahead& to);
     plain_result<float> plain;  ///< where that is all that the epilogue does
     plain_result<bfloat16> plain_rounded;
+    plain_result<const float> floats;  ///< the result, where it is one of floats
+    square_sum* squares;               ///< of them, where somebody asks
 };
 
 }  // namespace halftone::inline HALFTONE_ABI::kernel

@@ -1,21 +1,14 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The matrix product on the CPU.
+/// The matrix product on the CPU; matmul.hpp has its contract and an example.
 ///
-/// b is packed into panels that all threads share, slice by slice. Whoever takes a block of c goes through k in pieces of
-/// panel_depth and packs that much of its rows of a, which stays in the second-level cache while the panels of b pass by,
-/// as do the block's sums; these go through the epilogue at the end (Goto and van de Geijn 2008). Where a has few rows b is
-/// not shared (cut.hpp): who takes some panels packs them, multiplies all of a by them while the source of the next ones
-/// and the places of the results come near, and forgets them. Rows of a that a unit can read where they lie are not packed
-/// at all, nor is b where a has hardly any rows.
+/// Types are left behind here: the loops (blocked_product.hpp) are compiled once in a program, whatever the types of
+/// operands and the epilogue's expressions are.
 #pragma once
-
-#include <atomic>
 
 #include <halftone/kernel/fp64/cpu.hpp>
 #include <halftone/kernel/map/evaluate.hpp>
-#include <halftone/kernel/matmul/blocked.hpp>
-#include <halftone/kernel/matmul/cut.hpp>
+#include <halftone/kernel/matmul/blocked_product.hpp>
 #include <halftone/kernel/matmul/fp64.hpp>
 #include <halftone/kernel/matmul/matmul.hpp>
 #include <halftone/kernel/product/split.hpp>
@@ -25,344 +18,42 @@
 
 namespace halftone::inline HALFTONE_ABI::kernel {
 
-/// One product on its way. Nothing here knows types, so that a program holds these loops once.
-class blocked_product {
-  public:
-    blocked_product(const product_unit& unit, cpu& device, const blocked_operand& a, const blocked_operand& b,
-                    const blocked_epilogue& epilogue)
-        : unit_(unit),
-          device_(device),
-          a_(a),
-          b_(b),
-          epilogue_(epilogue),
-          m_(a.rows),
-          n_(b.columns),
-          k_(a.columns),
-          in_place_(can_stay(unit, a)),
-          cut_(m_, n_, k_, unit, most_few(unit, b), device.threads()),
-          block_bytes_(unit.block_bytes(cut_.rows)),
-          panel_bytes_(unit.panel_bytes(std::min(panel_depth, cut_.depth))),
-          // Rows of sums are not a power of two apart.
-          sums_stride_(finishes_at_once() ? unit.columns : cut_.columns + 16),
-          sums_bytes_(
-              round_up(times(cut::upward(cut_.rows, unit.rows) * sums_stride_, sizeof(float)), block_alignment)),
-          blocks_(cut::pieces(m_, cut_.rows)),
-          group_panels_(cut_.columns / unit.columns) {}
-
-    void run() const {
-        switch (cut_.kept) {
-            case kept_near::rows:
-                return keep_rows();
-            case kept_near::b:
-                return keep_b();
-            case kept_near::few_rows:
-                return read_b_once();
-        }
-    }
-
-  private:
-    using cut = blocked_cut;
-
-    /// Whether products read rows of a where they lie. Rows a multiple of 4 KiB apart would push each other out of the
-    /// first-level cache.
-    static bool can_stay(const product_unit& unit, const blocked_operand& a) {
-        return a.keeps_rows && unit.multiply_rows != nullptr && a.column_stride == 1 && a.columns % unit.k_least == 0 &&
-               a.row_stride * unit.element % 4096 != 0;
-    }
-
-    /// How many rows of a meet b where it lies. Rows of b are read on, and again from the second-level cache by every few
-    /// rows of a: where they are floats, or become such at once. Columns would have to be turned again.
-    static extent most_few(const product_unit& unit, const blocked_operand& b) {
-        if (b.multiply_few == nullptr) return 0;
-        constexpr extent by_rows_of_b = 32;
-        const bool are_floats = unit.k_step == 1 && (b.keeps_rows || b.element == 2);
-        return b.column_stride == 1 && are_floats ? by_rows_of_b : few_rows;
-    }
-
-    static std::size_t times(extent count, std::size_t bytes) { return static_cast<std::size_t>(count) * bytes; }
-
-    /// A slice of b's columns and a chunk of k.
-    struct part {
-        extent left, begin, length, depths, panels, groups;
-
-        part(const blocked_product& of, extent first_column, extent first_k)
-            : left(first_column),
-              begin(first_k),
-              length(std::min(of.cut_.depth, of.k_ - first_k)),
-              depths(std::max<extent>(1, cut::pieces(length, panel_depth))),
-              panels(cut::pieces(std::min(of.cut_.slice_columns, of.n_ - first_column), of.unit_.columns)),
-              groups(cut::pieces(panels, of.group_panels_)) {}
-
-        extent length_of(extent depth) const { return std::min(panel_depth, length - depth * panel_depth); }
-    };
-
-    void pack_block(const part& p, extent block, extent depth, std::byte* to) const {
-        const extent i = block * cut_.rows, from = p.begin + depth * panel_depth;
-        a_.pack_a(a_.at(i, from), a_.row_stride, a_.column_stride, std::min(cut_.rows, m_ - i), p.length_of(depth), to);
-    }
-    const std::byte* packed_rows(const std::byte* blocks, extent index) const {
-        return in_place_ ? nullptr : blocks + times(index, block_bytes_);
-    }
-    /// `count` panels from number `first` on, so many bytes apart.
-    void pack_panels(const part& p, extent first, extent count, extent depth, std::byte* to, std::size_t apart) const {
-        const extent from = p.begin + depth * panel_depth, j = p.left + first * unit_.columns;
-        b_.pack_b(b_.at(from, j), b_.row_stride, b_.column_stride, p.length_of(depth),
-                  std::min(count * unit_.columns, n_ - j), to, apart);
-    }
-    /// The products of a block of rows with a panel of one depth, added to sums; where k ends, stored where they belong
-    /// if stores_at_once.
-    void multiply(const part& p, extent block, extent depth, const std::byte* rows, extent number,
-                  const std::byte* panel, float* sums, lookahead* ahead) const {
-        const extent i = block * cut_.rows, high = std::min(cut_.rows, m_ - i), length = unit_.run(p.length_of(depth)),
-                     from = p.begin + depth * panel_depth;
-        const bool add = p.begin + depth > 0;
-        const void* const a = in_place_ ? a_.at(i, from) : rows;
-        const extent a_stride = in_place_ ? a_.row_stride : panel_stride;
-        const auto end = [&](const auto& function, const auto& result) {
-            function(high, length, a, a_stride, panel, add ? sums : nullptr, sums_stride_,
-                     result.at(i, p.left + number * unit_.columns), result.stride, ahead);
-        };
-        if (from + panel_depth >= k_ && stores_at_once(p, number)) {
-            if (epilogue_.plain.data != nullptr) return end(unit_.multiply_last, epilogue_.plain);
-            return end(unit_.multiply_last_rounded, epilogue_.plain_rounded);
-        }
-        if (in_place_) {
-            unit_.multiply_rows(high, length, a, a_stride, panel, sums, sums_stride_, add, ahead);
-        } else {
-            unit_.multiply(high, length, a, panel, sums, sums_stride_, add, ahead);
-        }
-    }
-    /// Whether the unit itself stores the results of that panel.
-    bool stores_at_once(const part& p, extent panel) const {
-        const bool can = (unit_.multiply_last != nullptr && epilogue_.plain.data != nullptr) ||
-                         (unit_.multiply_last_rounded != nullptr && epilogue_.plain_rounded.data != nullptr);
-        return can && cut_.kept != kept_near::few_rows && p.left + (panel + 1) * unit_.columns <= n_;
-    }
-    /// Sends sums of `columns` from a panel on through the epilogue, where k has ended, but for those that are stored.
-    void finish(const part& p, extent block, extent panel, extent columns, const float* sums) const {
-        if (p.begin + cut_.depth < k_) return;
-        for (; columns > 0 && stores_at_once(p, panel); ++panel, columns -= unit_.columns) sums += unit_.columns;
-        if (columns <= 0) return;
-        const extent i = block * cut_.rows, j = p.left + panel * unit_.columns;
-        epilogue_.finish(epilogue_.epilogue, sums, sums_stride_, i, j, std::min(cut_.rows, m_ - i),
-                         std::min(columns, n_ - j));
-    }
-
-    template <class Body>
-    void with_unit(const Body& body) const {
-        if (unit_.enter != nullptr) unit_.enter();
-        body();
-        if (unit_.leave != nullptr) unit_.leave();
-    }
-
-    /// Of all of a, packed.
-    std::size_t a_bytes(const part& p) const { return in_place_ ? 0 : times(blocks_ * p.depths, block_bytes_); }
-    void pack_a(const part& p, std::byte* to) const {
-        if (in_place_) return;
-        device_.parallel_for(blocks_ * p.depths, [&](extent index) {
-            pack_block(p, index / p.depths, index % p.depths, to + times(index, block_bytes_));
-        });
-    }
-
-    /// One piece of panel_depth holds all of k, where the sums of one block by one panel are all that is held.
-    bool finishes_at_once() const { return cut_.kept == kept_near::rows && k_ <= panel_depth; }
-
-    /// Some panels of one depth, that a thread packs together.
-    struct stage {
-        extent group, depth, first, count;
-    };
-    strided_lines source_of(const part& p, const stage& s) const {
-        const extent j = s.first * unit_.columns, wide = std::min(s.count * unit_.columns, n_ - j),
-                     deep = p.length_of(s.depth), from = s.depth * panel_depth;
-        if (s.count == 0) return {};
-        if (b_.column_stride == 1) return {b_.at(from, j), deep, wide * b_.element, b_.row_stride * b_.element};
-        return {b_.at(from, j), wide, deep * b_.element, b_.column_stride * b_.element};
-    }
-
-    void keep_rows() const {
-        const part p(*this, 0, 0);
-        const bool packs_once = !in_place_ && cut_.a_is_packed_once, packs_often = !in_place_ && !cut_.a_is_packed_once;
-        const workspace::lease all_of_a(device_.scratch(), packs_once ? a_bytes(p) : 0);
-        if (packs_once) pack_a(p, all_of_a.data());
-        const std::size_t all_sums_bytes = times(finishes_at_once() ? 1 : blocks_, sums_bytes_),
-                          panels_bytes = times(group_panels_, panel_bytes_),
-                          blocks_bytes = packs_often ? times(blocks_, block_bytes_) : 0;
-
-        std::atomic<extent> next_group{0};
-        const auto claim = [&]() -> stage {
-            const extent group = next_group.fetch_add(1, std::memory_order_relaxed), first = group * group_panels_;
-            return {group, 0, first, std::clamp<extent>(p.panels - first, 0, group_panels_)};
-        };
-        const auto after = [&](const stage& s) -> stage {
-            return s.depth + 1 < p.depths ? stage{s.group, s.depth + 1, s.first, s.count} : claim();
-        };
-        device_.parallel_for(
-            std::min<extent>(device_.threads(), p.groups), all_sums_bytes + panels_bytes + blocks_bytes,
-            [&](extent, std::byte* scratch) {
-                std::byte *const panels = scratch + all_sums_bytes, *const blocks = panels + panels_bytes;
-                with_unit([&] {
-                    for (stage now = claim(), next; now.count > 0; now = next) {
-                        next = after(now);
-                        pack_panels(p, now.first, now.count, now.depth, panels, panel_bytes_);
-                        for (extent block = 0; block < blocks_ && packs_often; ++block)
-                            pack_block(p, block, now.depth, blocks + times(block, block_bytes_));
-                        lookahead ahead;
-                        ahead.add(source_of(p, next), now.count * asks(p, m_, now.depth));
-                        multiply_by(p, now, panels, packs_once ? all_of_a.data() : blocks,
-                                    reinterpret_cast<float*>(scratch), ahead);
-                    }
-                });
-            });
-    }
-    /// How often tiles of so many rows ask for memory.
-    extent asks(const part& p, extent rows, extent depth) const {
-        return std::max<extent>(1, rows / unit_.rows * cut::pieces(p.length_of(depth), lookahead_depth));
-    }
-    void multiply_by(const part& p, const stage& now, const std::byte* panels, const std::byte* blocks, float* sums,
-                     lookahead& ahead) const {
-        const bool is_last = now.depth + 1 == p.depths;
-        const extent block_floats = finishes_at_once() ? 0 : static_cast<extent>(sums_bytes_ / sizeof(float));
-        for (extent panel = 0; panel < now.count; ++panel) {
-            const extent column = (now.first + panel) * unit_.columns;
-            for (extent block = 0; block < blocks_; ++block) {
-                const extent rows = cut_.a_is_packed_once ? block * p.depths + now.depth : block;
-                const extent row = block * cut_.rows, high = std::min(cut_.rows, m_ - row);
-                ahead.keep(1);
-                if (is_last) {
-                    epilogue_.expect(epilogue_.epilogue,
-                                     {row, column, high, std::min<extent>(unit_.columns, n_ - column)},
-                                     asks(p, high, now.depth), ahead);
-                }
-                multiply(p, block, now.depth, packed_rows(blocks, rows), now.first + panel,
-                         panels + times(panel, panel_bytes_),
-                         sums + block * block_floats + (finishes_at_once() ? 0 : panel * unit_.columns), &ahead);
-                if (finishes_at_once()) finish(p, block, now.first + panel, unit_.columns, sums);
-            }
-        }
-        if (!is_last || finishes_at_once()) return;
-        for (extent block = 0; block < blocks_; ++block)
-            finish(p, block, now.first, cut_.columns, sums + block * block_floats);
-    }
-
-    /// Few rows of a by what b has, as soon as it is read: columns, where their elements lie side by side, whole.
-    void read_b_once() const {
-        const part p(*this, 0, 0);
-        const extent width = b_.column_stride == 1 ? cut_.columns : unit_.columns;
-        // So much of b is read again from the second-level cache.
-        const extent chunk = m_ <= few_rows ? panel_depth : 32;
-        const workspace::lease blocks(device_.scratch(), a_bytes(p));
-        pack_a(p, blocks.data());
-        const auto row_of_a = [&](extent i, extent k) {
-            if (in_place_) return a_.at(i, k);
-            const extent within = i * panel_stride + k % panel_depth;
-            return packed_rows(blocks.data(), k / panel_depth) + times(within, static_cast<std::size_t>(unit_.element));
-        };
-        device_.parallel_for(p.groups, sums_bytes_, [&](extent group, std::byte* scratch) {
-            auto* const sums = reinterpret_cast<float*>(scratch);
-            const extent left = group * cut_.columns, end = std::min(left + cut_.columns, n_);
-            for (extent j = left; j < end; j += width) {
-                for (extent from = 0; from < std::max<extent>(k_, 1); from += chunk) {
-                    for (extent i = 0; i < m_; i += few_rows) {
-                        b_.multiply_few(std::min(few_rows, m_ - i), std::min(chunk, k_ - from), row_of_a(i, from),
-                                        in_place_ ? a_.row_stride : panel_stride, b_.at(from, j), b_.row_stride,
-                                        b_.column_stride, std::min(width, end - j),
-                                        sums + i * sums_stride_ + (j - left), sums_stride_, from > 0);
-                    }
-                }
-            }
-            finish(p, 0, group * group_panels_, cut_.columns, sums);
-        });
-    }
-
-    void keep_b() const {
-        const extent depths = cut::pieces(cut_.depth, panel_depth), columns = std::min(cut_.slice_columns, n_);
-        const extent panels = cut::pieces(columns, unit_.columns), groups = cut::pieces(columns, cut_.columns);
-        const bool at_once = cut_.depth >= k_;
-        const workspace::lease packed(device_.scratch(), times(panels * depths, panel_bytes_));
-        const workspace::lease waiting(device_.scratch(), at_once ? 0 : times(blocks_ * groups, sums_bytes_));
-        for (extent left = 0; left < n_; left += cut_.slice_columns) {
-            for (extent begin = 0; begin < std::max<extent>(k_, 1); begin += cut_.depth) {
-                const part p(*this, left, begin);
-                pack_b(p, packed.data());
-                multiply_by_shared_panels(p, packed.data(), at_once ? nullptr : waiting.data());
-            }
-        }
-    }
-    std::size_t place_of(const part& p, extent panel, extent depth) const {
-        return times(depth * p.panels + panel, panel_bytes_);
-    }
-    void pack_b(const part& p, std::byte* packed) const {
-        constexpr extent together = 4;  // that a task packs
-        device_.parallel_for(p.depths * cut::pieces(p.panels, together), [&](extent index) {
-            const extent depth = index % p.depths, first = index / p.depths * together;
-            pack_panels(p, first, std::min(together, p.panels - first), depth, packed + place_of(p, first, depth),
-                        panel_bytes_);
-        });
-    }
-    /// `waiting` holds sums that wait for the next chunk of k; none: there is one chunk.
-    void multiply_by_shared_panels(const part& p, const std::byte* packed, std::byte* waiting) const {
-        device_.parallel_for(blocks_ * p.groups, block_bytes_ + sums_bytes_, [&](extent index, std::byte* scratch) {
-            const extent block = index / p.groups, group = index % p.groups;
-            const extent first = group * group_panels_, end = std::min(first + group_panels_, p.panels);
-            auto* const sums = reinterpret_cast<float*>(waiting == nullptr ? scratch + block_bytes_
-                                                                           : waiting + times(index, sums_bytes_));
-            with_unit([&] {
-                for (extent depth = 0; depth < p.depths; ++depth) {
-                    if (!in_place_) pack_block(p, block, depth, scratch);
-                    for (extent panel = first; panel < end; ++panel) {
-                        multiply(p, block, depth, packed_rows(scratch, 0), panel, packed + place_of(p, panel, depth),
-                                 sums + (panel - first) * unit_.columns, nullptr);
-                    }
-                }
-            });
-            finish(p, block, first, cut_.columns, sums);
-        });
-    }
-
-    const product_unit& unit_;
-    cpu& device_;
-    const blocked_operand& a_;
-    const blocked_operand& b_;
-    const blocked_epilogue& epilogue_;
-    extent m_, n_, k_;
-    bool in_place_;
-    blocked_cut cut_;
-    std::size_t block_bytes_, panel_bytes_;
-    extent sums_stride_;
-    std::size_t sums_bytes_;
-    extent blocks_, group_panels_;
-};
-
 template <>
 struct matmul<cpu> {
     template <class Compute, class A, class B, class Operands, class Results>
         requires fp64::product_in_double<Compute, A, B, Results>
     static void run(cpu& device, const view<A, 2>& a, const view<B, 2>& b,
-                    const matmul_epilogue<Operands, Results>& epilogue) {
+                    const matmul_epilogue<Operands, Results>& epilogue, square_sum* = nullptr) {
         fp64::multiply<Compute>(device, a, b, epilogue);
     }
+    /// Where somebody asks for the `squares` of the result, and it is one of floats, they are summed.
     template <class Compute, class A, class B, class Operands, class Results>
     static void run(cpu& device, const view<A, 2>& a, const view<B, 2>& b,
-                    const matmul_epilogue<Operands, Results>& epilogue) {
-        run_with<Compute>(device, a, b, untyped(device, epilogue));
+                    const matmul_epilogue<Operands, Results>& epilogue, square_sum* squares = nullptr) {
+        run_with<Compute>(device, a, b, untyped(device, epilogue, squares));
     }
 
     /// The same by the unit and the packing given.
     template <class A, class B, class Operands, class Results>
     static void run_by(const product_unit& unit, const product_packing<std::remove_const_t<A>>& of_a,
                        const product_packing<std::remove_const_t<B>>& of_b, cpu& device, const view<A, 2>& a,
-                       const view<B, 2>& b, const matmul_epilogue<Operands, Results>& epilogue) {
-        multiply(unit, device, blocked_operand(a, of_a), blocked_operand(b, of_b), untyped(device, epilogue));
+                       const view<B, 2>& b, const matmul_epilogue<Operands, Results>& epilogue,
+                       square_sum* squares = nullptr) {
+        multiply(unit, device, blocked_operand(a, of_a), blocked_operand(b, of_b), untyped(device, epilogue, squares));
     }
 
   private:
     template <class Operands, class Results>
-    static blocked_epilogue untyped(const cpu& device, const matmul_epilogue<Operands, Results>& epilogue) {
+    static blocked_epilogue untyped(const cpu& device, const matmul_epilogue<Operands, Results>& epilogue,
+                                    square_sum* squares) {
         return {&epilogue,
                 device.select(&portable::finish_block<Operands, Results>, &avx2::finish_block<Operands, Results>,
                               &avx512::finish_block<Operands, Results>),
-                &expect_block<Operands, Results>, plain_result_of<float>(epilogue),
-                plain_result_of<bfloat16>(epilogue)};
+                &expect_block<Operands, Results>,
+                plain_result_of<float>(epilogue),
+                plain_result_of<bfloat16>(epilogue),
+                floats_of(epilogue.results),
+                squares};
     }
     template <class T, class Epilogue>
     static plain_result<T> plain_result_of(const Epilogue& epilogue) {
@@ -372,6 +63,14 @@ struct matmul<cpu> {
         } else {
             return {};
         }
+    }
+    template <class Results>
+    static plain_result<const float> floats_of(const Results&) {
+        return {};
+    }
+    template <class Expression>
+    static plain_result<const float> floats_of(const pack<matmul_result<Expression, float>>& results) {
+        return {results.first.data, results.first.stride};
     }
 
     // Once for the types of a and b, whatever becomes of their products.
@@ -386,7 +85,12 @@ struct matmul<cpu> {
     static void multiply(const product_unit& unit, cpu& device, const blocked_operand& a, const blocked_operand& b,
                          const blocked_epilogue& epilogue) {
         if (a.rows == 0 || b.columns == 0) return;
-        blocked_product(unit, device, a, b, epilogue).run();
+        if (epilogue.squares == nullptr || epilogue.floats.data == nullptr)
+            return blocked_product(unit, device, a, b, epilogue, nullptr).run();
+        const written_squares squares(device, epilogue.floats.data, epilogue.floats.stride, {a.rows, b.columns},
+                                      {unit.rows, unit.columns});
+        blocked_product(unit, device, a, b, epilogue, &squares).run();
+        device.run([&] { *epilogue.squares = squares.total(); });
     }
 };
 

@@ -32,6 +32,7 @@
 
 #include <halftone/kernel/matmul/epilogue.hpp>
 #include <halftone/kernel/write_mode.hpp>
+#include <halftone/memory/square_sum.hpp>
 #include <halftone/policy/category.hpp>
 #include <halftone/policy/check.hpp>
 #include <halftone/policy/recipe.hpp>
@@ -81,14 +82,28 @@ void check_matmul(const view<A, 2>& a, const view<B, 2>& b, const view<C, 2>& c)
     check_matmul_shapes(untyped(a), untyped(b), untyped(c));
 }
 
+/// The product whose sums go through a kernel's epilogue. A device that can sums the `squares` of a result of floats as it
+/// stores it; others leave them alone.
+template <class Compute, class Device, class A, class B, class Operands, class Results>
+void run_product(Device& device, const view<A, 2>& a, const view<B, 2>& b,
+                 const matmul_epilogue<Operands, Results>& epilogue, square_sum* squares) {
+    using product_kernel = kernel::matmul<Device>;
+    if constexpr (requires { product_kernel::template run<Compute>(device, a, b, epilogue, squares); }) {
+        product_kernel::template run<Compute>(device, a, b, epilogue, squares);
+    } else {
+        product_kernel::template run<Compute>(device, a, b, epilogue);
+    }
+}
+
 /// c = ab or c += ab.
 template <class Compute, class Device, class A, class B, class C>
-void product(Device& device, const view<A, 2>& a, const view<B, 2>& b, const view<C, 2>& c, write_mode mode) {
+void product(Device& device, const view<A, 2>& a, const view<B, 2>& b, const view<C, 2>& c, write_mode mode,
+             square_sum* squares = nullptr) {
     check_matmul(a, b, c);
     if (mode == write_mode::overwrite) {
-        kernel::matmul<Device>::template run<Compute>(device, a, b, epilogue_of(plain{}, c));
+        run_product<Compute>(device, a, b, epilogue_of(plain{}, c), squares);
     } else {
-        kernel::matmul<Device>::template run<Compute>(device, a, b, epilogue_of(add_product{}, c));
+        run_product<Compute>(device, a, b, epilogue_of(add_product{}, c), squares);
     }
 }
 
