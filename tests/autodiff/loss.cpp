@@ -125,6 +125,41 @@ TEST_CASE("linear_cross_entropy: loss and gradients within their bounds") {
     });
 }
 
+TEST_CASE("linear_cross_entropy: logits are kept where they are small, or as one says") {
+    using P = ht::amp_bf16;
+    head<P> h;
+    ht::tape tape{h.device};
+    const auto gradients_with = [&](ht::keep_logits keep, std::size_t& bytes) {
+        support::gradient_sink sink(h.parameters);
+        const auto x = tape.leaf(h.input());
+        const std::size_t before = tape.memory().live();
+        const auto loss = ht::linear_cross_entropy<head<P>::roles>(tape, x, h.weight, target_view, keep);
+        bytes = tape.memory().live() - before;
+        tape.backward(loss, sink);
+        auto all = sink.of(h.weight);
+        for (const double d : support::doubles(tape.gradient(x))) all.push_back(d);
+        return all;
+    };
+    std::size_t small = 0, always = 0, never = 0;
+    const doubles want = gradients_with(ht::keep_logits::never, never);
+    CHECK(gradients_with(ht::keep_logits::where_small, small) == want);
+    CHECK(gradients_with(ht::keep_logits::always, always) == want);
+    using kernel = ht::kernel::linear_cross_entropy<ht::cpu>;
+    const auto of_logits = static_cast<std::size_t>(kernel::kept_logits(rows, classes)) * sizeof(ht::bfloat16);
+    CHECK(always - never == ht::round_up(of_logits, ht::block_alignment));
+    // They would take more than the few floats of the weight's gradient.
+    REQUIRE(of_logits > classes * width * sizeof(float));
+    CHECK(small == never);
+    const auto keeps = [](ht::extent tokens, ht::extent vocabulary, ht::extent channels) {
+        return ht::detail::keeps<decltype(h.weight), ht::bfloat16>(
+            ht::keep_logits::where_small, kernel::kept_logits(tokens, vocabulary), {vocabulary, channels});
+    };
+    CHECK(keeps(256, 50304, 768));
+    CHECK(keeps(1024, 50304, 768));
+    CHECK_FALSE(keeps(1600, 50304, 768));
+    CHECK_FALSE(keeps(4096, 256, 384));
+}
+
 TEST_CASE("linear_cross_entropy: a frozen weight, and one that is tied to another layer") {
     using P = ht::full_fp32;
     head<P> h;

@@ -143,7 +143,7 @@ template <class Roles, class X, int Rank, class Weight>
 struct of_record<linear_cross_entropy_record<Roles, X, Rank, Weight>> {
     static auto lines(const linear_cross_entropy_record<Roles, X, Rank, Weight>& r) {
         return running(linear_cross_entropy<Roles, X, typename Weight::storage>(op::linear_cross_entropy::name),
-                       {true, true, r.dx.is_wanted(), !r.weight.is_frozen()});
+                       {true, r.logits.is_empty(), r.dx.is_wanted(), !r.weight.is_frozen()});
     }
 };
 template <class X, int Rank>

@@ -4,6 +4,7 @@
 ///
 ///     auto loss = ht::cross_entropy(ctx, logits, targets);                              // logits: (…, classes)
 ///     auto loss = ht::linear_cross_entropy<roles>(ctx, x, weight, targets);             // logits = x weightᵀ
+///     auto loss = ht::linear_cross_entropy<roles>(ctx, x, weight, targets, ht::keep_logits::never);
 ///
 /// A loss is a float scalar in regions, by its category, and on a bare tape, where PyTorch gives the logits' type; of
 /// doubles a double. Targets are std::int32_t; -100 marks rows that do not count.
@@ -15,6 +16,14 @@
 #include <halftone/kernel/linear_cross_entropy/linear_cross_entropy.hpp>
 
 namespace halftone::inline HALFTONE_ABI {
+
+/// Whether linear_cross_entropy keeps its logits for the backward pass, or computes them there again: one product of four,
+/// with the same bits.
+enum class keep_logits {
+    where_small,  ///< in no more memory than the gradient of the weight takes: of up to 2 width rows, bf16 and fp32
+    always,
+    never
+};
 
 namespace detail {
 
@@ -63,6 +72,14 @@ struct cross_entropy_record {
     }
 };
 
+/// Whether so many logits are to be kept beside a weight and its gradient.
+template <class Weight, class Logit>
+bool keeps(keep_logits keep, extent logits, const shape<2>& weight) {
+    constexpr extent of_logit = sizeof(Logit), of_gradient = sizeof(typename Weight::storage::accumulate);
+    return keep == keep_logits::always ||
+           (keep == keep_logits::where_small && logits * of_logit <= weight.size() * of_gradient);
+}
+
 template <class Roles, class X, int Rank, class Weight>
 struct linear_cross_entropy_record {
     using operation = op::linear_cross_entropy;
@@ -72,6 +89,7 @@ struct linear_cross_entropy_record {
     Weight weight;
     variable<std::int32_t, 1> targets;
     variable<float, 1> logsumexp, losses, count;
+    variable<std::byte, 1> logits;  // empty: they are computed again
 
     template <class Tape>
     void backward(Tape& tape) {
@@ -89,7 +107,8 @@ struct linear_cross_entropy_record {
             tape.device(), as_const(as_rows(x)), values_for<compute>(weight), rows, as_vector(dloss),
             kernel::gradient_result<X>{to_x ? as_rows(view(to_x.data, dx.shape())) : view<X, 2>{}, to_x.mode},
             kernel::gradient_result<accumulate>{to_w ? view(to_w.data, weight.shape()) : view<accumulate, 2>{},
-                                                to_w.mode, to_w.squares});
+                                                to_w.mode, to_w.squares},
+            logits.is_empty() ? nullptr : reinterpret_cast<typename Roles::output*>(logits.view().data()));
         tape.finish(dloss);
     }
 };
@@ -128,12 +147,15 @@ auto cross_entropy(Context&& context, const variable<X, Rank>& logits,
     return detail::given_as<op::cross_entropy, Y>(context, loss);
 }
 
-/// The same for logits x weightᵀ, which are never stored but in chunks; they are rounded to the roles' output.
-/// x: (…, width), weight: (classes, width). The loss is a float, or what a category of the user's own says.
+/// The same for logits x weightᵀ, which are not stored but in parts, unless they are kept; they are rounded to the roles'
+/// output. x: (…, width), weight: (classes, width). The loss is a float, or what a category of the user's own says.
 template <class Roles, class Context, class X, int Rank, class Weight, int TargetRank>
 auto linear_cross_entropy(Context&& context, const variable<X, Rank>& x, const Weight& weight,
-                          const const_view<std::int32_t, TargetRank>& targets) {
+                          const const_view<std::int32_t, TargetRank>& targets,
+                          keep_logits keep = keep_logits::where_small) {
     using compute = typename Roles::compute;
+    using logit = typename Roles::output;
+    using head = kernel::linear_cross_entropy<typename std::remove_cvref_t<Context>::device_type>;
     auto& root = context.root();
     const auto range = root.template range<Roles>(op::linear_cross_entropy::name);
     const auto rows = as_rows(x);
@@ -143,14 +165,21 @@ auto linear_cross_entropy(Context&& context, const variable<X, Rank>& x, const W
     auto logsumexp = root.template make<float>(shape<1>{rows.extent_of(0)}, false),
          losses = root.template make<float>(shape<1>{rows.extent_of(0)}, false);
     auto count = root.template make<float>(shape<1>{1}, false);
-    kernel::linear_cross_entropy<typename std::remove_cvref_t<Context>::device_type>::template forward<
-        compute, typename Roles::output>(root.device(), as_const(rows), detail::values_for<compute>(weight),
-                                         kernel::linear_cross_entropy_rows{ids.view(), losses.view(), logsumexp.view(),
-                                                                           detail::as_vector(loss), count.view()});
+    variable<std::byte, 1> kept;
+    if constexpr (std::remove_cvref_t<Context>::records) {
+        const extent logits = head::kept_logits(rows.extent_of(0), weight.shape()[0]);
+        if (wanted && detail::keeps<Weight, logit>(keep, logits, weight.shape()))
+            kept = root.template make<std::byte>(shape<1>{logits * static_cast<extent>(sizeof(logit))}, false);
+    }
+    head::template forward<compute, logit>(
+        root.device(), as_const(rows), detail::values_for<compute>(weight),
+        kernel::linear_cross_entropy_rows{ids.view(), losses.view(), logsumexp.view(), detail::as_vector(loss),
+                                          count.view()},
+        kept.is_empty() ? nullptr : reinterpret_cast<logit*>(kept.view().data()));
     if constexpr (std::remove_cvref_t<Context>::records) {
         if (wanted) {
             root.record(detail::linear_cross_entropy_record<Roles, X, Rank, Weight>{
-                x, gradient_of(x), gradient_of(loss), weight, ids, logsumexp, losses, count});
+                x, gradient_of(x), gradient_of(loss), weight, ids, logsumexp, losses, count, kept});
         }
     }
     return detail::given_as<op::linear_cross_entropy, detail::linear_loss<compute>>(context, loss);
@@ -159,13 +188,14 @@ auto linear_cross_entropy(Context&& context, const variable<X, Rank>& x, const W
 template <class Roles, class Context, int Rank, class Weight, int TargetRank>
     requires(detail::is_fp64<typename Roles::compute> && !detail::records_twice<Context>)
 variable<double, 0> linear_cross_entropy(Context&& context, const variable<double, Rank>& x, const Weight& weight,
-                                         const const_view<std::int32_t, TargetRank>& targets) {
+                                         const const_view<std::int32_t, TargetRank>& targets,
+                                         keep_logits = keep_logits::always) {
     return cross_entropy(context, linear<Roles>(context, x, weight, absent{}), targets);
 }
 template <class Roles, class Context, class X, int Rank, class Weight, int TargetRank>
     requires detail::records_twice<Context>
 auto linear_cross_entropy(Context&& context, const variable<X, Rank>& x, const Weight& weight,
-                          const const_view<std::int32_t, TargetRank>& targets) {
+                          const const_view<std::int32_t, TargetRank>& targets, keep_logits = keep_logits::always) {
     const auto loss = detail::composition<op::linear_cross_entropy, Roles>::run(context.root(), x, weight, targets);
     return detail::given_as<op::linear_cross_entropy, detail::linear_loss<typename Roles::compute>>(context, loss);
 }

@@ -37,6 +37,7 @@ struct gpt_config {
     attention_strategy strategy = attention_strategy::automatic;
     float dropout =
         0;  ///< on tapes: of the embeddings and of what attention and perceptron add; attention's probabilities stay whole
+    keep_logits logits = keep_logits::where_small;  ///< whether the loss keeps them for its gradient
 };
 
 /// x + attn(norm(x)), then that + mlp(norm(that)). Each norm stands below the layer that it serves.
@@ -115,7 +116,7 @@ class gpt : public model {
         if (!(tokens.shape() == targets.shape()))
             fail<shape_error>("gpt: tokens are ", tokens.shape(), ", targets ", targets.shape());
         return halftone::linear_cross_entropy<layer_roles<typename head::policy, op::linear_cross_entropy, Context>>(
-            ctx, hidden(ctx, tokens, packed_of(batch)), embed_.tokens, targets);
+            ctx, hidden(ctx, tokens, packed_of(batch)), embed_.tokens, targets, config_.logits);
     }
 
     /// (batch, time, vocabulary)

@@ -186,7 +186,7 @@ constexpr std::array<ledger_entry, 2> attention(const char* op) {
         entry<Backward, T>(op, ledger_pass::input_gradient, operand<T, Backward>("qkv"), operand<T, Backward>("dy"))};
 }
 
-/// Logits are rounded to the role `output` in passing, and computed again in the backward pass.
+/// Logits are rounded to the role `output` in passing, and computed again in the backward pass unless they are kept.
 template <class Types, class X, class Storage>
 constexpr std::array<ledger_entry, 4> linear_cross_entropy(const char* op) {
     using C = typename Types::compute;

@@ -37,6 +37,12 @@ TEST_CASE("linear_cross_entropy on a GPU: rows in several chunks") {
         within_bounds<types<float, float, float>>(chunked_head{}, device, {67, 3, 5}, mode);
 }
 
+TEST_CASE("linear_cross_entropy on a GPU: logits that are kept") {
+    emulator::device device;
+    the_same_if_kept<types<bfloat16, bfloat16, bfloat16>>(head{}, device, {21, 19, 37}, write_mode::add);
+    the_same_if_kept<types<float, float, float>>(chunked_head{}, device, {67, 3, 5}, write_mode::overwrite);
+}
+
 TEST_CASE("linear_cross_entropy on a GPU: gradients that nobody wants, and a batch without rows") {
     emulator::device device;
     less_than_everything(head{}, device);

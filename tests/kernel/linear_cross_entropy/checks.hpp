@@ -88,14 +88,15 @@ struct run {
                 count.view()};
     }
     template <class Head, class Device>
-    void operator()(Head, Device& device, float seed, write_mode mode, ht::square_sum* squares = nullptr) const {
+    void operator()(Head, Device& device, float seed, write_mode mode, typename M::Logit* kept = nullptr,
+                    ht::square_sum* squares = nullptr) const {
         const auto xs = x.const_view(ht::shape<2>{s.rows, s.width}),
                    ws = w.const_view(ht::shape<2>{s.classes, s.width});
-        Head::template forward<typename M::Compute, typename M::Logit>(device, xs, ws, rows());
+        Head::template forward<typename M::Compute, typename M::Logit>(device, xs, ws, rows(), kept);
         Head::template backward<typename M::Compute, typename M::Logit, typename M::Compute>(
             device, xs, ws, rows(), ht::const_view<float, 1>(&seed, {1}),
             ht::kernel::gradient_result<T>{dx.view(ht::shape<2>{s.rows, s.width}), mode},
-            ht::kernel::gradient_result<float>{dw.view(ht::shape<2>{s.classes, s.width}), mode, squares});
+            ht::kernel::gradient_result<float>{dw.view(ht::shape<2>{s.classes, s.width}), mode, squares}, kept);
     }
 };
 
@@ -130,6 +131,22 @@ void within_bounds(Head head, Device& device, const sizes& s, write_mode mode) {
     CHECK(r.dx.intact());
     CHECK(r.dw.intact());
     CHECK(r.losses.intact());
+}
+
+/// Logits that are kept give the bits that those have which are computed again: in memory that is aligned as scratch is.
+template <class M, class Head, class Device>
+void the_same_if_kept(Head head, Device& device, const sizes& s, write_mode mode) {
+    CAPTURE(s.rows);
+    CAPTURE(s.classes);
+    const run<M> again(s), kept(s);
+    const guarded<typename M::Logit> logits(Head::kept_logits(s.rows, s.classes), 0);
+    again(head, device, 8, mode);
+    kept(head, device, 8, mode, logits.data());
+    CHECK(kept.loss.same_bits(again.loss));
+    CHECK(kept.logsumexp.same_bits(again.logsumexp));
+    CHECK(kept.dx.same_bits(again.dx));
+    CHECK(kept.dw.same_bits(again.dw));
+    CHECK(logits.intact());
 }
 
 /// Gradients that nobody wants, and a batch without rows.

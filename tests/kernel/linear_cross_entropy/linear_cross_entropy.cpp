@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The fused head on the CPU against its definition; the definition's gradients against central differences.
+#include <cmath>
+#include <limits>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -53,6 +55,45 @@ TEST_CASE("linear_cross_entropy: classes and rows in several blocks, the last on
     SUBCASE("rows in two blocks") { several_blocks<types<bfloat16, bfloat16, bfloat16>, 1>({2051, 3, 301}, 1056, 256); }
 }
 
+template <class M>
+void kept_on_every_set() {
+    using in_blocks = ht::kernel::linear_cross_entropy<ht::cpu, 1>;
+    support::for_each_isa([&](ht::isa set) {
+        ht::cpu device{{.threads = 2, .instruction_set = set}};
+        for (const write_mode mode : {write_mode::overwrite, write_mode::add}) {
+            the_same_if_kept<M>(head{}, device, {1, 3, 2}, mode);
+            the_same_if_kept<M>(head{}, device, {67, 19, 333}, mode);
+            the_same_if_kept<M>(in_blocks{}, device, {35, 19, 1000}, mode);
+        }
+        the_same_if_kept<M>(in_blocks{}, device, {2051, 3, 301}, write_mode::overwrite);
+    });
+}
+
+TEST_CASE("linear_cross_entropy: logits that are kept") {
+    SUBCASE("fp32") { kept_on_every_set<types<float, float, float>>(); }
+    SUBCASE("bf16") { kept_on_every_set<types<bfloat16, bfloat16, bfloat16>>(); }
+    SUBCASE("bf16 with fp32 logits") { kept_on_every_set<types<bfloat16, float, bfloat16>>(); }
+}
+
+TEST_CASE("linear_cross_entropy: kept logits of rows that do not count may be anything") {
+    ht::cpu device{{.threads = 1}};
+    using M = types<float, float, float>;
+    const run<M> r({5, 4, 7});
+    for (int i = 0; i < 5; ++i) {
+        if (r.targets[static_cast<std::size_t>(i)] == -100) r.x[i * 4] = std::numeric_limits<float>::infinity();
+    }
+    const guarded<float> logits(head::kept_logits(5, 7));
+    r(head{}, device, 1, write_mode::overwrite, logits.data());
+    int finite = 0, ignored = 0;
+    for (int i = 0; i < 5; ++i) {
+        ignored += r.targets[static_cast<std::size_t>(i)] == -100;
+        finite += std::isfinite(r.dx[i * 4]);
+        if (r.targets[static_cast<std::size_t>(i)] == -100) CHECK(r.dx[i * 4] == 0);
+    }
+    CHECK(ignored > 0);
+    CHECK(finite == 5);
+}
+
 TEST_CASE("linear_cross_entropy: squares of the weight's gradient, which several blocks write or several add to") {
     using M = types<bfloat16, bfloat16, bfloat16>;
     support::comparison all;
@@ -61,7 +102,7 @@ TEST_CASE("linear_cross_entropy: squares of the weight's gradient, which several
             ht::cpu device{{.threads = 2}};
             const run<M> r(s);
             ht::square_sum squares;
-            r(ht::kernel::linear_cross_entropy<ht::cpu, 1>{}, device, 8, mode, &squares);
+            r(ht::kernel::linear_cross_entropy<ht::cpu, 1>{}, device, 8, mode, nullptr, &squares);
             double want = 0;
             for (extent i = 0; i < r.dw.size(); ++i)
                 want += static_cast<double>(r.dw[i]) * static_cast<double>(r.dw[i]);

@@ -22,14 +22,17 @@ struct linear_cross_entropy_by_rows {
         return std::max<extent>(1, std::min(rows, std::max<extent>(fitting, 64)));
     }
 
+    static constexpr extent kept_logits(extent rows, extent classes) { return rows * classes; }
+
     template <class Compute, class Logit, class X, class W>
     static void forward(Device& device, const const_view<X, 2>& x, const const_view<W, 2>& w,
-                        const linear_cross_entropy_rows& a) {
+                        const linear_cross_entropy_rows& a, Logit* kept = nullptr) {
         const extent rows = x.extent_of(0), classes = w.extent_of(0);
         cross_entropy<Device>::check_targets(device, classes, a.targets, a.ignore_index);
-        const workspace::lease scratch(device.scratch(), chunk_bytes<Logit>(rows, classes));
+        const workspace::lease scratch(device.scratch(), kept == nullptr ? chunk_bytes<Logit>(rows, classes) : 0);
         for_chunks<Logit>(rows, classes, [&](extent first, extent count) {
-            const view<Logit, 2> logits(scratch.as<Logit>(), {count, classes});
+            const view<Logit, 2> logits(kept == nullptr ? scratch.as<Logit>() : kept + first * classes,
+                                        {count, classes});
             halftone::detail::product<Compute>(device, some_rows(x, first, count), transpose(w), logits,
                                                write_mode::overwrite);
             cross_entropy<Device>::forward_rows(
@@ -45,13 +48,15 @@ struct linear_cross_entropy_by_rows {
     template <class Compute, class Logit, class InputGrad, class WeightGrad = InputGrad, class X, class W, class G>
     static void backward(Device& device, const const_view<X, 2>& x, const const_view<W, 2>& w,
                          const linear_cross_entropy_rows& a, const const_view<float, 1>& gradient,
-                         const gradient_result<X>& dx, const gradient_result<G>& dw) {
+                         const gradient_result<X>& dx, const gradient_result<G>& dw, Logit* kept = nullptr) {
         const extent rows = x.extent_of(0), classes = w.extent_of(0);
-        const workspace::lease scratch(device.scratch(), chunk_bytes<Logit>(rows, classes));
+        const workspace::lease scratch(device.scratch(), kept == nullptr ? chunk_bytes<Logit>(rows, classes) : 0);
         for_chunks<Logit>(rows, classes, [&](extent first, extent count) {
-            const view<Logit, 2> logits(scratch.as<Logit>(), {count, classes});
+            const view<Logit, 2> logits(kept == nullptr ? scratch.as<Logit>() : kept + first * classes,
+                                        {count, classes});
             const auto x_rows = some_rows(x, first, count);
-            halftone::detail::product<Compute>(device, x_rows, transpose(w), logits, write_mode::overwrite);
+            if (kept == nullptr)
+                halftone::detail::product<Compute>(device, x_rows, transpose(w), logits, write_mode::overwrite);
             cross_entropy<Device>::backward(
                 device, cross_entropy_backward<Logit, Logit>{.logits = logits,
                                                              .targets = some_of(a.targets, first, count),

@@ -46,13 +46,16 @@ struct linear_cross_entropy<cpu, LogitBytes> {
         return {rows, classes, LogitBytes, sizeof(Logit)};
     }
 
+    static constexpr extent kept_logits(extent rows, extent classes) { return classes * apart(rows); }
+
     template <class Compute, class Logit, class X, class W>
     static void forward(cpu& device, const const_view<X, 2>& x, const const_view<W, 2>& w,
-                        const linear_cross_entropy_rows& a) {
+                        const linear_cross_entropy_rows& a, Logit* kept = nullptr) {
         cross_entropy<cpu>::check_targets(device, w.extent_of(0), a.targets, a.ignore_index);
         const logit_blocks each = blocks_of<Logit>(x.extent_of(0), w.extent_of(0));
         const extent most_parts = pieces(each.classes, part_classes);
-        const workspace::lease block(device.scratch(), bytes_of<Logit>(each.classes, apart(each.rows))),
+        const workspace::lease block(device.scratch(),
+                                     kept == nullptr ? bytes_of<Logit>(each.classes, apart(each.rows)) : 0),
             of_rows(device.scratch(), bytes_of<float>(3 + 2 * most_parts, each.rows));
         float *const largest = of_rows.as<float>(), *const sums = largest + each.rows, *const of_target = sums + each.rows,
                      *const part_largest = of_target + each.rows, *const part_sums = part_largest + most_parts * each.rows;
@@ -64,7 +67,9 @@ struct linear_cross_entropy<cpu, LogitBytes> {
         for_blocks(x.extent_of(0), each.rows, [&](extent i, extent rows) {
             const std::int32_t* const targets = a.targets.data() + i;
             for_blocks(w.extent_of(0), each.classes, [&](extent j, extent classes) {
-                const view<Logit, 2> logits(block.as<Logit>(), {classes, rows}, {apart(rows), 1});
+                const auto logits = kept == nullptr
+                                        ? view<Logit, 2>(block.as<Logit>(), {classes, rows}, {apart(rows), 1})
+                                        : kept_block(kept, x.extent_of(0), i, rows, j, classes);
                 halftone::detail::product<Compute>(device, some_rows(w, j, classes), transpose(some_rows(x, i, rows)), logits,
                                                    write_mode::overwrite);
                 const extent stride = logits.stride_of(0), parts = pieces(classes, part_classes);
@@ -91,28 +96,28 @@ struct linear_cross_entropy<cpu, LogitBytes> {
     template <class Compute, class Logit, class InputGrad, class WeightGrad = InputGrad, class X, class W, class G>
     static void backward(cpu& device, const const_view<X, 2>& x, const const_view<W, 2>& w,
                          const linear_cross_entropy_rows& a, const const_view<float, 1>& gradient,
-                         const gradient_result<X>& dx, const gradient_result<G>& dw) {
+                         const gradient_result<X>& dx, const gradient_result<G>& dw, Logit* kept = nullptr) {
         const extent width = x.extent_of(1);
         const logit_blocks each = blocks_of<Logit>(x.extent_of(0), w.extent_of(0));
         // Sums of dx go from block to block in float.
         const bool sums_apart = dx.to.data() != nullptr && !std::is_same_v<X, float> && each.classes < w.extent_of(0);
-        const workspace::lease block(device.scratch(), bytes_of<Logit>(each.rows, apart(each.classes))),
+        const workspace::lease block(device.scratch(),
+                                     kept == nullptr ? bytes_of<Logit>(each.rows, apart(each.classes)) : 0),
             of_dx(device.scratch(), sums_apart ? bytes_of<float>(each.rows, width) : 0);
-        const auto turn = device.select(&portable::logits_to_gradients<Logit>, &avx2::logits_to_gradients<Logit>,
-                                        &avx512::logits_to_gradients<Logit>);
         for_blocks(x.extent_of(0), each.rows, [&](extent i, extent rows) {
             const auto x_rows = some_rows(x, i, rows);
             const bool is_last = i + rows == x.extent_of(0);
             const view<float, 2> sums(of_dx.as<float>(), {rows, width});
             for_blocks(w.extent_of(0), each.classes, [&](extent j, extent classes) {
-                const view<Logit, 2> logits(block.as<Logit>(), {rows, classes}, {apart(classes), 1});
                 const auto w_rows = some_rows(w, j, classes);
-                halftone::detail::product<Compute>(device, x_rows, transpose(w_rows), logits, write_mode::overwrite);
-                const row_pieces cut = cut_rows(rows, classes);
-                device.parallel_for(cut.count, [&](extent piece) {
-                    const extent k = cut.begin(piece);
-                    turn(cut.rows_of(piece), classes, logits.data() + k * apart(classes), apart(classes), j, a.targets.data() + i + k,
-                         a.ignore_index, a.logsumexp.data() + i + k, gradient(0) / a.count(0));
+                const auto logits = kept == nullptr
+                                        ? view<Logit, 2>(block.as<Logit>(), {rows, classes}, {apart(classes), 1})
+                                        : transpose(kept_block(kept, x.extent_of(0), i, rows, j, classes));
+                if (kept == nullptr)
+                    halftone::detail::product<Compute>(device, x_rows, transpose(w_rows), logits,
+                                                       write_mode::overwrite);
+                device.parallel_for(turns(logits), [&](extent index) {
+                    turn(device, logits, index, i, j, a, gradient(0) / a.count(0));
                 });
                 if (sums_apart) {
                     halftone::detail::product<InputGrad>(device, logits, w_rows, sums, j == 0 ? write_mode::overwrite : write_mode::add);
@@ -138,6 +143,44 @@ struct linear_cross_entropy<cpu, LogitBytes> {
     static extent pieces(extent all, extent each) { return (all + each - 1) / each; }
     /// Elements from row to row of a matrix with rows of so many: whole cache lines, and not a multiple of 4 KiB.
     static extent apart(extent elements) { return pieces(elements, 64) * 64 + 32; }
+
+    /// Kept logits lie as (classes, rows), as the forward pass computes them.
+    template <class Logit>
+    static view<Logit, 2> kept_block(Logit* kept, extent all_rows, extent row, extent rows, extent first,
+                                     extent classes) {
+        return {kept + first * apart(all_rows) + row, {classes, rows}, {apart(all_rows), 1}};
+    }
+
+    /// Logits (rows, classes) become their gradients in place, in so many tasks; the block's first row and class are given.
+    template <class Logit>
+    static extent turns(const view<Logit, 2>& logits) {
+        const extent rows = logits.extent_of(0), classes = logits.extent_of(1);
+        return logits.stride_of(1) == 1 ? cut_rows(rows, classes).count
+                                        : pieces(classes, part_classes) * pieces(rows, part_rows);
+    }
+    template <class Logit>
+    static void turn(const cpu& device, const view<Logit, 2>& logits, extent task, extent row, extent first,
+                     const linear_cross_entropy_rows& a, float factor) {
+        const extent rows = logits.extent_of(0), classes = logits.extent_of(1);
+        const std::int32_t* const targets = a.targets.data() + row;
+        const float* const logsumexp = a.logsumexp.data() + row;
+        if (const extent stride = logits.stride_of(0); logits.stride_of(1) == 1) {
+            const auto body = device.select(&portable::logits_to_gradients<Logit>, &avx2::logits_to_gradients<Logit>,
+                                            &avx512::logits_to_gradients<Logit>);
+            const row_pieces cut = cut_rows(rows, classes);
+            const extent i = cut.begin(task);
+            body(cut.rows_of(task), classes, logits.data() + i * stride, stride, first, targets + i, a.ignore_index,
+                 logsumexp + i, factor);
+        } else {
+            const auto body =
+                device.select(&portable::logits_to_gradients_across<Logit>, &avx2::logits_to_gradients_across<Logit>,
+                              &avx512::logits_to_gradients_across<Logit>);
+            const extent parts = pieces(classes, part_classes), apart = logits.stride_of(1);
+            const extent c = task % parts * part_classes, i = task / parts * part_rows;
+            body(std::min(part_rows, rows - i), std::min(part_classes, classes - c), logits.data() + c * apart + i,
+                 apart, first + c, targets + i, a.ignore_index, logsumexp + i, factor);
+        }
+    }
 
     template <class T>
     static std::size_t bytes_of(extent rows, extent columns) {

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The end of a language model: logits = x wᵀ, then the cross-entropy against the targets, without ever holding the
-/// logits of all rows and classes.
+/// logits of all rows and classes, unless somebody keeps them.
 ///
-///     kernel::linear_cross_entropy<cpu>::forward<bfloat16, float>(device, x, w, {.targets = …, .losses = …, …});
-///     kernel::linear_cross_entropy<cpu>::backward<bfloat16, float, bfloat16>(device, x, w, rows, gradient, {dx}, {dw});
+///     using head = kernel::linear_cross_entropy<cpu>;
+///     head::forward<bfloat16, float>(device, x, w, {.targets = …, .losses = …, …});
+///     head::backward<bfloat16, float, bfloat16>(device, x, w, rows, gradient, {dx}, {dw});
 ///
 /// The backward pass computes a part of the logits again, turns it in place into their gradients and sends those through
 /// two products: one product more than keeping the logits, and for 50,257 classes some hundred times less memory (as
 /// Liger-Kernel does it for GPUs). A part is a block of classes on the CPU (cpu.hpp), a chunk of rows on a GPU (device.hpp).
+/// Both passes may be given memory for all logits: then nothing is computed again, and the results have the same bits
+/// (where that memory is aligned for vectors).
 ///
 /// Numeric contract: logits are sums in float rounded once to Logit, and so are their gradients; losses, their mean and
 /// logsumexp as cross_entropy. dx is rounded once.
@@ -45,10 +48,12 @@ inline constexpr std::size_t logit_bytes = std::size_t{simt_device<Device> ? 128
 
 /// x: (rows, width), w: (classes, width).
 ///
-/// forward<Compute, Logit>(device, x, w, rows).
-/// backward<Compute, Logit, InputGrad, WeightGrad = InputGrad>(device, x, w, rows, gradient, dx, dw): dx and dw out of
-/// `gradient`, that of the mean loss (1); `rows` as the forward pass left it. Compute is the type that logits are computed
-/// in again, InputGrad and WeightGrad those of the products that give dx and dw.
+/// forward<Compute, Logit>(device, x, w, rows, kept = nullptr).
+/// backward<Compute, Logit, InputGrad, WeightGrad = InputGrad>(device, x, w, rows, gradient, dx, dw, kept = nullptr): dx
+/// and dw out of `gradient`, that of the mean loss (1); `rows` as the forward pass left it. Compute is the type that logits
+/// are computed in again, InputGrad and WeightGrad those of the products that give dx and dw.
+/// kept_logits(rows, classes): how many Logits `kept` points to, where they are to be kept. The forward pass leaves them
+/// there, in an order of the device's own; the backward pass overwrites them.
 template <class Device, std::size_t LogitBytes = logit_bytes<Device>>
 struct linear_cross_entropy;
 
