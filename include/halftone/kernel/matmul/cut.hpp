@@ -56,6 +56,7 @@ struct blocked_cut {
         const auto tasks = [&] { return pieces(m, rows) * pieces(n, columns); };
         while (tasks() < wanted(threads) && columns > 128) columns /= 2;
         while (tasks() < wanted(threads) && rows > 48) rows = upward(rows / 2, unit.rows);
+        columns = upward(pieces(n, pieces(n, columns)), unit.columns);  // even, so that no thread waits for the other
         slice_columns = std::max<extent>(1, slice_bytes / row_bytes(unit) / columns) * columns;
     }
 
