@@ -35,7 +35,9 @@ struct blocked_cut {
             columns = std::clamp<extent>(upward(pieces(n, 4 * threads), unit.columns), 64, 1024);
             return;
         }
-        if (depth <= most_depth && m * row_bytes(unit) <= cached_bytes) {
+        // Multiplications with panels so shallow are over before what they would ask for arrives.
+        const bool is_shallow = depth <= 128 && m >= 128 && n >= 256;
+        if (!is_shallow && depth <= most_depth && m * row_bytes(unit) <= cached_bytes) {
             kept = kept_near::rows;
             a_is_packed_once = true;
             // Results of few rows wait to be stored while the next rows are multiplied.
@@ -44,7 +46,7 @@ struct blocked_cut {
             if (pieces(n, columns) < wanted(threads)) columns = unit.columns;
             return;
         }
-        if (m <= rows_of_sums && n >= 128 * threads) {
+        if (!is_shallow && m <= rows_of_sums && n >= 128 * threads) {
             kept = kept_near::rows;
             a_is_packed_once = m * row_bytes(unit) <= slice_bytes;
             columns = std::clamp<extent>(upward(pieces(n, 2 * threads), unit.columns), 64, 128);
@@ -53,6 +55,8 @@ struct blocked_cut {
         const extent chunks = pieces(depth, most_depth);
         if (chunks > 1) depth = upward(pieces(depth, chunks), panel_depth);
         columns = 1024;
+        // Hardly more is done than results stored: along their rows.
+        if (depth <= 32 && n >= columns) rows = unit.rows;
         const auto tasks = [&] { return pieces(m, rows) * pieces(n, columns); };
         while (tasks() < wanted(threads) && columns > 128) columns /= 2;
         while (tasks() < wanted(threads) && rows > 48) rows = upward(rows / 2, unit.rows);
