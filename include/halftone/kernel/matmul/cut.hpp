@@ -55,8 +55,8 @@ struct blocked_cut {
         const extent chunks = pieces(depth, most_depth);
         if (chunks > 1) depth = upward(pieces(depth, chunks), panel_depth);
         columns = 1024;
-        // Hardly more is done than results stored: along their rows.
-        if (depth <= 32 && n >= columns) rows = unit.rows;
+        // Hardly more is done than results stored, which wide tiles do along their rows; narrow ones gain nothing.
+        if (depth <= 32 && n >= columns && unit.columns >= 32) rows = std::min(rows, upward(12, unit.rows));
         const auto tasks = [&] { return pieces(m, rows) * pieces(n, columns); };
         while (tasks() < wanted(threads) && columns > 128) columns /= 2;
         while (tasks() < wanted(threads) && rows > 48) rows = upward(rows / 2, unit.rows);
