@@ -85,6 +85,13 @@ TEST_CASE("matmul: few rows, whose sums stay near while k passes by") {
     exact_product<ht::amp_bf16, ht::bfloat16>(40, 260, 6144, 13);  // in place its rows would push each other out
 }
 
+TEST_CASE("matmul: few columns, whose rows of a are read where they lie") {
+    exact_product<ht::full_fp32, float>(150, 30, 1024, 7);  // 4 KiB apart
+    exact_product<ht::full_fp32, float>(110, 9, 1030, 7);
+    exact_product<ht::amp_bf16, ht::bfloat16>(150, 48, 2048, 7);
+    exact_product<ht::amp_bf16, ht::bfloat16>(300, 16, 700, 7);
+}
+
 TEST_CASE("batched_matmul: each matrix of the batch") {
     matmul_test::on_every_set(1, [](ht::cpu& device) { matmul_test::each_matrix_of_a_batch(device); });
 }

@@ -62,7 +62,7 @@ struct packed_sizes {
     extent rows, k, columns;
 };
 
-/// Packs, multiplies, adds a second time on top, and compares every element.
+/// Packs, multiplies, adds a second time on top, and compares every element; by half a panel too, where that is enough.
 template <class T>
 void multiply_exactly(const ht::product_unit& unit, const ht::product_packing<T>& packing, const packed_sizes& s,
                       order a_order, order b_order) {
@@ -76,20 +76,34 @@ void multiply_exactly(const ht::product_unit& unit, const ht::product_packing<T>
     packing.pack_panel(b.memory.data(), b.row_stride, b.column_stride, s.k, s.columns, panel.data());
 
     const extent rows = rounded_up(s.rows, unit.rows), stride = unit.columns + 16;
-    const guarded<float> c(rows * stride, 0);
-    if (unit.enter != nullptr) unit.enter();
-    unit.multiply(s.rows, unit.padded(s.k), block.data(), panel.data(), c.data(), stride, false, nullptr);
-    unit.multiply(s.rows, unit.padded(s.k), block.data(), panel.data(), c.data(), stride, true, nullptr);
-    if (unit.leave != nullptr) unit.leave();
+    const auto multiply_twice = [&](extent columns, const auto& multiply) {
+        const guarded<float> c(rows * stride, 0);
+        for (extent i = 0; i < rows * stride; ++i) c[i] = 77;
+        if (unit.enter != nullptr) unit.enter();
+        multiply(c.data(), false);
+        multiply(c.data(), true);
+        if (unit.leave != nullptr) unit.leave();
 
-    CHECK(c.intact());
-    for (extent i = 0; i < s.rows; ++i) {
-        for (extent j = 0; j < unit.columns; ++j) {
-            double sum = 0;
-            for (extent p = 0; j < s.columns && p < s.k; ++p) sum += a(i, p) * b(p, j);
-            const double got = static_cast<double>(c[i * stride + j]);
-            if (got != 2 * sum) FAIL("element ", i, ", ", j, ": got ", got, ", expected ", 2 * sum);
+        CHECK(c.intact());
+        for (extent i = 0; i < s.rows; ++i) {
+            for (extent j = 0; j < stride; ++j) {
+                double sum = 0;
+                for (extent p = 0; j < s.columns && p < s.k; ++p) sum += a(i, p) * b(p, j);
+                const double got = static_cast<double>(c[i * stride + j]), expected = j < columns ? 2 * sum : 77;
+                if (got != expected) FAIL("element ", i, ", ", j, ": got ", got, ", expected ", expected);
+            }
         }
+    };
+    const extent k = unit.padded(s.k);
+    multiply_twice(unit.columns, [&](float* c, bool add) {
+        unit.multiply(s.rows, k, block.data(), panel.data(), c, stride, add, nullptr);
+    });
+    if (unit.multiply_half == nullptr || s.columns > unit.columns / 2) return;
+    ht::lookahead ahead;
+    for (ht::lookahead* const asks : {static_cast<ht::lookahead*>(nullptr), &ahead}) {
+        multiply_twice(unit.columns / 2, [&](float* c, bool add) {
+            unit.multiply_half(s.rows, k, block.data(), ht::panel_stride, panel.data(), c, stride, add, asks);
+        });
     }
 }
 

@@ -33,7 +33,7 @@ class blocked_product {
           m_(a.rows),
           n_(b.columns),
           k_(a.columns),
-          in_place_(can_stay(unit, a)),
+          in_place_(can_stay(unit, a, b.columns)),
           cut_(m_, n_, k_, unit, most_few(unit, b), device.threads()),
           block_bytes_(unit.block_bytes(cut_.rows)),
           panel_bytes_(unit.panel_bytes(std::min(panel_depth, cut_.depth))),
@@ -58,11 +58,11 @@ class blocked_product {
   private:
     using cut = blocked_cut;
 
-    /// Whether products read rows of a where they lie. Rows a multiple of 4 KiB apart would push each other out of the
-    /// first-level cache.
-    static bool can_stay(const product_unit& unit, const blocked_operand& a) {
+    /// Whether products read rows of a where they lie. Rows a multiple of 4 KiB apart push each other out of the
+    /// first-level cache, and are packed if more than two panels read them.
+    static bool can_stay(const product_unit& unit, const blocked_operand& a, extent n) {
         return a.keeps_rows && unit.multiply_rows != nullptr && a.column_stride == 1 && a.columns % unit.k_least == 0 &&
-               a.row_stride * unit.element % 4096 != 0;
+               (a.row_stride * unit.element % 4096 != 0 || n <= 2 * unit.columns);
     }
 
     /// How many rows of a meet b where it lies. Rows of b are read on, and again from the second-level cache by every few
@@ -109,12 +109,11 @@ class blocked_product {
     void multiply(const part& p, extent block, extent depth, const std::byte* rows, extent number,
                   const std::byte* panel, float* sums, lookahead* ahead) const {
         const extent i = block * cut_.rows, high = std::min(cut_.rows, m_ - i), length = unit_.run(p.length_of(depth)),
-                     from = p.begin + depth * panel_depth;
+                     j = p.left + number * unit_.columns, from = p.begin + depth * panel_depth;
         const bool add = p.begin + depth > 0;
         const void* const a = in_place_ ? a_.at(i, from) : rows;
         const extent a_stride = in_place_ ? a_.row_stride : panel_stride;
         const auto end = [&](const auto& function, const auto& result) {
-            const extent j = p.left + number * unit_.columns;
             function(high, length, a, a_stride, panel, add ? sums : nullptr, sums_stride_, result.at(i, j),
                      result.stride, ahead);
             if (squares_ != nullptr) squares_->take(i, j, high, unit_.columns);
@@ -123,7 +122,9 @@ class blocked_product {
             if (epilogue_.plain.data != nullptr) return end(unit_.multiply_last, epilogue_.plain);
             return end(unit_.multiply_last_rounded, epilogue_.plain_rounded);
         }
-        if (in_place_) {
+        if (unit_.multiply_half != nullptr && n_ - j <= unit_.columns / 2) {
+            unit_.multiply_half(high, length, a, a_stride, panel, sums, sums_stride_, add, ahead);
+        } else if (in_place_) {
             unit_.multiply_rows(high, length, a, a_stride, panel, sums, sums_stride_, add, ahead);
         } else {
             unit_.multiply(high, length, a, panel, sums, sums_stride_, add, ahead);

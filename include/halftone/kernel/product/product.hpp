@@ -70,6 +70,8 @@ struct product_unit {
                             extent sums_stride, To* to, extent to_stride, lookahead* ahead);
     ending<float> multiply_last = nullptr;
     ending<bfloat16> multiply_last_rounded = nullptr;
+    /// `multiply_rows` by the first half of a panel's columns, in half the time; none: by all of them.
+    decltype(multiply_rows) multiply_half = nullptr;
 
     /// The k that a product of k runs over.
     extent run(extent k) const { return (k + k_least - 1) / k_least * k_least; }
@@ -116,7 +118,7 @@ product_unit unit_for(const cpu& device) {
         if (device.instruction_set() == isa::amx)
             return {32, 32, bf16_k_step, 2, &amx::tile_multiply, &amx::enter_tiles, &amx::leave_tiles};
         return {12, bf16_columns, bf16_k_step, 2, &pair_multiply, nullptr, nullptr, &pair_multiply_rows, 2,
-                &pair_multiply_last<float>, &pair_multiply_last<bfloat16>};
+                &pair_multiply_last<float>, &pair_multiply_last<bfloat16>, &pair_multiply_half};
     }
 #endif
     const int rows = device.instruction_set() >= isa::avx512 ? avx512::fma_rows
@@ -134,7 +136,9 @@ product_unit unit_for(const cpu& device) {
             nullptr,
             device.select(&portable::fma_multiply_rows, &avx2::fma_multiply_rows, &avx512::fma_multiply_rows),
             1,
-            device.select(&portable::fma_multiply_last, &avx2::fma_multiply_last, &avx512::fma_multiply_last)};
+            device.select(&portable::fma_multiply_last, &avx2::fma_multiply_last, &avx512::fma_multiply_last),
+            nullptr,
+            device.select(&portable::fma_multiply_half, &avx2::fma_multiply_half, &avx512::fma_multiply_half)};
 }
 
 template <class Compute, class T>
