@@ -40,15 +40,18 @@ if "$cxx" --version | grep -q clang; then exit 0; fi
 instructions() {
     objdump -dC --no-show-raw-insn --no-addresses "$1" |
         awk -v name="::$2(" 'index($0, name) && />:$/ { inside = 1 } /^$/ { inside = 0 } inside' |
-        grep -E '^\s*(vfmadd|vfnmadd|vdpbf16|vmul|vadd|tdp)' | sed -E 's/(132|213|231)//; s/\s.*%([a-z]+)[0-9]*$/ \1/' | sort
+        grep -E '^\s*(vfmadd|vfnmadd|vdpbf16|vmul|vadd|tdp)' | sed -E 's/(132|213|231)//; s/\s.*%([a-z]+)[0-9]*$/ \1/' |
+        sort || true
 }
 
 "$cxx" -std=c++20 -O2 -march=native -Iinclude -c tests/portable/plain.cpp -o "$folder/native.o"
 for kernel in "${kernels[@]}"; do
     instructions "$folder/plain" "$kernel" >"$folder/plain.s"
     instructions "$folder/native.o" "$kernel" >"$folder/native.s"
-    if [ "$(wc -l <"$folder/plain.s")" -lt 20 ]; then
-        echo "failed: $kernel is not in the program"
+    # AMX multiplies four tiles of 16 x 16 at a time; vectors take at least 20.
+    least=$([[ $kernel == amx::* ]] && echo 4 || echo 20)
+    if [ "$(wc -l <"$folder/plain.s")" -lt "$least" ]; then
+        echo "failed: $kernel holds no multiply-adds: it is missing, or what it calls was not inlined"
         exit 1
     fi
     if ! diff "$folder/plain.s" "$folder/native.s" >"$folder/difference"; then
