@@ -39,6 +39,17 @@ double product_error(double n, double roundoff = u) {
 /// sum (|a| + |b|).
 inline double flushed_error(double n, double operands) { return 0x1p-125 * operands + 14 * n * 0x1p-126; }
 
+/// The relative error of e^-difference on its way to, or from, numbers of T: what exec/cpu/simd/math.inc promises of a
+/// CPU's vectors, elsewhere three units in the last place.
+template <class Device, class T>
+double exp_error(double difference) {
+    if constexpr (sizeof(T) < sizeof(float) && requires(const Device& device) { device.instruction_set(); }) {
+        return (0.75 + difference / 16) * 0x1p-18;
+    } else {
+        return 6 * u;
+    }
+}
+
 /// The error of rounding a value to nearest in T.
 template <class T>
 double rounding(double value) {

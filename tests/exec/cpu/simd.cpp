@@ -30,6 +30,7 @@ namespace halftone {
 
 enum class simd_function {
     exp,
+    short_exp_below_zero,
     exp2,
     expm1,
     log,
@@ -118,6 +119,8 @@ struct definition {
 
 const definition definitions[] = {
     {simd_function::exp, "exp", [](double x) { return std::exp(x); }, [](double, double y) { return 2 * ulp(y); }},
+    {simd_function::short_exp_below_zero, "short_exp_below_zero", [](double x) { return std::exp(-std::fabs(x)); },
+     [](double x, double y) { return (0.75 + std::fabs(x) / 16) * 0x1p-18 * y + 0x1p-149; }},
     {simd_function::expm1, "expm1", [](double x) { return std::expm1(x); },
      [](double, double y) { return 3 * ulp(y); }},
     {simd_function::log1p, "log1p", [](double x) { return std::log1p(x); },

@@ -34,7 +34,7 @@ using support::u;
 using doubles = std::vector<double>;
 
 constexpr float infinity = std::numeric_limits<float>::infinity();
-constexpr double exp_error = 6 * u, log_error = 6 * u;  // three units in the last place: what simd/math.inc promises
+constexpr double log_error = 6 * u;  // three units in the last place: what simd/math.inc promises
 
 template <class X_, class Y_>
 struct types {
@@ -46,7 +46,8 @@ using mixed = types<bfloat16, bfloat16>;
 using widening = types<float16, float>;
 
 /// The error of one row: relative of y, absolute of log y. Of exp's argument s x - max: two products rounded, one
-/// difference; the sum of exponentials adds its depth.
+/// difference; the sum of exponentials adds its depth. They are as wrong as those of T.
+template <class Device, class T>
 struct row_errors {
     double largest = -HUGE_VAL, sum_relative = 0, log_sum = 0;
     double scale;
@@ -71,7 +72,11 @@ struct row_errors {
         const double products = scaled ? u * (std::fabs(value) + std::fabs(largest)) : 0;
         return products + u * (difference + products);
     }
-    double exponential(double x) const { return std::expm1(argument(x)) * (1 + exp_error) + exp_error; }
+    double exponential(double x) const {
+        const double difference = std::fabs(scale * x - largest);
+        const double own = support::exp_error<Device, T>(difference == HUGE_VAL ? 0 : difference);
+        return std::expm1(argument(x)) * (1 + own) + own;
+    }
     double of_softmax(double x) const { return exponential(x) + sum_relative / (1 - sum_relative) + support::gamma(3); }
     double of_log_softmax(double x, double y) const {
         return argument(x) + sum_relative / (1 - sum_relative) + log_error * log_sum + u * std::fabs(y) * (1 + 8 * u);
@@ -102,13 +107,15 @@ void forward_within_bounds(Device& device, extent rows, extent width, float scal
     constexpr double tiny = 2 * ht::number_traits<float>::min_subnormal;
     support::comparison plain, logarithm;
     for (extent i = 0; i < rows; ++i) {
-        const row_errors errors(x.data() + i * width, width, static_cast<double>(scale));
+        const row_errors<Device, Y> errors(x.data() + i * width, width, static_cast<double>(scale));
+        const row_errors<Device, float> log_errors(x.data() + i * width, width, static_cast<double>(scale));
         for (extent j = 0; j < width; ++j) {
             const extent k = i * width + j;
             const double at = static_cast<double>(x[k]), p = want[static_cast<std::size_t>(k)],
                          l = want_log[static_cast<std::size_t>(k)];
             plain.expect(static_cast<double>(y[k]), p, support::rounded<Y>(p, p * errors.of_softmax(at) + tiny));
-            logarithm.expect(static_cast<double>(log_y[k]), l, support::rounded<Y>(l, errors.of_log_softmax(at, l)));
+            logarithm.expect(static_cast<double>(log_y[k]), l,
+                             support::rounded<Y>(l, log_errors.of_log_softmax(at, l)));
         }
     }
     CHECK_WITHIN(plain);
@@ -172,7 +179,7 @@ void backward_within_bounds(Device& device, extent rows, extent width, write_mod
 
             const double e = std::exp(static_cast<double>(log_y[k]));
             const double log_error =
-                s * (e * sums * (support::gamma(depth) + exp_error + support::gamma(4)) +
+                s * (e * sums * (support::gamma(depth) + support::exp_error<Device, float>(0) + support::gamma(4)) +
                      support::gamma(2) * d);
             const double log_wanted = want_log[static_cast<std::size_t>(k)] + before;
             logarithm.expect(
@@ -186,48 +193,61 @@ void backward_within_bounds(Device& device, extent rows, extent width, write_mod
     CHECK(log_dx.intact());
 }
 
-template <class Device>
+template <class T = float, class Device>
 void what_is_exact(Device& device, extent width) {
     CAPTURE(width);
-    const ht::shape<2> shape{1, width};
-    const guarded<float> x(width), y(width), log_y(width);
+    const ht::shape<2> shape{3, width};  // alike: rows are finished one by one, some devices begin the next before
+    const guarded<T> x(3 * width), y(3 * width), log_y(3 * width);
     const auto run = [&] {
-        ht::kernel::softmax<Device>::template forward<float, float>(device,
-                                                                    {.x = x.const_view(shape), .y = y.view(shape)});
-        ht::kernel::log_softmax<Device>::template forward<float, float>(
-            device, {.x = x.const_view(shape), .y = log_y.view(shape)});
+        for (extent k = width; k < 3 * width; ++k) x[k] = x[k % width];
+        ht::kernel::softmax<Device>::template forward<T, T>(device, {.x = x.const_view(shape), .y = y.view(shape)});
+        ht::kernel::log_softmax<Device>::template forward<T, T>(device,
+                                                                {.x = x.const_view(shape), .y = log_y.view(shape)});
     };
     const auto fill = [&](float value) {
-        for (extent j = 0; j < width; ++j) x[j] = value;
+        for (extent j = 0; j < width; ++j) x[j] = T(value);
     };
 
     for (const float value : {0.0f, 1e4f, -1e4f, 3e38f}) {  // equal: one part in `width` each
         fill(value);
         run();
-        for (extent j = 0; j < width; ++j) CHECK(y[j] == 1.0f / static_cast<float>(width));
+        for (extent k = 0; k < 3 * width; ++k) CHECK(y[k] == T(1.0f / static_cast<float>(width)));
     }
-    for (const float value : {0.0f, -1e4f, -infinity}) {  // one alone
+    const T one{1.0f}, zero{0.0f}, high{1e4f};
+    for (const float value : {0.0f, -1e4f, -3e38f, -infinity}) {  // one alone
         fill(value);
-        x[width - 1] = 1e4f;
+        x[width - 1] = high;
         run();
-        for (extent j = 0; j < width; ++j) CHECK(y[j] == (j == width - 1 ? 1.0f : 0.0f));
-        CHECK(log_y[width - 1] == 0.0f);
-        CHECK(log_y[0] == value - 1e4f);
+        for (extent k = 0; k < 3 * width; ++k) CHECK(y[k] == (k % width == width - 1 ? one : zero));
+        CHECK(log_y[width - 1] == zero);
+        CHECK(log_y[0] == T(static_cast<float>(x[0]) - static_cast<float>(high)));
     }
     fill(-infinity);  // two that are not masked
-    x[0] = x[width / 2] = -3;
+    x[0] = x[width / 2] = T(-3.0f);
     run();
-    for (extent j = 0; j < width; ++j) CHECK(y[j] == (j == 0 || j == width / 2 ? 0.5f : 0.0f));
+    for (extent k = 0; k < 3 * width; ++k)
+        CHECK(y[k] == (k % width == 0 || k % width == width / 2 ? T(0.5f) : zero));
 
     // Masked throughout, or poisoned: NaN in every place, as PyTorch has it.
     for (const float value : {-infinity, infinity, std::numeric_limits<float>::quiet_NaN()}) {
         fill(value == -infinity ? value : 1);
-        x[width - 1] = value;
+        x[width - 1] = T(value);
         run();
-        for (extent j = 0; j < width; ++j) {
-            CHECK(ht::is_nan(y[j]));
-            CHECK(ht::is_nan(log_y[j]));
+        for (extent k = 0; k < 3 * width; ++k) {
+            CHECK(ht::is_nan(y[k]));
+            CHECK(ht::is_nan(log_y[k]));
         }
+    }
+
+    // A row of NaN stays alone, in place too.
+    fill(0);
+    run();
+    for (extent j = 0; j < width; ++j) x[width + j] = T(std::numeric_limits<float>::quiet_NaN());
+    ht::kernel::softmax<Device>::template forward<T, T>(device, {.x = x.const_view(shape), .y = x.view(shape)});
+    for (extent k = 0; k < 3 * width; ++k) {
+        const bool poisoned = k / width == 1;
+        CHECK(ht::is_nan(x[k]) == poisoned);
+        if (!poisoned) CHECK(x[k] == y[k]);
     }
 }
 
