@@ -25,7 +25,7 @@ fi
 
 case $set_in_use in
     portable) echo "skipped: no vector instructions to compare on this processor"; exit 77 ;;
-    avx2) kernels=(avx2::fma_multiply) ;;
+    avx2) kernels=(avx2::fma_small_tile) ;;
     avx512) kernels=(avx512::fma_multiply) ;;
     avx512_bf16) kernels=(avx512::fma_multiply avx512_bf16::pair_multiply) ;;
     amx) kernels=(avx512::fma_multiply amx::tile_multiply) ;;
@@ -39,7 +39,7 @@ if "$cxx" --version | grep -q clang; then exit 0; fi
 # them, and their order, follow from the processor that the compiler schedules for.
 instructions() {
     objdump -dC --no-show-raw-insn --no-addresses "$1" |
-        awk -v name="::$2(" 'index($0, name) && />:$/ { inside = 1 } /^$/ { inside = 0 } inside' |
+        awk -v name="::$2[<(]" '$0 ~ name && />:$/ { inside = 1 } /^$/ { inside = 0 } inside' |
         grep -E '^\s*(vfmadd|vfnmadd|vdpbf16|vmul|vadd|tdp)' | sed -E 's/(132|213|231)//; s/\s.*%([a-z]+)[0-9]*$/ \1/' |
         sort || true
 }
