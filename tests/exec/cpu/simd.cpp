@@ -30,8 +30,10 @@ namespace halftone {
 
 enum class simd_function {
     exp,
+    exp_below_zero,
     short_exp_below_zero,
     exp2,
+    exp2_below_zero,
     expm1,
     log,
     log1p,
@@ -119,6 +121,10 @@ struct definition {
 
 const definition definitions[] = {
     {simd_function::exp, "exp", [](double x) { return std::exp(x); }, [](double, double y) { return 2 * ulp(y); }},
+    {simd_function::exp_below_zero, "exp_below_zero", [](double x) { return std::exp(-std::fabs(x)); },
+     [](double, double y) { return 2 * ulp(y); }},
+    {simd_function::exp2_below_zero, "exp2_below_zero", [](double x) { return std::exp2(-std::fabs(x)); },
+     [](double, double y) { return 2 * ulp(y); }},
     {simd_function::short_exp_below_zero, "short_exp_below_zero", [](double x) { return std::exp(-std::fabs(x)); },
      [](double x, double y) { return (0.75 + std::fabs(x) / 16) * 0x1p-18 * y + 0x1p-149; }},
     {simd_function::expm1, "expm1", [](double x) { return std::expm1(x); },
