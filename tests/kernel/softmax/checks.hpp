@@ -46,7 +46,7 @@ using mixed = types<bfloat16, bfloat16>;
 using widening = types<float16, float>;
 
 /// The error of one row: relative of y, absolute of log y. Of exp's argument s x - max: two products rounded, one
-/// difference; the sum of exponentials adds its depth. They are as wrong as those of T.
+/// difference; the sum of exponentials adds its depth. An exponential is one for numbers of T.
 template <class Device, class T>
 struct row_errors {
     double largest = -HUGE_VAL, sum_relative = 0, log_sum = 0;

@@ -36,8 +36,8 @@ struct softmax<cpu> {
         const extent width = a.x.extent_of(1);
         const row_pieces cut = cut_rows(a.x.extent_of(0), width, longer_piece(a.x.size()));
         const bool past = streams(a.y, a.x.data());
-        const std::size_t bytes =
-            std::is_same_v<Y, float> && !past ? 0 : static_cast<std::size_t>(2 * width) * sizeof(float);
+        const extent held = std::is_same_v<Y, float> && !past ? 0 : 1 + portable::rows_late(width);
+        const std::size_t bytes = static_cast<std::size_t>(held * width) * sizeof(float);
         device.parallel_for(cut.count, bytes, [&](extent piece, std::byte* scratch) {
             const extent offset = cut.begin(piece) * width;
             body(cut.rows_of(piece), width, a.x.data() + offset, a.scale, a.y.data() + offset,
