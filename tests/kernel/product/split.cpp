@@ -122,7 +122,9 @@ std::vector<float> product(const ht::product_unit& unit, const std::vector<T>& a
     pack.pack_panel(b.data(), 32, 1, k, 32, panel.data());
     std::vector<float> c(static_cast<std::size_t>(rounded_up(rows, unit.rows) * 32));
     if (before != nullptr) c = *before;
+    if (unit.enter != nullptr) unit.enter();
     unit.multiply(rows, unit.padded(k), block.data(), panel.data(), c.data(), 32, before != nullptr, nullptr);
+    if (unit.leave != nullptr) unit.leave();
     return c;
 }
 
