@@ -28,7 +28,7 @@ case $set_in_use in
     avx2) kernels=(avx2::fma_small_tile) ;;
     avx512) kernels=(avx512::fma_multiply) ;;
     avx512_bf16) kernels=(avx512::fma_multiply avx512_bf16::pair_multiply) ;;
-    amx) kernels=(avx512::fma_multiply amx::tile_multiply) ;;
+    amx) kernels=(avx512::fma_multiply amx::tile_multiply amx::tile_multiply_through) ;;
     *) echo "failed: cannot read the instruction set in '$said'"; exit 1 ;;
 esac
 

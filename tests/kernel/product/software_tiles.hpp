@@ -14,7 +14,16 @@ using namespace halftone;
 #include <halftone/kernel/product/tile.inc>
 
 /// As unit_for<bfloat16> gives it on a processor with AMX.
-inline product_unit unit() { return {32, 32, 32, 2, &tile_multiply, &enter_tiles, &leave_tiles}; }
+inline product_unit unit() {
+    return {.rows = 32,
+            .columns = 32,
+            .k_step = 32,
+            .element = 2,
+            .multiply = &tile_multiply,
+            .enter = &enter_tiles,
+            .leave = &leave_tiles,
+            .multiply_through = &tile_multiply_through};
+}
 
 #if defined(__x86_64__)
 using avx512::add_split_sums;

@@ -11,6 +11,7 @@
 #include <halftone/kernel/matmul/blocked_product.hpp>
 #include <halftone/kernel/matmul/fp64.hpp>
 #include <halftone/kernel/matmul/matmul.hpp>
+#include <halftone/kernel/matmul/tile_product.hpp>
 #include <halftone/kernel/product/split.hpp>
 
 #define HALFTONE_BODY <halftone/kernel/matmul/cpu.inc>
@@ -85,11 +86,14 @@ struct matmul<cpu> {
     static void multiply(const product_unit& unit, cpu& device, const blocked_operand& a, const blocked_operand& b,
                          const blocked_epilogue& epilogue) {
         if (a.rows == 0 || b.columns == 0) return;
-        if (epilogue.squares == nullptr || epilogue.floats.data == nullptr)
-            return blocked_product(unit, device, a, b, epilogue, nullptr).run();
+        const auto run = [&](const written_squares* squares) {
+            if (unit.multiply_through != nullptr) return tile_product(unit, device, a, b, epilogue, squares).run();
+            blocked_product(unit, device, a, b, epilogue, squares).run();
+        };
+        if (epilogue.squares == nullptr || epilogue.floats.data == nullptr) return run(nullptr);
         const written_squares squares(device, epilogue.floats.data, epilogue.floats.stride, {a.rows, b.columns},
                                       {unit.rows, unit.columns});
-        blocked_product(unit, device, a, b, epilogue, &squares).run();
+        run(&squares);
         device.run([&] { *epilogue.squares = squares.total(); });
     }
 };

@@ -20,6 +20,16 @@
 
 namespace halftone::inline HALFTONE_ABI {
 
+/// Rows of a, a_stride elements apart, and a panel of b, over several pieces of k: each begins so many bytes behind the
+/// one before.
+struct deep_operands {
+    const void* a;
+    extent a_stride;
+    std::size_t a_apart;
+    const void* b;
+    std::size_t b_apart;
+};
+
 /// The largest k of one block.
 inline constexpr extent panel_depth = 256;
 /// Elements from row to row of a packed block of a; not a power of two, so that rows fall on different cache sets.
@@ -36,6 +46,7 @@ inline constexpr extent few_rows = 4;
 #include <halftone/exec/cpu/set/avx512_bf16.inc>
 namespace halftone::inline HALFTONE_ABI::avx512_bf16 {
 #include <halftone/kernel/product/bf16.inc>
+#include <halftone/kernel/product/bf16_results.inc>
 }  // namespace halftone::inline HALFTONE_ABI::avx512_bf16
 #include <halftone/exec/cpu/set/end.inc>
 
@@ -72,6 +83,16 @@ struct product_unit {
     ending<bfloat16> multiply_last_rounded = nullptr;
     /// `multiply_rows` by the first half of a panel's columns, in half the time; none: by all of them.
     decltype(multiply_rows) multiply_half = nullptr;
+    /// to (rows x columns) = from (none: nothing) + a times a panel of b over pieces of panel_depth, of which only the
+    /// last may be shorter, while the sums stay in the unit; none: they wait in memory after every piece.
+    void (*multiply_through)(extent k, const deep_operands& operands, const float* from, extent from_stride, float* to,
+                             extent to_stride) = nullptr;
+    /// Stores rows of sums as wide as a panel where they belong, `past` the caches if those lie on whole lines of them;
+    /// none: epilogues do.
+    template <class To>
+    using storing = void (*)(extent rows, const float* sums, extent sums_stride, To* to, extent to_stride, bool past);
+    storing<float> store_rows = nullptr;
+    storing<bfloat16> store_rows_rounded = nullptr;
 
     /// The k that a product of k runs over.
     extent run(extent k) const { return (k + k_least - 1) / k_least * k_least; }
@@ -116,7 +137,16 @@ product_unit unit_for(const cpu& device) {
     if (detail::uses_pairs<Compute>(device.instruction_set())) {
         using namespace avx512_bf16;
         if (device.instruction_set() == isa::amx)
-            return {32, 32, bf16_k_step, 2, &amx::tile_multiply, &amx::enter_tiles, &amx::leave_tiles};
+            return {.rows = 32,
+                    .columns = 32,
+                    .k_step = bf16_k_step,
+                    .element = 2,
+                    .multiply = &amx::tile_multiply,
+                    .enter = &amx::enter_tiles,
+                    .leave = &amx::leave_tiles,
+                    .multiply_through = &amx::tile_multiply_through,
+                    .store_rows = &avx512_bf16::store_rows,
+                    .store_rows_rounded = &avx512_bf16::store_rows};
         return {12, bf16_columns, bf16_k_step, 2, &pair_multiply, nullptr, nullptr, &pair_multiply_rows, 2,
                 &pair_multiply_last<float>, &pair_multiply_last<bfloat16>, &pair_multiply_half};
     }
