@@ -120,7 +120,32 @@ TEST_CASE("matmul on AMX: slices of columns, all layouts of what is shared, resu
         }
         multiply_on_lines<float>(device, {264, 100000, 100}, 13);
         multiply_on_lines<bfloat16>(device, {2080, 32, 2048}, 13);
+        multiply_on_lines<bfloat16>(device, {2080, 32, 2050}, 13);  // not on lines
         multiply_on_lines<float>(device, {64, 32, 32800}, 13);
+    });
+}
+
+/// a and b of ones: c is their depth and the bias.
+void add_bias(cpu_with_bfloat16_tiles& device, extent rows, extent depth, extent columns) {
+    ht::tensor<bfloat16, 2> a(device.memory(), {rows, depth}), b(device.memory(), {depth, columns});
+    ht::tensor<bfloat16, 2> c(device.memory(), {rows, columns});
+    std::fill_n(a.data(), a.size(), bfloat16(1.0f));
+    std::fill_n(b.data(), b.size(), bfloat16(1.0f));
+    std::vector<float> bias(static_cast<std::size_t>(columns));
+    for (extent j = 0; j < columns; ++j) bias[static_cast<std::size_t>(j)] = static_cast<float>(j % 100);
+    ht::matmul<ht::amp_bf16>(device, a, b, c, ht::bias{ht::view<const float, 1>(bias.data(), {columns})});
+    extent wrong = 0;
+    for (extent i = 0; i < rows; ++i) {
+        for (extent j = 0; j < columns; ++j)
+            wrong += static_cast<float>(c(i, j)) == static_cast<float>(depth + j % 100) ? 0 : 1;
+    }
+    CHECK(wrong == 0);
+}
+TEST_CASE("matmul on AMX: what an epilogue makes of large results goes past the caches, too") {
+    support::for_each_of({ht::isa::amx}, [](ht::isa set) {
+        cpu_with_bfloat16_tiles device{{.threads = 2, .instruction_set = set}};
+        add_bias(device, 2080, 32, 2048);
+        add_bias(device, 2080, 32, 2050);
     });
 }
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What an epilogue reads and writes of a block, to be asked for before.
+/// What an epilogue reads and writes: of a block, to be asked for before; and whether it goes past the caches.
 #pragma once
 
 #include <halftone/kernel/matmul/epilogue.hpp>
 #include <halftone/kernel/product/lookahead.hpp>
+#include <halftone/kernel/rows/rows.hpp>
 
 namespace halftone::inline HALFTONE_ABI::kernel {
 
@@ -35,6 +36,37 @@ void expect_block(const void* given, const result_block& block, extent asks, loo
     const auto& epilogue = *static_cast<const matmul_epilogue<Operands, Results>*>(given);
     add_rows(epilogue.results, block, asks, to);
     add_rows(epilogue.operands, block, asks, to);
+}
+
+template <class Result>
+bool is_operand(const pack<>&, const Result*) {
+    return false;
+}
+template <class First, class... Rest, class Result>
+bool is_operand(const pack<First, Rest...>& operands, const Result* result) {
+    return static_cast<const void*>(operands.first.data) == result || is_operand(operands.rest, result);
+}
+template <class Operands, class Result>
+bool is_operand(const scaled_sums<Operands>& scaled, const Result* result) {
+    return is_operand(scaled.operands, result);
+}
+template <class Operands>
+bool all_stream(const Operands&, const pack<>&, extent, extent) {
+    return true;
+}
+template <class Operands, class First, class... Rest>
+bool all_stream(const Operands& operands, const pack<First, Rest...>& results, extent rows, extent columns) {
+    constexpr extent size = sizeof *results.first.data;
+    return streams(results.first.data, rows, columns * size, results.first.stride * size) &&
+           !is_operand(operands, results.first.data) && all_stream(operands, results.rest, rows, columns);
+}
+
+/// Whether all results of a product of that shape are large, lie on whole lines of the caches, and are not read as
+/// operands. `given` is a matmul_epilogue<Operands, Results>.
+template <class Operands, class Results>
+bool results_stream(const void* given, extent rows, extent columns) {
+    const auto& epilogue = *static_cast<const matmul_epilogue<Operands, Results>*>(given);
+    return all_stream(epilogue.operands, epilogue.results, rows, columns);
 }
 
 }  // namespace halftone::inline HALFTONE_ABI::kernel

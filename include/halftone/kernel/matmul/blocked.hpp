@@ -53,7 +53,9 @@ struct plain_result {
 struct blocked_epilogue {
     const void* epilogue;
     void (*finish)(const void* epilogue, const float* sums, extent sums_stride, extent row, extent column, extent rows,
-                   extent columns);
+                   extent columns, bool past);
+    /// Whether whole pairs of vectors of a result of that shape may go past the caches, which do not hold it.
+    bool (*streams)(const void* epilogue, extent rows, extent columns);
     void (*expect)(const void* epilogue, const result_block& block, extent asks, lookahead& to);
     plain_result<float> plain;  ///< where that is all that the epilogue does
     plain_result<bfloat16> plain_rounded;

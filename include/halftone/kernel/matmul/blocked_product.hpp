@@ -143,7 +143,7 @@ class blocked_product {
         if (columns <= 0) return;
         const extent i = block * cut_.rows, j = p.left + panel * unit_.columns, rows = std::min(cut_.rows, m_ - i);
         columns = std::min(columns, n_ - j);
-        epilogue_.finish(epilogue_.epilogue, sums, sums_stride_, i, j, rows, columns);
+        epilogue_.finish(epilogue_.epilogue, sums, sums_stride_, i, j, rows, columns, false);
         if (squares_ != nullptr) squares_->take(i, j, rows, columns);
     }
 

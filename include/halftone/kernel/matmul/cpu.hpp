@@ -50,6 +50,7 @@ struct matmul<cpu> {
         return {&epilogue,
                 device.select(&portable::finish_block<Operands, Results>, &avx2::finish_block<Operands, Results>,
                               &avx512::finish_block<Operands, Results>),
+                &results_stream<Operands, Results>,
                 &expect_block<Operands, Results>,
                 plain_result_of<float>(epilogue),
                 plain_result_of<bfloat16>(epilogue),

@@ -78,7 +78,7 @@ class tile_product {
           depths_(cut::pieces(k_, panel_depth)),
           cut_(m_, n_, k_, unit, device.threads()),
           in_place_(can_stay(unit, a)),
-          goes_past_(goes_past(epilogue.plain) || goes_past(epilogue.plain_rounded)),
+          goes_past_(squares == nullptr && epilogue.streams(epilogue.epilogue, m_, n_)),
           tile_bytes_(times(unit.rows * panel_stride, static_cast<std::size_t>(unit.element))),
           block_bytes_(in_place_ ? 0 : unit.block_bytes(cut_.rows)),
           panel_bytes_(unit.panel_bytes(std::min(panel_depth, k_))),
@@ -101,18 +101,9 @@ class tile_product {
 
     /// Whether tiles are read from a's rows where they lie: whole tiles, of whole lines of the cache.
     static bool can_stay(const product_unit& unit, const blocked_operand& a) {
+        constexpr extent line = 64;
         return a.keeps_rows && a.column_stride == 1 && a.columns % unit.k_step == 0 && a.rows % unit.rows == 0 &&
-               lies_on_lines(a.data, a.row_stride * a.element);
-    }
-    /// Whether results are more than the caches hold, and nobody reads them soon.
-    template <class T>
-    bool goes_past(const plain_result<T>& to) const {
-        return to.data != nullptr && squares_ == nullptr && times(m_ * n_, sizeof(T)) >= beyond_caches &&
-               lies_on_lines(to.data, to.stride * static_cast<extent>(sizeof(T)));
-    }
-    static bool lies_on_lines(const void* data, extent stride) {
-        constexpr std::size_t line = 64;
-        return reinterpret_cast<std::uintptr_t>(data) % line == 0 && static_cast<std::size_t>(stride) % line == 0;
+               reinterpret_cast<std::uintptr_t>(a.data) % line == 0 && a.row_stride * a.element % line == 0;
     }
 
     extent length_of(extent piece) const { return std::min(panel_depth, k_ - piece * panel_depth); }
@@ -164,7 +155,7 @@ class tile_product {
             store(unit_.store_rows_rounded, epilogue_.plain_rounded);
         } else {
             epilogue_.finish(epilogue_.epilogue, sums, unit_.columns, results.row, results.column, results.rows,
-                             results.columns);
+                             results.columns, goes_past_);
         }
         if (squares_ != nullptr) squares_->take(results.row, results.column, results.rows, results.columns);
     }
