@@ -43,7 +43,12 @@ using avx512::add_split_sums;
 
 template <int Pieces>
 product_unit split_unit() {
-    return {32, 32, 32, 2 * Pieces, &split_tile_multiply<Pieces>};
+    return {.rows = 32,
+            .columns = 32,
+            .k_step = 32,
+            .element = 2 * Pieces,
+            .multiply = &split_tile_multiply<Pieces>,
+            .multiply_through = &split_tile_multiply_through<Pieces>};
 }
 
 }  // namespace support::pair_tiles

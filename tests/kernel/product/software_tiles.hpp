@@ -32,7 +32,14 @@ using avx512::add_split_sums;
 /// As matmul_unit_for gives it there where operands are split; needs AVX-512.
 template <int Pieces>
 product_unit split_unit() {
-    return {32, 32, 32, 2 * Pieces, &split_tile_multiply<Pieces>, &enter_tiles, &leave_tiles};
+    return {.rows = 32,
+            .columns = 32,
+            .k_step = 32,
+            .element = 2 * Pieces,
+            .multiply = &split_tile_multiply<Pieces>,
+            .enter = &enter_tiles,
+            .leave = &leave_tiles,
+            .multiply_through = &split_tile_multiply_through<Pieces>};
 }
 #endif
 

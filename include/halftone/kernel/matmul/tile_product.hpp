@@ -134,15 +134,17 @@ class tile_product {
     void multiply(extent i, const std::byte* rows, extent column, const std::byte* panel, std::size_t apart,
                   const depth_range& pass, float* sums) const {
         const extent k = pass.first * panel_depth, length = std::min(pass.count * panel_depth, k_ - k);
+        const extent high = std::min<extent>(unit_.rows, m_ - i);
         const deep_operands operands =
-            in_place_ ? deep_operands{a_.at(i, k), a_.row_stride, times(panel_depth, sizeof(bfloat16)), panel, apart}
-                      : deep_operands{rows, panel_stride, block_bytes_, panel, apart};
+            in_place_
+                ? deep_operands{high, a_.at(i, k), a_.row_stride, times(panel_depth, sizeof(bfloat16)), panel, apart}
+                : deep_operands{high, rows, panel_stride, block_bytes_, panel, apart};
         const float* const before = pass.first > 0 ? sums : nullptr;
         if (pass.first + pass.count < depths_)
             return unit_.multiply_through(length, operands, before, sums_stride_, sums, sums_stride_);
         alignas(64) float last[32 * 32];
         unit_.multiply_through(length, operands, before, sums_stride_, last, unit_.columns);
-        finish({i, column, std::min<extent>(unit_.rows, m_ - i), std::min<extent>(unit_.columns, n_ - column)}, last);
+        finish({i, column, high, std::min<extent>(unit_.columns, n_ - column)}, last);
     }
     void finish(const result_block& results, const float* sums) const {
         const auto store = [&](const auto& function, const auto& to) {

@@ -20,9 +20,10 @@
 
 namespace halftone::inline HALFTONE_ABI {
 
-/// Rows of a, a_stride elements apart, and a panel of b, over several pieces of k: each begins so many bytes behind the
-/// one before.
+/// A tile's rows of a, a_stride elements apart, of which so many are there, and a panel of b, over several pieces of k:
+/// each begins so many bytes behind the one before.
 struct deep_operands {
+    extent rows;
     const void* a;
     extent a_stride;
     std::size_t a_apart;

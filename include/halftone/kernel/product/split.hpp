@@ -90,7 +90,15 @@ product_unit matmul_unit_for(const cpu& device) {
     if constexpr (split_pieces<Compute> > 1) {
         constexpr int pieces = split_pieces<Compute>;
         if (detail::multiplies_pieces<Compute>(device.instruction_set()))
-            return {32, 32, 32, 2 * pieces, &amx::split_tile_multiply<pieces>, &amx::enter_tiles, &amx::leave_tiles};
+            return {.rows = 32,
+                    .columns = 32,
+                    .k_step = 32,
+                    .element = 2 * pieces,
+                    .multiply = &amx::split_tile_multiply<pieces>,
+                    .enter = &amx::enter_tiles,
+                    .leave = &amx::leave_tiles,
+                    .multiply_through = &amx::split_tile_multiply_through<pieces>,
+                    .store_rows = &avx512_bf16::store_rows};
     }
 #endif
     return unit_for<unsplit<Compute>>(device);
