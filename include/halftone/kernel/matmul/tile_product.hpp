@@ -5,8 +5,10 @@
 /// Tiles multiply so fast that sums must not travel: 32 x 32 of them stay in tiles while all of k passes by, or what
 /// fits the second-level cache of it, and go through the epilogue from the first-level cache. A block of a's rows stays
 /// in the second-level cache, read where they lie if lines of the cache do so, and panels of b, which all threads have
-/// packed, come by, each asked for while the one before is multiplied. Where a has few rows who takes some panels packs
-/// them, and nobody waits for b.
+/// packed, come by. Where a has few rows who takes some panels packs them, and nobody waits for b.
+///
+/// Nothing is asked for ahead: the processor follows panels by itself, into the second-level cache, while what a program
+/// asks for waits in the few line buffers that tiles are loaded through.
 #pragma once
 
 #include <algorithm>
@@ -53,7 +55,7 @@ struct tile_cut {
         // Even blocks, so that no thread waits for the other.
         rows = upward(pieces(m, pieces(m, rows)), unit.rows);
         columns = upward(pieces(n, pieces(n, columns)), unit.columns);
-        slice = downward(slice_bytes / (depths * piece_bytes), columns);
+        slice = std::min(upward(n, columns), downward(slice_bytes / (depths * piece_bytes), columns));
     }
 
     static extent pieces(extent all, extent each) { return std::max<extent>(1, (all + each - 1) / each); }
@@ -210,14 +212,18 @@ class tile_product {
             });
     }
 
+    void pack_a(std::byte* block) const {
+        const extent together = 4 * unit_.rows;  // that a task packs
+        device_.parallel_for(depths_ * cut::pieces(m_, together), [&](extent index) {
+            const extent piece = index % depths_, i = index / depths_ * together;
+            pack_rows(i, std::min(together, m_ - i), piece, 1,
+                      block + times(piece, block_bytes_) + times(i / unit_.rows, tile_bytes_));
+        });
+    }
     /// All of a is one block.
     void keep_a() const {
         const workspace::lease all_of_a(device_.scratch(), times(depths_, block_bytes_));
-        if (!in_place_) {
-            device_.parallel_for(depths_, [&](extent piece) {
-                pack_rows(0, m_, piece, 1, all_of_a.data() + times(piece, block_bytes_));
-            });
-        }
+        if (!in_place_) pack_a(all_of_a.data());
         const extent group_panels = cut_.columns / unit_.columns, panels = cut::pieces(n_, unit_.columns);
         const std::size_t apart = times(group_panels, panel_bytes_), panels_bytes = times(cut_.pass, apart);
         device_.parallel_for(
@@ -251,8 +257,8 @@ class tile_product {
     extent m_, n_, k_, depths_;
     tile_cut cut_;
     bool in_place_, goes_past_;
-    std::size_t tile_bytes_, block_bytes_,
-        panel_bytes_;  // of a tile's rows of a, of a block of them, of a panel; each of one piece
+    std::size_t tile_bytes_, block_bytes_;  // of a tile's rows of a, packed, and a block's; of one piece of k
+    std::size_t panel_bytes_;               // of one piece
     extent sums_stride_;
     std::size_t sums_bytes_;  // of a block, where they wait for further passes
 };
