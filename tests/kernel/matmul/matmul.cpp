@@ -44,20 +44,22 @@ TEST_CASE("matmul: a sum over nothing is zero, a product without elements touche
 namespace {
 
 /// Products of small integers, which are exact, against sums over every `step`-th row and column.
+/// `turned`: a lies along its columns, so that it has to be packed.
 template <class P, class T>
-void exact_product(extent m, extent n, extent k, extent step, int threads = 2) {
+void exact_product(extent m, extent n, extent k, extent step, int threads = 2, bool turned = false) {
     ht::cpu device{{.threads = threads}};
+    const ht::shape<2> strides = turned ? ht::shape<2>{1, m} : ht::shape<2>{k, 1};
     std::vector<T> a(static_cast<std::size_t>(m * k)), b(static_cast<std::size_t>(k * n));
     std::vector<float> c(static_cast<std::size_t>(m * n));
     for (std::size_t i = 0; i < a.size(); ++i) a[i] = T(static_cast<float>((i * 5 + i / 17) % 5) - 2);
     for (std::size_t i = 0; i < b.size(); ++i) b[i] = T(static_cast<float>((i * 7 + i / 11) % 9) - 4);
-    ht::matmul<P>(device, ht::view<const T, 2>(a.data(), {m, k}), ht::view<const T, 2>(b.data(), {k, n}),
-                  ht::view<float, 2>(c.data(), {m, n}));
+    const ht::view<const T, 2> rows(a.data(), {m, k}, strides);
+    ht::matmul<P>(device, rows, ht::view<const T, 2>(b.data(), {k, n}), ht::view<float, 2>(c.data(), {m, n}));
     for (extent i = 0; i < m; i += step) {
         for (extent j = 0; j < n; j += step) {
             double sum = 0;
             for (extent p = 0; p < k; ++p)
-                sum += static_cast<double>(static_cast<float>(a[i * k + p])) *
+                sum += static_cast<double>(static_cast<float>(rows(i, p))) *
                        static_cast<double>(static_cast<float>(b[p * n + j]));
             if (static_cast<double>(c[i * n + j]) != sum)
                 FAIL("element ", i, ", ", j, ": got ", c[i * n + j], ", expected ", sum);
@@ -83,6 +85,19 @@ TEST_CASE("matmul: few rows, whose sums stay near while k passes by") {
     exact_product<ht::full_fp32, float>(20, 260, 17000, 13);
     exact_product<ht::amp_bf16, ht::bfloat16>(40, 260, 6000, 13);
     exact_product<ht::amp_bf16, ht::bfloat16>(40, 260, 6144, 13);  // in place its rows would push each other out
+}
+
+TEST_CASE("matmul: up to a thousand rows that pass by a few panels, piece by piece of k") {
+    exact_product<ht::full_fp32, float>(500, 300, 600, 13);  // 600 = 3 pieces of 224 and less
+    exact_product<ht::full_fp32, float>(700, 260, 300, 13, 2, true);
+    exact_product<ht::amp_bf16, ht::bfloat16>(500, 260, 400, 13);
+    exact_product<ht::amp_bf16, ht::bfloat16>(1000, 300, 1100, 37, 2, true);
+}
+
+TEST_CASE("matmul: many rows that are packed once, beside all of b") {
+    exact_product<ht::full_fp32, float>(1100, 270, 150, 13, 5, true);
+    exact_product<ht::amp_bf16, ht::bfloat16>(1100, 390, 530, 37, 5, true);
+    exact_product<ht::amp_bf16, ht::bfloat16>(401, 500, 17000, 83, 2, true);  // and again for the next chunk of k
 }
 
 TEST_CASE("matmul: few columns, whose rows of a are read where they lie") {

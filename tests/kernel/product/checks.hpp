@@ -72,7 +72,7 @@ void multiply_exactly(const ht::product_unit& unit, const ht::product_packing<T>
     support::random data(static_cast<std::uint64_t>(s.rows * 1000000 + s.k * 1000 + s.columns));
     const matrix<T> a(data, s.rows, s.k, a_order, 5), b(data, s.k, s.columns, b_order, 3);
     aligned_bytes block(unit.block_bytes(s.rows)), panel(unit.panel_bytes(s.k));
-    packing.pack_a(a.memory.data(), a.row_stride, a.column_stride, s.rows, s.k, block.data());
+    packing.pack_block(a.memory.data(), a.row_stride, a.column_stride, s.rows, s.k, block.data());
     packing.pack_panel(b.memory.data(), b.row_stride, b.column_stride, s.k, s.columns, panel.data());
 
     const extent rows = rounded_up(s.rows, unit.rows), stride = unit.columns + 16;

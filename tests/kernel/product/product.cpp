@@ -41,12 +41,13 @@ TEST_CASE("product units and packing are exact on small integers") {
 
 /// What product.hpp says of the operands of bfloat16 units, written down element by element.
 const ht::product_packing<bfloat16> plain_packing{
-    [](const void* source, extent row_stride, extent k_stride, extent rows, extent k, void* block) {
+    [](const void* source, extent row_stride, extent k_stride, extent rows, extent k, void* block,
+       extent block_stride) {
         const auto* from = static_cast<const bfloat16*>(source);
         auto* to = static_cast<bfloat16*>(block);
         for (extent i = 0; i < rows; ++i) {
             for (extent p = 0; p < rounded_up(k, 32); ++p) {
-                to[i * ht::panel_stride + p] = p < k ? from[i * row_stride + p * k_stride] : bfloat16(0.0f);
+                to[i * block_stride + p] = p < k ? from[i * row_stride + p * k_stride] : bfloat16(0.0f);
             }
         }
     },
@@ -88,7 +89,7 @@ float packed_value(const ht::cpu& device, float value, bool in_a) {
     const ht::product_packing<float> packing = ht::packing_for<Compute, float>(device);
     const float one = 1;
     aligned_bytes block(unit.block_bytes(1)), panel(unit.panel_bytes(1));
-    packing.pack_a(in_a ? &value : &one, 1, 1, 1, 1, block.data());
+    packing.pack_block(in_a ? &value : &one, 1, 1, 1, 1, block.data());
     packing.pack_panel(in_a ? &one : &value, 1, 1, 1, 1, panel.data());
     std::vector<float> c(static_cast<std::size_t>(unit.rows * unit.columns));
     if (unit.enter != nullptr) unit.enter();
@@ -134,7 +135,7 @@ void bits_do_not_depend_on_the_cut() {
         packing.pack_panel(b.data(), unit.columns, 1, k, unit.columns, panel.data());
         std::vector<float> whole(static_cast<std::size_t>(rows * unit.columns)), part(whole.size());
         const auto multiply = [&](extent first, extent count, std::vector<float>& c) {
-            packing.pack_a(a.data() + first * k, k, 1, count, k, block.data());
+            packing.pack_block(a.data() + first * k, k, 1, count, k, block.data());
             if (unit.enter != nullptr) unit.enter();
             unit.multiply(count, k, block.data(), panel.data(), c.data(), unit.columns, false, nullptr);
             if (unit.leave != nullptr) unit.leave();
@@ -179,7 +180,7 @@ void random_sums_within_bounds() {
         support::random data(11);
         const std::vector<Compute> a = data.normals<Compute>(rows * k), b = data.normals<Compute>(k * unit.columns);
         aligned_bytes block(unit.block_bytes(rows)), panel(unit.panel_bytes(k));
-        packing.pack_a(a.data(), k, 1, rows, k, block.data());
+        packing.pack_block(a.data(), k, 1, rows, k, block.data());
         packing.pack_panel(b.data(), unit.columns, 1, k, unit.columns, panel.data());
         std::vector<float> c(static_cast<std::size_t>(rounded_up(rows, unit.rows) * unit.columns));
         if (unit.enter != nullptr) unit.enter();

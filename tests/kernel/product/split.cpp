@@ -118,7 +118,7 @@ std::vector<float> product(const ht::product_unit& unit, const std::vector<T>& a
     aligned_bytes block(unit.block_bytes(rows)), panel(unit.panel_bytes(k));
     // Rows that are not there are whatever was in memory.
     std::memset(block.data(), 0xff, unit.block_bytes(rows));
-    pack.pack_a(a.data(), k, 1, rows, k, block.data());
+    pack.pack_block(a.data(), k, 1, rows, k, block.data());
     pack.pack_panel(b.data(), 32, 1, k, 32, panel.data());
     std::vector<float> c(static_cast<std::size_t>(rounded_up(rows, unit.rows) * 32));
     if (before != nullptr) c = *before;

@@ -151,12 +151,12 @@ struct attention_backward_task {
     void run_keys(extent batch, extent group, extent first, float* dq, std::byte* scratch) const {
         const attention_extents& e = at.extents;
         const extent rows = std::min(at.block_keys, e.keys - first), stride = at.padded_width();
-        engine.packing.pack_a(vector_at(a.k, batch, first, group), a.k.stride_of(1), 1, rows, e.head_size,
-                              scratch + at.keys);
-        engine.packing.pack_a(vector_at(a.v, batch, first, group), a.v.stride_of(1), 1, rows, e.head_size,
-                              scratch + at.values);
-        engine.packing.pack_a(vector_at(a.k, batch, first, group), 1, a.k.stride_of(1), e.head_size, rows,
-                              scratch + at.keys_t);
+        engine.packing.pack_block(vector_at(a.k, batch, first, group), a.k.stride_of(1), 1, rows, e.head_size,
+                                  scratch + at.keys);
+        engine.packing.pack_block(vector_at(a.v, batch, first, group), a.v.stride_of(1), 1, rows, e.head_size,
+                                  scratch + at.values);
+        engine.packing.pack_block(vector_at(a.k, batch, first, group), 1, a.k.stride_of(1), e.head_size, rows,
+                                  scratch + at.keys_t);
         const extent first_query = std::max<extent>(0, first - at.offset),
                      first_block = first_query / attention_slope_queries * attention_slope_queries;
         // Sums begin with the first block of queries where that sees all keys.

@@ -88,8 +88,8 @@ struct attention_forward_task {
     void run_block(extent batch, extent head, extent first, extent rows, std::byte* scratch) const {
         const attention_extents& e = at.extents;
         auto* const outputs = reinterpret_cast<float*>(scratch + at.outputs);
-        engine.packing.pack_a(vector_at(a.q, batch, first, head), a.q.stride_of(1), 1, rows, e.head_size,
-                              scratch + at.queries);
+        engine.packing.pack_block(vector_at(a.q, batch, first, head), a.q.stride_of(1), 1, rows, e.head_size,
+                                  scratch + at.queries);
 
         attention_row_state states[pieces_of(attention_query_rows, attention_group)];
         const extent visible = std::min(e.keys, first + rows + at.offset);

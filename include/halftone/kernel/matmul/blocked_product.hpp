@@ -3,11 +3,11 @@
 /// The loops of a matrix product on the CPU.
 ///
 /// b is packed into panels that all threads share, slice by slice. Whoever takes a block of c goes through k in pieces of
-/// panel_depth and packs that much of its rows of a, which stays in the second-level cache while the panels of b pass by,
-/// as do the block's sums; these go through the epilogue at the end (Goto and van de Geijn 2008). Where a has few rows b is
-/// not shared (cut.hpp): who takes some panels packs them, multiplies all of a by them while the source of the next ones
-/// and the places of the results come near, and forgets them. Rows of a that a unit can read where they lie are not packed
-/// at all, nor is b where a has hardly any rows.
+/// some hundred and packs that much of its rows of a, unless all of a is packed beforehand; they stay in the second-level
+/// cache while the panels of b pass by, as do the block's sums, which go through the epilogue at the end (Goto and van de
+/// Geijn 2008). Where a has few rows, a thousand at most, b is not shared (cut.hpp): who takes some panels packs them,
+/// multiplies all of a by them while the source of the next ones and the places of the results come near, and forgets
+/// them. Rows of a that a unit can read where they lie are not packed at all, nor is b where a has hardly any rows.
 #pragma once
 
 #include <atomic>
@@ -35,8 +35,11 @@ class blocked_product {
           k_(a.columns),
           in_place_(can_stay(unit, a, b.columns)),
           cut_(m_, n_, k_, unit, most_few(unit, b), device.threads()),
-          block_bytes_(unit.block_bytes(cut_.rows)),
-          panel_bytes_(unit.panel_bytes(std::min(panel_depth, cut_.depth))),
+          block_stride_(line_apart(cut_.piece, unit.element)),
+          block_bytes_(
+              round_up(times(cut::upward(cut_.rows, unit.rows) * block_stride_, static_cast<std::size_t>(unit.element)),
+                       block_alignment)),
+          panel_bytes_(unit.panel_bytes(std::min(cut_.piece, cut_.depth))),
           // Rows of sums are not a power of two apart.
           sums_stride_(finishes_at_once() ? unit.columns : cut_.columns + 16),
           sums_bytes_(
@@ -61,7 +64,7 @@ class blocked_product {
     /// Whether products read rows of a where they lie. Rows a multiple of 4 KiB apart push each other out of the
     /// first-level cache, and are packed if more than two panels read them.
     static bool can_stay(const product_unit& unit, const blocked_operand& a, extent n) {
-        return a.keeps_rows && unit.multiply_rows != nullptr && a.column_stride == 1 && a.columns % unit.k_least == 0 &&
+        return a.keeps_rows && a.column_stride == 1 && a.columns % unit.k_least == 0 &&
                (a.row_stride * unit.element % 4096 != 0 || n <= 2 * unit.columns);
     }
 
@@ -74,33 +77,41 @@ class blocked_product {
         return b.column_stride == 1 && are_floats ? by_rows_of_b : few_rows;
     }
 
+    /// Elements from row to row of a packed block: an odd number of lines, so that rows fall on different cache sets.
+    static extent line_apart(extent piece, extent element) {
+        constexpr extent line = 64;
+        return (cut::pieces(piece * element, line) | 1) * line / element;
+    }
     static std::size_t times(extent count, std::size_t bytes) { return static_cast<std::size_t>(count) * bytes; }
 
     /// A slice of b's columns and a chunk of k.
     struct part {
-        extent left, begin, length, depths, panels, groups;
+        extent left, begin, length, piece, depths, panels, groups;
 
         part(const blocked_product& of, extent first_column, extent first_k)
             : left(first_column),
               begin(first_k),
               length(std::min(of.cut_.depth, of.k_ - first_k)),
-              depths(std::max<extent>(1, cut::pieces(length, panel_depth))),
+              piece(of.cut_.piece),
+              depths(std::max<extent>(1, cut::pieces(length, piece))),
               panels(cut::pieces(std::min(of.cut_.slice_columns, of.n_ - first_column), of.unit_.columns)),
               groups(cut::pieces(panels, of.group_panels_)) {}
 
-        extent length_of(extent depth) const { return std::min(panel_depth, length - depth * panel_depth); }
+        extent length_of(extent depth) const { return std::min(piece, length - depth * piece); }
+        extent first_of(extent depth) const { return begin + depth * piece; }
     };
 
     void pack_block(const part& p, extent block, extent depth, std::byte* to) const {
-        const extent i = block * cut_.rows, from = p.begin + depth * panel_depth;
-        a_.pack_a(a_.at(i, from), a_.row_stride, a_.column_stride, std::min(cut_.rows, m_ - i), p.length_of(depth), to);
+        const extent i = block * cut_.rows, from = p.first_of(depth);
+        a_.pack_a(a_.at(i, from), a_.row_stride, a_.column_stride, std::min(cut_.rows, m_ - i), p.length_of(depth), to,
+                  block_stride_);
     }
     const std::byte* packed_rows(const std::byte* blocks, extent index) const {
         return in_place_ ? nullptr : blocks + times(index, block_bytes_);
     }
     /// `count` panels from number `first` on, so many bytes apart.
     void pack_panels(const part& p, extent first, extent count, extent depth, std::byte* to, std::size_t apart) const {
-        const extent from = p.begin + depth * panel_depth, j = p.left + first * unit_.columns;
+        const extent from = p.first_of(depth), j = p.left + first * unit_.columns;
         b_.pack_b(b_.at(from, j), b_.row_stride, b_.column_stride, p.length_of(depth),
                   std::min(count * unit_.columns, n_ - j), to, apart);
     }
@@ -109,25 +120,23 @@ class blocked_product {
     void multiply(const part& p, extent block, extent depth, const std::byte* rows, extent number,
                   const std::byte* panel, float* sums, lookahead* ahead) const {
         const extent i = block * cut_.rows, high = std::min(cut_.rows, m_ - i), length = unit_.run(p.length_of(depth)),
-                     j = p.left + number * unit_.columns, from = p.begin + depth * panel_depth;
+                     j = p.left + number * unit_.columns, from = p.first_of(depth);
         const bool add = p.begin + depth > 0;
         const void* const a = in_place_ ? a_.at(i, from) : rows;
-        const extent a_stride = in_place_ ? a_.row_stride : panel_stride;
+        const extent a_stride = in_place_ ? a_.row_stride : block_stride_;
         const auto end = [&](const auto& function, const auto& result) {
             function(high, length, a, a_stride, panel, add ? sums : nullptr, sums_stride_, result.at(i, j),
                      result.stride, ahead);
             if (squares_ != nullptr) squares_->take(i, j, high, unit_.columns);
         };
-        if (from + panel_depth >= k_ && stores_at_once(p, number)) {
+        if (from + p.piece >= k_ && stores_at_once(p, number)) {
             if (epilogue_.plain.data != nullptr) return end(unit_.multiply_last, epilogue_.plain);
             return end(unit_.multiply_last_rounded, epilogue_.plain_rounded);
         }
         if (unit_.multiply_half != nullptr && n_ - j <= unit_.columns / 2) {
             unit_.multiply_half(high, length, a, a_stride, panel, sums, sums_stride_, add, ahead);
-        } else if (in_place_) {
-            unit_.multiply_rows(high, length, a, a_stride, panel, sums, sums_stride_, add, ahead);
         } else {
-            unit_.multiply(high, length, a, panel, sums, sums_stride_, add, ahead);
+            unit_.multiply_rows(high, length, a, a_stride, panel, sums, sums_stride_, add, ahead);
         }
     }
     /// Whether the unit itself stores the results of that panel.
@@ -163,8 +172,8 @@ class blocked_product {
         });
     }
 
-    /// One piece of panel_depth holds all of k, where the sums of one block by one panel are all that is held.
-    bool finishes_at_once() const { return cut_.kept == kept_near::rows && k_ <= panel_depth; }
+    /// One piece holds all of k, where the sums of one block by one panel are all that is held.
+    bool finishes_at_once() const { return cut_.kept == kept_near::rows && k_ <= cut_.piece; }
 
     /// Some panels of one depth, that a thread packs together.
     struct stage {
@@ -172,7 +181,7 @@ class blocked_product {
     };
     strided_lines source_of(const part& p, const stage& s) const {
         const extent j = s.first * unit_.columns, wide = std::min(s.count * unit_.columns, n_ - j),
-                     deep = p.length_of(s.depth), from = s.depth * panel_depth;
+                     deep = p.length_of(s.depth), from = p.first_of(s.depth);
         if (s.count == 0) return {};
         if (b_.column_stride == 1) return {b_.at(from, j), deep, wide * b_.element, b_.row_stride * b_.element};
         return {b_.at(from, j), wide, deep * b_.element, b_.column_stride * b_.element};
@@ -221,21 +230,29 @@ class blocked_product {
                      lookahead& ahead) const {
         const bool is_last = now.depth + 1 == p.depths;
         const extent block_floats = finishes_at_once() ? 0 : static_cast<extent>(sums_bytes_ / sizeof(float));
-        for (extent panel = 0; panel < now.count; ++panel) {
+        const auto multiply_one = [&](extent block, extent panel) {
             const extent column = (now.first + panel) * unit_.columns;
+            const extent rows = cut_.a_is_packed_once ? block * p.depths + now.depth : block;
+            const extent row = block * cut_.rows, high = std::min(cut_.rows, m_ - row);
+            ahead.keep(1);
+            if (is_last) {
+                epilogue_.expect(epilogue_.epilogue, {row, column, high, std::min<extent>(unit_.columns, n_ - column)},
+                                 asks(p, high, now.depth), ahead);
+            }
+            multiply(p, block, now.depth, packed_rows(blocks, rows), now.first + panel,
+                     panels + times(panel, panel_bytes_),
+                     sums + block * block_floats + (finishes_at_once() ? 0 : panel * unit_.columns), &ahead);
+            if (finishes_at_once()) finish(p, block, now.first + panel, unit_.columns, sums);
+        };
+        // Rows that do not stay in the second-level cache come into it once, for all panels.
+        constexpr std::size_t staying_bytes = std::size_t{512} << 10;
+        if (times(blocks_, block_bytes_) <= staying_bytes) {
+            for (extent panel = 0; panel < now.count; ++panel) {
+                for (extent block = 0; block < blocks_; ++block) multiply_one(block, panel);
+            }
+        } else {
             for (extent block = 0; block < blocks_; ++block) {
-                const extent rows = cut_.a_is_packed_once ? block * p.depths + now.depth : block;
-                const extent row = block * cut_.rows, high = std::min(cut_.rows, m_ - row);
-                ahead.keep(1);
-                if (is_last) {
-                    epilogue_.expect(epilogue_.epilogue,
-                                     {row, column, high, std::min<extent>(unit_.columns, n_ - column)},
-                                     asks(p, high, now.depth), ahead);
-                }
-                multiply(p, block, now.depth, packed_rows(blocks, rows), now.first + panel,
-                         panels + times(panel, panel_bytes_),
-                         sums + block * block_floats + (finishes_at_once() ? 0 : panel * unit_.columns), &ahead);
-                if (finishes_at_once()) finish(p, block, now.first + panel, unit_.columns, sums);
+                for (extent panel = 0; panel < now.count; ++panel) multiply_one(block, panel);
             }
         }
         if (!is_last || finishes_at_once()) return;
@@ -248,13 +265,13 @@ class blocked_product {
         const part p(*this, 0, 0);
         const extent width = b_.column_stride == 1 ? cut_.columns : unit_.columns;
         // So much of b is read again from the second-level cache.
-        const extent chunk = m_ <= few_rows ? panel_depth : 32;
+        const extent chunk = m_ <= few_rows ? cut_.piece : 32;
         const workspace::lease blocks(device_.scratch(), a_bytes(p));
         pack_a(p, blocks.data());
         const auto row_of_a = [&](extent i, extent k) {
             if (in_place_) return a_.at(i, k);
-            const extent within = i * panel_stride + k % panel_depth;
-            return packed_rows(blocks.data(), k / panel_depth) + times(within, static_cast<std::size_t>(unit_.element));
+            const extent within = i * block_stride_ + k % cut_.piece;
+            return packed_rows(blocks.data(), k / cut_.piece) + times(within, static_cast<std::size_t>(unit_.element));
         };
         device_.parallel_for(p.groups, sums_bytes_, [&](extent group, std::byte* scratch) {
             auto* const sums = reinterpret_cast<float*>(scratch);
@@ -263,7 +280,7 @@ class blocked_product {
                 for (extent from = 0; from < std::max<extent>(k_, 1); from += chunk) {
                     for (extent i = 0; i < m_; i += few_rows) {
                         b_.multiply_few(std::min(few_rows, m_ - i), std::min(chunk, k_ - from), row_of_a(i, from),
-                                        in_place_ ? a_.row_stride : panel_stride, b_.at(from, j), b_.row_stride,
+                                        in_place_ ? a_.row_stride : block_stride_, b_.at(from, j), b_.row_stride,
                                         b_.column_stride, std::min(width, end - j),
                                         sums + i * sums_stride_ + (j - left), sums_stride_, from > 0);
                     }
@@ -274,32 +291,45 @@ class blocked_product {
     }
 
     void keep_b() const {
-        const extent depths = cut::pieces(cut_.depth, panel_depth), columns = std::min(cut_.slice_columns, n_);
+        const extent depths = cut::pieces(cut_.depth, cut_.piece), columns = std::min(cut_.slice_columns, n_);
         const extent panels = cut::pieces(columns, unit_.columns), groups = cut::pieces(columns, cut_.columns);
         const bool at_once = cut_.depth >= k_;
+        // Whoever packed its own rows would pack them for every group.
+        const std::size_t all_rows_bytes = times(blocks_ * depths, block_bytes_);
+        const bool shares_rows = !in_place_ && groups > 2 && all_rows_bytes <= cut::slice_bytes;
+        const workspace::lease rows(device_.scratch(), shares_rows ? all_rows_bytes : 0);
         const workspace::lease packed(device_.scratch(), times(panels * depths, panel_bytes_));
         const workspace::lease waiting(device_.scratch(), at_once ? 0 : times(blocks_ * groups, sums_bytes_));
         for (extent left = 0; left < n_; left += cut_.slice_columns) {
             for (extent begin = 0; begin < std::max<extent>(k_, 1); begin += cut_.depth) {
                 const part p(*this, left, begin);
-                pack_b(p, packed.data());
-                multiply_by_shared_panels(p, packed.data(), at_once ? nullptr : waiting.data());
+                pack_operands(p, shares_rows && (left == 0 || !at_once) ? rows.data() : nullptr, packed.data());
+                multiply_by_shared_panels(p, shares_rows ? rows.data() : nullptr, packed.data(),
+                                          at_once ? nullptr : waiting.data());
             }
         }
     }
     std::size_t place_of(const part& p, extent panel, extent depth) const {
         return times(depth * p.panels + panel, panel_bytes_);
     }
-    void pack_b(const part& p, std::byte* packed) const {
+    /// All panels, and all rows of a where there is a place for them.
+    void pack_operands(const part& p, std::byte* rows, std::byte* packed) const {
         constexpr extent together = 4;  // that a task packs
-        device_.parallel_for(p.depths * cut::pieces(p.panels, together), [&](extent index) {
+        const extent of_a = rows == nullptr ? 0 : blocks_ * p.depths;
+        device_.parallel_for(of_a + p.depths * cut::pieces(p.panels, together), [&](extent index) {
+            if (index < of_a)
+                return pack_block(p, index / p.depths, index % p.depths, rows + times(index, block_bytes_));
+            index -= of_a;
             const extent depth = index % p.depths, first = index / p.depths * together;
             pack_panels(p, first, std::min(together, p.panels - first), depth, packed + place_of(p, first, depth),
                         panel_bytes_);
         });
     }
-    /// `waiting` holds sums that wait for the next chunk of k; none: there is one chunk.
-    void multiply_by_shared_panels(const part& p, const std::byte* packed, std::byte* waiting) const {
+    /// `rows`: all of a, packed; none: who multiplies them packs them. `waiting` holds sums that wait for the next chunk
+    /// of k; none: there is one chunk.
+    void multiply_by_shared_panels(const part& p, const std::byte* rows, const std::byte* packed,
+                                   std::byte* waiting) const {
+        const bool packs = !in_place_ && rows == nullptr;
         device_.parallel_for(blocks_ * p.groups, block_bytes_ + sums_bytes_, [&](extent index, std::byte* scratch) {
             const extent block = index / p.groups, group = index % p.groups;
             const extent first = group * group_panels_, end = std::min(first + group_panels_, p.panels);
@@ -307,9 +337,10 @@ class blocked_product {
                                                                            : waiting + times(index, sums_bytes_));
             with_unit([&] {
                 for (extent depth = 0; depth < p.depths; ++depth) {
-                    if (!in_place_) pack_block(p, block, depth, scratch);
+                    if (packs) pack_block(p, block, depth, scratch);
+                    const std::byte* const block_rows = packs ? scratch : packed_rows(rows, block * p.depths + depth);
                     for (extent panel = first; panel < end; ++panel) {
-                        multiply(p, block, depth, packed_rows(scratch, 0), panel, packed + place_of(p, panel, depth),
+                        multiply(p, block, depth, block_rows, panel, packed + place_of(p, panel, depth),
                                  sums + (panel - first) * unit_.columns, nullptr);
                     }
                 }
@@ -327,6 +358,7 @@ class blocked_product {
     extent m_, n_, k_;
     bool in_place_;
     blocked_cut cut_;
+    extent block_stride_;
     std::size_t block_bytes_, panel_bytes_;
     extent sums_stride_;
     std::size_t sums_bytes_;

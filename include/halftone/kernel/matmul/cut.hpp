@@ -21,15 +21,18 @@ struct blocked_cut {
     kept_near kept = kept_near::b;
     bool a_is_packed_once = false;  ///< all of it, else what meets a panel; where it is packed
     extent depth;          ///< k of what is packed at a time
+    extent piece;          ///< k of what is multiplied at a time: even pieces, so many or fewer as the unit likes
     extent rows;           ///< of a block of c, and of a packed block of a
     extent columns;        ///< of a block of c, or those whose panels a task packs for itself
     extent slice_columns;  ///< columns of b that are packed at a time
 
     /// `most_few`: of up to so many rows of a the unit multiplies a few at a time by b where it lies.
     blocked_cut(extent m, extent n, extent k, const product_unit& unit, extent most_few, int threads)
-        : depth(std::max<extent>(k, 1)), rows(std::min<extent>(96, upward(m, unit.rows))), slice_columns(n) {
-        constexpr extent cached_bytes = extent{384} << 10, slice_bytes = extent{16} << 20,
-                         most_depth = 64 * panel_depth, rows_of_sums = 256;
+        : depth(std::max<extent>(k, 1)),
+          piece(even_piece(depth, unit)),
+          rows(std::min<extent>(96, upward(m, unit.rows))),
+          slice_columns(n) {
+        constexpr extent cached_bytes = extent{384} << 10, most_depth = extent{1} << 14, sums_bytes = extent{384} << 10;
         if (m <= most_few && depth <= most_depth) {
             kept = kept_near::few_rows;
             columns = std::clamp<extent>(upward(pieces(n, 4 * threads), unit.columns), 64, 1024);
@@ -41,19 +44,23 @@ struct blocked_cut {
             kept = kept_near::rows;
             a_is_packed_once = true;
             // Results of few rows wait to be stored while the next rows are multiplied.
-            if (depth <= panel_depth) rows = std::min(rows, upward(48, unit.rows));
+            if (depth <= piece) rows = std::min(rows, upward(48, unit.rows));
             columns = 2 * unit.columns;
             if (pieces(n, columns) < wanted(threads)) columns = unit.columns;
             return;
         }
-        if (!is_shallow && m <= rows_of_sums && n >= 128 * threads) {
+        if (!is_shallow && (m <= 256 || keeps_sums_of(m, unit)) && n >= 128 * threads) {
             kept = kept_near::rows;
             a_is_packed_once = m * row_bytes(unit) <= slice_bytes;
-            columns = std::clamp<extent>(upward(pieces(n, 2 * threads), unit.columns), 64, 128);
+            const extent room = sums_bytes / static_cast<extent>(sizeof(float)) / m / unit.columns * unit.columns;
+            columns = std::clamp<extent>(upward(pieces(n, 2 * threads), unit.columns), 64, std::min<extent>(room, 128));
             return;
         }
         const extent chunks = pieces(depth, most_depth);
-        if (chunks > 1) depth = upward(pieces(depth, chunks), panel_depth);
+        if (chunks > 1) {
+            depth = upward(pieces(depth, chunks), unit.depth);
+            piece = even_piece(depth, unit);
+        }
         columns = 1024;
         // Hardly more is done than results stored, which wide tiles do along their rows; narrow ones gain nothing.
         if (depth <= 32 && n >= columns && unit.columns >= 32) rows = std::min(rows, upward(12, unit.rows));
@@ -67,11 +74,22 @@ struct blocked_cut {
     static extent pieces(extent all, extent each) { return (all + each - 1) / each; }
     static extent upward(extent value, extent step) { return pieces(value, step) * step; }
 
+    static constexpr extent slice_bytes = extent{16} << 20;  ///< of an operand, packed
+
   private:
+    static extent even_piece(extent depth, const product_unit& unit) {
+        constexpr extent step = 32;  // whole lines of all types
+        return upward(pieces(depth, pieces(depth, unit.depth)), step);
+    }
+    /// Whether sums of so many rows, which come and go with every piece of k, cost less than all threads' waiting until all
+    /// of b is packed. Processors with narrow vectors have small second-level caches.
+    bool keeps_sums_of(extent m, const product_unit& unit) const {
+        return unit.columns >= 32 && m <= (unit.element == 2 ? 1024 : 768) && pieces(depth, piece) <= 8;
+    }
     /// Few tasks leave a thread idle at the end.
     static extent wanted(int threads) { return threads > 1 ? 8 * threads : 1; }
     /// Of a row of a, or a column of b, as packed.
-    extent row_bytes(const product_unit& unit) const { return unit.element * upward(depth, panel_depth); }
+    extent row_bytes(const product_unit& unit) const { return unit.element * upward(depth, piece); }
 };
 
 }  // namespace halftone::inline HALFTONE_ABI::kernel

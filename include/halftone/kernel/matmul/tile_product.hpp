@@ -113,7 +113,7 @@ class tile_product {
     /// Some rows of a block, to their place in it; pieces lie block_bytes_ apart.
     void pack_rows(extent i, extent rows, extent piece, extent count, std::byte* to) const {
         for (extent d = piece; d < piece + count; ++d, to += block_bytes_)
-            a_.pack_a(a_.at(i, d * panel_depth), a_.row_stride, a_.column_stride, rows, length_of(d), to);
+            a_.pack_a(a_.at(i, d * panel_depth), a_.row_stride, a_.column_stride, rows, length_of(d), to, panel_stride);
     }
     /// Some panels of one piece, side by side.
     void pack_panels(extent column, extent count, extent piece, std::byte* to) const {

@@ -5,7 +5,8 @@
 /// matmul and attention cut their work into such pieces; what differs between instruction sets and compute types stands
 /// here alone. `product_unit` tells the tile that a unit likes and holds its functions; choose one with `unit_for`.
 ///
-///     a block:  rows x k, panel_stride elements from row to row, in the unit's element type
+///     a block:  rows x k, panel_stride elements from row to row or as many as the packing was told, in the unit's
+///               element type
 ///     b panel:  k x columns, k padded with zeros to a multiple of k_step: (k, columns) floats or (k / 2, columns, 2) bfloat16
 ///     c:        rows x columns floats, c_stride apart
 ///
@@ -31,7 +32,7 @@ struct deep_operands {
     std::size_t b_apart;
 };
 
-/// The largest k of one block.
+/// The largest k of one block, unless a unit likes deeper ones.
 inline constexpr extent panel_depth = 256;
 /// Elements from row to row of a packed block of a; not a power of two, so that rows fall on different cache sets.
 inline constexpr extent panel_stride = panel_depth + 32;
@@ -94,6 +95,7 @@ struct product_unit {
     using storing = void (*)(extent rows, const float* sums, extent sums_stride, To* to, extent to_stride, bool past);
     storing<float> store_rows = nullptr;
     storing<bfloat16> store_rows_rounded = nullptr;
+    extent depth = panel_depth;  ///< the largest k that `multiply_rows` likes in one piece
 
     /// The k that a product of k runs over.
     extent run(extent k) const { return (k + k_least - 1) / k_least * k_least; }
@@ -106,10 +108,12 @@ struct product_unit {
 };
 
 /// Packing functions of one source type, to which `from` points; see fma.inc and bf16.inc. Strides are in elements, and
-/// one of them is 1. b may have columns for several panels, which then lie so many bytes apart.
+/// one of them is 1. Rows of a come to lie block_stride elements apart. b may have columns for several panels, which then
+/// lie so many bytes apart.
 template <class T>
 struct product_packing {
-    void (*pack_a)(const void* from, extent row_stride, extent k_stride, extent rows, extent k, void* block);
+    void (*pack_a)(const void* from, extent row_stride, extent k_stride, extent rows, extent k, void* block,
+                   extent block_stride);
     void (*pack_b)(const void* from, extent k_stride, extent column_stride, extent k, extent columns, void* panels,
                    std::size_t bytes_apart);
     bool keeps_rows = false;  ///< rows of a whose elements lie side by side are packed as they are
@@ -117,6 +121,9 @@ struct product_packing {
     void (*multiply_few)(extent rows, extent k, const void* a, extent a_stride, const void* b, extent k_stride,
                          extent column_stride, extent columns, float* c, extent c_stride, bool add) = nullptr;
 
+    void pack_block(const void* from, extent row_stride, extent k_stride, extent rows, extent k, void* block) const {
+        pack_a(from, row_stride, k_stride, rows, k, block, panel_stride);
+    }
     void pack_panel(const void* from, extent k_stride, extent column_stride, extent k, extent columns, void* panel) const {
         pack_b(from, k_stride, column_stride, k, columns, panel, 0);
     }
@@ -148,8 +155,18 @@ product_unit unit_for(const cpu& device) {
                     .multiply_through = &amx::tile_multiply_through,
                     .store_rows = &avx512_bf16::store_rows,
                     .store_rows_rounded = &avx512_bf16::store_rows};
-        return {12, bf16_columns, bf16_k_step, 2, &pair_multiply, nullptr, nullptr, &pair_multiply_rows, 2,
-                &pair_multiply_last<float>, &pair_multiply_last<bfloat16>, &pair_multiply_half};
+        return {.rows = 12,
+                .columns = bf16_columns,
+                .k_step = bf16_k_step,
+                .element = 2,
+                .multiply = &pair_multiply,
+                .multiply_rows = &pair_multiply_rows,
+                .k_least = 2,
+                .multiply_last = &pair_multiply_last<float>,
+                .multiply_last_rounded = &pair_multiply_last<bfloat16>,
+                .multiply_half = &pair_multiply_half,
+                // Sums come and go half as often: panels so deep still come from the second-level cache in time.
+                .depth = 2 * panel_depth};
     }
 #endif
     const int rows = device.instruction_set() >= isa::avx512 ? avx512::fma_rows
