@@ -36,9 +36,7 @@ class blocked_product {
           in_place_(can_stay(unit, a, b.columns)),
           cut_(m_, n_, k_, unit, most_few(unit, b), device.threads()),
           block_stride_(line_apart(cut_.piece, unit.element)),
-          block_bytes_(
-              round_up(times(cut::upward(cut_.rows, unit.rows) * block_stride_, static_cast<std::size_t>(unit.element)),
-                       block_alignment)),
+          block_bytes_(unit.block_bytes(cut_.rows, block_stride_)),
           panel_bytes_(unit.panel_bytes(std::min(cut_.piece, cut_.depth))),
           // Rows of sums are not a power of two apart.
           sums_stride_(finishes_at_once() ? unit.columns : cut_.columns + 16),
@@ -165,11 +163,13 @@ class blocked_product {
 
     /// Of all of a, packed.
     std::size_t a_bytes(const part& p) const { return in_place_ ? 0 : times(blocks_ * p.depths, block_bytes_); }
+    /// The block and the depth of that number, to their place among them all.
+    void pack_into(const part& p, extent index, std::byte* all) const {
+        pack_block(p, index / p.depths, index % p.depths, all + times(index, block_bytes_));
+    }
     void pack_a(const part& p, std::byte* to) const {
         if (in_place_) return;
-        device_.parallel_for(blocks_ * p.depths, [&](extent index) {
-            pack_block(p, index / p.depths, index % p.depths, to + times(index, block_bytes_));
-        });
+        device_.parallel_for(blocks_ * p.depths, [&](extent index) { pack_into(p, index, to); });
     }
 
     /// One piece holds all of k, where the sums of one block by one panel are all that is held.
@@ -317,8 +317,7 @@ class blocked_product {
         constexpr extent together = 4;  // that a task packs
         const extent of_a = rows == nullptr ? 0 : blocks_ * p.depths;
         device_.parallel_for(of_a + p.depths * cut::pieces(p.panels, together), [&](extent index) {
-            if (index < of_a)
-                return pack_block(p, index / p.depths, index % p.depths, rows + times(index, block_bytes_));
+            if (index < of_a) return pack_into(p, index, rows);
             index -= of_a;
             const extent depth = index % p.depths, first = index / p.depths * together;
             pack_panels(p, first, std::min(together, p.panels - first), depth, packed + place_of(p, first, depth),

@@ -101,8 +101,8 @@ struct product_unit {
     extent run(extent k) const { return (k + k_least - 1) / k_least * k_least; }
     extent padded(extent k) const { return (k + k_step - 1) / k_step * k_step; }
     std::size_t panel_bytes(extent k) const { return static_cast<std::size_t>(padded(k) * columns * element); }
-    std::size_t block_bytes(extent most_rows) const {
-        return round_up(static_cast<std::size_t>((most_rows + rows - 1) / rows * rows * panel_stride * element),
+    std::size_t block_bytes(extent most_rows, extent stride = panel_stride) const {
+        return round_up(static_cast<std::size_t>((most_rows + rows - 1) / rows * rows * stride * element),
                         block_alignment);
     }
 };
