@@ -56,10 +56,8 @@ void run(const bench::session& with, const char* policy, const char* dtype) {
                                         ht::kernel::gradient_result<T>{{dx.data(), {s.rows, s.width}}},
                                         ht::kernel::gradient_result<float>{{dw.data(), {s.classes, s.width}}});
             }));
-            if (with.torch != nullptr) {
-                all.push_back(with.torch->contender("torch", {{"op", "linear_cross_entropy"}, {"dtype", dtype}, {"pass", both ? "both" : "forward"},
-                                                         {"rows", s.rows}, {"width", s.width}, {"classes", s.classes}}));
-            }
+            with.add_torch(all, {{"op", "linear_cross_entropy"}, {"dtype", dtype}, {"pass", both ? "both" : "forward"},
+                                 {"rows", s.rows}, {"width", s.width}, {"classes", s.classes}});
             const double product = 2.0 * static_cast<double>(s.rows) * static_cast<double>(s.width) * static_cast<double>(s.classes);
             with.tell_operations<T>(name, all, both ? 3 * product : product);
         }

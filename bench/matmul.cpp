@@ -147,8 +147,9 @@ class runner {
 #endif
         // PyTorch takes seconds for a large product of float16 where the processor has no unit for it.
         const bool slow_there = std::is_same_v<T, ht::float16> && s.m * s.n * s.k > extent{512} * 512 * 512;
+        // Types that become floats to be multiplied stand beside floats.
         std::vector<float> a32, b32, c32;
-        if constexpr (std::is_same_v<T, ht::float16>) {
+        if (std::is_same_v<T, ht::float16> || (std::is_same_v<T, ht::bfloat16> && !with_.peers_have_bf16())) {
             a32 = bench::random_values<float>(s.m * s.k, 1), b32 = bench::random_values<float>(s.k * s.n, 2), c32.resize(all_of_c.size());
             all.push_back(bench::local("halftone_fp32", [&, ra = va.strides(), rb = vb.strides()] {
                 ht::matmul<ht::full_fp32>(with_.device, ht::view<const float, 2>(a32.data(), {s.m, s.k}, ra),
@@ -156,10 +157,8 @@ class runner {
                                           ht::view<float, 2>(c32.data(), {s.m, s.n}));
             }));
         }
-        if (with_.torch != nullptr && !slow_there && s.offset == 0) {
-            all.push_back(with_.torch->contender(
-                "torch",
-                {{"op", "matmul"}, {"dtype", dtype_}, {"m", s.m}, {"n", s.n}, {"k", s.k}, {"ta", s.ta}, {"tb", s.tb}}));
+        if (!slow_there && s.offset == 0) {
+            with_.add_torch(all, {{"op", "matmul"}, {"dtype", dtype_}, {"m", s.m}, {"n", s.n}, {"k", s.k}, {"ta", s.ta}, {"tb", s.tb}});
         }
         with_.tell_operations<T>(
             name, all, 2.0 * static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k));

@@ -104,8 +104,10 @@ struct settings : bench::options {
 };
 
 template <class P>
-void run_case(const settings& o, bench::report& report, const bench::peaks& peaks, bench::torch_peer* torch, bench::plain_peer* llmc,
-              const shape& s, const char* policy, const char* dtype) {
+void run_case(const settings& o, const bench::session& with, bench::plain_peer* llmc, const shape& s, const char* policy,
+              const char* dtype) {
+    bench::report& report = with.report;
+    const bench::peaks& peaks = with.peaks;
     const bench::case_name name{"train_step", s.text(), policy};
     if (!report.wants(name)) return;
     bench::regions executor(o.threads);
@@ -113,14 +115,13 @@ void run_case(const settings& o, bench::report& report, const bench::peaks& peak
     training<P> ours(device, s);
     std::vector<bench::contender> all;
     all.push_back(bench::local("halftone", [&] { ours.step(); }));
-    if (torch != nullptr) {
-        for (const bool compiled : {false, true}) {
-            const auto& m = s.model;
-            all.push_back(torch->contender(compiled ? "torch compiled" : "torch eager",
-                                           {{"op", "train_step"}, {"layers", m.layers}, {"heads", m.heads}, {"width", m.width}, {"vocabulary", m.vocabulary},
-                                            {"context", m.context}, {"batch", s.batch}, {"length", s.length}, {"dtype", dtype}, {"compiled", compiled}}));
-            all.back().run(2);  // compiles
-        }
+    for (const bool compiled : {false, true}) {
+        const auto& m = s.model;
+        with.add_torch(all,
+                       {{"op", "train_step"}, {"layers", m.layers}, {"heads", m.heads}, {"width", m.width}, {"vocabulary", m.vocabulary},
+                        {"context", m.context}, {"batch", s.batch}, {"length", s.length}, {"dtype", dtype}, {"compiled", compiled}},
+                       compiled ? "torch compiled" : "torch eager");
+        if (with.torch != nullptr) all.back().run(2);  // compiles
     }
     if (llmc != nullptr) {
         const auto& m = s.model;
@@ -135,7 +136,7 @@ void run_case(const settings& o, bench::report& report, const bench::peaks& peak
     for (std::size_t c = 1; c < timings.size(); ++c)
         std::printf("  %.1f ms: %s\n", timings[c].seconds * 1e3, timings[c].engine.c_str());
     std::fflush(stdout);
-    if (torch != nullptr) torch->clear();
+    if (with.torch != nullptr) with.torch->clear();
     if (o.profiled <= 0) return;
 
     bench::breakdown parts(executor);
@@ -245,18 +246,17 @@ int main(int argc, char** argv) {
     app.add_option("--profile", o.profiled, "steps whose time is broken down by part")->check(CLI::Range(0, 1000))->capture_default_str();
     app.add_flag("--growth", grows, "instead: seconds a step against parameters, length, micro-batch and threads");
     return bench::run_program("bench_train_step", app, o, argc, argv, [&](const bench::session& with) {
-        auto& [device, options, report, peaks, torch] = with;
-        report.note("operations", "a token: 6 N + 6 L C T; N parameters without the position table, L layers, C width, T length");
+        with.report.note("operations", "a token: 6 N + 6 L C T; N parameters without the position table, L layers, C width, T length");
         if (grows) {
-            growth(o, report, peaks).run();
+            growth(o, with.report, with.peaks).run();
             return;
         }
         std::unique_ptr<bench::plain_peer> llmc;
         if (!o.llmc.empty()) llmc = std::make_unique<bench::plain_peer>(o.llmc, o.threads);
         for (const shape& s : shapes()) {
             const bool first = s.length == 64;
-            run_case<ht::amp_bf16>(o, report, peaks, torch, first ? llmc.get() : nullptr, s, "bf16", "bfloat16");
+            run_case<ht::amp_bf16>(o, with, first ? llmc.get() : nullptr, s, "bf16", "bfloat16");
         }
-        for (const shape& s : shapes()) run_case<ht::full_fp32>(o, report, peaks, torch, nullptr, s, "fp32", "float32");
+        for (const shape& s : shapes()) run_case<ht::full_fp32>(o, with, nullptr, s, "fp32", "float32");
     });
 }

@@ -23,6 +23,20 @@ struct session {
     const bench::peaks& peaks;
     torch_peer* torch;  ///< none where none was asked for
 
+    /// Whether oneDNN, and PyTorch by it, has products of bfloat16 here. Else PyTorch takes a hundred times as
+    /// long as for floats.
+    bool peers_have_bf16() const { return device.instruction_set() >= halftone::isa::avx512; }
+
+    /// PyTorch's part in a case of products, where it is asked for: in floats, and named so, where it has no others.
+    void add_torch(std::vector<contender>& all, json work, std::string engine = "torch") const {
+        if (torch == nullptr) return;
+        if (work["dtype"] == "bfloat16" && !peers_have_bf16()) {
+            work["dtype"] = "float32";
+            engine += " fp32";
+        }
+        all.push_back(torch->contender(std::move(engine), std::move(work)));
+    }
+
     /// Compares and tells a case of so many operations on T beside what the registers reach for it; PyTorch then forgets
     /// what it has prepared.
     template <class T>
