@@ -38,9 +38,11 @@ struct blocked_cut {
             columns = std::clamp<extent>(upward(pieces(n, 4 * threads), unit.columns), 64, 1024);
             return;
         }
+        // Processors with narrow vectors have small second-level caches.
+        const bool is_wide = unit.columns >= 32;
         // Multiplications with panels so shallow are over before what they would ask for arrives.
-        const bool is_shallow = depth <= 128 && m >= 128 && n >= 256;
-        if (!is_shallow && depth <= most_depth && m * row_bytes(unit) <= cached_bytes) {
+        const bool is_shallow = depth <= 128 && m >= 128 && n >= 256, can_keep = !is_shallow && (is_wide || m <= 128);
+        if (can_keep && depth <= most_depth && m * row_bytes(unit) <= cached_bytes) {
             kept = kept_near::rows;
             a_is_packed_once = true;
             // Results of few rows wait to be stored while the next rows are multiplied.
@@ -49,14 +51,14 @@ struct blocked_cut {
             if (pieces(n, columns) < wanted(threads)) columns = unit.columns;
             return;
         }
-        if (!is_shallow && (m <= 256 || keeps_sums_of(m, unit)) && n >= 128 * threads) {
+        if (can_keep && (m <= 256 || keeps_sums_of(m, unit)) && n >= 128 * threads) {
             kept = kept_near::rows;
             a_is_packed_once = m * row_bytes(unit) <= slice_bytes;
             const extent room = sums_bytes / static_cast<extent>(sizeof(float)) / m / unit.columns * unit.columns;
             columns = std::clamp<extent>(upward(pieces(n, 2 * threads), unit.columns), 64, std::min<extent>(room, 128));
             return;
         }
-        const extent chunks = pieces(depth, most_depth);
+        const extent chunks = pieces(depth, is_wide ? most_depth : extent{512});
         if (chunks > 1) {
             depth = upward(pieces(depth, chunks), unit.depth);
             piece = even_piece(depth, unit);
@@ -82,9 +84,9 @@ struct blocked_cut {
         return upward(pieces(depth, pieces(depth, unit.depth)), step);
     }
     /// Whether sums of so many rows, which come and go with every piece of k, cost less than all threads' waiting until all
-    /// of b is packed. Processors with narrow vectors have small second-level caches.
+    /// of b is packed.
     bool keeps_sums_of(extent m, const product_unit& unit) const {
-        return unit.columns >= 32 && m <= (unit.element == 2 ? 1024 : 768) && pieces(depth, piece) <= 8;
+        return m <= (unit.element == 2 ? 1024 : 768) && pieces(depth, piece) <= 8;
     }
     /// Few tasks leave a thread idle at the end.
     static extent wanted(int threads) { return threads > 1 ? 8 * threads : 1; }
