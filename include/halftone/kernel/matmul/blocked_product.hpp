@@ -154,13 +154,6 @@ class blocked_product {
         if (squares_ != nullptr) squares_->take(i, j, rows, columns);
     }
 
-    template <class Body>
-    void with_unit(const Body& body) const {
-        if (unit_.enter != nullptr) unit_.enter();
-        body();
-        if (unit_.leave != nullptr) unit_.leave();
-    }
-
     /// Of all of a, packed.
     std::size_t a_bytes(const part& p) const { return in_place_ ? 0 : times(blocks_ * p.depths, block_bytes_); }
     /// The block and the depth of that number, to their place among them all.
@@ -204,23 +197,20 @@ class blocked_product {
         const auto after = [&](const stage& s) -> stage {
             return s.depth + 1 < p.depths ? stage{s.group, s.depth + 1, s.first, s.count} : claim();
         };
-        device_.parallel_for(std::min<extent>(device_.threads(), p.groups),
-                             all_sums_bytes + panels_bytes + blocks_bytes, [&](extent, std::byte* scratch) {
-                                 std::byte *const panels = scratch + all_sums_bytes, *const blocks =
-                                                                                         panels + panels_bytes;
-                                 with_unit([&] {
-                                     for (stage now = claim(), next; now.count > 0; now = next) {
-                                         next = after(now);
-                                         pack_panels(p, now.first, now.count, now.depth, panels, panel_bytes_);
-                                         for (extent block = 0; block < blocks_ && packs_often; ++block)
-                                             pack_block(p, block, now.depth, blocks + times(block, block_bytes_));
-                                         lookahead ahead;
-                                         ahead.add(source_of(p, next), now.count * asks(p, m_, now.depth));
-                                         multiply_by(p, now, panels, packs_once ? all_of_a.data() : blocks,
-                                                     reinterpret_cast<float*>(scratch), ahead);
-                                     }
-                                 });
-                             });
+        const extent tasks = std::min<extent>(device_.threads(), p.groups);
+        device_.parallel_for(tasks, all_sums_bytes + panels_bytes + blocks_bytes, [&](extent, std::byte* scratch) {
+            std::byte *const panels = scratch + all_sums_bytes, *const blocks = panels + panels_bytes;
+            for (stage now = claim(), next; now.count > 0; now = next) {
+                next = after(now);
+                pack_panels(p, now.first, now.count, now.depth, panels, panel_bytes_);
+                for (extent block = 0; block < blocks_ && packs_often; ++block)
+                    pack_block(p, block, now.depth, blocks + times(block, block_bytes_));
+                lookahead ahead;
+                ahead.add(source_of(p, next), now.count * asks(p, m_, now.depth));
+                multiply_by(p, now, panels, packs_once ? all_of_a.data() : blocks, reinterpret_cast<float*>(scratch),
+                            ahead);
+            }
+        });
     }
     /// How often tiles of so many rows ask for memory.
     extent asks(const part& p, extent rows, extent depth) const {
@@ -334,16 +324,14 @@ class blocked_product {
             const extent first = group * group_panels_, end = std::min(first + group_panels_, p.panels);
             auto* const sums = reinterpret_cast<float*>(waiting == nullptr ? scratch + block_bytes_
                                                                            : waiting + times(index, sums_bytes_));
-            with_unit([&] {
-                for (extent depth = 0; depth < p.depths; ++depth) {
-                    if (packs) pack_block(p, block, depth, scratch);
-                    const std::byte* const block_rows = packs ? scratch : packed_rows(rows, block * p.depths + depth);
-                    for (extent panel = first; panel < end; ++panel) {
-                        multiply(p, block, depth, block_rows, panel, packed + place_of(p, panel, depth),
-                                 sums + (panel - first) * unit_.columns, nullptr);
-                    }
+            for (extent depth = 0; depth < p.depths; ++depth) {
+                if (packs) pack_block(p, block, depth, scratch);
+                const std::byte* const block_rows = packs ? scratch : packed_rows(rows, block * p.depths + depth);
+                for (extent panel = first; panel < end; ++panel) {
+                    multiply(p, block, depth, block_rows, panel, packed + place_of(p, panel, depth),
+                             sums + (panel - first) * unit_.columns, nullptr);
                 }
-            });
+            }
             finish(p, block, first, cut_.columns, sums);
         });
     }
