@@ -58,7 +58,7 @@ struct blocked_cut {
             columns = std::clamp<extent>(upward(pieces(n, 2 * threads), unit.columns), 64, std::min<extent>(room, 128));
             return;
         }
-        const extent chunks = pieces(depth, is_wide ? most_depth : extent{512});
+        const extent chunks = pieces(depth, is_wide ? most_depth : extent{768});
         if (chunks > 1) {
             depth = upward(pieces(depth, chunks), unit.depth);
             piece = even_piece(depth, unit);
