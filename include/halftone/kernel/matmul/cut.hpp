@@ -65,7 +65,7 @@ struct blocked_cut {
         }
         columns = 1024;
         // Hardly more is done than results stored, which wide tiles do along their rows; narrow ones gain nothing.
-        if (depth <= 32 && n >= columns && unit.columns >= 32) rows = std::min(rows, upward(12, unit.rows));
+        if (depth <= 32 && n >= columns && is_wide) rows = std::min(rows, upward(12, unit.rows));
         const auto tasks = [&] { return pieces(m, rows) * pieces(n, columns); };
         while (tasks() < wanted(threads) && columns > 128) columns /= 2;
         while (tasks() < wanted(threads) && rows > 48) rows = upward(rows / 2, unit.rows);
