@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: MIT
+#include "ptx/machine.hpp"
+
+#include <bit>
+
+namespace halftone::ptx {
+
+namespace {
+constexpr std::uint64_t most_steps = std::uint64_t{1} << 33;
+}
+
+warp::warp(block_state& b, const function& kernel, int first_thread, int threads) : block_(b), first_thread_(first_thread) {
+    for (int l = 0; l < lanes; ++l) state_[l] = l < threads ? lane_state::runs : lane_state::is_over;
+    begin(frame_, kernel);
+}
+
+void warp::begin(frame& f, const function& of) {
+    f.f = &of;
+    f.registers.assign(static_cast<std::size_t>(of.registers) * lanes, ~std::uint64_t{0});
+    f.parameters.resize(of.parameter_bytes * lanes);
+    f.local.assign(of.local_bytes * lanes + 16, std::byte{0xff});
+    for (const auto& [r, bits] : of.constants)
+        for (int l = 0; l < lanes; ++l) f.registers[static_cast<std::size_t>(r * lanes + l)] = bits;
+    const shape &grid = block_.how.grid, &block = block_.how.block, &at = block_.at;
+    for (const auto& [r, name] : of.places) {
+        for (int l = 0; l < lanes; ++l) {
+            const unsigned t = static_cast<unsigned>(first_thread_ + l);
+            const std::map<std::string, std::uint64_t> all{
+                {"%tid.x", t % block.x}, {"%tid.y", t / block.x % block.y}, {"%tid.z", t / block.x / block.y},
+                {"%ntid.x", block.x},    {"%ntid.y", block.y},              {"%ntid.z", block.z},
+                {"%ctaid.x", at.x},      {"%ctaid.y", at.y},                {"%ctaid.z", at.z},
+                {"%nctaid.x", grid.x},   {"%nctaid.y", grid.y},             {"%nctaid.z", grid.z},
+                {"%laneid", static_cast<unsigned>(l)},
+                {"%warpid", t / lanes},
+                {"%lanemask_lt", (1u << l) - 1},
+                {"%lanemask_le", (2u << l) - 1},
+                {"%lanemask_eq", 1u << l},
+                {"%lanemask_gt", ~((2u << l) - 1)},
+                {"%lanemask_ge", ~((1u << l) - 1)}};
+            const auto found = all.find(name);
+            if (found == all.end()) throw failure("unknown register " + name + " in " + of.name);
+            f.registers[static_cast<std::size_t>(r * lanes + l)] = found->second;
+        }
+    }
+}
+
+void warp::fail(const instruction& i, const std::string& why) const {
+    throw failure(why + ": " + i.text + ", block (" + std::to_string(block_.at.x) + ", " + std::to_string(block_.at.y) + ", " +
+                  std::to_string(block_.at.z) + "), warp " + std::to_string(first_thread_ / lanes) + " of " + frame_.f->name);
+}
+
+std::uint64_t warp::generic(space s, std::uint64_t address, int lane) {
+    switch (s) {
+        case space::shared: return reinterpret_cast<std::uint64_t>(block_.shared.data()) + address;
+        case space::local:
+            return reinterpret_cast<std::uint64_t>(frame_.local.data()) + frame_.f->local_bytes * static_cast<unsigned>(lane) + address;
+        case space::param:
+            if ((address & kernel_parameter) == 0) throw failure("the address of a call's parameter in " + frame_.f->name);
+            return reinterpret_cast<std::uint64_t>(block_.how.parameters.data()) + (address & ~kernel_parameter);
+        default: return address;
+    }
+}
+std::uint64_t warp::from_generic(space s, std::uint64_t address, int lane) {
+    return s == space::param ? address : address - generic(s, 0, lane);
+}
+
+std::byte* warp::memory(const instruction& i, space s, std::uint64_t address, std::uint64_t bytes, int lane) {
+    if (address % bytes != 0) fail(i, "misaligned");
+    if (s == space::shared) {
+        address &= 0xffffffffu;
+        if (address + bytes > block_.shared_bytes) fail(i, "beyond the block's shared memory");
+        return reinterpret_cast<std::byte*>(block_.shared.data()) + address;
+    }
+    if (s == space::local) {
+        if (address + bytes > frame_.f->local_bytes) fail(i, "beyond the thread's local memory");
+        return frame_.local.data() + frame_.f->local_bytes * static_cast<unsigned>(lane) + address;
+    }
+    if (s == space::param) {
+        if ((address & kernel_parameter) != 0) {
+            address &= ~kernel_parameter;
+            if (address + bytes > 8 * block_.how.parameters.size()) fail(i, "beyond the kernel's parameters");
+            return reinterpret_cast<std::byte*>(const_cast<std::uint64_t*>(block_.how.parameters.data())) + address;
+        }
+        if (address + bytes > frame_.f->parameter_bytes) fail(i, "beyond a call's parameters");
+        return frame_.parameters.data() + frame_.f->parameter_bytes * static_cast<unsigned>(lane) + address;
+    }
+    const auto lies_in = [&](const void* data, std::uint64_t size) {
+        const auto begin = reinterpret_cast<std::uint64_t>(data);
+        return address >= begin && address + bytes <= begin + size;
+    };
+    bool is_there = block_.may_touch(address, bytes);
+    if (!is_there && s == space::generic)
+        is_there = lies_in(block_.shared.data(), block_.shared_bytes) || lies_in(frame_.local.data(), frame_.local.size()) ||
+                   lies_in(block_.how.parameters.data(), 8 * block_.how.parameters.size());
+    if (!is_there)
+        for (const auto& [name, words] : block_.code.globals()) is_there = is_there || lies_in(words.data(), 8 * words.size());
+    if (!is_there) fail(i, "memory that is not the kernel's, lane " + std::to_string(lane));
+    return reinterpret_cast<std::byte*>(address);
+}
+
+void warp::wait_for_copies(const instruction& i, int lane, std::size_t groups_left) {
+    while (copies_[lane].size() > groups_left) {
+        for (const pending_copy& c : copies_[lane].front()) {
+            std::byte* const to = memory(i, space::shared, c.to, c.bytes, lane);
+            std::memset(to, 0, c.bytes);
+            if (c.valid != 0) {
+                // Aligned as a whole, whatever part of it is there.
+                std::memcpy(to, memory(i, space::global, c.from, std::bit_floor(c.valid), lane), c.valid);
+            }
+        }
+        copies_[lane].pop_front();
+    }
+}
+
+bool warp::is_over() const {
+    for (const lane_state s : state_)
+        if (s != lane_state::is_over) return false;
+    return true;
+}
+bool warp::is_at_barrier() const {
+    for (const lane_state s : state_)
+        if (s == lane_state::runs || s == lane_state::is_parked) return false;
+    return true;
+}
+const instruction* warp::barrier() const {
+    const instruction* at = nullptr;
+    for (int l = 0; l < lanes; ++l)
+        if (state_[l] == lane_state::is_at_barrier) at = &frame_.f->code[pc_[l]];
+    return at;
+}
+void warp::pass_barrier() {
+    for (int l = 0; l < lanes; ++l) {
+        if (state_[l] != lane_state::is_at_barrier) continue;
+        state_[l] = lane_state::runs;
+        ++pc_[l];
+    }
+}
+void warp::vote(bool& any, bool& all) const {
+    const instruction* const i = barrier();
+    if (i == nullptr || i->to.empty()) return;
+    for (int l = 0; l < lanes; ++l) {
+        if (state_[l] != lane_state::is_at_barrier) continue;
+        const bool mine = frame_.registers[static_cast<std::size_t>(i->from.back() * lanes + l)] != 0;
+        any = any || mine;
+        all = all && mine;
+    }
+}
+void warp::tell(bool any, bool all) {
+    const instruction* const i = barrier();
+    if (i == nullptr || i->to.empty()) return;
+    for (int l = 0; l < lanes; ++l)
+        if (state_[l] == lane_state::is_at_barrier) values(i->to[0])[l] = (i->option == 'o' ? any : all) ? 1 : 0;
+}
+
+void warp::call(const instruction& i, lane_mask m) {
+    frame callee;
+    const function& f = block_.code.named(i.callee);
+    begin(callee, f);
+    const auto& given = frame_.f->given[static_cast<std::size_t>(i.option)];
+    const auto pass = [&](const variable& outer, const variable& inner, bool is_result) {
+        for (int l = 0; l < lanes; ++l) {
+            if ((m >> l & 1) == 0) continue;
+            std::byte* const mine = frame_.parameters.data() + frame_.f->parameter_bytes * static_cast<unsigned>(l) + outer.offset;
+            std::byte* const its = callee.parameters.data() + f.parameter_bytes * static_cast<unsigned>(l) + inner.offset;
+            std::memcpy(is_result ? mine : its, is_result ? its : mine, inner.bytes);
+        }
+    };
+    for (std::size_t p = 0; p < f.parameters.size(); ++p) pass(given[f.results.size() + p], f.parameters[p], false);
+    std::uint32_t pc[lanes];
+    lane_state state[lanes];
+    std::memcpy(pc, pc_, sizeof pc);
+    std::memcpy(state, state_, sizeof state);
+    for (int l = 0; l < lanes; ++l) {
+        pc_[l] = 0;
+        state_[l] = (m >> l & 1) != 0 ? lane_state::runs : lane_state::is_over;
+    }
+    std::swap(frame_, callee);
+    ++depth_;
+    advance();
+    if (!is_over()) fail(i, "a barrier in a function that is called");
+    --depth_;
+    std::swap(frame_, callee);
+    std::memcpy(pc_, pc, sizeof pc);
+    std::memcpy(state_, state, sizeof state);
+    for (std::size_t r = 0; r < f.results.size(); ++r) pass(given[r], f.results[r], true);
+}
+
+void warp::advance() {
+    for (;;) {
+        // Those furthest behind, and where they meet the next ones.
+        std::uint32_t at = ~0u, next = ~0u;
+        for (int l = 0; l < lanes; ++l)
+            if (state_[l] == lane_state::runs && pc_[l] < at) at = pc_[l];
+        if (at == ~0u) break;
+        lane_mask group = 0;
+        for (int l = 0; l < lanes; ++l) {
+            const bool is_alive = state_[l] == lane_state::runs || state_[l] == lane_state::is_parked;
+            if (is_alive && pc_[l] == at) {
+                group |= lane_mask{1} << l;
+                state_[l] = lane_state::runs;
+            } else if (is_alive && pc_[l] > at && pc_[l] < next) {
+                next = pc_[l];
+            }
+        }
+        const auto each = [&](const auto& f) {
+            for (lane_mask rest = group; rest != 0; rest &= rest - 1) f(std::countr_zero(rest));
+        };
+        for (bool is_together = true; is_together;) {
+            const instruction& i = frame_.f->code[at];
+            if (++block_.steps > most_steps) fail(i, "it does not end");
+            lane_mask m = group;
+            if (i.guard >= 0) {
+                const std::uint64_t* const p = values(i.guard);
+                each([&](int l) {
+                    if ((p[l] != 0) == i.is_guard_negated) m &= ~(lane_mask{1} << l);
+                });
+            }
+            switch (i.kind) {
+                case flow::next:
+                    if (m != 0) i.run(*this, i, m);
+                    ++at;
+                    is_together = at != next;
+                    break;
+                case flow::branch:
+                    each([&](int l) { pc_[l] = (m >> l & 1) != 0 ? i.target : at + 1; });
+                    if (m == group && i.target > at && i.target < next) {
+                        at = i.target;
+                    } else if (m == 0 && at + 1 != next) {
+                        ++at;
+                    } else {
+                        is_together = false;
+                    }
+                    continue;
+                case flow::branch_table:
+                    each([&](int l) { pc_[l] = (m >> l & 1) != 0 ? i.targets.at(get<std::uint32_t>(i.from[0], l)) : at + 1; });
+                    is_together = false;
+                    continue;
+                case flow::call:
+                    each([&](int l) { pc_[l] = at; });
+                    if (m != 0) call(i, m);
+                    ++at;
+                    is_together = at != next;
+                    break;
+                case flow::leave:
+                    each([&](int l) {
+                        pc_[l] = at + 1;
+                        if ((m >> l & 1) != 0) state_[l] = lane_state::is_over;
+                    });
+                    is_together = false;
+                    continue;
+                case flow::block_barrier:
+                    if (m != group) fail(i, "a barrier under a condition");
+                    each([&](int l) {
+                        pc_[l] = at;
+                        state_[l] = lane_state::is_at_barrier;
+                    });
+                    is_together = false;
+                    continue;
+                case flow::warp_wide: {
+                    lane_mask wanted = ~lane_mask{0};
+                    if (i.members >= 0) wanted = get<std::uint32_t>(i.members, std::countr_zero(m == 0 ? group : m));
+                    for (int l = 0; l < lanes; ++l)
+                        if (state_[l] == lane_state::is_over) wanted &= ~(lane_mask{1} << l);
+                    if (m != 0 && (wanted & ~m) != 0) {
+                        each([&](int l) {
+                            pc_[l] = at;
+                            state_[l] = lane_state::is_parked;
+                        });
+                        is_together = false;
+                        continue;
+                    }
+                    if (m != 0) i.run(*this, i, m);
+                    ++at;
+                    is_together = at != next;
+                    break;
+                }
+            }
+            if (!is_together) each([&](int l) { pc_[l] = at; });
+        }
+    }
+    for (int l = 0; l < lanes; ++l)
+        if (state_[l] == lane_state::is_parked) fail(frame_.f->code[pc_[l]], "lanes that never meet");
+}
+
+void run(module& m, const function& kernel, const launch& how, const reach& may_touch) {
+    const unsigned threads = how.block.x * how.block.y * how.block.z;
+    if (kernel.threads_at_most != 0 && threads > static_cast<unsigned>(kernel.threads_at_most))
+        throw failure("more threads than the kernel's launch bounds allow: " + kernel.name);
+    block_state block{m, how, may_touch, {}, kernel.shared_bytes + how.shared_bytes, {}, 0};
+    for (block.at.z = 0; block.at.z < how.grid.z; ++block.at.z) {
+        for (block.at.y = 0; block.at.y < how.grid.y; ++block.at.y) {
+            for (block.at.x = 0; block.at.x < how.grid.x; ++block.at.x) {
+                // Two words more, so that what lies behind is not another's.
+                block.shared.assign(block.shared_bytes / 8 + 2, ~std::uint64_t{0});
+                std::deque<warp> warps;
+                for (unsigned t = 0; t < threads; t += lanes)
+                    warps.emplace_back(block, kernel, static_cast<int>(t), static_cast<int>(std::min(threads - t, 32u)));
+                for (;;) {
+                    bool is_over = true, any = false, all = true;
+                    for (warp& w : warps) {
+                        w.advance();
+                        is_over = is_over && w.is_over();
+                    }
+                    if (is_over) break;
+                    const instruction* at = nullptr;
+                    for (warp& w : warps) {
+                        const instruction* const mine = w.barrier();
+                        if (mine != nullptr && at != nullptr && mine != at) w.fail(*mine, "threads that wait at two barriers");
+                        if (mine != nullptr) at = mine;
+                        w.vote(any, all);
+                    }
+                    for (warp& w : warps) w.tell(any, all);
+                    for (warp& w : warps) w.pass_barrier();
+                }
+            }
+        }
+    }
+}
+
+}  // namespace halftone::ptx

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Runs kernels that nvcc has compiled (module.hpp) on the host: blocks one after the other, the lanes of a warp together
+/// while they agree where to go on, those that are furthest behind first.
+///
+/// A failure, as one sentence with the instruction: an access that is misaligned or to memory that is not the kernel's; a
+/// shuffle from a lane that does not take part; lanes that never meet at something warp-wide; threads that never meet at
+/// a barrier. Shared memory and registers begin as NaNs; an asynchronous copy is done when it is waited for.
+///
+/// It cannot show races, which the emulated machine of tests/emulator does, nor weak memory order.
+#pragma once
+
+#include <cstring>
+#include <deque>
+#include <functional>
+
+#include "ptx/module.hpp"
+
+namespace halftone::ptx {
+
+struct shape {
+    unsigned x = 1, y = 1, z = 1;
+};
+
+struct launch {
+    shape grid{}, block{};
+    std::size_t shared_bytes = 0;            ///< beside what the kernel's source has
+    std::vector<std::uint64_t> parameters{};  ///< their bytes
+};
+
+/// Whether kernels may touch so many bytes there.
+using reach = std::function<bool(std::uint64_t address, std::uint64_t bytes)>;
+
+void run(module& m, const function& kernel, const launch& how, const reach& may_touch);
+
+struct pending_copy {
+    std::uint64_t to, from;
+    unsigned bytes, valid;
+};
+
+/// What a block's threads share.
+struct block_state {
+    module& code;
+    const launch& how;
+    const reach& may_touch;
+    std::vector<std::uint64_t> shared;
+    std::size_t shared_bytes = 0;
+    shape at{};
+    std::uint64_t steps = 0;
+};
+
+/// A function under way in a warp.
+struct frame {
+    const function* f = nullptr;
+    std::vector<std::uint64_t> registers;
+    std::vector<std::byte> parameters, local;  // lane by lane
+};
+
+class warp {
+  public:
+    enum class lane_state : std::uint8_t { runs, is_parked, is_at_barrier, is_over };
+
+    warp(block_state& b, const function& kernel, int first_thread, int threads);
+
+    /// Until all lanes are over or at a barrier.
+    void advance();
+    bool is_over() const;
+    bool is_at_barrier() const;
+    void pass_barrier();
+    /// The barrier that lanes wait at, of all of this warp one and the same; nullptr: none waits.
+    const instruction* barrier() const;
+    /// Sums up what `bar.red` is given, and tells it.
+    void vote(bool& any, bool& all) const;
+    void tell(bool any, bool all);
+
+    std::uint64_t* values(std::int32_t r) { return r < 0 ? sink_ : &frame_.registers[static_cast<std::size_t>(r) * lanes]; }
+    template <class T>
+    T get(std::int32_t r, int lane) {
+        T value;
+        std::memcpy(&value, values(r) + lane, sizeof value);
+        return value;
+    }
+    template <class T>
+    void set(std::int32_t r, int lane, T value) {
+        std::uint64_t bits = 0;
+        std::memcpy(&bits, &value, sizeof value);
+        values(r)[lane] = bits;
+    }
+    /// Host memory for an access of so many bytes.
+    std::byte* memory(const instruction& i, space s, std::uint64_t address, std::uint64_t bytes, int lane);
+    std::uint64_t generic(space s, std::uint64_t address, int lane);
+    std::uint64_t from_generic(space s, std::uint64_t address, int lane);
+
+    void copy_later(int lane, const pending_copy& c) { open_copies_[lane].push_back(c); }
+    void close_copies(int lane) { copies_[lane].push_back(std::move(open_copies_[lane])), open_copies_[lane].clear(); }
+    void wait_for_copies(const instruction& i, int lane, std::size_t groups_left);
+
+    [[noreturn]] void fail(const instruction& i, const std::string& why) const;
+
+  private:
+    void step_all();
+    void call(const instruction& i, lane_mask m);
+    void begin(frame& f, const function& of);
+
+    block_state& block_;
+    int first_thread_;
+    frame frame_;
+    int depth_ = 0;
+    std::uint32_t pc_[lanes] = {};
+    lane_state state_[lanes];
+    std::uint64_t sink_[lanes] = {};
+    std::vector<pending_copy> open_copies_[lanes];
+    std::deque<std::vector<pending_copy>> copies_[lanes];
+};
+
+}  // namespace halftone::ptx

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What nvcc has made of a source, as a machine without a GPU can run it: PTX, read into functions of instructions.
+///
+/// Every operand is a register: numbers and addresses of variables stand in registers of their own, which a function
+/// begins with, and so do the places of a thread (%tid and its kind). A function is read when it is first asked for.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace halftone::ptx {
+
+struct failure : std::runtime_error {
+    using runtime_error::runtime_error;
+};
+
+inline constexpr int lanes = 32;
+using lane_mask = std::uint32_t;
+
+class warp;
+struct instruction;
+/// Does an instruction for the lanes of the mask.
+using handler = void (*)(warp&, const instruction&, lane_mask);
+
+enum class space : std::uint8_t { generic, global, shared, local, param };
+
+/// What the loop that runs a warp has to know of an instruction; the rest is its handler's.
+enum class flow : std::uint8_t { next, branch, branch_table, call, leave, block_barrier, warp_wide };
+
+struct instruction {
+    handler run = nullptr;
+    flow kind = flow::next;
+    std::int32_t guard = -1;  ///< a predicate; -1: none
+    bool is_guard_negated = false;
+    std::vector<std::int32_t> to, from;  ///< registers; a sink that nobody reads has -1
+    std::int64_t offset = 0;             ///< of an address
+    std::int32_t members = -1;           ///< the register with the lanes of something warp-wide; -1: all
+    std::int32_t option = 0;             ///< bytes, a comparison, a shuffle's mode: the handler's own
+    std::uint32_t target = 0;            ///< of a branch
+    std::vector<std::uint32_t> targets;  ///< of a branch by table
+    space at = space::generic;
+    std::string callee{};
+    std::string text;  ///< as it stands in the source, for sentences
+};
+
+/// Where a parameter lies among a function's, or a variable in its local memory.
+struct variable {
+    std::uint64_t offset = 0, bytes = 0;
+};
+
+struct function {
+    std::string name;
+    bool is_entry = false;
+    std::vector<instruction> code;
+    int registers = 0;
+    std::vector<std::pair<std::int32_t, std::uint64_t>> constants;     ///< registers that hold a number
+    std::vector<std::pair<std::int32_t, std::string>> places;          ///< registers that hold %tid.x and its kind
+    std::vector<variable> parameters, results;
+    std::vector<std::vector<variable>> given;                           ///< by each of its calls: results, then arguments
+    std::uint64_t parameter_bytes = 0;                                  ///< of a thread's own parameter memory
+    std::uint64_t kernel_parameter_bytes = 0;
+    std::uint64_t local_bytes = 0, shared_bytes = 0;
+    int threads_at_most = 0;
+};
+
+/// Parameters of kernels are told from those of calls by this bit of their addresses.
+inline constexpr std::uint64_t kernel_parameter = std::uint64_t{1} << 40;
+
+class module {
+  public:
+    explicit module(std::string source);
+
+    /// Throws failure where there is none of that name, or where it says what this machine does not know.
+    const function& named(const std::string& name);
+    bool has(const std::string& name) const { return places_.count(name) != 0; }
+    int version() const { return architecture_; }
+    /// Host memory that stands for the variable; nullptr: none of that name.
+    std::byte* global(const std::string& name);
+    /// All of them: the kernels' to read and to write.
+    const std::map<std::string, std::vector<std::uint64_t>>& globals() const { return globals_; }
+
+  private:
+    friend class reader;
+    struct place {
+        std::size_t head = 0, body = 0, end = 0;
+        bool is_entry = false;
+    };
+
+    std::string source_;
+    int architecture_ = 0;
+    std::map<std::string, place> places_;
+    std::map<std::string, std::unique_ptr<function>> functions_;
+    std::map<std::string, std::vector<std::uint64_t>> globals_;
+    struct shared_variable {
+        std::uint64_t bytes = 0, alignment = 1;
+    };
+    std::map<std::string, shared_variable> shared_;  // of 0 bytes: what a launch gives
+};
+
+/// Fills in what an instruction of this name does; throws failure for names that it does not know.
+void decode(instruction& i, std::string_view name, const std::vector<std::string_view>& parts);
+
+}  // namespace halftone::ptx

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: MIT
+#include "ptx/warp_wide.hpp"
+
+#include <bit>
+
+#include <halftone/number.hpp>
+
+#include "ptx/machine.hpp"
+
+namespace halftone::ptx {
+
+namespace {
+
+template <class F>
+void each_lane(lane_mask m, const F& f) {
+    for (; m != 0; m &= m - 1) f(std::countr_zero(m));
+}
+
+/// option: 'u'p, 'd'own, 'b'utterfly or 'i'ndex.
+constexpr handler shuffle = [](warp& w, const instruction& i, lane_mask m) {
+    std::uint64_t values[lanes];
+    for (int l = 0; l < lanes; ++l) values[l] = w.values(i.from[0])[l];
+    each_lane(m, [&](int l) {
+        const int b = w.get<int>(i.from[1], l) & 31, c = w.get<int>(i.from[2], l);
+        const int clamp = c & 31, segment = c >> 8 & 31;
+        const int least = l & segment, most = least | (clamp & ~segment);
+        int from = l;
+        bool is_inside = false;
+        switch (i.option) {
+            case 'u': from = l - b, is_inside = from >= (least | (clamp & ~segment)); break;
+            case 'd': from = l + b, is_inside = from <= most; break;
+            case 'b': from = l ^ b, is_inside = from <= most; break;
+            default: from = least | (b & ~segment), is_inside = from <= most; break;
+        }
+        if (!is_inside) from = l;
+        if ((m >> from & 1u) == 0) w.fail(i, "lane " + std::to_string(l) + " reads from lane " + std::to_string(from) + ", which takes no part");
+        w.values(i.to[0])[l] = values[from];
+        if (i.to.size() > 1) w.values(i.to[1])[l] = is_inside ? 1 : 0;
+    });
+};
+
+constexpr handler ballot = [](warp& w, const instruction& i, lane_mask m) {
+    std::uint32_t all = 0;
+    each_lane(m, [&](int l) { all |= (w.values(i.from[0])[l] != 0 ? 1u : 0u) << l; });
+    each_lane(m, [&](int l) { w.set<std::uint32_t>(i.to[0], l, all); });
+};
+/// option: 'n' for any, 'l' for all.
+constexpr handler vote = [](warp& w, const instruction& i, lane_mask m) {
+    bool any = false, all = true;
+    each_lane(m, [&](int l) {
+        const bool mine = w.values(i.from[0])[l] != 0;
+        any = any || mine;
+        all = all && mine;
+    });
+    each_lane(m, [&](int l) { w.values(i.to[0])[l] = (i.option == 'n' ? any : all) ? 1 : 0; });
+};
+constexpr handler match_any = [](warp& w, const instruction& i, lane_mask m) {
+    std::uint32_t same[lanes] = {};
+    each_lane(m, [&](int l) {
+        each_lane(m, [&](int other) {
+            if (w.values(i.from[0])[l] == w.values(i.from[0])[other]) same[l] |= 1u << other;
+        });
+    });
+    each_lane(m, [&](int l) { w.set<std::uint32_t>(i.to[0], l, same[l]); });
+};
+
+/// Lane l holds elements 2 (l % 4) and the next of row l / 4, of each of the matrices; transposed: of column l / 4.
+constexpr handler load_matrices = [](warp& w, const instruction& i, lane_mask m) {
+    if (m != ~lane_mask{0}) w.fail(i, "lanes that take no part");
+    const bool is_transposed = i.option != 0;
+    for (std::size_t n = 0; n < i.to.size(); ++n) {
+        std::uint16_t matrix[8][8];
+        for (int row = 0; row < 8; ++row) {
+            const int from = static_cast<int>(8 * n) + row;
+            std::memcpy(matrix[row], w.memory(i, space::shared, w.values(i.from[0])[from] + static_cast<std::uint64_t>(i.offset), 16, from), 16);
+        }
+        for (int l = 0; l < lanes; ++l) {
+            const int a = l / 4, b = 2 * (l % 4);
+            const std::uint32_t low = is_transposed ? matrix[b][a] : matrix[a][b], high = is_transposed ? matrix[b + 1][a] : matrix[a][b + 1];
+            w.set<std::uint32_t>(i.to[n], l, low | high << 16);
+        }
+    }
+};
+
+float real_of(bfloat16 x) { return static_cast<float>(x); }
+float real_of(float16 x) { return static_cast<float>(x); }
+
+/// Sums of a product of 16 by K with K by 8, in double, rounded once. element(register, part): of lane l.
+template <int K, class OfA, class OfB>
+void multiply(warp& w, const instruction& i, lane_mask m, const OfA& of_a, const OfB& of_b) {
+    if (m != ~lane_mask{0}) w.fail(i, "lanes that take no part");
+    double a[16][K], b[K][8];
+    for (int l = 0; l < lanes; ++l) of_a(l, a), of_b(l, b);
+    const std::size_t c = i.from.size() - 4;
+    float sums[lanes][4];
+    for (int l = 0; l < lanes; ++l) {
+        for (int n = 0; n < 4; ++n) {
+            const int row = l / 4 + 8 * (n / 2), column = 2 * (l % 4) + n % 2;
+            double sum = w.get<float>(i.from[c + static_cast<std::size_t>(n)], l);
+            for (int k = 0; k < K; ++k) sum += a[row][k] * b[k][column];
+            sums[l][n] = static_cast<float>(sum);
+        }
+    }
+    for (int l = 0; l < lanes; ++l)
+        for (int n = 0; n < 4; ++n) w.set<float>(i.to[static_cast<std::size_t>(n)], l, sums[l][n]);
+}
+/// Registers of a: rows l / 4 and 8 further, then the second half of k; those of b: the halves of k.
+template <class T>
+constexpr handler multiply_16816 = [](warp& w, const instruction& i, lane_mask m) {
+    const auto element = [&](std::size_t r, int l, int part) {
+        return real_of(T::from_bits(static_cast<std::uint16_t>(w.get<std::uint32_t>(i.from[r], l) >> (16 * part))));
+    };
+    multiply<16>(
+        w, i, m,
+        [&](int l, auto& a) {
+            for (std::size_t r = 0; r < 4; ++r)
+                for (int p = 0; p < 2; ++p) a[l / 4 + 8 * static_cast<int>(r % 2)][2 * (l % 4) + p + 8 * static_cast<int>(r / 2)] = element(r, l, p);
+        },
+        [&](int l, auto& b) {
+            for (std::size_t r = 0; r < 2; ++r)
+                for (int p = 0; p < 2; ++p) b[2 * (l % 4) + p + 8 * static_cast<int>(r)][l / 4] = element(4 + r, l, p);
+        });
+};
+constexpr handler multiply_1688 = [](warp& w, const instruction& i, lane_mask m) {
+    const auto element = [&](std::size_t r, int l) {
+        return std::bit_cast<float>(w.get<std::uint32_t>(i.from[r], l) & ~0x1fffu);  // the unit does not read the rest
+    };
+    multiply<8>(
+        w, i, m,
+        [&](int l, auto& a) {
+            for (std::size_t r = 0; r < 4; ++r) a[l / 4 + 8 * static_cast<int>(r % 2)][l % 4 + 4 * static_cast<int>(r / 2)] = element(r, l);
+        },
+        [&](int l, auto& b) {
+            for (std::size_t r = 0; r < 2; ++r) b[l % 4 + 4 * static_cast<int>(r)][l / 4] = element(4 + r, l);
+        });
+};
+
+}  // namespace
+
+handler decode_warp_wide(instruction& i, const std::vector<std::string_view>& parts) {
+    const std::string_view op = parts[0];
+    const auto has = [&](std::string_view word) {
+        for (const auto p : parts)
+            if (p == word) return true;
+        return false;
+    };
+    const auto together = [&](handler h) {
+        i.kind = flow::warp_wide;
+        if (h != nullptr && op != "mma" && op != "ldmatrix") i.members = i.from.back();
+        return h;
+    };
+    constexpr handler nothing = [](warp&, const instruction&, lane_mask) {};
+    if (op == "bar" || op == "barrier") {
+        if (has("warp")) return together(nothing);
+        i.kind = flow::block_barrier;
+        i.option = has("or") ? 'o' : 'a';
+        return nothing;
+    }
+    if (op == "shfl") {
+        i.option = has("up") ? 'u' : has("down") ? 'd' : has("bfly") ? 'b' : 'i';
+        return together(shuffle);
+    }
+    if (op == "vote") {
+        if (has("ballot")) return together(ballot);
+        i.option = has("any") ? 'n' : 'l';
+        return together(has("any") || has("all") ? vote : nullptr);
+    }
+    if (op == "match") return together(has("any") ? match_any : nullptr);
+    if (op == "activemask")
+        return [](warp& w, const instruction& a, lane_mask m) { each_lane(m, [&](int l) { w.set<std::uint32_t>(a.to[0], l, m); }); };
+    if (op == "ldmatrix") {
+        i.option = has("trans") ? 1 : 0;
+        return together(load_matrices);
+    }
+    if (op == "mma") {
+        if (has("m16n8k16") && has("bf16")) return together(multiply_16816<bfloat16>);
+        if (has("m16n8k16") && has("f16")) return together(multiply_16816<float16>);
+        if (has("m16n8k8") && has("tf32")) return together(multiply_1688);
+    }
+    return nullptr;
+}
+
+}  // namespace halftone::ptx
