@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-#include "ptx/machine.hpp"
-
 #include <bit>
+
+#include "ptx/machine.hpp"
 
 namespace halftone::ptx {
 
@@ -9,7 +9,8 @@ namespace {
 constexpr std::uint64_t most_steps = std::uint64_t{1} << 33;
 }
 
-warp::warp(block_state& b, const function& kernel, int first_thread, int threads) : block_(b), first_thread_(first_thread) {
+warp::warp(block_state& b, const function& kernel, int first_thread, int threads)
+    : block_(b), first_thread_(first_thread) {
     for (int l = 0; l < lanes; ++l) state_[l] = l < threads ? lane_state::runs : lane_state::is_over;
     begin(frame_, kernel);
 }
@@ -25,18 +26,25 @@ void warp::begin(frame& f, const function& of) {
     for (const auto& [r, name] : of.places) {
         for (int l = 0; l < lanes; ++l) {
             const unsigned t = static_cast<unsigned>(first_thread_ + l);
-            const std::map<std::string, std::uint64_t> all{
-                {"%tid.x", t % block.x}, {"%tid.y", t / block.x % block.y}, {"%tid.z", t / block.x / block.y},
-                {"%ntid.x", block.x},    {"%ntid.y", block.y},              {"%ntid.z", block.z},
-                {"%ctaid.x", at.x},      {"%ctaid.y", at.y},                {"%ctaid.z", at.z},
-                {"%nctaid.x", grid.x},   {"%nctaid.y", grid.y},             {"%nctaid.z", grid.z},
-                {"%laneid", static_cast<unsigned>(l)},
-                {"%warpid", t / lanes},
-                {"%lanemask_lt", (1u << l) - 1},
-                {"%lanemask_le", (2u << l) - 1},
-                {"%lanemask_eq", 1u << l},
-                {"%lanemask_gt", ~((2u << l) - 1)},
-                {"%lanemask_ge", ~((1u << l) - 1)}};
+            const std::map<std::string, std::uint64_t> all{{"%tid.x", t % block.x},
+                                                           {"%tid.y", t / block.x % block.y},
+                                                           {"%tid.z", t / block.x / block.y},
+                                                           {"%ntid.x", block.x},
+                                                           {"%ntid.y", block.y},
+                                                           {"%ntid.z", block.z},
+                                                           {"%ctaid.x", at.x},
+                                                           {"%ctaid.y", at.y},
+                                                           {"%ctaid.z", at.z},
+                                                           {"%nctaid.x", grid.x},
+                                                           {"%nctaid.y", grid.y},
+                                                           {"%nctaid.z", grid.z},
+                                                           {"%laneid", static_cast<unsigned>(l)},
+                                                           {"%warpid", t / lanes},
+                                                           {"%lanemask_lt", (1u << l) - 1},
+                                                           {"%lanemask_le", (2u << l) - 1},
+                                                           {"%lanemask_eq", 1u << l},
+                                                           {"%lanemask_gt", ~((2u << l) - 1)},
+                                                           {"%lanemask_ge", ~((1u << l) - 1)}};
             const auto found = all.find(name);
             if (found == all.end()) throw failure("unknown register " + name + " in " + of.name);
             f.registers[static_cast<std::size_t>(r * lanes + l)] = found->second;
@@ -45,19 +53,24 @@ void warp::begin(frame& f, const function& of) {
 }
 
 void warp::fail(const instruction& i, const std::string& why) const {
-    throw failure(why + ": " + i.text + ", block (" + std::to_string(block_.at.x) + ", " + std::to_string(block_.at.y) + ", " +
-                  std::to_string(block_.at.z) + "), warp " + std::to_string(first_thread_ / lanes) + " of " + frame_.f->name);
+    throw failure(why + ": " + i.text + ", block (" + std::to_string(block_.at.x) + ", " + std::to_string(block_.at.y) +
+                  ", " + std::to_string(block_.at.z) + "), warp " + std::to_string(first_thread_ / lanes) + " of " +
+                  frame_.f->name);
 }
 
 std::uint64_t warp::generic(space s, std::uint64_t address, int lane) {
     switch (s) {
-        case space::shared: return reinterpret_cast<std::uint64_t>(block_.shared.data()) + address;
+        case space::shared:
+            return reinterpret_cast<std::uint64_t>(block_.shared.data()) + address;
         case space::local:
-            return reinterpret_cast<std::uint64_t>(frame_.local.data()) + frame_.f->local_bytes * static_cast<unsigned>(lane) + address;
+            return reinterpret_cast<std::uint64_t>(frame_.local.data()) +
+                   frame_.f->local_bytes * static_cast<unsigned>(lane) + address;
         case space::param:
-            if ((address & kernel_parameter) == 0) throw failure("the address of a call's parameter in " + frame_.f->name);
+            if ((address & kernel_parameter) == 0)
+                throw failure("the address of a call's parameter in " + frame_.f->name);
             return reinterpret_cast<std::uint64_t>(block_.how.parameters.data()) + (address & ~kernel_parameter);
-        default: return address;
+        default:
+            return address;
     }
 }
 std::uint64_t warp::from_generic(space s, std::uint64_t address, int lane) {
@@ -90,10 +103,12 @@ std::byte* warp::memory(const instruction& i, space s, std::uint64_t address, st
     };
     bool is_there = block_.may_touch(address, bytes);
     if (!is_there && s == space::generic)
-        is_there = lies_in(block_.shared.data(), block_.shared_bytes) || lies_in(frame_.local.data(), frame_.local.size()) ||
+        is_there = lies_in(block_.shared.data(), block_.shared_bytes) ||
+                   lies_in(frame_.local.data(), frame_.local.size()) ||
                    lies_in(block_.how.parameters.data(), 8 * block_.how.parameters.size());
     if (!is_there)
-        for (const auto& [name, words] : block_.code.globals()) is_there = is_there || lies_in(words.data(), 8 * words.size());
+        for (const auto& [name, words] : block_.code.globals())
+            is_there = is_there || lies_in(words.data(), 8 * words.size());
     if (!is_there) fail(i, "memory that is not the kernel's, lane " + std::to_string(lane));
     return reinterpret_cast<std::byte*>(address);
 }
@@ -160,8 +175,10 @@ void warp::call(const instruction& i, lane_mask m) {
     const auto pass = [&](const variable& outer, const variable& inner, bool is_result) {
         for (int l = 0; l < lanes; ++l) {
             if ((m >> l & 1) == 0) continue;
-            std::byte* const mine = frame_.parameters.data() + frame_.f->parameter_bytes * static_cast<unsigned>(l) + outer.offset;
-            std::byte* const its = callee.parameters.data() + f.parameter_bytes * static_cast<unsigned>(l) + inner.offset;
+            std::byte* const mine =
+                frame_.parameters.data() + frame_.f->parameter_bytes * static_cast<unsigned>(l) + outer.offset;
+            std::byte* const its =
+                callee.parameters.data() + f.parameter_bytes * static_cast<unsigned>(l) + inner.offset;
             std::memcpy(is_result ? mine : its, is_result ? its : mine, inner.bytes);
         }
     };
@@ -232,7 +249,9 @@ void warp::advance() {
                     }
                     continue;
                 case flow::branch_table:
-                    each([&](int l) { pc_[l] = (m >> l & 1) != 0 ? i.targets.at(get<std::uint32_t>(i.from[0], l)) : at + 1; });
+                    each([&](int l) {
+                        pc_[l] = (m >> l & 1) != 0 ? i.targets.at(get<std::uint32_t>(i.from[0], l)) : at + 1;
+                    });
                     is_together = false;
                     continue;
                 case flow::call:
@@ -294,7 +313,8 @@ void run(module& m, const function& kernel, const launch& how, const reach& may_
                 block.shared.assign(block.shared_bytes / 8 + 2, ~std::uint64_t{0});
                 std::deque<warp> warps;
                 for (unsigned t = 0; t < threads; t += lanes)
-                    warps.emplace_back(block, kernel, static_cast<int>(t), static_cast<int>(std::min(threads - t, 32u)));
+                    warps.emplace_back(block, kernel, static_cast<int>(t),
+                                       static_cast<int>(std::min(threads - t, 32u)));
                 for (;;) {
                     bool is_over = true, any = false, all = true;
                     for (warp& w : warps) {
@@ -305,7 +325,8 @@ void run(module& m, const function& kernel, const launch& how, const reach& may_
                     const instruction* at = nullptr;
                     for (warp& w : warps) {
                         const instruction* const mine = w.barrier();
-                        if (mine != nullptr && at != nullptr && mine != at) w.fail(*mine, "threads that wait at two barriers");
+                        if (mine != nullptr && at != nullptr && mine != at)
+                            w.fail(*mine, "threads that wait at two barriers");
                         if (mine != nullptr) at = mine;
                         w.vote(any, all);
                     }

@@ -24,7 +24,7 @@ struct shape {
 
 struct launch {
     shape grid{}, block{};
-    std::size_t shared_bytes = 0;            ///< beside what the kernel's source has
+    std::size_t shared_bytes = 0;             ///< beside what the kernel's source has
     std::vector<std::uint64_t> parameters{};  ///< their bytes
 };
 
@@ -73,7 +73,9 @@ class warp {
     void vote(bool& any, bool& all) const;
     void tell(bool any, bool all);
 
-    std::uint64_t* values(std::int32_t r) { return r < 0 ? sink_ : &frame_.registers[static_cast<std::size_t>(r) * lanes]; }
+    std::uint64_t* values(std::int32_t r) {
+        return r < 0 ? sink_ : &frame_.registers[static_cast<std::size_t>(r) * lanes];
+    }
     template <class T>
     T get(std::int32_t r, int lane) {
         T value;

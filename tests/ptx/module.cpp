@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: MIT
-#include "ptx/module.hpp"
-
 #include <cctype>
 #include <cstring>
 #include <optional>
 #include <unordered_map>
 
+#include "ptx/module.hpp"
+
 namespace halftone::ptx {
 
 namespace {
 
-bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '$' || c == '%' || c == '.'; }
+bool is_word(char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '$' || c == '%' || c == '.';
+}
 
 std::string_view trim(std::string_view s) {
     while (!s.empty() && std::isspace(static_cast<unsigned char>(s.front())) != 0) s.remove_prefix(1);
@@ -99,7 +101,7 @@ declaration read_declaration(std::string_view text) {
 
 }  // namespace
 
-module::module(std::string source) : source_(std::move(source)) {
+module::module(std::string source) :source_(std::move(source)) {
     // Comments are one line each; blanks in their place keep what follows where it is.
     for (std::size_t i = 0; (i = source_.find("//", i)) != source_.npos;)
         while (i < source_.size() && source_[i] != '\n') source_[i++] = ' ';
@@ -130,7 +132,8 @@ module::module(std::string source) : source_(std::move(source)) {
                 std::size_t close = end + 1;
                 for (int depth = 1; depth != 0; ++close) depth += s[close] == '{' ? 1 : s[close] == '}' ? -1 : 0;
                 // A function's results stand in brackets before its name.
-                std::string_view name = trim(head.substr(head.find(is_entry ? ".entry" : ".func") + (is_entry ? 6 : 5)));
+                std::string_view name =
+                    trim(head.substr(head.find(is_entry ? ".entry" : ".func") + (is_entry ? 6 : 5)));
                 if (name.front() == '(') name = trim(name.substr(name.find(')') + 1));
                 std::size_t n = 0;
                 while (n < name.size() && is_word(name[n])) ++n;
@@ -139,7 +142,8 @@ module::module(std::string source) : source_(std::move(source)) {
             } else {
                 const std::size_t semicolon = s.find(';', i);
                 const auto statement = s.substr(i, semicolon - i);
-                const auto at = statement.find(".global") != s.npos ? statement.find(".global") : statement.find(".const");
+                const auto at =
+                    statement.find(".global") != s.npos ? statement.find(".global") : statement.find(".const");
                 if (at != s.npos) {
                     const declaration d = read_declaration(statement.substr(at + 6));
                     auto& memory = globals_[std::string(d.name)];
@@ -208,7 +212,8 @@ class reader {
 
     /// A parameter, one of a call's among them.
     variable place(const declaration& d) {
-        std::uint64_t& used = f_->is_entry && scopes_.size() == 1 && !is_body_ ? f_->kernel_parameter_bytes : f_->parameter_bytes;
+        std::uint64_t& used =
+            f_->is_entry && scopes_.size() == 1 && !is_body_ ? f_->kernel_parameter_bytes : f_->parameter_bytes;
         used = round_up(used, d.alignment);
         const variable v{used | (&used == &f_->kernel_parameter_bytes ? kernel_parameter : 0), d.bytes};
         used += d.bytes;
@@ -363,11 +368,13 @@ class reader {
                 part = trim(part.substr(1, part.size() - 2));
                 const auto plus = part.find('+');
                 i.from.push_back(operand(trim(part.substr(0, plus))));
-                if (plus != part.npos) i.offset = static_cast<std::int64_t>(number(trim(part.substr(plus + 1))).value());
+                if (plus != part.npos)
+                    i.offset = static_cast<std::int64_t>(number(trim(part.substr(plus + 1))).value());
             };
             // Stores, copies and barriers have no result; "a|b" are two.
             const bool has_result = op != "st" && op != "cp" && op != "red" && op != "membar" && op != "fence" &&
-                                    op != "trap" && (op != "bar" || dots[1] == "red") && op != "prefetch" && op != "nanosleep";
+                                    op != "trap" && (op != "bar" || dots[1] == "red") && op != "prefetch" &&
+                                    op != "nanosleep";
             std::size_t first = 0;
             if (has_result && !parts.empty()) {
                 if (const auto bar = parts[0].find('|'); bar != parts[0].npos) {
@@ -379,7 +386,7 @@ class reader {
                 first = 1;
             }
             for (std::size_t p = first; p < parts.size(); ++p) of(parts[p]);
-            decode(i, name, dots);
+            decode(i, dots);
         }
         f_->code.push_back(std::move(i));
     }

@@ -60,11 +60,11 @@ struct function {
     bool is_entry = false;
     std::vector<instruction> code;
     int registers = 0;
-    std::vector<std::pair<std::int32_t, std::uint64_t>> constants;     ///< registers that hold a number
-    std::vector<std::pair<std::int32_t, std::string>> places;          ///< registers that hold %tid.x and its kind
+    std::vector<std::pair<std::int32_t, std::uint64_t>> constants;  ///< registers that hold a number
+    std::vector<std::pair<std::int32_t, std::string>> places;       ///< registers that hold %tid.x and its kind
     std::vector<variable> parameters, results;
-    std::vector<std::vector<variable>> given;                           ///< by each of its calls: results, then arguments
-    std::uint64_t parameter_bytes = 0;                                  ///< of a thread's own parameter memory
+    std::vector<std::vector<variable>> given;  ///< by each of its calls: results, then arguments
+    std::uint64_t parameter_bytes = 0;         ///< of a thread's own parameter memory
     std::uint64_t kernel_parameter_bytes = 0;
     std::uint64_t local_bytes = 0, shared_bytes = 0;
     int threads_at_most = 0;
@@ -104,7 +104,7 @@ class module {
     std::map<std::string, shared_variable> shared_;  // of 0 bytes: what a launch gives
 };
 
-/// Fills in what an instruction of this name does; throws failure for names that it does not know.
-void decode(instruction& i, std::string_view name, const std::vector<std::string_view>& parts);
+/// Fills in what an instruction does whose name is these words; one that this machine does not know fails when it is run.
+void decode(instruction& i, const std::vector<std::string_view>& words);
 
 }  // namespace halftone::ptx

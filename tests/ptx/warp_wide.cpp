@@ -1,20 +1,16 @@
 // SPDX-License-Identifier: MIT
-#include "ptx/warp_wide.hpp"
-
+/// \file
+/// Sections 9.7.9, 9.7.13 and 9.7.14 of the PTX ISA's manual: what the lanes of a warp do together.
 #include <bit>
 
 #include <halftone/number.hpp>
 
-#include "ptx/machine.hpp"
+#include "ptx/by_type.hpp"
+#include "ptx/decode.hpp"
 
 namespace halftone::ptx {
 
 namespace {
-
-template <class F>
-void each_lane(lane_mask m, const F& f) {
-    for (; m != 0; m &= m - 1) f(std::countr_zero(m));
-}
 
 /// option: 'u'p, 'd'own, 'b'utterfly or 'i'ndex.
 constexpr handler shuffle = [](warp& w, const instruction& i, lane_mask m) {
@@ -27,13 +23,23 @@ constexpr handler shuffle = [](warp& w, const instruction& i, lane_mask m) {
         int from = l;
         bool is_inside = false;
         switch (i.option) {
-            case 'u': from = l - b, is_inside = from >= (least | (clamp & ~segment)); break;
-            case 'd': from = l + b, is_inside = from <= most; break;
-            case 'b': from = l ^ b, is_inside = from <= most; break;
-            default: from = least | (b & ~segment), is_inside = from <= most; break;
+            case 'u':
+                from = l - b, is_inside = from >= (least | (clamp & ~segment));
+                break;
+            case 'd':
+                from = l + b, is_inside = from <= most;
+                break;
+            case 'b':
+                from = l ^ b, is_inside = from <= most;
+                break;
+            default:
+                from = least | (b & ~segment), is_inside = from <= most;
+                break;
         }
         if (!is_inside) from = l;
-        if ((m >> from & 1u) == 0) w.fail(i, "lane " + std::to_string(l) + " reads from lane " + std::to_string(from) + ", which takes no part");
+        if ((m >> from & 1u) == 0)
+            w.fail(i,
+                   "lane " + std::to_string(l) + " reads from lane " + std::to_string(from) + ", which takes no part");
         w.values(i.to[0])[l] = values[from];
         if (i.to.size() > 1) w.values(i.to[1])[l] = is_inside ? 1 : 0;
     });
@@ -72,11 +78,15 @@ constexpr handler load_matrices = [](warp& w, const instruction& i, lane_mask m)
         std::uint16_t matrix[8][8];
         for (int row = 0; row < 8; ++row) {
             const int from = static_cast<int>(8 * n) + row;
-            std::memcpy(matrix[row], w.memory(i, space::shared, w.values(i.from[0])[from] + static_cast<std::uint64_t>(i.offset), 16, from), 16);
+            std::memcpy(
+                matrix[row],
+                w.memory(i, space::shared, w.values(i.from[0])[from] + static_cast<std::uint64_t>(i.offset), 16, from),
+                16);
         }
         for (int l = 0; l < lanes; ++l) {
             const int a = l / 4, b = 2 * (l % 4);
-            const std::uint32_t low = is_transposed ? matrix[b][a] : matrix[a][b], high = is_transposed ? matrix[b + 1][a] : matrix[a][b + 1];
+            const std::uint32_t low = is_transposed ? matrix[b][a] : matrix[a][b],
+                                high = is_transposed ? matrix[b + 1][a] : matrix[a][b + 1];
             w.set<std::uint32_t>(i.to[n], l, low | high << 16);
         }
     }
@@ -114,7 +124,9 @@ constexpr handler multiply_16816 = [](warp& w, const instruction& i, lane_mask m
         w, i, m,
         [&](int l, auto& a) {
             for (std::size_t r = 0; r < 4; ++r)
-                for (int p = 0; p < 2; ++p) a[l / 4 + 8 * static_cast<int>(r % 2)][2 * (l % 4) + p + 8 * static_cast<int>(r / 2)] = element(r, l, p);
+                for (int p = 0; p < 2; ++p)
+                    a[l / 4 + 8 * static_cast<int>(r % 2)][2 * (l % 4) + p + 8 * static_cast<int>(r / 2)] =
+                        element(r, l, p);
         },
         [&](int l, auto& b) {
             for (std::size_t r = 0; r < 2; ++r)
@@ -128,7 +140,8 @@ constexpr handler multiply_1688 = [](warp& w, const instruction& i, lane_mask m)
     multiply<8>(
         w, i, m,
         [&](int l, auto& a) {
-            for (std::size_t r = 0; r < 4; ++r) a[l / 4 + 8 * static_cast<int>(r % 2)][l % 4 + 4 * static_cast<int>(r / 2)] = element(r, l);
+            for (std::size_t r = 0; r < 4; ++r)
+                a[l / 4 + 8 * static_cast<int>(r % 2)][l % 4 + 4 * static_cast<int>(r / 2)] = element(r, l);
         },
         [&](int l, auto& b) {
             for (std::size_t r = 0; r < 2; ++r) b[l % 4 + 4 * static_cast<int>(r)][l / 4] = element(4 + r, l);
@@ -137,45 +150,42 @@ constexpr handler multiply_1688 = [](warp& w, const instruction& i, lane_mask m)
 
 }  // namespace
 
-handler decode_warp_wide(instruction& i, const std::vector<std::string_view>& parts) {
-    const std::string_view op = parts[0];
-    const auto has = [&](std::string_view word) {
-        for (const auto p : parts)
-            if (p == word) return true;
-        return false;
-    };
+handler decode_warp_wide(instruction& i, const mnemonic& name) {
+    const std::string_view operation = name.operation();
     const auto together = [&](handler h) {
         i.kind = flow::warp_wide;
-        if (h != nullptr && op != "mma" && op != "ldmatrix") i.members = i.from.back();
+        if (h != nullptr && operation != "mma" && operation != "ldmatrix") i.members = i.from.back();
         return h;
     };
     constexpr handler nothing = [](warp&, const instruction&, lane_mask) {};
-    if (op == "bar" || op == "barrier") {
-        if (has("warp")) return together(nothing);
+    if (operation == "bar" || operation == "barrier") {
+        if (name.has("warp")) return together(nothing);
         i.kind = flow::block_barrier;
-        i.option = has("or") ? 'o' : 'a';
+        i.option = name.has("or") ? 'o' : 'a';
         return nothing;
     }
-    if (op == "shfl") {
-        i.option = has("up") ? 'u' : has("down") ? 'd' : has("bfly") ? 'b' : 'i';
+    if (operation == "shfl") {
+        i.option = name.has("up") ? 'u' : name.has("down") ? 'd' : name.has("bfly") ? 'b' : 'i';
         return together(shuffle);
     }
-    if (op == "vote") {
-        if (has("ballot")) return together(ballot);
-        i.option = has("any") ? 'n' : 'l';
-        return together(has("any") || has("all") ? vote : nullptr);
+    if (operation == "vote") {
+        if (name.has("ballot")) return together(ballot);
+        i.option = name.has("any") ? 'n' : 'l';
+        return together(name.has("any") || name.has("all") ? vote : nullptr);
     }
-    if (op == "match") return together(has("any") ? match_any : nullptr);
-    if (op == "activemask")
-        return [](warp& w, const instruction& a, lane_mask m) { each_lane(m, [&](int l) { w.set<std::uint32_t>(a.to[0], l, m); }); };
-    if (op == "ldmatrix") {
-        i.option = has("trans") ? 1 : 0;
+    if (operation == "match") return together(name.has("any") ? match_any : nullptr);
+    if (operation == "activemask")
+        return [](warp& w, const instruction& a, lane_mask m) {
+            each_lane(m, [&](int l) { w.set<std::uint32_t>(a.to[0], l, m); });
+        };
+    if (operation == "ldmatrix") {
+        i.option = name.has("trans") ? 1 : 0;
         return together(load_matrices);
     }
-    if (op == "mma") {
-        if (has("m16n8k16") && has("bf16")) return together(multiply_16816<bfloat16>);
-        if (has("m16n8k16") && has("f16")) return together(multiply_16816<float16>);
-        if (has("m16n8k8") && has("tf32")) return together(multiply_1688);
+    if (operation == "mma") {
+        if (name.has("m16n8k16") && name.has("bf16")) return together(multiply_16816<bfloat16>);
+        if (name.has("m16n8k16") && name.has("f16")) return together(multiply_16816<float16>);
+        if (name.has("m16n8k8") && name.has("tf32")) return together(multiply_1688);
     }
     return nullptr;
 }

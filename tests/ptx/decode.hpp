@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Which handler does an instruction: each of these answers nullptr for those that are not of its kind, and fills in what
+/// the handler reads of the others (module.hpp).
+#pragma once
+
+#include "ptx/module.hpp"
+
+namespace halftone::ptx {
+
+/// `ld.shared.v4.u32`: an operation, words that say how, and mostly a type at the end.
+struct mnemonic {
+    const std::vector<std::string_view>& words;
+
+    std::string_view operation() const { return words.front(); }
+    std::string_view form() const { return words.size() > 1 ? words[1] : std::string_view{}; }
+    std::string_view type() const { return words.back(); }
+    bool has(std::string_view word) const {
+        for (const std::string_view w : words) {
+            if (w == word) return true;
+        }
+        return false;
+    }
+    /// Bytes of the type; a predicate's one.
+    std::int32_t bytes() const { return type().front() == 'p' ? 1 : std::stoi(std::string(type().substr(1))) / 8; }
+};
+
+/// What the lanes of a warp do together: shuffles, votes, matrices out of shared memory and their products; barriers.
+handler decode_warp_wide(instruction& i, const mnemonic& name);
+/// Loads, stores, atomics, asynchronous copies, addresses.
+handler decode_memory(instruction& i, const mnemonic& name);
+handler decode_convert(instruction& i, const mnemonic& name);
+/// Sums, products, functions, comparisons, and what is done to bits.
+handler decode_arithmetic(instruction& i, const mnemonic& name);
+
+}  // namespace halftone::ptx

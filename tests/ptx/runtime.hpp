@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// CUDA's runtime, as much of it as halftone calls, over the machine that runs PTX: what nvcc compiled runs where there
+/// is no GPU. Programs are linked with this in place of cudart.
+///
+/// Streams are as late as CUDA allows: nothing runs before something waits for it, so that what is read too early is
+/// old. Memory from here begins as NaNs. A kernel that fails says so on stderr, and every later call returns its error.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <cuda_runtime_api.h>
+
+#include "ptx/machine.hpp"
+
+namespace halftone::ptx {
+
+struct graph {
+    std::vector<std::function<void()>> nodes;
+};
+struct stream {
+    std::deque<std::function<void()>> work;
+    std::uint64_t given = 0, done = 0;
+    graph* noting = nullptr;
+    bool is_spoilt = false;  // by a call that a capture does not take
+};
+struct event {
+    stream* of = nullptr;
+    std::uint64_t at = 0;
+};
+struct allocation {
+    std::uint64_t bytes = 0;
+    cudaMemoryType type = cudaMemoryTypeDevice;
+    bool is_ours = true;
+};
+struct kernel {
+    module* code = nullptr;
+    std::string name;
+    std::size_t most_shared = 48 * 1024;
+};
+
+constexpr std::size_t most_shared_bytes = 163 * 1024, all_shared_bytes = 164 * 1024;
+
+/// All that the runtime knows.
+struct gpu {
+    std::recursive_mutex mutex;
+    std::map<std::uint64_t, allocation> memory;
+    std::map<const void*, kernel> kernels;
+    std::vector<std::unique_ptr<module>> modules;
+    std::set<stream*> streams;
+    stream plain;
+    cudaError_t last = cudaSuccess, broken = cudaSuccess;
+
+    const allocation* find(std::uint64_t address, std::uint64_t bytes) {
+        auto next = memory.upper_bound(address);
+        if (next == memory.begin()) return nullptr;
+        --next;
+        return address + bytes <= next->first + next->second.bytes ? &next->second : nullptr;
+    }
+};
+gpu& all();
+using lock = std::lock_guard<std::recursive_mutex>;
+
+/// What a call returns: its own error, or that of a kernel before it.
+cudaError_t result(cudaError_t code);
+
+stream& of(cudaStream_t s);
+/// Does what a stream was given up to a ticket: what `given` was.
+void run_until(stream& s, std::uint64_t ticket);
+void run_all();
+/// To a stream, or to the graph that it notes down.
+cudaError_t give(stream& s, std::function<void()> work);
+/// Whether the stream notes down a graph, which then is spoilt: for what no graph takes.
+bool is_refused(stream& s);
+/// The same of all streams.
+bool any_refuses();
+
+}  // namespace halftone::ptx

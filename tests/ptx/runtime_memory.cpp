@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Memory, and what moves it.
+#include <cstdlib>
+#include <cstring>
+
+#include "ptx/runtime.hpp"
+
+using namespace halftone::ptx;
+
+namespace {
+
+cudaError_t obtain(void** p, std::size_t bytes, cudaMemoryType type) {
+    *p = nullptr;
+    if (bytes == 0) return result(cudaSuccess);
+    void* const memory = std::aligned_alloc(512, (bytes + 511) / 512 * 512);
+    if (memory == nullptr) return result(cudaErrorMemoryAllocation);
+    std::memset(memory, 0xff, bytes);
+    all().memory[reinterpret_cast<std::uint64_t>(memory)] = {bytes, type, true};
+    *p = memory;
+    return result(cudaSuccess);
+}
+cudaError_t release(void* p) {
+    if (p == nullptr) return result(cudaSuccess);
+    const auto found = all().memory.find(reinterpret_cast<std::uint64_t>(p));
+    if (found == all().memory.end() || !found->second.is_ours) return result(cudaErrorInvalidValue);
+    std::memset(p, 0xff, found->second.bytes);
+    all().memory.erase(found);
+    std::free(p);
+    return result(cudaSuccess);
+}
+
+}  // namespace
+
+extern "C" {
+
+cudaError_t cudaMalloc(void** p, std::size_t bytes) {
+    const lock l(all().mutex);
+    if (any_refuses()) return result(cudaErrorStreamCaptureUnsupported);
+    return obtain(p, bytes, cudaMemoryTypeDevice);
+}
+cudaError_t cudaMallocAsync(void** p, std::size_t bytes, cudaStream_t s) {
+    const lock l(all().mutex);
+    if (is_refused(of(s))) return result(cudaErrorStreamCaptureUnsupported);
+    return obtain(p, bytes, cudaMemoryTypeDevice);
+}
+cudaError_t cudaFree(void* p) {
+    const lock l(all().mutex);
+    if (any_refuses()) return result(cudaErrorStreamCaptureUnsupported);
+    run_all();
+    return release(p);
+}
+cudaError_t cudaFreeAsync(void* p, cudaStream_t s) {
+    const lock l(all().mutex);
+    return give(of(s), [p] { release(p); });
+}
+cudaError_t cudaHostAlloc(void** p, std::size_t bytes, unsigned) {
+    const lock l(all().mutex);
+    if (any_refuses()) return result(cudaErrorStreamCaptureUnsupported);
+    return obtain(p, bytes, cudaMemoryTypeHost);
+}
+cudaError_t cudaMallocHost(void** p, std::size_t bytes) { return cudaHostAlloc(p, bytes, 0); }
+cudaError_t cudaFreeHost(void* p) {
+    const lock l(all().mutex);
+    run_all();
+    return release(p);
+}
+cudaError_t cudaHostRegister(void* p, std::size_t bytes, unsigned) {
+    const lock l(all().mutex);
+    all().memory[reinterpret_cast<std::uint64_t>(p)] = {bytes, cudaMemoryTypeHost, false};
+    return result(cudaSuccess);
+}
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* a, const void* p) {
+    const lock l(all().mutex);
+    *a = {};
+    const allocation* const found = all().find(reinterpret_cast<std::uint64_t>(p), 1);
+    a->type = found == nullptr ? cudaMemoryTypeUnregistered : found->type;
+    a->device = 0;
+    return result(cudaSuccess);
+}
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind, cudaStream_t s) {
+    const lock l(all().mutex);
+    const auto is_pageable = [&](const void* p) {
+        return all().find(reinterpret_cast<std::uint64_t>(p), bytes) == nullptr;
+    };
+    stream& where = of(s);
+    if (is_pageable(from)) {  // CUDA stages it
+        auto staged =
+            std::make_shared<std::vector<char>>(static_cast<const char*>(from), static_cast<const char*>(from) + bytes);
+        return give(where, [staged, to] { std::memcpy(to, staged->data(), staged->size()); });
+    }
+    const cudaError_t code = give(where, [to, from, bytes] { std::memmove(to, from, bytes); });
+    if (is_pageable(to) && where.noting == nullptr) run_until(where, where.given);
+    return result(code);
+}
+cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
+    const lock l(all().mutex);
+    if (any_refuses()) return result(cudaErrorStreamCaptureUnsupported);
+    run_until(all().plain, all().plain.given);
+    cudaMemcpyAsync(to, from, bytes, kind, nullptr);
+    run_until(all().plain, all().plain.given);
+    return result(cudaSuccess);
+}
+cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t s) {
+    const lock l(all().mutex);
+    if (all().find(reinterpret_cast<std::uint64_t>(to), bytes) == nullptr) return result(cudaErrorInvalidValue);
+    return give(of(s), [to, value, bytes] { std::memset(to, value, bytes); });
+}
+
+}  // extern "C"
