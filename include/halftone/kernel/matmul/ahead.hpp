@@ -30,12 +30,34 @@ void add_rows(const scaled_sums<Operands>& scaled, const result_block& block, ex
     add_rows(scaled.operands, block, asks, to);
 }
 
-/// Adds what finish_block needs of a block. `given` is a matmul_epilogue<Operands, Results>.
+inline bool any_is_large(const pack<>&, extent, extent) { return false; }
+template <class First, class... Rest>
+bool any_is_large(const pack<First, Rest...>& operands, extent rows, extent columns) {
+    if constexpr (requires { operands.first.stride; }) {
+        if (static_cast<std::size_t>(rows * columns) * sizeof *operands.first.data >= beyond_caches) return true;
+    }
+    return any_is_large(operands.rest, rows, columns);
+}
+template <class Operands>
+bool any_is_large(const scaled_sums<Operands>& scaled, extent rows, extent columns) {
+    return any_is_large(scaled.operands, rows, columns);
+}
+/// Whether an operand of a result of that shape is larger than the caches. `given` is a matmul_epilogue<Operands,
+/// Results>.
+template <class Operands, class Results>
+bool reads_memory(const void* given, extent rows, extent columns) {
+    return any_is_large(static_cast<const matmul_epilogue<Operands, Results>*>(given)->operands, rows, columns);
+}
+/// Adds what finish_block reads of a block.
+template <class Operands, class Results>
+void expect_operands(const void* given, const result_block& block, extent asks, lookahead& to) {
+    add_rows(static_cast<const matmul_epilogue<Operands, Results>*>(given)->operands, block, asks, to);
+}
+/// Adds what it reads and writes.
 template <class Operands, class Results>
 void expect_block(const void* given, const result_block& block, extent asks, lookahead& to) {
-    const auto& epilogue = *static_cast<const matmul_epilogue<Operands, Results>*>(given);
-    add_rows(epilogue.results, block, asks, to);
-    add_rows(epilogue.operands, block, asks, to);
+    add_rows(static_cast<const matmul_epilogue<Operands, Results>*>(given)->results, block, asks, to);
+    expect_operands<Operands, Results>(given, block, asks, to);
 }
 
 template <class Result>

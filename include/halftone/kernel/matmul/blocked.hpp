@@ -57,6 +57,9 @@ struct blocked_epilogue {
     /// Whether whole pairs of vectors of a result of that shape may go past the caches, which do not hold it.
     bool (*streams)(const void* epilogue, extent rows, extent columns);
     void (*expect)(const void* epilogue, const result_block& block, extent asks, lookahead& to);
+    /// Whether what it reads for a result of that shape does not fit the caches; and that alone is asked for.
+    bool (*reads_memory)(const void* epilogue, extent rows, extent columns);
+    decltype(expect) expect_operands;
     plain_result<float> plain;  ///< where that is all that the epilogue does
     plain_result<bfloat16> plain_rounded;
     plain_result<const float> floats;  ///< the result, where it is one of floats

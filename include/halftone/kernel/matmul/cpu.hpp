@@ -52,6 +52,8 @@ struct matmul<cpu> {
                               &avx512::finish_block<Operands, Results>),
                 &results_stream<Operands, Results>,
                 &expect_block<Operands, Results>,
+                &reads_memory<Operands, Results>,
+                &expect_operands<Operands, Results>,
                 plain_result_of<float>(epilogue),
                 plain_result_of<bfloat16>(epilogue),
                 floats_of(epilogue.results),

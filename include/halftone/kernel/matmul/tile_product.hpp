@@ -7,8 +7,9 @@
 /// in the second-level cache, read where they lie if lines of the cache do so, and panels of b, which all threads have
 /// packed, come by. Where a has few rows who takes some panels packs them, and nobody waits for b.
 ///
-/// Nothing is asked for ahead: the processor follows panels by itself, into the second-level cache, while what a program
-/// asks for waits in the few line buffers that tiles are loaded through.
+/// Only what an epilogue reads from memory is asked for ahead, while its tile is multiplied. The processor follows panels by
+/// itself, into the second-level cache, and what a program asks for waits in the few line buffers that tiles are loaded
+/// through.
 #pragma once
 
 #include <algorithm>
@@ -81,6 +82,7 @@ class tile_product {
           cut_(m_, n_, k_, unit, device.threads()),
           in_place_(can_stay(unit, a)),
           goes_past_(squares == nullptr && epilogue.streams(epilogue.epilogue, m_, n_)),
+          reads_memory_(epilogue.reads_memory(epilogue.epilogue, m_, n_)),
           tile_bytes_(times(unit.rows * panel_stride, static_cast<std::size_t>(unit.element))),
           block_bytes_(in_place_ ? 0 : unit.block_bytes(cut_.rows)),
           panel_bytes_(unit.panel_bytes(std::min(panel_depth, k_))),
@@ -143,10 +145,15 @@ class tile_product {
                 : deep_operands{high, rows, panel_stride, block_bytes_, panel, apart};
         const float* const before = pass.first > 0 ? sums : nullptr;
         if (pass.first + pass.count < depths_)
-            return unit_.multiply_through(length, operands, before, sums_stride_, sums, sums_stride_);
+            return unit_.multiply_through(length, operands, before, sums_stride_, sums, sums_stride_, nullptr);
+        const result_block results{i, column, high, std::min<extent>(unit_.columns, n_ - column)};
+        lookahead ahead;
+        if (reads_memory_)
+            epilogue_.expect_operands(epilogue_.epilogue, results, cut::pieces(length, unit_.k_step), ahead);
         alignas(64) float last[32 * 32];
-        unit_.multiply_through(length, operands, before, sums_stride_, last, unit_.columns);
-        finish({i, column, high, std::min<extent>(unit_.columns, n_ - column)}, last);
+        unit_.multiply_through(length, operands, before, sums_stride_, last, unit_.columns,
+                               reads_memory_ ? &ahead : nullptr);
+        finish(results, last);
     }
     void finish(const result_block& results, const float* sums) const {
         const auto store = [&](const auto& function, const auto& to) {
@@ -256,7 +263,7 @@ class tile_product {
     const written_squares* squares_;  // of results; none: nobody asks for them
     extent m_, n_, k_, depths_;
     tile_cut cut_;
-    bool in_place_, goes_past_;
+    bool in_place_, goes_past_, reads_memory_;
     std::size_t tile_bytes_, block_bytes_;  // of a tile's rows of a, packed, and a block's; of one piece of k
     std::size_t panel_bytes_;               // of one piece
     extent sums_stride_;

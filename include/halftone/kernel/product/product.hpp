@@ -86,9 +86,10 @@ struct product_unit {
     /// `multiply_rows` by the first half of a panel's columns, in half the time; none: by all of them.
     decltype(multiply_rows) multiply_half = nullptr;
     /// to (rows x columns) = from (none: nothing) + a times a panel of b over pieces of panel_depth, of which only the
-    /// last may be shorter, while the sums stay in the unit; none: they wait in memory after every piece.
+    /// last may be shorter, while the sums stay in the unit; `ahead`, if there is one, is asked after every k_step. None:
+    /// sums wait in memory after every piece.
     void (*multiply_through)(extent k, const deep_operands& operands, const float* from, extent from_stride, float* to,
-                             extent to_stride) = nullptr;
+                             extent to_stride, lookahead* ahead) = nullptr;
     /// Stores rows of sums as wide as a panel where they belong, `past` the caches if those lie on whole lines of them;
     /// none: epilogues do.
     template <class To>
