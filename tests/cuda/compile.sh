@@ -3,7 +3,10 @@
 # Compiles all CUDA code that the repository has, for each architecture, without a GPU: no warning, no spilled register and
 # no local memory in any kernel, and no more kernels than a program may have.
 #
-#     tests/cuda/compile.sh [--full] [FILE...]      for sm_80 and sm_90; --full: also sm_100 and sm_120, and every policy
+#     tests/cuda/compile.sh [--full] [--keep FOLDER] [FILE...]      for sm_80 and sm_90; --full: also sm_100 and sm_120, and
+#                                                                   every policy
+#
+# --keep leaves the objects in FOLDER, with their PTX, for tests/ptx/run.sh.
 #
 # Without --full sm_90 gets its machine code from what the compiler made for sm_80, so that half of the work is done once:
 # no source asks which of the two it is but that of eight-bit numbers, whose test is compiled for each.
@@ -25,6 +28,12 @@ if [[ ${1:-} == --full ]]; then
     full=yes
     architectures+=(100 120)
     shift
+fi
+keep=
+if [[ ${1:-} == --keep ]]; then
+    mkdir -p "$2"
+    keep=$(cd "$2" && pwd)
+    shift 2
 fi
 
 # Each file with the most kernels that it may have on one architecture: what users wait for when they compile. Those marked
@@ -73,6 +82,12 @@ code=("${architectures[@]/#/-gencode=arch=compute_}")
 for i in "${!code[@]}"; do code[i]+=,code=sm_${architectures[i]}; done
 export work nvcc options="${flags[*]}" each_code="${code[*]}" all_code="-gencode=arch=compute_80,code=[sm_80,sm_90]" last_code=${code[-1]}
 if [[ $full == yes ]]; then all_code=$each_code last_code=$each_code; fi
+if [[ -n $keep ]]; then
+    # Of what has code for one architecture only, PTX of the oldest is what the other code is made of.
+    all_code=${all_code/sm_90]/sm_90,compute_80]}
+    if [[ $full == no ]]; then last_code=-gencode=arch=compute_80,code=[sm_90,compute_80]; fi
+    options+=" -no-compress"
+fi
 
 compile_one() {
     local file=$1 name=${1//\//_} code=$all_code TIMEFORMAT=%U
@@ -118,6 +133,7 @@ while read -r file cap _; do
         }' "$work/$name.log" >"$work/$name.report" || status=1
     if command -v c++filt >/dev/null 2>&1; then c++filt <"$work/$name.report"; else cat "$work/$name.report"; fi
 done <"$work/files"
+if [[ -n $keep ]]; then cp "$work"/tests_cuda_*.o "$keep"; fi
 if ((status == 0)); then
     bash tests/headers/statics.sh "$work"/*.o || { (($? == 77)) || status=1; }
 fi

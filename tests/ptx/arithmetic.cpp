@@ -116,12 +116,6 @@ struct prmt_f {
 // ---- real numbers
 
 template <class T>
-T quiet(T x) {  // what the hardware answers where a result is no number
-    if (x == x) return x;
-    return sizeof(T) == 4 ? static_cast<T>(std::bit_cast<float>(0x7fffffffu))
-                          : static_cast<T>(std::numeric_limits<double>::quiet_NaN());
-}
-template <class T>
 T flushed(T x) {
     return std::fpclassify(x) == FP_SUBNORMAL ? std::copysign(T{0}, x) : x;
 }

@@ -5,6 +5,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <limits>
 #include <string_view>
 #include <type_traits>
 
@@ -49,6 +50,14 @@ handler by_real(std::string_view t, const F& f) {
         if constexpr (std::is_floating_point_v<typename decltype(kind)::type>) return f(kind);
         return nullptr;
     });
+}
+
+/// What the hardware answers where a result is no number.
+template <class T>
+T quiet(T x) {
+    if (x == x) return x;
+    return sizeof(T) == 4 ? static_cast<T>(std::bit_cast<float>(0x7fffffffu))
+                          : static_cast<T>(std::numeric_limits<double>::quiet_NaN());
 }
 
 /// Handlers that do F lane by lane: to[0] = F(from[0], ...), each of type T.
