@@ -99,6 +99,21 @@ struct bfe_f {
         return static_cast<T>(r);
     }
 };
+/// d = b with the lowest `width` bits of a from bit `at` on.
+template <class T>
+handler insert_bits() {
+    return [](warp& w, const instruction& i, lane_mask m) {
+        each_lane(m, [&](int l) {
+            const std::uint32_t at = w.get<std::uint32_t>(i.from[2], l) & 0xffu,
+                                width = w.get<std::uint32_t>(i.from[3], l) & 0xffu;
+            constexpr std::uint32_t most = 8 * sizeof(T);
+            const T ones = width >= most ? ~T{0} : static_cast<T>((T{1} << width) - 1);
+            const T mask = at >= most ? T{0} : static_cast<T>(ones << at);
+            const T a = w.get<T>(i.from[0], l), b = w.get<T>(i.from[1], l);
+            w.set<T>(i.to[0], l, (at >= most ? b : (b & ~mask) | (static_cast<T>(a << at) & mask)));
+        });
+    };
+}
 struct prmt_f {
     std::uint32_t operator()(std::uint32_t a, std::uint32_t b, std::uint32_t selector) const {
         const std::uint64_t both = a | static_cast<std::uint64_t>(b) << 32;
@@ -319,6 +334,7 @@ handler decode_arithmetic(instruction& i, const mnemonic& name) {
             };
     }
     if (operation == "prmt") return ternary<std::uint32_t, prmt_f>;
+    if (operation == "bfi") return type == "b64" ? insert_bits<std::uint64_t>() : insert_bits<std::uint32_t>();
     if (operation == "brev" && type == "b32") return unary<std::uint32_t, brev_f>;
     if (operation == "bmsk") return binary<std::uint32_t, bmsk_f>;
     if (operation == "shf") {  // option: left or right

@@ -237,7 +237,7 @@ class reader {
             } else {
                 std::size_t n = i;
                 while (n < s.size() && is_word(s[n])) ++n;
-                if (n < s.size() && s[n] == ':') {
+                if (n + 1 < s.size() && s[n] == ':' && s[n + 1] != ':') {
                     label_ = std::string(s.substr(i, n - i));
                     labels_[label_] = static_cast<std::uint32_t>(f_->code.size());
                     i = n + 1;
@@ -273,7 +273,11 @@ class reader {
         } else if (s.starts_with(".branchtargets")) {
             for (const auto l : split(s.substr(14))) tables_[label_].emplace_back(l);
         } else if (s.front() != '.') {
-            add(s);
+            try {
+                add(s);
+            } catch (const failure& f) {
+                throw failure(f.what() + (" in: " + std::string(s)));
+            }
         }
     }
 

@@ -128,6 +128,14 @@ cudaError_t cudaLaunchKernel(const void* f, dim3 grid, dim3 block, void** argume
     const lock l(all().mutex);
     return start(f, grid, block, arguments, shared, s);
 }
+/// Attributes may let a kernel start early or tell how it is to be scheduled: one that starts when all before it is done obeys
+/// them. Clusters are another matter, and not of sm_80.
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* c, const void* f, void** arguments) {
+    const lock l(all().mutex);
+    for (unsigned a = 0; a < c->numAttrs; ++a)
+        if (c->attrs[a].id == cudaLaunchAttributeClusterDimension) return result(cudaErrorInvalidConfiguration);
+    return start(f, c->gridDim, c->blockDim, arguments, c->dynamicSmemBytes, c->stream);
+}
 
 // ---- the device
 

@@ -79,8 +79,10 @@ class comparison {
     }
 
     bool within() const { return count_ > 0 && ratio_ <= 1; }
-    /// Half of the values, at least, exceed their bounds: a kernel that gives zeros would have been found out.
-    bool telling() const { return 2 * telling_ >= count_; }
+    /// That share of the values, at least, exceeds twice its bounds: a kernel that gives zeros would have been found out.
+    bool telling(double share = 0.5) const {
+        return static_cast<double>(telling_) >= share * static_cast<double>(count_);
+    }
 
     friend std::ostream& operator<<(std::ostream& out, const comparison& c) {
         return out << c.count_ << " values, " << c.telling_ << " telling; worst at " << c.at_ << ": got " << c.got_

@@ -44,9 +44,10 @@ struct small_integers {
 
 /// Normally distributed numbers.
 struct normals {
-    explicit normals(std::uint64_t seed) : data(seed) {}
-    float operator()(extent, extent) { return static_cast<float>(data.normal()); }
+    explicit normals(std::uint64_t seed, double of_deviation = 1) : data(seed), deviation(of_deviation) {}
+    float operator()(extent, extent) { return static_cast<float>(deviation * data.normal()); }
     support::random data;
+    double deviation;
 };
 
 template <class T>
