@@ -5,6 +5,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <string_view>
 #include <type_traits>
@@ -15,6 +16,10 @@ namespace halftone::ptx {
 
 template <class F>
 void each_lane(lane_mask m, const F& f) {
+    if (m == ~lane_mask{0}) {
+        for (int l = 0; l < lanes; ++l) f(l);
+        return;
+    }
     for (; m != 0; m &= m - 1) f(std::countr_zero(m));
 }
 
@@ -60,20 +65,38 @@ T quiet(T x) {
                           : static_cast<T>(std::numeric_limits<double>::quiet_NaN());
 }
 
+/// What a register holds of a T, and a register that holds it.
+template <class T>
+T low(std::uint64_t bits) {
+    T value;
+    std::memcpy(&value, &bits, sizeof value);
+    return value;
+}
+template <class T>
+std::uint64_t bits_from(T value) {
+    std::uint64_t bits = 0;
+    std::memcpy(&bits, &value, sizeof value);
+    return bits;
+}
+
 /// Handlers that do F lane by lane: to[0] = F(from[0], ...), each of type T.
 template <class T, class F, class R = T>
 constexpr handler unary = [](warp& w, const instruction& i, lane_mask m) {
-    each_lane(m, [&](int l) { w.set<R>(i.to[0], l, F{}(w.get<T>(i.from[0], l))); });
+    std::uint64_t* const to = w.values(i.to[0]);
+    const std::uint64_t* const a = w.values(i.from[0]);
+    each_lane(m, [&](int l) { to[l] = bits_from(R(F{}(low<T>(a[l])))); });
 };
 template <class T, class F, class R = T, class B = T>
 constexpr handler binary = [](warp& w, const instruction& i, lane_mask m) {
-    each_lane(m, [&](int l) { w.set<R>(i.to[0], l, F{}(w.get<T>(i.from[0], l), w.get<B>(i.from[1], l))); });
+    std::uint64_t* const to = w.values(i.to[0]);
+    const std::uint64_t *const a = w.values(i.from[0]), *const b = w.values(i.from[1]);
+    each_lane(m, [&](int l) { to[l] = bits_from(R(F{}(low<T>(a[l]), low<B>(b[l])))); });
 };
 template <class T, class F, class R = T, class C = T>
 constexpr handler ternary = [](warp& w, const instruction& i, lane_mask m) {
-    each_lane(m, [&](int l) {
-        w.set<R>(i.to[0], l, F{}(w.get<T>(i.from[0], l), w.get<T>(i.from[1], l), w.get<C>(i.from[2], l)));
-    });
+    std::uint64_t* const to = w.values(i.to[0]);
+    const std::uint64_t *const a = w.values(i.from[0]), *const b = w.values(i.from[1]), *const c = w.values(i.from[2]);
+    each_lane(m, [&](int l) { to[l] = bits_from(R(F{}(low<T>(a[l]), low<T>(b[l]), low<C>(c[l])))); });
 };
 
 }  // namespace halftone::ptx

@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: MIT
+#include <algorithm>
 #include <bit>
+#include <iterator>
+#include <numeric>
+#include <random>
+#include <string_view>
 
 #include "ptx/machine.hpp"
 
@@ -7,6 +12,38 @@ namespace halftone::ptx {
 
 namespace {
 constexpr std::uint64_t most_steps = std::uint64_t{1} << 33;
+
+struct special_register {
+    std::string_view name;
+    std::uint64_t (*value)(const block_state&, unsigned thread, unsigned lane);
+};
+constexpr special_register special_registers[] = {
+    {"%tid.x", [](const auto& b, unsigned t, unsigned) -> std::uint64_t { return t % b.how.block.x; }},
+    {"%tid.y", [](const auto& b, unsigned t, unsigned) -> std::uint64_t { return t / b.how.block.x % b.how.block.y; }},
+    {"%tid.z", [](const auto& b, unsigned t, unsigned) -> std::uint64_t { return t / b.how.block.x / b.how.block.y; }},
+    {"%ntid.x", [](const auto& b, unsigned, unsigned) -> std::uint64_t { return b.how.block.x; }},
+    {"%ntid.y", [](const auto& b, unsigned, unsigned) -> std::uint64_t { return b.how.block.y; }},
+    {"%ntid.z", [](const auto& b, unsigned, unsigned) -> std::uint64_t { return b.how.block.z; }},
+    {"%ctaid.x", [](const auto& b, unsigned, unsigned) -> std::uint64_t { return b.at.x; }},
+    {"%ctaid.y", [](const auto& b, unsigned, unsigned) -> std::uint64_t { return b.at.y; }},
+    {"%ctaid.z", [](const auto& b, unsigned, unsigned) -> std::uint64_t { return b.at.z; }},
+    {"%nctaid.x", [](const auto& b, unsigned, unsigned) -> std::uint64_t { return b.how.grid.x; }},
+    {"%nctaid.y", [](const auto& b, unsigned, unsigned) -> std::uint64_t { return b.how.grid.y; }},
+    {"%nctaid.z", [](const auto& b, unsigned, unsigned) -> std::uint64_t { return b.how.grid.z; }},
+    {"%laneid", [](const auto&, unsigned, unsigned l) -> std::uint64_t { return l; }},
+    {"%warpid", [](const auto&, unsigned t, unsigned) -> std::uint64_t { return t / lanes; }},
+    {"%lanemask_lt", [](const auto&, unsigned, unsigned l) -> std::uint64_t { return (1u << l) - 1; }},
+    {"%lanemask_le", [](const auto&, unsigned, unsigned l) -> std::uint64_t { return (2u << l) - 1; }},
+    {"%lanemask_eq", [](const auto&, unsigned, unsigned l) -> std::uint64_t { return 1u << l; }},
+    {"%lanemask_gt", [](const auto&, unsigned, unsigned l) -> std::uint64_t { return ~((2u << l) - 1); }},
+    {"%lanemask_ge", [](const auto&, unsigned, unsigned l) -> std::uint64_t { return ~((1u << l) - 1); }},
+};
+}  // namespace
+
+std::size_t special_register_named(std::string_view name) {
+    for (std::size_t r = 0; r < std::size(special_registers); ++r)
+        if (special_registers[r].name == name) return r;
+    throw failure("unknown register " + std::string(name));
 }
 
 warp::warp(block_state& b, const function& kernel, int first_thread, int threads)
@@ -22,33 +59,11 @@ void warp::begin(frame& f, const function& of) {
     f.local.assign(of.local_bytes * lanes + 16, std::byte{0xff});
     for (const auto& [r, bits] : of.constants)
         for (int l = 0; l < lanes; ++l) f.registers[static_cast<std::size_t>(r * lanes + l)] = bits;
-    const shape &grid = block_.how.grid, &block = block_.how.block, &at = block_.at;
-    for (const auto& [r, name] : of.places) {
-        for (int l = 0; l < lanes; ++l) {
-            const unsigned t = static_cast<unsigned>(first_thread_ + l);
-            const std::map<std::string, std::uint64_t> all{{"%tid.x", t % block.x},
-                                                           {"%tid.y", t / block.x % block.y},
-                                                           {"%tid.z", t / block.x / block.y},
-                                                           {"%ntid.x", block.x},
-                                                           {"%ntid.y", block.y},
-                                                           {"%ntid.z", block.z},
-                                                           {"%ctaid.x", at.x},
-                                                           {"%ctaid.y", at.y},
-                                                           {"%ctaid.z", at.z},
-                                                           {"%nctaid.x", grid.x},
-                                                           {"%nctaid.y", grid.y},
-                                                           {"%nctaid.z", grid.z},
-                                                           {"%laneid", static_cast<unsigned>(l)},
-                                                           {"%warpid", t / lanes},
-                                                           {"%lanemask_lt", (1u << l) - 1},
-                                                           {"%lanemask_le", (2u << l) - 1},
-                                                           {"%lanemask_eq", 1u << l},
-                                                           {"%lanemask_gt", ~((2u << l) - 1)},
-                                                           {"%lanemask_ge", ~((1u << l) - 1)}};
-            const auto found = all.find(name);
-            if (found == all.end()) throw failure("unknown register " + name + " in " + of.name);
-            f.registers[static_cast<std::size_t>(r * lanes + l)] = found->second;
-        }
+    for (const auto& [r, which] : of.places) {
+        const auto value = special_registers[which].value;
+        for (int l = 0; l < lanes; ++l)
+            f.registers[static_cast<std::size_t>(r * lanes + l)] =
+                value(block_, static_cast<unsigned>(first_thread_ + l), static_cast<unsigned>(l));
     }
 }
 
@@ -101,7 +116,10 @@ std::byte* warp::memory(const instruction& i, space s, std::uint64_t address, st
         const auto begin = reinterpret_cast<std::uint64_t>(data);
         return address >= begin && address + bytes <= begin + size;
     };
-    bool is_there = block_.may_touch(address, bytes);
+    const auto is_in_last = [&] { return address >= block_.last.begin && address + bytes <= block_.last.end; };
+    if (is_in_last()) return reinterpret_cast<std::byte*>(address);
+    if (const range found = block_.may_touch(address); found.end != 0) block_.last = found;
+    bool is_there = is_in_last();
     if (!is_there && s == space::generic)
         is_there = lies_in(block_.shared.data(), block_.shared_bytes) ||
                    lies_in(frame_.local.data(), frame_.local.size()) ||
@@ -123,7 +141,7 @@ void warp::wait_for_copies(const instruction& i, int lane, std::size_t groups_le
                 std::memcpy(to, memory(i, space::global, c.from, std::bit_floor(c.valid), lane), c.valid);
             }
         }
-        copies_[lane].pop_front();
+        copies_[lane].erase(copies_[lane].begin());
     }
 }
 
@@ -301,40 +319,48 @@ void warp::advance() {
         if (state_[l] == lane_state::is_parked) fail(frame_.f->code[pc_[l]], "lanes that never meet");
 }
 
+namespace {
+void run_block(block_state& block, const function& kernel, unsigned threads, std::minstd_rand& random) {
+    // Two words more, so that what lies behind is not another's.
+    block.shared.assign(block.shared_bytes / 8 + 2, ~std::uint64_t{0});
+    std::deque<warp> warps;
+    for (unsigned t = 0; t < threads; t += lanes)
+        warps.emplace_back(block, kernel, static_cast<int>(t), static_cast<int>(std::min(threads - t, 32u)));
+    std::vector<std::size_t> order(warps.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    for (;;) {
+        bool is_over = true, any = false, all = true;
+        if (block.how.seed != 0) std::shuffle(order.begin(), order.end(), random);
+        for (const std::size_t w : order) {
+            warps[w].advance();
+            is_over = is_over && warps[w].is_over();
+        }
+        if (is_over) return;
+        const instruction* at = nullptr;
+        for (warp& w : warps) {
+            const instruction* const mine = w.barrier();
+            if (mine != nullptr && at != nullptr && mine != at) w.fail(*mine, "threads that wait at two barriers");
+            if (mine != nullptr) at = mine;
+            w.vote(any, all);
+        }
+        for (warp& w : warps) w.tell(any, all);
+        for (warp& w : warps) w.pass_barrier();
+    }
+}
+}  // namespace
+
 void run(module& m, const function& kernel, const launch& how, const reach& may_touch) {
     const unsigned threads = how.block.x * how.block.y * how.block.z;
     if (kernel.threads_at_most != 0 && threads > static_cast<unsigned>(kernel.threads_at_most))
         throw failure("more threads than the kernel's launch bounds allow: " + kernel.name);
-    block_state block{m, how, may_touch, {}, kernel.shared_bytes + how.shared_bytes, {}, 0};
-    for (block.at.z = 0; block.at.z < how.grid.z; ++block.at.z) {
-        for (block.at.y = 0; block.at.y < how.grid.y; ++block.at.y) {
-            for (block.at.x = 0; block.at.x < how.grid.x; ++block.at.x) {
-                // Two words more, so that what lies behind is not another's.
-                block.shared.assign(block.shared_bytes / 8 + 2, ~std::uint64_t{0});
-                std::deque<warp> warps;
-                for (unsigned t = 0; t < threads; t += lanes)
-                    warps.emplace_back(block, kernel, static_cast<int>(t),
-                                       static_cast<int>(std::min(threads - t, 32u)));
-                for (;;) {
-                    bool is_over = true, any = false, all = true;
-                    for (warp& w : warps) {
-                        w.advance();
-                        is_over = is_over && w.is_over();
-                    }
-                    if (is_over) break;
-                    const instruction* at = nullptr;
-                    for (warp& w : warps) {
-                        const instruction* const mine = w.barrier();
-                        if (mine != nullptr && at != nullptr && mine != at)
-                            w.fail(*mine, "threads that wait at two barriers");
-                        if (mine != nullptr) at = mine;
-                        w.vote(any, all);
-                    }
-                    for (warp& w : warps) w.tell(any, all);
-                    for (warp& w : warps) w.pass_barrier();
-                }
-            }
-        }
+    std::minstd_rand random(how.seed);
+    block_state block{m, how, may_touch, {}, kernel.shared_bytes + how.shared_bytes, {}, 0, {}};
+    const std::uint64_t blocks = std::uint64_t{how.grid.x} * how.grid.y * how.grid.z;
+    for (std::uint64_t n = 0; n < blocks; ++n) {
+        const std::uint64_t at = how.seed % 2 == 0 ? n : blocks - 1 - n;
+        block.at = {static_cast<unsigned>(at % how.grid.x), static_cast<unsigned>(at / how.grid.x % how.grid.y),
+                    static_cast<unsigned>(at / how.grid.x / how.grid.y)};
+        run_block(block, kernel, threads, random);
     }
 }
 

@@ -26,10 +26,14 @@ struct launch {
     shape grid{}, block{};
     std::size_t shared_bytes = 0;             ///< beside what the kernel's source has
     std::vector<std::uint64_t> parameters{};  ///< their bytes
+    std::uint32_t seed = 0;  ///< of the order of blocks, and of warps between two barriers; 0: as numbered
 };
 
-/// Whether kernels may touch so many bytes there.
-using reach = std::function<bool(std::uint64_t address, std::uint64_t bytes)>;
+struct range {
+    std::uint64_t begin = 0, end = 0;
+};
+/// All memory of kernels around an address, none of it freed before the kernel ends; empty: it is not theirs.
+using reach = std::function<range(std::uint64_t address)>;
 
 void run(module& m, const function& kernel, const launch& how, const reach& may_touch);
 
@@ -47,6 +51,7 @@ struct block_state {
     std::size_t shared_bytes = 0;
     shape at{};
     std::uint64_t steps = 0;
+    range last{};  // what the kernel has touched last
 };
 
 /// A function under way in a warp.
@@ -112,7 +117,7 @@ class warp {
     lane_state state_[lanes];
     std::uint64_t sink_[lanes] = {};
     std::vector<pending_copy> open_copies_[lanes];
-    std::deque<std::vector<pending_copy>> copies_[lanes];
+    std::vector<std::vector<pending_copy>> copies_[lanes];
 };
 
 }  // namespace halftone::ptx

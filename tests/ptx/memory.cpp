@@ -8,27 +8,32 @@ namespace halftone::ptx {
 
 namespace {
 
-/// option: bytes of one element, and 256 where it has a sign.
+/// Whole numbers keep their sign in a register wider than they are.
+template <class T>
 constexpr handler load = [](warp& w, const instruction& i, lane_mask m) {
-    const std::uint64_t each = static_cast<unsigned>(i.option & 255), all = each * i.to.size();
-    const bool is_signed = (i.option & 256) != 0;
+    const std::uint64_t* const address = w.values(i.from[0]);
     each_lane(m, [&](int l) {
         const std::byte* const at =
-            w.memory(i, i.at, w.values(i.from[0])[l] + static_cast<std::uint64_t>(i.offset), all, l);
+            w.memory(i, i.at, address[l] + static_cast<std::uint64_t>(i.offset), sizeof(T) * i.to.size(), l);
         for (std::size_t n = 0; n < i.to.size(); ++n) {
-            std::uint64_t bits = 0;
-            std::memcpy(&bits, at + n * each, each);
-            if (is_signed && (bits >> (8 * each - 1) & 1u) != 0) bits |= ~std::uint64_t{0} << (8 * each - 1);
-            w.values(i.to[n])[l] = bits;
+            T value;
+            std::memcpy(&value, at + n * sizeof(T), sizeof(T));
+            if constexpr (std::is_integral_v<T> && std::is_signed_v<T>) {
+                w.values(i.to[n])[l] = static_cast<std::uint64_t>(static_cast<std::int64_t>(value));
+            } else {
+                w.values(i.to[n])[l] = bits_from(value);
+            }
         }
     });
 };
+template <class T>
 constexpr handler store = [](warp& w, const instruction& i, lane_mask m) {
-    const std::uint64_t each = static_cast<unsigned>(i.option & 255), count = i.from.size() - 1;
+    const std::uint64_t* const address = w.values(i.from[0]);
+    const std::size_t count = i.from.size() - 1;
     each_lane(m, [&](int l) {
         std::byte* const at =
-            w.memory(i, i.at, w.values(i.from[0])[l] + static_cast<std::uint64_t>(i.offset), each * count, l);
-        for (std::size_t n = 0; n < count; ++n) std::memcpy(at + n * each, w.values(i.from[n + 1]) + l, each);
+            w.memory(i, i.at, address[l] + static_cast<std::uint64_t>(i.offset), sizeof(T) * count, l);
+        for (std::size_t n = 0; n < count; ++n) std::memcpy(at + n * sizeof(T), w.values(i.from[n + 1]) + l, sizeof(T));
     });
 };
 template <class T, class F>
@@ -116,8 +121,10 @@ handler decode_memory(instruction& i, const mnemonic& name) {
     const std::string_view operation = name.operation(), type = name.type();
     if (operation == "ld" || operation == "st" || operation == "ldu") {
         i.at = space_named(name);
-        i.option = name.bytes() | (type.front() == 's' ? 256 : 0);
-        return operation == "st" ? store : load;
+        return by_type(type, [&](auto t) -> handler {
+            using T = typename decltype(t)::type;
+            return operation == "st" ? store<T> : load<T>;
+        });
     }
     if (operation == "cp") return copy_kind(i, name);
     if (operation == "cvta") {

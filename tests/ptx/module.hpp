@@ -61,7 +61,7 @@ struct function {
     std::vector<instruction> code;
     int registers = 0;
     std::vector<std::pair<std::int32_t, std::uint64_t>> constants;  ///< registers that hold a number
-    std::vector<std::pair<std::int32_t, std::string>> places;       ///< registers that hold %tid.x and its kind
+    std::vector<std::pair<std::int32_t, std::size_t>> places;       ///< registers that hold %tid.x and its kind
     std::vector<variable> parameters, results;
     std::vector<std::vector<variable>> given;  ///< by each of its calls: results, then arguments
     std::uint64_t parameter_bytes = 0;         ///< of a thread's own parameter memory
@@ -103,6 +103,9 @@ class module {
     };
     std::map<std::string, shared_variable> shared_;  // of 0 bytes: what a launch gives
 };
+
+/// Which of the machine's is %tid.x or its kind; throws failure where it knows none of that name.
+std::size_t special_register_named(std::string_view name);
 
 /// Fills in what an instruction does whose name is these words; one that this machine does not know fails when it is run.
 void decode(instruction& i, const std::vector<std::string_view>& words);

@@ -1,12 +1,19 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# Runs what nvcc has compiled without a GPU: the tests of tests/cuda, over the machine for PTX of this folder in place of CUDA's
-# runtime.
+# Runs what nvcc has compiled on a machine without a GPU: this folder's machine for PTX takes the place of CUDA's runtime.
 #
-#     tests/ptx/run.sh [--objects FOLDER] [NAME...] [-- DOCTEST-ARGUMENT...]      # NAME: products, of tests/cuda/products.cu
+#     tests/ptx/run.sh [--objects FOLDER] [--sanitize] [--seed N] [NAME...] [-- DOCTEST-ARGUMENT...]
+#     tests/ptx/run.sh --library FILE
 #
-# FOLDER has objects with PTX, as tests/cuda/compile.sh --keep FOLDER leaves them; without it they are compiled, for seconds to
-# minutes each. Every test is a program of its own. CUDACXX names the compiler of CUDA, CXX the other one.
+# NAME: products, say, for tests/cuda/products.cu; all of them where there is none. FOLDER has their objects, as
+# tests/cuda/compile.sh --keep FOLDER leaves them; else they are compiled, for seconds to a minute each. --sanitize: address
+# sanitizer watches what the kernels touch, to the byte. --seed: blocks and warps take turns in an order drawn at random.
+#
+# --library makes FILE, the machine alone. It runs any program that is linked with the shared runtime and has PTX of sm_80:
+#
+#     nvcc -cudart shared -gencode arch=compute_80,code=compute_80 -no-compress ... && LD_PRELOAD=FILE ./a.out
+#
+# CUDACXX names the compiler of CUDA, CXX the other one.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 nvcc=${CUDACXX:-nvcc}
@@ -16,15 +23,20 @@ toolkit=$(cd "$(dirname "$(readlink -f "$(command -v "$nvcc")")")/.." && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-objects=
+objects='' library='' sanitizer=''
 names=()
 while (($#)); do
     case $1 in
-        --objects)
-            (($# > 1)) || { echo "--objects needs a folder" >&2; exit 2; }
-            objects=$(cd "$2" && pwd)
+        --objects | --library | --seed)
+            (($# > 1)) || { echo "$1 needs a value" >&2; exit 2; }
+            case $1 in
+                --objects) objects=$(cd "$2" && pwd) ;;
+                --library) library=$(cd "$(dirname "$2")" && pwd)/$(basename "$2") ;;
+                --seed) export HALFTONE_PTX_SEED=$2 ;;
+            esac
             shift
             ;;
+        --sanitize) sanitizer=-fsanitize=address ;;
         --)
             shift
             break
@@ -34,27 +46,38 @@ while (($#)); do
     esac
     shift
 done
-if ((${#names[@]} == 0)); then names=(exec rows updates losses pointwise statistics products attention model steps); fi
-export work root nvcc toolkit objects cxx=${CXX:-c++}
-# Fused multiply-adds are a call, and slow, where a compiler may not use the processor's.
+if [[ -n $objects && -n $sanitizer ]]; then echo "--sanitize compiles the tests itself" >&2; exit 2; fi
+if ((${#names[@]} == 0)); then
+    for test in "$root"/tests/cuda/*.cu; do
+        name=$(basename "$test" .cu)
+        [[ -n $objects && ! -e $objects/tests_cuda_$name.cu.o ]] || names+=("$name")
+    done
+fi
+export work root nvcc toolkit objects sanitizer cxx=${CXX:-c++}
+# A fused multiply-add is a slow call where a compiler may not use the processor's.
 native=
 if "$cxx" -march=native -x c++ -c -o "$work/native.o" - <<<'int main() {}' 2>/dev/null; then native=-march=native; fi
 export native
 
-compile_host() {
-    "$cxx" -std=c++20 -O2 $native -Wall -Wextra -I"$root/tests" -I"$root/include" -isystem "$toolkit/include" -c "$1" \
-        -o "$work/host_$(basename "$1").o"
+compile_machine() {
+    # shellcheck disable=SC2086  # none or one each
+    "$cxx" -std=c++20 -O2 -fPIC $native $sanitizer -Wall -Wextra -I"$root/tests" -I"$root/include" -isystem "$toolkit/include" \
+        -c "$1" -o "$work/machine_$(basename "$1").o"
 }
 compile_test() {
     [[ -z $objects ]] || { ln -s "$objects/tests_cuda_$1.cu.o" "$work/test_$1.o"; return; }
-    "$nvcc" -std=c++20 -O1 -I"$root/include" -I"$root/tests" -gencode arch=compute_80,code=compute_80 -no-compress -x cu \
-        -c "$root/tests/cuda/$1.cu" -o "$work/test_$1.o"
+    "$nvcc" -std=c++20 -O1 ${sanitizer:+-Xcompiler "$sanitizer"} -I"$root/include" -I"$root/tests" \
+        -gencode arch=compute_80,code=compute_80 -no-compress -x cu -c "$root/tests/cuda/$1.cu" -o "$work/test_$1.o"
 }
 run_test() {
-    local name=$1
+    local name=$1 libraries=()
     shift
-    "$cxx" "$work/test_$name.o" "$work"/host_*.o -lpthread -ldl -o "$work/$name" &&
-        { "$work/$name" "$@" >"$work/$name.log" 2>&1 || touch "$work/$name.failed"; } || touch "$work/$name.failed"
+    # What of tests/cuda/products.cu is about cuBLASLt has to link, and is left out: that is compiled to no PTX.
+    if [[ -e $toolkit/lib64/libcublasLt.so ]]; then libraries=(-L"$toolkit/lib64" -lcublasLt -Wl,-rpath,"$toolkit/lib64"); fi
+    # shellcheck disable=SC2086
+    "$cxx" $sanitizer "$work/test_$name.o" "$work/main.o" "$work/libptx.so" "${libraries[@]}" -Wl,--as-needed,-rpath,"$work" \
+        -lpthread -ldl -o "$work/$name" &&
+        ASAN_OPTIONS=detect_leaks=0 "$work/$name" -tce='*cublaslt*' "$@" >"$work/$name.log" 2>&1 || touch "$work/$name.failed"
     if [[ -e $work/$name.failed ]]; then
         echo "$name fails:"
         head -n 60 "$work/$name.log"
@@ -62,8 +85,18 @@ run_test() {
         echo "$name: $(sed -n 's/^\[doctest\] \(assertions: .*\)/\1/p' "$work/$name.log")"
     fi
 }
-export -f compile_host compile_test run_test
-printf '%s\n' "$root"/tests/ptx/*.cpp "$root/tests/cuda/main.cpp" | xargs -P "$(nproc)" -I {} bash -c 'compile_host {}'
-printf '%s\n' "${names[@]}" | xargs -P "$(nproc)" -I {} bash -c 'compile_test {}'
-printf '%s\n' "${names[@]}" | xargs -P "$(nproc)" -I {} bash -c 'run_test "$@"' _ {} "$@"
+export -f compile_machine compile_test run_test
+at_once() { xargs -P "$(nproc)" -I {} bash -c "$1 \"\$@\"" _ "${@:2}"; }
+
+printf '%s\n' "$root"/tests/ptx/*.cpp | at_once compile_machine {}
+# shellcheck disable=SC2086
+"$cxx" -shared $sanitizer "$work"/machine_*.o -lpthread -o "$work/libptx.so"
+if [[ -n $library ]]; then
+    cp "$work/libptx.so" "$library"
+    exit
+fi
+# shellcheck disable=SC2086
+"$cxx" -std=c++20 -O1 $sanitizer -isystem "$toolkit/include" -c "$root/tests/cuda/main.cpp" -o "$work/main.o"
+printf '%s\n' "${names[@]}" | at_once compile_test {}
+printf '%s\n' "${names[@]}" | at_once run_test {} "$@"
 for name in "${names[@]}"; do [[ ! -e $work/$name.failed ]] || exit 1; done

@@ -2,6 +2,7 @@
 /// \file
 /// What nvcc's own code calls, launches, and what the device is: of sm_80, with few multiprocessors.
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -36,6 +37,20 @@ std::string ptx_of(const void* wrapper) {
     return {};
 }
 
+/// Where the address sanitizer watches every access, kernels may reach all of the program's memory, as some GPUs let them.
+#if defined(__SANITIZE_ADDRESS__)
+constexpr bool reaches_all_memory = true;
+#else
+constexpr bool reaches_all_memory = false;
+#endif
+
+/// Another one for each launch, from HALFTONE_PTX_SEED on; 0 without it.
+std::uint32_t seed() {
+    static const char* const text = std::getenv("HALFTONE_PTX_SEED");
+    static std::uint32_t next = text == nullptr ? 0 : static_cast<std::uint32_t>(std::strtoul(text, nullptr, 10));
+    return next == 0 ? 0 : next++;
+}
+
 kernel* find_kernel(const void* f) {
     const auto found = all().kernels.find(f);
     return found == all().kernels.end() ? nullptr : &found->second;
@@ -56,6 +71,7 @@ cudaError_t start(const void* f, dim3 grid, dim3 block, void** arguments, std::s
         how->grid = {grid.x, grid.y, grid.z};
         how->block = {block.x, block.y, block.z};
         how->shared_bytes = shared;
+        how->seed = seed();
         how->parameters.resize((code.kernel_parameter_bytes + 7) / 8);
         for (std::size_t p = 0; p < code.parameters.size(); ++p) {
             const variable& v = code.parameters[p];
@@ -64,8 +80,9 @@ cudaError_t start(const void* f, dim3 grid, dim3 block, void** arguments, std::s
         }
         return give(of(s), [k, how, &code] {
             try {
-                run(*k->code, code, *how,
-                    [](std::uint64_t address, std::uint64_t bytes) { return all().find(address, bytes) != nullptr; });
+                run(*k->code, code, *how, [](std::uint64_t address) {
+                    return reaches_all_memory ? range{0, ~std::uint64_t{0}} : all().around(address);
+                });
             } catch (const failure& e) {
                 std::fprintf(stderr, "kernel: %s\n", e.what());
                 all().broken = cudaErrorIllegalAddress;
@@ -166,6 +183,9 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr a, int) {
             break;
         case cudaDevAttrMultiProcessorCount:
             *value = 6;
+            break;
+        case cudaDevAttrPageableMemoryAccess:
+            *value = reaches_all_memory ? 1 : 0;
             break;
         case cudaDevAttrWarpSize:
             *value = 32;

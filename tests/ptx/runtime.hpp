@@ -64,6 +64,12 @@ struct gpu {
         --next;
         return address + bytes <= next->first + next->second.bytes ? &next->second : nullptr;
     }
+    range around(std::uint64_t address) {
+        const allocation* const found = find(address, 1);
+        if (found == nullptr) return {};
+        const std::uint64_t begin = std::prev(memory.upper_bound(address))->first;
+        return {begin, begin + found->bytes};
+    }
 };
 gpu& all();
 using lock = std::lock_guard<std::recursive_mutex>;
