@@ -92,12 +92,15 @@ std::uint64_t warp::from_generic(space s, std::uint64_t address, int lane) {
     return s == space::param ? address : address - generic(s, 0, lane);
 }
 
-std::byte* warp::memory(const instruction& i, space s, std::uint64_t address, std::uint64_t bytes, int lane) {
+std::byte* warp::memory(const instruction& i, space s, std::uint64_t address, std::uint64_t bytes, int lane,
+                        access how) {
     if (address % bytes != 0) fail(i, "misaligned");
     if (s == space::shared) {
         address &= 0xffffffffu;
-        if (address + bytes > block_.shared_bytes) fail(i, "beyond the block's shared memory");
-        return reinterpret_cast<std::byte*>(block_.shared.data()) + address;
+        if (address + bytes > block_.shared.size()) fail(i, "beyond the block's shared memory");
+        if (block_.shared.is_race(address, bytes, how, first_thread_ + lane, order_))
+            fail(i, "a race in shared memory");
+        return block_.shared.data() + address;
     }
     if (s == space::local) {
         if (address + bytes > frame_.f->local_bytes) fail(i, "beyond the thread's local memory");
@@ -121,7 +124,7 @@ std::byte* warp::memory(const instruction& i, space s, std::uint64_t address, st
     if (const range found = block_.may_touch(address); found.end != 0) block_.last = found;
     bool is_there = is_in_last();
     if (!is_there && s == space::generic)
-        is_there = lies_in(block_.shared.data(), block_.shared_bytes) ||
+        is_there = lies_in(block_.shared.data(), block_.shared.size()) ||
                    lies_in(frame_.local.data(), frame_.local.size()) ||
                    lies_in(block_.how.parameters.data(), 8 * block_.how.parameters.size());
     if (!is_there)
@@ -134,11 +137,12 @@ std::byte* warp::memory(const instruction& i, space s, std::uint64_t address, st
 void warp::wait_for_copies(const instruction& i, int lane, std::size_t groups_left) {
     while (copies_[lane].size() > groups_left) {
         for (const pending_copy& c : copies_[lane].front()) {
-            std::byte* const to = memory(i, space::shared, c.to, c.bytes, lane);
+            std::byte* const to = memory(i, space::shared, c.to, c.bytes, lane, access::writes);
             std::memset(to, 0, c.bytes);
             if (c.valid != 0) {
                 // Aligned as a whole, whatever part of it is there.
-                std::memcpy(to, memory(i, space::global, c.from, std::bit_floor(c.valid), lane), c.valid);
+                std::memcpy(to, memory(i, space::global, c.from, std::bit_floor(c.valid), lane, access::reads),
+                            c.valid);
             }
         }
         copies_[lane].erase(copies_[lane].begin());
@@ -321,8 +325,7 @@ void warp::advance() {
 
 namespace {
 void run_block(block_state& block, const function& kernel, unsigned threads, std::minstd_rand& random) {
-    // Two words more, so that what lies behind is not another's.
-    block.shared.assign(block.shared_bytes / 8 + 2, ~std::uint64_t{0});
+    block.shared.begin(kernel.shared_bytes + block.how.shared_bytes);
     std::deque<warp> warps;
     for (unsigned t = 0; t < threads; t += lanes)
         warps.emplace_back(block, kernel, static_cast<int>(t), static_cast<int>(std::min(threads - t, 32u)));
@@ -345,6 +348,7 @@ void run_block(block_state& block, const function& kernel, unsigned threads, std
         }
         for (warp& w : warps) w.tell(any, all);
         for (warp& w : warps) w.pass_barrier();
+        block.shared.pass_barrier();
     }
 }
 }  // namespace
@@ -354,7 +358,8 @@ void run(module& m, const function& kernel, const launch& how, const reach& may_
     if (kernel.threads_at_most != 0 && threads > static_cast<unsigned>(kernel.threads_at_most))
         throw failure("more threads than the kernel's launch bounds allow: " + kernel.name);
     std::minstd_rand random(how.seed);
-    block_state block{m, how, may_touch, {}, kernel.shared_bytes + how.shared_bytes, {}, 0, {}};
+    static thread_local shared_memory shared;  // of one block after the other
+    block_state block{m, how, may_touch, shared};
     const std::uint64_t blocks = std::uint64_t{how.grid.x} * how.grid.y * how.grid.z;
     for (std::uint64_t n = 0; n < blocks; ++n) {
         const std::uint64_t at = how.seed % 2 == 0 ? n : blocks - 1 - n;

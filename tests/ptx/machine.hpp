@@ -5,9 +5,10 @@
 ///
 /// A failure, as one sentence with the instruction: an access that is misaligned or to memory that is not the kernel's; a
 /// shuffle from a lane that does not take part; lanes that never meet at something warp-wide; threads that never meet at
-/// a barrier. Shared memory and registers begin as NaNs; an asynchronous copy is done when it is waited for.
+/// a barrier; races in shared memory (shared_memory.hpp). Shared memory and registers begin as NaNs; an asynchronous copy is
+/// done when it is waited for.
 ///
-/// It cannot show races, which the emulated machine of tests/emulator does, nor weak memory order.
+/// It cannot show races in a GPU's own memory, nor weak memory order.
 #pragma once
 
 #include <cstring>
@@ -15,6 +16,7 @@
 #include <functional>
 
 #include "ptx/module.hpp"
+#include "ptx/shared_memory.hpp"
 
 namespace halftone::ptx {
 
@@ -47,8 +49,7 @@ struct block_state {
     module& code;
     const launch& how;
     const reach& may_touch;
-    std::vector<std::uint64_t> shared;
-    std::size_t shared_bytes = 0;
+    shared_memory& shared;
     shape at{};
     std::uint64_t steps = 0;
     range last{};  // what the kernel has touched last
@@ -94,7 +95,9 @@ class warp {
         values(r)[lane] = bits;
     }
     /// Host memory for an access of so many bytes.
-    std::byte* memory(const instruction& i, space s, std::uint64_t address, std::uint64_t bytes, int lane);
+    std::byte* memory(const instruction& i, space s, std::uint64_t address, std::uint64_t bytes, int lane, access how);
+    /// What `bar.warp.sync` does: what its lanes do to memory from here on comes after what they did before.
+    void order_memory() { ++order_; }
     std::uint64_t generic(space s, std::uint64_t address, int lane);
     std::uint64_t from_generic(space s, std::uint64_t address, int lane);
 
@@ -113,6 +116,7 @@ class warp {
     int first_thread_;
     frame frame_;
     int depth_ = 0;
+    std::uint32_t order_ = 0;
     std::uint32_t pc_[lanes] = {};
     lane_state state_[lanes];
     std::uint64_t sink_[lanes] = {};

@@ -13,8 +13,8 @@ template <class T>
 constexpr handler load = [](warp& w, const instruction& i, lane_mask m) {
     const std::uint64_t* const address = w.values(i.from[0]);
     each_lane(m, [&](int l) {
-        const std::byte* const at =
-            w.memory(i, i.at, address[l] + static_cast<std::uint64_t>(i.offset), sizeof(T) * i.to.size(), l);
+        const std::byte* const at = w.memory(i, i.at, address[l] + static_cast<std::uint64_t>(i.offset),
+                                             sizeof(T) * i.to.size(), l, access::reads);
         for (std::size_t n = 0; n < i.to.size(); ++n) {
             T value;
             std::memcpy(&value, at + n * sizeof(T), sizeof(T));
@@ -32,15 +32,15 @@ constexpr handler store = [](warp& w, const instruction& i, lane_mask m) {
     const std::size_t count = i.from.size() - 1;
     each_lane(m, [&](int l) {
         std::byte* const at =
-            w.memory(i, i.at, address[l] + static_cast<std::uint64_t>(i.offset), sizeof(T) * count, l);
+            w.memory(i, i.at, address[l] + static_cast<std::uint64_t>(i.offset), sizeof(T) * count, l, access::writes);
         for (std::size_t n = 0; n < count; ++n) std::memcpy(at + n * sizeof(T), w.values(i.from[n + 1]) + l, sizeof(T));
     });
 };
 template <class T, class F>
 constexpr handler atomic = [](warp& w, const instruction& i, lane_mask m) {
     each_lane(m, [&](int l) {
-        std::byte* const at =
-            w.memory(i, i.at, w.values(i.from[0])[l] + static_cast<std::uint64_t>(i.offset), sizeof(T), l);
+        std::byte* const at = w.memory(i, i.at, w.values(i.from[0])[l] + static_cast<std::uint64_t>(i.offset),
+                                       sizeof(T), l, access::is_atomic);
         T was;
         std::memcpy(&was, at, sizeof was);
         const T now = F{}(was, w.get<T>(i.from[1], l), i.from.size() > 2 ? w.get<T>(i.from[2], l) : T{});
@@ -110,6 +110,7 @@ handler copy_kind(instruction& i, const mnemonic& name) {
             if (valid > bytes) w.fail(a, "more bytes than it copies");
             const std::uint64_t from = w.values(a.from[1])[l];
             if (from % bytes != 0) w.fail(a, "misaligned");
+            w.memory(a, space::shared, w.values(a.from[0])[l], bytes, l, access::writes);
             w.copy_later(l, {w.values(a.from[0])[l], from, bytes, valid});
         });
     };

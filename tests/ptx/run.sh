@@ -5,7 +5,7 @@
 #     tests/ptx/run.sh [--objects FOLDER] [--sanitize] [--seed N] [NAME...] [-- DOCTEST-ARGUMENT...]
 #     tests/ptx/run.sh --library FILE
 #
-# NAME: products, say, for tests/cuda/products.cu; all of them where there is none. FOLDER has their objects, as
+# NAME: products, say, for tests/cuda/products.cu, or machine for this folder's own; all of them where there is none. FOLDER has their objects, as
 # tests/cuda/compile.sh --keep FOLDER leaves them; else they are compiled, for seconds to a minute each. --sanitize: address
 # sanitizer watches what the kernels touch, to the byte. --seed: blocks and warps take turns in an order drawn at random.
 #
@@ -48,6 +48,7 @@ while (($#)); do
 done
 if [[ -n $objects && -n $sanitizer ]]; then echo "--sanitize compiles the tests itself" >&2; exit 2; fi
 if ((${#names[@]} == 0)); then
+    names=(machine)
     for test in "$root"/tests/cuda/*.cu; do
         name=$(basename "$test" .cu)
         [[ -n $objects && ! -e $objects/tests_cuda_$name.cu.o ]] || names+=("$name")
@@ -65,9 +66,10 @@ compile_machine() {
         -c "$1" -o "$work/machine_$(basename "$1").o"
 }
 compile_test() {
-    [[ -z $objects ]] || { ln -s "$objects/tests_cuda_$1.cu.o" "$work/test_$1.o"; return; }
+    if [[ $1 == machine ]]; then set -- machine "$root/tests/ptx/machine.cu"; else set -- "$1" "$root/tests/cuda/$1.cu"; fi
+    [[ -z $objects || $1 == machine ]] || { ln -s "$objects/tests_cuda_$1.cu.o" "$work/test_$1.o"; return; }
     "$nvcc" -std=c++20 -O1 ${sanitizer:+-Xcompiler "$sanitizer"} -I"$root/include" -I"$root/tests" \
-        -gencode arch=compute_80,code=compute_80 -no-compress -x cu -c "$root/tests/cuda/$1.cu" -o "$work/test_$1.o"
+        -gencode arch=compute_80,code=compute_80 -no-compress -x cu -c "$2" -o "$work/test_$1.o"
 }
 run_test() {
     local name=$1 libraries=()

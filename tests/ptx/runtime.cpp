@@ -210,6 +210,12 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr a, int) {
     }
     return cudaSuccess;
 }
+/// What has failed is forgotten; memory stays.
+cudaError_t cudaDeviceReset() {
+    const lock l(all().mutex);
+    all().broken = all().last = cudaSuccess;
+    return cudaSuccess;
+}
 cudaError_t cudaDriverGetVersion(int* v) { return *v = CUDART_VERSION, cudaSuccess; }
 cudaError_t cudaRuntimeGetVersion(int* v) { return *v = CUDART_VERSION, cudaSuccess; }
 cudaError_t cudaGetLastError() {

@@ -106,5 +106,9 @@ cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t
     if (all().find(reinterpret_cast<std::uint64_t>(to), bytes) == nullptr) return result(cudaErrorInvalidValue);
     return give(of(s), [to, value, bytes] { std::memset(to, value, bytes); });
 }
+cudaError_t cudaMemset(void* to, int value, std::size_t bytes) {
+    const cudaError_t code = cudaMemsetAsync(to, value, bytes, nullptr);
+    return code == cudaSuccess ? cudaStreamSynchronize(nullptr) : code;
+}
 
 }  // extern "C"

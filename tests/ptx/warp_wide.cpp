@@ -78,10 +78,10 @@ constexpr handler load_matrices = [](warp& w, const instruction& i, lane_mask m)
         std::uint16_t matrix[8][8];
         for (int row = 0; row < 8; ++row) {
             const int from = static_cast<int>(8 * n) + row;
-            std::memcpy(
-                matrix[row],
-                w.memory(i, space::shared, w.values(i.from[0])[from] + static_cast<std::uint64_t>(i.offset), 16, from),
-                16);
+            std::memcpy(matrix[row],
+                        w.memory(i, space::shared, w.values(i.from[0])[from] + static_cast<std::uint64_t>(i.offset), 16,
+                                 from, access::reads),
+                        16);
         }
         for (int l = 0; l < lanes; ++l) {
             const int a = l / 4, b = 2 * (l % 4);
@@ -159,7 +159,7 @@ handler decode_warp_wide(instruction& i, const mnemonic& name) {
     };
     constexpr handler nothing = [](warp&, const instruction&, lane_mask) {};
     if (operation == "bar" || operation == "barrier") {
-        if (name.has("warp")) return together(nothing);
+        if (name.has("warp")) return together([](warp& w, const instruction&, lane_mask) { w.order_memory(); });
         i.kind = flow::block_barrier;
         i.option = name.has("or") ? 'o' : 'a';
         return nothing;
