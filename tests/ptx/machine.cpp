@@ -6,6 +6,10 @@
 #include <random>
 #include <string_view>
 
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#endif
+
 #include "ptx/machine.hpp"
 
 namespace halftone::ptx {
@@ -119,6 +123,10 @@ std::byte* warp::memory(const instruction& i, space s, std::uint64_t address, st
         const auto begin = reinterpret_cast<std::uint64_t>(data);
         return address >= begin && address + bytes <= begin + size;
     };
+#if defined(__SANITIZE_ADDRESS__)
+    if (__asan_region_is_poisoned(reinterpret_cast<void*>(address), bytes) != nullptr)
+        fail(i, "memory that is nobody's, lane " + std::to_string(lane));
+#endif
     const auto is_in_last = [&] { return address >= block_.last.begin && address + bytes <= block_.last.end; };
     if (is_in_last()) return reinterpret_cast<std::byte*>(address);
     if (const range found = block_.may_touch(address); found.end != 0) block_.last = found;

@@ -5,8 +5,8 @@
 #     tests/ptx/run.sh [--objects FOLDER] [--sanitize] [--seed N] [NAME...] [-- DOCTEST-ARGUMENT...]
 #     tests/ptx/run.sh --library FILE
 #
-# NAME: products, say, for tests/cuda/products.cu, or machine for this folder's own; all of them where there is none. FOLDER has their objects, as
-# tests/cuda/compile.sh --keep FOLDER leaves them; else they are compiled, for seconds to a minute each. --sanitize: address
+# NAME: products, say, for tests/cuda/products.cu, or machine for this folder's own; all of them where there is none. FOLDER
+# has their objects, as tests/cuda/compile.sh --keep FOLDER leaves them; else they are compiled, for seconds to a minute each. --sanitize: address
 # sanitizer watches what the kernels touch, to the byte. --seed: blocks and warps take turns in an order drawn at random.
 #
 # --library makes FILE, the machine alone. It runs any program that is linked with the shared runtime and has PTX of sm_80:

@@ -13,8 +13,8 @@ namespace {
 cudaError_t obtain(void** p, std::size_t bytes, cudaMemoryType type) {
     *p = nullptr;
     if (bytes == 0) return result(cudaSuccess);
-    void* const memory = std::aligned_alloc(512, (bytes + 511) / 512 * 512);
-    if (memory == nullptr) return result(cudaErrorMemoryAllocation);
+    void* memory = nullptr;
+    if (posix_memalign(&memory, 512, bytes) != 0) return result(cudaErrorMemoryAllocation);
     std::memset(memory, 0xff, bytes);
     all().memory[reinterpret_cast<std::uint64_t>(memory)] = {bytes, type, true};
     *p = memory;
