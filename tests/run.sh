@@ -11,8 +11,8 @@ tests/run.sh [--yes] [--more | --full] [--build FOLDER] [-DNAME=VALUE...] [-- CT
 Installs what the tests need (and says so first), builds them in Release with all cores and runs them.
 
     --yes            install without asking; without a terminal nothing is asked anyway
-    --more           also what takes as long again: each header alone, whole models on the emulated GPU, and all CUDA code
-                     compiled, where there is nvcc
+    --more           also what takes as long again: each header alone, whole models on the emulated GPU, and, where there is nvcc,
+                     all CUDA code compiled, and its tests run from PTX
     --full           --more, and the long tests, the CPU without AVX and aarch64, these two under emulation, and CUDA 12.4
     --build FOLDER   where to build, build/tests by default
     -DNAME=VALUE     goes to cmake, as -DCMAKE_CXX_COMPILER=clang++ or -DHALFTONE_WERROR=ON
