@@ -107,8 +107,8 @@ struct problem {
     problem& operator=(const problem&) = delete;
 
     extent row;
-    std::vector<T> qkv, d_qkv, o, d_o;
-    std::vector<float> logsumexp;
+    bench::values<T> qkv, d_qkv, o, d_o;
+    bench::values<float> logsumexp;
     std::vector<std::int32_t> offsets;
     ht::kernel::attention_forward<T> forward;
     ht::kernel::attention_backward<T> backward;

@@ -38,8 +38,8 @@ void run(const bench::session& with, const char* policy, const char* dtype) {
             if (!with.report.wants(name)) continue;
             const auto x = bench::random_values<T>(s.rows * s.width, 1, 1), w = bench::random_values<T>(s.classes * s.width, 2, 0.05f);
             const auto targets = bench::random_classes(s.rows, s.classes, 3);
-            std::vector<T> dx(x.size());
-            std::vector<float> dw(w.size()), losses(targets.size()), logsumexp(targets.size());
+            bench::values<T> dx(x.size());
+            bench::values<float> dw(w.size()), losses(targets.size()), logsumexp(targets.size());
             float loss = 0, count = 0;
             const float gradient = 1;
             const ht::const_view<T, 2> vx(x.data(), {s.rows, s.width}), vw(w.data(), {s.classes, s.width});

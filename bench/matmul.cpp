@@ -84,7 +84,7 @@ std::optional<bench::contender> onednn(const shape& s, const T* a, const T* b) {
     struct state {
         dnnl::engine engine{dnnl::engine::kind::cpu, 0};
         dnnl::stream stream{engine};
-        std::vector<T> c;
+        bench::values<T> c;
         dnnl::memory from_a, from_b, to;
         dnnl::matmul product;
     };
@@ -121,7 +121,7 @@ class runner {
         if (!with_.report.wants(name)) return;
         const auto all_of_a = bench::random_values<T>(s.m * s.k + s.offset, 1),
                    all_of_b = bench::random_values<T>(s.k * s.n + s.offset, 2);
-        std::vector<T> all_of_c(static_cast<std::size_t>(s.m * s.n + s.offset));
+        bench::values<T> all_of_c(static_cast<std::size_t>(s.m * s.n + s.offset));
         const T *const a = all_of_a.data() + s.offset, *const b = all_of_b.data() + s.offset;
         T* const c = all_of_c.data() + s.offset;
         const ht::view<const T, 2> va(a, {s.m, s.k}, s.ta ? ht::shape<2>{1, s.m} : ht::shape<2>{s.k, 1});
@@ -135,7 +135,7 @@ class runner {
         }
 #endif
 #if defined(BENCH_OPENBLAS)
-        std::vector<float> blas(std::is_same_v<T, float> ? all_of_c.size() : 0);
+        bench::values<float> blas(std::is_same_v<T, float> ? all_of_c.size() : 0);
         if constexpr (std::is_same_v<T, float>) {
             all.push_back(bench::local("openblas", [&] {
                 cblas_sgemm(CblasRowMajor, s.ta ? CblasTrans : CblasNoTrans, s.tb ? CblasTrans : CblasNoTrans,
@@ -148,7 +148,7 @@ class runner {
         // PyTorch takes seconds for a large product of float16 where the processor has no unit for it.
         const bool slow_there = std::is_same_v<T, ht::float16> && s.m * s.n * s.k > extent{512} * 512 * 512;
         // Types that become floats to be multiplied stand beside floats.
-        std::vector<float> a32, b32, c32;
+        bench::values<float> a32, b32, c32;
         if (std::is_same_v<T, ht::float16> || (std::is_same_v<T, ht::bfloat16> && !with_.peers_have_bf16())) {
             a32 = bench::random_values<float>(s.m * s.k, 1), b32 = bench::random_values<float>(s.k * s.n, 2), c32.resize(all_of_c.size());
             all.push_back(bench::local("halftone_fp32", [&, ra = va.strides(), rb = vb.strides()] {

@@ -49,8 +49,8 @@ void bench_case(ht::cuda& gpu, const settings& s, const peaks& p, listener& to, 
 void bench_length(const settings& s, const peaks& p, listener& to, ht::extent length, ht::extent head_size,
                   ht::attention_mask mask) {
     ht::cuda gpu;
-    const ht::extent tokens = s.quick ? 2048 : 16384, batch = tokens / length,
-                     heads = (s.quick ? 512 : 2048) / head_size;
+    const ht::extent tokens = s.pick(16384, 2048, 128), batch = tokens / length,
+                     heads = s.pick(2048, 512, 256) / head_size;
     const double pairs = static_cast<double>(batch * heads) * static_cast<double>(length) * static_cast<double>(length);
     bench_case(
         gpu, s, p, to,
@@ -60,17 +60,18 @@ void bench_length(const settings& s, const peaks& p, listener& to, ht::extent le
 void bench_packed(const settings& s, const peaks& p, listener& to, ht::extent head_size) {
     ht::cuda gpu;
     constexpr ht::extent count = static_cast<ht::extent>(std::size(packed_lengths));
-    const ht::extent heads = (s.quick ? 512 : 2048) / head_size;
+    const ht::extent heads = s.pick(2048, 512, 256) / head_size, shorter = s.pick(1, 1, 64);
     std::int32_t offsets[count + 1] = {};
     double pairs = 0;
     for (ht::extent i = 0; i < count; ++i) {
-        offsets[i + 1] = offsets[i] + packed_lengths[i];
-        pairs += static_cast<double>(heads) * packed_lengths[i] * packed_lengths[i];
+        const std::int32_t length = packed_lengths[i] / static_cast<std::int32_t>(shorter);
+        offsets[i + 1] = offsets[i] + length;
+        pairs += static_cast<double>(heads) * length * length;
     }
     const ht::tensor<std::int32_t, 1> on_device(gpu.memory(), {count + 1});
     gpu.memory().write(on_device.data(), offsets, sizeof offsets);
-    const ht::extent longest = *std::max_element(std::begin(packed_lengths), std::end(packed_lengths));
-    const ht::extent shortest = *std::min_element(std::begin(packed_lengths), std::end(packed_lengths));
+    const ht::extent longest = *std::max_element(std::begin(packed_lengths), std::end(packed_lengths)) / shorter;
+    const ht::extent shortest = *std::min_element(std::begin(packed_lengths), std::end(packed_lengths)) / shorter;
     bench_case(gpu, s, p, to,
                {{1, offsets[count], heads, head_size}, ht::attention_mask::causal, pairs,
                 std::to_string(count) + " packed of " + std::to_string(shortest) + " to " + std::to_string(longest),
@@ -84,8 +85,8 @@ void bench_attention(const settings& s, const peaks& p, listener& to) {
     for (const ht::extent head_size : {64, 96, 128, 256}) {
         const bool usual = head_size == 64 || head_size == 128;
         for (const auto mask : {ht::attention_mask::causal, ht::attention_mask::full}) {
-            if (s.quick) {
-                bench_length(s, p, to, 1024, head_size, mask);
+            if (!s.is_all()) {
+                bench_length(s, p, to, s.is_tiny() ? 64 : 1024, head_size, mask);
                 continue;
             }
             for (const ht::extent length : {1024, 2048, 4096, 8192, 16384}) {

@@ -21,10 +21,20 @@ struct row {
     std::vector<std::pair<std::string, double>> ratio_to{};
 };
 
+/// All shapes; few; or a tiny one of each kind, without a peer: whether it runs, not how fast.
+enum class amount { all, few, tiny };
+
 struct settings {
     std::string filter{};       ///< only kernels whose name contains it
     double seconds_each = 0.15; ///< that a case is measured for
-    bool quick = false;         ///< few shapes
+    amount how_much = amount::all;
+
+    template <class T>
+    T pick(T all, T few, T tiny) const {
+        return how_much == amount::all ? all : how_much == amount::few ? few : tiny;
+    }
+    bool is_all() const { return how_much == amount::all; }
+    bool is_tiny() const { return how_much == amount::tiny; }
 };
 
 /// Where rows go as they are measured.

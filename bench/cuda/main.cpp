@@ -64,7 +64,9 @@ int main(int argc, char** argv) {
                    "only kernels whose name contains this: matmul, attention, layer_norm, softmax, cross_entropy, "
                    "adamw, map, training step");
     app.add_option("--seconds", s.seconds_each, "that a case is measured for")->capture_default_str();
-    app.add_flag("--quick", s.quick, "few and small shapes");
+    bool quick = false, tiny = false;
+    app.add_flag("--quick", quick, "few and small shapes");
+    app.add_flag("--tiny", tiny, "a tiny shape of each kind and no peer, to see that all of it runs");
     try {
         app.parse(argc, argv);
     } catch (const CLI::Success& e) {
@@ -73,6 +75,7 @@ int main(int argc, char** argv) {
         std::cerr << "bench_cuda: " << e.what() << '\n';
         return 2;
     }
+    s.how_much = tiny ? bench::amount::tiny : quick ? bench::amount::few : bench::amount::all;
     bench::gpu_description gpu;
     try {
         gpu = bench::describe_gpu();

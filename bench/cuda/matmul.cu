@@ -199,7 +199,7 @@ template <class Policy, class T>
 void bench_problem(const settings& s, const peaks& p, listener& to, const char* policy, const problem& of) {
     ht::cuda gpu;
     const double flops = 2.0 * static_cast<double>(of.m) * static_cast<double>(of.n) * static_cast<double>(of.k);
-    const int sets = sets_for(gpu, sizeof(T) * static_cast<double>(of.m * of.k + of.n * of.k + of.m * of.n));
+    const int sets = sets_for(gpu, s, sizeof(T) * static_cast<double>(of.m * of.k + of.n * of.k + of.m * of.n));
     std::vector<operands<T>> all;
     for (int i = 0; i < sets; ++i) all.emplace_back(gpu, of, static_cast<std::uint32_t>(3 * i));
     const std::string shape = std::to_string(of.m) + "x" + std::to_string(of.n) + "x" + std::to_string(of.k) + " " +
@@ -225,6 +225,7 @@ void bench_problem(const settings& s, const peaks& p, listener& to, const char* 
         r.ratio_to.emplace_back("halftone", own.seconds / theirs.median);
         to.on_row(r);
     };
+    if (s.is_tiny()) return to.on_row(r);
     // Under the table's roof alone: of operands off an aligned address it knows nothing.
     if (of.offset == 0) {
         by_engine(r, ht::product_end::result, [&](ht::cuda& device, const operands<T>& x) {
@@ -263,7 +264,7 @@ void bench_problem(const settings& s, const peaks& p, listener& to, const char* 
 peaks measure_peaks(const settings& s) {
     peaks p{measure_copy(s), 0};
 #if defined(BENCH_CUBLASLT)
-    if (is_wanted(s, "matmul") || is_wanted(s, "attention")) {
+    if (!s.is_tiny() && (is_wanted(s, "matmul") || is_wanted(s, "attention"))) {
         ht::cuda gpu;
         const problem of{8192, 8192, 8192};
         const operands<bf16> x(gpu, of, 1);
@@ -280,7 +281,16 @@ void bench_matmul(const settings& s, const peaks& p, listener& to) {
     if (!is_wanted(s, "matmul")) return;
     using ht::amp_bf16;
     const auto bf16_problem = [&](const problem& of) { bench_problem<amp_bf16, bf16>(s, p, to, "amp_bf16", of); };
-    if (s.quick) {
+    const auto tf32_problem = [&](const problem& of) { bench_problem<ht::tf32, float>(s, p, to, "tf32", of); };
+    if (s.is_tiny()) {
+        for (const layout way : {layout::nt, layout::nn, layout::tn}) bf16_problem({64, 96, 80, way});
+        bf16_problem({64, 96, 80, layout::nt, 1});
+        bench_problem<ht::amp_fp16, ht::float16>(s, p, to, "amp_fp16", {64, 64, 64});
+        bench_problem<ht::full_fp32, float>(s, p, to, "full_fp32", {64, 64, 64});
+        tf32_problem({64, 64, 64});
+        return;
+    }
+    if (!s.is_all()) {
         bf16_problem({1024, 1024, 1024});
         bf16_problem({1024, 768, 768, layout::nn});
         bf16_problem({768, 1000, 1024, layout::tn});
@@ -307,7 +317,6 @@ void bench_matmul(const settings& s, const peaks& p, listener& to) {
     bf16_problem({4096, 4096, 4096, layout::nt, 1});
     for (const ht::extent n : {2048, 4096}) bench_problem<ht::amp_fp16, ht::float16>(s, p, to, "amp_fp16", {n, n, n});
     bench_problem<ht::full_fp32, float>(s, p, to, "full_fp32", {2048, 2048, 2048});
-    const auto tf32_problem = [&](const problem& of) { bench_problem<ht::tf32, float>(s, p, to, "tf32", of); };
     for (const ht::extent n : {2048, 4096}) tf32_problem({n, n, n});
     tf32_problem({tokens, 3 * width, width});
     tf32_problem({width, width, tokens, layout::tn});

@@ -42,7 +42,7 @@ template <class A, class C>
 void bench_bytes(const settings& s, const peaks& p, listener& to, const char* name, ht::extent m, ht::extent n,
                  ht::extent k, bool a_transposed, bool b_transposed) {
     ht::cuda gpu;
-    const int sets = sets_for(gpu, static_cast<double>(m * k + n * k) + sizeof(C) * static_cast<double>(m * n));
+    const int sets = sets_for(gpu, s, static_cast<double>(m * k + n * k) + sizeof(C) * static_cast<double>(m * n));
     std::vector<ht::tensor<A, 1>> as;
     std::vector<ht::tensor<float8_e4m3, 1>> bs;
     std::vector<ht::tensor<C, 1>> cs;
@@ -70,7 +70,7 @@ void bench_bytes(const settings& s, const peaks& p, listener& to, const char* na
                         p.bf16_flops, true);
     if (!is_right(gpu, a(0), b(0), c(0))) ours.engine += ", WRONG";
 #if defined(BENCH_CUBLASLT)
-    if (gpu.architecture().version >= 89) {
+    if (!s.is_tiny() && gpu.architecture().version >= 89) {
         ht::cuda other{{.engine = ht::cublaslt{}, .engine_is_used = ht::engine_use::always}};
         row theirs = make_row("matmul", shape, "fp8_hybrid",
                               measure(other, s, sets, [&](int i) { multiply(other, i); }), flops, p.bf16_flops, true);
@@ -93,7 +93,7 @@ void bench_matmul_bytes(const settings& s, const peaks& p, listener& to) {
         bench_bytes<float8_e5m2, bfloat16>(s, p, to, "dx", tokens, in, out, false, false);
         bench_bytes<float8_e5m2, bfloat16>(s, p, to, "dw", out, in, tokens, true, false);
     };
-    if (s.quick) return layer(1024, 768, 768);
+    if (!s.is_all()) return layer(s.pick(0, 1024, 64), s.pick(0, 768, 64), s.pick(0, 768, 64));
     layer(8192, 768, 3072);
     layer(8192, 3072, 768);
     layer(4096, 4096, 4096);

@@ -41,8 +41,9 @@ ht::tensor<T, Rank> random_tensor(ht::cuda& gpu, const ht::shape<Rank>& shape, s
     return t;
 }
 
-/// Sets of buffers in turn: `bytes` is what one set holds. At least one, at most as many as 8 GiB hold.
-inline int sets_for(const ht::cuda& gpu, double bytes) {
+/// Sets of buffers in turn: `bytes` is what one set holds. At least one, at most as many as 8 GiB hold; two of tiny shapes.
+inline int sets_for(const ht::cuda& gpu, const settings& s, double bytes) {
+    if (s.is_tiny()) return 2;
     const double wanted = std::ceil(3.0 * gpu.properties().l2CacheSize / bytes),
                  room = std::floor(8.0 * (1 << 30) / bytes);
     return static_cast<int>(std::max(1.0, std::min(wanted, room)));

@@ -16,7 +16,7 @@ gpu_description describe_gpu() {
 
 double measure_copy(const settings& s) {
     ht::cuda gpu;
-    const std::size_t bytes = std::min<std::size_t>(gpu.properties().totalGlobalMem / 8, std::size_t{2} << 30);
+    const std::size_t bytes = s.is_tiny() ? 1 << 16 : std::min<std::size_t>(gpu.properties().totalGlobalMem / 8, std::size_t{2} << 30);
     const auto count = static_cast<ht::extent>(bytes / sizeof(float));
     const auto from = random_tensor<float, 1>(gpu, {count}, 1);
     const ht::tensor<float, 1> to(gpu.memory(), {count});
@@ -34,7 +34,7 @@ void bench_layer_norm(const settings& s, const peaks& p, listener& to, ht::exten
     ht::cuda gpu;
     using layer_norm = ht::kernel::layer_norm<ht::cuda>;
     const double elements = static_cast<double>(rows * width);
-    const int sets = sets_for(gpu, 6 * elements);
+    const int sets = sets_for(gpu, s, 6 * elements);
     struct buffers {
         ht::tensor<bf16, 2> x, y, dy, dx;
     };
@@ -67,7 +67,7 @@ void bench_softmax(const settings& s, const peaks& p, listener& to, ht::extent r
     ht::cuda gpu;
     using softmax = ht::kernel::softmax<ht::cuda>;
     const double elements = static_cast<double>(rows * width);
-    const int sets = sets_for(gpu, 4 * elements);
+    const int sets = sets_for(gpu, s, 4 * elements);
     std::vector<ht::tensor<bf16, 2>> x, y, dx;
     for (int i = 0; i < sets; ++i) {
         x.push_back(random_tensor<bf16, 2>(gpu, {rows, width}, static_cast<std::uint32_t>(i)));
@@ -90,7 +90,7 @@ void bench_cross_entropy(const settings& s, const peaks& p, listener& to, ht::ex
     ht::cuda gpu;
     using cross_entropy = ht::kernel::cross_entropy<ht::cuda>;
     const double elements = static_cast<double>(rows * classes);
-    const int sets = sets_for(gpu, 4 * elements);
+    const int sets = sets_for(gpu, s, 4 * elements);
     std::vector<ht::tensor<bf16, 2>> x, dx;
     for (int i = 0; i < sets; ++i) {
         x.push_back(random_tensor<bf16, 2>(gpu, {rows, classes}, static_cast<std::uint32_t>(i)));
@@ -155,7 +155,7 @@ void bench_adamw(const settings& s, const peaks& p, listener& to, ht::extent cou
 
 void bench_map(const settings& s, const peaks& p, listener& to, ht::extent count) {
     ht::cuda gpu;
-    const int sets = sets_for(gpu, 6.0 * static_cast<double>(count));
+    const int sets = sets_for(gpu, s, 6.0 * static_cast<double>(count));
     std::vector<ht::tensor<bf16, 1>> x, y, z;
     for (int i = 0; i < sets; ++i) {
         x.push_back(random_tensor<bf16, 1>(gpu, {count}, static_cast<std::uint32_t>(i)));
@@ -174,19 +174,19 @@ void bench_map(const settings& s, const peaks& p, listener& to, ht::extent count
 
 void bench_rows(const settings& s, const peaks& p, listener& to) {
     if (is_wanted(s, "layer_norm")) {
-        bench_layer_norm(s, p, to, 8192, 768);
-        if (!s.quick) bench_layer_norm(s, p, to, 16384, 4096);
+        bench_layer_norm(s, p, to, s.pick(8192, 8192, 8), 768);
+        if (s.is_all()) bench_layer_norm(s, p, to, 16384, 4096);
     }
     if (is_wanted(s, "softmax")) {
-        bench_softmax(s, p, to, 32768, 1024);
-        if (!s.quick) bench_softmax(s, p, to, 8192, 16384);
+        bench_softmax(s, p, to, s.pick(32768, 32768, 8), 1024);
+        if (s.is_all()) bench_softmax(s, p, to, 8192, 16384);
     }
     if (is_wanted(s, "cross_entropy")) {
-        bench_cross_entropy(s, p, to, 8192, 50304);
-        if (!s.quick) bench_cross_entropy(s, p, to, 8192, 50257);
+        bench_cross_entropy(s, p, to, s.pick(8192, 8192, 4), s.pick(50304, 50304, 512));
+        if (s.is_all()) bench_cross_entropy(s, p, to, 8192, 50257);
     }
-    if (is_wanted(s, "adamw")) bench_adamw(s, p, to, s.quick ? ht::extent{1} << 24 : 124'439'808);
-    if (is_wanted(s, "map")) bench_map(s, p, to, ht::extent{1} << 26);
+    if (is_wanted(s, "adamw")) bench_adamw(s, p, to, s.pick(124'439'808, 1 << 24, 1 << 12));
+    if (is_wanted(s, "map")) bench_map(s, p, to, s.pick(1 << 26, 1 << 26, 1 << 12));
 }
 
 }  // namespace bench

@@ -44,8 +44,12 @@ struct training {
 
 void bench_step(const settings& s, listener& to) {
     if (!is_wanted(s, "training step")) return;
-    const ht::nn::gpt_config config{.vocabulary = 256, .context = 128, .layers = 4, .heads = 4, .width = 256};
-    const ht::extent rows = 4;
+    const ht::nn::gpt_config config{.vocabulary = 256,
+                                    .context = s.pick(128, 128, 16),
+                                    .layers = s.pick(4, 4, 1),
+                                    .heads = s.pick(4, 4, 1),
+                                    .width = s.pick(256, 256, 64)};
+    const ht::extent rows = s.pick(4, 4, 1);
     ht::cuda gpu;
     // Each way has a model of its own, with the same weights.
     training one(gpu, config), two(gpu, config);
@@ -54,7 +58,7 @@ void bench_step(const settings& s, listener& to) {
     for (int i = 0; i < 100000; ++i) corpus += static_cast<char>((i * i + i / 7) % 251);
     ht::language_data data{ht::token_view{corpus}, {.context = config.context}};
     std::uint32_t number = 0;
-    const int steps = s.quick ? 20 : 100, rounds = s.quick ? 3 : 15;
+    const int steps = s.pick(100, 20, 2), rounds = s.pick(15, 3, 1);
     const auto seconds_of = [&](const auto& step) {
         gpu.synchronize();
         const auto begin = std::chrono::steady_clock::now();
@@ -77,7 +81,7 @@ void bench_step(const settings& s, listener& to) {
     };
     const timing of_plain = timing_of(plain), of_graph = timing_of(graph);
     const auto row_of = [&](const char* kernel, const timing& t) {
-        row r{kernel, "GPT 4 x 256, 4 x 128 tokens", "amp_bf16", "halftone", t.median, t.p10, t.p90};
+        row r{kernel, s.is_tiny() ? "GPT 1 x 64, 16 tokens" : "GPT 4 x 256, 4 x 128 tokens", "amp_bf16", "halftone", t.median, t.p10, t.p90};
         r.rate = static_cast<double>(rows * config.context) / t.median;
         r.unit = "tokens/s";
         return r;

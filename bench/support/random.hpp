@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Operands of benchmarks: random, since zeros and repeated numbers take a processor less power.
+/// Operands of benchmarks: random, since zeros and repeated numbers take a processor less power; and where a cache line
+/// begins, as tensors of halftone and of PyTorch lie, and what oneDNN takes for itself.
 #pragma once
 
 #include <cstdint>
+#include <new>
 #include <random>
 #include <vector>
 
@@ -11,16 +13,31 @@
 
 namespace bench {
 
+template <class T>
+struct line_allocator {
+    using value_type = T;
+    static constexpr std::align_val_t line{64};
+
+    line_allocator() = default;
+    template <class U>
+    line_allocator(const line_allocator<U>&) {}
+    T* allocate(std::size_t n) { return static_cast<T*>(::operator new(n * sizeof(T), line)); }
+    void deallocate(T* p, std::size_t) { ::operator delete(p, line); }
+    friend bool operator==(const line_allocator&, const line_allocator&) { return true; }
+};
+template <class T>
+using values = std::vector<T, line_allocator<T>>;
+
 /// n numbers, normally distributed around zero.
 template <class T>
-std::vector<T> random_values(halftone::extent n, unsigned seed, float deviation = 1) {
+values<T> random_values(halftone::extent n, unsigned seed, float deviation = 1) {
     std::mt19937 engine(seed);
     std::normal_distribution<float> normal(0.0f, deviation);
     std::vector<float> some(4096);
     for (float& x : some) x = normal(engine);
-    std::vector<T> values(static_cast<std::size_t>(n));
-    for (std::size_t i = 0; i < values.size(); ++i) values[i] = T(some[(i * 40503u + (i >> 12)) % some.size()]);
-    return values;
+    values<T> all(static_cast<std::size_t>(n));
+    for (std::size_t i = 0; i < all.size(); ++i) all[i] = T(some[(i * 40503u + (i >> 12)) % some.size()]);
+    return all;
 }
 
 /// n numbers from 0 to count - 1.

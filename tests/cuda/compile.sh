@@ -84,9 +84,9 @@ export work nvcc options="${flags[*]}" each_code="${code[*]}" all_code="-gencode
 if [[ $full == yes ]]; then all_code=$each_code last_code=$each_code; fi
 if [[ -n $keep ]]; then
     # Of what has code for one architecture only, PTX of the oldest is what the other code is made of.
-    all_code=${all_code/sm_90]/sm_90,compute_80]}
+    all_code=${all_code/sm_90]/sm_90,compute_80]} each_code=${each_code/code=sm_80/code=[sm_80,compute_80]}
     if [[ $full == no ]]; then last_code=-gencode=arch=compute_80,code=[sm_90,compute_80]; fi
-    options+=" -no-compress"
+    options+=" -no-compress -O1" # of host code, which says what is right
 fi
 
 compile_one() {

@@ -7,6 +7,7 @@
 /// old. Memory from here begins as NaNs. A kernel that fails says so on stderr, and every later call returns its error.
 #pragma once
 
+#include <chrono>
 #include <deque>
 #include <functional>
 #include <map>
@@ -34,6 +35,7 @@ struct stream {
 struct event {
     stream* of = nullptr;
     std::uint64_t at = 0;
+    std::shared_ptr<std::chrono::steady_clock::time_point> time{};  // when it was reached
 };
 struct allocation {
     std::uint64_t bytes = 0;

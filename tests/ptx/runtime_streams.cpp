@@ -95,7 +95,9 @@ cudaError_t cudaEventDestroy(cudaEvent_t e) {
 cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
     const lock l(all().mutex);
     if (is_refused(of(s))) return result(cudaErrorStreamCaptureUnsupported);
-    *reinterpret_cast<event*>(e) = {&of(s), of(s).given};
+    auto time = std::make_shared<std::chrono::steady_clock::time_point>();
+    give(of(s), [time] { *time = std::chrono::steady_clock::now(); });
+    *reinterpret_cast<event*>(e) = {&of(s), of(s).given, std::move(time)};
     return result(cudaSuccess);
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t e) {
@@ -109,7 +111,16 @@ cudaError_t cudaEventQuery(cudaEvent_t e) {
     const event at = *reinterpret_cast<event*>(e);
     return at.of == nullptr || at.of->done >= at.at ? result(cudaSuccess) : cudaErrorNotReady;
 }
-cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t, cudaEvent_t) { return *ms = 1, cudaSuccess; }
+cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t begin, cudaEvent_t end) {
+    const lock l(all().mutex);
+    const event &first = *reinterpret_cast<event*>(begin), &last = *reinterpret_cast<event*>(end);
+    for (const event* const e : {&first, &last}) {
+        if (e->of == nullptr) return result(cudaErrorInvalidResourceHandle);
+        if (e->of->done < e->at) return result(cudaErrorNotReady);
+    }
+    *ms = std::chrono::duration<float, std::milli>(*last.time - *first.time).count();
+    return result(cudaSuccess);
+}
 cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned) {
     const lock l(all().mutex);
     const event at = *reinterpret_cast<event*>(e);
