@@ -13,12 +13,6 @@ using namespace matmul_test;
 using ht::float8_e4m3;
 using ht::float8_e5m2;
 
-/// A layout's rows or columns begin on multiples of 16 bytes, whatever their length.
-layout aligned(const layout& l, extent rows, extent columns) {
-    const extent length = l.contiguous == order::rows ? columns : rows;
-    return {l.contiguous, (16 - length % 16) % 16, 0};
-}
-
 TEST_CASE("cuda: products of bytes are exact on small integers, in all layouts") {
     support::waiting_cuda gpu;
     for (const sizes& s : {sizes{33, 65, 37}, sizes{300, 200, 130}, sizes{40, 8193, 24}}) {
@@ -26,8 +20,8 @@ TEST_CASE("cuda: products of bytes are exact on small integers, in all layouts")
         for (std::size_t i = 0; i < 4; ++i) {
             CAPTURE(i);
             const layout &a = layouts[i / 2], &b = layouts[i % 2];
-            multiply_exactly<ht::amp_bf16, float8_e5m2, float8_e4m3, float>(gpu, s, want, aligned(a, s.rows, s.depth),
-                                                                            aligned(b, s.depth, s.columns), layouts[2]);
+            multiply_exactly<ht::amp_bf16, float8_e5m2, float8_e4m3, float>(gpu, s, want, aligned(a, s.rows, s.depth, 16),
+                                                                            aligned(b, s.depth, s.columns, 16), layouts[2]);
         }
         multiply_exactly<ht::amp_bf16, float8_e5m2, float8_e4m3, float>(gpu, s, want, layouts[2], layouts[3],
                                                                         layouts[0]);
@@ -40,8 +34,8 @@ TEST_CASE("cuda: sums of bytes' products that matrix units cut off lose no more 
     const auto positive = [data = support::random(1)](extent, extent) mutable {
         return 0.5f + std::fabs(static_cast<float>(data.normal()));
     };
-    const operand<float8_e4m3> a(s.rows, s.depth, aligned(layouts[0], s.rows, s.depth), positive),
-        b(s.depth, s.columns, aligned(layouts[1], s.depth, s.columns), positive);
+    const operand<float8_e4m3> a(s.rows, s.depth, aligned(layouts[0], s.rows, s.depth, 16), positive),
+        b(s.depth, s.columns, aligned(layouts[1], s.depth, s.columns, 16), positive);
     const operand<float> c(s.rows, s.columns, layouts[0]);
     ht::matmul<ht::amp_bf16>(gpu, a.view, b.view, c.view);
     support::comparison all;

@@ -17,12 +17,6 @@ using device_type = support::waiting_cuda;
 namespace matmul {
 using namespace matmul_test;
 
-/// A layout's rows or columns begin on multiples of 16 bytes, whatever their length.
-layout aligned(const layout& l, extent rows, extent columns) {
-    const extent length = l.contiguous == order::rows ? columns : rows;
-    return {l.contiguous, (8 - length % 8) % 8 + 8 * (l.gap > 0 ? 1 : 0), l.offset > 0 ? 8 : 0};
-}
-
 template <class P, class A, class B, class C>
 void multiply_all() {
     device_type device;
@@ -52,6 +46,19 @@ TEST_CASE("matmul on cuda: exact on small integers") {
     SUBCASE("fp16, into fp32") { multiply_all<ht::amp_fp16, float16, float16, float>(); }
     SUBCASE("tf32") { multiply_all<ht::tf32, float, float, float>(); }
     SUBCASE("bf16 and fp32 operands") { multiply_all<ht::amp_bf16, bfloat16, float, float>(); }
+}
+
+TEST_CASE("matmul on cuda: unaligned operands have the bits of aligned ones, by a copy first where that pays") {
+    device_type device;
+    const extent many = device.architecture().multiprocessors;
+    const extent side = many > 32 ? 2048 : 520;
+    const sizes s{side + 1, many * (1 << 23) / (side * side) + 1, side};
+    REQUIRE(ht::kernel::on_device::pays_to_align(device.architecture(), s.rows, s.columns, s.depth,
+                                                 (s.rows + s.columns) * s.depth));
+    unaligned_as_aligned<ht::amp_bf16, bfloat16>(device, s);
+    unaligned_as_aligned<ht::tf32, float>(device, s);
+    const sizes too_few{33, 65, 37};
+    unaligned_as_aligned<ht::amp_bf16, bfloat16>(device, too_few);
 }
 
 TEST_CASE("matmul on cuda: parts of k") {

@@ -255,6 +255,7 @@ void warp::advance() {
         for (bool is_together = true; is_together;) {
             const instruction& i = frame_.f->code[at];
             if (++block_.steps > most_steps) fail(i, "it does not end");
+            ++frame_.f->executed[at];
             lane_mask m = group;
             if (i.guard >= 0) {
                 const std::uint64_t* const p = values(i.guard);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the machine for PTX must find: each kernel here has one mistake, and would end well, or as if it did, on many a GPU.
-/// A mistake of which it says nothing fails.
+/// What the machine for PTX must find: each kernel here has one mistake, and would end well, or as if it did, on many a
+/// GPU. A mistake of which it says nothing fails.
 #include <cuda_runtime.h>
 
 #include <string>

@@ -5,8 +5,8 @@
 ///
 /// A failure, as one sentence with the instruction: an access that is misaligned or to memory that is not the kernel's; a
 /// shuffle from a lane that does not take part; lanes that never meet at something warp-wide; threads that never meet at
-/// a barrier; races in shared memory (shared_memory.hpp). Shared memory and registers begin as NaNs; an asynchronous copy is
-/// done when it is waited for.
+/// a barrier; races in shared memory (shared_memory.hpp). Shared memory and registers begin as NaNs; an asynchronous copy
+/// is done when it is waited for.
 ///
 /// It cannot show races in a GPU's own memory, nor weak memory order.
 #pragma once

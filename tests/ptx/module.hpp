@@ -68,6 +68,7 @@ struct function {
     std::uint64_t kernel_parameter_bytes = 0;
     std::uint64_t local_bytes = 0, shared_bytes = 0;
     int threads_at_most = 0;
+    mutable std::vector<std::uint64_t> executed;  ///< how often warps executed each instruction
 };
 
 /// Parameters of kernels are told from those of calls by this bit of their addresses.
@@ -83,6 +84,8 @@ class module {
     int version() const { return architecture_; }
     /// Host memory that stands for the variable; nullptr: none of that name.
     std::byte* global(const std::string& name);
+    /// Those that have been read.
+    const std::map<std::string, std::unique_ptr<function>>& functions() const { return functions_; }
     /// All of them: the kernels' to read and to write.
     const std::map<std::string, std::vector<std::uint64_t>>& globals() const { return globals_; }
 

@@ -93,6 +93,17 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
     if (is_pageable(to) && where.noting == nullptr) run_until(where, where.given);
     return result(code);
 }
+cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
+                              std::size_t width, std::size_t height, cudaMemcpyKind kind, cudaStream_t s) {
+    if (width > to_pitch || width > from_pitch) return result(cudaErrorInvalidValue);
+    for (std::size_t row = 0; row < height; ++row) {
+        const cudaError_t code =
+            cudaMemcpyAsync(static_cast<std::byte*>(to) + row * to_pitch,
+                            static_cast<const std::byte*>(from) + row * from_pitch, width, kind, s);
+        if (code != cudaSuccess) return code;
+    }
+    return result(cudaSuccess);
+}
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
     const lock l(all().mutex);
     if (any_refuses()) return result(cudaErrorStreamCaptureUnsupported);

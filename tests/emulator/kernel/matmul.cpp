@@ -17,12 +17,6 @@ namespace emulator = ht::emulator;
 namespace simt = ht::simt;
 using namespace ht::kernel::on_device;
 
-/// A layout's rows or columns begin on multiples of 16 bytes, whatever their length.
-layout aligned(const layout& l, extent rows, extent columns) {
-    const extent length = l.contiguous == order::rows ? columns : rows;
-    return {l.contiguous, (8 - length % 8) % 8 + 8 * (l.gap > 0 ? 1 : 0), l.offset > 0 ? 8 : 0};
-}
-
 template <class P, class A, class B, class C>
 void multiply_all() {
     emulator::device device;
@@ -65,6 +59,24 @@ TEST_CASE("matmul on a GPU: large tiles where there are enough of them") {
     multiply_exactly<ht::tf32, float, float, float>(device, s, want, aligned(layouts[0], s.rows, s.depth),
                                                     aligned(layouts[1], s.depth, s.columns), layouts[0]);
     multiply_exactly<ht::full_fp32, float, float, float>(device, s, want, layouts[0], layouts[0], layouts[0]);
+}
+
+// ---- unaligned operands, copied first where that pays
+
+static_assert(pays_to_align(simt::architecture_of(90), 8192, 50257, 768, extent{50257} * 768));
+static_assert(pays_to_align(simt::architecture_of(90), 4096, 4096, 4095, 2 * extent{4096} * 4095));
+static_assert(!pays_to_align(simt::architecture_of(90), 16, 50257, 768, extent{50257} * 768));
+static_assert(!pays_to_align(simt::architecture_of(90), 512, 512, 768, extent{512} * 768));
+
+TEST_CASE("matmul on a GPU: unaligned operands have the bits of aligned ones, by a copy first where that pays") {
+    simt::architecture small = simt::architecture_of(80);
+    small.multiprocessors = 1;
+    emulator::device device{{}, small};
+    const sizes s{517, 33, 520};
+    REQUIRE(pays_to_align(small, s.rows, s.columns, s.depth, (s.rows + s.columns) * s.depth));
+    unaligned_as_aligned<ht::amp_bf16, bfloat16>(device, s);
+    CHECK(device.launches() == 4 * (1 + 3 + 2));
+    unaligned_as_aligned<ht::tf32, float>(device, s);
 }
 
 // ---- tiles and parts of k

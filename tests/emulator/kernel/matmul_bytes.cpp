@@ -145,12 +145,6 @@ struct counting_device : emulator::device {
     }
 };
 
-/// A layout's rows or columns begin on multiples of 16 bytes, whatever their length.
-layout aligned(const layout& l, extent rows, extent columns) {
-    const extent length = l.contiguous == order::rows ? columns : rows;
-    return {l.contiguous, (16 - length % 16) % 16 + 16 * (l.gap > 0 ? 1 : 0), l.offset > 0 ? 16 : 0};
-}
-
 template <class A, class B, class C>
 void multiply_all(accumulation how) {
     counting_device ada({.mma = how}, simt::architecture_of(89)), ampere({.mma = how});
@@ -162,8 +156,8 @@ void multiply_all(accumulation how) {
                 CAPTURE(a);
                 CAPTURE(b);
                 if (s.rows == 70 && (a + b) % 4 != 1) continue;
-                const layout of_a = aligned(layouts[a], s.rows, s.depth),
-                             of_b = aligned(layouts[b], s.depth, s.columns), of_c = layouts[a < 2 ? 0 : 2];
+                const layout of_a = aligned(layouts[a], s.rows, s.depth, 16),
+                             of_b = aligned(layouts[b], s.depth, s.columns, 16), of_c = layouts[a < 2 ? 0 : 2];
                 multiply_exactly<ht::amp_bf16, A, B, C>(ada, s, want, of_a, of_b, of_c);
                 ++products;
                 if (b == 1) multiply_exactly<ht::amp_bf16, A, B, C>(ampere, s, want, of_a, of_b, of_c);
@@ -188,7 +182,7 @@ TEST_CASE("matmul of bytes on a GPU: large tiles, parts of k") {
                         simt::architecture_of(89));
     const auto multiply = [&](const sizes& s, const layout& a, const layout& b) {
         multiply_exactly<ht::amp_bf16, float8_e5m2, float8_e4m3, float>(
-            ada, s, exact_product(s), aligned(a, s.rows, s.depth), aligned(b, s.depth, s.columns), layouts[0]);
+            ada, s, exact_product(s), aligned(a, s.rows, s.depth, 16), aligned(b, s.depth, s.columns, 16), layouts[0]);
     };
     multiply({7940, 9, 65}, layouts[1], layouts[0]);
     CHECK(ada.launches() == 1);
@@ -216,8 +210,8 @@ using large_tiling = matrix_unit_tiling<128, 128, 64, 2, 4, 3>;
 
 template <class Kernel>
 bool multiplies(emulator::device& device, const sizes& s, const layout& a_layout, const layout& b_layout) {
-    const operand<float8_e5m2> a(s.rows, s.depth, aligned(a_layout, s.rows, s.depth), small_integers{1});
-    const operand<float8_e4m3> b(s.depth, s.columns, aligned(b_layout, s.depth, s.columns), small_integers{2});
+    const operand<float8_e5m2> a(s.rows, s.depth, aligned(a_layout, s.rows, s.depth, 16), small_integers{1});
+    const operand<float8_e4m3> b(s.depth, s.columns, aligned(b_layout, s.depth, s.columns, 16), small_integers{2});
     const operand<float> c(s.rows, s.columns, layouts[0]);
     const auto epilogue = ht::epilogue_of(ht::plain{}, c.view);
     device.launch(Kernel{make_operand(a.view), make_operand(ht::transpose(b.view)), epilogue, access_to(epilogue)});
@@ -280,8 +274,8 @@ struct positive {
 /// What matmul.hpp says of sums of eight-bit products: `of_unit` of each 32 of them, and the additions of these sums.
 template <class A, class B, class Values>
 void within_bounds_of(emulator::device& device, const sizes& s, double of_unit, Values) {
-    const operand<A> a(s.rows, s.depth, aligned(layouts[1], s.rows, s.depth), Values(1));
-    const operand<B> b(s.depth, s.columns, aligned(layouts[0], s.depth, s.columns), Values(2));
+    const operand<A> a(s.rows, s.depth, aligned(layouts[1], s.rows, s.depth, 16), Values(1));
+    const operand<B> b(s.depth, s.columns, aligned(layouts[0], s.depth, s.columns, 16), Values(2));
     const operand<float> c(s.rows, s.columns, layouts[0]);
     ht::matmul<ht::amp_bf16>(device, a.view, b.view, c.view);
     const auto counted = [](auto x, double least) { return x == 0 ? 0 : std::max(std::fabs(number(x)), least); };

@@ -136,6 +136,29 @@ void each_matrix_of_a_batch(Device& device) {
                                      ht::view<float, 3>(c.data(), {0, rows, columns}));
 }
 
+/// Operands in unaligned lines give the bits that aligned ones give.
+template <class P, class T, class Device>
+void unaligned_as_aligned(Device& device, const sizes& s) {
+    operand<float> want(s.rows, s.columns, layouts[0]), got(s.rows, s.columns, layouts[0]);
+    const auto multiply = [&](const layout& of_a, const layout& of_b, const operand<float>& c) {
+        const operand<T> a(s.rows, s.depth, of_a, normals(1)), b(s.depth, s.columns, of_b, normals(2));
+        ht::matmul<P>(device, a.view, b.view, c.view);
+        CHECK((a.intact() && b.intact() && c.intact()));
+    };
+    for (const std::size_t i : {std::size_t{2}, std::size_t{3}}) {
+        for (const std::size_t j : {std::size_t{2}, std::size_t{3}}) {
+            CAPTURE(i);
+            CAPTURE(j);
+            const layout of_a = aligned(layouts[i], s.rows, s.depth), of_b = aligned(layouts[j], s.depth, s.columns);
+            multiply(of_a, of_b, want);
+            multiply(layouts[i], layouts[j], got);
+            CHECK(got.memory.same_bits(want.memory));
+            multiply(of_a, layouts[j], got);
+            CHECK(got.memory.same_bits(want.memory));
+        }
+    }
+}
+
 // ---- random products
 
 /// Of an addition on a GPU's matrix units, which may truncate.

@@ -31,6 +31,14 @@ struct layout {
 inline constexpr layout layouts[] = {
     {order::rows, 0, 0}, {order::columns, 0, 0}, {order::rows, 3, 1}, {order::columns, 5, 7}};
 
+/// The layout but for its gap and offset: rows or columns begin on multiples of so many elements, whatever their length. 8 of
+/// 16 bits and more are 16 bytes.
+inline layout aligned(const layout& l, extent rows, extent columns, extent multiple = 8) {
+    const extent length = l.contiguous == order::rows ? columns : rows;
+    return {l.contiguous, (multiple - length % multiple) % multiple + multiple * (l.gap > 0 ? 1 : 0),
+            l.offset > 0 ? multiple : 0};
+}
+
 /// Integers of magnitude at most 4: every sum of up to 2^20 products of two of them is exact in any order.
 struct small_integers {
     std::uint32_t seed;

@@ -3,9 +3,9 @@
 /// The matrix product on a GPU; matmul.hpp has its arguments, its contract and an example.
 ///
 /// bfloat16, float16 and tfloat32 go to the matrix units, operands of that type (floats for tfloat32) in aligned rows
-/// by asynchronous copies, others by way of registers. Any other compute type is multiplied in float, exactly as its
-/// contract says, split<bfloat16, N> among them. tiles.hpp says how c and k are cut. A device that holds an engine (exec/matmul_engine.hpp) gives it
-/// what it is better at.
+/// by asynchronous copies, unaligned ones after a copy where that pays (aligned_copy.hpp), others by way of registers.
+/// Any other compute type is multiplied in float, exactly as its contract says, split<bfloat16, N> among them. tiles.hpp
+/// says how c and k are cut. A device that holds an engine (exec/matmul_engine.hpp) gives it what it is better at.
 ///
 /// Operands of eight bits that such a type multiplies exactly go to the matrix units as they are where the GPU has
 /// some for them, in whichever layouts: a linear layer's forward product, the gradient of its input and that of its
@@ -13,6 +13,7 @@
 #pragma once
 
 #include <halftone/kernel/fp64/device.hpp>
+#include <halftone/kernel/matmul/aligned_copy.hpp>
 #include <halftone/kernel/matmul/by_engine.hpp>
 #include <halftone/kernel/matmul/fp64.hpp>
 #include <halftone/kernel/matmul/matmul.hpp>
@@ -115,21 +116,27 @@ struct matmul<Device> {
         }
         if constexpr (has_matrix_unit<Compute>) {
             constexpr int depth = 64 / sizeof(stored);
-            const auto run_as = [&]<class Tiling, passage Passage>(Tiling, std::integral_constant<passage, Passage>,
-                                                                   int parts) {
-                multiply<by_matrix_units<Compute, Tiling, Passage, a_type, b_type>>(device, x, y, epilogue, access,
-                                                                                    parts);
+            const auto run_as = [&]<class Tiling, passage Passage>(
+                                    const product_operand<a_type>& of_a, const product_operand<b_type>& of_b, Tiling,
+                                    std::integral_constant<passage, Passage>, int parts) {
+                multiply<by_matrix_units<Compute, Tiling, Passage, a_type, b_type>>(device, of_a, of_b, epilogue,
+                                                                                    access, parts);
             };
             if constexpr (as_stored) {
-                if ((x.access & y.access) == row_access::chunks) {
+                const extent unaligned = aligned_copy<a_type>::elements(x) + aligned_copy<b_type>::elements(y);
+                if (unaligned == 0 || pays_to_align(device.architecture(), m, n, k, unaligned)) {
+                    const aligned_copy<a_type> of_x(device, x);
+                    const aligned_copy<b_type> of_y(device, y);
                     constexpr std::integral_constant<passage, passage::direct> direct{};
                     const matmul_cut cut = cut_matmul(device.architecture(), m, n, k);
                     if (cut.tile == matmul_tile::large)
-                        return run_as(matrix_unit_tiling<128, 128, depth, 2, 2, 3>{}, direct, cut.parts);
-                    return run_as(matrix_unit_tiling<64, 64, depth, 2, 2, 4>{}, direct, cut.parts);
+                        return run_as(of_x.operand, of_y.operand, matrix_unit_tiling<128, 128, depth, 2, 2, 3>{},
+                                      direct, cut.parts);
+                    return run_as(of_x.operand, of_y.operand, matrix_unit_tiling<64, 64, depth, 2, 2, 4>{}, direct,
+                                  cut.parts);
                 }
             }
-            run_as(matrix_unit_tiling<64, 64, depth, 2, 2, 2>{},
+            run_as(x, y, matrix_unit_tiling<64, 64, depth, 2, 2, 2>{},
                    std::integral_constant<passage, passage::through_registers>{},
                    cut_matmul(device.architecture(), m, n, k, matmul_tile::small).parts);
         } else {

@@ -75,6 +75,20 @@ struct load_some_part {
         return values;
     }
 };
+/// The next N elements as they are, zeros beyond the span's end.
+HALFTONE_KERNEL template <int N, class Simt, class T>
+HALFTONE_HD HALFTONE_INLINE vec<T, N> load_as_they_are(Simt simt, const global_span<const T>& from, row_access access) {
+    if (access == row_access::chunks && from.count >= N) return simt.load(simt::as_vectors<N>(from), 0);
+    vec<T, N> values{};
+    if (from.count >= N) {  // a question for all of them, where most are asked
+        HALFTONE_UNROLL for (int e = 0; e < N; ++e) values[e] = simt.load(from, e);
+    } else {
+        HALFTONE_UNROLL for (int e = 0; e < N; ++e) {
+            if (e < from.count) values[e] = simt.load(from, e);
+        }
+    }
+    return values;
+}
 /// The next N elements as floats, 0 beyond the span's end.
 HALFTONE_KERNEL template <int N, class Simt, class T>
 HALFTONE_HD HALFTONE_INLINE vec<float, N> load_some(Simt simt, const global_span<const T>& from, row_access access) {

@@ -161,6 +161,8 @@ class panel_fetch {
             const global_span<const T> from{next_ + i * lines_apart * leading_, valid};
             if constexpr (Passage == passage::direct) {
                 simt.async_copy16(target(slot, i), from, valid);
+            } else if constexpr (std::is_same_v<T, element>) {
+                held_[i] = load_as_they_are<in_chunk>(simt, from, access_);
             } else {
                 held_[i] = round_to<element>(load_some<in_chunk>(simt, from, access_));
             }

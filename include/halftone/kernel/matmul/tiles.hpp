@@ -70,4 +70,13 @@ constexpr matmul_cut cut_matmul(const simt::architecture& gpu, extent m, extent 
     return {matmul_tile::small, parts(tiles(64), row.small_blocks)};
 }
 
+/// Whether operands of which so many elements lie unaligned are to be copied into aligned rows first. Through
+/// registers, small tiles take some 10 instructions for each of the matrix units' where large aligned ones take 3; a
+/// copy moves each element twice, and is a kernel more: too much for few rows or columns, and for products of a few
+/// microseconds.
+constexpr bool pays_to_align(const simt::architecture& gpu, extent m, extent n, extent k, extent unaligned) {
+    const extent products = m * n * k;
+    return unaligned <= products / 256 && products >= gpu.multiprocessors * (extent{1} << 23);
+}
+
 }  // namespace halftone::inline HALFTONE_ABI::kernel::on_device

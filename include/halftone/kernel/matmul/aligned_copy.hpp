@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// An operand whose lines do not begin on multiples of 16 bytes, copied so that they do: then asynchronous copies of 16
+/// bytes bring it to the matrix units, where it would else go element by element through registers.
+///
+///     const on_device::aligned_copy<bfloat16> b(device, make_operand(view));   // b.operand is the same matrix
+///
+/// Numeric contract: a copy. pays_to_align (tiles.hpp) tells for which products it is worth its way through memory.
+#pragma once
+
+#include <halftone/kernel/matmul/operand.hpp>
+
+namespace halftone::inline HALFTONE_ABI::kernel::on_device {
+
+/// A block takes whole lines, or 1,024 elements of one: neighbours by neighbouring lanes, both where it reads and where
+/// it writes.
+template <class T>
+struct aligned_copy_kernel {
+    static constexpr int threads = 256, each = 4;
+    static constexpr word shared_bytes = 0;
+
+    global_span<const T> from;
+    global_span<T> to;
+    extent from_leading, to_leading;
+    int lines, length;
+    int across;  // threads that share a line: a power of two
+
+    grid_shape grid() const {
+        const int lines_of_block = threads / across, elements = each * across;
+        return {(lines + lines_of_block - 1) / lines_of_block, (length + elements - 1) / elements, 1};
+    }
+
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD void operator()(Simt simt) const {
+        const int line = simt.block().x * (threads / across) + simt.thread() / across;
+        const int first = simt.block().y * (each * across) + simt.thread() % across;
+        if (line >= lines) return;
+        vec<T, each> held;
+        HALFTONE_UNROLL for (int e = 0; e < each; ++e) {
+            const int column = first + e * across;
+            if (column < length) held[e] = simt.load(from, line * from_leading + column);
+        }
+        HALFTONE_UNROLL for (int e = 0; e < each; ++e) {
+            const int column = first + e * across;
+            if (column < length) simt.store(to, line * to_leading + column, held[e]);
+        }
+    }
+};
+
+/// Where the lines are aligned already, it is the operand itself.
+template <class T>
+class aligned_copy {
+  public:
+    product_operand<T> operand;
+
+    template <class Device>
+    aligned_copy(Device& device, const product_operand<T>& from)
+        : operand(from), lease_(device.scratch(), is_needed(from) ? bytes_of(from) : 0) {
+        if (!is_needed(from)) return;
+        const int lines = lines_of(from), length = length_of(from);
+        const extent leading = leading_of(from);
+        const global_span<T> to{lease_.template as<T>(), lines * leading};
+        int across = aligned_copy_kernel<T>::threads;
+        while (across > 32 && across * aligned_copy_kernel<T>::each / 2 >= length) across /= 2;
+        device.launch(aligned_copy_kernel<T>{from.elements, to, from.leading, leading, lines, length, across});
+        operand.elements = {to.data, to.count};
+        operand.leading = leading;
+        operand.access = row_access::chunks;
+    }
+    /// How many elements it would move.
+    static extent elements(const product_operand<T>& from) {
+        return is_needed(from) ? extent{from.outer} * from.depth : 0;
+    }
+
+  private:
+    static bool is_needed(const product_operand<T>& o) { return o.access != row_access::chunks; }
+    static int lines_of(const product_operand<T>& o) { return o.axis == along::depth ? o.outer : o.depth; }
+    static int length_of(const product_operand<T>& o) { return o.axis == along::depth ? o.depth : o.outer; }
+    static extent leading_of(const product_operand<T>& o) {
+        constexpr extent in_chunk = 16 / static_cast<extent>(sizeof(T));
+        return (length_of(o) + in_chunk - 1) / in_chunk * in_chunk;
+    }
+    static std::size_t bytes_of(const product_operand<T>& o) {
+        return static_cast<std::size_t>(lines_of(o) * leading_of(o)) * sizeof(T);
+    }
+
+    workspace::lease lease_;
+};
+
+}  // namespace halftone::inline HALFTONE_ABI::kernel::on_device
