@@ -140,6 +140,11 @@ struct flash_attention_kernel {
         }
     }
 
+    /// What the highest score subtracts from the exponents of two. Of hidden scores alone it is 0: then they weigh nothing.
+    HALFTONE_HD HALFTONE_INLINE float exponent_of(float highest) const {
+        return highest == detail::attention_hidden ? 0.0f : highest * (problem.scale * detail::log2_of_e);
+    }
+
     /// Takes a tile's scores into the softmax (Milakov and Gimelshein 2018): they become weights, and the sums are
     /// brought to the new maxima. Step by step for all rows, so that one's latency passes behind the others.
     HALFTONE_KERNEL template <class Simt>
@@ -167,23 +172,30 @@ struct flash_attention_kernel {
         }
         HALFTONE_UNROLL for (int m = 0; m < RowBlocks; ++m) {
             HALFTONE_UNROLL for (int half = 0; half < 2; ++half) {
-                const float factor = power_of_two((state[m][half].highest - highest[m][half]) * scale);
+                const float top = exponent_of(highest[m][half]);
+                const bool is_higher = highest[m][half] != state[m][half].highest;
                 float even = 0, odd = 0;
                 HALFTONE_UNROLL for (int n = 0; n < KeyRows / 8; ++n) {
                     float &x = scores[m][n][2 * half], &y = scores[m][n][2 * half + 1];
-                    x = power_of_two((x - highest[m][half]) * scale);
-                    y = power_of_two((y - highest[m][half]) * scale);
+                    x = power_of_two(std::fma(x, scale, -top));
+                    y = power_of_two(std::fma(y, scale, -top));
                     even += x, odd += y;
                 }
-                state[m][half] = {highest[m][half], std::fma(state[m][half].total, factor, even + odd)};
-                HALFTONE_UNROLL for (int n = 0; n < Head / 8; ++n) {
-                    HALFTONE_UNROLL for (int e = 2 * half; e < 2 * half + 2; ++e) sums[m][n][e] *= factor;
+                float total = state[m][half].total;
+                if (is_higher) {  // seldom, after the first tiles
+                    const bool is_first = state[m][half].highest == detail::attention_hidden;
+                    const float factor = is_first ? 0 : power_of_two(exponent_of(state[m][half].highest) - top);
+                    total *= factor;
+                    HALFTONE_UNROLL for (int n = 0; n < Head / 8; ++n) {
+                        HALFTONE_UNROLL for (int e = 2 * half; e < 2 * half + 2; ++e) sums[m][n][e] *= factor;
+                    }
                 }
+                state[m][half] = {highest[m][half], total + (even + odd)};
             }
         }
     }
 
-    /// Of a query that saw no key, whose weights are of hidden scores alone, o is 0.
+    /// Of a query that saw no key, whose weights are all 0, o is 0.
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE void finish(Simt simt, const row_state (&state)[RowBlocks][2],
                                             block_sums (&sums)[RowBlocks][Head / 8], const query_tile& tile) const {
@@ -203,7 +215,8 @@ struct flash_attention_kernel {
                     }
                 }
                 if (logsumexp.is_there() && query < here.queries && simt.lane() % 4 == 0) {
-                    const float sum = std::fma(state[m][half].highest, problem.scale, std::log(total));
+                    const float sum =
+                        std::fma(exponent_of(state[m][half].highest), 1 / detail::log2_of_e, std::log(total));
                     simt.store(logsumexp, problem.row_sum(here, query), saw ? sum : detail::attention_hidden);
                 }
             }
