@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# The lessons, train_gpt and bench_cuda on a machine without a GPU: built with nvcc as for one, and run by the machine for PTX
-# (run.sh). A lesson prints what it promises, train_gpt's losses are the CPU's, and no benchmark's result is wrong.
+# The lessons, own_project, train_gpt and bench_cuda on a machine without a GPU: built with nvcc as for one, and run by the
+# machine for PTX (run.sh). A lesson prints what it promises, train_gpt's losses are the CPU's, and no benchmark's result is
+# wrong.
 #
 #     tests/ptx/programs.sh [FOLDER]       # where to build; a temporary one otherwise
 set -euo pipefail
@@ -40,6 +41,15 @@ for lesson in "${lessons[@]}"; do
     grep -q '^on the GPU it prints:' "$build/$lesson.log" || { status=1; echo "$lesson has not run on the GPU"; }
 done
 echo "${#lessons[@]} lessons print what they promise"
+
+# A project that owns its pointers and its stream.
+nvcc=$(sed -n 's/^CMAKE_CUDA_COMPILER:[^=]*=//p' "$build/CMakeCache.txt")
+for source in main one_file; do
+    "$nvcc" -std=c++20 -cudart shared -gencode arch=compute_80,code=compute_80 -no-compress -I"$root/include" \
+        "$root/examples/own_project/$source.cu" -o "$build/own_$source"
+    run "own_project_$source" "$build/own_$source"
+done
+cat "$build"/own_project_*.log
 
 run bench_cuda "$build/bench/bench_cuda" --tiny --seconds 0.001
 echo "bench_cuda: $(wc -l <"$build/bench_cuda.log") lines"

@@ -135,7 +135,7 @@ void within_bounds(Device& device, extent rows, extent classes, extent padding, 
             const double argument = wrong + u * (std::fabs(std::log(p)) + wrong);
             const double own = support::exp_error<Device, D>(std::fabs(std::log(p)));
             const double probability_error =
-                p * (std::expm1(argument) * (1 + own) + own) + ht::number_traits<float>::min_subnormal;
+                p * (std::expm1(argument) * (1 + own) + own) + support::exp_least<Device, D>();
             // The difference from 1, the factor's own division, the product.
             const double error = factor * (probability_error * (1 + gamma(3)) + gamma(3) * std::fabs(p - target));
             dxs.expect(static_cast<double>(dlogits(i, j)), wanted(i, j), support::rounded<D>(wanted(i, j), error));

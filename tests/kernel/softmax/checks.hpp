@@ -103,8 +103,7 @@ void forward_within_bounds(Device& device, extent rows, extent width, float scal
     ht::reference::log_softmax(x.const_view(shape), static_cast<double>(scale),
                                ht::view<double, 2>(want_log.data(), shape));
 
-    // Exponentials below float's normal numbers lose digits, at most one of the least subnormal's.
-    constexpr double tiny = 2 * ht::number_traits<float>::min_subnormal;
+    constexpr double tiny = 2 * support::exp_least<Device, Y>();
     support::comparison plain, logarithm;
     for (extent i = 0; i < rows; ++i) {
         const row_errors<Device, Y> errors(x.data() + i * width, width, static_cast<double>(scale));

@@ -9,6 +9,7 @@
 
 #include <halftone/kernel/attention/attention.hpp>
 #include <halftone/kernel/rows/device.hpp>
+#include <halftone/kernel/softmax/exponential.hpp>
 
 namespace halftone::inline HALFTONE_ABI::kernel::on_device {
 
@@ -169,17 +170,6 @@ struct head_vectors {
 template <class T>
 head_vectors<T> vectors_of(const view<T, 4>& v, const packed_sequences& sequences) {
     return {simt::hull_of(v), sequences.are_there() ? 0 : v.stride_of(0), v.stride_of(1), v.stride_of(2)};
-}
-
-/// 2^x for x of at most about 1, with a relative error of 4 2^-24; 0 where that lies below 2^-126.
-HALFTONE_HD HALFTONE_INLINE float power_of_two(float x) {
-#if defined(__CUDA_ARCH__)
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-#else
-    return x < -126.0f ? 0.0f : std::exp2(x);
-#endif
 }
 
 /// As products read it: rounded to Compute.

@@ -47,7 +47,7 @@ struct cross_entropy_kernel {
             return;
         }
         const auto x = logits.part(row * stride, classes);
-        exponential_sum mine;
+        exponential_sum<X> mine;
         if constexpr (Held > 0) {
             const int vectors = static_cast<int>(classes / N) - me;  // from mine on
             vec<X, N> held[Held];
@@ -59,14 +59,14 @@ struct cross_entropy_kernel {
             HALFTONE_UNROLL for (int i = 0; i < Held; ++i) {
                 if (i * Threads < vectors) {
                     const vec<float, N> v = to_float(held[i]);
-                    HALFTONE_UNROLL for (int e = 0; e < N; ++e) mine.sum += std::exp(v[e] - below);
+                    HALFTONE_UNROLL for (int e = 0; e < N; ++e) mine.sum += exponential<X>(v[e] - below);
                 }
             }
         } else {
             const auto steps = row_steps<N, Threads, 0>::over(me, classes, x.data);
             steps.each([&](const auto& place) { mine.add(place.load(simt, x)); });
         }
-        const exponential_sum whole = mine.template over<team>(simt);
+        const exponential_sum<X> whole = mine.template over<team>(simt);
         if (me != 0) return;
         const float excess = std::log(whole.sum);
         float loss = not_a_number;
@@ -118,7 +118,7 @@ struct cross_entropy_backward_kernel {
             if (counts) {
                 v = place.load(simt, x);
                 HALFTONE_UNROLL for (int e = 0; e < M; ++e) {
-                    const float probability = std::exp(v[e] - normaliser);
+                    const float probability = exponential<D>(v[e] - normaliser);
                     v[e] = (first + e == target ? probability - 1.0f : probability) * factor;
                 }
             }
@@ -193,14 +193,10 @@ struct cross_entropy<Device> {
 
     template <class X>
         requires in_double<X>
-    static void forward_rows(Device& device, const cross_entropy_forward<X>& a) {
-        fp64::cross_entropy_rows(device, a);
-    }
+    static void forward_rows(Device& device, const cross_entropy_forward<X>& a) { fp64::cross_entropy_rows(device, a); }
     template <class X, class D>
         requires in_double<X, D>
-    static void backward(Device& device, const cross_entropy_backward<X, D>& a) {
-        fp64::cross_entropy_rows(device, a);
-    }
+    static void backward(Device& device, const cross_entropy_backward<X, D>& a) { fp64::cross_entropy_rows(device, a); }
 
     template <class X>
     static void forward(Device& device, const cross_entropy_forward<X>& a) {
@@ -215,9 +211,19 @@ struct cross_entropy<Device> {
         using namespace on_device;
         const extent rows = a.logits.extent_of(0), classes = a.logits.extent_of(1);
         const auto launch = [&]<int Threads>(constant<Threads>) {
-            device.launch(cross_entropy_backward_kernel<X, D, longest<X, D>, Threads>{
-                simt::hull_of(a.logits), simt::span_of(a.targets), simt::span_of(a.logsumexp), simt::span_of(a.gradient), {a.count.data(), 1},
-                simt::hull_of(a.dlogits), rows, classes, a.logits.stride_of(0), a.gradient.extent_of(0) == 1 ? 0 : 1, a.dlogits.stride_of(0), a.ignore_index});
+            device.launch(
+                cross_entropy_backward_kernel<X, D, longest<X, D>, Threads>{simt::hull_of(a.logits),
+                                                                            simt::span_of(a.targets),
+                                                                            simt::span_of(a.logsumexp),
+                                                                            simt::span_of(a.gradient),
+                                                                            {a.count.data(), 1},
+                                                                            simt::hull_of(a.dlogits),
+                                                                            rows,
+                                                                            classes,
+                                                                            a.logits.stride_of(0),
+                                                                            a.gradient.extent_of(0) == 1 ? 0 : 1,
+                                                                            a.dlogits.stride_of(0),
+                                                                            a.ignore_index});
         };
         classes <= held_by_warp ? launch(constant<32>{}) : launch(constant<256>{});
     }

@@ -24,6 +24,7 @@ enum class softmax_form { plain, logarithm };
 template <class X, class Y, softmax_form Form, int N, int Threads, int Held>
 struct softmax_kernel {
     using team = row_team<Threads>;
+    using number = std::conditional_t<Form == softmax_form::plain, Y, float>;  // that exponentials are for
     static constexpr int threads = team::block_threads;
     static constexpr word shared_bytes = team::shared_bytes;
 
@@ -59,7 +60,7 @@ struct softmax_kernel {
                 if (i * Threads < vectors) {
                     HALFTONE_UNROLL for (int e = 0; e < N; ++e) {
                         held[i][e] -= largest;
-                        const float power = std::exp(held[i][e]);
+                        const float power = exponential<number>(held[i][e]);
                         if constexpr (Form == softmax_form::plain) held[i][e] = power;
                         sum += power;
                     }
@@ -74,9 +75,9 @@ struct softmax_kernel {
             }
         } else {
             const auto steps = row_steps<N, Threads, 0>::over(me, width, to.data, from.data);
-            exponential_sum mine;
+            exponential_sum<number> mine;
             steps.each([&](const auto& place) { mine.add(scaled(place.load(simt, from), scale)); });
-            const exponential_sum whole = mine.template over<team>(simt);
+            const exponential_sum<number> whole = mine.template over<team>(simt);
             const float last = last_operand(whole.sum);
             steps.each([&](const auto& place) {
                 write(simt, place, to, scaled(place.load(simt, from), scale), whole.largest, last);
@@ -98,7 +99,7 @@ struct softmax_kernel {
                                                   vec<float, M> v, float largest, float last) {
         HALFTONE_UNROLL for (int e = 0; e < M; ++e) {
             v[e] -= largest;
-            v[e] = finished(Form == softmax_form::plain ? std::exp(v[e]) : v[e], last);
+            v[e] = finished(Form == softmax_form::plain ? exponential<number>(v[e]) : v[e], last);
         }
         place.store(simt, to, v);
     }
@@ -161,14 +162,10 @@ struct softmax_driver {
 
     template <class X, class Y>
         requires in_double<X, Y>
-    static void forward(Device& device, const softmax_forward<X, Y>& a) {
-        fp64::softmax_rows<kind>(device, a);
-    }
+    static void forward(Device& device, const softmax_forward<X, Y>& a) { fp64::softmax_rows<kind>(device, a); }
     template <class X, class Y>
         requires in_double<X, Y>
-    static void backward(Device& device, const softmax_backward<X, Y>& a) {
-        fp64::softmax_rows<kind>(device, a);
-    }
+    static void backward(Device& device, const softmax_backward<X, Y>& a) { fp64::softmax_rows<kind>(device, a); }
 
     template <class X, class Y>
     static void forward(Device& device, const softmax_forward<X, Y>& a) {

@@ -3,7 +3,7 @@
 /// The sum of exponentials of a row, less the largest of which nothing overflows, found in one reading (Milakov and
 /// Gimelshein 2018): what is summed so far is scaled whenever something larger is met.
 ///
-///     on_device::exponential_sum sum;
+///     on_device::exponential_sum<float> sum;
 ///     for (...) sum.add(load_floats<n>(simt, row, i));
 ///     const auto [largest, total] = sum.over<team>(simt);             // of the whole row: log(total) + largest
 ///
@@ -15,6 +15,7 @@
 #include <limits>
 
 #include <halftone/kernel/rows/device.hpp>
+#include <halftone/kernel/softmax/exponential.hpp>
 
 namespace halftone::inline HALFTONE_ABI::kernel::on_device {
 
@@ -22,7 +23,7 @@ inline constexpr float minus_infinity = -std::numeric_limits<float>::infinity();
 
 template <int N>
 HALFTONE_HD HALFTONE_INLINE float largest_of(float so_far, const vec<float, N>& v) {
-    HALFTONE_UNROLL for (int e = 0; e < N; ++e) so_far = so_far < v[e] ? v[e] : so_far;
+    HALFTONE_UNROLL for (int e = 0; e < N; ++e) so_far = std::fmax(so_far, v[e]);
     return so_far;
 }
 template <int N>
@@ -32,6 +33,8 @@ HALFTONE_HD HALFTONE_INLINE vec<float, N> scaled(const vec<float, N>& v, float f
     return s;
 }
 
+/// Of exponentials for numbers of T (exponential.hpp).
+template <class T>
 struct exponential_sum {
     float largest = minus_infinity, sum = 0;
 
@@ -40,8 +43,8 @@ struct exponential_sum {
         const float now = largest_of(largest, v);
         const float below = now == minus_infinity ? 0.0f : now;  // infinity less infinity is no number
         float some = 0;
-        HALFTONE_UNROLL for (int e = 0; e < N; ++e) some += std::exp(v[e] - below);
-        sum = sum * std::exp(largest - below) + some;
+        HALFTONE_UNROLL for (int e = 0; e < N; ++e) some += exponential<T>(v[e] - below);
+        sum = sum * exponential<T>(largest - below) + some;
         largest = now;
     }
     /// Uses both slots of the team.
@@ -49,7 +52,7 @@ struct exponential_sum {
     HALFTONE_HD HALFTONE_INLINE exponential_sum over(Simt simt) const {
         exponential_sum whole;
         whole.largest = Team::max(simt, largest, constant<0>{});
-        whole.sum = Team::sum(simt, sum * std::exp(largest - whole.largest), constant<1>{});
+        whole.sum = Team::sum(simt, sum * exponential<T>(largest - whole.largest), constant<1>{});
         return whole;
     }
 };

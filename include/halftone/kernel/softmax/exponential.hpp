@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Exponentials as GPU kernels take them.
+///
+///     sum += on_device::exponential<bfloat16>(x - largest);
+///
+/// Numeric contract: beside each function; u is 2^-24.
+#pragma once
+
+#include <cmath>
+
+#include <halftone/config.hpp>
+
+namespace halftone::inline HALFTONE_ABI::kernel::on_device {
+
+/// 2^x for x of at most about 1, with a relative error of 4 u; 0 where that lies below 2^-126.
+HALFTONE_HD HALFTONE_INLINE float power_of_two(float x) {
+#if defined(__CUDA_ARCH__)
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+#else
+    return x < -126.0f ? 0.0f : std::exp2(x);
+#endif
+}
+
+/// e^x for x of at most about 1, on its way to or from numbers of T; 1 for 0. Of 16 bits or fewer in two instructions instead
+/// of nine: with a relative error of (4 + 2 |x|) u, and 0 where it lies below 2^-126. Of others as std::exp has it.
+template <class T>
+HALFTONE_HD HALFTONE_INLINE float exponential(float x) {
+    if constexpr (sizeof(T) < sizeof(float)) {
+        return power_of_two(x * 1.44269504088896341f);
+    } else {
+        return std::exp(x);
+    }
+}
+
+}  // namespace halftone::inline HALFTONE_ABI::kernel::on_device
