@@ -211,19 +211,10 @@ struct cross_entropy<Device> {
         using namespace on_device;
         const extent rows = a.logits.extent_of(0), classes = a.logits.extent_of(1);
         const auto launch = [&]<int Threads>(constant<Threads>) {
-            device.launch(
-                cross_entropy_backward_kernel<X, D, longest<X, D>, Threads>{simt::hull_of(a.logits),
-                                                                            simt::span_of(a.targets),
-                                                                            simt::span_of(a.logsumexp),
-                                                                            simt::span_of(a.gradient),
-                                                                            {a.count.data(), 1},
-                                                                            simt::hull_of(a.dlogits),
-                                                                            rows,
-                                                                            classes,
-                                                                            a.logits.stride_of(0),
-                                                                            a.gradient.extent_of(0) == 1 ? 0 : 1,
-                                                                            a.dlogits.stride_of(0),
-                                                                            a.ignore_index});
+            device.launch(cross_entropy_backward_kernel<X, D, longest<X, D>, Threads>{
+                simt::hull_of(a.logits), simt::span_of(a.targets), simt::span_of(a.logsumexp), simt::span_of(a.gradient),
+                {a.count.data(), 1}, simt::hull_of(a.dlogits), rows, classes, a.logits.stride_of(0),
+                a.gradient.extent_of(0) == 1 ? 0 : 1, a.dlogits.stride_of(0), a.ignore_index});
         };
         classes <= held_by_warp ? launch(constant<32>{}) : launch(constant<256>{});
     }

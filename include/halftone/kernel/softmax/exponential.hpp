@@ -24,8 +24,9 @@ HALFTONE_HD HALFTONE_INLINE float power_of_two(float x) {
 #endif
 }
 
-/// e^x for x of at most about 1, on its way to or from numbers of T; 1 for 0. Of 16 bits or fewer in two instructions instead
-/// of nine: with a relative error of (4 + 2 |x|) u, and 0 where it lies below 2^-126. Of others as std::exp has it.
+/// e^x for x of at most about 1, on its way to or from numbers of T; 1 for 0. Of 16 bits or fewer in two instructions
+/// instead of nine: with a relative error of (4 + 2 |x|) u, and 0 where it lies below 2^-126. Of others as std::exp has
+/// it.
 template <class T>
 HALFTONE_HD HALFTONE_INLINE float exponential(float x) {
     if constexpr (sizeof(T) < sizeof(float)) {
