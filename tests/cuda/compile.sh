@@ -45,7 +45,7 @@ if (($#)); then
 else
     cat >"$work/files" <<'FILES'
 tests/cuda/model.cu 300
-examples/train_gpt/amp_bf16.cu 150 again
+examples/train_gpt/amp_bf16.cu 152 again
 tests/cuda/products.cu 120
 tests/cuda/attention.cu 100
 tests/cuda/losses.cu 120

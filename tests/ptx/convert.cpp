@@ -5,6 +5,7 @@
 #include <limits>
 
 #include <halftone/number.hpp>
+#include <halftone/number/saturate.hpp>
 
 #include "ptx/by_type.hpp"
 #include "ptx/decode.hpp"
@@ -68,6 +69,28 @@ constexpr handler convert_pair = [](warp& w, const instruction& i, lane_mask m) 
         w.set<std::uint32_t>(i.to[0], l, static_cast<std::uint32_t>(bits(0)) << 16 | bits(1));
     });
 };
+/// Two bytes to two halves of 16 bits, each exact.
+template <class From>
+constexpr handler widen_pair = [](warp& w, const instruction& i, lane_mask m) {
+    each_lane(m, [&](int l) {
+        const std::uint16_t both = w.get<std::uint16_t>(i.from[0], l);
+        const auto half = [&](int n) -> std::uint32_t {
+            return float16(static_cast<float>(From::from_bits(static_cast<std::uint8_t>(both >> (8 * n))))).bits();
+        };
+        w.set<std::uint32_t>(i.to[0], l, half(1) << 16 | half(0));
+    });
+};
+/// Two floats into two bytes, the first on top; what is too large becomes the largest number.
+template <class To>
+constexpr handler narrow_pair = [](warp& w, const instruction& i, lane_mask m) {
+    each_lane(m, [&](int l) {
+        const auto byte = [&](std::size_t n) -> std::uint16_t {
+            const float x = w.get<float>(i.from[n], l);
+            return x == x ? To(clamp_to<To>(x)).bits() : std::uint16_t{0x7f};
+        };
+        w.set<std::uint16_t>(i.to[0], l, static_cast<std::uint16_t>(byte(0) << 8 | byte(1)));
+    });
+};
 constexpr handler convert_tf32 = [](warp& w, const instruction& i, lane_mask m) {
     each_lane(m, [&](int l) {
         const std::uint32_t bits = w.get<std::uint32_t>(i.from[0], l);
@@ -86,6 +109,10 @@ handler decode_convert(instruction& i, const mnemonic& name) {
         if (p == "rzi" || p == "rni" || p == "rmi" || p == "rpi") i.option |= p[1];
     }
     if (to == "tf32") return convert_tf32;
+    if (from == "e4m3x2") return to == "f16x2" ? widen_pair<float8_e4m3> : nullptr;
+    if (from == "e5m2x2") return to == "f16x2" ? widen_pair<float8_e5m2> : nullptr;
+    if (to == "e4m3x2") return from == "f32" ? narrow_pair<float8_e4m3> : nullptr;
+    if (to == "e5m2x2") return from == "f32" ? narrow_pair<float8_e5m2> : nullptr;
     if (to == "bf16x2") return convert_pair<bfloat16>;
     if (to == "f16x2") return convert_pair<float16>;
     if (to == "bf16" && from == "f32") return convert_number<bfloat16, float>;

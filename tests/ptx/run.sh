@@ -48,10 +48,10 @@ while (($#)); do
 done
 if [[ -n $objects && -n $sanitizer ]]; then echo "--sanitize compiles the tests itself" >&2; exit 2; fi
 if ((${#names[@]} == 0)); then
-    names=(machine)
+    names=(machine bytes float8)
     for test in "$root"/tests/cuda/*.cu; do
         name=$(basename "$test" .cu)
-        [[ -n $objects && ! -e $objects/tests_cuda_$name.cu.o ]] || names+=("$name")
+        if [[ " ${names[*]} " != *" $name "* && (-z $objects || -e $objects/tests_cuda_$name.cu.o) ]]; then names+=("$name"); fi
     done
 fi
 export work root nvcc toolkit objects sanitizer cxx=${CXX:-c++}
@@ -65,11 +65,18 @@ compile_machine() {
     "$cxx" -std=c++20 -O2 -fPIC $native $sanitizer -Wall -Wextra -I"$root/tests" -I"$root/include" -isystem "$toolkit/include" \
         -c "$1" -o "$work/machine_$(basename "$1").o"
 }
+# What the machine poses as: from sm_89 on instructions know numbers of eight bits.
+architecture_of() { if [[ $1 == bytes || $1 == float8 ]]; then echo 89; else echo 80; fi; }
 compile_test() {
-    if [[ $1 == machine ]]; then set -- machine "$root/tests/ptx/machine.cu"; else set -- "$1" "$root/tests/cuda/$1.cu"; fi
-    [[ -z $objects || $1 == machine ]] || { ln -s "$objects/tests_cuda_$1.cu.o" "$work/test_$1.o"; return; }
+    local name=$1 source=$root/tests/cuda/$1.cu architecture
+    architecture=$(architecture_of "$name")
+    if [[ -n $objects && -e $objects/tests_cuda_$name.cu.o && $architecture == 80 ]]; then
+        ln -s "$objects/tests_cuda_$name.cu.o" "$work/test_$name.o"
+        return
+    fi
+    if [[ $name == machine ]]; then source=$root/tests/ptx/machine.cu; fi
     "$nvcc" -std=c++20 -O1 ${sanitizer:+-Xcompiler "$sanitizer"} -I"$root/include" -I"$root/tests" \
-        -gencode arch=compute_80,code=compute_80 -no-compress -x cu -c "$2" -o "$work/test_$1.o"
+        -gencode "arch=compute_$architecture,code=compute_$architecture" -no-compress -x cu -c "$source" -o "$work/test_$name.o"
 }
 run_test() {
     local name=$1 libraries=()
@@ -79,7 +86,7 @@ run_test() {
     # shellcheck disable=SC2086
     "$cxx" $sanitizer "$work/test_$name.o" "$work/main.o" "$work/libptx.so" "${libraries[@]}" -Wl,--as-needed,-rpath,"$work" \
         -lpthread -ldl -o "$work/$name" &&
-        ASAN_OPTIONS=detect_leaks=0 "$work/$name" -tce='*cublaslt*' "$@" >"$work/$name.log" 2>&1 || touch "$work/$name.failed"
+        HALFTONE_PTX_ARCHITECTURE=$(architecture_of "$name") ASAN_OPTIONS=detect_leaks=0 "$work/$name" -tce='*cublaslt*' "$@" >"$work/$name.log" 2>&1 || touch "$work/$name.failed"
     if [[ -e $work/$name.failed ]]; then
         echo "$name fails:"
         head -n 60 "$work/$name.log"
@@ -87,7 +94,7 @@ run_test() {
         echo "$name: $(sed -n 's/^\[doctest\] \(assertions: .*\)/\1/p' "$work/$name.log")"
     fi
 }
-export -f compile_machine compile_test run_test
+export -f architecture_of compile_machine compile_test run_test
 at_once() { xargs -P "$(nproc)" -I {} bash -c "$1 \"\$@\"" _ "${@:2}"; }
 
 printf '%s\n' "$root"/tests/ptx/*.cpp | at_once compile_machine {}

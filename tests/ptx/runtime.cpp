@@ -44,6 +44,13 @@ constexpr bool reaches_all_memory = true;
 constexpr bool reaches_all_memory = false;
 #endif
 
+/// What the device is: 10 times its compute capability, from HALFTONE_PTX_ARCHITECTURE.
+int architecture() {
+    static const char* const text = std::getenv("HALFTONE_PTX_ARCHITECTURE");
+    static const int version = text == nullptr ? 80 : static_cast<int>(std::strtol(text, nullptr, 10));
+    return version;
+}
+
 /// Another one for each launch, from HALFTONE_PTX_SEED on; 0 without it.
 std::uint32_t seed() {
     static const char* const text = std::getenv("HALFTONE_PTX_SEED");
@@ -172,7 +179,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {
     p->warpSize = 32;
     p->maxThreadsPerBlock = 1024;
     p->maxThreadsPerMultiProcessor = 2048;
-    p->major = 8;
+    p->major = architecture() / 10;
+    p->minor = architecture() % 10;
     p->multiProcessorCount = 6;
     p->l2CacheSize = 1 << 20;
     return cudaSuccess;
@@ -180,7 +188,10 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr a, int) {
     switch (a) {
         case cudaDevAttrComputeCapabilityMajor:
-            *value = 8;
+            *value = architecture() / 10;
+            break;
+        case cudaDevAttrComputeCapabilityMinor:
+            *value = architecture() % 10;
             break;
         case cudaDevAttrMultiProcessorCount:
             *value = 6;

@@ -148,6 +148,41 @@ constexpr handler multiply_1688 = [](warp& w, const instruction& i, lane_mask m)
         });
 };
 
+/// Four bytes to a register: k is 4 (l % 4) and the next three, and 16 further in the second half.
+template <class A, class B>
+constexpr handler multiply_16832 = [](warp& w, const instruction& i, lane_mask m) {
+    const auto byte = [&](std::size_t r, int l, int part) {
+        return static_cast<std::uint8_t>(w.get<std::uint32_t>(i.from[r], l) >> (8 * part));
+    };
+    multiply<32>(
+        w, i, m,
+        [&](int l, auto& a) {
+            for (std::size_t r = 0; r < 4; ++r)
+                for (int p = 0; p < 4; ++p)
+                    a[l / 4 + 8 * static_cast<int>(r % 2)][4 * (l % 4) + p + 16 * static_cast<int>(r / 2)] =
+                        static_cast<float>(A::from_bits(byte(r, l, p)));
+        },
+        [&](int l, auto& b) {
+            for (std::size_t r = 0; r < 2; ++r)
+                for (int p = 0; p < 4; ++p)
+                    b[4 * (l % 4) + p + 16 * static_cast<int>(r)][l / 4] =
+                        static_cast<float>(B::from_bits(byte(4 + r, l, p)));
+        });
+};
+handler multiply_bytes(const mnemonic& name) {
+    const auto by = [&]<class A, class B>(std::string_view a, std::string_view b, tag<A>, tag<B>) -> handler {
+        // mma.sync.aligned.m16n8k32.row.col.f32.A.B.f32
+        const auto at = name.words.size();
+        return name.words[at - 3] == a && name.words[at - 2] == b ? multiply_16832<A, B> : nullptr;
+    };
+    constexpr tag<float8_e4m3> four{};
+    constexpr tag<float8_e5m2> five{};
+    if (const handler h = by("e4m3", "e4m3", four, four)) return h;
+    if (const handler h = by("e4m3", "e5m2", four, five)) return h;
+    if (const handler h = by("e5m2", "e4m3", five, four)) return h;
+    return by("e5m2", "e5m2", five, five);
+}
+
 }  // namespace
 
 handler decode_warp_wide(instruction& i, const mnemonic& name) {
@@ -186,6 +221,7 @@ handler decode_warp_wide(instruction& i, const mnemonic& name) {
         if (name.has("m16n8k16") && name.has("bf16")) return together(multiply_16816<bfloat16>);
         if (name.has("m16n8k16") && name.has("f16")) return together(multiply_16816<float16>);
         if (name.has("m16n8k8") && name.has("tf32")) return together(multiply_1688);
+        if (name.has("m16n8k32")) return together(multiply_bytes(name));
     }
     return nullptr;
 }

@@ -8,19 +8,22 @@
 /// Numeric contract: a copy. pays_to_align (tiles.hpp) tells for which products it is worth its way through memory.
 #pragma once
 
+#include <cstdint>
+#include <type_traits>
+
 #include <halftone/kernel/matmul/operand.hpp>
 
 namespace halftone::inline HALFTONE_ABI::kernel::on_device {
 
 /// A block takes whole lines, or 1,024 elements of one: neighbours by neighbouring lanes, both where it reads and where
-/// it writes.
-template <class T>
+/// it writes. Bits: one kernel for all numbers of 16.
+template <class Bits>
 struct aligned_copy_kernel {
     static constexpr int threads = 256, each = 4;
     static constexpr word shared_bytes = 0;
 
-    global_span<const T> from;
-    global_span<T> to;
+    global_span<const Bits> from;
+    global_span<Bits> to;
     extent from_leading, to_leading;
     int lines, length;
     int across;  // threads that share a line: a power of two
@@ -35,7 +38,7 @@ struct aligned_copy_kernel {
         const int line = simt.block().x * (threads / across) + simt.thread() / across;
         const int first = simt.block().y * (each * across) + simt.thread() % across;
         if (line >= lines) return;
-        vec<T, each> held;
+        vec<Bits, each> held;
         HALFTONE_UNROLL for (int e = 0; e < each; ++e) {
             const int column = first + e * across;
             if (column < length) held[e] = simt.load(from, line * from_leading + column);
@@ -59,11 +62,17 @@ class aligned_copy {
         if (!is_needed(from)) return;
         const int lines = lines_of(from), length = length_of(from);
         const extent leading = leading_of(from);
-        const global_span<T> to{lease_.template as<T>(), lines * leading};
-        int across = aligned_copy_kernel<T>::threads;
-        while (across > 32 && across * aligned_copy_kernel<T>::each / 2 >= length) across /= 2;
-        device.launch(aligned_copy_kernel<T>{from.elements, to, from.leading, leading, lines, length, across});
-        operand.elements = {to.data, to.count};
+        using kernel = aligned_copy_kernel<bits>;
+        int across = kernel::threads;
+        while (across > 32 && across * kernel::each / 2 >= length) across /= 2;
+        device.launch(kernel{{reinterpret_cast<const bits*>(from.elements.data), from.elements.count},
+                             {lease_.template as<bits>(), lines * leading},
+                             from.leading,
+                             leading,
+                             lines,
+                             length,
+                             across});
+        operand.elements = {lease_.template as<T>(), lines * leading};
         operand.leading = leading;
         operand.access = row_access::chunks;
     }
@@ -73,6 +82,8 @@ class aligned_copy {
     }
 
   private:
+    using bits = std::conditional_t<sizeof(T) == 2, std::uint16_t, T>;
+
     static bool is_needed(const product_operand<T>& o) { return o.access != row_access::chunks; }
     static int lines_of(const product_operand<T>& o) { return o.axis == along::depth ? o.outer : o.depth; }
     static int length_of(const product_operand<T>& o) { return o.axis == along::depth ? o.depth : o.outer; }
