@@ -123,6 +123,10 @@ std::byte* warp::memory(const instruction& i, space s, std::uint64_t address, st
         const auto begin = reinterpret_cast<std::uint64_t>(data);
         return address >= begin && address + bytes <= begin + size;
     };
+    if (s == space::generic && lies_in(block_.shared.data(), block_.shared.size())) {
+        const auto at = address - reinterpret_cast<std::uint64_t>(block_.shared.data());
+        return memory(i, space::shared, at, bytes, lane, how);
+    }
 #if defined(__SANITIZE_ADDRESS__)
     if (__asan_region_is_poisoned(reinterpret_cast<void*>(address), bytes) != nullptr)
         fail(i, "memory that is nobody's, lane " + std::to_string(lane));
@@ -132,8 +136,7 @@ std::byte* warp::memory(const instruction& i, space s, std::uint64_t address, st
     if (const range found = block_.may_touch(address); found.end != 0) block_.last = found;
     bool is_there = is_in_last();
     if (!is_there && s == space::generic)
-        is_there = lies_in(block_.shared.data(), block_.shared.size()) ||
-                   lies_in(frame_.local.data(), frame_.local.size()) ||
+        is_there = lies_in(frame_.local.data(), frame_.local.size()) ||
                    lies_in(block_.how.parameters.data(), 8 * block_.how.parameters.size());
     if (!is_there)
         for (const auto& [name, words] : block_.code.globals())

@@ -18,6 +18,12 @@ __global__ void no_barrier(int* out) {
     line[threadIdx.x] = static_cast<int>(threadIdx.x);
     out[threadIdx.x] = line[63 - threadIdx.x];
 }
+__global__ void no_barrier_for_a_pointer(int* out, int elsewhere) {
+    __shared__ int line[64];
+    int* const p = elsewhere != 0 ? out : line;  // that it is shared memory, the compiler cannot know
+    p[threadIdx.x] = static_cast<int>(threadIdx.x);
+    out[threadIdx.x] = p[63 - threadIdx.x];
+}
 __global__ void no_barrier_before_the_next_turn(int* out) {
     __shared__ int line[64];
     for (int turn = 0; turn < 2; ++turn) {
@@ -99,6 +105,7 @@ TEST_CASE("the machine for PTX finds each planted mistake") {
     };
     CHECK_FALSE(fails([](const memory& m) { no_mistake<<<2, 64>>>(m.out, m.in); }));
     CHECK(fails([](const memory& m) { no_barrier<<<1, 64>>>(m.out); }));
+    CHECK(fails([](const memory& m) { no_barrier_for_a_pointer<<<1, 64>>>(m.out, 0); }));
     CHECK(fails([](const memory& m) { no_barrier_before_the_next_turn<<<1, 64>>>(m.out); }));
     CHECK(fails([](const memory& m) { no_barrier_in_the_warp<<<1, 32>>>(m.out); }));
     CHECK(fails([](const memory& m) { copy_without_a_wait<<<1, 64>>>(m.out, m.in); }));
