@@ -93,7 +93,8 @@ void bench_matmul_bytes(const settings& s, const peaks& p, listener& to) {
         bench_bytes<float8_e5m2, bfloat16>(s, p, to, "dx", tokens, in, out, false, false);
         bench_bytes<float8_e5m2, bfloat16>(s, p, to, "dw", out, in, tokens, true, false);
     };
-    if (!s.is_all()) return layer(s.pick(0, 1024, 64), s.pick(0, 768, 64), s.pick(0, 768, 64));
+    if (s.is_tiny()) return layer(64, 64, 64);
+    if (!s.is_all()) return layer(1024, 768, 768);
     layer(8192, 768, 3072);
     layer(8192, 3072, 768);
     layer(4096, 4096, 4096);

@@ -5,7 +5,6 @@
 
 #include <bit>
 #include <cstdint>
-#include <cstring>
 #include <limits>
 #include <string_view>
 #include <type_traits>
@@ -63,20 +62,6 @@ T quiet(T x) {
     if (x == x) return x;
     return sizeof(T) == 4 ? static_cast<T>(std::bit_cast<float>(0x7fffffffu))
                           : static_cast<T>(std::numeric_limits<double>::quiet_NaN());
-}
-
-/// What a register holds of a T, and a register that holds it.
-template <class T>
-T low(std::uint64_t bits) {
-    T value;
-    std::memcpy(&value, &bits, sizeof value);
-    return value;
-}
-template <class T>
-std::uint64_t bits_from(T value) {
-    std::uint64_t bits = 0;
-    std::memcpy(&bits, &value, sizeof value);
-    return bits;
 }
 
 /// Handlers that do F lane by lane: to[0] = F(from[0], ...), each of type T.

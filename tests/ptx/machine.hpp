@@ -62,6 +62,20 @@ struct frame {
     std::vector<std::byte> parameters, local;  // lane by lane
 };
 
+/// What a register holds of a T, and a register that holds it.
+template <class T>
+T low(std::uint64_t bits) {
+    T value;
+    std::memcpy(&value, &bits, sizeof value);
+    return value;
+}
+template <class T>
+std::uint64_t bits_from(T value) {
+    std::uint64_t bits = 0;
+    std::memcpy(&bits, &value, sizeof value);
+    return bits;
+}
+
 class warp {
   public:
     enum class lane_state : std::uint8_t { runs, is_parked, is_at_barrier, is_over };
@@ -84,15 +98,11 @@ class warp {
     }
     template <class T>
     T get(std::int32_t r, int lane) {
-        T value;
-        std::memcpy(&value, values(r) + lane, sizeof value);
-        return value;
+        return low<T>(values(r)[lane]);
     }
     template <class T>
     void set(std::int32_t r, int lane, T value) {
-        std::uint64_t bits = 0;
-        std::memcpy(&bits, &value, sizeof value);
-        values(r)[lane] = bits;
+        values(r)[lane] = bits_from(value);
     }
     /// Host memory for an access of so many bytes.
     std::byte* memory(const instruction& i, space s, std::uint64_t address, std::uint64_t bytes, int lane, access how);

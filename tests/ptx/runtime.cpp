@@ -44,17 +44,20 @@ constexpr bool reaches_all_memory = true;
 constexpr bool reaches_all_memory = false;
 #endif
 
-/// What the device is: 10 times its compute capability, from HALFTONE_PTX_ARCHITECTURE.
+std::uint32_t from_environment(const char* name, std::uint32_t otherwise) {
+    const char* const text = std::getenv(name);
+    return text == nullptr ? otherwise : static_cast<std::uint32_t>(std::strtoul(text, nullptr, 10));
+}
+
+/// What the device is: 10 times its compute capability.
 int architecture() {
-    static const char* const text = std::getenv("HALFTONE_PTX_ARCHITECTURE");
-    static const int version = text == nullptr ? 80 : static_cast<int>(std::strtol(text, nullptr, 10));
+    static const auto version = static_cast<int>(from_environment("HALFTONE_PTX_ARCHITECTURE", 80));
     return version;
 }
 
-/// Another one for each launch, from HALFTONE_PTX_SEED on; 0 without it.
+/// Another one for each launch; 0 where none is asked for.
 std::uint32_t seed() {
-    static const char* const text = std::getenv("HALFTONE_PTX_SEED");
-    static std::uint32_t next = text == nullptr ? 0 : static_cast<std::uint32_t>(std::strtoul(text, nullptr, 10));
+    static std::uint32_t next = from_environment("HALFTONE_PTX_SEED", 0);
     return next == 0 ? 0 : next++;
 }
 

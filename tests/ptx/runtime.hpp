@@ -60,17 +60,16 @@ struct gpu {
     stream plain;
     cudaError_t last = cudaSuccess, broken = cudaSuccess;
 
-    const allocation* find(std::uint64_t address, std::uint64_t bytes) {
+    /// Where an allocation begins that has so many bytes from the address on, and what it is; nullptr: none has.
+    const std::pair<const std::uint64_t, allocation>* find(std::uint64_t address, std::uint64_t bytes) {
         auto next = memory.upper_bound(address);
         if (next == memory.begin()) return nullptr;
         --next;
-        return address + bytes <= next->first + next->second.bytes ? &next->second : nullptr;
+        return address + bytes <= next->first + next->second.bytes ? &*next : nullptr;
     }
     range around(std::uint64_t address) {
-        const allocation* const found = find(address, 1);
-        if (found == nullptr) return {};
-        const std::uint64_t begin = std::prev(memory.upper_bound(address))->first;
-        return {begin, begin + found->bytes};
+        const auto* const found = find(address, 1);
+        return found == nullptr ? range{} : range{found->first, found->first + found->second.bytes};
     }
 };
 gpu& all();

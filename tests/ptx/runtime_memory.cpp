@@ -73,8 +73,8 @@ cudaError_t cudaHostRegister(void* p, std::size_t bytes, unsigned) {
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* a, const void* p) {
     const lock l(all().mutex);
     *a = {};
-    const allocation* const found = all().find(reinterpret_cast<std::uint64_t>(p), 1);
-    a->type = found == nullptr ? cudaMemoryTypeUnregistered : found->type;
+    const auto* const found = all().find(reinterpret_cast<std::uint64_t>(p), 1);
+    a->type = found == nullptr ? cudaMemoryTypeUnregistered : found->second.type;
     a->device = 0;
     return result(cudaSuccess);
 }

@@ -92,15 +92,27 @@ constexpr handler load_matrices = [](warp& w, const instruction& i, lane_mask m)
     }
 };
 
-float real_of(bfloat16 x) { return static_cast<float>(x); }
-float real_of(float16 x) { return static_cast<float>(x); }
-
-/// Sums of a product of 16 by K with K by 8, in double, rounded once. element(register, part): of lane l.
+/// Sums of a product of 16 by K with K by 8, in double, rounded once. A register has K / 8 numbers, neighbours along k:
+/// those of a are rows l / 4 and 8 further, then the second half of k; those of b the halves of k. of_a(bits, part) and
+/// of_b give a number.
 template <int K, class OfA, class OfB>
 void multiply(warp& w, const instruction& i, lane_mask m, const OfA& of_a, const OfB& of_b) {
     if (m != ~lane_mask{0}) w.fail(i, "lanes that take no part");
+    constexpr int parts = K / 8;
     double a[16][K], b[K][8];
-    for (int l = 0; l < lanes; ++l) of_a(l, a), of_b(l, b);
+    for (int l = 0; l < lanes; ++l) {
+        for (int r = 0; r < 6; ++r) {
+            const auto bits = w.get<std::uint32_t>(i.from[static_cast<std::size_t>(r)], l);
+            for (int p = 0; p < parts; ++p) {
+                const int k = parts * (l % 4) + p;
+                if (r < 4) {
+                    a[l / 4 + 8 * (r % 2)][k + K / 2 * (r / 2)] = of_a(bits, p);
+                } else {
+                    b[k + K / 2 * (r - 4)][l / 4] = of_b(bits, p);
+                }
+            }
+        }
+    }
     const std::size_t c = i.from.size() - 4;
     float sums[lanes][4];
     for (int l = 0; l < lanes; ++l) {
@@ -114,66 +126,24 @@ void multiply(warp& w, const instruction& i, lane_mask m, const OfA& of_a, const
     for (int l = 0; l < lanes; ++l)
         for (int n = 0; n < 4; ++n) w.set<float>(i.to[static_cast<std::size_t>(n)], l, sums[l][n]);
 }
-/// Registers of a: rows l / 4 and 8 further, then the second half of k; those of b: the halves of k.
 template <class T>
-constexpr handler multiply_16816 = [](warp& w, const instruction& i, lane_mask m) {
-    const auto element = [&](std::size_t r, int l, int part) {
-        return real_of(T::from_bits(static_cast<std::uint16_t>(w.get<std::uint32_t>(i.from[r], l) >> (16 * part))));
-    };
-    multiply<16>(
-        w, i, m,
-        [&](int l, auto& a) {
-            for (std::size_t r = 0; r < 4; ++r)
-                for (int p = 0; p < 2; ++p)
-                    a[l / 4 + 8 * static_cast<int>(r % 2)][2 * (l % 4) + p + 8 * static_cast<int>(r / 2)] =
-                        element(r, l, p);
-        },
-        [&](int l, auto& b) {
-            for (std::size_t r = 0; r < 2; ++r)
-                for (int p = 0; p < 2; ++p) b[2 * (l % 4) + p + 8 * static_cast<int>(r)][l / 4] = element(4 + r, l, p);
-        });
+constexpr auto number_of = [](std::uint32_t bits, int part) {
+    using storage = decltype(T{}.bits());
+    return static_cast<float>(T::from_bits(static_cast<storage>(bits >> (8 * static_cast<int>(sizeof(T)) * part))));
 };
-constexpr handler multiply_1688 = [](warp& w, const instruction& i, lane_mask m) {
-    const auto element = [&](std::size_t r, int l) {
-        return std::bit_cast<float>(w.get<std::uint32_t>(i.from[r], l) & ~0x1fffu);  // the unit does not read the rest
-    };
-    multiply<8>(
-        w, i, m,
-        [&](int l, auto& a) {
-            for (std::size_t r = 0; r < 4; ++r)
-                a[l / 4 + 8 * static_cast<int>(r % 2)][l % 4 + 4 * static_cast<int>(r / 2)] = element(r, l);
-        },
-        [&](int l, auto& b) {
-            for (std::size_t r = 0; r < 2; ++r) b[l % 4 + 4 * static_cast<int>(r)][l / 4] = element(4 + r, l);
-        });
-};
-
-/// Four bytes to a register: k is 4 (l % 4) and the next three, and 16 further in the second half.
-template <class A, class B>
-constexpr handler multiply_16832 = [](warp& w, const instruction& i, lane_mask m) {
-    const auto byte = [&](std::size_t r, int l, int part) {
-        return static_cast<std::uint8_t>(w.get<std::uint32_t>(i.from[r], l) >> (8 * part));
-    };
-    multiply<32>(
-        w, i, m,
-        [&](int l, auto& a) {
-            for (std::size_t r = 0; r < 4; ++r)
-                for (int p = 0; p < 4; ++p)
-                    a[l / 4 + 8 * static_cast<int>(r % 2)][4 * (l % 4) + p + 16 * static_cast<int>(r / 2)] =
-                        static_cast<float>(A::from_bits(byte(r, l, p)));
-        },
-        [&](int l, auto& b) {
-            for (std::size_t r = 0; r < 2; ++r)
-                for (int p = 0; p < 4; ++p)
-                    b[4 * (l % 4) + p + 16 * static_cast<int>(r)][l / 4] =
-                        static_cast<float>(B::from_bits(byte(4 + r, l, p)));
-        });
+template <int K, class A, class B>
+constexpr handler multiply_numbers =
+    [](warp& w, const instruction& i, lane_mask m) { multiply<K>(w, i, m, number_of<A>, number_of<B>); };
+constexpr handler multiply_floats = [](warp& w, const instruction& i, lane_mask m) {
+    // As tfloat32: the unit does not read the rest.
+    const auto number = [](std::uint32_t bits, int) { return std::bit_cast<float>(bits & ~0x1fffu); };
+    multiply<8>(w, i, m, number, number);
 };
 handler multiply_bytes(const mnemonic& name) {
     const auto by = [&]<class A, class B>(std::string_view a, std::string_view b, tag<A>, tag<B>) -> handler {
         // mma.sync.aligned.m16n8k32.row.col.f32.A.B.f32
         const auto at = name.words.size();
-        return name.words[at - 3] == a && name.words[at - 2] == b ? multiply_16832<A, B> : nullptr;
+        return name.words[at - 3] == a && name.words[at - 2] == b ? multiply_numbers<32, A, B> : nullptr;
     };
     constexpr tag<float8_e4m3> four{};
     constexpr tag<float8_e5m2> five{};
@@ -218,9 +188,9 @@ handler decode_warp_wide(instruction& i, const mnemonic& name) {
         return together(load_matrices);
     }
     if (operation == "mma") {
-        if (name.has("m16n8k16") && name.has("bf16")) return together(multiply_16816<bfloat16>);
-        if (name.has("m16n8k16") && name.has("f16")) return together(multiply_16816<float16>);
-        if (name.has("m16n8k8") && name.has("tf32")) return together(multiply_1688);
+        if (name.has("m16n8k16") && name.has("bf16")) return together(multiply_numbers<16, bfloat16, bfloat16>);
+        if (name.has("m16n8k16") && name.has("f16")) return together(multiply_numbers<16, float16, float16>);
+        if (name.has("m16n8k8") && name.has("tf32")) return together(multiply_floats);
         if (name.has("m16n8k32")) return together(multiply_bytes(name));
     }
     return nullptr;

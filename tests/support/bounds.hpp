@@ -39,13 +39,16 @@ double product_error(double n, double roundoff = u) {
 /// sum (|a| + |b|).
 inline double flushed_error(double n, double operands) { return 0x1p-125 * operands + 14 * n * 0x1p-126; }
 
+template <class Device>
+inline constexpr bool is_on_cpu = requires(const Device& device) { device.instruction_set(); };
+
 /// The relative error of e^-difference on its way to, or from, numbers of T: what exec/cpu/simd/math.inc promises of a
 /// CPU's vectors, kernel/softmax/exponential.hpp of a GPU's kernels, and for wider numbers three units in the last place.
 template <class Device, class T>
 double exp_error(double difference) {
     if constexpr (sizeof(T) >= sizeof(float)) {
         return 6 * u;
-    } else if constexpr (requires(const Device& device) { device.instruction_set(); }) {
+    } else if constexpr (is_on_cpu<Device>) {
         return (0.75 + difference / 16) * 0x1p-18;
     } else {
         return (4 + 2 * difference) * u;
@@ -55,8 +58,7 @@ double exp_error(double difference) {
 template <class Device, class T>
 constexpr double exp_least() {
     using traits = halftone::number_traits<float>;
-    constexpr bool is_on_cpu = requires(const Device& device) { device.instruction_set(); };
-    return sizeof(T) >= sizeof(float) || is_on_cpu ? traits::min_subnormal : traits::min_normal;
+    return sizeof(T) >= sizeof(float) || is_on_cpu<Device> ? traits::min_subnormal : traits::min_normal;
 }
 
 /// The error of rounding a value to nearest in T.

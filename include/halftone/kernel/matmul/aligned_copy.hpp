@@ -60,19 +60,18 @@ class aligned_copy {
     aligned_copy(Device& device, const product_operand<T>& from)
         : operand(from), lease_(device.scratch(), is_needed(from) ? bytes_of(from) : 0) {
         if (!is_needed(from)) return;
-        const int lines = lines_of(from), length = length_of(from);
-        const extent leading = leading_of(from);
+        const extent leading = leading_of(from), count = from.lines() * leading;
         using kernel = aligned_copy_kernel<bits>;
         int across = kernel::threads;
-        while (across > 32 && across * kernel::each / 2 >= length) across /= 2;
+        while (across > 32 && across * kernel::each / 2 >= from.length()) across /= 2;
         device.launch(kernel{{reinterpret_cast<const bits*>(from.elements.data), from.elements.count},
-                             {lease_.template as<bits>(), lines * leading},
+                             {lease_.template as<bits>(), count},
                              from.leading,
                              leading,
-                             lines,
-                             length,
+                             from.lines(),
+                             from.length(),
                              across});
-        operand.elements = {lease_.template as<T>(), lines * leading};
+        operand.elements = {lease_.template as<T>(), count};
         operand.leading = leading;
         operand.access = row_access::chunks;
     }
@@ -85,14 +84,12 @@ class aligned_copy {
     using bits = std::conditional_t<sizeof(T) == 2, std::uint16_t, T>;
 
     static bool is_needed(const product_operand<T>& o) { return o.access != row_access::chunks; }
-    static int lines_of(const product_operand<T>& o) { return o.axis == along::depth ? o.outer : o.depth; }
-    static int length_of(const product_operand<T>& o) { return o.axis == along::depth ? o.depth : o.outer; }
     static extent leading_of(const product_operand<T>& o) {
         constexpr extent in_chunk = 16 / static_cast<extent>(sizeof(T));
-        return (length_of(o) + in_chunk - 1) / in_chunk * in_chunk;
+        return (o.length() + in_chunk - 1) / in_chunk * in_chunk;
     }
     static std::size_t bytes_of(const product_operand<T>& o) {
-        return static_cast<std::size_t>(lines_of(o) * leading_of(o)) * sizeof(T);
+        return static_cast<std::size_t>(o.lines() * leading_of(o)) * sizeof(T);
     }
 
     workspace::lease lease_;

@@ -68,12 +68,11 @@ bool multiply_described(Device& device, const product_operand<A>& a, const produ
                         const matmul_epilogue<Operands, Results>& epilogue, row_access access, extent most_staged_bytes,
                         const Prepare& prepare) {
     const auto lies_apart = []<class T>(const product_operand<T>& o) {
-        return o.leading >= (o.axis == along::depth ? o.depth : o.outer) ||
-               (o.axis == along::depth ? o.outer : o.depth) <= 1;
+        return o.leading >= o.length() || o.lines() <= 1;
     };
     if (a.depth == 0 || !lies_apart(a) || !lies_apart(b)) return false;
     const auto leading = []<class T>(const product_operand<T>& o) {
-        return std::max<extent>(o.leading, o.axis == along::depth ? o.depth : o.outer);
+        return std::max<extent>(o.leading, o.length());
     };
     const extent m = a.outer, n = b.outer;
     product_description p{.m = m,

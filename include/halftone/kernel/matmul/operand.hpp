@@ -35,13 +35,15 @@ struct product_operand {
     along axis;
     row_access access;
 
+    HALFTONE_HD HALFTONE_INLINE int lines() const { return axis == along::depth ? outer : depth; }
+    /// Of a line.
+    HALFTONE_HD HALFTONE_INLINE int length() const { return axis == along::depth ? depth : outer; }
     /// What is left of a line from the given place on; nothing outside the matrix.
     HALFTONE_HD HALFTONE_INLINE global_span<const T> rest(int at_outer, int at_depth) const {
         const bool by_depth = axis == along::depth;
         const int line = by_depth ? at_outer : at_depth, first = by_depth ? at_depth : at_outer;
-        const int lines = by_depth ? outer : depth, length = by_depth ? depth : outer;
-        if (line >= lines || first >= length) return {elements.data, 0};
-        return elements.part(line * leading + first, length - first);
+        if (line >= lines() || first >= length()) return {elements.data, 0};
+        return elements.part(line * leading + first, length() - first);
     }
 };
 
