@@ -49,7 +49,7 @@ double exp_error(double difference) {
     if constexpr (sizeof(T) >= sizeof(float)) {
         return 6 * u;
     } else if constexpr (is_on_cpu<Device>) {
-        return (0.75 + difference / 16) * 0x1p-18;
+        return (0.875 + difference / 16) * 0x1p-18;
     } else {
         return (4 + 2 * difference) * u;
     }

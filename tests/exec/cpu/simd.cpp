@@ -31,6 +31,7 @@ namespace halftone {
 enum class simd_function {
     exp,
     exp_below_zero,
+    exp2_by_floor,
     short_exp_below_zero,
     exp2,
     exp2_below_zero,
@@ -109,7 +110,7 @@ double gated_slope(double x, double t, double t_slope) {
 
 /// The bound of silu and gelu: t is the argument of their sigmoid.
 double gated_bound(double t, double y) {
-    return t < -87 ? 0x1p-136 : (6 + 4 * std::fabs(t)) * 0x1p-24 * std::fabs(y) + 0x1p-149;
+    return t < -87 ? 0x1p-120 : (6 + 4 * std::fabs(t)) * 0x1p-24 * std::fabs(y) + 0x1p-149;
 }
 
 struct definition {
@@ -125,8 +126,11 @@ const definition definitions[] = {
      [](double, double y) { return 2 * ulp(y); }},
     {simd_function::exp2_below_zero, "exp2_below_zero", [](double x) { return std::exp2(-std::fabs(x)); },
      [](double, double y) { return 2 * ulp(y); }},
+    {simd_function::exp2_by_floor, "exp2_by_floor",
+     [](double x) { return std::exp2(std::isnan(x) ? x : std::min(x, 60.0)); },
+     [](double, double y) { return 2 * ulp(y); }},
     {simd_function::short_exp_below_zero, "short_exp_below_zero", [](double x) { return std::exp(-std::fabs(x)); },
-     [](double x, double y) { return (0.75 + std::fabs(x) / 16) * 0x1p-18 * y + 0x1p-149; }},
+     [](double x, double y) { return (0.875 + std::fabs(x) / 16) * 0x1p-18 * y + 0x1p-149; }},
     {simd_function::expm1, "expm1", [](double x) { return std::expm1(x); },
      [](double, double y) { return 3 * ulp(y); }},
     {simd_function::log1p, "log1p", [](double x) { return std::log1p(x); },

@@ -60,6 +60,7 @@ void within_bounds(Device& device, extent rows, extent classes, extent padding, 
     const ht::const_view<X, 2> logits(x.data(), {rows, classes}, {stride, 1});
     const guarded<std::int32_t> targets(data.indices(rows, static_cast<int>(classes)));
     if (rows > 2) targets[1] = ignored;
+    if (rows > 30) targets[17] = targets[18] = targets[rows - 1] = ignored;
     const guarded<float> losses(rows), logsumexp(rows), loss(1), count(1);
     ht::kernel::cross_entropy<Device>::template forward<X>(device, {.logits = logits,
                                        .targets = targets.const_view(),

@@ -24,6 +24,8 @@ TEST_CASE_TEMPLATE("cross_entropy: within its bound of the definition", M, all_f
         within_bounds<M>(device, 1, 257, 0, 4.0);
         within_bounds<M>(device, 7, 257, 7, 8.0);  // a padded vocabulary
         within_bounds<M>(device, 37, 5003, 5, 1.0);
+        within_bounds<M>(device, 60, 200, 0, 3.0);   // more rows than logarithms are taken at a time
+        within_bounds<M>(device, 3, 12300, 0, 2.0);  // three blocks of classes, and some
     });
 }
 
@@ -33,6 +35,33 @@ TEST_CASE("cross_entropy: what is exact, ignored rows, a gradient of each row's 
         for (const extent classes : {2, 37, 130}) what_is_exact(device, classes);
         ignored_rows(device);
         gradient_of_each_loss(device, 101, 517);  // several pieces
+    });
+}
+
+TEST_CASE_TEMPLATE("cross_entropy: the largest of a row is found, whatever its place", T, float, bfloat16,
+                   ht::float16) {
+    support::for_each_set([](ht::isa set) {
+        ht::cpu device{{.threads = 1, .instruction_set = set}};
+        for (const extent classes : {30, 300, 9000}) {
+            constexpr extent rows = 7;
+            const ht::shape<2> shape{rows, classes};
+            const guarded<T> x(std::vector<T>(static_cast<std::size_t>(rows * classes), T(-500.0f)));
+            const guarded<std::int32_t> targets(rows);
+            for (extent i = 0; i < rows; ++i) {
+                const extent place = i * (classes - 1) / (rows - 1);
+                targets[i] = static_cast<std::int32_t>(place);
+                x[i * classes + place] = T(500.0f);
+            }
+            const guarded<float> losses(rows), logsumexp(rows);
+            cross_entropy::forward<T>(device, {.logits = x.const_view(shape),
+                                               .targets = targets.const_view(),
+                                               .losses = losses.view(),
+                                               .logsumexp = logsumexp.view()});
+            for (extent i = 0; i < rows; ++i) {
+                CHECK(losses[i] == 0.0f);
+                CHECK(logsumexp[i] == 500.0f);
+            }
+        }
     });
 }
 

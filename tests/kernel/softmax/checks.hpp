@@ -228,7 +228,8 @@ void what_is_exact(Device& device, extent width) {
         CHECK(y[k] == (k % width == 0 || k % width == width / 2 ? T(0.5f) : zero));
 
     // Masked throughout, or poisoned: NaN in every place, as PyTorch has it.
-    for (const float value : {-infinity, infinity, std::numeric_limits<float>::quiet_NaN()}) {
+    constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+    for (const float value : {-infinity, infinity, nan, -nan}) {
         fill(value == -infinity ? value : 1);
         x[width - 1] = T(value);
         run();

@@ -18,7 +18,8 @@ namespace {
 
 namespace ht = halftone;
 
-TEST_CASE("fast math: a NaN in a row is a NaN in its softmax and in its loss") {
+TEST_CASE_TEMPLATE("fast math: a NaN in a row is a NaN in its softmax and in its loss", T, float, ht::bfloat16,
+                   ht::float16) {
     support::for_each_set([](ht::isa set) {
         ht::cpu device{{.threads = 1, .instruction_set = set}};
         for (const ht::extent width : {5, 20, 133}) {
@@ -26,20 +27,20 @@ TEST_CASE("fast math: a NaN in a row is a NaN in its softmax and in its loss") {
             const ht::shape<2> shape{1, width};
             const auto n = static_cast<std::size_t>(width);
             for (std::size_t place : {std::size_t{0}, n / 2, n - 1}) {
-                std::vector<float> x(n, 1.0f), y(n), log_y(n), loss(1), logsumexp(1);
-                x[place] = ht::detail::bit_cast<float>(std::uint32_t{0x7fc00000});
+                std::vector<T> x(n, T(1.0f)), y(n), log_y(n);
+                std::vector<float> loss(1), logsumexp(1);
+                x[place] = T(ht::detail::bit_cast<float>(std::uint32_t{0x7fc00000}));
                 const std::vector<std::int32_t> target{1};
-                ht::kernel::softmax<ht::cpu>::forward<float, float>(device,
-                                                                    {.x = {x.data(), shape}, .y = {y.data(), shape}});
-                ht::kernel::log_softmax<ht::cpu>::forward<float, float>(
-                    device, {.x = {x.data(), shape}, .y = {log_y.data(), shape}});
-                ht::kernel::cross_entropy<ht::cpu>::forward<float>(device, {.logits = {x.data(), shape},
-                                                                            .targets = {target.data(), {1}},
-                                                                            .losses = {loss.data(), {1}},
-                                                                            .logsumexp = {logsumexp.data(), {1}}});
+                ht::kernel::softmax<ht::cpu>::forward<T, T>(device, {.x = {x.data(), shape}, .y = {y.data(), shape}});
+                ht::kernel::log_softmax<ht::cpu>::forward<T, T>(device,
+                                                                {.x = {x.data(), shape}, .y = {log_y.data(), shape}});
+                ht::kernel::cross_entropy<ht::cpu>::forward<T>(device, {.logits = {x.data(), shape},
+                                                                        .targets = {target.data(), {1}},
+                                                                        .losses = {loss.data(), {1}},
+                                                                        .logsumexp = {logsumexp.data(), {1}}});
                 int finite = 0;
-                for (const float& v : y) finite += ht::is_nan(v) ? 0 : 1;
-                for (const float& v : log_y) finite += ht::is_nan(v) ? 0 : 1;
+                for (const T& v : y) finite += ht::is_nan(v) ? 0 : 1;
+                for (const T& v : log_y) finite += ht::is_nan(v) ? 0 : 1;
                 CHECK(finite == 0);
                 CHECK(ht::is_nan(loss[0]));
             }

@@ -27,6 +27,31 @@ TEST_CASE_TEMPLATE("softmax: forward within its bound of the definition", M, all
     });
 }
 
+TEST_CASE_TEMPLATE("softmax: the largest of a row is found, whatever its sign and its place", T, float, bfloat16,
+                   float16) {
+    support::for_each_set([](ht::isa set) {
+        ht::cpu device{{.threads = 1, .instruction_set = set}};
+        constexpr extent width = 150;
+        const ht::shape<2> shape{width, width};  // it is in another place in each row
+        struct scores {
+            float others, largest;
+        };
+        for (const scores c :
+             {scores{-1000, -500}, {-500, -0.0f}, {-500, 500}, {0, 500}, {500, 1000}, {-infinity, -500}}) {
+            for (const float scale : {1.0f, -1.0f}) {
+                const guarded<T> x(width * width), y(width * width);
+                for (extent k = 0; k < width * width; ++k)
+                    x[k] = T(scale * (k % width == k / width ? c.largest : c.others));
+                softmax::forward<T, T>(device, {.x = x.const_view(shape), .y = y.view(shape), .scale = scale});
+                extent wrong = 0;  // a larger one than that which was found has an infinite exponential
+                for (extent k = 0; k < width * width; ++k)
+                    wrong += y[k] == T(k % width == k / width ? 1.0f : 0.0f) ? 0 : 1;
+                CHECK_MESSAGE(wrong == 0, c.largest, " among ", c.others, ", times ", scale);
+            }
+        }
+    });
+}
+
 TEST_CASE_TEMPLATE("softmax: backward within its bound of the definition", M, all_float, mixed, widening) {
     support::for_each_set([](ht::isa set) {
         ht::cpu device{{.threads = 1, .instruction_set = set}};

@@ -10,7 +10,7 @@
 /// Numeric contract: everything in float, the row's maximum subtracted first; the mean adds losses in double by a tree
 /// fixed by their number; dlogits is rounded once. Rows whose target is `ignore_index` have loss 0 and gradient 0 and
 /// do not count; where no row counts the mean is NaN. All as in PyTorch. Of doubles: all in double
-/// (kernel/fp64/each.hpp). An exponential of logits of 16 bits errs by up to (0.75 + d / 16) 2^-18 on a CPU, d being
+/// (kernel/fp64/each.hpp). An exponential of logits of 16 bits errs by up to (0.875 + d / 16) 2^-18 on a CPU, d being
 /// the distance to the maximum, which is exact, and by less on a GPU: the loss of such a row is right to some 5e-6,
 /// where its class is certain to far less.
 #pragma once

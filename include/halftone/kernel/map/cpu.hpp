@@ -27,6 +27,16 @@ struct map_add {};  ///< overwrites or adds, as its mode says
 struct map_sum {};  ///< of all elements, a float for each lane; as its mode says they are stored instead
 struct map_unwritten {};
 
+/// Whether an operand's elements, if it has any, are of type T.
+template <class T, class Operand>
+inline constexpr bool map_is_of = std::is_same_v<Operand, map_unread> || std::is_same_v<Operand, map_unwritten>;
+template <class T>
+inline constexpr bool map_is_of<T, map_read<T>> = true;
+template <class T>
+inline constexpr bool map_is_of<T, map_write<T>> = true;
+template <class T>
+inline constexpr bool map_is_of<T, map_add<T>> = true;
+
 }  // namespace halftone::inline HALFTONE_ABI::kernel
 
 #define HALFTONE_BODY <halftone/kernel/map/cpu.inc>
@@ -166,7 +176,8 @@ void run_map_pieces(cpu& device, map_job& job, const map_body& body) {
     for (int i = body.outputs; i < job.count; ++i) {
         map_operand& o = job.plans[i].operand;
         if (o.data == nullptr || o.access != map_access::scalar) continue;
-        for (int lane = 0; lane < map_lanes; ++lane)
+        const extent fitting = static_cast<extent>(block_alignment) / o.element_bytes;
+        for (extent lane = 0; lane < fitting; ++lane)
             device.copy(copies[i] + lane * o.element_bytes, o.data, static_cast<std::size_t>(o.element_bytes));
         o.data = copies[i];
     }
