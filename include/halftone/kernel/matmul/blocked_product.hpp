@@ -170,8 +170,18 @@ class blocked_product {
 
     /// Some panels of one depth, that a thread packs together.
     struct stage {
-        extent group, depth, first, count;
+        extent depth, first, count;
     };
+    /// Panels that nobody has taken: a group of them, fewer where few are left, so that threads end together.
+    stage claim_panels(const part& p, std::atomic<extent>& next, extent threads) const {
+        extent first = next.load(std::memory_order_relaxed), count = 0;
+        do {
+            const extent left = p.panels - first;
+            if (left <= 0) return {0, 0, 0};
+            count = std::min(group_panels_, cut::pieces(left, 2 * threads));
+        } while (!next.compare_exchange_weak(first, first + count, std::memory_order_relaxed));
+        return {0, first, count};
+    }
     strided_lines source_of(const part& p, const stage& s) const {
         const extent j = s.first * unit_.columns, wide = std::min(s.count * unit_.columns, n_ - j),
                      deep = p.length_of(s.depth), from = p.first_of(s.depth);
@@ -189,18 +199,14 @@ class blocked_product {
                           panels_bytes = times(group_panels_, panel_bytes_),
                           blocks_bytes = packs_often ? times(blocks_, block_bytes_) : 0;
 
-        std::atomic<extent> next_group{0};
-        const auto claim = [&]() -> stage {
-            const extent group = next_group.fetch_add(1, std::memory_order_relaxed), first = group * group_panels_;
-            return {group, 0, first, std::clamp<extent>(p.panels - first, 0, group_panels_)};
+        std::atomic<extent> next_panel{0};
+        const extent tasks = std::min<extent>(device_.threads(), p.panels);
+        const auto after = [&](const stage& s) {
+            return s.depth + 1 < p.depths ? stage{s.depth + 1, s.first, s.count} : claim_panels(p, next_panel, tasks);
         };
-        const auto after = [&](const stage& s) -> stage {
-            return s.depth + 1 < p.depths ? stage{s.group, s.depth + 1, s.first, s.count} : claim();
-        };
-        const extent tasks = std::min<extent>(device_.threads(), p.groups);
         device_.parallel_for(tasks, all_sums_bytes + panels_bytes + blocks_bytes, [&](extent, std::byte* scratch) {
             std::byte *const panels = scratch + all_sums_bytes, *const blocks = panels + panels_bytes;
-            for (stage now = claim(), next; now.count > 0; now = next) {
+            for (stage now = claim_panels(p, next_panel, tasks), next; now.count > 0; now = next) {
                 next = after(now);
                 pack_panels(p, now.first, now.count, now.depth, panels, panel_bytes_);
                 for (extent block = 0; block < blocks_ && packs_often; ++block)
@@ -247,7 +253,7 @@ class blocked_product {
         }
         if (!is_last || finishes_at_once()) return;
         for (extent block = 0; block < blocks_; ++block)
-            finish(p, block, now.first, cut_.columns, sums + block * block_floats);
+            finish(p, block, now.first, now.count * unit_.columns, sums + block * block_floats);
     }
 
     /// Few rows of a by what b has, as soon as it is read: columns, where their elements lie side by side, whole.

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include <halftone/config.hpp>
 #include <halftone/tensor/shape.hpp>
@@ -30,7 +31,7 @@ class strided_lines {
           stride_(stride),
           runs_(runs),
           left_(runs),
-          count_(runs * ((bytes + line - 1) / line)) {}
+          count_(runs * lines_of(bytes, stride % line == 0 ? begin_of(first) : most_begin(bytes))) {}
 
     extent count() const { return count_; }
     HALFTONE_INLINE void ask(extent lines) {
@@ -46,6 +47,12 @@ class strided_lines {
     }
 
   private:
+    /// Where in its line an address lies.
+    static extent begin_of(const void* p) { return static_cast<extent>(reinterpret_cast<std::uintptr_t>(p) % line); }
+    /// Where a run that may begin anywhere has the most lines.
+    static extent most_begin(extent bytes) { return bytes < line ? bytes - 1 : line - 1; }
+    static extent lines_of(extent bytes, extent begin) { return bytes < 1 ? 0 : (begin + bytes + line - 1) / line; }
+
     const std::byte *first_ = nullptr, *next_ = nullptr;
     extent stride_ = 0, runs_ = 0, left_ = 0, count_ = 0;
 };

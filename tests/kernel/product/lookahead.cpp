@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// How many lines are asked for: as many as runs touch, wherever they begin.
+#include <cstddef>
+
+#include <doctest/doctest.h>
+
+#include <halftone/kernel/product/lookahead.hpp>
+
+namespace {
+
+namespace ht = halftone;
+using ht::extent;
+
+TEST_CASE("lookahead: as many lines are asked for as runs of bytes touch") {
+    alignas(64) static std::byte memory[4096];
+    const auto lines = [](extent begin, extent bytes, extent stride) {
+        return ht::strided_lines(memory + begin, 3, bytes, stride).count();
+    };
+    CHECK(lines(0, 64, 128) == 3);
+    CHECK(lines(0, 65, 128) == 6);
+    CHECK(lines(2, 64, 128) == 6);  // the end of each run lies on a line of its own
+    CHECK(lines(2, 62, 128) == 3);
+    CHECK(lines(32, 256, 1024) == 15);
+    // Where the next run begins elsewhere in its line, it may touch one more.
+    CHECK(lines(0, 64, 130) == 6);
+    CHECK(lines(0, 128, 130) == 9);
+    CHECK(lines(0, 2, 130) == 3);
+    CHECK(lines(0, 0, 64) == 0);
+    CHECK(ht::strided_lines().count() == 0);
+}
+
+}  // namespace
