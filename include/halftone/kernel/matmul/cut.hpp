@@ -84,9 +84,10 @@ struct blocked_cut {
         return upward(pieces(depth, pieces(depth, unit.depth)), step);
     }
     /// Whether sums of so many rows, which come and go with every piece of k, cost less than all threads' waiting until all
-    /// of b is packed.
+    /// of b is packed. Rows that are packed again for all columns had better be short.
     bool keeps_sums_of(extent m, const product_unit& unit) const {
-        return m <= (unit.element == 2 ? 1024 : 768) && pieces(depth, piece) <= 8;
+        return m <= (unit.element == 2 ? 1024 : 768) &&
+               (pieces(depth, piece) <= 8 || m * row_bytes(unit) <= slice_bytes);
     }
     /// Few tasks leave a thread idle at the end.
     static extent wanted(int threads) { return threads > 1 ? 8 * threads : 1; }
