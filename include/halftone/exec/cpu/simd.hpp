@@ -14,6 +14,11 @@
 ///     clamp_to<T>(v)          v between the largest numbers of T, NaNs kept: stored then, it is saturated
 ///     store_or_stream(p, v, past)  past the caches, where `past` says so and the set can; p is a multiple of the vector's
 ///                             size then, end_streams() follows
+///     load_apart(p, a, b)  store_apart(p, a, b, past)
+///                             two vectors' numbers, those at even and those at odd places where that comes cheaper
+///     first_lane(v)           a float
+///     above_floor(v)  scale_by_floor(p, v)  v less the integer below it, p times 2 to that integer
+///     halves                  two vectors' 16-bit numbers as integers, with C++'s operators; larger, smaller_unsigned
 ///     lot<N>                  N vectors, with all of these operators and functions: chains of instructions side by side
 ///     transpose(rows)         f32::lanes vectors as a square matrix, in place
 ///     wide, multiply_low(a, b) a vector of 64-bit integers, with C++'s operators; the products of their low halves
