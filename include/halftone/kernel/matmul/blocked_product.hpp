@@ -231,7 +231,7 @@ class blocked_product {
             const extent rows = cut_.a_is_packed_once ? block * p.depths + now.depth : block;
             const extent row = block * cut_.rows, high = std::min(cut_.rows, m_ - row);
             ahead.keep(1);
-            if (is_last) {
+            if (is_last && !stores_at_once(p, now.first + panel)) {
                 epilogue_.expect(epilogue_.epilogue, {row, column, high, std::min<extent>(unit_.columns, n_ - column)},
                                  asks(p, high, now.depth), ahead);
             }

@@ -57,6 +57,36 @@ class strided_lines {
     extent stride_ = 0, runs_ = 0, left_ = 0, count_ = 0;
 };
 
+/// Rows of results that a tile is to store, so many bytes each, asked for one or two at a time while it is multiplied:
+/// stores that all miss at once take the places where the next tile's loads wait for theirs. Shallow tiles are over before
+/// they arrive.
+template <int Rows, int Bytes>
+class rows_to_store {
+  public:
+    /// By a tile of so much k. What it adds to is near already.
+    template <class T>
+    HALFTONE_INLINE rows_to_store(T* first, extent stride, extent k, const float* adds_to)
+        : next_(reinterpret_cast<const std::byte*>(first)),
+          stride_(stride * static_cast<extent>(sizeof(T))),
+          left_(2 * k < Rows * lookahead_depth || adds_to == static_cast<const void*>(first) ? 0 : Rows),
+          share_(k < Rows * lookahead_depth ? 2 : 1) {}
+
+    /// Once every lookahead_depth of k.
+    HALFTONE_INLINE void ask() {
+        if (left_ <= 0) return;
+        left_ -= share_;
+        for (int i = 0; i < share_; ++i, next_ += stride_) {
+            for (extent at = 0; at < Bytes; at += strided_lines::line) __builtin_prefetch(next_ + at, 1);
+            __builtin_prefetch(next_ + Bytes - 1, 1);
+        }
+    }
+
+  private:
+    const std::byte* next_;
+    extent stride_;
+    int left_, share_;
+};
+
 /// Lines that are asked for in equal shares.
 class lookahead {
   public:
