@@ -72,6 +72,7 @@ void exact_product(extent m, extent n, extent k, extent step, int threads = 2, b
 TEST_CASE("matmul: b and k that do not fit into one packed slice") {
     exact_product<ht::full_fp32, float>(1, 1100, 8192, 3);      // b is larger than what is packed at a time
     exact_product<ht::full_fp32, float>(20, 800, 8192, 13, 7);  // also where threads share it
+    exact_product<ht::full_fp32, float>(800, 4000, 1100, 83);   // whose sums are too many to wait
     exact_product<ht::full_fp32, float>(37, 70, 33000, 7);      // sums wait for the next chunk of k
     exact_product<ht::amp_bf16, ht::bfloat16>(50, 70, 33000, 9);
 }
@@ -92,6 +93,13 @@ TEST_CASE("matmul: up to a thousand rows that pass by a few panels, piece by pie
     exact_product<ht::full_fp32, float>(700, 260, 300, 13, 2, true);
     exact_product<ht::amp_bf16, ht::bfloat16>(500, 260, 400, 13);
     exact_product<ht::amp_bf16, ht::bfloat16>(1000, 300, 1100, 37, 2, true);
+}
+
+TEST_CASE("matmul: small results of much k, which comes in chunks") {
+    for (const bool turned : {false, true}) {
+        exact_product<ht::full_fp32, float>(800, 200, 2500, 13, 2, turned);
+        exact_product<ht::amp_bf16, ht::bfloat16>(1100, 200, 5001, 37, 2, turned);
+    }
 }
 
 TEST_CASE("matmul: many rows that are packed once, beside all of b") {

@@ -62,7 +62,8 @@ struct packed_sizes {
     extent rows, k, columns;
 };
 
-/// Packs, multiplies, adds a second time on top, and compares every element; by half a panel too, where that is enough.
+/// Packs, multiplies, adds a second time on top, and compares every element; by half a panel too, where that is enough,
+/// and with a by depth, where it can be packed so.
 template <class T>
 void multiply_exactly(const ht::product_unit& unit, const ht::product_packing<T>& packing, const packed_sizes& s,
                       order a_order, order b_order) {
@@ -98,13 +99,26 @@ void multiply_exactly(const ht::product_unit& unit, const ht::product_packing<T>
     multiply_twice(unit.columns, [&](float* c, bool add) {
         unit.multiply(s.rows, k, block.data(), panel.data(), c, stride, add, nullptr);
     });
-    if (unit.multiply_half == nullptr || s.columns > unit.columns / 2) return;
+    if (unit.multiply_rows == nullptr) return;
     ht::lookahead ahead;
-    for (ht::lookahead* const asks : {static_cast<ht::lookahead*>(nullptr), &ahead}) {
-        multiply_twice(unit.columns / 2, [&](float* c, bool add) {
-            unit.multiply_half(s.rows, k, block.data(), ht::panel_stride, panel.data(), c, stride, add, asks);
-        });
-    }
+    const auto multiply_block = [&](const ht::block_of_a& a_block, extent length) {
+        for (ht::lookahead* const asks : {static_cast<ht::lookahead*>(nullptr), &ahead}) {
+            multiply_twice(unit.columns, [&](float* c, bool add) {
+                unit.multiply_rows(s.rows, length, a_block, panel.data(), c, stride, add, asks);
+            });
+            if (s.columns > unit.columns / 2) continue;
+            multiply_twice(unit.columns / 2, [&](float* c, bool add) {
+                unit.multiply_half(s.rows, length, a_block, panel.data(), c, stride, add, asks);
+            });
+        }
+    };
+    multiply_block({block.data(), ht::panel_stride}, k);
+    if (packing.pack_a_by_depth == nullptr || a_order != order::columns) return;
+    const extent apart = ht::depth_rows * rounded_up(s.k, 8);
+    const guarded<std::byte> by_depth(rounded_up(s.rows, ht::depth_rows) / ht::depth_rows * apart * unit.element, 64);
+    packing.pack_a_by_depth(a.memory.data(), a.column_stride, s.rows, s.k, by_depth.data(), apart);
+    CHECK(by_depth.intact());
+    multiply_block({by_depth.data(), apart, true}, unit.run(s.k));
 }
 
 template <class T>

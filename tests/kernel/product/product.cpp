@@ -150,7 +150,7 @@ void bits_do_not_depend_on_the_cut() {
             return true;
         };
         if (unit.multiply_half != nullptr) {
-            unit.multiply_half(rows, k, block.data(), ht::panel_stride, panel.data(), part.data(), unit.columns, false,
+            unit.multiply_half(rows, k, {block.data(), ht::panel_stride}, panel.data(), part.data(), unit.columns, false,
                                nullptr);
             CHECK(is_of_whole(0, rows, unit.columns / 2));
         }

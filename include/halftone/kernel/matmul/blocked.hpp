@@ -20,6 +20,7 @@ struct blocked_operand {
     decltype(product_packing<float>::pack_a) pack_a;
     decltype(product_packing<float>::pack_b) pack_b;
     decltype(product_packing<float>::multiply_few) multiply_few;
+    decltype(product_packing<float>::pack_a_by_depth) pack_a_by_depth;
     bool keeps_rows;  ///< as product_packing says
 
     template <class T>
@@ -33,6 +34,7 @@ struct blocked_operand {
           pack_a(packing.pack_a),
           pack_b(packing.pack_b),
           multiply_few(packing.multiply_few),
+          pack_a_by_depth(packing.pack_a_by_depth),
           keeps_rows(packing.keeps_rows) {}
 
     const std::byte* at(extent row, extent column) const {

@@ -35,8 +35,12 @@ class blocked_product {
           k_(a.columns),
           in_place_(can_stay(unit, a, b.columns)),
           cut_(m_, n_, k_, unit, most_few(unit, b), device.threads()),
-          block_stride_(line_apart(cut_.piece, unit.element)),
-          block_bytes_(unit.block_bytes(cut_.rows, block_stride_)),
+          by_depth_(can_be_packed_by_depth(a, cut_)),
+          block_stride_(by_depth_ ? depth_rows * cut_.piece : line_apart(cut_.piece, unit.element)),
+          block_bytes_(by_depth_ ? round_up(times(cut::pieces(cut_.rows, depth_rows) * block_stride_,
+                                                  static_cast<std::size_t>(unit.element)),
+                                            block_alignment)
+                                 : unit.block_bytes(cut_.rows, block_stride_)),
           panel_bytes_(unit.panel_bytes(std::min(cut_.piece, cut_.depth))),
           // Rows of sums are not a power of two apart.
           sums_stride_(finishes_at_once() ? unit.columns : cut_.columns + 16),
@@ -75,6 +79,12 @@ class blocked_product {
         return b.column_stride == 1 && are_floats ? by_rows_of_b : few_rows;
     }
 
+    /// Whether what rows have of one k, side by side as in the transpose of a matrix, stays so when packed.
+    static bool can_be_packed_by_depth(const blocked_operand& a, const blocked_cut& cut) {
+        return a.pack_a_by_depth != nullptr && a.row_stride == 1 && a.column_stride != 1 &&
+               cut.kept != kept_near::few_rows;
+    }
+
     /// Elements from row to row of a packed block: an odd number of lines, so that rows fall on different cache sets.
     static extent line_apart(extent piece, extent element) {
         constexpr extent line = 64;
@@ -100,9 +110,10 @@ class blocked_product {
     };
 
     void pack_block(const part& p, extent block, extent depth, std::byte* to) const {
-        const extent i = block * cut_.rows, from = p.first_of(depth);
-        a_.pack_a(a_.at(i, from), a_.row_stride, a_.column_stride, std::min(cut_.rows, m_ - i), p.length_of(depth), to,
-                  block_stride_);
+        const extent i = block * cut_.rows, from = p.first_of(depth), high = std::min(cut_.rows, m_ - i),
+                     length = p.length_of(depth);
+        if (by_depth_) return a_.pack_a_by_depth(a_.at(i, from), a_.column_stride, high, length, to, block_stride_);
+        a_.pack_a(a_.at(i, from), a_.row_stride, a_.column_stride, high, length, to, block_stride_);
     }
     const std::byte* packed_rows(const std::byte* blocks, extent index) const {
         return in_place_ ? nullptr : blocks + times(index, block_bytes_);
@@ -120,10 +131,10 @@ class blocked_product {
         const extent i = block * cut_.rows, high = std::min(cut_.rows, m_ - i), length = unit_.run(p.length_of(depth)),
                      j = p.left + number * unit_.columns, from = p.first_of(depth);
         const bool add = p.begin + depth > 0;
-        const void* const a = in_place_ ? a_.at(i, from) : rows;
-        const extent a_stride = in_place_ ? a_.row_stride : block_stride_;
+        const block_of_a a =
+            in_place_ ? block_of_a{a_.at(i, from), a_.row_stride} : block_of_a{rows, block_stride_, by_depth_};
         const auto end = [&](const auto& function, const auto& result) {
-            function(high, length, a, a_stride, panel, add ? sums : nullptr, sums_stride_, result.at(i, j),
+            function(high, length, a, panel, add ? sums : nullptr, sums_stride_, result.at(i, j),
                      result.stride, ahead);
             if (squares_ != nullptr) squares_->take(i, j, high, unit_.columns);
         };
@@ -132,9 +143,9 @@ class blocked_product {
             return end(unit_.multiply_last_rounded, epilogue_.plain_rounded);
         }
         if (unit_.multiply_half != nullptr && n_ - j <= unit_.columns / 2) {
-            unit_.multiply_half(high, length, a, a_stride, panel, sums, sums_stride_, add, ahead);
+            unit_.multiply_half(high, length, a, panel, sums, sums_stride_, add, ahead);
         } else {
-            unit_.multiply_rows(high, length, a, a_stride, panel, sums, sums_stride_, add, ahead);
+            unit_.multiply_rows(high, length, a, panel, sums, sums_stride_, add, ahead);
         }
     }
     /// Whether the unit itself stores the results of that panel.
@@ -351,6 +362,7 @@ class blocked_product {
     extent m_, n_, k_;
     bool in_place_;
     blocked_cut cut_;
+    bool by_depth_;
     extent block_stride_;
     std::size_t block_bytes_, panel_bytes_;
     extent sums_stride_;

@@ -33,7 +33,7 @@ struct blocked_cut {
           rows(std::min<extent>(96, upward(m, unit.rows))),
           slice_columns(n) {
         constexpr extent cached_bytes = extent{384} << 10, most_depth = extent{1} << 14, sums_bytes = extent{384} << 10,
-                         chunk_depth = 2048, chunk_sums_bytes = extent{4} << 20, sum_bytes = sizeof(float);
+                         near_sums_bytes = extent{12} << 20, sum_bytes = sizeof(float);
         if (m <= most_few && depth <= most_depth) {
             kept = kept_near::few_rows;
             columns = std::clamp<extent>(upward(pieces(n, 4 * threads), unit.columns), 64, 1024);
@@ -52,16 +52,16 @@ struct blocked_cut {
             if (pieces(n, columns) < wanted(threads)) columns = unit.columns;
             return;
         }
-        // Of a small result all sums stay near while k passes by in chunks.
-        const bool in_chunks = is_wide && depth > chunk_depth && m > 512 && m * n * sum_bytes <= chunk_sums_bytes;
-        if (can_keep && !in_chunks && (m <= 256 || keeps_sums_of(m, unit)) && n >= 128 * threads) {
+        if (can_keep && (m <= 256 || keeps_sums_of(m, unit)) && n >= 128 * threads) {
             kept = kept_near::rows;
             a_is_packed_once = m * row_bytes(unit) <= slice_bytes;
             const extent room = sums_bytes / sum_bytes / m / unit.columns * unit.columns;
             columns = std::clamp<extent>(upward(pieces(n, 2 * threads), unit.columns), 64, std::min<extent>(room, 128));
             return;
         }
-        const extent chunks = pieces(depth, !is_wide ? extent{768} : in_chunks ? chunk_depth : most_depth);
+        // What is packed stays near if it is little, where sums that wait for the rest of k do, too.
+        const extent at_once = !is_wide ? 768 : m * n * sum_bytes <= near_sums_bytes ? 4096 / unit.element : most_depth;
+        const extent chunks = pieces(depth, at_once);
         if (chunks > 1) {
             depth = upward(pieces(depth, chunks), unit.depth);
             piece = even_piece(depth, unit);

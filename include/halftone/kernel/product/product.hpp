@@ -21,6 +21,17 @@
 
 namespace halftone::inline HALFTONE_ABI {
 
+/// A block of a, packed or where it lies. Elements of a row lie side by side, rows `stride` elements apart. Or `by_depth`:
+/// depth_rows rows have what they have of one k side by side, k by k, or pairs of k where a unit multiplies pairs; the
+/// next rows begin `stride` elements behind these, which have room for up to a multiple of eight k.
+struct block_of_a {
+    const void* first;
+    extent stride;
+    bool by_depth = false;
+};
+/// As high as tiles, or twice or three times as high, so that no tile has rows of two places.
+inline constexpr int depth_rows = 12;
+
 /// A tile's rows of a, a_stride elements apart, of which so many are there, and a panel of b, over several pieces of k:
 /// each begins so many bytes behind the one before.
 struct deep_operands {
@@ -41,12 +52,15 @@ inline constexpr extent few_rows = 4;
 
 }  // namespace halftone::inline HALFTONE_ABI
 
+#define HALFTONE_BODY <halftone/kernel/product/fma_packing.inc>
+#include <halftone/exec/cpu/each_set.inc>
 #define HALFTONE_BODY <halftone/kernel/product/fma.inc>
 #include <halftone/exec/cpu/each_set.inc>
 
 #if defined(__x86_64__)
 #include <halftone/exec/cpu/set/avx512_bf16.inc>
 namespace halftone::inline HALFTONE_ABI::avx512_bf16 {
+#include <halftone/kernel/product/bf16_packing.inc>
 #include <halftone/kernel/product/bf16.inc>
 #include <halftone/kernel/product/bf16_results.inc>
 }  // namespace halftone::inline HALFTONE_ABI::avx512_bf16
@@ -72,14 +86,14 @@ struct product_unit {
                      bool add, lookahead* ahead);
     void (*enter)() = nullptr;  ///< called by a worker before its products, where it is there
     void (*leave)() = nullptr;  ///< and after them
-    /// `multiply` with rows of a where they lie, a_stride elements apart; none: they are always packed.
-    void (*multiply_rows)(extent rows, extent k, const void* a, extent a_stride, const void* b_panel, float* c,
-                          extent c_stride, bool add, lookahead* ahead) = nullptr;
+    /// `multiply` with a however it lies; none: it is always packed, by rows.
+    void (*multiply_rows)(extent rows, extent k, const block_of_a& a, const void* b_panel, float* c, extent c_stride,
+                          bool add, lookahead* ahead) = nullptr;
     int k_least = k_step;  ///< k of a product may be a multiple of this; what is packed is padded further
     /// `multiply_rows` of a whole panel where k ends: what was summed (none: nothing) and the product, in `to`; none:
     /// sums stay sums.
     template <class To>
-    using ending = void (*)(extent rows, extent k, const void* a, extent a_stride, const void* b_panel, const float* sums,
+    using ending = void (*)(extent rows, extent k, const block_of_a& a, const void* b_panel, const float* sums,
                             extent sums_stride, To* to, extent to_stride, lookahead* ahead);
     ending<float> multiply_last = nullptr;
     ending<bfloat16> multiply_last_rounded = nullptr;
@@ -108,7 +122,7 @@ struct product_unit {
     }
 };
 
-/// Packing functions of one source type, to which `from` points; see fma.inc and bf16.inc. Strides are in elements, and
+/// Packing functions of one source type, to which `from` points; see fma_packing.inc and bf16_packing.inc. Strides are in elements, and
 /// one of them is 1. Rows of a come to lie block_stride elements apart. b may have columns for several panels, which then
 /// lie so many bytes apart.
 template <class T>
@@ -121,6 +135,8 @@ struct product_packing {
     /// Up to few_rows of a, packed or where they lie, times b where it lies, one of its strides 1; none: b is packed.
     void (*multiply_few)(extent rows, extent k, const void* a, extent a_stride, const void* b, extent k_stride,
                          extent column_stride, extent columns, float* c, extent c_stride, bool add) = nullptr;
+    /// Packs a by depth (block_of_a) where what its rows have of one k lies side by side; none: `pack_a` turns it.
+    void (*pack_a_by_depth)(const void* from, extent k_stride, extent rows, extent k, void* block, extent stride) = nullptr;
 
     void pack_block(const void* from, extent row_stride, extent k_stride, extent rows, extent k, void* block) const {
         pack_a(from, row_stride, k_stride, rows, k, block, panel_stride);
@@ -195,13 +211,16 @@ product_packing<T> packing_for(const cpu& device) {
 #if defined(__x86_64__)
     if (detail::uses_pairs<Compute>(device.instruction_set()))
         return {&avx512_bf16::pack_a_bf16<T>, &avx512_bf16::pack_b_bf16<T>, std::is_same_v<T, bfloat16>,
-                device.instruction_set() == isa::amx ? nullptr : &avx512_bf16::pair_multiply_few<T>};
+                device.instruction_set() == isa::amx ? nullptr : &avx512_bf16::pair_multiply_few<T>,
+                device.instruction_set() == isa::amx ? nullptr : &avx512_bf16::pack_a_pairs<T>};
 #endif
     return {device.select(&portable::pack_a<Compute, T>, &avx2::pack_a<Compute, T>, &avx512::pack_a<Compute, T>),
             device.select(&portable::pack_b<Compute, T>, &avx2::pack_b<Compute, T>, &avx512::pack_b<Compute, T>),
             std::is_same_v<Compute, float> && std::is_same_v<T, float>,
             device.select(&portable::fma_multiply_few<Compute, T>, &avx2::fma_multiply_few<Compute, T>,
-                          &avx512::fma_multiply_few<Compute, T>)};
+                          &avx512::fma_multiply_few<Compute, T>),
+            device.select(&portable::pack_a_by_depth<Compute, T>, &avx2::pack_a_by_depth<Compute, T>,
+                          &avx512::pack_a_by_depth<Compute, T>)};
 }
 
 }  // namespace halftone::inline HALFTONE_ABI
