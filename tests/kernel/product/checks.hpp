@@ -106,7 +106,7 @@ void multiply_exactly(const ht::product_unit& unit, const ht::product_packing<T>
             multiply_twice(unit.columns, [&](float* c, bool add) {
                 unit.multiply_rows(s.rows, length, a_block, panel.data(), c, stride, add, asks);
             });
-            if (s.columns > unit.columns / 2) continue;
+            if (a_block.by_depth || s.columns > unit.columns / 2) continue;
             multiply_twice(unit.columns / 2, [&](float* c, bool add) {
                 unit.multiply_half(s.rows, length, a_block, panel.data(), c, stride, add, asks);
             });

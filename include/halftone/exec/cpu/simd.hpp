@@ -21,7 +21,6 @@
 ///     halves                  two vectors' 16-bit numbers as integers, with C++'s operators; larger, smaller_unsigned
 ///     lot<N>                  N vectors, with all of these operators and functions: chains of instructions side by side
 ///     transpose(rows)         f32::lanes vectors as a square matrix, in place
-///     store_twelves(p, rows)  of four rows, each in as many vectors as it takes, the first twelve side by side
 ///     wide, multiply_low(a, b) a vector of 64-bit integers, with C++'s operators; the products of their low halves
 ///     exp  exp2  log  rsqrt  tanh  sigmoid  silu  gelu  and slopes (derivatives) of the last four: math.inc has their errors
 ///

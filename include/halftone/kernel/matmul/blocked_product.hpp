@@ -33,7 +33,7 @@ class blocked_product {
           m_(a.rows),
           n_(b.columns),
           k_(a.columns),
-          in_place_(can_stay(unit, a, b.columns)),
+          in_place_(can_stay(unit, a)),
           cut_(m_, n_, k_, unit, most_few(unit, b), device.threads()),
           by_depth_(can_be_packed_by_depth(a, cut_)),
           block_stride_(by_depth_ ? depth_rows * cut_.piece : line_apart(cut_.piece, unit.element)),
@@ -63,11 +63,9 @@ class blocked_product {
   private:
     using cut = blocked_cut;
 
-    /// Whether products read rows of a where they lie. Rows a multiple of 4 KiB apart push each other out of the
-    /// first-level cache, and are packed if more than two panels read them.
-    static bool can_stay(const product_unit& unit, const blocked_operand& a, extent n) {
-        return a.keeps_rows && a.column_stride == 1 && a.columns % unit.k_least == 0 &&
-               (a.row_stride * unit.element % 4096 != 0 || n <= 2 * unit.columns);
+    /// Whether products read rows of a where they lie.
+    static bool can_stay(const product_unit& unit, const blocked_operand& a) {
+        return a.keeps_rows && a.column_stride == 1 && a.columns % unit.k_least == 0;
     }
 
     /// How many rows of a meet b where it lies. Rows of b are read on, and again from the second-level cache by every few
@@ -79,10 +77,9 @@ class blocked_product {
         return b.column_stride == 1 && are_floats ? by_rows_of_b : few_rows;
     }
 
-    /// Whether what rows have of one k, side by side as in the transpose of a matrix, stays so when packed.
+    /// Whether a's columns, which lie side by side as in the transpose of a matrix, are packed without being turned.
     static bool can_be_packed_by_depth(const blocked_operand& a, const blocked_cut& cut) {
-        return a.pack_a_by_depth != nullptr && a.row_stride == 1 && a.column_stride != 1 &&
-               cut.kept != kept_near::few_rows;
+        return a.pack_a_by_depth != nullptr && a.row_stride == 1 && a.column_stride != 1 && cut.kept != kept_near::few_rows;
     }
 
     /// Elements from row to row of a packed block: an odd number of lines, so that rows fall on different cache sets.
@@ -142,7 +139,7 @@ class blocked_product {
             if (epilogue_.plain.data != nullptr) return end(unit_.multiply_last, epilogue_.plain);
             return end(unit_.multiply_last_rounded, epilogue_.plain_rounded);
         }
-        if (unit_.multiply_half != nullptr && n_ - j <= unit_.columns / 2) {
+        if (unit_.multiply_half != nullptr && !by_depth_ && n_ - j <= unit_.columns / 2) {
             unit_.multiply_half(high, length, a, panel, sums, sums_stride_, add, ahead);
         } else {
             unit_.multiply_rows(high, length, a, panel, sums, sums_stride_, add, ahead);

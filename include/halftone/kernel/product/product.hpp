@@ -29,8 +29,17 @@ struct block_of_a {
     extent stride;
     bool by_depth = false;
 };
-/// As high as tiles, or twice or three times as high, so that no tile has rows of two places.
+/// As high as tiles, or a multiple of that.
 inline constexpr int depth_rows = 12;
+
+/// How a block of a lies, as far as tiles ask. Rows a multiple of 4 KiB apart lie in the same cache set, which has no
+/// room for twelve.
+enum class lies { by_rows, by_crowded_rows, by_depth };
+inline lies how_lies(const block_of_a& a, extent element) {
+    return a.by_depth ? lies::by_depth : a.stride * element % 4096 == 0 ? lies::by_crowded_rows : lies::by_rows;
+}
+/// Of at most so many rows at once.
+constexpr int tile_rows(lies how, int most) { return how == lies::by_crowded_rows && most > 8 ? 8 : most; }
 
 /// A tile's rows of a, a_stride elements apart, of which so many are there, and a panel of b, over several pieces of k:
 /// each begins so many bytes behind the one before.
@@ -58,6 +67,12 @@ inline constexpr extent few_rows = 4;
 #include <halftone/exec/cpu/each_set.inc>
 
 #if defined(__x86_64__)
+#include <halftone/exec/cpu/set/avx512.inc>
+namespace halftone::inline HALFTONE_ABI::avx512 {
+#include <halftone/kernel/product/by_depth.inc>
+}  // namespace halftone::inline HALFTONE_ABI::avx512
+#include <halftone/exec/cpu/set/end.inc>
+
 #include <halftone/exec/cpu/set/avx512_bf16.inc>
 namespace halftone::inline HALFTONE_ABI::avx512_bf16 {
 #include <halftone/kernel/product/bf16_packing.inc>
@@ -97,7 +112,8 @@ struct product_unit {
                             extent sums_stride, To* to, extent to_stride, lookahead* ahead);
     ending<float> multiply_last = nullptr;
     ending<bfloat16> multiply_last_rounded = nullptr;
-    /// `multiply_rows` by the first half of a panel's columns, in half the time; none: by all of them.
+    /// `multiply_rows` by the first half of a panel's columns, in half the time, unless a lies by depth; none: by all of
+    /// them.
     decltype(multiply_rows) multiply_half = nullptr;
     /// to (rows x columns) = from (none: nothing) + a times a panel of b over pieces of panel_depth, of which only the
     /// last may be shorter, while the sums stay in the unit; `ahead`, if there is one, is asked after every k_step. None:
@@ -135,7 +151,7 @@ struct product_packing {
     /// Up to few_rows of a, packed or where they lie, times b where it lies, one of its strides 1; none: b is packed.
     void (*multiply_few)(extent rows, extent k, const void* a, extent a_stride, const void* b, extent k_stride,
                          extent column_stride, extent columns, float* c, extent c_stride, bool add) = nullptr;
-    /// Packs a by depth (block_of_a) where what its rows have of one k lies side by side; none: `pack_a` turns it.
+    /// Packs a by depth (block_of_a) where its columns lie side by side; none: `pack_a` turns them.
     void (*pack_a_by_depth)(const void* from, extent k_stride, extent rows, extent k, void* block, extent stride) = nullptr;
 
     void pack_block(const void* from, extent row_stride, extent k_stride, extent rows, extent k, void* block) const {
@@ -219,8 +235,10 @@ product_packing<T> packing_for(const cpu& device) {
             std::is_same_v<Compute, float> && std::is_same_v<T, float>,
             device.select(&portable::fma_multiply_few<Compute, T>, &avx2::fma_multiply_few<Compute, T>,
                           &avx512::fma_multiply_few<Compute, T>),
-            device.select(&portable::pack_a_by_depth<Compute, T>, &avx2::pack_a_by_depth<Compute, T>,
-                          &avx512::pack_a_by_depth<Compute, T>)};
+#if defined(__x86_64__)
+            device.instruction_set() >= isa::avx512 ? &avx512::pack_a_by_depth<Compute, T> : nullptr
+#endif
+    };
 }
 
 }  // namespace halftone::inline HALFTONE_ABI
