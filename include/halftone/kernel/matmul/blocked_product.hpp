@@ -7,7 +7,8 @@
 /// cache while the panels of b pass by, as do the block's sums, which go through the epilogue at the end (Goto and van de
 /// Geijn 2008). Where a has few rows, a thousand at most, b is not shared (cut.hpp): who takes some panels packs them,
 /// multiplies all of a by them while the source of the next ones and the places of the results come near, and forgets
-/// them. Rows of a that a unit can read where they lie are not packed at all, nor is b where a has hardly any rows.
+/// them. Rows of a that a unit can read where they lie are not packed at all, nor is b where a has hardly any rows. A
+/// transposed a, as gradients of weights have, is packed as it lies, k by k, where a unit can read it so.
 #pragma once
 
 #include <atomic>
@@ -79,7 +80,8 @@ class blocked_product {
 
     /// Whether a's columns, which lie side by side as in the transpose of a matrix, are packed without being turned.
     static bool can_be_packed_by_depth(const blocked_operand& a, const blocked_cut& cut) {
-        return a.pack_a_by_depth != nullptr && a.row_stride == 1 && a.column_stride != 1 && cut.kept != kept_near::few_rows;
+        const bool is_transposed = a.row_stride == 1 && a.column_stride != 1;
+        return a.pack_a_by_depth != nullptr && is_transposed && cut.kept != kept_near::few_rows;
     }
 
     /// Elements from row to row of a packed block: an odd number of lines, so that rows fall on different cache sets.
@@ -131,8 +133,7 @@ class blocked_product {
         const block_of_a a =
             in_place_ ? block_of_a{a_.at(i, from), a_.row_stride} : block_of_a{rows, block_stride_, by_depth_};
         const auto end = [&](const auto& function, const auto& result) {
-            function(high, length, a, panel, add ? sums : nullptr, sums_stride_, result.at(i, j),
-                     result.stride, ahead);
+            function(high, length, a, panel, add ? sums : nullptr, sums_stride_, result.at(i, j), result.stride, ahead);
             if (squares_ != nullptr) squares_->take(i, j, high, unit_.columns);
         };
         if (from + p.piece >= k_ && stores_at_once(p, number)) {

@@ -138,9 +138,9 @@ struct product_unit {
     }
 };
 
-/// Packing functions of one source type, to which `from` points; see fma_packing.inc and bf16_packing.inc. Strides are in elements, and
-/// one of them is 1. Rows of a come to lie block_stride elements apart. b may have columns for several panels, which then
-/// lie so many bytes apart.
+/// Packing functions of one source type, to which `from` points; see fma_packing.inc and bf16_packing.inc. Strides are in
+/// elements, and one of them is 1. Rows of a come to lie block_stride elements apart. b may have columns for several panels,
+/// which then lie so many bytes apart.
 template <class T>
 struct product_packing {
     void (*pack_a)(const void* from, extent row_stride, extent k_stride, extent rows, extent k, void* block,
