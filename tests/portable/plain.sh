@@ -26,9 +26,9 @@ fi
 case $set_in_use in
     portable) echo "skipped: no vector instructions to compare on this processor"; exit 77 ;;
     avx2) kernels=(avx2::fma_small_tile) ;;
-    avx512) kernels=(avx512::fma_multiply) ;;
-    avx512_bf16) kernels=(avx512::fma_multiply avx512_bf16::pair_multiply) ;;
-    amx) kernels=(avx512::fma_multiply amx::tile_multiply amx::tile_multiply_through) ;;
+    avx512) kernels=(avx512::fma_rows_of) ;;
+    avx512_bf16) kernels=(avx512::fma_rows_of avx512_bf16::pair_rows) ;;
+    amx) kernels=(avx512::fma_rows_of amx::tile_multiply amx::tile_multiply_through) ;;
     *) echo "failed: cannot read the instruction set in '$said'"; exit 1 ;;
 esac
 
