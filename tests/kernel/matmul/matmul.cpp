@@ -95,6 +95,15 @@ TEST_CASE("matmul: up to a thousand rows that pass by a few panels, piece by pie
     exact_product<ht::amp_bf16, ht::bfloat16>(1000, 300, 1100, 37, 2, true);
 }
 
+TEST_CASE("matmul: rows a multiple of 4 KiB apart, which are read where they lie") {
+    for (const int threads : {1, 2}) {
+        exact_product<ht::full_fp32, float>(101, 70, 1024, 3, threads);
+        exact_product<ht::full_fp32, float>(300, 16, 3072, 7, threads);
+        exact_product<ht::amp_bf16, ht::bfloat16>(101, 70, 2048, 3, threads);
+        exact_product<ht::amp_bf16, ht::bfloat16>(300, 300, 2048, 13, threads);
+    }
+}
+
 TEST_CASE("matmul: small results of much k, which comes in chunks") {
     for (const bool turned : {false, true}) {
         exact_product<ht::full_fp32, float>(800, 200, 2500, 13, 2, turned);
