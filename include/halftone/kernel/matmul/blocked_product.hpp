@@ -38,10 +38,7 @@ class blocked_product {
           cut_(m_, n_, k_, unit, most_few(unit, b), device.threads()),
           by_depth_(can_be_packed_by_depth(a, cut_)),
           block_stride_(by_depth_ ? depth_rows * cut_.piece : line_apart(cut_.piece, unit.element)),
-          block_bytes_(by_depth_ ? round_up(times(cut::pieces(cut_.rows, depth_rows) * block_stride_,
-                                                  static_cast<std::size_t>(unit.element)),
-                                            block_alignment)
-                                 : unit.block_bytes(cut_.rows, block_stride_)),
+          block_bytes_(unit.block_bytes(cut_.rows, by_depth_ ? cut_.piece : block_stride_)),
           panel_bytes_(unit.panel_bytes(std::min(cut_.piece, cut_.depth))),
           // Rows of sums are not a power of two apart.
           sums_stride_(finishes_at_once() ? unit.columns : cut_.columns + 16),

@@ -151,7 +151,8 @@ struct product_packing {
     /// Up to few_rows of a, packed or where they lie, times b where it lies, one of its strides 1; none: b is packed.
     void (*multiply_few)(extent rows, extent k, const void* a, extent a_stride, const void* b, extent k_stride,
                          extent column_stride, extent columns, float* c, extent c_stride, bool add) = nullptr;
-    /// Packs a by depth (block_of_a) where its columns lie side by side; none: `pack_a` turns them.
+    /// Packs a by depth (block_of_a) where its columns lie side by side, for a unit of depth_rows rows; none: `pack_a`
+    /// turns them.
     void (*pack_a_by_depth)(const void* from, extent k_stride, extent rows, extent k, void* block, extent stride) = nullptr;
 
     void pack_block(const void* from, extent row_stride, extent k_stride, extent rows, extent k, void* block) const {
