@@ -124,6 +124,15 @@ TEST_CASE("matmul: few columns, whose rows of a are read where they lie") {
     exact_product<ht::amp_bf16, ht::bfloat16>(300, 16, 700, 7);
 }
 
+TEST_CASE("matmul: few results of much k, in even parts for all threads") {
+    for (const int threads : {1, 2, 3, 7}) {
+        exact_product<ht::full_fp32, float>(256, 16, 3072, 7, threads);
+        exact_product<ht::full_fp32, float>(60, 100, 3000, 7, threads);
+        exact_product<ht::amp_bf16, ht::bfloat16>(500, 70, 1500, 13, threads);
+        exact_product<ht::amp_bf16, ht::bfloat16>(130, 130, 4100, 13, threads, true);
+    }
+}
+
 TEST_CASE("batched_matmul: each matrix of the batch") {
     matmul_test::on_every_set(1, [](ht::cpu& device) { matmul_test::each_matrix_of_a_batch(device); });
 }

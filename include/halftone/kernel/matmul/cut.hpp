@@ -72,6 +72,7 @@ struct blocked_cut {
         const auto tasks = [&] { return pieces(m, rows) * pieces(n, columns); };
         while (tasks() < wanted(threads) && columns > 128) columns /= 2;
         while (tasks() < wanted(threads) && rows > 48) rows = upward(rows / 2, unit.rows);
+        if (tasks() < wanted(threads)) deal_evenly(m, n, unit, threads);
         columns = upward(pieces(n, pieces(n, columns)), unit.columns);  // even, so that no thread waits for the other
         slice_columns = std::max<extent>(1, slice_bytes / row_bytes(unit) / columns) * columns;
     }
@@ -91,6 +92,27 @@ struct blocked_cut {
     bool keeps_sums_of(extent m, const product_unit& unit) const {
         return m <= (unit.element == 2 ? 1024 : 768) &&
                (pieces(depth, piece) <= 8 || m * row_bytes(unit) <= slice_bytes);
+    }
+    /// Deals columns, rows or both in as many parts as threads, whole panels and tiles, if the busiest has less to do then.
+    void deal_evenly(extent m, extent n, const product_unit& unit, int threads) {
+        constexpr extent most_rows = 192;
+        const extent panels = pieces(n, unit.columns), high = upward(pieces(m, threads), unit.rows),
+                     all_columns = panels * unit.columns, some_columns = pieces(panels, threads) * unit.columns,
+                     some_rows = upward(pieces(high, pieces(high, most_rows)), unit.rows);
+        extent least = of_busiest(m, n, rows, columns, threads);
+        const auto take_if_less = [&](extent high_as, extent wide_as) {
+            const extent here = of_busiest(m, n, high_as, wide_as, threads);
+            if (here < least) least = here, rows = high_as, columns = wide_as;
+        };
+        take_if_less(rows, some_columns);
+        take_if_less(some_rows, all_columns);
+        take_if_less(some_rows, some_columns);
+    }
+    /// Results of the thread that has most, where each in turn takes a block: all whole ones, then the rows that are left.
+    static extent of_busiest(extent m, extent n, extent high, extent wide, int threads) {
+        const extent groups = pieces(n, wide), whole = m / high * groups, turns = pieces(whole, threads),
+                     idle = turns * threads - whole, late = pieces(std::max<extent>(0, groups - idle), threads);
+        return (turns * high + late * (m % high)) * wide;
     }
     /// Few tasks leave a thread idle at the end.
     static extent wanted(int threads) { return threads > 1 ? 8 * threads : 1; }
