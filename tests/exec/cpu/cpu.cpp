@@ -93,7 +93,7 @@ TEST_CASE("thread_pool: made and destroyed without a run, while helpers still st
 }
 
 TEST_CASE("parallel_for: every index once, whatever the count") {
-    for (const int threads : {1, 2, 3}) {
+    for (const int threads : {1, 2, 3, 70}) {
         ht::cpu device{{.threads = threads}};
         for (const extent count : {0, 1, 2, 3, 7, 1000}) {
             CAPTURE(threads);
@@ -105,6 +105,16 @@ TEST_CASE("parallel_for: every index once, whatever the count") {
             CHECK(wrong == 0);
         }
     }
+}
+
+TEST_CASE("parallel_for: a worker runs its own share in order, then what others have left") {
+    ht::detail::index_shares shares(10, 3);
+    std::vector<extent> seen;
+    const auto see = [&](extent index) { seen.push_back(index); };
+    shares.run(1, see);
+    CHECK(seen == std::vector<extent>{3, 4, 5, 6, 7, 8, 9, 0, 1, 2});
+    shares.run(0, see);
+    CHECK(seen.size() == 10);
 }
 
 TEST_CASE("parallel_for: what one region wrote, the next one reads") {

@@ -20,6 +20,7 @@
 
 #include <halftone/exec/cpu/executor.hpp>
 #include <halftone/exec/cpu/isa.hpp>
+#include <halftone/exec/cpu/shares.hpp>
 #include <halftone/exec/workspace.hpp>
 #include <halftone/tensor/shape.hpp>
 
@@ -77,7 +78,8 @@ class cpu {
         return set_ >= isa::avx512 ? avx512 : set_ == isa::avx2 ? avx2 : portable;
     }
 
-    /// Calls body(index) for every index in [0, count), on all threads; which thread takes which index is not fixed.
+    /// Calls body(index) for every index in [0, count), on all threads; which thread takes which index is not fixed, but
+    /// each begins with neighbouring ones of its own (shares.hpp).
     /// `body` must not throw, and must not call parallel_for of the same context.
     template <class Body>
     void parallel_for(extent count, const Body& body) {
@@ -122,13 +124,13 @@ class cpu {
     struct region {
         const void* body;
         body_call call;
-        extent count;
         std::byte* scratch;
         std::size_t scratch_bytes;  ///< of each worker
-        std::atomic<extent> next{0};
+        detail::index_shares shares;
 
-        void run(extent index, int worker) const {
-            call(body, index, scratch + scratch_bytes * static_cast<std::size_t>(worker));
+        void run(int worker) {
+            std::byte* const own = scratch + scratch_bytes * static_cast<std::size_t>(worker);
+            shares.run(worker, [&](extent index) { call(body, index, own); });
         }
     };
 
@@ -145,18 +147,12 @@ class cpu {
         const std::size_t each = round_up(bytes, block_alignment);
         const workspace::lease all(workspace_, each * static_cast<std::size_t>(threads()));
         if (measures_) return;
-        region work{body, call, count, all.data(), each};
         if (count <= 1 || threads() == 1) {
-            for (extent index = 0; index < count; ++index) work.run(index, 0);
+            for (extent index = 0; index < count; ++index) call(body, index, all.data());
             return;
         }
-        executor_->run(
-            [](void* argument, int worker) noexcept {
-                auto& shared = *static_cast<region*>(argument);
-                for (extent index; (index = shared.next.fetch_add(1, std::memory_order_relaxed)) < shared.count;)
-                    shared.run(index, worker);
-            },
-            &work);
+        region work{body, call, all.data(), each, {count, threads()}};
+        executor_->run([](void* argument, int worker) noexcept { static_cast<region*>(argument)->run(worker); }, &work);
     }
 
     host_memory memory_;

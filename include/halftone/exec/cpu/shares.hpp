@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Who runs which index of a parallel region.
+///
+/// Each worker begins with a share of its own, neighbouring indices in their order, and runs what others have left
+/// when it is through. So of arrays that regions cut alike, one after the other, a worker mostly meets the same part,
+/// which its caches may still have, and none waits for one that is late.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+
+#include <halftone/tensor/shape.hpp>
+
+namespace halftone::inline HALFTONE_ABI::detail {
+
+class index_shares {
+  public:
+    index_shares(extent count, int workers) : used_(std::min(workers, most)) {
+        for (extent i = 0; i < used_; ++i) {
+            shares_[i].next.store(count * i / used_, std::memory_order_relaxed);
+            shares_[i].end = count * (i + 1) / used_;
+        }
+    }
+
+    /// Calls run(index), as one of the workers, until every index is taken.
+    template <class Run>
+    void run(int worker, const Run& run) {
+        for (int i = 0; i < used_; ++i) {
+            share& from = shares_[(worker + i) % used_];
+            while (from.next.load(std::memory_order_relaxed) < from.end) {
+                const extent index = from.next.fetch_add(1, std::memory_order_relaxed);
+                if (index < from.end) run(index);
+            }
+        }
+    }
+
+  private:
+    static constexpr int most = 64;
+    struct alignas(64) share {
+        std::atomic<extent> next;
+        extent end;
+    };
+
+    int used_;
+    share shares_[most];
+};
+
+}  // namespace halftone::inline HALFTONE_ABI::detail
