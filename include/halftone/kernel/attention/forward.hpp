@@ -53,7 +53,7 @@ struct attention_forward_task {
 
     void operator()(extent index, std::byte* scratch) const {
         const attention_extents& e = at.extents;
-        // Under a causal mask the last queries see most: they come first, so that no thread is left alone with them.
+        // Under a causal mask the last queries of a head see most: they come first, so that no thread is left alone with them.
         const extent part = at.parts - 1 - index % at.parts;
         const extent batch = index / at.parts / e.heads, head = index / at.parts % e.heads;
         const extent first = part * at.part_queries, last = std::min(first + at.part_queries, e.queries);

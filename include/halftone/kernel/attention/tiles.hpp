@@ -6,7 +6,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cstdint>
 
 #include <halftone/kernel/attention/attention.hpp>
 #include <halftone/kernel/product/product.hpp>
@@ -128,13 +127,9 @@ attention_engine<T> attention_engine_for(const cpu& device) {
 /// Asks for rows of `width` elements, `stride` apart, that are read soon.
 template <class T>
 void prefetch_rows(const T* from, extent stride, extent rows, extent width) {
-    constexpr std::uintptr_t line = 64;
-    for (extent i = 0; i < rows; ++i) {
-        const auto first = reinterpret_cast<std::uintptr_t>(from + i * stride),
-                   end = reinterpret_cast<std::uintptr_t>(from + i * stride + width);
-        for (std::uintptr_t at = first / line * line; at < end; at += line)
-            __builtin_prefetch(reinterpret_cast<const void*>(at), 0, 2);
-    }
+    constexpr auto bytes = static_cast<extent>(sizeof(T));
+    strided_lines lines(from, rows, width * bytes, stride * bytes);
+    lines.ask(lines.count());
 }
 
 /// Hands out parts of a task's scratch memory, as offsets.
