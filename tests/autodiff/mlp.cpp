@@ -24,7 +24,8 @@ using support::matrix;
 using support::tracked;
 using doubles = std::vector<double>;
 
-template <class Number>
+/// Hidden activations and what is kept of them are of type T.
+template <class T, class Number>
 struct mlp_definition {
     matrix<Number> y, dx, dup, dup_bias, ddown, ddown_bias;
 
@@ -33,12 +34,12 @@ struct mlp_definition {
                    const matrix<Number>& down, const matrix<Number>& down_bias, const matrix<Number>& residual,
                    const matrix<Number>& dy, const Store& store) {
         const matrix<Number> pre = plus_row(product(x, transposed(up)), up_bias);
-        const matrix<Number> hidden = each(each(pre, [](const Number&v) { return support::gelu(v); }), store),
+        const matrix<Number> hidden = each(each(pre, [](const Number&v) { return support::gelu<T>(v); }), store),
                              kept = each(pre, store);
         y = plus(plus_row(product(hidden, transposed(down)), down_bias), residual);
         matrix<Number> dpre = product(dy, down);
         for (std::size_t i = 0; i < dpre.values.size(); ++i)
-            dpre.values[i] = store(dpre.values[i] * support::gelu_slope(kept.values[i]));
+            dpre.values[i] = store(dpre.values[i] * support::gelu_slope<T>(kept.values[i]));
         dx = product(dpre, up);
         dup = product(transposed(dpre), x);
         dup_bias = column_sums(dpre);
@@ -80,7 +81,7 @@ struct fixture {
     }
     ht::view<T, 2> input() const { return x.view(ht::shape<2>{rows, width}); }
     ht::view<T, 2> added() const { return residual.view(ht::shape<2>{rows, width}); }
-    mlp_definition<tracked> definition() const {
+    mlp_definition<T, tracked> definition() const {
         using m = matrix<tracked>;
         return {m(rows, width, x.data()),   m(hidden, width, a.data()), m(1, hidden, b.data()),
                 m(width, hidden, c.data()), m(1, width, d.data()),      m(rows, width, residual.data()),
@@ -131,12 +132,12 @@ TEST_CASE("mlp: the definition's gradients are central differences") {
     using m = matrix<double>;
     const auto definition = [&](const doubles& at_x, const doubles& at_up, const doubles& at_b,
                                 const doubles& at_down) {
-        return mlp_definition<double>(m(rows, width, at_x.data()), m(hidden, width, at_up.data()),
+        return mlp_definition<float, double>(m(rows, width, at_x.data()), m(hidden, width, at_up.data()),
                                       m(1, hidden, at_b.data()), m(width, hidden, at_down.data()),
                                       m(1, width, c.data()), m(rows, width, r.data()), m(rows, width, dy.data()),
                                       support::stored_exactly{});
     };
-    const auto loss = [&](const mlp_definition<double>& d) {
+    const auto loss = [&](const mlp_definition<float, double>& d) {
         double sum = 0;
         for (std::size_t i = 0; i < dy.size(); ++i) sum += d.y.values[i] * dy[i];
         return sum;

@@ -99,12 +99,12 @@ TEST_CASE("mlp in eight bits: within bounds, and of its inputs half the bytes") 
         return each(v, [](const tracked& t) { return support::further_roundings(t, 4); });
     };
     const m pre = scaled_back(product(x8, transposed(up8)));
-    const m hidden8 = e4(each(each(pre, [](const tracked&v) { return support::gelu(v); }), store)),
+    const m hidden8 = e4(each(each(pre, [](const tracked&v) { return support::gelu<bfloat16>(v); }), store)),
             kept = each(pre, store);
     const m want_y = plus(scaled_back(product(hidden8, transposed(down8))), m(rows, width, residual.data()));
     m dpre = scaled_back(product(dy8, down8));
     for (std::size_t i = 0; i < dpre.values.size(); ++i)
-        dpre.values[i] = store(dpre.values[i] * support::gelu_slope(kept.values[i]));
+        dpre.values[i] = store(dpre.values[i] * support::gelu_slope<bfloat16>(kept.values[i]));
     const m dpre8 = e5(dpre);
     const auto within = [](const doubles& got, const m& want, auto stored) {
         using T = decltype(stored);

@@ -24,6 +24,8 @@ using namespace map_checks;
 TEST_CASE("map on cuda: functions") {
     device_type device;
     functions_within_bounds(device);
+    short_forms_within_bounds<ht::bfloat16>(device);
+    short_forms_within_bounds<ht::float16>(device);
 }
 
 TEST_CASE("map on cuda: types, sizes, rests") {

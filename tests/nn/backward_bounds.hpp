@@ -77,12 +77,12 @@ template <class Types>
 tracked_matrices mlp_bounds(const tracked_matrix& x, const tracked_matrices& p) {
     using O = typename Types::output;
     const tracked_matrix pre = linear_sums<Types>(x, p[0], p[1]), kept = as<O>(pre);
-    const tracked_matrix hidden =
-        as<typename Types::compute>(each(pre, [](const support::tracked& v) { return support::gelu(v); }));
+    using C = typename Types::compute;
+    const tracked_matrix hidden = as<C>(each(pre, [](const support::tracked& v) { return support::gelu<C>(v); }));
     const tracked_matrix y = plus(linear_sums<Types>(hidden, p[2], p[3]), x), dy = plus(y, y);
     tracked_matrix dpre = input_gradient<Types>(dy, p[2]);
     for (std::size_t i = 0; i < dpre.values.size(); ++i)
-        dpre.values[i] = dpre.values[i] * support::gelu_slope(kept.values[i]);
+        dpre.values[i] = dpre.values[i] * support::gelu_slope<O>(kept.values[i]);
     dpre = as<O>(dpre);
     return {weight_gradient<Types>(dpre, x), column_sums(dpre), weight_gradient<Types>(dy, hidden), column_sums(dy),
             plus(dy, input_gradient<Types>(dpre, p[0]))};

@@ -29,7 +29,7 @@ struct definition {
     result operator()() const {
         const matrix w1 = narrow(up), w2 = narrow(down);
         const matrix z = narrow(support::plus_row(product(x, transposed(w1)), narrow(up_bias)));
-        const matrix h = narrow(each(z, [](const tracked& v) { return support::gelu(v); }));
+        const matrix h = narrow(each(z, [](const tracked& v) { return support::gelu<halftone::float16>(v); }));
         const matrix y = narrow(support::plus_row(product(h, transposed(w2)), narrow(down_bias)));
         result r;
         matrix dy = y;
@@ -41,7 +41,7 @@ struct definition {
         }
         r.loss = support::further_roundings(losses.total() / tracked(static_cast<double>(t.size())), 2);
         dy = narrow(dy, scale);
-        const matrix slopes = each(z, [](const tracked& v) { return support::gelu_slope(v); });
+        const matrix slopes = each(z, [](const tracked& v) { return support::gelu_slope<halftone::float16>(v); });
         const matrix dh = narrow(product(dy, w2), scale), dz = narrow(times(dh, slopes), scale);
         const matrix first[] = {narrow(product(transposed(dz), x), scale), narrow(support::column_sums(dz), scale),
                                 narrow(product(transposed(dy), h), scale), narrow(support::column_sums(dy), scale)};

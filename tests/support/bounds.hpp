@@ -12,7 +12,9 @@
 #include <cstdint>
 #include <ostream>
 #include <string>
+#include <type_traits>
 
+#include <halftone/number/float16.hpp>
 #include <halftone/number/traits.hpp>
 
 namespace support {
@@ -43,7 +45,7 @@ template <class Device>
 inline constexpr bool is_on_cpu = requires(const Device& device) { device.instruction_set(); };
 
 /// The relative error of e^-difference on its way to, or from, numbers of T: what exec/cpu/simd/math.inc promises of a
-/// CPU's vectors, kernel/softmax/exponential.hpp of a GPU's kernels, and for wider numbers three units in the last place.
+/// CPU's vectors, kernel/exponential.hpp of a GPU's kernels, and for wider numbers three units in the last place.
 template <class Device, class T>
 double exp_error(double difference) {
     if constexpr (sizeof(T) >= sizeof(float)) {
@@ -59,6 +61,18 @@ template <class Device, class T>
 constexpr double exp_least() {
     using traits = halftone::number_traits<float>;
     return sizeof(T) >= sizeof(float) || is_on_cpu<Device> ? traits::min_subnormal : traits::min_normal;
+}
+
+/// The relative error of gelu and silu that become a T, t being the argument of their sigmoid, and the absolute one of
+/// their slopes: what exec/cpu/simd/math.inc promises of a CPU's vectors, and kernel/map/scalar.hpp of a GPU's threads.
+template <class T>
+double gated_error(double t) {
+    if constexpr (sizeof(T) >= sizeof(float)) return (6 + 4 * std::fabs(t)) * u;
+    return (1 + std::fabs(t) / 16) * 0x1p-18 + (std::is_same_v<T, halftone::float16> ? 0 : 0x1p-14);
+}
+template <class T>
+constexpr double gated_slope_error() {
+    return sizeof(T) < sizeof(float) ? 0x1p-17 : 0x1p-21;
 }
 
 /// The error of rounding a value to nearest in T.

@@ -56,10 +56,14 @@ struct noisy {
 inline noisy exp(const noisy& x) { return noisy(std::exp(x.value)).rounded(4 * u); }
 inline noisy log(const noisy& x) { return noisy(std::log(x.value)).rounded(4 * u); }
 inline noisy rsqrt(const noisy& x) { return noisy(1 / std::sqrt(x.value)).rounded(4 * u); }
-inline noisy gelu(const noisy& x) {
-    return noisy(gelu(x.value)).rounded((6 + 4 * std::fabs(detail::gelu_argument(x.value))) * u);
+template <class T = float>
+noisy gelu(const noisy& x) {
+    return noisy(gelu(x.value)).rounded(gated_error<T>(detail::gelu_argument(x.value)));
 }
-inline noisy gelu_slope(const noisy& x) { return gelu_slope(x.value) + 0x1p-21 * noise(); }
+template <class T = float>
+noisy gelu_slope(const noisy& x) {
+    return gelu_slope(x.value) + gated_slope_error<T>() * noise();
+}
 inline noisy larger(const noisy& a, const noisy& b) { return std::max(a.value, b.value); }
 inline noisy further_roundings(noisy x, int count) {
     for (int i = 0; i < count; ++i) x = x.rounded();

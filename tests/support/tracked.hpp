@@ -71,17 +71,26 @@ inline double gelu_argument(double x) { return 1.5957691216057308 * (x + 0.04471
 inline double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 }  // namespace detail
 
-/// GPT-2's gelu and its derivative; the latter is nowhere steeper than 0.81, the former nowhere than 1.13.
-inline double gelu(double x) { return x * detail::sigmoid(detail::gelu_argument(x)); }
-inline double gelu_slope(double x) {
+/// GPT-2's gelu and its derivative, on their way to a T; the latter is nowhere steeper than 0.81, the former nowhere than
+/// 1.13.
+template <class T = float>
+double gelu(double x) {
+    return x * detail::sigmoid(detail::gelu_argument(x));
+}
+template <class T = float>
+double gelu_slope(double x) {
     const double s = detail::sigmoid(detail::gelu_argument(x));
     return s + x * s * (1 - s) * 1.5957691216057308 * (1 + 3 * 0.044715 * x * x);
 }
-inline tracked gelu(const tracked& x) {
+template <class T = float>
+tracked gelu(const tracked& x) {
     return tracked(gelu(x.value), 1.13 * x.error)
-        .rounded((6 + 4 * std::fabs(detail::gelu_argument(std::fabs(x.value) + x.error))) * u);
+        .rounded(gated_error<T>(detail::gelu_argument(std::fabs(x.value) + x.error)));
 }
-inline tracked gelu_slope(const tracked& x) { return {gelu_slope(x.value), 0.81 * x.error + 0x1p-21}; }
+template <class T = float>
+tracked gelu_slope(const tracked& x) {
+    return {gelu_slope(x.value), 0.81 * x.error + gated_slope_error<T>()};
+}
 
 inline double larger(double a, double b) { return std::max(a, b); }
 inline tracked larger(const tracked& a, const tracked& b) {

@@ -222,6 +222,8 @@ struct shadow_perceptron : private shadow_linear<Roles, X, Y, Reading> {
         // What the operation makes first are its hidden activations; a frozen layer keeps none.
         const const_view<H, 2> activations(static_cast<const H*>(notes.first_made()), {x.rows(), up.rows()});
         const auto values = notes.read(activations);
+        for (std::size_t i = 0; i < inner.size(); ++i)
+            inner[i] += symbolic::short_form_error<H> * std::fabs(static_cast<double>(values[i]));
         const auto h = Reading::template input<H>(values, up.rows());
         const shadow_matrix error = rounded<H>(inner, values, up.rows());
         notes.bound_value(activations.data(), std::move(inner));
@@ -259,7 +261,9 @@ struct shadow_perceptron : private shadow_linear<Roles, X, Y, Reading> {
                        down = Reading::weight_beside_gradient(notes, r.down);
             const auto error = rounded<output>(
                 times(product_bound(Reading::template gradient<input_grad, Y>(values, width), along::rows, down,
-                                    along::columns, linear::template sums<input_grad>(notes, width) + 32 * u),
+                                    along::columns,
+                                    linear::template sums<input_grad>(notes, width) + 32 * u +
+                                        symbolic::short_form_error<output>),
                       steepest_gelu),
                 inner, up.rows());
             auto of_x = product_bound(Reading::template gradient<input_grad, output>(inner, up.rows()), along::rows, up,

@@ -18,6 +18,8 @@ using map = ht::kernel::map<emulator::device>;
 TEST_CASE("map on a GPU: functions") {
     emulator::device device;
     functions_within_bounds(device);
+    short_forms_within_bounds<ht::bfloat16>(device);
+    short_forms_within_bounds<ht::float16>(device);
     functions_of_cmath(device);
 }
 

@@ -48,6 +48,12 @@ enum class simd_function {
     silu_slope,
     gelu,
     gelu_slope,
+    silu_for_float16,
+    short_silu_slope,
+    gelu_for_float16,
+    short_gelu_slope,
+    silu_for_bfloat16,
+    gelu_for_bfloat16,
     sqrt,
     abs,
     negate,
@@ -108,9 +114,20 @@ double gated_slope(double x, double t, double t_slope) {
     return sigmoid(t) + (e == 0 ? 0 : x * t_slope * e);
 }
 
-/// The bound of silu and gelu: t is the argument of their sigmoid.
-double gated_bound(double t, double y) {
-    return t < -87 ? 0x1p-120 : (6 + 4 * std::fabs(t)) * 0x1p-24 * std::fabs(y) + 0x1p-149;
+/// The bound of silu and gelu, whose relative error where their sigmoid is normal is `relative`: t is its argument.
+double gated_bound(double t, double y, double relative) {
+    return t < -87 ? 0x1p-120 : relative * std::fabs(y) + 0x1p-149;
+}
+double gated_bound(double t, double y) { return gated_bound(t, y, (6 + 4 * std::fabs(t)) * 0x1p-24); }
+/// Of their short forms.
+double float16_bound(double t, double y) { return gated_bound(t, y, (1 + std::fabs(t) / 16) * 0x1p-18); }
+double bfloat16_bound(double t, double y) { return gated_bound(t, y, 0x1p-14 + (1 + std::fabs(t) / 16) * 0x1p-18); }
+
+double silu(double x) { return x * sigmoid(x); }
+double silu_slope(double x) { return gated_slope(x, x, 1); }
+double gelu(double x) { return x * sigmoid(gelu_argument(x)); }
+double gelu_slope(double x) {
+    return gated_slope(x, gelu_argument(x), 2 * std::sqrt(2 / std::numbers::pi) * (1 + 3 * 0.044715 * x * x));
 }
 
 struct definition {
@@ -147,16 +164,18 @@ const definition definitions[] = {
     {simd_function::tanh_slope, "tanh_slope", [](double x) { return 4 * sigmoid_slope(2 * x); },
      [](double, double y) { return 5 * ulp(y); }},
     {simd_function::sigmoid_slope, "sigmoid_slope", sigmoid_slope, [](double, double y) { return 5 * ulp(y); }},
-    {simd_function::silu, "silu", [](double x) { return x * sigmoid(x); }, gated_bound},
-    {simd_function::gelu, "gelu", [](double x) { return x * sigmoid(gelu_argument(x)); },
-     [](double x, double y) { return gated_bound(gelu_argument(x), y); }},
-    {simd_function::silu_slope, "silu_slope", [](double x) { return gated_slope(x, x, 1); },
-     [](double, double) { return 0x1p-21; }},
-    {simd_function::gelu_slope, "gelu_slope",
-     [](double x) {
-         return gated_slope(x, gelu_argument(x), 2 * std::sqrt(2 / std::numbers::pi) * (1 + 3 * 0.044715 * x * x));
-     },
-     [](double, double) { return 0x1p-21; }},
+    {simd_function::silu, "silu", silu, gated_bound},
+    {simd_function::gelu, "gelu", gelu, [](double x, double y) { return gated_bound(gelu_argument(x), y); }},
+    {simd_function::silu_slope, "silu_slope", silu_slope, [](double, double) { return 0x1p-21; }},
+    {simd_function::gelu_slope, "gelu_slope", gelu_slope, [](double, double) { return 0x1p-21; }},
+    {simd_function::silu_for_float16, "silu<float16>", silu, float16_bound},
+    {simd_function::gelu_for_float16, "gelu<float16>", gelu,
+     [](double x, double y) { return float16_bound(gelu_argument(x), y); }},
+    {simd_function::short_silu_slope, "silu_slope<bfloat16>", silu_slope, [](double, double) { return 0x1p-17; }},
+    {simd_function::short_gelu_slope, "gelu_slope<bfloat16>", gelu_slope, [](double, double) { return 0x1p-17; }},
+    {simd_function::silu_for_bfloat16, "silu<bfloat16>", silu, bfloat16_bound},
+    {simd_function::gelu_for_bfloat16, "gelu<bfloat16>", gelu,
+     [](double x, double y) { return bfloat16_bound(gelu_argument(x), y); }},
     // Exact by IEEE 754.
     {simd_function::sqrt, "sqrt", [](double x) { return std::sqrt(x); }, [](double, double y) { return ulp(y) / 2; }},
     {simd_function::round_even, "round_even", [](double x) { return std::nearbyint(x); },
@@ -283,6 +302,7 @@ TEST_CASE("simd: functions at special values") {
         CHECK(same(at(simd_function::abs, -0.0f), 0.0f));
         CHECK(same(at(simd_function::round_even, -0.25f), -0.0f));
         CHECK(same(at(simd_function::gelu, -0.0f), -0.0f));
+        CHECK(same(at(simd_function::gelu_for_bfloat16, -0.0f), -0.0f));
         for (const float value : x) CHECK(at(simd_function::not_finite, value) == (ht::is_finite(value) ? 0.0f : 1.0f));
     });
 }
@@ -391,20 +411,24 @@ TEST_CASE_TEMPLATE("simd: all 65,536 patterns are widened as number/ widens them
 
 namespace {
 
-/// Floats of every upper half, with the lower halves that begin at `first` and come `step` after each other.
+/// Floats of every upper half, with the lower halves that begin at `first` and come `step` after each other; ordinary
+/// ones, subnormals and NaNs share vectors.
 template <class T>
 std::int64_t wrongly_narrowed(ht::cpu& device, std::uint32_t first, std::uint32_t step) {
-    std::vector<float> wide(65536), rounded(65536);
-    std::vector<T> narrow(65536);
+    std::vector<float> wide(65536), rounded(65536), apart(65536);
+    std::vector<T> narrow(65536), together(65536);
     std::int64_t wrong = 0;
     for (std::uint32_t low = first; low < 65536; low += step) {
-        for (std::uint32_t high = 0; high < 65536; ++high) wide[high] = float_of(high << 16 | low);
+        for (std::uint32_t i = 0; i < 65536; ++i) wide[i] = float_of((i * 40503u & 0xffffu) << 16 | low);
         BODY(simd_narrow<T>)(wide.data(), narrow.data(), 65536);
+        BODY(simd_narrow_four<T>)(wide.data(), together.data(), 65536);
         BODY(simd_round<T>)(wide.data(), rounded.data(), 65536);
+        BODY(simd_round_apart<T>)(wide.data(), apart.data(), 65536);
         for (std::size_t i = 0; i < 65536; ++i) {
             const T want(wide[i]);
-            wrong += narrow[i].bits() == want.bits() || (ht::is_nan(narrow[i]) && ht::is_nan(want)) ? 0 : 1;
-            wrong += same(rounded[i], static_cast<float>(want)) ? 0 : 1;
+            for (const T got : {narrow[i], together[i]})
+                wrong += got.bits() == want.bits() || (ht::is_nan(got) && ht::is_nan(want)) ? 0 : 1;
+            for (const float got : {rounded[i], apart[i]}) wrong += same(got, static_cast<float>(want)) ? 0 : 1;
         }
     }
     return wrong;

@@ -18,6 +18,8 @@
 
 #include <halftone/kernel/map/scalar.hpp>
 
+#include "support/bounds.hpp"
+
 namespace support {
 
 struct bounded {
@@ -113,17 +115,33 @@ inline bounded apply(op::tanh_slope, const bounded& a) {
     return result(exact(a.value, op::tanh_slope{}), 2 * a.error * exact(a.least(), op::tanh_slope{}), 10 * unit);
 }
 inline bounded apply(op::silu, const bounded& a) {
-    return result(exact(a.value, op::silu{}), 1.1 * a.error, (6 + 4 * std::fabs(a.value)) * unit);
+    return result(exact(a.value, op::silu{}), 1.1 * a.error, gated_error<float>(a.value));
 }
 inline bounded apply(op::gelu, const bounded& a) {
     const double t = halftone::scalar::gelu_argument(a.value);
-    return result(exact(a.value, op::gelu{}), 1.13 * a.error, (6 + 4 * std::fabs(t)) * unit);
+    return result(exact(a.value, op::gelu{}), 1.13 * a.error, gated_error<float>(t));
 }
 inline bounded apply(op::silu_slope, const bounded& a) {
-    return {exact(a.value, op::silu_slope{}), 0.5 * a.error + 0x1p-21};
+    return {exact(a.value, op::silu_slope{}), 0.5 * a.error + gated_slope_error<float>()};
 }
 inline bounded apply(op::gelu_slope, const bounded& a) {
-    return {exact(a.value, op::gelu_slope{}), 0.8 * a.error + 0x1p-21};
+    return {exact(a.value, op::gelu_slope{}), 0.8 * a.error + gated_slope_error<float>()};
+}
+
+/// Short forms are as steep, and err by more.
+template <class T>
+bounded apply(op::short_form<op::silu, T>, const bounded& a) {
+    return result(exact(a.value, op::silu{}), 1.1 * a.error, gated_error<T>(a.value));
+}
+template <class T>
+bounded apply(op::short_form<op::gelu, T>, const bounded& a) {
+    const double t = halftone::scalar::gelu_argument(a.value);
+    return result(exact(a.value, op::gelu{}), 1.13 * a.error, gated_error<T>(t));
+}
+template <class Op, class T>
+bounded apply(op::short_form<Op, T>, const bounded& a) {
+    const bounded y = apply(Op{}, a);
+    return {y.value, y.error - gated_slope_error<float>() + gated_slope_error<T>()};
 }
 
 /// A function that is monotonic within the error of its operand.

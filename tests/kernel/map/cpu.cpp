@@ -36,6 +36,8 @@ void check_types() {
 TEST_CASE("map: functions") {
     on_every_set([](ht::cpu& device, ht::cpu&) {
         functions_within_bounds(device);
+        short_forms_within_bounds<ht::bfloat16>(device);
+        short_forms_within_bounds<ht::float16>(device);
         functions_of_cmath(device);
     });
 }

@@ -73,6 +73,26 @@ TEST_CASE("expression: zeros and ones of the type vanish") {
                   is<sym::zero>((ht::where(x < 0, x, zero) * y).no));
 }
 
+TEST_CASE("expression: short forms where a value becomes one of 16 bits, but not below a sum") {
+    using ht::bfloat16, ht::float16, ht::float8_e5m2;
+    using gelu = sym::unary<op::gelu, sym::argument<0>>;
+    using short_gelu = sym::unary<op::short_form<op::gelu, bfloat16>, sym::argument<0>>;
+    const auto e = ht::gelu(x);
+    static_assert(is<gelu>(sym::shorten<float>(e)) && is<gelu>(sym::shorten<double>(e)));
+    static_assert(is<short_gelu>(sym::shorten<bfloat16>(e)) && is<short_gelu>(sym::shorten<float8_e5m2>(e)));
+    static_assert(
+        is<sym::unary<op::short_form<op::gelu, float16>, sym::argument<0>>>(sym::shorten<float16>(e)));
+    static_assert(is<sym::binary<op::multiply, short_gelu, sym::argument<1>>>(sym::shorten<bfloat16>(e * y)));
+    static_assert(is<sym::unary<op::negate, short_gelu>>(sym::shorten<bfloat16>(-e)));
+    static_assert(is<std::remove_const_t<decltype(e + y)>>(sym::shorten<bfloat16>(e + y)));
+    static_assert(is<std::remove_const_t<decltype(ht::tanh(e))>>(sym::shorten<bfloat16>(ht::tanh(e))));
+    // Of the inner one, the argument of another, nothing is known.
+    static_assert(is<sym::unary<op::short_form<op::gelu, bfloat16>, gelu>>(sym::shorten<bfloat16>(ht::gelu(e))));
+    static_assert(is<sym::binary<op::multiply, sym::argument<1>,
+                                 sym::unary<op::short_form<op::gelu_slope, bfloat16>, sym::argument<0>>>>(
+        sym::shorten<bfloat16>(y * ht::derivative<0>(e))));
+}
+
 TEST_CASE("expression: what is read") {
     static_assert(ht::reads<0, decltype(ht::where(x < 1, y, y))> && ht::reads<1, decltype(ht::where(x < 1, y, 2))>);
     static_assert(!ht::reads<1, decltype(ht::gelu(x) + 1)> && ht::reads<1, decltype(ht::opaque(cube{})(y))>);

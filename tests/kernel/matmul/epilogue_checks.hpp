@@ -22,17 +22,29 @@ inline double gelu_slope(double x) {
 }
 constexpr double largest_gelu_slope = 1.13;
 
-/// What a CPU's functions are off by (exec/cpu/simd/math.inc).
+/// What a CPU's functions are off by where they become a T, and a GPU's where it has 16 bits.
 struct errors_on_vectors {
-    static double of_gelu(double x) { return std::fabs(gelu(x)) * (6 + 4 * std::fabs(gelu_argument(x))) * u; }
-    static double of_gelu_slope(double) { return 0x1p-21; }
+    template <class T>
+    static double of_gelu(double x) {
+        return std::fabs(gelu(x)) * support::gated_error<T>(gelu_argument(x));
+    }
+    template <class T>
+    static double of_gelu_slope(double) {
+        return support::gated_slope_error<T>();
+    }
 };
-/// What scalar.hpp is off by in float, its exp by two units in the last place: t, the argument of the sigmoid, has
-/// seven roundings, two of them in its constants; e^-|t|, the sum with 1 and the quotient add six to the sigmoid s, and
-/// eight to its slope; the slope of t and the products with it add eight more.
+/// What scalar.hpp is off by where they become floats, its exp by two units in the last place: t, the argument of the
+/// sigmoid, has seven roundings, two of them in its constants; e^-|t|, the sum with 1 and the quotient add six to the
+/// sigmoid s, and eight to its slope; the slope of t and the products with it add eight more.
 struct errors_in_float {
-    static double of_gelu(double x) { return std::fabs(gelu(x)) * (7 + 7 * std::fabs(gelu_argument(x))) * u; }
+    template <class T>
+    static double of_gelu(double x) {
+        if constexpr (sizeof(T) < sizeof(float)) return errors_on_vectors::of_gelu<T>(x);
+        return std::fabs(gelu(x)) * (7 + 7 * std::fabs(gelu_argument(x))) * u;
+    }
+    template <class T>
     static double of_gelu_slope(double x) {
+        if constexpr (sizeof(T) < sizeof(float)) return errors_on_vectors::of_gelu_slope<T>(x);
         const double t = std::fabs(gelu_argument(x)), s = 1 / (1 + std::exp(-gelu_argument(x))),
                      other = std::fabs(gelu_slope(x) - s);
         return u * (other * (7 * t + 16) + s * ((1 - s) * 7 * t + 6) + std::fabs(gelu_slope(x)));
@@ -49,14 +61,15 @@ inline approximate operator+(const approximate& a, double b) {
 inline approximate operator*(const approximate& a, double b) {
     return {a.value * b, (a.error + u * (std::fabs(a.value) + a.error)) * std::fabs(b)};
 }
-template <class Errors>
+template <class Errors, class T>
 approximate gelu(const approximate& a) {
-    return {gelu(a.value), largest_gelu_slope * a.error + Errors::of_gelu(std::fabs(a.value) + a.error)};
+    return {gelu(a.value),
+            largest_gelu_slope * a.error + Errors::template of_gelu<T>(std::fabs(a.value) + a.error)};
 }
-template <class Errors>
+template <class Errors, class T>
 approximate times_gelu_slope(const approximate& a, double x) {
     approximate product = a * gelu_slope(x);
-    product.error += (std::fabs(a.value) + a.error) * Errors::of_gelu_slope(x);
+    product.error += (std::fabs(a.value) + a.error) * Errors::template of_gelu_slope<T>(x);
     return product;
 }
 
@@ -132,14 +145,14 @@ void every_epilogue(const sizes& s, const layout& of_c, const Run& run, double r
         with_problem([](auto& device, problem& p) {
             ht::matmul<P>(device, p.a.view, p.b.view, p.c.view, ht::bias_gelu{p.bias});
             p.check(p.c.view,
-                    [&](const approximate& sum, extent, extent j) { return gelu<Errors>(sum + number(p.bias(j))); });
+                    [&](const approximate& sum, extent, extent j) { return gelu<Errors, T>(sum + number(p.bias(j))); });
         });
     }
     SUBCASE("bias_gelu_keep") {
         with_problem([](auto& device, problem& p) {
             ht::matmul<P>(device, p.a.view, p.b.view, p.c.view, ht::bias_gelu_keep{p.bias, p.extra.view});
             p.check(p.c.view,
-                    [&](const approximate& sum, extent, extent j) { return gelu<Errors>(sum + number(p.bias(j))); });
+                    [&](const approximate& sum, extent, extent j) { return gelu<Errors, T>(sum + number(p.bias(j))); });
             p.check(p.extra.view, [&](const approximate& sum, extent, extent j) { return sum + number(p.bias(j)); });
         });
     }
@@ -155,7 +168,7 @@ void every_epilogue(const sizes& s, const layout& of_c, const Run& run, double r
         with_problem([](auto& device, problem& p) {
             ht::matmul<P>(device, p.a.view, p.b.view, p.c.view, ht::gelu_gradient{p.extra.view});
             p.check(p.c.view, [&](const approximate& sum, extent i, extent j) {
-                return times_gelu_slope<Errors>(sum, number(p.extra.view(i, j)));
+                return times_gelu_slope<Errors, T>(sum, number(p.extra.view(i, j)));
             });
         });
     }
@@ -163,7 +176,7 @@ void every_epilogue(const sizes& s, const layout& of_c, const Run& run, double r
         with_problem([](auto& device, problem& p) {
             ht::matmul<P>(device, p.a.view, p.b.view, p.c.view, ht::gelu_gradient{p.c.view});
             p.check(p.c.view, [&](const approximate& sum, extent i, extent j) {
-                return times_gelu_slope<Errors>(sum, number(p.before.view(i, j)));
+                return times_gelu_slope<Errors, T>(sum, number(p.before.view(i, j)));
             });
         });
     }

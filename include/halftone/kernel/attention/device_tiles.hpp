@@ -9,7 +9,7 @@
 
 #include <halftone/kernel/attention/attention.hpp>
 #include <halftone/kernel/rows/device.hpp>
-#include <halftone/kernel/softmax/exponential.hpp>
+#include <halftone/kernel/exponential.hpp>
 
 namespace halftone::inline HALFTONE_ABI::kernel::on_device {
 

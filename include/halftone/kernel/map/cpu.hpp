@@ -247,8 +247,9 @@ struct map<cpu> {
     }
 
     template <class... E, class Outputs, class Inputs, std::size_t... K, std::size_t... I>
-    static void run_each(cpu& device, const pack<E...>& expressions, const Outputs& outputs, const Inputs& inputs,
+    static void run_each(cpu& device, const pack<E...>& given, const Outputs& outputs, const Inputs& inputs,
                          std::index_sequence<K...>, std::index_sequence<I...>) {
+        const auto expressions = expressions_for(given, outputs, std::index_sequence<K...>{});
         const auto& target = outputs.first.shape();
         static_assert(
             ((decltype(outputs.first)::rank == std::remove_cvref_t<decltype(outputs.template at<K>())>::rank) && ...),
@@ -259,15 +260,6 @@ struct map<cpu> {
                             input_plan<pack<E...>, I>("input", I, inputs.template at<I>(), target)...};
         launch<pack<map_write<element<Outputs, K>>...>, pack<read<pack<E...>, element<Inputs, I>, I>...>>(
             device, expressions, {map_shape_of(target), plans, sizeof...(K) + sizeof...(I)}, 0);
-    }
-
-    template <int Index, int Inputs, class E>
-    static auto gradient_of(const E&, const no_gradient&) {
-        return symbolic::zero{};
-    }
-    template <int Index, int Inputs, class E, class T, int Rank>
-    static auto gradient_of(const E& expressions, const gradient<T, Rank>&) {
-        return gradient_expression<Index, Inputs>(expressions);
     }
 
     template <int TargetRank>
@@ -303,7 +295,7 @@ struct map<cpu> {
         static_assert(((rank == std::remove_cvref_t<decltype(output_gradients.template at<K>())>::rank) && ...),
                       "halftone: map: all outputs have one rank");
         const auto wanted =
-            make_pack(gradient_of<static_cast<int>(I), count>(expressions, gradients.template at<I>())...);
+            make_pack(gradient_of<rank, static_cast<int>(I), count>(expressions, gradients.template at<I>())...);
         using expression_pack = std::remove_const_t<decltype(wanted)>;
         map_plan plans[] = {gradient_plan(I, inputs.template at<I>(), gradients.template at<I>(), target)...,
                             input_plan<expression_pack, I>("input", I, inputs.template at<I>(), target)...,

@@ -73,8 +73,9 @@ struct map<Device> {
     }
 
     template <class... E, class Outputs, class Inputs, std::size_t... K, std::size_t... I>
-    static void run_each(Device& device, const pack<E...>& expressions, const Outputs& outputs, const Inputs& inputs,
+    static void run_each(Device& device, const pack<E...>& given, const Outputs& outputs, const Inputs& inputs,
                          std::index_sequence<K...>, std::index_sequence<I...>) {
+        const auto expressions = expressions_for(given, outputs, std::index_sequence<K...>{});
         const auto& target = outputs.first.shape();
         static_assert(
             ((decltype(outputs.first)::rank == std::remove_cvref_t<decltype(outputs.template at<K>())>::rank) && ...),
@@ -138,15 +139,6 @@ struct map<Device> {
         });
     }
 
-    template <int Index, int Inputs, class E>
-    static auto gradient_of(const E&, const no_gradient&) {
-        return symbolic::zero{};
-    }
-    template <int Index, int Inputs, class E, class T, int Rank>
-    static auto gradient_of(const E& expressions, const gradient<T, Rank>&) {
-        return gradient_expression<Index, Inputs>(expressions);
-    }
-
     template <class V, int TargetRank>
     static on_device::map_no_output gradient_output(std::size_t, const V&, const no_gradient&,
                                                     const shape<TargetRank>&) {
@@ -175,7 +167,7 @@ struct map<Device> {
         static_assert(((rank == std::remove_cvref_t<decltype(output_gradients.template at<K>())>::rank) && ...),
                       "halftone: map: all outputs have one rank");
         const auto wanted =
-            make_pack(gradient_of<static_cast<int>(I), count>(expressions, gradients.template at<I>())...);
+            make_pack(gradient_of<rank, static_cast<int>(I), count>(expressions, gradients.template at<I>())...);
         using expression_pack = std::remove_const_t<decltype(wanted)>;
         const auto results =
             make_pack(gradient_output(I, inputs.template at<I>(), gradients.template at<I>(), target)...);

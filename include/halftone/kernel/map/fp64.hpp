@@ -142,10 +142,10 @@ struct map_of {
     static void backward(Device& device, const pack<E...>& expressions,
                          const pack<OutputGradients...>& output_gradients, const pack<Inputs...>& inputs,
                          const pack<Gradients...>& gradients, std::index_sequence<K...>, std::index_sequence<I...>) {
-        constexpr int count = sizeof...(I);
+        constexpr int count = sizeof...(I), rank = std::remove_cvref_t<decltype(output_gradients.first)>::rank;
         const auto& target = output_gradients.first.shape();
         const auto wanted =
-            make_pack(gradient_of<static_cast<int>(I), count>(expressions, gradients.template at<I>())...);
+            make_pack(gradient_of<rank, static_cast<int>(I), count>(expressions, gradients.template at<I>())...);
         using wanted_pack = std::remove_const_t<decltype(wanted)>;
         const auto operands = make_pack(
             input<wanted_pack, I>("input", I, inputs.template at<I>(), target)...,
@@ -177,15 +177,6 @@ struct map_of {
                      const map_shape& s) {
         for_each(device, s.rows * s.columns, static_cast<extent>(Inputs::count + Outputs::count),
                  map_work<Expressions, Outputs, Inputs>{expressions, outputs, inputs, s.columns});
-    }
-
-    template <int Index, int Inputs, class E>
-    static symbolic::zero gradient_of(const E&, const no_gradient&) {
-        return {};
-    }
-    template <int Index, int Inputs, class E, class T, int Rank>
-    static auto gradient_of(const E& expressions, const gradient<T, Rank>&) {
-        return gradient_expression<Index, Inputs>(expressions);
     }
 
     template <int TargetRank>

@@ -10,14 +10,16 @@
 /// Rows may lie apart; all else is contiguous. An output may be an input of its own type and shape.
 ///
 /// Numeric contract: inputs are widened to float, the expression is evaluated in float with the errors that its device
-/// states (kernel/map/evaluate.hpp for the CPU), every result is rounded once, to nearest even. Gradients of broadcast
-/// inputs are summed in float along a tree that follows from the shape. Where an input or an output is a double, all of
+/// states (kernel/map/evaluate.hpp for the CPU), every result is rounded once, to nearest even; into 16 bits and fewer gelu
+/// and silu may err by an eighth of half a unit in the last place (short_form.hpp). Gradients of broadcast inputs are
+/// summed in float along a tree that follows from the shape. Where an input or an output is a double, all of
 /// that is in double (kernel/fp64/each.hpp), constants too.
 #pragma once
 
 #include <cstddef>
 
 #include <halftone/kernel/map/derivative.hpp>
+#include <halftone/kernel/map/short_form.hpp>
 #include <halftone/kernel/write_mode.hpp>
 #include <halftone/tensor/tensor.hpp>
 
@@ -46,6 +48,23 @@ gradient(view<T, Rank>, write_mode) -> gradient<T, Rank>;
 
 /// The gradient of an input that nobody wants.
 struct no_gradient {};
+
+/// Expressions for what their values become in these outputs.
+template <class... E, class... Outputs, std::size_t... K>
+auto expressions_for(const pack<E...>& expressions, const pack<Outputs...>&, std::index_sequence<K...>) {
+    return make_pack(symbolic::shorten<typename Outputs::value_type>(expressions.template at<K>())...);
+}
+/// The expression of an input's gradient, for a map of that many inputs and outputs of that rank. Gradients of broadcast
+/// inputs are summed in float.
+template <int TargetRank, int Index, int Inputs, class E>
+symbolic::zero gradient_of(const E&, const no_gradient&) {
+    return {};
+}
+template <int TargetRank, int Index, int Inputs, class E, class T, int Rank>
+auto gradient_of(const E& expressions, const gradient<T, Rank>&) {
+    return symbolic::shorten<std::conditional_t<Rank == TargetRank, T, float>>(
+        gradient_expression<Index, Inputs>(expressions));
+}
 
 /// How an operand's elements belong to those of the outputs.
 enum class map_access {

@@ -10,7 +10,8 @@
 /// `apply` for the operations that need them.
 ///
 /// Errors in float on a GPU: those that exec/cpu/simd/math.inc states for the CPU, the CUDA Programming Guide giving
-/// expf, expm1f, logf and log1pf 1 ulp, tanhf 2, square roots and divisions half of one. sinh, cosh, tan, pow and atan2
+/// expf, expm1f, logf and log1pf 1 ulp, tanhf 2, square roots and divisions half of one; short forms (short_form.hpp) keep
+/// those of float16 there for every type. sinh, cosh, tan, pow and atan2
 /// are
 /// <cmath>'s on both: within 4 ulp by that guide and by glibc's manual. With nvcc's -use_fast_math: what that leaves of them.
 #pragma once
@@ -19,7 +20,9 @@
 #include <utility>
 
 #include <halftone/exec/simt/memory.hpp>
+#include <halftone/kernel/exponential.hpp>
 #include <halftone/kernel/map/expression.hpp>
+#include <halftone/kernel/map/short_form.hpp>
 
 namespace halftone::inline HALFTONE_ABI::scalar {
 
@@ -170,6 +173,43 @@ HALFTONE_KERNEL template <class V>
 HALFTONE_HD inline V apply(op::gelu_slope, const V& a) {
     const V x = within(a, V(32));
     return gated_slope(x, gelu_argument(x), V(1.5957691216057308) + V(3 * 0.071354816272600248) * x * x);
+}
+
+// Short forms are defined as what they are short for.
+HALFTONE_KERNEL template <class Op, class T, class V>
+HALFTONE_HD inline V apply(op::short_form<Op, T>, const V& a) {
+    return apply(Op{}, a);
+}
+/// x / (1 + 2^n): x times the sigmoid of -n log 2; and its derivative, given that of -n log 2.
+HALFTONE_HD inline float over_one_and_power(float x, float n) {
+    return kernel::on_device::quotient(x, 1.0f + kernel::on_device::power_of_two(n));
+}
+HALFTONE_HD inline float over_one_and_power_slope(float x, float n, float slope) {
+    const float e = kernel::on_device::power_of_two(n), whole = kernel::on_device::quotient(1.0f, 1.0f + e);
+    return std::fma(whole * (e * whole), x * slope, whole);
+}
+/// n / x of gelu, given x^2.
+HALFTONE_HD inline float gelu_exponent(float square) {
+    return std::fma(square, -0.1029432395800235f, -2.302208198144325f);
+}
+HALFTONE_KERNEL template <class T>
+HALFTONE_HD inline float apply(op::short_form<op::silu, T>, const float& x) {
+    return over_one_and_power(x, x * -1.44269504088896341f);
+}
+HALFTONE_KERNEL template <class T>
+HALFTONE_HD inline float apply(op::short_form<op::silu_slope, T>, const float& a) {
+    const float x = within(a, 40.0f);
+    return over_one_and_power_slope(x, x * -1.44269504088896341f, 1.0f);
+}
+HALFTONE_KERNEL template <class T>
+HALFTONE_HD inline float apply(op::short_form<op::gelu, T>, const float& x) {
+    return over_one_and_power(x, x * gelu_exponent(x * x));
+}
+HALFTONE_KERNEL template <class T>
+HALFTONE_HD inline float apply(op::short_form<op::gelu_slope, T>, const float& a) {
+    const float x = within(a, 7.0f), square = x * x;
+    const float slope = std::fma(square, 0.214064448817803f, 1.59576912160573f);
+    return over_one_and_power_slope(x, x * gelu_exponent(square), slope);
 }
 
 HALFTONE_KERNEL template <class V>

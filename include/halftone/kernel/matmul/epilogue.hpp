@@ -16,6 +16,7 @@
 #pragma once
 
 #include <halftone/kernel/map/derivative.hpp>
+#include <halftone/kernel/map/short_form.hpp>
 #include <halftone/kernel/map/expression.hpp>
 #include <halftone/tensor/tensor.hpp>
 
@@ -67,8 +68,9 @@ matrix_operand<std::remove_const_t<T>> operand_of(const view<T, 2>& v) {
     return {v.data(), v.stride_of(0)};
 }
 template <class Expression, class T>
-matmul_result<Expression, T> result_of(const Expression& e, const view<T, 2>& v) {
-    return {e, v.data(), v.stride_of(0)};
+auto result_of(const Expression& given, const view<T, 2>& v) {
+    const auto e = symbolic::shorten<T>(given);
+    return matmul_result<std::remove_const_t<decltype(e)>, T>{e, v.data(), v.stride_of(0)};
 }
 
 template <class Operands, class Results>

@@ -15,7 +15,7 @@
 #include <limits>
 
 #include <halftone/kernel/rows/device.hpp>
-#include <halftone/kernel/softmax/exponential.hpp>
+#include <halftone/kernel/exponential.hpp>
 
 namespace halftone::inline HALFTONE_ABI::kernel::on_device {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Exponentials as GPU kernels take them.
+/// Exponentials and quotients as GPU kernels take them.
 ///
 ///     sum += on_device::exponential<bfloat16>(x - largest);
 ///
@@ -13,7 +13,7 @@
 
 namespace halftone::inline HALFTONE_ABI::kernel::on_device {
 
-/// 2^x for x of at most about 1, with a relative error of 4 u; 0 where that lies below 2^-126.
+/// 2^x with a relative error of 4 u; 0 where that lies below 2^-126.
 HALFTONE_HD HALFTONE_INLINE float power_of_two(float x) {
 #if defined(__CUDA_ARCH__)
     float y;
@@ -34,6 +34,17 @@ HALFTONE_HD HALFTONE_INLINE float exponential(float x) {
     } else {
         return std::exp(x);
     }
+}
+
+/// a / b with a relative error of 3 u; of b beyond 2^126 zero.
+HALFTONE_HD HALFTONE_INLINE float quotient(float a, float b) {
+#if defined(__CUDA_ARCH__)
+    float inverse;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(b));
+    return a * inverse;
+#else
+    return a * (b > 0x1p126f ? 0.0f : 1.0f / b);
+#endif
 }
 
 }  // namespace halftone::inline HALFTONE_ABI::kernel::on_device
