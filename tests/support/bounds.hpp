@@ -68,7 +68,8 @@ constexpr double exp_least() {
 template <class T>
 double gated_error(double t) {
     if constexpr (sizeof(T) >= sizeof(float)) return (6 + 4 * std::fabs(t)) * u;
-    return (1 + std::fabs(t) / 16) * 0x1p-18 + (std::is_same_v<T, halftone::float16> ? 0 : 0x1p-14);
+    if constexpr (std::is_same_v<T, halftone::float16>) return (1 + std::fabs(t) / 16) * 0x1p-18;
+    return 1.125 * 0x1p-13 + std::fabs(t) * 0x1p-22;
 }
 template <class T>
 constexpr double gated_slope_error() {

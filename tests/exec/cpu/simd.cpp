@@ -121,7 +121,7 @@ double gated_bound(double t, double y, double relative) {
 double gated_bound(double t, double y) { return gated_bound(t, y, (6 + 4 * std::fabs(t)) * 0x1p-24); }
 /// Of their short forms.
 double float16_bound(double t, double y) { return gated_bound(t, y, (1 + std::fabs(t) / 16) * 0x1p-18); }
-double bfloat16_bound(double t, double y) { return gated_bound(t, y, 0x1p-14 + (1 + std::fabs(t) / 16) * 0x1p-18); }
+double bfloat16_bound(double t, double y) { return gated_bound(t, y, 1.125 * 0x1p-13 + std::fabs(t) * 0x1p-22); }
 
 double silu(double x) { return x * sigmoid(x); }
 double silu_slope(double x) { return gated_slope(x, x, 1); }

@@ -64,7 +64,7 @@ struct shortened<T, binary<op::multiply, A, B>> {
 
 /// No short form for T errs by more: relative, or for slopes absolute.
 template <class T>
-inline constexpr double short_form_error = sizeof(T) < sizeof(float) ? 0x1p-13 : 0;
+inline constexpr double short_form_error = sizeof(T) < sizeof(float) ? 0x1p-12 : 0;
 
 /// The expression where its value becomes a T.
 template <class T, expression E>
