@@ -16,11 +16,12 @@
 #include <halftone/kernel/map/node.hpp>
 #include <halftone/number/bfloat16.hpp>
 #include <halftone/number/float16.hpp>
+#include <halftone/number/traits.hpp>
 
 namespace halftone::inline HALFTONE_ABI::symbolic {
 
 namespace op {
-/// Op where its value becomes a T: float16, or bfloat16, which stands for all of 8 significant bits and fewer.
+/// Op where its value becomes a T: bfloat16, which stands for all of 8 significant bits and fewer, or float16 for others.
 template <class Op, class T>
 struct short_form {};
 }  // namespace op
@@ -38,7 +39,7 @@ struct shortened {
 template <class T, class Op, class A>
     requires has_short_form<Op>
 struct shortened<T, unary<Op, A>> {
-    using number = std::conditional_t<std::is_same_v<T, float16>, float16, bfloat16>;
+    using number = std::conditional_t<(unit_roundoff<T> < unit_roundoff<bfloat16>), float16, bfloat16>;
     HALFTONE_HD static constexpr auto of(const unary<Op, A>& e) {
         return unary<op::short_form<Op, number>, A>{e.operand};
     }
