@@ -133,9 +133,9 @@ TEST_CASE("mlp: the definition's gradients are central differences") {
     const auto definition = [&](const doubles& at_x, const doubles& at_up, const doubles& at_b,
                                 const doubles& at_down) {
         return mlp_definition<float, double>(m(rows, width, at_x.data()), m(hidden, width, at_up.data()),
-                                      m(1, hidden, at_b.data()), m(width, hidden, at_down.data()),
-                                      m(1, width, c.data()), m(rows, width, r.data()), m(rows, width, dy.data()),
-                                      support::stored_exactly{});
+                                             m(1, hidden, at_b.data()), m(width, hidden, at_down.data()),
+                                             m(1, width, c.data()), m(rows, width, r.data()), m(rows, width, dy.data()),
+                                             support::stored_exactly{});
     };
     const auto loss = [&](const mlp_definition<float, double>& d) {
         double sum = 0;

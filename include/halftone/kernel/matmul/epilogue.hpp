@@ -16,8 +16,8 @@
 #pragma once
 
 #include <halftone/kernel/map/derivative.hpp>
-#include <halftone/kernel/map/short_form.hpp>
 #include <halftone/kernel/map/expression.hpp>
+#include <halftone/kernel/map/short_form.hpp>
 #include <halftone/tensor/tensor.hpp>
 
 namespace halftone::inline HALFTONE_ABI {

@@ -14,8 +14,8 @@
 #include <cmath>
 #include <limits>
 
-#include <halftone/kernel/rows/device.hpp>
 #include <halftone/kernel/exponential.hpp>
+#include <halftone/kernel/rows/device.hpp>
 
 namespace halftone::inline HALFTONE_ABI::kernel::on_device {
 
