@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What row-wise CPU kernels share: how rows are cut into pieces (cut.hpp), how a row is walked and summed (rows.inc),
-/// and sums over pieces.
+/// What row-wise CPU kernels share: how rows are cut into pieces (cut.hpp), how a row is walked and summed (rows.inc), four
+/// short rows at a time (side_by_side.inc), and sums over pieces.
 #pragma once
 
 #include <halftone/exec/cpu/cpu.hpp>
@@ -20,8 +20,13 @@ inline constexpr float lane_numbers[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11,
 
 #define HALFTONE_BODY <halftone/kernel/rows/rows.inc>
 #include <halftone/exec/cpu/each_set.inc>
+#define HALFTONE_BODY <halftone/kernel/rows/side_by_side.inc>
+#include <halftone/exec/cpu/each_set.inc>
 
 namespace halftone::inline HALFTONE_ABI::kernel {
+
+/// Rows that are begun and not finished at a time, at most, by kernels that finish them late (side_by_side.inc).
+constexpr extent held_rows(extent width) { return width <= 256 ? 8 : width <= 2048 ? 2 : 1; }
 
 /// Whether rows of so many bytes, at one distance from each other, are written past the caches: those of a large array
 /// that begin on cache lines.

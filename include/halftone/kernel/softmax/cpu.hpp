@@ -36,7 +36,7 @@ struct softmax<cpu> {
         const extent width = a.x.extent_of(1);
         const row_pieces cut = cut_rows(a.x.extent_of(0), width, longer_piece(a.x.size()));
         const bool past = streams(a.y, a.x.data());
-        const extent held = std::is_same_v<Y, float> && !past ? 0 : 1 + portable::rows_late(width);
+        const extent held = std::is_same_v<Y, float> && !past ? 0 : held_rows(width);
         const std::size_t bytes = static_cast<std::size_t>(held * width) * sizeof(float);
         device.parallel_for(cut.count, bytes, [&](extent piece, std::byte* scratch) {
             const extent offset = cut.begin(piece) * width;
