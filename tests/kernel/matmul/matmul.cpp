@@ -77,6 +77,14 @@ TEST_CASE("matmul: b and k that do not fit into one packed slice") {
     exact_product<ht::amp_bf16, ht::bfloat16>(50, 70, 33000, 9);
 }
 
+TEST_CASE("matmul: every number of few rows, by b where it lies") {
+    for (extent m = 1; m <= 50; ++m) {
+        exact_product<ht::full_fp32, float>(m, 211, 37, 1);  // whole tiles, vectors and a part of one
+        exact_product<ht::full_fp32, ht::bfloat16>(m, 70, 530, 1, 2, m % 2 == 0);
+    }
+    exact_product<ht::amp_fp16, ht::float16>(29, 100, 700, 1);
+}
+
 TEST_CASE("matmul: few rows, whose sums stay near while k passes by") {
     const sizes in_all_layouts{34, 130, 6200};
     ht::cpu device{{.threads = 1}};

@@ -66,11 +66,11 @@ class blocked_product {
         return a.keeps_rows && a.column_stride == 1 && a.columns % unit.k_least == 0;
     }
 
-    /// How many rows of a meet b where it lies. Rows of b are read on, and again from the second-level cache by every few
-    /// rows of a: where they are floats, or become such at once. Columns would have to be turned again.
+    /// How many rows of a meet b where it lies. Rows of b are read again from the second-level cache by every tile of a's:
+    /// where they are floats, or become such at once. Columns would have to be turned again.
     static extent most_few(const product_unit& unit, const blocked_operand& b) {
         if (b.multiply_few == nullptr) return 0;
-        constexpr extent by_rows_of_b = 32;
+        const extent by_rows_of_b = unit.columns >= 32 ? 48 : 32;
         const bool are_floats = unit.k_step == 1 && (b.keeps_rows || b.element == 2);
         return b.column_stride == 1 && are_floats ? by_rows_of_b : few_rows;
     }
@@ -266,8 +266,6 @@ class blocked_product {
     void read_b_once() const {
         const part p(*this, 0, 0);
         const extent width = b_.column_stride == 1 ? cut_.columns : unit_.columns;
-        // So much of b is read again from the second-level cache.
-        const extent chunk = m_ <= few_rows ? cut_.piece : 32;
         const workspace::lease blocks(device_.scratch(), a_bytes(p));
         pack_a(p, blocks.data());
         const auto row_of_a = [&](extent i, extent k) {
@@ -279,13 +277,10 @@ class blocked_product {
             auto* const sums = reinterpret_cast<float*>(scratch);
             const extent left = group * cut_.columns, end = std::min(left + cut_.columns, n_);
             for (extent j = left; j < end; j += width) {
-                for (extent from = 0; from < std::max<extent>(k_, 1); from += chunk) {
-                    for (extent i = 0; i < m_; i += few_rows) {
-                        b_.multiply_few(std::min(few_rows, m_ - i), std::min(chunk, k_ - from), row_of_a(i, from),
-                                        in_place_ ? a_.row_stride : block_stride_, b_.at(from, j), b_.row_stride,
-                                        b_.column_stride, std::min(width, end - j),
-                                        sums + i * sums_stride_ + (j - left), sums_stride_, from > 0);
-                    }
+                for (extent from = 0; from < std::max<extent>(k_, 1); from += cut_.piece) {
+                    b_.multiply_few(m_, std::min(cut_.piece, k_ - from), row_of_a(0, from),
+                                    in_place_ ? a_.row_stride : block_stride_, b_.at(from, j), b_.row_stride,
+                                    b_.column_stride, std::min(width, end - j), sums + (j - left), sums_stride_, from > 0);
                 }
             }
             finish(p, 0, group * group_panels_, cut_.columns, sums);

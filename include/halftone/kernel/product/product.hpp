@@ -56,7 +56,7 @@ struct deep_operands {
 inline constexpr extent panel_depth = 256;
 /// Elements from row to row of a packed block of a; not a power of two, so that rows fall on different cache sets.
 inline constexpr extent panel_stride = panel_depth + 32;
-/// Up to so many rows of a are multiplied by b where it lies.
+/// Up to so many rows of a are multiplied by b where it lies, however it does; more where its rows are read on.
 inline constexpr extent few_rows = 4;
 
 }  // namespace halftone::inline HALFTONE_ABI
@@ -64,6 +64,8 @@ inline constexpr extent few_rows = 4;
 #define HALFTONE_BODY <halftone/kernel/product/fma_packing.inc>
 #include <halftone/exec/cpu/each_set.inc>
 #define HALFTONE_BODY <halftone/kernel/product/fma.inc>
+#include <halftone/exec/cpu/each_set.inc>
+#define HALFTONE_BODY <halftone/kernel/product/fma_few.inc>
 #include <halftone/exec/cpu/each_set.inc>
 
 #if defined(__x86_64__)
@@ -148,7 +150,8 @@ struct product_packing {
     void (*pack_b)(const void* from, extent k_stride, extent column_stride, extent k, extent columns, void* panels,
                    std::size_t bytes_apart);
     bool keeps_rows = false;  ///< rows of a whose elements lie side by side are packed as they are
-    /// Up to few_rows of a, packed or where they lie, times b where it lies, one of its strides 1; none: b is packed.
+    /// Few rows of a, packed or where they lie, times b where it lies, one of its strides 1: up to few_rows, or, on floats and
+    /// where it is column_stride, any number; none: b is packed.
     void (*multiply_few)(extent rows, extent k, const void* a, extent a_stride, const void* b, extent k_stride,
                          extent column_stride, extent columns, float* c, extent c_stride, bool add) = nullptr;
     /// Packs a by depth (block_of_a) where its columns lie side by side, for a unit of depth_rows rows; none: `pack_a`
