@@ -54,7 +54,6 @@ bench/cuda/matmul.cu 40
 bench/cuda/attention.cu 60
 bench/cuda/rows.cu 60
 examples/03_regression.cpp 40 again
-examples/07_sparse_embeddings.cpp 90 again
 examples/own_project/main.cu 20
 examples/own_project/one_file.cu 20
 examples/train_gpt/gpu.cu 10
@@ -70,7 +69,7 @@ FILES
     if [[ $full == yes ]]; then
         printf 'examples/train_gpt/%s.cu 150\n' amp_fp16 full_fp32 more/tf32 >>"$work/files"
         echo "examples/train_gpt/more/fp8_hybrid.cu 200" >>"$work/files"
-        printf 'examples/%s.cpp 170\n' 04_loss_scaling 05_own_model 06_gradient_penalty >>"$work/files"
+        printf 'examples/%s.cpp 170\n' 04_loss_scaling 05_own_model 06_gradient_penalty 07_sparse_embeddings >>"$work/files"
         printf '%s 20 bytes\n' bench/cuda/matmul_bytes.cu tests/cuda/bytes.cu >>"$work/files"
         printf '%s 150\n' bench/cuda/step.cu tests/cuda/captured_step.cu tests/cuda/attention_tf32.cu >>"$work/files"
     fi

@@ -81,6 +81,8 @@ TEST_CASE("matmul: every number of few rows, by b where it lies") {
     for (extent m = 1; m <= 50; ++m) {
         exact_product<ht::full_fp32, float>(m, 211, 37, 1);  // whole tiles, vectors and a part of one
         exact_product<ht::full_fp32, ht::bfloat16>(m, 70, 530, 1, 2, m % 2 == 0);
+        exact_product<ht::amp_bf16, ht::bfloat16>(m, 211, 37, 1);  // the last k has none beside it
+        exact_product<ht::amp_bf16, ht::bfloat16>(m, 70, 530, 1, 2, m % 2 == 0);
     }
     exact_product<ht::amp_fp16, ht::float16>(29, 100, 700, 1);
 }

@@ -67,12 +67,11 @@ class blocked_product {
     }
 
     /// How many rows of a meet b where it lies. Rows of b are read again from the second-level cache by every tile of a's:
-    /// where they are floats, or become such at once. Columns would have to be turned again.
+    /// where they are what the unit multiplies, or become such at once. Columns would have to be turned again.
     static extent most_few(const product_unit& unit, const blocked_operand& b) {
         if (b.multiply_few == nullptr) return 0;
         const extent by_rows_of_b = unit.columns >= 32 ? 48 : 32;
-        const bool are_floats = unit.k_step == 1 && (b.keeps_rows || b.element == 2);
-        return b.column_stride == 1 && are_floats ? by_rows_of_b : few_rows;
+        return b.column_stride == 1 && (b.keeps_rows || b.element == 2) ? by_rows_of_b : few_rows;
     }
 
     /// Whether a's columns, which lie side by side as in the transpose of a matrix, are packed without being turned.

@@ -56,6 +56,23 @@ struct deep_operands {
 inline constexpr extent panel_depth = 256;
 /// Elements from row to row of a packed block of a; not a power of two, so that rows fall on different cache sets.
 inline constexpr extent panel_stride = panel_depth + 32;
+/// Few rows of a, b where it lies, its rows k_stride apart, and c, up to whole vectors of columns.
+template <class A, class T>
+struct few_product {
+    extent rows, k, columns;
+    const A* a;
+    extent a_stride;
+    const T* b;
+    extent k_stride;
+    float* c;
+    extent c_stride;
+    bool add;  ///< to c; else what is there does not count
+
+    few_product part(extent row, extent high, extent column, extent wide) const {
+        return {high, k, wide, a + row * a_stride, a_stride, b + column, k_stride, c + row * c_stride + column, c_stride, add};
+    }
+};
+
 /// Up to so many rows of a are multiplied by b where it lies, however it does; more where its rows are read on.
 inline constexpr extent few_rows = 4;
 
@@ -78,6 +95,7 @@ namespace halftone::inline HALFTONE_ABI::avx512 {
 #include <halftone/exec/cpu/set/avx512_bf16.inc>
 namespace halftone::inline HALFTONE_ABI::avx512_bf16 {
 #include <halftone/kernel/product/bf16_packing.inc>
+#include <halftone/kernel/product/bf16_few.inc>
 #include <halftone/kernel/product/bf16.inc>
 #include <halftone/kernel/product/bf16_results.inc>
 }  // namespace halftone::inline HALFTONE_ABI::avx512_bf16
@@ -150,8 +168,8 @@ struct product_packing {
     void (*pack_b)(const void* from, extent k_stride, extent column_stride, extent k, extent columns, void* panels,
                    std::size_t bytes_apart);
     bool keeps_rows = false;  ///< rows of a whose elements lie side by side are packed as they are
-    /// Few rows of a, packed or where they lie, times b where it lies, one of its strides 1: up to few_rows, or, on floats and
-    /// where it is column_stride, any number; none: b is packed.
+    /// Few rows of a, packed or where they lie, times b where it lies, one of its strides 1: any number where that is
+    /// column_stride, else up to few_rows; none: b is packed.
     void (*multiply_few)(extent rows, extent k, const void* a, extent a_stride, const void* b, extent k_stride,
                          extent column_stride, extent columns, float* c, extent c_stride, bool add) = nullptr;
     /// Packs a by depth (block_of_a) where its columns lie side by side, for a unit of depth_rows rows; none: `pack_a`
