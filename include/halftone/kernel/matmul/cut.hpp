@@ -34,9 +34,11 @@ struct blocked_cut {
           slice_columns(n) {
         constexpr extent cached_bytes = extent{384} << 10, most_depth = extent{1} << 14, sums_bytes = extent{384} << 10,
                          near_sums_bytes = extent{12} << 20, sum_bytes = sizeof(float);
-        if (m <= most_few && depth <= most_depth) {
+        // Of which each thread has columns.
+        if (m <= most_few && depth <= most_depth && (m <= few_rows || n >= unit.columns * threads)) {
             kept = kept_near::few_rows;
-            columns = std::clamp<extent>(upward(pieces(n, 4 * threads), unit.columns), 64, 1024);
+            columns = std::min(std::clamp<extent>(upward(pieces(n, 4 * threads), unit.columns), 64, 1024),
+                               upward(pieces(n, threads), unit.columns));
             return;
         }
         // Processors with narrow vectors have small second-level caches.
