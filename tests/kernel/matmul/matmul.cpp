@@ -138,6 +138,8 @@ TEST_CASE("matmul: few results of much k, in even parts for all threads") {
     for (const int threads : {1, 2, 3, 7}) {
         exact_product<ht::full_fp32, float>(256, 16, 3072, 7, threads);
         exact_product<ht::full_fp32, float>(60, 100, 3000, 7, threads);
+        exact_product<ht::full_fp32, float>(60, 30, 3000, 7, threads, true);  // rows are dealt, and packed block by block
+        exact_product<ht::amp_bf16, ht::bfloat16>(61, 30, 3000, 7, threads, true);
         exact_product<ht::amp_bf16, ht::bfloat16>(500, 70, 1500, 13, threads);
         exact_product<ht::amp_bf16, ht::bfloat16>(130, 130, 4100, 13, threads, true);
     }

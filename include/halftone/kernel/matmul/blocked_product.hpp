@@ -267,22 +267,20 @@ class blocked_product {
         const extent width = b_.column_stride == 1 ? cut_.columns : unit_.columns;
         const workspace::lease blocks(device_.scratch(), a_bytes(p));
         pack_a(p, blocks.data());
-        const auto row_of_a = [&](extent i, extent k) {
-            if (in_place_) return a_.at(i, k);
-            const extent within = i * block_stride_ + k % cut_.piece;
-            return packed_rows(blocks.data(), k / cut_.piece) + times(within, static_cast<std::size_t>(unit_.element));
-        };
-        device_.parallel_for(p.groups, sums_bytes_, [&](extent group, std::byte* scratch) {
+        device_.parallel_for(blocks_ * p.groups, sums_bytes_, [&](extent task, std::byte* scratch) {
             auto* const sums = reinterpret_cast<float*>(scratch);
-            const extent left = group * cut_.columns, end = std::min(left + cut_.columns, n_);
+            const extent block = task / p.groups, group = task % p.groups, i = block * cut_.rows,
+                         left = group * cut_.columns, end = std::min(left + cut_.columns, n_);
             for (extent j = left; j < end; j += width) {
-                for (extent from = 0; from < std::max<extent>(k_, 1); from += cut_.piece) {
-                    b_.multiply_few(m_, std::min(cut_.piece, k_ - from), row_of_a(0, from),
+                for (extent depth = 0; depth < p.depths; ++depth) {
+                    const extent from = depth * cut_.piece;
+                    b_.multiply_few(std::min(cut_.rows, m_ - i), std::min(cut_.piece, k_ - from),
+                                    in_place_ ? a_.at(i, from) : packed_rows(blocks.data(), block * p.depths + depth),
                                     in_place_ ? a_.row_stride : block_stride_, b_.at(from, j), b_.row_stride,
                                     b_.column_stride, std::min(width, end - j), sums + (j - left), sums_stride_, from > 0);
                 }
             }
-            finish(p, 0, group * group_panels_, cut_.columns, sums);
+            finish(p, block, group * group_panels_, cut_.columns, sums);
         });
     }
 

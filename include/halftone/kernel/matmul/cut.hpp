@@ -34,15 +34,24 @@ struct blocked_cut {
           slice_columns(n) {
         constexpr extent cached_bytes = extent{384} << 10, most_depth = extent{1} << 14, sums_bytes = extent{384} << 10,
                          near_sums_bytes = extent{12} << 20, sum_bytes = sizeof(float);
-        // Of which each thread has columns.
-        if (m <= most_few && depth <= most_depth && (m <= few_rows || n >= unit.columns * threads)) {
-            kept = kept_near::few_rows;
-            columns = std::min(std::clamp<extent>(upward(pieces(n, 4 * threads), unit.columns), 64, 1024),
-                               upward(pieces(n, threads), unit.columns));
-            return;
-        }
         // Processors with narrow vectors have small second-level caches.
         const bool is_wide = unit.columns >= 32;
+        // Few rows by b where it lies. Each thread has some of their columns; or of their rows, where b is one panel at most and
+        // stays near; or one has all, where that is soon done. So are more rows by half a panel of floats, where tiles of a
+        // whole one leave half of their sums idle.
+        const extent work = m * n * depth;
+        const bool is_little = work < extent{1} << 15;
+        const bool is_narrow = most_few > few_rows && n <= unit.columns && depth * n * unit.element <= cached_bytes &&
+                               work >= extent{1} << 17 &&
+                               (m <= 64 || (is_wide && unit.element == 4 && n <= unit.columns / 2 && m <= 1024 && depth >= 512));
+        const bool are_few = m <= few_rows || (m <= most_few && (is_little || n >= unit.columns * threads));
+        if (depth <= most_depth && (are_few || is_narrow)) {
+            kept = kept_near::few_rows;
+            columns = std::clamp<extent>(upward(pieces(n, 4 * threads), unit.columns), 64, 1024);
+            if (!is_little) columns = std::min(columns, upward(pieces(n, threads), unit.columns));
+            rows = is_narrow ? std::min<extent>(upward(pieces(m, 2 * threads), unit.rows), 96) : upward(m, unit.rows);
+            return;
+        }
         // Multiplications with panels so shallow are over before what they would ask for arrives.
         const bool is_shallow = depth <= 128 && m >= 128 && n >= 256, can_keep = !is_shallow && (is_wide || m <= 128);
         if (can_keep && depth <= most_depth && m * row_bytes(unit) <= cached_bytes) {
