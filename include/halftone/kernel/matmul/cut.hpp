@@ -44,7 +44,7 @@ struct blocked_cut {
         const bool is_narrow = most_few > few_rows && n <= unit.columns && depth * n * unit.element <= cached_bytes &&
                                work >= extent{1} << 17 &&
                                (m <= 64 || (is_wide && unit.element == 4 && n <= unit.columns / 2 && m <= 1024 && depth >= 512));
-        const bool are_few = m <= few_rows || (m <= most_few && (is_little || n >= unit.columns * threads));
+        const bool are_few = m <= most_few && (m <= few_rows || is_little || n >= unit.columns * threads);
         if (depth <= most_depth && (are_few || is_narrow)) {
             kept = kept_near::few_rows;
             columns = std::clamp<extent>(upward(pieces(n, 4 * threads), unit.columns), 64, 1024);
