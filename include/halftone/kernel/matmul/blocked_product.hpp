@@ -54,7 +54,7 @@ class blocked_product {
             case kept_near::b:
                 return keep_b();
             case kept_near::few_rows:
-                return read_b_once();
+                return read_b_in_place();
         }
     }
 
@@ -261,8 +261,8 @@ class blocked_product {
             finish(p, block, now.first, now.count * unit_.columns, sums + block * block_floats);
     }
 
-    /// Few rows of a by what b has, as soon as it is read: columns, where their elements lie side by side, whole.
-    void read_b_once() const {
+    /// Few rows of a by b where it lies: as many columns as a task has, or, where columns' elements lie side by side, few.
+    void read_b_in_place() const {
         const part p(*this, 0, 0);
         const extent width = b_.column_stride == 1 ? cut_.columns : unit_.columns;
         const workspace::lease blocks(device_.scratch(), a_bytes(p));

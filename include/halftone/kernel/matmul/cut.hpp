@@ -13,7 +13,7 @@ namespace halftone::inline HALFTONE_ABI::kernel {
 enum class kept_near {
     b,        ///< panels, which all threads share
     rows,     ///< of a, all of them, or their sums by some columns: who uses a panel packs it
-    few_rows  ///< of a, and their sums: hardly any, and b is read once
+    few_rows  ///< of a, and their sums: hardly any, and b is read where it lies
 };
 
 /// How a product is cut. Any cut gives the same bits, so it may follow the number of threads.
