@@ -68,6 +68,8 @@ struct few_product {
     extent c_stride;
     bool add;  ///< to c; else what is there does not count
 
+    /// The row for a tile's i-th: the last stands for those that miss.
+    extent row_for(int i) const { return i < rows ? i : rows - 1; }
     few_product part(extent row, extent high, extent column, extent wide) const {
         return {high, k, wide, a + row * a_stride, a_stride, b + column, k_stride, c + row * c_stride + column, c_stride, add};
     }
