@@ -2,7 +2,7 @@
 /// \file
 /// What the machine tells about itself, for summaries.
 ///
-///     std::cout << ht::cpu_model() << '\n';            // "AMD EPYC 9554 64-Core Processor"
+///     std::cout << ht::cpu_model() << '\n';            // "AMD EPYC 9554 64-Core Processor, family 25, model 17"
 #pragma once
 
 #include <cstdint>
@@ -18,17 +18,23 @@
 
 namespace halftone::inline HALFTONE_ABI {
 
-/// The processor's name; its architecture where the system does not tell the name.
+/// The processor's name, and the numbers of its generation where there are any: virtual machines shorten names. Its
+/// architecture where the system does not tell the name.
 inline std::string cpu_model() {
 #if defined(_WIN32)
     return "unknown";
 #else
     std::ifstream information("/proc/cpuinfo");
-    for (std::string line; std::getline(information, line);) {
-        if (line.rfind("model name", 0) != 0) continue;
-        const std::size_t begin = line.find_first_not_of(" \t", line.find(':') + 1);
-        if (begin != std::string::npos) return line.substr(begin);
+    std::string name, family, model;
+    for (std::string line; std::getline(information, line) && !line.empty();) {  // an empty line ends the first processor
+        const std::size_t end = line.find_first_of("\t:"), begin = line.find_first_not_of(" \t", line.find(':') + 1);
+        if (end == std::string::npos || begin == std::string::npos) continue;
+        const std::string key = line.substr(0, end), value = line.substr(begin);
+        if (key == "model name") name = value;
+        if (key == "cpu family") family = ", family " + value;
+        if (key == "model") model = ", model " + value;
     }
+    if (!name.empty()) return name + family + model;
     utsname system{};
     return uname(&system) == 0 ? system.machine : "unknown";
 #endif
