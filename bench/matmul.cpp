@@ -195,5 +195,10 @@ int main(int argc, char** argv) {
         for (const shape& each : shapes(quick)) fp32.run(each);
         for (const shape& each : odd_shapes()) fp32.run(each);
         for (const shape& each : shapes(true)) fp16.run(each);
+        // Elsewhere these are products of floats.
+        if (s.device.instruction_set() == ht::isa::amx) {
+            runner<ht::split_fp32, float> split(s, "split_fp32", "float32");
+            for (const shape& each : shapes(true)) split.run(each);
+        }
     });
 }

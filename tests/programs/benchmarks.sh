@@ -43,11 +43,51 @@ for name in $names; do
     [[ $? == 1 && $(wc -l <"$work/err") == 1 ]] || fail "$name does not refuse a file that cannot be written in one line"
 done
 
+# Needs nothing that must be measured for hours.
+suite() { bash "$root/bench/cpu_suite.sh" "$@" >"$work/out" 2>&1; }
+suite "$work/suite" --name here --build "$build" --dry || fail "cpu_suite.sh --dry ends with $?: $(tail -n 1 "$work/out")"
+for short in "${!cases[@]}"; do
+    grep -q "bench_$short .*--json $work/suite/$short.*_here.json" "$work/out" || fail "cpu_suite.sh does not run bench_$short"
+done
+refuse() {
+    local sentence=$1
+    shift
+    suite "$@"
+    [[ $? == 2 && $(wc -l <"$work/out") == 1 ]] && grep -q "$sentence" "$work/out" || fail "cpu_suite.sh $* says $(cat "$work/out")"
+}
+refuse 'where shall the results go' --name here
+refuse "expected small letters" "$work/suite"
+refuse 'needs a value' "$work/suite" --name
+refuse 'there is no step fast' "$work/suite" --name here --only fast
+refuse 'has no PyTorch' "$work/suite" --name here --torch false
+
 if command -v python3 >/dev/null 2>&1; then
     row='{"kernel": "k", "shape": "s", "policy": "p", "seconds": 1, "ratio_to": {"torch": 1.5}}'
     echo "{\"rows\": [$row]}" >"$work/rows.json"
     python3 "$root/bench/picture.py" "$work/rows.json" --out "$work/picture.svg" || fail "picture.py ends with $?"
     grep -q '</svg>' "$work/picture.svg" || fail "picture.py draws nothing"
+
+    # Of three products one is short of oneDNN, none of PyTorch; a step reaches its target where there is no AMX.
+    product() { echo "{\"kernel\": \"matmul\", \"shape\": \"$1\", \"policy\": \"bf16\", \"percent_of_peak\": $2, \"ratio_to\": {\"onednn\": $3, \"torch\": $4}}"; }
+    step='{"kernel": "train_step", "shape": "6x384 B=16 T=256", "policy": "bf16", "ratio_to": {"torch eager": 2.5, "torch compiled": 1.75}}'
+    for isa in avx512_bf16 amx; do
+        echo "{\"commit\": \"0123456789\", \"machine\": {\"cpu\": \"c\", \"isa\": \"$isa\", \"threads\": 2},
+            \"rows\": [$(product 256x256x256 80 1.5 1.25), $(product 2048x2048x2048 92 0.75 1.0), $(product 1x1x1 1 0.1 0.1), $step]}" >"$work/$isa.json"
+    done
+    targets() { python3 "$root/bench/targets.py" "$@" >"$work/out" 2>&1; }
+    expect() { grep -qF "$1" "$work/out" || fail "targets.py does not say '$1': $(cat "$work/out")"; }
+    targets "$work/avx512_bf16.json" "$work/rows.json" || fail "targets.py ends with $?"
+    expect 'beside onednn | 1 times | 0.75 (2048x2048x2048); 1 of 2 below | **short** |'
+    expect 'beside torch | 1 times | 1.00 (2048x2048x2048), 2 cases | holds |'
+    expect 'of the register-only peak | 90% | 92% | holds |'
+    expect 'eager and compiled | 1.5 times | 1.75 | holds |'
+    expect '3 of 4 hold.'
+    targets "$work/amx.json" && expect 'eager and compiled | 2 times | 1.75 | **short** |'
+    expect 'beside onednn | 1.25 times | 1.06, 2 cases | **short** |'
+    targets "$work/amx.json" "$work/avx512_bf16.json" && fail "targets.py takes two machines for one"
+    expect 'different machines'
+    targets "$work/rows.json" && fail "targets.py takes rows of nobody"
+    [[ $(wc -l <"$work/out") == 1 ]] || fail "targets.py does not say in one line that nothing was measured"
 fi
 
 ((failures == 0)) && echo "benchmarks: as they should be"
