@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # Everything that is measured on a CPU, in one command: builds the benchmarks, runs each beside its peers, draws the pictures
-# and tells which targets hold. An hour and more; what is there already is not measured again, so that it can be stopped.
+# and tells which targets hold. Half an hour; what is there already is not measured again, so that it can be stopped.
 #
 #     bench/cpu_suite.sh OUT --name NAME [--torch PYTHON] [--llmc PROGRAM] [--build FOLDER] [--only STEP] [--again] [--dry]
 #
-#     OUT                where results go: STEP_NAME.json and its log, cpu_NAME.svg, growth_NAME.svg, targets_NAME.md
+#     OUT                where results go: STEP_NAME.json, cpu_NAME.svg, growth_NAME.svg, targets_NAME.md
 #     --name NAME        what the machine is called, as zen4
 #     --torch PYTHON     a Python with PyTorch, a peer of all steps
 #     --llmc PROGRAM     llm.c's step, built as peers/llmc_step.c says
-#     --build FOLDER     where to build, OUT/build by default
+#     --build FOLDER     where to build, `build` by default; logs go to its bench/logs
 #     --only STEP        one of matmul_bf16, matmul_fp32, matmul_fp16, attention, linear_cross_entropy, memory_bound, optimizer,
 #                        train_step, growth; may be given more than once
 #     --again            measure what is there already, too
@@ -76,14 +76,16 @@ if [[ -n $torch ]]; then "$torch" -c 'import torch' 2>/dev/null || die "$torch h
 if [[ -n $llmc && ! -x $llmc ]]; then die "$llmc is no program"; fi
 mkdir -p "$out" || die "cannot make $out"
 out=$(cd "$out" && pwd)
-build=${build:-$out/build}
+build=${build:-$root/build}
+logs=$build/bench/logs
+if [[ $dry == no ]]; then mkdir -p "$logs" || die "cannot make $logs"; fi
 ((${#only[@]})) || only=("${steps[@]}")
 failed=0
 
-# run WHAT LOG COMMAND...
+# run WHAT COMMAND...
 run() {
-    local what=$1 log=$2 began=$SECONDS
-    shift 2
+    local what=$1 log=$logs/$1.log began=$SECONDS
+    shift
     if [[ $dry == yes ]]; then
         printf '%-22s' "$what"
         printf ' %q' "$@"
@@ -100,10 +102,10 @@ run() {
     fi
 }
 
-run configure "$out/configure.log" cmake -S "$root" -B "$build" -DCMAKE_BUILD_TYPE=Release || exit 1
+run configure cmake -S "$root" -B "$build" -DCMAKE_BUILD_TYPE=Release || exit 1
 programs=$(for step in "${only[@]}"; do echo "${commands[$step]%% *}"; done | sort -u)
 # shellcheck disable=SC2086
-run build "$out/build.log" cmake --build "$build" --parallel "$(nproc 2>/dev/null || echo 2)" --target $programs || exit 1
+run build cmake --build "$build" --parallel "$(nproc 2>/dev/null || echo 2)" --target $programs || exit 1
 
 for step in "${only[@]}"; do
     result=$out/${step}_$name.json
@@ -116,7 +118,7 @@ for step in "${only[@]}"; do
     command+=(--json "$result")
     if [[ -n $torch && $step != growth ]]; then command+=(--torch "$torch"); fi
     if [[ -n $llmc && $step == train_step ]]; then command+=(--llmc "$llmc"); fi
-    run "$step" "$out/${step}_$name.log" "${command[@]}"
+    run "$step" "${command[@]}"
 done
 
 results=()
@@ -124,10 +126,10 @@ for step in "${steps[@]}"; do
     if [[ $step != growth && (-e $out/${step}_$name.json || $dry == yes) ]]; then results+=("$out/${step}_$name.json"); fi
 done
 if ((${#results[@]})); then
-    if [[ -n $torch ]]; then run picture "$out/picture.log" "$root/bench/picture.py" "${results[@]}" --out "$out/cpu_$name.svg"; fi
-    run targets "$out/targets.log" "$root/bench/targets.py" "${results[@]}" --out "$out/targets_$name.md"
+    if [[ -n $torch ]]; then run picture "$root/bench/picture.py" "${results[@]}" --out "$out/cpu_$name.svg"; fi
+    run targets "$root/bench/targets.py" "${results[@]}" --out "$out/targets_$name.md"
 fi
 if [[ -e $out/growth_$name.json ]]; then
-    run growth_picture "$out/picture.log" "$root/bench/growth_picture.py" "$out/growth_$name.json" -o "$out/growth_$name.svg"
+    run growth_picture "$root/bench/growth_picture.py" "$out/growth_$name.json" -o "$out/growth_$name.svg"
 fi
 exit "$failed"
