@@ -44,7 +44,7 @@ void same_bits() {
         extent rows, depth, columns;
     };
     for (const sizes& s : {sizes{1, 300, 700}, sizes{130, 300, 140}, sizes{257, 33, 129}, sizes{300, 64, 5},
-                           sizes{60, 1700, 130}, sizes{250, 1100, 70}}) {
+                           sizes{60, 1700, 130}, sizes{250, 1100, 70}, sizes{1100, 70, 40}}) {
         CAPTURE(s.rows);
         const operand<T> a(s.rows, s.depth, layouts[0], matmul_test::normals(3)),
             b(s.depth, s.columns, layouts[1], matmul_test::normals(4));

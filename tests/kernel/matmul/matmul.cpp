@@ -145,6 +145,16 @@ TEST_CASE("matmul: few results of much k, in even parts for all threads") {
     }
 }
 
+TEST_CASE("matmul: little of b, all of which each thread packs") {
+    for (const int threads : {1, 2, 3, 7}) {
+        exact_product<ht::full_fp32, float>(460, 40, 1000, 7, threads);
+        exact_product<ht::full_fp32, float>(1024, 70, 40, 13, threads, true);
+        exact_product<ht::amp_bf16, ht::bfloat16>(470, 16, 3072, 7, threads);
+        exact_product<ht::amp_bf16, ht::bfloat16>(777, 20, 1111, 13, threads, true);
+        exact_product<ht::amp_fp16, ht::float16>(450, 33, 600, 7, threads);
+    }
+}
+
 TEST_CASE("batched_matmul: each matrix of the batch") {
     matmul_test::on_every_set(1, [](ht::cpu& device) { matmul_test::each_matrix_of_a_batch(device); });
 }

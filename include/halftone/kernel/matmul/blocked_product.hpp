@@ -7,8 +7,9 @@
 /// cache while the panels of b pass by, as do the block's sums, which go through the epilogue at the end (Goto and van de
 /// Geijn 2008). Where a has few rows, a thousand at most, b is not shared (cut.hpp): who takes some panels packs them,
 /// multiplies all of a by them while the source of the next ones and the places of the results come near, and forgets
-/// them. Rows of a that a unit can read where they lie are not packed at all, nor is b where a has hardly any rows. A
-/// transposed a, as gradients of weights have, is packed as it lies, k by k, where a unit can read it so.
+/// them. Where b is little, each thread packs all of it. Rows of a that a unit can read where they lie are not packed at
+/// all, nor is b where a has hardly any rows. A transposed a, as gradients of weights have, is packed as it lies, k by k,
+/// where a unit can read it so.
 #pragma once
 
 #include <atomic>
@@ -53,6 +54,8 @@ class blocked_product {
                 return keep_rows();
             case kept_near::b:
                 return keep_b();
+            case kept_near::own_b:
+                return keep_own_b();
             case kept_near::few_rows:
                 return read_b_in_place();
         }
@@ -322,21 +325,42 @@ class blocked_product {
     /// of k; none: there is one chunk.
     void multiply_by_shared_panels(const part& p, const std::byte* rows, const std::byte* packed,
                                    std::byte* waiting) const {
-        const bool packs = !in_place_ && rows == nullptr;
         device_.parallel_for(blocks_ * p.groups, block_bytes_ + sums_bytes_, [&](extent index, std::byte* scratch) {
-            const extent block = index / p.groups, group = index % p.groups;
-            const extent first = group * group_panels_, end = std::min(first + group_panels_, p.panels);
-            auto* const sums = reinterpret_cast<float*>(waiting == nullptr ? scratch + block_bytes_
-                                                                           : waiting + times(index, sums_bytes_));
-            for (extent depth = 0; depth < p.depths; ++depth) {
-                if (packs) pack_block(p, block, depth, scratch);
-                const std::byte* const block_rows = packs ? scratch : packed_rows(rows, block * p.depths + depth);
-                for (extent panel = first; panel < end; ++panel) {
-                    multiply(p, block, depth, block_rows, panel, packed + place_of(p, panel, depth),
-                             sums + (panel - first) * unit_.columns, nullptr);
-                }
+            multiply_block(p, index, rows, packed, scratch,
+                           waiting == nullptr ? scratch + block_bytes_ : waiting + times(index, sums_bytes_));
+        });
+    }
+    /// A block of rows by a group of panels, packed.
+    void multiply_block(const part& p, extent index, const std::byte* rows, const std::byte* packed, std::byte* scratch,
+                        std::byte* sums_of_all) const {
+        const bool packs = !in_place_ && rows == nullptr;
+        const extent block = index / p.groups, group = index % p.groups;
+        const extent first = group * group_panels_, end = std::min(first + group_panels_, p.panels);
+        auto* const sums = reinterpret_cast<float*>(sums_of_all);
+        for (extent depth = 0; depth < p.depths; ++depth) {
+            if (packs) pack_block(p, block, depth, scratch);
+            const std::byte* const block_rows = packs ? scratch : packed_rows(rows, block * p.depths + depth);
+            for (extent panel = first; panel < end; ++panel) {
+                multiply(p, block, depth, block_rows, panel, packed + place_of(p, panel, depth),
+                         sums + (panel - first) * unit_.columns, nullptr);
             }
-            finish(p, block, first, cut_.columns, sums);
+        }
+        finish(p, block, first, cut_.columns, sums);
+    }
+
+    /// Each thread packs all of b, and takes blocks that nobody has taken.
+    void keep_own_b() const {
+        const part p(*this, 0, 0);
+        const std::size_t beside_bytes = block_bytes_ + sums_bytes_;
+        std::atomic<extent> next{0};
+        device_.parallel_for(std::min<extent>(device_.threads(), blocks_),
+                             beside_bytes + times(p.panels * p.depths, panel_bytes_), [&](extent, std::byte* scratch) {
+            const auto claim = [&] { return next.fetch_add(1, std::memory_order_relaxed); };
+            extent block = claim();
+            for (extent depth = 0; depth < p.depths && block < blocks_; ++depth)
+                pack_panels(p, 0, p.panels, depth, scratch + beside_bytes + place_of(p, 0, depth), panel_bytes_);
+            for (; block < blocks_; block = claim())
+                multiply_block(p, block, nullptr, scratch + beside_bytes, scratch, scratch + block_bytes_);
         });
     }
 

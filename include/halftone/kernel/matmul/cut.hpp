@@ -12,6 +12,7 @@ namespace halftone::inline HALFTONE_ABI::kernel {
 /// What stays in the second-level cache while the rest passes by.
 enum class kept_near {
     b,        ///< panels, which all threads share
+    own_b,    ///< all panels, which are few: each thread packs them for itself
     rows,     ///< of a, all of them, or their sums by some columns: who uses a panel packs it
     few_rows  ///< of a, and their sums: hardly any, and b is read where it lies
 };
@@ -68,6 +69,19 @@ struct blocked_cut {
             a_is_packed_once = m * row_bytes(unit) <= slice_bytes;
             const extent room = sums_bytes / sum_bytes / m / unit.columns * unit.columns;
             columns = std::clamp<extent>(upward(pieces(n, 2 * threads), unit.columns), 64, std::min<extent>(room, 128));
+            return;
+        }
+        // Little of b is packed sooner than another thread's share of it has come over; rows are dealt.
+        constexpr extent own_bytes = extent{256} << 10, own_rows = 64, most_own_rows = 1024;
+        if (depth <= most_depth && m >= own_rows * threads && m <= most_own_rows &&
+            upward(n, unit.columns) * row_bytes(unit) <= own_bytes) {
+            kept = kept_near::own_b;
+            columns = upward(n, unit.columns);
+            for (extent turns = 2, least = m * columns + 1; turns <= 6; ++turns) {
+                const extent high = std::min<extent>(96, upward(pieces(m, turns * threads), unit.rows)),
+                             here = of_busiest(m, n, high, columns, threads);
+                if (here < least) least = here, rows = high;
+            }
             return;
         }
         // What is packed stays near if it is little, where sums that wait for the rest of k do, too.
