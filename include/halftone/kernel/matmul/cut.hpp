@@ -72,8 +72,8 @@ struct blocked_cut {
             return;
         }
         // Little of b is packed sooner than another thread's share of it has come over; rows are dealt.
-        constexpr extent own_bytes = extent{256} << 10, own_rows = 64, most_own_rows = 1024;
-        if (depth <= most_depth && m >= own_rows * threads && m <= most_own_rows &&
+        constexpr extent own_bytes = extent{256} << 10, own_rows = 96, most_own_rows = 1024, most_own_columns = 128;
+        if (depth > 32 && depth <= most_depth && m >= own_rows * threads && m <= most_own_rows && n <= most_own_columns &&
             upward(n, unit.columns) * row_bytes(unit) <= own_bytes) {
             kept = kept_near::own_b;
             columns = upward(n, unit.columns);
