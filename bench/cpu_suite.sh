@@ -34,7 +34,7 @@ declare -A commands=(
     [attention]="bench_attention --rounds 5"
     [linear_cross_entropy]="bench_linear_cross_entropy --rounds 5"
     [memory_bound]="bench_memory_bound --rounds 7"
-    [optimizer]="bench_optimizer --rounds 5"
+    [optimizer]="bench_optimizer --rounds 15"
     [train_step]="bench_train_step --filter bf16 --rounds 5"
     [growth]="bench_train_step --growth --filter bf16 --rounds 3"
 )
