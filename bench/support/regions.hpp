@@ -15,7 +15,7 @@
 
 #include <support/protocol.hpp>
 
-#include <halftone/exec/cpu/executor.hpp>
+#include <halftone/exec/cpu/thread_pool.hpp>
 #include <halftone/observe/profile.hpp>
 
 namespace bench {

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The CPU as a device: threads, executors of the user's, scratch memory, choice of instruction set.
+/// The CPU as a device: parallel regions, executors of the user's, scratch memory, choice of instruction set.
 #include <atomic>
-#include <chrono>
 #include <cstdint>
-#include <cstdio>
 #include <cstdlib>
 #include <numeric>
-#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -17,80 +14,15 @@
 #include <halftone/exec/cpu/cpu.hpp>
 
 #include "support/each_set.hpp"
-#include "support/sanitizer.hpp"
 
-#if defined(__linux__)
-#include <sys/resource.h>
-#include <unistd.h>
+#if defined(__x86_64__)
+#include <xmmintrin.h>
 #endif
 
 namespace {
 
 namespace ht = halftone;
 using ht::extent;
-
-#if defined(__linux__)
-TEST_CASE("thread_pool: more threads than the system starts are an error, and those that run are sent home") {
-    if (support::has_sanitizer) return;
-    long pages = 0;
-    std::FILE* sizes = std::fopen("/proc/self/statm", "r");
-    REQUIRE(sizes != nullptr);
-    REQUIRE(std::fscanf(sizes, "%ld", &pages) == 1);
-    std::fclose(sizes);
-    rlimit before{};
-    REQUIRE(getrlimit(RLIMIT_AS, &before) == 0);
-    rlimit tight = before;
-    tight.rlim_cur =
-        static_cast<rlim_t>(pages) * static_cast<rlim_t>(sysconf(_SC_PAGESIZE)) + (64 << 20);  // room for some stacks
-    REQUIRE(setrlimit(RLIMIT_AS, &tight) == 0);
-    std::string said;
-    try {
-        ht::cpu device{{.threads = 4096}};
-    } catch (const ht::argument_error& e) {
-        said = e.what();
-    }
-    REQUIRE(setrlimit(RLIMIT_AS, &before) == 0);
-    CHECK(said.starts_with("cpu: 4096 threads; this process can start no more than "));
-    CHECK(ht::cpu{{.threads = 3}}.threads() == 3);
-}
-#endif
-
-TEST_CASE("thread_pool: every worker once a run, and the caller is worker 0") {
-    for (const int threads : {1, 2, 5}) {
-        CAPTURE(threads);
-        ht::thread_pool pool(threads);
-        CHECK(pool.concurrency() == threads);
-        struct record {
-            std::vector<int> calls;
-            std::vector<std::thread::id> ids;
-        } seen{std::vector<int>(static_cast<std::size_t>(threads)),
-               std::vector<std::thread::id>(static_cast<std::size_t>(threads))};
-        constexpr int runs = 300;
-        for (int run = 0; run < runs; ++run) {
-            // Now and then long enough for the helpers to fall asleep.
-            if (run % 100 == 99) std::this_thread::sleep_for(std::chrono::milliseconds(20));
-            pool.run(
-                [](void* argument, int worker) noexcept {
-                    auto& r = *static_cast<record*>(argument);
-                    ++r.calls[static_cast<std::size_t>(worker)];
-                    r.ids[static_cast<std::size_t>(worker)] = std::this_thread::get_id();
-                },
-                &seen);
-        }
-        for (const int calls : seen.calls) CHECK(calls == runs);
-        CHECK(seen.ids[0] == std::this_thread::get_id());
-        CHECK(std::set<std::thread::id>(seen.ids.begin(), seen.ids.end()).size() == static_cast<std::size_t>(threads));
-    }
-}
-
-TEST_CASE("thread_pool: fewer than one thread is one") {
-    CHECK(ht::thread_pool(0).concurrency() == 1);
-    CHECK(ht::thread_pool(-3).concurrency() == 1);
-}
-
-TEST_CASE("thread_pool: made and destroyed without a run, while helpers still start") {
-    for (int i = 0; i < 50; ++i) ht::thread_pool(3);
-}
 
 TEST_CASE("parallel_for: every index once, whatever the count") {
     for (const int threads : {1, 2, 3, 70}) {
@@ -182,6 +114,46 @@ TEST_CASE("cpu: an executor of the user's runs the work") {
     CHECK(mine.runs == 1);  // a single index needs no threads
     CHECK(calls[0] == 2);
 }
+
+/// Calls one worker alone, and not the first.
+class single_executor final : public ht::executor {
+  public:
+    int concurrency() const override { return 4; }
+    void run(task function, void* argument) override { function(argument, 2); }
+};
+
+TEST_CASE("cpu: a region is finished by whichever worker comes") {
+    single_executor mine;
+    ht::cpu device{{.executor = &mine}};
+    std::vector<int> calls(100);
+    device.parallel_for(100, [&](extent index) { ++calls[static_cast<std::size_t>(index)]; });
+    CHECK(calls == std::vector<int>(100, 1));
+}
+
+#if defined(__x86_64__)
+TEST_CASE("cpu: every worker computes with floats as its caller does, and afterwards as before") {
+    ht::thread_pool threads(3);
+    ht::cpu device{{.executor = &threads}};
+    const unsigned before = _mm_getcsr();
+    for (const unsigned wanted :
+         {before | 0x8040u, before & ~0x8040u, before | 0x6000u, before}) {  // flushed; truncated
+        _mm_setcsr(wanted);
+        std::atomic<int> others{0};
+        device.parallel_for(300, [&](extent) { others += ((_mm_getcsr() ^ wanted) & ~0x3fu) == 0 ? 0 : 1; });
+        CHECK(others == 0);
+        CHECK(((_mm_getcsr() ^ wanted) & ~0x3fu) == 0);
+        _mm_setcsr(before);
+        // What the helpers had of their own is theirs again.
+        std::atomic<int> kept{0};
+        threads.run(
+            [](void* count, int) noexcept {
+                if ((_mm_getcsr() & 0xe040u) != 0) ++*static_cast<std::atomic<int>*>(count);
+            },
+            &kept);
+        CHECK(kept == 0);
+    }
+}
+#endif
 
 TEST_CASE("cpu: several contexts at once, each in its thread") {
     std::vector<std::thread> users;

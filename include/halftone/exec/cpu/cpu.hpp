@@ -19,21 +19,20 @@
 #include <string>
 
 #include <halftone/exec/cpu/executor.hpp>
+#include <halftone/exec/cpu/float_control.hpp>
 #include <halftone/exec/cpu/isa.hpp>
+#include <halftone/exec/cpu/processors.hpp>
 #include <halftone/exec/cpu/shares.hpp>
+#include <halftone/exec/cpu/thread_pool.hpp>
 #include <halftone/exec/workspace.hpp>
 #include <halftone/tensor/shape.hpp>
-
-#if defined(__linux__)
-#include <sched.h>
-#endif
 
 namespace halftone::inline HALFTONE_ABI {
 
 struct cpu_options {
-    int threads = 0;                                          ///< 0: every core that this process may use
-    std::optional<isa> instruction_set = std::nullopt;        ///< none: HALFTONE_ISA, else the fastest one here
-    halftone::executor* executor = nullptr;                   ///< none: a thread pool of its own
+    int threads = 0;                                    ///< 0: as many as the processors that this process may use
+    std::optional<isa> instruction_set = std::nullopt;  ///< none: HALFTONE_ISA, else the fastest one here
+    halftone::executor* executor = nullptr;             ///< none: a thread pool of its own
     std::size_t memory_limit = static_cast<std::size_t>(-1);  ///< bytes that this context may hold
     std::span<std::byte> workspace{};                         ///< scratch memory of the caller's; none: its own
 };
@@ -50,7 +49,7 @@ class cpu {
         if (options.threads < 0 || options.threads > 4096)
             fail<argument_error>("cpu: ", options.threads, " threads; expected 0 (all cores) to 4096");
         if (options.executor == nullptr) {
-            pool_ = std::make_unique<thread_pool>(options.threads == 0 ? available_cores() : options.threads);
+            pool_ = std::make_unique<thread_pool>(options.threads == 0 ? detail::usable_processors() : options.threads);
             executor_ = pool_.get();
         } else {
             executor_ = options.executor;
@@ -111,14 +110,6 @@ class cpu {
     }
 
   private:
-    static int available_cores() {
-#if defined(__linux__)
-        cpu_set_t cores;
-        if (sched_getaffinity(0, sizeof cores, &cores) == 0) return CPU_COUNT(&cores);
-#endif
-        return static_cast<int>(std::thread::hardware_concurrency());
-    }
-
     // A region without the type of its body: a program holds the code of regions once, and a body's once.
     using body_call = void (*)(const void* body, extent index, std::byte* scratch);
     struct region {
@@ -127,8 +118,10 @@ class cpu {
         std::byte* scratch;
         std::size_t scratch_bytes;  ///< of each worker
         detail::index_shares shares;
+        detail::float_control control = detail::float_control::of_this_thread();  ///< the caller's
 
         void run(int worker) {
+            const detail::float_control_scope as_the_caller(control);
             std::byte* const own = scratch + scratch_bytes * static_cast<std::size_t>(worker);
             shares.run(worker, [&](extent index) { call(body, index, own); });
         }

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// How a thread computes with floats: rounding, and whether subnormal numbers count as zero. A program sets that for a
+/// thread of its own; whatever other threads do for it must follow, or bits would depend on which thread did what.
+///
+///     const float_control callers = float_control::of_this_thread();
+///     const float_control_scope same(callers);        // in another thread: until the end of the block
+#pragma once
+
+#include <cstdint>
+
+#include <halftone/config.hpp>
+
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
+
+namespace halftone::inline HALFTONE_ABI::detail {
+
+class float_control {
+  public:
+    static float_control of_this_thread() {
+        float_control control;
+#if defined(__x86_64__)
+        control.bits_ = _mm_getcsr() & ~raised;
+#elif defined(__aarch64__)
+        __asm__ volatile("mrs %0, fpcr" : "=r"(control.bits_));
+#endif
+        return control;
+    }
+    bool operator==(const float_control&) const = default;
+
+    /// Makes this thread compute so.
+    void apply() const {
+#if defined(__x86_64__)
+        _mm_setcsr((_mm_getcsr() & raised) | static_cast<unsigned>(bits_));
+#elif defined(__aarch64__)
+        __asm__ volatile("msr fpcr, %0" : : "r"(bits_));
+#endif
+    }
+
+  private:
+    static constexpr unsigned raised = 0x3f;  ///< the exceptions that have occurred, a thread's own
+    std::uint64_t bits_ = 0;
+};
+
+/// Makes this thread compute as wanted until the end of a block.
+class float_control_scope {
+  public:
+    explicit float_control_scope(float_control wanted)
+        : before_(float_control::of_this_thread()), changes_(wanted != before_) {
+        if (changes_) wanted.apply();
+    }
+    ~float_control_scope() {
+        if (changes_) before_.apply();
+    }
+    float_control_scope(const float_control_scope&) = delete;
+    float_control_scope& operator=(const float_control_scope&) = delete;
+
+  private:
+    float_control before_;
+    bool changes_;
+};
+
+}  // namespace halftone::inline HALFTONE_ABI::detail

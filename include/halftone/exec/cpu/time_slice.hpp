@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// A wish to the scheduler: to be run soon after waking, for as short a time at once as that takes. It gives no larger
+/// share of the processor.
+///
+///     short_time_slice::wish();                        // for this thread, for good
+///     const short_time_slice for_now;                  // until the end of the block
+///
+/// A thread that wakes beside a busy process waits until that one's turn is over, up to 4 ms, unless it wishes for
+/// shorter turns than the other. Linux knows such wishes since 6.12; elsewhere nothing happens.
+#pragma once
+
+#include <cstdint>
+
+#include <halftone/config.hpp>
+
+#if defined(__linux__)
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+namespace halftone::inline HALFTONE_ABI::detail {
+
+class short_time_slice {
+  public:
+    short_time_slice() : changed_(read(before_) && ask_for_short(before_)) {}
+    ~short_time_slice() {
+        if (changed_) write(before_);
+    }
+    short_time_slice(const short_time_slice&) = delete;
+    short_time_slice& operator=(const short_time_slice&) = delete;
+
+    static void wish() {
+        attributes now;
+        if (read(now)) ask_for_short(now);
+    }
+
+  private:
+    /// What sched_setattr takes; C libraries declare it late and in different headers.
+    struct attributes {
+        std::uint32_t size = sizeof(attributes), policy = 0;
+        std::uint64_t flags = 0;
+        std::int32_t nice = 0;
+        std::uint32_t priority = 0;
+        std::uint64_t runtime = 0, deadline = 0, period = 0;  ///< nanoseconds
+        std::uint32_t least_utilization = 0, most_utilization = 0;
+    };
+    static constexpr std::uint64_t shortest = 100'000;
+
+    static bool ask_for_short(attributes wanted) {
+#if defined(__linux__)
+        if (wanted.policy != SCHED_OTHER && wanted.policy != SCHED_BATCH) return false;  // a user's own choice
+#endif
+        if (wanted.runtime == shortest) return false;
+        wanted.runtime = shortest;
+        return write(wanted);
+    }
+    static bool read([[maybe_unused]] attributes& now) {
+#if defined(__linux__) && defined(SYS_sched_getattr)
+        return syscall(SYS_sched_getattr, 0, &now, sizeof now, 0) == 0;
+#else
+        return false;
+#endif
+    }
+    static bool write([[maybe_unused]] const attributes& wanted) {
+#if defined(__linux__) && defined(SYS_sched_setattr)
+        return syscall(SYS_sched_setattr, 0, &wanted, 0) == 0;
+#else
+        return false;
+#endif
+    }
+
+    attributes before_;
+    bool changed_;
+};
+
+}  // namespace halftone::inline HALFTONE_ABI::detail
