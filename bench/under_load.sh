@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# How much of its rate a training step keeps on a machine that others share: builds train_gpt and bench_train_step and runs
+# them alone, beside one busy process per processor, beside a single one, and pinned to one processor with two threads, in turn
+# with PyTorch on the same models. A table, and which targets hold; some minutes a round.
+#
+#     bench/under_load.sh [--build FOLDER] [ARGUMENT...]
+#
+#     --build FOLDER     where to build, `build` by default
+#     ARGUMENT...        goes to under_load.py: --torch PYTHON, --before PROGRAM (an earlier train_gpt), --policy fp32,
+#                        --rounds N, --json FILE
+#
+# Nothing else should run meanwhile. Ends with 0 where everything ran, whatever holds.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+
+build=$root/build
+arguments=()
+while (($#)); do
+    case $1 in
+        --build)
+            (($# > 1)) || { echo "under_load.sh: --build needs a folder" >&2; exit 2; }
+            build=$2
+            shift
+            ;;
+        --help | -h)
+            sed -n '3,/^set/p' "${BASH_SOURCE[0]}" | sed '$d; s/^# \{0,1\}//'
+            exit 0
+            ;;
+        *) arguments+=("$1") ;;
+    esac
+    shift
+done
+
+cmake -S "$root" -B "$build" -DCMAKE_BUILD_TYPE=Release >/dev/null
+cmake --build "$build" --parallel "$(nproc 2>/dev/null || echo 2)" --target train_gpt bench_train_step
+exec python3 "$root/bench/under_load.py" --train-gpt "$build/examples/train_gpt" --train-step "$build/bench/bench_train_step" \
+    "${arguments[@]}"
