@@ -12,7 +12,7 @@ template <class X>
 struct cross_entropy_row {
     rows_of<X> logits;
     global_span<const std::int32_t> targets;
-    global_span<double> losses, logsumexp;
+    global_span<double> losses, maximum, sum;
     extent classes;
     std::int32_t ignored;
 
@@ -24,7 +24,8 @@ struct cross_entropy_row {
         double loss = target == ignored ? 0.0 : not_a_number;
         if (target >= 0 && target < classes) loss = (all.largest - logits.load(thread, row, target)) + logarithm;
         thread.store(losses, row, loss);
-        thread.store(logsumexp, row, all.largest + logarithm);
+        thread.store(maximum, row, all.largest);
+        thread.store(sum, row, all.sum);
     }
 };
 
@@ -90,7 +91,7 @@ void cross_entropy_rows(Device& device, const cross_entropy_forward<X>& a) {
     const extent classes = a.logits.extent_of(1);
     for_each(device, a.logits.extent_of(0), classes,
              cross_entropy_row<const X>{rows_of<const X>(a.logits), simt::span_of(a.targets), simt::span_of(a.losses),
-                                        simt::span_of(a.logsumexp), classes, a.ignore_index});
+                                        simt::span_of(a.maximum), simt::span_of(a.sum), classes, a.ignore_index});
 }
 
 template <class Device>
