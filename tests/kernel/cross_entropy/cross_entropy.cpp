@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Cross-entropy on the CPU against its definition, and the definition's gradient against differences.
+#include <cmath>
 #include <cstdint>
+#include <cstdlib>
+#include <limits>
+#include <memory>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -50,6 +54,30 @@ TEST_CASE_TEMPLATE("cross_entropy: large logits, and a constant added to all of 
             within_bounds<M>(device, 5, 2500, 3, deviation);
         }
         for (const double centre : {1e4, -5e4}) within_bounds<M>(device, 5, 67, 0, 3.0, 1, centre);
+    });
+}
+
+// As many classes as targets can name: 4 GiB of addresses and hardly any memory, for all of it is the system's one page of
+// zeros. A lane used to stop at 2^24.
+TEST_CASE("cross_entropy: so many classes that a float cannot count them" * doctest::skip()) {
+    struct release {
+        void operator()(void* p) const { std::free(p); }
+    };
+    constexpr extent classes = std::numeric_limits<std::int32_t>::max();
+    const std::unique_ptr<void, release> zeros(std::calloc(static_cast<std::size_t>(classes), sizeof(bfloat16)));
+    REQUIRE(zeros != nullptr);
+    const guarded<std::int32_t> target(std::vector<std::int32_t>{1});
+    const guarded<float> losses(1), maximum(1), sum(1);
+    support::for_each_set([&](ht::isa set) {
+        ht::cpu device{{.threads = 1, .instruction_set = set}};
+        cross_entropy::forward<bfloat16>(device, {.logits = {static_cast<const bfloat16*>(zeros.get()), {1, classes}},
+                                                  .targets = target.const_view(),
+                                                  .losses = losses.view(),
+                                                  .maximum = maximum.view(),
+                                                  .sum = sum.view()});
+        CHECK(sum[0] == static_cast<float>(classes));
+        const double want = std::log(static_cast<double>(classes));
+        CHECK(std::fabs(static_cast<double>(losses[0]) - want) <= log_error * want + u);
     });
 }
 

@@ -22,9 +22,9 @@ struct cross_entropy_row {
         const row_exponentials all = row_exponentials::of(thread, logits, row, classes, 1.0);
         const double logarithm = std::log(all.sum);
         double loss = target == ignored ? 0.0 : not_a_number;
-        if (target >= 0 && target < classes) loss = (all.largest - logits.load(thread, row, target)) + logarithm;
+        if (target >= 0 && target < classes) loss = (all.subtracted - logits.load(thread, row, target)) + logarithm;
         thread.store(losses, row, loss);
-        thread.store(maximum, row, all.largest);
+        thread.store(maximum, row, all.subtracted);
         thread.store(sum, row, all.sum);
     }
 };
@@ -50,7 +50,7 @@ struct cross_entropy_backward_row {
         if (count.is_there()) factor /= thread.load(count, 0);
         if (target < 0 || target >= classes) factor = not_a_number;
         for (extent j = 0; j < classes; ++j) {
-            const double p = std::exp(logits.load(thread, row, j) - all.largest) / all.sum;
+            const double p = std::exp(logits.load(thread, row, j) - all.subtracted) / all.sum;
             dlogits.store(thread, row, j, factor * (j == target ? p - 1 : p));
         }
     }
