@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Losses of large logits: a constant that is added to all logits of a row changes neither loss nor gradient, of every
-/// loss that takes logits, first and second derivatives, on any instruction set.
+/// Losses of large logits: equal ones have the loss and the gradient of zeros, whatever they are; a binary cross-entropy
+/// loses nothing either.
 #include <cmath>
 #include <vector>
 
@@ -9,11 +9,8 @@
 
 #include <halftone/autodiff/elementwise_loss.hpp>
 #include <halftone/autodiff/loss.hpp>
-#include <halftone/autodiff/softmax.hpp>
-#include <halftone/autodiff/twice.hpp>
 #include <halftone/kernel/linear_cross_entropy/cpu.hpp>
 #include <halftone/kernel/map/cpu.hpp>
-#include <halftone/kernel/softmax/cpu.hpp>
 #include <halftone/kernel/sum/cpu.hpp>
 
 #include "support/each_set.hpp"
@@ -38,8 +35,7 @@ std::vector<T> equal_logits(double logit) {
 template <class Gradient>
 void check_halves(const Gradient& gradient) {
     for (ht::extent i = 0; i < 2; ++i) {
-        for (ht::extent j = 0; j < 2; ++j)
-            CHECK(static_cast<double>(gradient(i, j)) == (i == j ? -0.25 : 0.25));
+        for (ht::extent j = 0; j < 2; ++j) CHECK(static_cast<double>(gradient(i, j)) == (i == j ? -0.25 : 0.25));
     }
 }
 
@@ -110,6 +106,31 @@ TEST_CASE("linear_cross_entropy: equal logits of any size") {
             for (const double logit : {0.0, 1e4, -1e7, 1e8}) {
                 check_equal_logits_of_head<ht::full_fp32>(set, logit, keep);
                 check_equal_logits_of_head<ht::amp_bf16>(set, logit, keep);
+            }
+        }
+    });
+}
+
+TEST_CASE("binary_cross_entropy_with_logits: loss and gradient at logits of any size") {
+    support::for_each_set([](ht::isa set) {
+        ht::cpu device{{.threads = 1, .instruction_set = set}};
+        for (const float magnitude : {0.0f, 1e-3f, 1.0f, 17.0f, 40.0f, 1e4f, 1e8f, 3e38f}) {
+            for (const float target : {0.0f, 0.25f, 1.0f}) {
+                for (float logit : {magnitude, -magnitude}) {
+                    CAPTURE(logit);
+                    CAPTURE(target);
+                    const double x = static_cast<double>(logit), t = static_cast<double>(target);
+                    const double want = std::fmax(x, 0) - x * t + std::log1p(std::exp(-std::fabs(x)));
+                    // sigmoid(x) - t, where t is 1 without a difference.
+                    const double slope = t == 1 ? -1 / (1 + std::exp(x)) : 1 / (1 + std::exp(-x)) - t;
+                    ht::tape tape{device};
+                    const auto at = tape.leaf(ht::view<float, 1>(&logit, {1}));
+                    const auto loss =
+                        ht::binary_cross_entropy_with_logits(tape, at, ht::const_view<float, 1>(&target, {1}));
+                    CHECK(std::fabs(static_cast<double>(loss.item()) - want) <= 16 * u * want);
+                    tape.backward(loss);
+                    CHECK(std::fabs(static_cast<double>(tape.gradient(at)(0)) - slope) <= 16 * u * std::fabs(slope));
+                }
             }
         }
     });

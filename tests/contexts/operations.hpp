@@ -138,10 +138,13 @@ void each_operation(arguments& m, const sizes& s, const Test& test) {
         const auto targets = m.take_classes(rows, classes);
         const auto loss = m.take<float>(1), count = m.take<float>(1), gradient = m.take<float>(1);
         test("cross_entropy", [&]<class D>(D& d) {
-            kernel::cross_entropy<D>::template forward<bfloat16>(
-                d,
-                {.logits = c, .targets = targets, .losses = of_rows, .maximum = mean, .sum = rstd, .loss = loss,
-                 .count = count});
+            kernel::cross_entropy<D>::template forward<bfloat16>(d, {.logits = c,
+                                                                     .targets = targets,
+                                                                     .losses = of_rows,
+                                                                     .maximum = mean,
+                                                                     .sum = rstd,
+                                                                     .loss = loss,
+                                                                     .count = count});
         });
         test("cross_entropy backward", [&]<class D>(D& d) {
             kernel::cross_entropy<D>::template backward<bfloat16, bfloat16>(d, {.logits = c,

@@ -59,8 +59,8 @@ TEST_CASE("cross_entropy on a GPU: a target that is no class spoils its row, the
         constexpr extent rows = 4;
         const ht::shape<2> shape{rows, classes};
         support::random data(2);
-        const guarded<float> x(data.normals<float>(rows * classes)), losses(rows), maximum(rows), sum(rows), loss(1), count(1),
-            dx(rows * classes);
+        const guarded<float> x(data.normals<float>(rows * classes)), losses(rows), maximum(rows), sum(rows), loss(1),
+            count(1), dx(rows * classes);
         const guarded<float> gradient(std::vector<float>{1.0f});
         const guarded<std::int32_t> targets(std::vector<std::int32_t>{0, static_cast<std::int32_t>(classes), 3, -1});
         cross_entropy::check_targets(device, classes, targets.const_view());
@@ -111,13 +111,23 @@ TEST_CASE("cross_entropy on a GPU: in place, in memory that the host cannot read
     const auto floats = [&](extent n, const float* from) {
         return ht::view<float, 1>(reinterpret_cast<float*>(take(from, static_cast<std::size_t>(n) * 4)), {n});
     };
-    const auto losses = floats(rows, nullptr), maximum = floats(rows, nullptr), sum = floats(rows, nullptr), loss = floats(1, nullptr),
-               count = floats(1, nullptr), gradient = floats(1, one.data());
-    cross_entropy::forward<bfloat16>(
-        device,
-        {.logits = logits, .targets = to, .losses = losses, .maximum = maximum, .sum = sum, .loss = loss, .count = count});
+    const auto losses = floats(rows, nullptr), maximum = floats(rows, nullptr), sum = floats(rows, nullptr),
+               loss = floats(1, nullptr), count = floats(1, nullptr), gradient = floats(1, one.data());
+    cross_entropy::forward<bfloat16>(device, {.logits = logits,
+                                              .targets = to,
+                                              .losses = losses,
+                                              .maximum = maximum,
+                                              .sum = sum,
+                                              .loss = loss,
+                                              .count = count});
     for (const auto& dlogits : {other, logits}) {
-        cross_entropy::backward<bfloat16, bfloat16>(device, {.logits = logits, .targets = to, .maximum = maximum, .sum = sum, .gradient = gradient, .count = count, .dlogits = dlogits});
+        cross_entropy::backward<bfloat16, bfloat16>(device, {.logits = logits,
+                                                             .targets = to,
+                                                             .maximum = maximum,
+                                                             .sum = sum,
+                                                             .gradient = gradient,
+                                                             .count = count,
+                                                             .dlogits = dlogits});
     }
     device.memory().read(apart.data(), other.data(), rows * classes * 2);
     device.memory().read(back.data(), logits.data(), rows * classes * 2);
@@ -141,8 +151,8 @@ TEST_CASE("cross_entropy on a GPU: in place, in memory that the host cannot read
 /// Rows of one large logit, the others far below: everything is exact.
 bool forward_and_backward(emulator::device& device, extent rows, extent classes, extent apart) {
     const ht::shape<2> shape{rows, classes};
-    const guarded<float> x(rows * classes, apart), dx(rows * classes, apart), losses(rows), maximum(rows), sum(rows), loss(1),
-        count(1);
+    const guarded<float> x(rows * classes, apart), dx(rows * classes, apart), losses(rows), maximum(rows), sum(rows),
+        loss(1), count(1);
     const guarded<float> gradient(std::vector<float>{static_cast<float>(rows)});
     const guarded<std::int32_t> targets(rows);
     bool right = true;

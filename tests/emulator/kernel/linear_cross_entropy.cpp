@@ -71,8 +71,8 @@ TEST_CASE("linear_cross_entropy on a GPU: memory that the host cannot read") {
     ht::memory_resource& memory = device.memory();
     const ht::tensor<bfloat16, 2> x(memory, of_x), w(memory, of_w), dx(memory, of_x);
     const ht::tensor<float, 2> dw(memory, of_w);
-    const ht::tensor<float, 1> losses(memory, of_rows), maximum(memory, of_rows), sum(memory, of_rows), loss(memory, one),
-        count(memory, one), gradient(memory, one);
+    const ht::tensor<float, 1> losses(memory, of_rows), maximum(memory, of_rows), sum(memory, of_rows),
+        loss(memory, one), count(memory, one), gradient(memory, one);
     const ht::tensor<std::int32_t, 1> targets(memory, of_rows);
     memory.write(x.data(), want.x.data(), static_cast<std::size_t>(x.size()) * sizeof(bfloat16));
     memory.write(w.data(), want.w.data(), static_cast<std::size_t>(w.size()) * sizeof(bfloat16));

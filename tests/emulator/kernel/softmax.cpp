@@ -42,7 +42,8 @@ TEST_CASE_TEMPLATE("softmax on a GPU: backward within its bound of the definitio
     }
 }
 
-TEST_CASE_TEMPLATE("softmax on a GPU: a constant added to all of a row changes nothing", M, all_float, mixed, widening) {
+TEST_CASE_TEMPLATE("softmax on a GPU: a constant added to all of a row changes nothing", M, all_float, mixed,
+                   widening) {
     emulator::device device;
     for (const extent width : {2, 37, 128, 1100, 4104}) no_constant_matters<M>(device, width);
 }

@@ -67,12 +67,12 @@ void within_bounds(Device& device, extent rows, extent classes, extent padding, 
     if (rows > 30) targets[17] = targets[18] = targets[rows - 1] = ignored;
     const guarded<float> losses(rows), maximum(rows), sum(rows), loss(1), count(1);
     ht::kernel::cross_entropy<Device>::template forward<X>(device, {.logits = logits,
-                                       .targets = targets.const_view(),
-                                       .losses = losses.view(),
-                                       .maximum = maximum.view(),
-                                       .sum = sum.view(),
-                                       .loss = loss.view(),
-                                       .count = count.view()});
+                                                                    .targets = targets.const_view(),
+                                                                    .losses = losses.view(),
+                                                                    .maximum = maximum.view(),
+                                                                    .sum = sum.view(),
+                                                                    .loss = loss.view(),
+                                                                    .count = count.view()});
 
     const extent counted = ht::reference::counted_rows(targets.const_view(), ignored);
     CHECK(count[0] == static_cast<float>(counted));
@@ -119,12 +119,12 @@ void within_bounds(Device& device, extent rows, extent classes, extent padding, 
     const guarded<D> dx(rows * stride, 3 * apart);
     const ht::view<D, 2> dlogits(dx.data(), {rows, classes}, {stride, 1});
     ht::kernel::cross_entropy<Device>::template backward<X, D>(device, {.logits = logits,
-                                           .targets = targets.const_view(),
-                                           .maximum = maximum.const_view(),
-                                           .sum = sum.const_view(),
-                                           .gradient = slope.const_view(),
-                                           .count = count.const_view(),
-                                           .dlogits = dlogits});
+                                                                        .targets = targets.const_view(),
+                                                                        .maximum = maximum.const_view(),
+                                                                        .sum = sum.const_view(),
+                                                                        .gradient = slope.const_view(),
+                                                                        .count = count.const_view(),
+                                                                        .dlogits = dlogits});
     doubles want_dx(static_cast<std::size_t>(rows * classes));
     const ht::view<double, 2> wanted(want_dx.data(), {rows, classes});
     const doubles slopes(static_cast<std::size_t>(rows), 3.0 / static_cast<double>(counted));
@@ -168,16 +168,16 @@ void what_is_exact(Device& device, extent classes) {
     const guarded<std::int32_t> target(std::vector<std::int32_t>{1});
     const auto run = [&] {
         ht::kernel::cross_entropy<Device>::template forward<float>(device, {.logits = x.const_view(shape),
-                                               .targets = target.const_view(),
-                                               .losses = losses.view(),
-                                               .maximum = maximum.view(),
-                                               .sum = sum.view()});
+                                                                            .targets = target.const_view(),
+                                                                            .losses = losses.view(),
+                                                                            .maximum = maximum.view(),
+                                                                            .sum = sum.view()});
         ht::kernel::cross_entropy<Device>::template backward<float, float>(device, {.logits = x.const_view(shape),
-                                                       .targets = target.const_view(),
-                                                       .maximum = maximum.const_view(),
-                                                       .sum = sum.const_view(),
-                                                       .gradient = gradient.const_view(),
-                                                       .dlogits = dx.view(shape)});
+                                                                                    .targets = target.const_view(),
+                                                                                    .maximum = maximum.const_view(),
+                                                                                    .sum = sum.const_view(),
+                                                                                    .gradient = gradient.const_view(),
+                                                                                    .dlogits = dx.view(shape)});
     };
     // Certain and right: no loss, no gradient. Certain and wrong: the difference, and the whole gradient.
     for (const float low : {-1e4f, -infinity}) {
@@ -203,27 +203,27 @@ void what_is_exact(Device& device, extent classes) {
 template <class Device>
 void ignored_rows(Device& device) {
     const ht::shape<2> shape{2, 3};
-    const guarded<float> x(std::vector<float>{1, 2, 3, infinity, infinity, infinity}), losses(2), maximum(2), sum(2), loss(1),
-        count(1), dx(6);
+    const guarded<float> x(std::vector<float>{1, 2, 3, infinity, infinity, infinity}), losses(2), maximum(2), sum(2),
+        loss(1), count(1), dx(6);
     const guarded<float> gradient(std::vector<float>{1.0f});
     const guarded<std::int32_t> targets(std::vector<std::int32_t>{2, 7});
     const auto run = [&] {
         ht::kernel::cross_entropy<Device>::template forward<float>(device, {.logits = x.const_view(shape),
-                                               .targets = targets.const_view(),
-                                               .losses = losses.view(),
-                                               .maximum = maximum.view(),
-                                               .sum = sum.view(),
-                                               .loss = loss.view(),
-                                               .count = count.view(),
-                                               .ignore_index = 7});
+                                                                            .targets = targets.const_view(),
+                                                                            .losses = losses.view(),
+                                                                            .maximum = maximum.view(),
+                                                                            .sum = sum.view(),
+                                                                            .loss = loss.view(),
+                                                                            .count = count.view(),
+                                                                            .ignore_index = 7});
         ht::kernel::cross_entropy<Device>::template backward<float, float>(device, {.logits = x.const_view(shape),
-                                                       .targets = targets.const_view(),
-                                                       .maximum = maximum.const_view(),
-                                                       .sum = sum.const_view(),
-                                                       .gradient = gradient.const_view(),
-                                                       .count = count.const_view(),
-                                                       .dlogits = dx.view(shape),
-                                                       .ignore_index = 7});
+                                                                                    .targets = targets.const_view(),
+                                                                                    .maximum = maximum.const_view(),
+                                                                                    .sum = sum.const_view(),
+                                                                                    .gradient = gradient.const_view(),
+                                                                                    .count = count.const_view(),
+                                                                                    .dlogits = dx.view(shape),
+                                                                                    .ignore_index = 7});
     };
     run();  // what an ignored row holds does not matter
     CHECK(count[0] == 1.0f);
@@ -247,17 +247,17 @@ void gradient_of_each_loss(Device& device, extent rows, extent classes) {
     for (extent i = 0; i < rows; ++i) powers[i] = std::ldexp(i % 2 == 0 ? 1.0f : -1.0f, static_cast<int>(i % 7));
     const guarded<std::int32_t> targets(data.indices(rows, static_cast<int>(classes)));
     ht::kernel::cross_entropy<Device>::template forward<float>(device, {.logits = x.const_view(shape),
-                                           .targets = targets.const_view(),
-                                           .losses = losses.view(),
-                                           .maximum = maximum.view(),
-                                           .sum = sum.view()});
+                                                                        .targets = targets.const_view(),
+                                                                        .losses = losses.view(),
+                                                                        .maximum = maximum.view(),
+                                                                        .sum = sum.view()});
     const auto backward = [&](ht::const_view<float, 1> gradient, ht::view<float, 2> to) {
         ht::kernel::cross_entropy<Device>::template backward<float, float>(device, {.logits = x.const_view(shape),
-                                                       .targets = targets.const_view(),
-                                                       .maximum = maximum.const_view(),
-                                                       .sum = sum.const_view(),
-                                                       .gradient = gradient,
-                                                       .dlogits = to});
+                                                                                    .targets = targets.const_view(),
+                                                                                    .maximum = maximum.const_view(),
+                                                                                    .sum = sum.const_view(),
+                                                                                    .gradient = gradient,
+                                                                                    .dlogits = to});
     };
     backward(one.const_view(), dx.view(shape));
     backward(powers.const_view(), scaled_dx.view(shape));
@@ -335,13 +335,12 @@ void equal_logits(Device& device, extent classes) {
                                                                             .losses = losses.view(),
                                                                             .maximum = maximum.view(),
                                                                             .sum = sum.view()});
-        ht::kernel::cross_entropy<Device>::template backward<float, float>(device,
-                                                                           {.logits = x.const_view(shape),
-                                                                            .targets = target.const_view(),
-                                                                            .maximum = maximum.const_view(),
-                                                                            .sum = sum.const_view(),
-                                                                            .gradient = one.const_view(),
-                                                                            .dlogits = dx.view(shape)});
+        ht::kernel::cross_entropy<Device>::template backward<float, float>(device, {.logits = x.const_view(shape),
+                                                                                    .targets = target.const_view(),
+                                                                                    .maximum = maximum.const_view(),
+                                                                                    .sum = sum.const_view(),
+                                                                                    .gradient = one.const_view(),
+                                                                                    .dlogits = dx.view(shape)});
         const auto n = static_cast<double>(classes);
         CHECK(std::fabs(static_cast<double>(losses[0]) - std::log(n)) <= log_error * std::log(n));
         CHECK(maximum[0] == logit);

@@ -85,8 +85,12 @@ struct run {
         for (extent i = 0; i < dw.size(); ++i) dw[i] = 0.5f;
     }
     ht::kernel::linear_cross_entropy_rows rows() const {
-        return {ht::const_view<std::int32_t, 1>(targets.data(), {s.rows}), losses.view(), maximum.view(), sum.view(),
-                loss.view(), count.view()};
+        return {ht::const_view<std::int32_t, 1>(targets.data(), {s.rows}),
+                losses.view(),
+                maximum.view(),
+                sum.view(),
+                loss.view(),
+                count.view()};
     }
     template <class Head, class Device>
     void operator()(Head, Device& device, float seed, write_mode mode, typename M::Logit* kept = nullptr,
