@@ -138,19 +138,24 @@ void each_operation(arguments& m, const sizes& s, const Test& test) {
         const auto targets = m.take_classes(rows, classes);
         const auto loss = m.take<float>(1), count = m.take<float>(1), gradient = m.take<float>(1);
         test("cross_entropy", [&]<class D>(D& d) {
-            kernel::cross_entropy<D>::template forward<bfloat16>(
-                d,
-                {.logits = c, .targets = targets, .losses = of_rows, .logsumexp = mean, .loss = loss, .count = count});
+            kernel::cross_entropy<D>::template forward<bfloat16>(d, {.logits = c,
+                                                                     .targets = targets,
+                                                                     .losses = of_rows,
+                                                                     .maximum = mean,
+                                                                     .sum = rstd,
+                                                                     .loss = loss,
+                                                                     .count = count});
         });
         test("cross_entropy backward", [&]<class D>(D& d) {
             kernel::cross_entropy<D>::template backward<bfloat16, bfloat16>(d, {.logits = c,
                                                                                 .targets = targets,
-                                                                                .logsumexp = mean,
+                                                                                .maximum = mean,
+                                                                                .sum = rstd,
                                                                                 .gradient = gradient,
                                                                                 .count = count,
                                                                                 .dlogits = c});
         });
-        const kernel::linear_cross_entropy_rows rows_of{targets, of_rows, mean, loss, count};
+        const kernel::linear_cross_entropy_rows rows_of{targets, of_rows, mean, rstd, loss, count};
         // The fewest rows a chunk, and all at once.
         const auto head = [&]<class D, std::size_t Bytes>(D& d, std::integral_constant<std::size_t, Bytes>) {
             using both_ways = kernel::linear_cross_entropy<D, Bytes>;

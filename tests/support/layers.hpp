@@ -266,11 +266,11 @@ struct cross_entropy_of {
             for (int j = 1; j < x.columns; ++j) largest = larger(largest, x(i, j));
             sum_of<Number> sum;
             for (int j = 0; j < x.columns; ++j) sum.add(exp(x(i, j) - largest));
-            const Number logsumexp = largest + log(sum.total());
-            losses.add(logsumexp - x(i, target));
+            losses.add(log(sum.total()) + (largest - x(i, target)));
+            const Number factor = Number(seed) / Number(count) / sum.total();
             for (int j = 0; j < x.columns; ++j) {
-                const Number slope = exp(x(i, j) - logsumexp) - Number(j == target ? 1 : 0);
-                dlogits(i, j) = further_roundings(slope * Number(seed) / Number(count), 1);
+                const Number power = exp(x(i, j) - largest);
+                dlogits(i, j) = further_roundings((j == target ? power - sum.total() : power) * factor, 1);
             }
         }
         loss = losses.total() / Number(count);

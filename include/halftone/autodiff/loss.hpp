@@ -51,7 +51,7 @@ struct cross_entropy_record {
     gradient_of<X, Rank> dlogits;
     gradient_of<loss_type<X>, 0> dloss;
     variable<std::int32_t, 1> targets;
-    variable<loss_type<X>, 1> logsumexp, count;
+    variable<loss_type<X>, 1> maximum, sum, count;
 
     template <class Tape>
     void backward(Tape& tape) {
@@ -63,7 +63,8 @@ struct cross_entropy_record {
         const auto rows = to.mode == write_mode::add ? as_rows(apart) : as_rows(view(to.data, dlogits.shape()));
         kernel_type::backward(tape.device(), kernel::cross_entropy_backward<X, X>{.logits = as_rows(logits),
                                                                                   .targets = targets.view(),
-                                                                                  .logsumexp = logsumexp.view(),
+                                                                                  .maximum = maximum.view(),
+                                                                                  .sum = sum.view(),
                                                                                   .gradient = as_vector(dloss),
                                                                                   .count = count.view(),
                                                                                   .dlogits = rows});
@@ -88,7 +89,7 @@ struct linear_cross_entropy_record {
     gradient_of<float, 0> dloss;
     Weight weight;
     variable<std::int32_t, 1> targets;
-    variable<float, 1> logsumexp, losses, count;
+    variable<float, 1> maximum, sum, losses, count;
     variable<std::byte, 1> logits;  // empty: they are computed again
 
     template <class Tape>
@@ -101,7 +102,8 @@ struct linear_cross_entropy_record {
         tape.template note_gradients_as<typename Roles::weight_grad>();
         const auto to_x = tape.gradient_target(dx);
         const auto to_w = tape.gradient_target(weight);
-        const kernel::linear_cross_entropy_rows rows{targets.view(), losses.view(), logsumexp.view(), {}, count.view()};
+        const kernel::linear_cross_entropy_rows rows{targets.view(), losses.view(), maximum.view(), sum.view(), {},
+                                                     count.view()};
         kernel::linear_cross_entropy<typename Tape::device_type>::template backward<
             compute, typename Roles::output, typename Roles::input_grad, typename Roles::weight_grad>(
             tape.device(), as_const(as_rows(x)), values_for<compute>(weight), rows, as_vector(dloss),
@@ -128,20 +130,22 @@ auto cross_entropy(Context&& context, const variable<X, Rank>& logits,
     const bool wanted = logits.wants_gradient();
     const auto ids = detail::bring_targets(root, flatten(targets), rows.extent_of(1));
     auto loss = root.template make<loss_type>(shape<0>{}, wanted);
-    auto logsumexp = root.template make<loss_type>(shape<1>{rows.extent_of(0)}, false),
+    auto maximum = root.template make<loss_type>(shape<1>{rows.extent_of(0)}, false),
+         sum = root.template make<loss_type>(shape<1>{rows.extent_of(0)}, false),
          losses = root.template make<loss_type>(shape<1>{rows.extent_of(0)}, false);
     auto count = root.template make<loss_type>(shape<1>{1}, false);
     kernel::cross_entropy<typename std::remove_cvref_t<Context>::device_type>::forward(
         root.device(), kernel::cross_entropy_forward<X>{.logits = rows,
                                                         .targets = ids.view(),
                                                         .losses = losses.view(),
-                                                        .logsumexp = logsumexp.view(),
+                                                        .maximum = maximum.view(),
+                                                        .sum = sum.view(),
                                                         .loss = detail::as_vector(loss),
                                                         .count = count.view()});
     if constexpr (std::remove_cvref_t<Context>::records) {
         if (wanted)
             root.record(detail::cross_entropy_record<X, Rank>{logits, gradient_of(logits), gradient_of(loss), ids,
-                                                              logsumexp, count});
+                                                              maximum, sum, count});
     }
     using Y = detail::loss_output<policy_of<Context>, op::cross_entropy, X>;
     return detail::given_as<op::cross_entropy, Y>(context, loss);
@@ -162,7 +166,8 @@ auto linear_cross_entropy(Context&& context, const variable<X, Rank>& x, const W
     const bool wanted = detail::wants_gradient(x, weight);
     const auto ids = detail::bring_targets(root, flatten(targets), weight.shape()[0]);
     auto loss = root.template make<float>(shape<0>{}, wanted);
-    auto logsumexp = root.template make<float>(shape<1>{rows.extent_of(0)}, false),
+    auto maximum = root.template make<float>(shape<1>{rows.extent_of(0)}, false),
+         sum = root.template make<float>(shape<1>{rows.extent_of(0)}, false),
          losses = root.template make<float>(shape<1>{rows.extent_of(0)}, false);
     auto count = root.template make<float>(shape<1>{1}, false);
     variable<std::byte, 1> kept;
@@ -173,13 +178,13 @@ auto linear_cross_entropy(Context&& context, const variable<X, Rank>& x, const W
     }
     head::template forward<compute, logit>(
         root.device(), as_const(rows), detail::values_for<compute>(weight),
-        kernel::linear_cross_entropy_rows{ids.view(), losses.view(), logsumexp.view(), detail::as_vector(loss),
-                                          count.view()},
+        kernel::linear_cross_entropy_rows{ids.view(), losses.view(), maximum.view(), sum.view(),
+                                          detail::as_vector(loss), count.view()},
         kept.is_empty() ? nullptr : reinterpret_cast<logit*>(kept.view().data()));
     if constexpr (std::remove_cvref_t<Context>::records) {
         if (wanted) {
             root.record(detail::linear_cross_entropy_record<Roles, X, Rank, Weight>{
-                x, gradient_of(x), gradient_of(loss), weight, ids, logsumexp, losses, count, kept});
+                x, gradient_of(x), gradient_of(loss), weight, ids, maximum, sum, losses, count, kept});
         }
     }
     return detail::given_as<op::linear_cross_entropy, detail::linear_loss<compute>>(context, loss);

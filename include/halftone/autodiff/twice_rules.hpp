@@ -305,12 +305,13 @@ struct rule<cross_entropy_record<X, Rank>> {
         // The kernel's gradient, (p - [class is the target]) g / count in rows that count, where p vanishes and g is
         // -1.
         const auto targets = filled(root, rows * classes, 0), nowhere = filled(root, rows, 3.0e38f),
-                   minus_one = filled(root, 1, -1);
+                   one = filled(root, rows, 1), minus_one = filled(root, 1, -1);
         const view<float, 2> marks(targets.view().data(), {rows, classes});
         kernel::cross_entropy<typename Tape::device_type>::backward(
             root.device(), kernel::cross_entropy_backward<float, float>{.logits = marks,
                                                                         .targets = r.targets.view(),
-                                                                        .logsumexp = nowhere.view(),
+                                                                        .maximum = nowhere.view(),
+                                                                        .sum = one.view(),
                                                                         .gradient = minus_one.view(),
                                                                         .count = r.count.view(),
                                                                         .dlogits = marks});

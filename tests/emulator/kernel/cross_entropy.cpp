@@ -31,6 +31,20 @@ TEST_CASE_TEMPLATE("cross_entropy on a GPU: within its bound of the definition",
     }
 }
 
+TEST_CASE_TEMPLATE("cross_entropy on a GPU: large logits, and a constant added to all of a row", M, all_float, mixed,
+                   widening) {
+    emulator::device device;
+    for (const extent classes : {2, 37, 128, 1100}) {
+        no_constant_matters<typename M::X, typename M::D>(device, classes);
+        equal_logits(device, classes);
+    }
+    for (const double deviation : {1e2, 1e4}) {
+        within_bounds<M>(device, 3, 67, 0, deviation);
+        within_bounds<M>(device, 3, 1500, 3, deviation);
+    }
+    for (const double centre : {1e4, -5e4}) within_bounds<M>(device, 3, 67, 0, 3.0, 1, centre);
+}
+
 TEST_CASE("cross_entropy on a GPU: what is exact, ignored rows, a gradient of each row's loss") {
     emulator::device device;
     for (const extent classes : {2, 37, 128, 4099}) what_is_exact(device, classes);
@@ -45,27 +59,30 @@ TEST_CASE("cross_entropy on a GPU: a target that is no class spoils its row, the
         constexpr extent rows = 4;
         const ht::shape<2> shape{rows, classes};
         support::random data(2);
-        const guarded<float> x(data.normals<float>(rows * classes)), losses(rows), logsumexp(rows), loss(1), count(1),
-            dx(rows * classes);
+        const guarded<float> x(data.normals<float>(rows * classes)), losses(rows), maximum(rows), sum(rows), loss(1),
+            count(1), dx(rows * classes);
         const guarded<float> gradient(std::vector<float>{1.0f});
         const guarded<std::int32_t> targets(std::vector<std::int32_t>{0, static_cast<std::int32_t>(classes), 3, -1});
         cross_entropy::check_targets(device, classes, targets.const_view());
         cross_entropy::forward<float>(device, {.logits = x.const_view(shape),
                                                .targets = targets.const_view(),
                                                .losses = losses.view(),
-                                               .logsumexp = logsumexp.view(),
+                                               .maximum = maximum.view(),
+                                               .sum = sum.view(),
                                                .loss = loss.view(),
                                                .count = count.view()});
         cross_entropy::backward<float, float>(device, {.logits = x.const_view(shape),
                                                        .targets = targets.const_view(),
-                                                       .logsumexp = logsumexp.const_view(),
+                                                       .maximum = maximum.const_view(),
+                                                       .sum = sum.const_view(),
                                                        .gradient = gradient.const_view(),
                                                        .dlogits = dx.view(shape)});
         CHECK(ht::is_nan(loss[0]));
         CHECK(count[0] == 4);
         for (extent i = 0; i < rows; ++i) {
             CHECK(ht::is_nan(losses[i]) == (i % 2 == 1));
-            CHECK_FALSE(ht::is_nan(logsumexp[i]));
+            CHECK_FALSE(ht::is_nan(maximum[i]));
+            CHECK_FALSE(ht::is_nan(sum[i]));
             for (extent j = 0; j < classes; ++j) CHECK(ht::is_nan(dx[i * classes + j]) == (i % 2 == 1));
         }
     }
@@ -94,13 +111,23 @@ TEST_CASE("cross_entropy on a GPU: in place, in memory that the host cannot read
     const auto floats = [&](extent n, const float* from) {
         return ht::view<float, 1>(reinterpret_cast<float*>(take(from, static_cast<std::size_t>(n) * 4)), {n});
     };
-    const auto losses = floats(rows, nullptr), logsumexp = floats(rows, nullptr), loss = floats(1, nullptr),
-               count = floats(1, nullptr), gradient = floats(1, one.data());
-    cross_entropy::forward<bfloat16>(
-        device,
-        {.logits = logits, .targets = to, .losses = losses, .logsumexp = logsumexp, .loss = loss, .count = count});
+    const auto losses = floats(rows, nullptr), maximum = floats(rows, nullptr), sum = floats(rows, nullptr),
+               loss = floats(1, nullptr), count = floats(1, nullptr), gradient = floats(1, one.data());
+    cross_entropy::forward<bfloat16>(device, {.logits = logits,
+                                              .targets = to,
+                                              .losses = losses,
+                                              .maximum = maximum,
+                                              .sum = sum,
+                                              .loss = loss,
+                                              .count = count});
     for (const auto& dlogits : {other, logits}) {
-        cross_entropy::backward<bfloat16, bfloat16>(device, {.logits = logits, .targets = to, .logsumexp = logsumexp, .gradient = gradient, .count = count, .dlogits = dlogits});
+        cross_entropy::backward<bfloat16, bfloat16>(device, {.logits = logits,
+                                                             .targets = to,
+                                                             .maximum = maximum,
+                                                             .sum = sum,
+                                                             .gradient = gradient,
+                                                             .count = count,
+                                                             .dlogits = dlogits});
     }
     device.memory().read(apart.data(), other.data(), rows * classes * 2);
     device.memory().read(back.data(), logits.data(), rows * classes * 2);
@@ -113,7 +140,8 @@ TEST_CASE("cross_entropy on a GPU: in place, in memory that the host cannot read
     cross_entropy::forward<float>(device, {.logits = {nullptr, {0, 4}},
                                            .targets = {nullptr, {0}},
                                            .losses = {nullptr, {0}},
-                                           .logsumexp = {nullptr, {0}},
+                                           .maximum = {nullptr, {0}},
+                                           .sum = {nullptr, {0}},
                                            .loss = none.view(),
                                            .count = number.view()});
     CHECK(ht::is_nan(none[0]));
@@ -123,8 +151,8 @@ TEST_CASE("cross_entropy on a GPU: in place, in memory that the host cannot read
 /// Rows of one large logit, the others far below: everything is exact.
 bool forward_and_backward(emulator::device& device, extent rows, extent classes, extent apart) {
     const ht::shape<2> shape{rows, classes};
-    const guarded<float> x(rows * classes, apart), dx(rows * classes, apart), losses(rows), logsumexp(rows), loss(1),
-        count(1);
+    const guarded<float> x(rows * classes, apart), dx(rows * classes, apart), losses(rows), maximum(rows), sum(rows),
+        loss(1), count(1);
     const guarded<float> gradient(std::vector<float>{static_cast<float>(rows)});
     const guarded<std::int32_t> targets(rows);
     bool right = true;
@@ -136,25 +164,27 @@ bool forward_and_backward(emulator::device& device, extent rows, extent classes,
         cross_entropy::forward<float>(device, {.logits = x.const_view(shape),
                                                .targets = targets.const_view(),
                                                .losses = losses.view(),
-                                               .logsumexp = logsumexp.view(),
+                                               .maximum = maximum.view(),
+                                               .sum = sum.view(),
                                                .loss = loss.view(),
                                                .count = count.view()});
         cross_entropy::backward<float, float>(device, {.logits = x.const_view(shape),
                                                        .targets = targets.const_view(),
-                                                       .logsumexp = logsumexp.const_view(),
+                                                       .maximum = maximum.const_view(),
+                                                       .sum = sum.const_view(),
                                                        .gradient = gradient.const_view(),
                                                        .count = count.const_view(),
                                                        .dlogits = dx.view(shape)});
-        double sum = 0;
+        double total = 0;
         for (extent i = 0; i < rows; ++i) {
             const float want = 9e4f - x[i * classes + targets[i]];
-            sum += static_cast<double>(want);
-            right = right && losses[i] == want && logsumexp[i] == 9e4f;
+            total += static_cast<double>(want);
+            right = right && losses[i] == want && maximum[i] == 9e4f && sum[i] == 1;
             for (extent j = 0; j < classes; ++j)
                 right =
                     right && dx[i * classes + j] == static_cast<float>((j == at ? 1 : 0) - (j == targets[i] ? 1 : 0));
         }
-        right = right && loss[0] == static_cast<float>(sum / static_cast<double>(rows)) &&
+        right = right && loss[0] == static_cast<float>(total / static_cast<double>(rows)) &&
                 count[0] == static_cast<float>(rows);
     }
     // Equal logits: the sum is the number of classes.
@@ -162,7 +192,8 @@ bool forward_and_backward(emulator::device& device, extent rows, extent classes,
     cross_entropy::forward_rows<float>(device, {.logits = x.const_view(shape),
                                                 .targets = targets.const_view(),
                                                 .losses = losses.view(),
-                                                .logsumexp = logsumexp.view()});
+                                                .maximum = maximum.view(),
+                                                .sum = sum.view()});
     for (extent i = 0; i < rows; ++i) right = right && losses[i] == std::log(static_cast<float>(classes));
     return right;
 }

@@ -42,6 +42,12 @@ TEST_CASE_TEMPLATE("softmax on a GPU: backward within its bound of the definitio
     }
 }
 
+TEST_CASE_TEMPLATE("softmax on a GPU: a constant added to all of a row changes nothing", M, all_float, mixed,
+                   widening) {
+    emulator::device device;
+    for (const extent width : {2, 37, 128, 1100, 4104}) no_constant_matters<M>(device, width);
+}
+
 TEST_CASE("softmax on a GPU: what is exact") {
     emulator::device device;
     for (const extent width : {2, 8, 37, 64, 130, 260, 1028, 4100}) what_is_exact(device, width);

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Cross-entropy on the CPU against its definition, and the definition's gradient against differences.
+#include <cmath>
 #include <cstdint>
+#include <cstdlib>
+#include <limits>
+#include <memory>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -38,6 +42,45 @@ TEST_CASE("cross_entropy: what is exact, ignored rows, a gradient of each row's 
     });
 }
 
+TEST_CASE_TEMPLATE("cross_entropy: large logits, and a constant added to all of a row", M, all_float, mixed, widening) {
+    support::for_each_set([](ht::isa set) {
+        ht::cpu device{{.threads = 1, .instruction_set = set}};
+        for (const extent classes : {2, 3, 37, 300, 5003}) {
+            no_constant_matters<typename M::X, typename M::D>(device, classes);
+            equal_logits(device, classes);
+        }
+        for (const double deviation : {1e2, 1e4}) {
+            within_bounds<M>(device, 5, 67, 0, deviation);
+            within_bounds<M>(device, 5, 2500, 3, deviation);
+        }
+        for (const double centre : {1e4, -5e4}) within_bounds<M>(device, 5, 67, 0, 3.0, 1, centre);
+    });
+}
+
+// As many classes as targets can name: 4 GiB of addresses and hardly any memory, for all of it is the system's one page of
+// zeros. A lane used to stop at 2^24.
+TEST_CASE("cross_entropy: so many classes that a float cannot count them" * doctest::skip()) {
+    struct release {
+        void operator()(void* p) const { std::free(p); }
+    };
+    constexpr extent classes = std::numeric_limits<std::int32_t>::max();
+    const std::unique_ptr<void, release> zeros(std::calloc(static_cast<std::size_t>(classes), sizeof(bfloat16)));
+    REQUIRE(zeros != nullptr);
+    const guarded<std::int32_t> target(std::vector<std::int32_t>{1});
+    const guarded<float> losses(1), maximum(1), sum(1);
+    support::for_each_set([&](ht::isa set) {
+        ht::cpu device{{.threads = 1, .instruction_set = set}};
+        cross_entropy::forward<bfloat16>(device, {.logits = {static_cast<const bfloat16*>(zeros.get()), {1, classes}},
+                                                  .targets = target.const_view(),
+                                                  .losses = losses.view(),
+                                                  .maximum = maximum.view(),
+                                                  .sum = sum.view()});
+        CHECK(sum[0] == static_cast<float>(classes));
+        const double want = std::log(static_cast<double>(classes));
+        CHECK(std::fabs(static_cast<double>(losses[0]) - want) <= log_error * want + u);
+    });
+}
+
 TEST_CASE_TEMPLATE("cross_entropy: the largest of a row is found, whatever its place", T, float, bfloat16,
                    ht::float16) {
     support::for_each_set([](ht::isa set) {
@@ -52,14 +95,16 @@ TEST_CASE_TEMPLATE("cross_entropy: the largest of a row is found, whatever its p
                 targets[i] = static_cast<std::int32_t>(place);
                 x[i * classes + place] = T(500.0f);
             }
-            const guarded<float> losses(rows), logsumexp(rows);
+            const guarded<float> losses(rows), maximum(rows), sum(rows);
             cross_entropy::forward<T>(device, {.logits = x.const_view(shape),
                                                .targets = targets.const_view(),
                                                .losses = losses.view(),
-                                               .logsumexp = logsumexp.view()});
+                                               .maximum = maximum.view(),
+                                               .sum = sum.view()});
             for (extent i = 0; i < rows; ++i) {
                 CHECK(losses[i] == 0.0f);
-                CHECK(logsumexp[i] == 500.0f);
+                CHECK(maximum[i] == 500.0f);
+                CHECK(sum[i] == 1.0f);
             }
         }
     });
@@ -74,19 +119,21 @@ TEST_CASE("cross_entropy: the same bits at one and at two threads, in chunks of 
         const guarded<bfloat16> x(values), other_x(values), dx(rows * classes);
         const guarded<std::int32_t> targets(data.indices(rows, classes));
         targets[3] = ignored;
-        const guarded<float> losses(rows), logsumexp(rows), loss(1), count(1), other_losses(rows),
-            other_logsumexp(rows);
+        const guarded<float> losses(rows), maximum(rows), sum(rows), loss(1), count(1), other_losses(rows),
+            other_maximum(rows), other_sum(rows);
         const guarded<float> gradient(std::vector<float>{1.0f});
         ht::cpu one{{.threads = 1, .instruction_set = set}}, two{{.threads = 2, .instruction_set = set}};
         cross_entropy::forward<bfloat16>(one, {.logits = x.const_view(shape),
                                                .targets = targets.const_view(),
                                                .losses = losses.view(),
-                                               .logsumexp = logsumexp.view(),
+                                               .maximum = maximum.view(),
+                                               .sum = sum.view(),
                                                .loss = loss.view(),
                                                .count = count.view()});
         cross_entropy::backward<bfloat16, bfloat16>(one, {.logits = x.const_view(shape),
                                                           .targets = targets.const_view(),
-                                                          .logsumexp = logsumexp.const_view(),
+                                                          .maximum = maximum.const_view(),
+                                                          .sum = sum.const_view(),
                                                           .gradient = gradient.const_view(),
                                                           .count = count.const_view(),
                                                           .dlogits = dx.view(shape)});
@@ -94,20 +141,24 @@ TEST_CASE("cross_entropy: the same bits at one and at two threads, in chunks of 
             const extent some = std::min(chunk, rows - i);
             const ht::view<bfloat16, 2> part(other_x.data() + i * classes, {some, classes});
             const ht::const_view<std::int32_t, 1> part_targets(targets.data() + i, {some});
-            const ht::view<float, 1> part_logsumexp(other_logsumexp.data() + i, {some});
+            const ht::view<float, 1> part_maximum(other_maximum.data() + i, {some}),
+                part_sum(other_sum.data() + i, {some});
             cross_entropy::forward_rows<bfloat16>(two, {.logits = part,
                                                         .targets = part_targets,
                                                         .losses = {other_losses.data() + i, {some}},
-                                                        .logsumexp = part_logsumexp});
+                                                        .maximum = part_maximum,
+                                                        .sum = part_sum});
             cross_entropy::backward<bfloat16, bfloat16>(two, {.logits = part,
                                                               .targets = part_targets,
-                                                              .logsumexp = part_logsumexp,
+                                                              .maximum = part_maximum,
+                                                              .sum = part_sum,
                                                               .gradient = gradient.const_view(),
                                                               .count = count.const_view(),
                                                               .dlogits = part});
         }
         CHECK(losses.same_bits(other_losses));
-        CHECK(logsumexp.same_bits(other_logsumexp));
+        CHECK(maximum.same_bits(other_maximum));
+        CHECK(sum.same_bits(other_sum));
         CHECK(dx.same_bits(other_x));
         const guarded<float> other_loss(1);
         cross_entropy::mean(two, other_losses.const_view(), targets.const_view(), other_loss.view(), {});
@@ -140,13 +191,14 @@ TEST_CASE("cross_entropy: the definition's gradient") {
 TEST_CASE("cross_entropy: wrong arguments") {
     ht::cpu device{{.threads = 1}};
     const ht::shape<2> shape{3, 4};
-    const guarded<float> x(std::vector<float>(12, 0.0f)), losses(3), logsumexp(3), gradient(2);
+    const guarded<float> x(std::vector<float>(12, 0.0f)), losses(3), maximum(3), sum(3), gradient(2);
     const guarded<std::int32_t> targets(std::vector<std::int32_t>{0, 3, 1});
     const auto run = [&] {
         cross_entropy::forward<float>(device, {.logits = x.const_view(shape),
                                                .targets = targets.const_view(),
                                                .losses = losses.view(),
-                                               .logsumexp = logsumexp.view()});
+                                               .maximum = maximum.view(),
+                                               .sum = sum.view()});
     };
     targets[1] = 4;
     CHECK_THROWS_WITH_AS(run(), "cross_entropy: the target of row 1 is 4; expected 0 to 3, or -100 to ignore the row",
@@ -158,17 +210,20 @@ TEST_CASE("cross_entropy: wrong arguments") {
     CHECK_THROWS_WITH_AS((cross_entropy::forward<float>(device, {.logits = x.const_view(shape),
                                                                  .targets = {targets.data(), {2}},
                                                                  .losses = losses.view(),
-                                                                 .logsumexp = logsumexp.view()})),
+                                                                 .maximum = maximum.view(),
+                                                                 .sum = sum.view()})),
                          "cross_entropy: targets is (2); expected (3)", ht::shape_error);
     CHECK_THROWS_WITH_AS((cross_entropy::forward<float>(device, {.logits = {x.data(), shape, {1, 3}},
                                                                  .targets = targets.const_view(),
                                                                  .losses = losses.view(),
-                                                                 .logsumexp = logsumexp.view()})),
+                                                                 .maximum = maximum.view(),
+                                                                 .sum = sum.view()})),
                          "cross_entropy: logits (3, 4) has gaps within its rows; its strides are (1, 3)",
                          ht::shape_error);
     CHECK_THROWS_WITH_AS((cross_entropy::backward<float, float>(device, {.logits = x.const_view(shape),
                                                                          .targets = targets.const_view(),
-                                                                         .logsumexp = logsumexp.const_view(),
+                                                                         .maximum = maximum.const_view(),
+                                                                         .sum = sum.const_view(),
                                                                          .gradient = gradient.const_view(),
                                                                          .dlogits = x.view(shape)})),
                          "cross_entropy backward: gradient is (2); expected (3)", ht::shape_error);

@@ -82,8 +82,8 @@ struct large_array {
         same_in_parts<T, T>(device, [&](auto from, auto to, extent first) {
             const ht::shape<1> here{from.extent_of(0)};
             ht::kernel::cross_entropy<ht::cpu>::backward<T, T>(
-                device, {.logits = from, .targets = {targets.data() + first, here}, .logsumexp = {one.data() + first, here},
-                         .gradient = {one.data() + first, here}, .dlogits = to});
+                device, {.logits = from, .targets = {targets.data() + first, here}, .maximum = {one.data() + first, here},
+                         .sum = {one.data() + first, here}, .gradient = {one.data() + first, here}, .dlogits = to});
         });
     }
 };

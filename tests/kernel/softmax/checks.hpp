@@ -45,8 +45,8 @@ using all_float = types<float, float>;
 using mixed = types<bfloat16, bfloat16>;
 using widening = types<float16, float>;
 
-/// The error of one row: relative of y, absolute of log y. Of exp's argument s x - max: two products rounded, one
-/// difference; the sum of exponentials adds its depth. An exponential is one for numbers of T.
+/// The error of one row: relative of y, absolute of log y. Of exp's argument s (x - max): one difference
+/// rounded, and one product; the sum of exponentials adds its depth. An exponential is one for numbers of T.
 template <class Device, class T>
 struct row_errors {
     double largest = -HUGE_VAL, sum_relative = 0, log_sum = 0;
@@ -69,8 +69,7 @@ struct row_errors {
     double argument(double x) const {
         const double value = scale * x, difference = std::fabs(value - largest);
         if (difference == HUGE_VAL) return 0;
-        const double products = scaled ? u * (std::fabs(value) + std::fabs(largest)) : 0;
-        return products + u * (difference + products);
+        return (scaled ? support::gamma(2) : u) * difference;
     }
     double exponential(double x) const {
         const double difference = std::fabs(scale * x - largest);
@@ -248,6 +247,54 @@ void what_is_exact(Device& device, extent width) {
         const bool poisoned = k / width == 1;
         CHECK(ht::is_nan(x[k]) == poisoned);
         if (!poisoned) CHECK(x[k] == y[k]);
+    }
+}
+
+/// A constant that is added to all elements of a row changes no bit, whatever the scale is, where the sums with it are
+/// exact: whole numbers of units of which the constant is the least power of two that a number of X has no finer digits
+/// at.
+template <class M, class Device>
+void no_constant_matters(Device& device, extent width) {
+    CAPTURE(width);
+    using X = typename M::X;
+    using Y = typename M::Y;
+    constexpr extent rows = 5;
+    constexpr int digits = ht::number_traits<X>::significand_bits - 1;
+    constexpr int most = digits < 10 ? 24 : 100;
+    const ht::shape<2> shape{rows, width};
+    const std::vector<std::int32_t> whole =
+        support::random(static_cast<std::uint64_t>(width)).indices(rows * width, most);
+    struct result {
+        guarded<Y> y, log_y;
+        explicit result(extent n) : y(n), log_y(n) {}
+    };
+    const auto of = [&](double unit, double constant, float scale, const result& r) {
+        const guarded<X> x(rows * width);
+        for (extent k = 0; k < rows * width; ++k) {
+            const double wanted = constant + unit * whole[static_cast<std::size_t>(k)];
+            x[k] = X(static_cast<float>(wanted));
+            REQUIRE(static_cast<double>(x[k]) == wanted);
+        }
+        ht::kernel::softmax<Device>::template forward<X, Y>(
+            device, {.x = x.const_view(shape), .y = r.y.view(shape), .scale = scale});
+        ht::kernel::log_softmax<Device>::template forward<X, Y>(
+            device, {.x = x.const_view(shape), .y = r.log_y.view(shape), .scale = scale});
+    };
+    for (const double unit : {0.25, 8.0}) {
+        for (const float scale : {1.0f, 0.125f, 0.7f, -0.7f, 0.08838835f, 0.0f}) {
+            CAPTURE(unit);
+            CAPTURE(scale);
+            const double constant = std::ldexp(unit, digits);
+            const result near_zero(rows * width), high(rows * width), low(rows * width);
+            of(unit, 0, scale, near_zero);
+            of(unit, constant, scale, high);
+            of(unit, -constant - most * unit, scale, low);
+            for (const result* r : {&high, &low}) {
+                CHECK(r->y.same_bits(near_zero.y));
+                CHECK(r->log_y.same_bits(near_zero.log_y));
+            }
+            if (scale == 0.0f) CHECK(near_zero.y[0] == Y(1.0f / static_cast<float>(width)));
+        }
     }
 }
 

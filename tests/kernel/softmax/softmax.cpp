@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Softmax and its logarithm on the CPU against their definitions, and the definitions' gradients against differences.
+#include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -25,6 +27,27 @@ TEST_CASE_TEMPLATE("softmax: forward within its bound of the definition", M, all
         forward_within_bounds<M>(device, 3, 129, -0.3f, 4.0);
         forward_within_bounds<M>(device, 9, 5003, 1.0f, 1.0);
     });
+}
+
+TEST_CASE_TEMPLATE("softmax: a constant added to all of a row changes nothing", M, all_float, mixed, widening) {
+    support::for_each_set([](ht::isa set) {
+        ht::cpu device{{.threads = 1, .instruction_set = set}};
+        for (const extent width : {2, 3, 37, 300}) no_constant_matters<M>(device, width);
+    });
+}
+
+// 768 MiB. The portable set has 16 lanes, each of which used to stop at 2^24.
+TEST_CASE("softmax: a row of so many elements that a float cannot count them" * doctest::skip()) {
+    ht::cpu device{{.threads = 1, .instruction_set = ht::isa::portable}};
+    constexpr extent width = extent{3} << 27;
+    const ht::shape<2> shape{1, width};
+    std::vector<bfloat16> x(static_cast<std::size_t>(width), bfloat16(0.0f));
+    softmax::forward<bfloat16, bfloat16>(device, {.x = {x.data(), shape}, .y = {x.data(), shape}});
+    CHECK(x.front() == bfloat16(1.0f / static_cast<float>(width)));
+    CHECK(x.back() == x.front());
+    std::fill(x.begin(), x.end(), bfloat16(1.0f));
+    log_softmax::forward<bfloat16, bfloat16>(device, {.x = {x.data(), shape}, .y = {x.data(), shape}});
+    CHECK(x.front() == bfloat16(-std::log(static_cast<float>(width))));
 }
 
 TEST_CASE_TEMPLATE("softmax: the largest of a row is found, whatever its sign and its place", T, float, bfloat16,

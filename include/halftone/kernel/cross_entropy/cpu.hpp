@@ -29,7 +29,7 @@ struct cross_entropy<cpu> {
         });
     }
 
-    /// losses and logsumexp of every row; does not look at `loss` and `count`, and trusts the targets.
+    /// losses, maximum and sum of every row; does not look at `loss` and `count`, and trusts the targets.
     template <class X>
     static void forward_rows(cpu& device, const cross_entropy_forward<X>& a) {
         check(a);
@@ -40,7 +40,7 @@ struct cross_entropy<cpu> {
         device.parallel_for(cut.count, [&](extent piece) {
             const extent i = cut.begin(piece);
             body(cut.rows_of(piece), classes, a.logits.data() + i * stride, stride, a.targets.data() + i,
-                 a.ignore_index, a.losses.data() + i, a.logsumexp.data() + i);
+                 a.ignore_index, a.losses.data() + i, a.maximum.data() + i, a.sum.data() + i);
         });
     }
 
@@ -93,7 +93,7 @@ struct cross_entropy<cpu> {
         device.parallel_for(cut.count, [&](extent piece) {
             const extent i = cut.begin(piece);
             body(cut.rows_of(piece), classes, a.logits.data() + i * stride, stride, a.targets.data() + i,
-                 a.ignore_index, a.logsumexp.data() + i, a.gradient.data() + i * step, step,
+                 a.ignore_index, a.maximum.data() + i, a.sum.data() + i, a.gradient.data() + i * step, step,
                  a.count.data() == nullptr ? 1.0f : a.count(0),
                  a.dlogits.data() + i * dstride, dstride, past);
         });

@@ -30,7 +30,7 @@ struct cross_entropy_kernel {
 
     global_span<const X> logits;
     global_span<const std::int32_t> targets;
-    global_span<float> losses, logsumexp;
+    global_span<float> losses, maximum, sum;
     extent rows, classes, stride;
     std::int32_t ignored;
 
@@ -43,7 +43,7 @@ struct cross_entropy_kernel {
         const int me = team::member(simt);
         const std::int32_t target = simt.load(targets, row);
         if (target == ignored) {
-            if (me == 0) leave(simt, row, 0, 0);
+            if (me == 0) leave(simt, row, 0, {0, 1});
             return;
         }
         const auto x = logits.part(row * stride, classes);
@@ -72,14 +72,15 @@ struct cross_entropy_kernel {
         float loss = not_a_number;
         // The target is taken from the maximum before the logarithm is added: exact where it is the maximum.
         if (target >= 0 && target < classes) loss = excess + (whole.largest - static_cast<float>(simt.load(x, target)));
-        leave(simt, row, loss, whole.largest + excess);
+        leave(simt, row, loss, whole);
     }
 
   private:
     HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD HALFTONE_INLINE void leave(Simt simt, extent row, float loss, float normaliser) const {
+    HALFTONE_HD HALFTONE_INLINE void leave(Simt simt, extent row, float loss, const exponential_sum<X>& of_row) const {
         simt.store(losses, row, loss);
-        simt.store(logsumexp, row, normaliser);
+        simt.store(maximum, row, of_row.largest);
+        simt.store(sum, row, of_row.sum);
     }
 };
 
@@ -92,7 +93,7 @@ struct cross_entropy_backward_kernel {
 
     global_span<const X> logits;
     global_span<const std::int32_t> targets;
-    global_span<const float> logsumexp, gradient, count;
+    global_span<const float> maximum, sum, gradient, count;
     global_span<D> dlogits;
     extent rows, classes, stride, step, dstride;
     std::int32_t ignored;
@@ -107,8 +108,9 @@ struct cross_entropy_backward_kernel {
         const auto to = dlogits.part(row * dstride, classes);
         const std::int32_t target = simt.load(targets, row);
         const bool counts = target != ignored;
-        const float normaliser = simt.load(logsumexp, row), slope = simt.load(gradient, row * step);
-        float factor = count.is_there() ? slope / simt.load(count, 0) : slope;
+        const float largest = simt.load(maximum, row), total = simt.load(sum, row);
+        const float slope = simt.load(gradient, row * step);
+        float factor = (count.is_there() ? slope / simt.load(count, 0) : slope) / total;
         if (target < 0 || target >= classes) factor = not_a_number;
 
         const auto steps = row_steps<N, Threads, 0>::over(team::member(simt), classes, to.data, x.data);
@@ -118,8 +120,8 @@ struct cross_entropy_backward_kernel {
             if (counts) {
                 v = place.load(simt, x);
                 HALFTONE_UNROLL for (int e = 0; e < M; ++e) {
-                    const float probability = exponential<D>(v[e] - normaliser);
-                    v[e] = (first + e == target ? probability - 1.0f : probability) * factor;
+                    const float power = exponential<D>(v[e] - largest);
+                    v[e] = (first + e == target ? power - total : power) * factor;
                 }
             }
             place.store(simt, to, v);
@@ -170,9 +172,9 @@ struct cross_entropy<Device> {
         constexpr int n = longest<X>;
         const extent rows = a.logits.extent_of(0), classes = a.logits.extent_of(1), stride = a.logits.stride_of(0);
         const auto launch = [&]<int Threads, int Held>(constant<Threads>, constant<Held>) {
-            device.launch(cross_entropy_kernel<X, n, Threads, Held>{simt::hull_of(a.logits), simt::span_of(a.targets),
-                                                                    simt::span_of(a.losses), simt::span_of(a.logsumexp),
-                                                                    rows, classes, stride, a.ignore_index});
+            device.launch(cross_entropy_kernel<X, n, Threads, Held>{
+                simt::hull_of(a.logits), simt::span_of(a.targets), simt::span_of(a.losses), simt::span_of(a.maximum),
+                simt::span_of(a.sum), rows, classes, stride, a.ignore_index});
         };
         if (classes <= held_by_warp && stride % n == 0 && can_use_vectors(n, classes, a.logits.data())) {
             launch(constant<32>{}, constant<held_vectors<n>>{});
@@ -211,10 +213,20 @@ struct cross_entropy<Device> {
         using namespace on_device;
         const extent rows = a.logits.extent_of(0), classes = a.logits.extent_of(1);
         const auto launch = [&]<int Threads>(constant<Threads>) {
-            device.launch(cross_entropy_backward_kernel<X, D, longest<X, D>, Threads>{
-                simt::hull_of(a.logits), simt::span_of(a.targets), simt::span_of(a.logsumexp), simt::span_of(a.gradient),
-                {a.count.data(), 1}, simt::hull_of(a.dlogits), rows, classes, a.logits.stride_of(0),
-                a.gradient.extent_of(0) == 1 ? 0 : 1, a.dlogits.stride_of(0), a.ignore_index});
+            device.launch(
+                cross_entropy_backward_kernel<X, D, longest<X, D>, Threads>{simt::hull_of(a.logits),
+                                                                            simt::span_of(a.targets),
+                                                                            simt::span_of(a.maximum),
+                                                                            simt::span_of(a.sum),
+                                                                            simt::span_of(a.gradient),
+                                                                            {a.count.data(), 1},
+                                                                            simt::hull_of(a.dlogits),
+                                                                            rows,
+                                                                            classes,
+                                                                            a.logits.stride_of(0),
+                                                                            a.gradient.extent_of(0) == 1 ? 0 : 1,
+                                                                            a.dlogits.stride_of(0),
+                                                                            a.ignore_index});
         };
         classes <= held_by_warp ? launch(constant<32>{}) : launch(constant<256>{});
     }

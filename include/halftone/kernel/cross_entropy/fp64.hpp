@@ -12,7 +12,7 @@ template <class X>
 struct cross_entropy_row {
     rows_of<X> logits;
     global_span<const std::int32_t> targets;
-    global_span<double> losses, logsumexp;
+    global_span<double> losses, maximum, sum;
     extent classes;
     std::int32_t ignored;
 
@@ -22,9 +22,10 @@ struct cross_entropy_row {
         const row_exponentials all = row_exponentials::of(thread, logits, row, classes, 1.0);
         const double logarithm = std::log(all.sum);
         double loss = target == ignored ? 0.0 : not_a_number;
-        if (target >= 0 && target < classes) loss = (all.largest - logits.load(thread, row, target)) + logarithm;
+        if (target >= 0 && target < classes) loss = (all.subtracted - logits.load(thread, row, target)) + logarithm;
         thread.store(losses, row, loss);
-        thread.store(logsumexp, row, all.largest + logarithm);
+        thread.store(maximum, row, all.subtracted);
+        thread.store(sum, row, all.sum);
     }
 };
 
@@ -49,7 +50,7 @@ struct cross_entropy_backward_row {
         if (count.is_there()) factor /= thread.load(count, 0);
         if (target < 0 || target >= classes) factor = not_a_number;
         for (extent j = 0; j < classes; ++j) {
-            const double p = std::exp(logits.load(thread, row, j) - all.largest) / all.sum;
+            const double p = std::exp(logits.load(thread, row, j) - all.subtracted) / all.sum;
             dlogits.store(thread, row, j, factor * (j == target ? p - 1 : p));
         }
     }
@@ -90,7 +91,7 @@ void cross_entropy_rows(Device& device, const cross_entropy_forward<X>& a) {
     const extent classes = a.logits.extent_of(1);
     for_each(device, a.logits.extent_of(0), classes,
              cross_entropy_row<const X>{rows_of<const X>(a.logits), simt::span_of(a.targets), simt::span_of(a.losses),
-                                        simt::span_of(a.logsumexp), classes, a.ignore_index});
+                                        simt::span_of(a.maximum), simt::span_of(a.sum), classes, a.ignore_index});
 }
 
 template <class Device>

@@ -29,7 +29,8 @@ double cross_entropy(const view<X, 2>& logits,                          // (rows
     double sum = 0;
     for (extent i = 0; i < logits.extent_of(0); ++i) {
         const bool counts = targets(i) != ignored;
-        const double loss = counts ? log_sum_exp(logits, i, 1.0) - static_cast<double>(logits(i, targets(i))) : 0.0;
+        const auto [largest, of_row] = sum_of_exponentials(logits, i, 1.0);
+        const double loss = counts ? std::log(of_row) + (largest - static_cast<double>(logits(i, targets(i)))) : 0.0;
         losses(i) = static_cast<S>(loss);
         sum += loss;
     }
@@ -43,9 +44,9 @@ template <class X, class I, class S, class D>
 void cross_entropy_backward(const view<X, 2>& logits, const view<I, 1>& targets, std::int32_t ignored,
                             const view<S, 1>& gradient, const view<D, 2>& dlogits) {
     for (extent i = 0; i < logits.extent_of(0); ++i) {
-        const double normaliser = log_sum_exp(logits, i, 1.0);
+        const auto [largest, sum] = sum_of_exponentials(logits, i, 1.0);
         for (extent j = 0; j < logits.extent_of(1); ++j) {
-            const double probability = std::exp(static_cast<double>(logits(i, j)) - normaliser);
+            const double probability = std::exp(static_cast<double>(logits(i, j)) - largest) / sum;
             const double slope = probability - (j == targets(i) ? 1.0 : 0.0);
             dlogits(i, j) = static_cast<D>(targets(i) == ignored ? 0.0 : static_cast<double>(gradient(i)) * slope);
         }

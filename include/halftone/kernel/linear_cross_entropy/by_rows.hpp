@@ -39,7 +39,8 @@ struct linear_cross_entropy_by_rows {
                 device, cross_entropy_forward<Logit>{.logits = logits,
                                                      .targets = some_of(a.targets, first, count),
                                                      .losses = some_of(a.losses, first, count),
-                                                     .logsumexp = some_of(a.logsumexp, first, count),
+                                                     .maximum = some_of(a.maximum, first, count),
+                                                     .sum = some_of(a.sum, first, count),
                                                      .ignore_index = a.ignore_index});
         });
         cross_entropy<Device>::mean(device, a.losses, a.targets, a.loss, a.count, a.ignore_index);
@@ -60,7 +61,8 @@ struct linear_cross_entropy_by_rows {
             cross_entropy<Device>::backward(
                 device, cross_entropy_backward<Logit, Logit>{.logits = logits,
                                                              .targets = some_of(a.targets, first, count),
-                                                             .logsumexp = some_of(a.logsumexp, first, count),
+                                                             .maximum = some_of(a.maximum, first, count),
+                                                             .sum = some_of(a.sum, first, count),
                                                              .gradient = gradient,
                                                              .count = a.count,
                                                              .dlogits = logits,

@@ -56,9 +56,8 @@ struct linear_cross_entropy<cpu, LogitBytes> {
         const extent most_parts = pieces(each.classes, part_classes);
         const workspace::lease block(device.scratch(),
                                      kept == nullptr ? bytes_of<Logit>(each.classes, apart(each.rows)) : 0),
-            of_rows(device.scratch(), bytes_of<float>(3 + 2 * most_parts, each.rows));
-        float *const largest = of_rows.as<float>(), *const sums = largest + each.rows, *const of_target = sums + each.rows,
-                     *const part_largest = of_target + each.rows, *const part_sums = part_largest + most_parts * each.rows;
+            of_rows(device.scratch(), bytes_of<float>(1 + 2 * most_parts, each.rows));
+        float *const of_target = of_rows.as<float>(), *const part_largest = of_target + each.rows, *const part_sums = part_largest + most_parts * each.rows;
         const auto sum = device.select(&portable::sum_exponentials<Logit>, &avx2::sum_exponentials<Logit>,
                                        &avx512::sum_exponentials<Logit>);
         const auto merge =
@@ -66,6 +65,7 @@ struct linear_cross_entropy<cpu, LogitBytes> {
         const auto finish = device.select(&portable::losses_of_rows, &avx2::losses_of_rows, &avx512::losses_of_rows);
         for_blocks(x.extent_of(0), each.rows, [&](extent i, extent rows) {
             const std::int32_t* const targets = a.targets.data() + i;
+            float *const largest = a.maximum.data() + i, *const sums = a.sum.data() + i;
             for_blocks(w.extent_of(0), each.classes, [&](extent j, extent classes) {
                 const auto logits = kept == nullptr
                                         ? view<Logit, 2>(block.as<Logit>(), {classes, rows}, {apart(rows), 1})
@@ -87,7 +87,7 @@ struct linear_cross_entropy<cpu, LogitBytes> {
                 });
             });
             device.run([&] {
-                finish(rows, largest, sums, of_target, targets, a.ignore_index, a.losses.data() + i, a.logsumexp.data() + i);
+                finish(rows, largest, sums, of_target, targets, a.ignore_index, a.losses.data() + i);
             });
         });
         cross_entropy<cpu>::mean(device, a.losses, a.targets, a.loss, a.count, a.ignore_index);
@@ -163,14 +163,14 @@ struct linear_cross_entropy<cpu, LogitBytes> {
                      const linear_cross_entropy_rows& a, float factor) {
         const extent rows = logits.extent_of(0), classes = logits.extent_of(1);
         const std::int32_t* const targets = a.targets.data() + row;
-        const float* const logsumexp = a.logsumexp.data() + row;
+        const float *const largest = a.maximum.data() + row, *const sums = a.sum.data() + row;
         if (const extent stride = logits.stride_of(0); logits.stride_of(1) == 1) {
             const auto body = device.select(&portable::logits_to_gradients<Logit>, &avx2::logits_to_gradients<Logit>,
                                             &avx512::logits_to_gradients<Logit>);
             const row_pieces cut = cut_rows(rows, classes);
             const extent i = cut.begin(task);
             body(cut.rows_of(task), classes, logits.data() + i * stride, stride, first, targets + i, a.ignore_index,
-                 logsumexp + i, factor);
+                 largest + i, sums + i, factor);
         } else {
             const auto body =
                 device.select(&portable::logits_to_gradients_across<Logit>, &avx2::logits_to_gradients_across<Logit>,
@@ -178,7 +178,7 @@ struct linear_cross_entropy<cpu, LogitBytes> {
             const extent parts = pieces(classes, part_classes), apart = logits.stride_of(1);
             const extent c = task % parts * part_classes, i = task / parts * part_rows;
             body(std::min(part_rows, rows - i), std::min(part_classes, classes - c), logits.data() + c * apart + i,
-                 apart, first + c, targets + i, a.ignore_index, logsumexp + i, factor);
+                 apart, first + c, targets + i, a.ignore_index, largest + i, sums + i, factor);
         }
     }
 

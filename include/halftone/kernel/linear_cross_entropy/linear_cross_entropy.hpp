@@ -14,7 +14,7 @@
 /// (where that memory is aligned for vectors).
 ///
 /// Numeric contract: logits are sums in float rounded once to Logit, and so are their gradients; losses, their mean and
-/// logsumexp as cross_entropy. dx is rounded once.
+/// what is kept of the rows as cross_entropy. dx is rounded once.
 #pragma once
 
 #include <halftone/exec/simt/simt.hpp>
@@ -28,7 +28,8 @@ namespace halftone::inline HALFTONE_ABI::kernel {
 struct linear_cross_entropy_rows {
     const_view<std::int32_t, 1> targets;
     view<float, 1> losses;
-    view<float, 1> logsumexp;
+    view<float, 1> maximum;
+    view<float, 1> sum;
     view<float, 1> loss;
     view<float, 1> count;
     std::int32_t ignore_index = -100;

@@ -42,6 +42,7 @@ struct softmax_kernel {
         const auto from = x.part(row * width, width);
         const auto to = y.part(row * width, width);
         const int me = team::member(simt);
+        const float sign = scale < 0 ? -1.0f : 1.0f, factor = scale * sign;
 
         if constexpr (Held > 0) {
             const int vectors = static_cast<int>(width / N) - me;  // from mine on
@@ -51,7 +52,7 @@ struct softmax_kernel {
             vec<float, N> held[Held];
             float mine = minus_infinity;
             HALFTONE_UNROLL for (int i = 0; i < Held; ++i) {
-                held[i] = scaled(to_float(found[i]), scale);
+                held[i] = scaled(to_float(found[i]), sign);
                 if (i * Threads < vectors) mine = largest_of(mine, held[i]);
             }
             const float largest = team::max(simt, mine, constant<0>{});
@@ -59,7 +60,7 @@ struct softmax_kernel {
             HALFTONE_UNROLL for (int i = 0; i < Held; ++i) {
                 if (i * Threads < vectors) {
                     HALFTONE_UNROLL for (int e = 0; e < N; ++e) {
-                        held[i][e] -= largest;
+                        held[i][e] = (held[i][e] - largest) * factor;
                         const float power = exponential<number>(held[i][e]);
                         if constexpr (Form == softmax_form::plain) held[i][e] = power;
                         sum += power;
@@ -76,11 +77,11 @@ struct softmax_kernel {
         } else {
             const auto steps = row_steps<N, Threads, 0>::over(me, width, to.data, from.data);
             exponential_sum<number> mine;
-            steps.each([&](const auto& place) { mine.add(scaled(place.load(simt, from), scale)); });
-            const exponential_sum<number> whole = mine.template over<team>(simt);
+            steps.each([&](const auto& place) { mine.add(scaled(place.load(simt, from), sign), factor); });
+            const exponential_sum<number> whole = mine.template over<team>(simt, factor);
             const float last = last_operand(whole.sum);
             steps.each([&](const auto& place) {
-                write(simt, place, to, scaled(place.load(simt, from), scale), whole.largest, last);
+                write(simt, place, to, scaled(place.load(simt, from), sign), whole.largest, factor, last);
             });
         }
     }
@@ -96,9 +97,9 @@ struct softmax_kernel {
 
     HALFTONE_KERNEL template <class Simt, int M>
     HALFTONE_HD HALFTONE_INLINE static void write(Simt simt, const row_place<M>& place, const global_span<Y>& to,
-                                                  vec<float, M> v, float largest, float last) {
+                                                  vec<float, M> v, float largest, float factor, float last) {
         HALFTONE_UNROLL for (int e = 0; e < M; ++e) {
-            v[e] -= largest;
+            v[e] = (v[e] - largest) * factor;
             v[e] = finished(Form == softmax_form::plain ? exponential<number>(v[e]) : v[e], last);
         }
         place.store(simt, to, v);

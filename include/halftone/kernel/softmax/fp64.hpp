@@ -10,20 +10,23 @@
 
 namespace halftone::inline HALFTONE_ABI::kernel::fp64 {
 
-/// The largest of a row's values times a factor, and the sum of exp(factor x - largest). NaN where the row holds one.
+/// What is subtracted from a row's values, the largest, or the smallest of a negative factor, and the sum of
+/// exp(factor (x - subtracted)). NaN where the row holds one.
 struct row_exponentials {
-    double largest, sum;
+    double subtracted, sum;
 
     HALFTONE_KERNEL template <class Thread, class X>
     HALFTONE_HD static row_exponentials of(Thread thread, const rows_of<X>& x, extent row, extent width,
                                            double factor) {
+        const double sign = factor < 0 ? -1 : 1;
         double largest = -HUGE_VAL, sum = 0;
         for (extent j = 0; j < width; ++j) {
-            const double value = factor * x.load(thread, row, j);
+            const double value = sign * x.load(thread, row, j);
             if (largest < value) largest = value;
         }
-        for (extent j = 0; j < width; ++j) sum += std::exp(factor * x.load(thread, row, j) - largest);
-        return {largest, sum};
+        const double subtracted = sign * largest;
+        for (extent j = 0; j < width; ++j) sum += std::exp(factor * (x.load(thread, row, j) - subtracted));
+        return {subtracted, sum};
     }
 };
 
@@ -41,7 +44,7 @@ struct softmax_row {
         const row_exponentials all = row_exponentials::of(thread, x, row, width, scale);
         const double logarithm = std::log(all.sum);
         for (extent j = 0; j < width; ++j) {
-            const double above = scale * x.load(thread, row, j) - all.largest;
+            const double above = scale * (x.load(thread, row, j) - all.subtracted);
             y.store(thread, row, j, Kind == softmax_kind::plain ? std::exp(above) / all.sum : above - logarithm);
         }
     }

@@ -14,31 +14,36 @@
 
 namespace halftone::inline HALFTONE_ABI::reference {
 
-/// log(sum over j of exp(s x[i][j])); the maximum goes before the logarithm, so that no exponential overflows.
+/// The sum over j of exp(s (x[i][j] - m)), where the largest s x[i][j] is s m, so that no exponential overflows. m and the
+/// sum stay apart: log(sum) is lost in a large m, and s times a difference is more exact than a difference of products.
+struct exponential_sum {
+    double subtracted, sum;
+};
 template <class X>
-double log_sum_exp(const view<X, 2>& x, extent i, double scale) {
-    double largest = -std::numeric_limits<double>::infinity();
-    for (extent j = 0; j < x.extent_of(1); ++j) largest = std::fmax(largest, scale * static_cast<double>(x(i, j)));
-    double sum = 0;
-    for (extent j = 0; j < x.extent_of(1); ++j) sum += std::exp(scale * static_cast<double>(x(i, j)) - largest);
-    return largest + std::log(sum);
+exponential_sum sum_of_exponentials(const view<X, 2>& x, extent i, double scale) {
+    const double sign = scale < 0 ? -1 : 1;
+    double largest = -std::numeric_limits<double>::infinity(), sum = 0;
+    for (extent j = 0; j < x.extent_of(1); ++j) largest = std::fmax(largest, sign * static_cast<double>(x(i, j)));
+    for (extent j = 0; j < x.extent_of(1); ++j)
+        sum += std::exp(scale * (static_cast<double>(x(i, j)) - sign * largest));
+    return {sign * largest, sum};
 }
 
 template <class X, class Y>
 void log_softmax(const view<X, 2>& x, double scale, const view<Y, 2>& y) {  // both (rows, width)
     for (extent i = 0; i < x.extent_of(0); ++i) {
-        const double normaliser = log_sum_exp(x, i, scale);
+        const auto [subtracted, sum] = sum_of_exponentials(x, i, scale);
         for (extent j = 0; j < x.extent_of(1); ++j)
-            y(i, j) = static_cast<Y>(scale * static_cast<double>(x(i, j)) - normaliser);
+            y(i, j) = static_cast<Y>(scale * (static_cast<double>(x(i, j)) - subtracted) - std::log(sum));
     }
 }
 
 template <class X, class Y>
 void softmax(const view<X, 2>& x, double scale, const view<Y, 2>& y) {
     for (extent i = 0; i < x.extent_of(0); ++i) {
-        const double normaliser = log_sum_exp(x, i, scale);
+        const auto [subtracted, sum] = sum_of_exponentials(x, i, scale);
         for (extent j = 0; j < x.extent_of(1); ++j)
-            y(i, j) = static_cast<Y>(std::exp(scale * static_cast<double>(x(i, j)) - normaliser));
+            y(i, j) = static_cast<Y>(std::exp(scale * (static_cast<double>(x(i, j)) - subtracted)) / sum);
     }
 }
 

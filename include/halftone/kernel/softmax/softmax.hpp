@@ -5,8 +5,10 @@
 ///     kernel::softmax<cpu>::forward<bfloat16, bfloat16>(device, {.x = scores, .y = probabilities, .scale = 0.125f});
 ///     kernel::log_softmax<cpu>::forward<bfloat16, float>(device, {.x = logits, .y = log_probabilities});
 ///
-/// Numeric contract: the row's maximum is subtracted first, so that nothing overflows; everything in float (with
-/// doubles: in double, as fp64/each.hpp says), y rounded once. An element of -infinity gives exactly 0 (log_softmax:
+/// Numeric contract: the row's maximum (of a negative s: minimum) is subtracted first, so that nothing overflows, then s
+/// is multiplied by what is left: y is as right where a constant is added to all of a row as it is without. Everything
+/// in float (with doubles: in double, as fp64/each.hpp says), where differences beyond the largest number are infinite;
+/// y rounded once. An element of -infinity gives exactly 0 (log_softmax:
 /// -infinity); a row of nothing else gives NaN, as does a row that holds a NaN or +infinity. All as in PyTorch. An
 /// exponential for a y of 16 bits errs by up to (0.875 + d / 16) 2^-18 on a CPU, d being the distance to the maximum,
 /// and by less on a GPU, where one below 2^-126 is 0: hardly a hundredth of what rounding y to bfloat16 does.
