@@ -164,7 +164,8 @@ struct row_errors {
         const double sum = support::gamma(depth + 1, v);
         const double moved = static_cast<double>(r.magnitude * r.rstd) * sum;
         const double held = static_cast<double>(std::sqrt(r.variance) * r.rstd) * (1.0 / 64 + sum) * (1 + 0x1p-10);
-        of_mean = std::min(moved, held);
+        // Of means whose squares vanish nobody can tell that the row is constant.
+        of_mean = std::fabs(r.mean) < (std::is_same_v<S, double> ? 0x1p-450L : 0x1p-45L) ? moved : std::min(moved, held);
         const double relative = support::gamma(depth + 5, v) + of_mean * of_mean;
         of_rstd = relative / 2 / ((1 - relative) * (1 - relative)) + support::gamma(2, v);
     }
@@ -263,7 +264,7 @@ void check_forward(Device& device, const matrix<X>& x, double epsilon) {
             const double want = n * g + b;
             const double of_n = (Centred ? errors.of_mean * (1 + errors.of_rstd + gamma(3, v)) : 0) +
                                 std::fabs(n) * (errors.of_rstd + gamma(3, v));
-            const double error = std::fabs(g) * of_n * (1 + v) + 2 * v * (std::fabs(g * n) + std::fabs(b));
+            const double error = std::fabs(g) * of_n * (1 + v) + 2 * v * (std::fabs(g * n) + std::fabs(b)) + tiny * (1 + std::fabs(g));
             ys.expect(static_cast<double>(out.y.at(i, j)), want, support::rounded<Y>(want, error));
         }
     }
@@ -416,6 +417,7 @@ void check(Device& device, extent width) {
     CAPTURE(width);
     for (const bool with_epsilon : {true, false}) {
         CAPTURE(with_epsilon);
+        if (width == 1 && !with_epsilon) continue;  // 0 over 0
         const matrix<X> x = hard<X>(width, with_epsilon);
         check_forward<X, Y, Centred>(device, x, with_epsilon ? 1e-5 : 0);
         check_backward<X, Y, Centred>(device, x, with_epsilon ? 1e-5 : 0);

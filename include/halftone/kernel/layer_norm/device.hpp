@@ -135,7 +135,7 @@ struct layer_norm_dx_kernel {
         const row_values<Y, N, Threads, Held> d(simt, steps, incoming);
         row_terms r{standard, scale, 0, 0};
         steps.each_or_zeros(
-            [&](const auto& place) { r.add(v.at(simt, place), d.at(simt, place), place.load(simt, gain)); });
+            [&](const auto& place) { r.add(place, v.at(simt, place), d.at(simt, place), place.load(simt, gain)); });
         r.sum = team::sum(simt, r.sum, constant<0>{}) / static_cast<float>(width);
         r.along = team::sum(simt, r.along, constant<1>{}) / static_cast<float>(width);
         steps.each([&](const auto& place) {
@@ -150,12 +150,15 @@ struct layer_norm_dx_kernel {
         float sum, along;  // of dy gain, and of dy gain xhat; then their means
 
         template <int M>
-        HALFTONE_HD HALFTONE_INLINE void add(const vec<float, M>& v, const vec<float, M>& d, const vec<float, M>& g) {
+        HALFTONE_HD HALFTONE_INLINE void add(const row_place<M>& place, const vec<float, M>& v, const vec<float, M>& d,
+                                             const vec<float, M>& g) {
+            standard_row mine = standard;
+            if (!place.is_there) mine.scale = 0;  // 0 less a large mean, times scale, may be no number
             float some = 0, some_along = 0;
             HALFTONE_UNROLL for (int e = 0; e < M; ++e) {
                 const float weighted = d[e] * g[e];
                 some += weighted;
-                some_along += weighted * standard(v[e]);
+                some_along += weighted * mine(v[e]);
             }
             sum += some;
             along += some_along;

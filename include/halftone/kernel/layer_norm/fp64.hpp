@@ -16,6 +16,7 @@ namespace halftone::inline HALFTONE_ABI::kernel::fp64 {
 /// the second corrects the first; without one, as root mean square normalisation has it, both are 0.
 struct careful_double_row {
     double down = 1, high = 0, low = 0, scale = 0;  // of the scaled numbers
+    double saved = 0;                               // rstd of those before
     int exponent = 0;
 
     HALFTONE_KERNEL template <class Thread, class X>
@@ -37,10 +38,13 @@ struct careful_double_row {
             squares += d * d;
         }
         scale = 1 / std::hypot(std::sqrt(squares / n), std::scalbn(std::sqrt(epsilon), -exponent));
+        saved = std::scalbn(scale, -exponent);
+        // Of a constant row, next to which epsilon vanishes: the deviations are 0, and stay that.
+        constexpr double most = std::numeric_limits<double>::max();
+        if (scale > most && epsilon > 0) scale = most, saved = 1 / std::sqrt(epsilon);
     }
     HALFTONE_HD double deviation(double x) const { return x * down - high - low; }
     HALFTONE_HD double average() const { return std::scalbn(high + low, exponent); }
-    HALFTONE_HD double rstd() const { return std::scalbn(scale, -exponent); }
 };
 
 template <class X, class W, class Y>
@@ -66,7 +70,7 @@ struct layer_norm_row {
         if (limits.are_passed(average, squares / n)) {
             const careful_double_row careful(thread, x, row, width, epsilon, true);
             const auto deviation = [&](double v) { return careful.deviation(v); };
-            return write(thread, row, deviation, careful.scale, careful.average(), careful.rstd());
+            return write(thread, row, deviation, careful.scale, careful.average(), careful.saved);
         }
         const double scale = 1 / std::sqrt(squares / n + epsilon);
         write(thread, row, [&](double v) { return v - average; }, scale, average, scale);

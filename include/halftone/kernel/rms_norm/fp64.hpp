@@ -28,7 +28,7 @@ struct rms_norm_row {
         const double mean_square = squares / static_cast<double>(width);
         if (limits.are_passed(0, mean_square)) {
             const careful_double_row careful(thread, x, row, width, epsilon, false);
-            return write(thread, row, careful.down, careful.scale, careful.rstd());
+            return write(thread, row, careful.down, careful.scale, careful.saved);
         }
         const double scale = 1 / std::sqrt(mean_square + epsilon);
         write(thread, row, 1, scale, scale);

@@ -7,8 +7,9 @@
 ///     const row_limits<float> limits(sum_depth(width), epsilon);
 ///     if (limits.are_passed(average, variance)) ...                        // the row needs care
 ///
-/// Numeric contract: of a row within its limits the mean errs by at most a 64th of the standard deviation, and no square
-/// that counts has left the range. What is taken with care errs by roundings in double.
+/// Numeric contract: of a row within its limits the mean errs by at most a 64th of the standard deviation (or is below 2^-45,
+/// of doubles 2^-450: its square may vanish, and its error is nothing beside epsilon), and no square that counts has left the
+/// range. What is taken with care errs by roundings in double.
 #pragma once
 
 #include <cmath>
