@@ -43,12 +43,17 @@ TEST_CASE_TEMPLATE("layer_norm, rms_norm on a GPU: rows that are hard to hold", 
         check_layer_norm<typename M::X, typename M::Y>(device, width);
         check_rms_norm<typename M::X, typename M::Y>(device, width);
     }
+    for (const extent gap : {1, 8}) {
+        check_layer_norm<typename M::X, typename M::Y>(device, 67, gap);
+        check_rms_norm<typename M::X, typename M::Y>(device, 64, gap);
+        check_layer_norm<typename M::X, typename M::Y>(device, 1048, gap);
+    }
 }
 
 TEST_CASE_TEMPLATE("layer_norm, rms_norm on a GPU: a row's bits do not depend on its neighbours, its place, or gaps", X,
                    float, bfloat16) {
     emulator::device device;
-    for (const extent width : {5, 64, 1048}) {
+    for (const extent width : {64, 1048}) {
         check_bits<X, true>(device, width);
         check_bits<X, false>(device, width);
     }
