@@ -83,18 +83,22 @@ bool is_right(emulator::device& device, extent rows, extent width) {
         }
         for (extent j = 0; j < width; ++j) {
             const double want = (static_cast<double>(x[i * width + j]) - average) / std::sqrt(squares);
-            if (std::fabs(static_cast<double>(y[i * width + j]) - want) > support::rounded<float>(want, 1e-12 * (1 + std::fabs(want))))
+            if (std::fabs(static_cast<double>(y[i * width + j]) - want) >
+                support::rounded<float>(want, 1e-12 * (1 + std::fabs(want))))
                 return false;
         }
     }
     return true;
 }
 
-TEST_CASE("layer_norm, rms_norm on a GPU: rows taken with care are right in every schedule, and every damage is noticed") {
+TEST_CASE(
+    "layer_norm, rms_norm on a GPU: rows taken with care are right in every schedule, and every damage is noticed") {
     for (const extent width : {72, 1032, 4097}) {
         CAPTURE(width);
-        emulator::check_kernels([&](emulator::device& device) { return is_right<true>(device, width < 100 ? 5 : 1, width); });
-        emulator::check_kernels([&](emulator::device& device) { return is_right<false>(device, width < 100 ? 5 : 1, width); });
+        emulator::check_kernels(
+            [&](emulator::device& device) { return is_right<true>(device, width < 100 ? 5 : 1, width); });
+        emulator::check_kernels(
+            [&](emulator::device& device) { return is_right<false>(device, width < 100 ? 5 : 1, width); });
     }
 }
 

@@ -57,7 +57,8 @@ struct matrix {
 /// NaNs are the same, whatever their bits.
 template <class T>
 bool same(T a, T b) {
-    return (a != a && b != b) || (a == b && std::signbit(static_cast<double>(a)) == std::signbit(static_cast<double>(b)));
+    return (a != a && b != b) ||
+           (a == b && std::signbit(static_cast<double>(a)) == std::signbit(static_cast<double>(b)));
 }
 template <class T>
 bool same(const matrix<T>& a, const matrix<T>& b) {
@@ -82,7 +83,9 @@ struct ends {
     }
     /// Numbers whose squares leave the range at either end, with digits to spare; of float16 they do not.
     static double large() { return std::is_same_v<X, double> ? 1e200 : sizeof(X) == 2 && least() > 1e-10 ? 1e4 : 1e30; }
-    static double small() { return std::is_same_v<X, double> ? 1e-200 : sizeof(X) == 2 && least() > 1e-10 ? 1e-4 : 1e-30; }
+    static double small() {
+        return std::is_same_v<X, double> ? 1e-200 : sizeof(X) == 2 && least() > 1e-10 ? 1e-4 : 1e-30;
+    }
 };
 
 /// Every third row is ordinary. With epsilon 0 none is constant.
@@ -100,16 +103,19 @@ matrix<X> hard(extent width, bool with_epsilon, extent gap = 0) {
         if (rows.size() % 3 == 2) rows.push_back(data.normals<X>(width, 1, 0.5));
     };
     if (with_epsilon) {
-        for (const double c : {12345.678, 1000000.3, -0.001, 0.1, e::large(), e::largest(), -e::largest(), e::small(), e::least(), 0.0})
+        for (const double c :
+             {12345.678, 1000000.3, -0.001, 0.1, e::large(), e::largest(), -e::largest(), e::small(), e::least(), 0.0})
             row([&](extent) { return std::min(c, e::largest()); });
     }
     const double middle = std::min(1000000.3, e::largest() / 2);
     const double next = static_cast<double>(last(middle)) * (1 + 2.5 * ht::number_traits<X>::unit_roundoff);
-    row([&](extent j) { return j % 2 == 0 ? middle : next; });                            // a unit in the last place apart
-    row([&](extent j) { return j == 0 ? next : middle; });                                // but for one
-    row([&](extent) { return 10000 + data.normal(); });                                   // far from 0
+    row([&](extent j) { return j % 2 == 0 ? middle : next; });  // a unit in the last place apart
+    row([&](extent j) { return j == 0 ? next : middle; });      // but for one
+    row([&](extent) { return 10000 + data.normal(); });         // far from 0
     row([&](extent) { return 300 + data.normal(); });
-    row([&](extent j) { return j == 0 ? std::min(1e8, e::largest()) : 1 + 0.5 * data.normal(); });  // an outlier, first and last
+    row([&](extent j) {
+        return j == 0 ? std::min(1e8, e::largest()) : 1 + 0.5 * data.normal();
+    });  // an outlier, first and last
     row([&](extent j) { return j == width - 1 ? -std::min(1e8, e::largest()) : 1 + 0.5 * data.normal(); });
     row([&](extent j) { return j == width / 2 ? e::large() : 1 + 0.5 * data.normal(); });
     row([&](extent j) { return cycle(j) * e::large(); });
@@ -165,7 +171,8 @@ struct row_errors {
         const double moved = static_cast<double>(r.magnitude * r.rstd) * sum;
         const double held = static_cast<double>(std::sqrt(r.variance) * r.rstd) * (1.0 / 64 + sum) * (1 + 0x1p-10);
         // Of means whose squares vanish nobody can tell that the row is constant.
-        of_mean = std::fabs(r.mean) < (std::is_same_v<S, double> ? 0x1p-450L : 0x1p-45L) ? moved : std::min(moved, held);
+        of_mean =
+            std::fabs(r.mean) < (std::is_same_v<S, double> ? 0x1p-450L : 0x1p-45L) ? moved : std::min(moved, held);
         const double relative = support::gamma(depth + 5, v) + of_mean * of_mean;
         of_rstd = relative / 2 / ((1 - relative) * (1 - relative)) + support::gamma(2, v);
     }
@@ -196,13 +203,21 @@ struct norm {
         const ht::shape<1> width{x.extent_of(1)}, rows{x.extent_of(0)};
         const ht::const_view<float, 1> gains(gain.data(), width), shifts(bias.data(), width);
         if constexpr (Centred) {
-            ht::kernel::layer_norm<Device>::template forward<X, float, Y>(
-                device, {.x = x, .gain = gains, .bias = shifts, .y = y, .mean = ht::view<S, 1>(mean.data(), rows),
-                         .rstd = ht::view<S, 1>(rstd.data(), rows), .epsilon = static_cast<S>(epsilon)});
+            ht::kernel::layer_norm<Device>::template forward<X, float, Y>(device,
+                                                                          {.x = x,
+                                                                           .gain = gains,
+                                                                           .bias = shifts,
+                                                                           .y = y,
+                                                                           .mean = ht::view<S, 1>(mean.data(), rows),
+                                                                           .rstd = ht::view<S, 1>(rstd.data(), rows),
+                                                                           .epsilon = static_cast<S>(epsilon)});
         } else {
-            ht::kernel::rms_norm<Device>::template forward<X, float, Y>(
-                device, {.x = x, .gain = gains, .y = y, .rstd = ht::view<S, 1>(rstd.data(), rows),
-                         .epsilon = static_cast<S>(epsilon)});
+            ht::kernel::rms_norm<Device>::template forward<X, float, Y>(device,
+                                                                        {.x = x,
+                                                                         .gain = gains,
+                                                                         .y = y,
+                                                                         .rstd = ht::view<S, 1>(rstd.data(), rows),
+                                                                         .epsilon = static_cast<S>(epsilon)});
         }
     }
     template <class X, class Y>
@@ -215,8 +230,8 @@ struct norm {
         return out;
     }
     template <class X, class Y>
-    static void backward(Device& device, const matrix<X>& x, const matrix<Y>& dy, const outcome<X, Y, statistic<X, Y>>& saved,
-                         matrix<X>& dx, std::vector<float>& dgain) {
+    static void backward(Device& device, const matrix<X>& x, const matrix<Y>& dy,
+                         const outcome<X, Y, statistic<X, Y>>& saved, matrix<X>& dx, std::vector<float>& dgain) {
         using S = statistic<X, Y>;
         const ht::shape<1> width{x.width}, rows{x.rows};
         const auto gain = weights<float>(x.width, 3);
@@ -225,11 +240,22 @@ struct norm {
         const ht::view<float, 1> sums(dgain.data(), width);
         if constexpr (Centred) {
             ht::kernel::layer_norm<Device>::template backward<X, float, Y, float>(
-                device, {.x = x.view(), .gain = gains, .dy = dy.view(), .mean = mean, .rstd = rstd, .dx = dx.view(),
-                         .dgain = sums, .parameter_mode = write_mode::overwrite});
+                device, {.x = x.view(),
+                         .gain = gains,
+                         .dy = dy.view(),
+                         .mean = mean,
+                         .rstd = rstd,
+                         .dx = dx.view(),
+                         .dgain = sums,
+                         .parameter_mode = write_mode::overwrite});
         } else {
             ht::kernel::rms_norm<Device>::template backward<X, float, Y, float>(
-                device, {.x = x.view(), .gain = gains, .dy = dy.view(), .rstd = rstd, .dx = dx.view(), .dgain = sums,
+                device, {.x = x.view(),
+                         .gain = gains,
+                         .dy = dy.view(),
+                         .rstd = rstd,
+                         .dx = dx.view(),
+                         .dgain = sums,
                          .parameter_mode = write_mode::overwrite});
         }
     }
@@ -260,12 +286,14 @@ void check_forward(Device& device, const matrix<X>& x, double epsilon) {
             CHECK(static_cast<double>(out.rstd[at]) >= scale / 2);
         for (extent j = 0; j < x.width; ++j) {
             const auto k = static_cast<std::size_t>(j);
-            const double n = static_cast<double>(r.deviation(static_cast<exact>(static_cast<double>(x.at(i, j)))) * r.rstd);
+            const double n =
+                static_cast<double>(r.deviation(static_cast<exact>(static_cast<double>(x.at(i, j)))) * r.rstd);
             const double g = static_cast<double>(gain[k]), b = Centred ? static_cast<double>(bias[k]) : 0;
             const double want = n * g + b;
             const double of_n = (Centred ? errors.of_mean * (1 + errors.of_rstd + gamma(3, v)) : 0) +
                                 std::fabs(n) * (errors.of_rstd + gamma(3, v));
-            const double error = std::fabs(g) * of_n * (1 + v) + 2 * v * (std::fabs(g * n) + std::fabs(b)) + tiny * (1 + std::fabs(g));
+            const double error =
+                std::fabs(g) * of_n * (1 + v) + 2 * v * (std::fabs(g * n) + std::fabs(b)) + tiny * (1 + std::fabs(g));
             ys.expect(static_cast<double>(out.y.at(i, j)), want, support::rounded<Y>(want, error));
         }
     }
@@ -335,8 +363,8 @@ void check_backward(Device& device, const matrix<X>& x, double epsilon) {
         const auto r = static_cast<double>(scale);
         for (extent j = 0; j < x.width; ++j) {
             const double along = std::fabs(n(j)) * size_hn, size = std::fabs(h(j)) + size_h + along;
-            const double want = static_cast<double>(
-                scale * (static_cast<exact>(h(j)) - mean_h - static_cast<exact>(n(j)) * mean_hn));
+            const double want =
+                static_cast<double>(scale * (static_cast<exact>(h(j)) - mean_h - static_cast<exact>(n(j)) * mean_hn));
             const double error = r * (gamma(depth + 8, v) * (size_h + along) + gamma(6, v) * size) +
                                  2 * ht::number_traits<S>::min_subnormal;
             dxs.expect(static_cast<double>(dx.at(i, j)), want, support::rounded<X>(want, error));
@@ -344,7 +372,8 @@ void check_backward(Device& device, const matrix<X>& x, double epsilon) {
     }
     const double chain = static_cast<double>(x.rows) + 6;
     for (std::size_t j = 0; j < sums.size(); ++j)
-        dgains.expect(static_cast<double>(dgain[j]), sums[j], support::rounded<float>(sums[j], gamma(chain) * sizes[j]));
+        dgains.expect(static_cast<double>(dgain[j]), sums[j],
+                      support::rounded<float>(sums[j], gamma(chain) * sizes[j]));
     CHECK(dx.gaps_intact());
     CHECK_MESSAGE(dxs.within(), dxs);
     CHECK_MESSAGE(dgains.within(), dgains);
@@ -374,8 +403,8 @@ void check_bits(Device& device, extent width) {
     {  // in place
         matrix<X> both = x;
         std::vector<S> mean(static_cast<std::size_t>(x.rows)), rstd = mean;
-        n::template forward<X, X>(device, std::as_const(both).view(), weights<float>(width, 3), weights<float>(width, 4),
-                                  both.view(), mean, rstd, 1e-5);
+        n::template forward<X, X>(device, std::as_const(both).view(), weights<float>(width, 3),
+                                  weights<float>(width, 4), both.view(), mean, rstd, 1e-5);
         CHECK(same(both, out.y));
         CHECK(same(rstd, out.rstd));
     }
@@ -388,7 +417,8 @@ void check_bits(Device& device, extent width) {
             CHECK(same(other.y, out.y));
             CHECK(same(other.rstd, out.rstd));
             CHECK(other.y.gaps_intact());
-            matrix<X> dy(x.rows, width, 0), spaced_dy(x.rows, width, gap), dx(x.rows, width, 0), spaced_dx(x.rows, width, 2 * gap);
+            matrix<X> dy(x.rows, width, 0), spaced_dy(x.rows, width, gap), dx(x.rows, width, 0),
+                spaced_dx(x.rows, width, 2 * gap);
             dy.values = support::random(5).normals<X>(x.rows * width);
             for (extent i = 0; i < x.rows; ++i)
                 for (extent j = 0; j < width; ++j) spaced_dy(i, j) = dy.at(i, j);
@@ -411,7 +441,7 @@ void check_bits(Device& device, extent width) {
             for (extent j = 0; j < width; ++j) {
                 const auto got = static_cast<double>(other.y.at(i, j));
                 const bool is_nan = i == 1 || ((i == 4 || i == 7) && (Centred || j == k));
-                is_right = is_right && (is_nan                ? got != got
+                is_right = is_right && (is_nan             ? got != got
                                         : i == 4 || i == 7 ? got == 0
                                                            : same(other.y.at(i, j), out.y.at(i, j)));
             }

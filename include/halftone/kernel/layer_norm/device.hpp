@@ -279,7 +279,8 @@ struct layer_norm<Device> {
                                                               .dy_stride = a.dy.stride_of(0)});
             };
             constexpr int n = longest<X, Y>;
-            can_use_vectors(n, width, a.x.data(), second_row(a.x), a.dy.data(), second_row(a.dy)) ? sum(constant<n>{}) : sum(constant<1>{});
+            const bool aligned = can_use_vectors(n, width, a.x.data(), second_row(a.x), a.dy.data(), second_row(a.dy));
+            aligned ? sum(constant<n>{}) : sum(constant<1>{});
         }
         const auto launch = [&]<int N, int Threads, int Held>(constant<N>, constant<Threads>, constant<Held>) {
             device.launch(layer_norm_dx_kernel<X, W, Y, N, Threads, Held>{.x = simt::hull_of(a.x),
