@@ -33,10 +33,12 @@ struct layer_norm<cpu> {
         const extent width = a.x.extent_of(1);
         const row_pieces cut = cut_rows(a.x.extent_of(0), width, longer_piece(a.x.size()));
         const bool past = streams(a.y, a.x.data());
+        const spaced_rows<const X> x(a.x);
+        const spaced_rows<Y> y(a.y);
         device.parallel_for(cut.count, [&](extent piece) {
             const extent i = cut.begin(piece);
-            body(cut.rows_of(piece), width, a.x.data() + i * width, a.gain.data(), a.bias.data(), a.epsilon,
-                 a.y.data() + i * width, a.mean.data() == nullptr ? nullptr : a.mean.data() + i,
+            body(cut.rows_of(piece), width, x.from(i), a.gain.data(), a.bias.data(), a.epsilon, y.from(i),
+                 a.mean.data() == nullptr ? nullptr : a.mean.data() + i,
                  a.rstd.data() == nullptr ? nullptr : a.rstd.data() + i, past);
         });
     }
@@ -56,12 +58,15 @@ struct layer_norm<cpu> {
         float* const dgain = partials.as<float>();
         float* const dbias = dgain + (gain_wanted ? floats : 0);
         const bool past = a.dx_mode == write_mode::overwrite && streams(a.dx, a.dy.data());
+        const spaced_rows<const X> x(a.x);
+        const spaced_rows<const Y> dy(a.dy);
+        const spaced_rows<X> dx(a.dx);
 
         device.parallel_for(cut.count, [&](extent piece) {
             const extent i = cut.begin(piece);
-            body(cut.rows_of(piece), width, a.x.data() + i * width, a.gain.data(), a.dy.data() + i * width,
-                 a.mean.data() + i, a.rstd.data() + i, a.dx.data() + i * width, a.dx_mode,
-                 gain_wanted ? dgain + piece * stride : nullptr, bias_wanted ? dbias + piece * stride : nullptr, past);
+            body(cut.rows_of(piece), width, x.from(i), a.gain.data(), dy.from(i), a.mean.data() + i, a.rstd.data() + i,
+                 dx.from(i), a.dx_mode, gain_wanted ? dgain + piece * stride : nullptr,
+                 bias_wanted ? dbias + piece * stride : nullptr, past);
         });
         if (gain_wanted) add_partials(device, cut.count, dgain, stride, width, a.dgain.data(), a.parameter_mode);
         if (bias_wanted) add_partials(device, cut.count, dbias, stride, width, a.dbias.data(), a.parameter_mode);

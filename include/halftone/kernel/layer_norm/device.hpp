@@ -12,7 +12,9 @@
 #include <halftone/kernel/fp64/device.hpp>
 #include <halftone/kernel/layer_norm/fp64.hpp>
 #include <halftone/kernel/layer_norm/layer_norm.hpp>
+#include <halftone/kernel/rows/care_device.hpp>
 #include <halftone/kernel/rows/device.hpp>
+#include <halftone/kernel/rows/spaced.hpp>
 
 namespace halftone::inline HALFTONE_ABI::kernel {
 
@@ -24,13 +26,15 @@ struct layer_norm_kernel {
     using team = row_team<Threads>;
     static constexpr int threads = team::block_threads;
     static constexpr word shared_bytes = team::shared_bytes;
+    static_assert(careful_bytes<Threads> <= shared_bytes);
 
     global_span<const X> x;
     global_span<const W> gain, bias;
     global_span<Y> y;
     global_span<float> mean, rstd;
-    extent rows, width;
+    extent rows, width, x_stride, y_stride;
     float epsilon;
+    row_limits<float> limits;
 
     grid_shape grid() const { return team::grid(rows); }
 
@@ -38,8 +42,8 @@ struct layer_norm_kernel {
     HALFTONE_HD void operator()(Simt simt) const {
         const extent row = team::row(simt);
         if (row >= rows) return;  // the whole team goes, so that no word of a warp or block misses a thread
-        const auto from = x.part(row * width, width);
-        const auto to = y.part(row * width, width);
+        const auto from = x.part(row * x_stride, width);
+        const auto to = y.part(row * y_stride, width);
         const int me = team::member(simt);
         const auto steps = row_steps<N, Threads, Held>::over(me, width, to.data, from.data, gain.data, bias.data);
         const row_values<X, N, Threads, Held> values(simt, steps, from);
@@ -47,8 +51,9 @@ struct layer_norm_kernel {
         steps.each_or_zeros([&](const auto& place) { sum += plain_sum(values.at(simt, place)); });
         const float average = team::sum(simt, sum, constant<0>{}) / static_cast<float>(width);
         steps.each([&](const auto& place) { squares += squares_around(average, values.at(simt, place)); });
-        const float scale =
-            1 / std::sqrt(team::sum(simt, squares, constant<1>{}) / static_cast<float>(width) + epsilon);
+        const float variance = team::sum(simt, squares, constant<1>{}) / static_cast<float>(width);
+        if (limits.are_passed(average, variance)) return with_care(simt, row, from, to, me);  // the whole team does
+        const float scale = 1 / std::sqrt(variance + epsilon);
         steps.each([&](const auto& place) { write(simt, place, to, values.at(simt, place), average, scale); });
         if (me == 0) {
             if (mean.is_there()) simt.store(mean, row, average);
@@ -57,6 +62,24 @@ struct layer_norm_kernel {
     }
 
   private:
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD void with_care(Simt simt, extent row, const global_span<const X>& from, const global_span<Y>& to,
+                               int me) const {
+        const auto count = static_cast<double>(width);
+        const auto value = [&](extent j) { return static_cast<double>(simt.load(from, j)); };
+        const double average = careful_sum<Threads>(simt, me, width, value) / count;
+        const auto square = [&](extent j) { return (value(j) - average) * (value(j) - average); };
+        const double squares = careful_sum<Threads>(simt, me, width, square);
+        const double scale = 1 / std::sqrt(squares / count + static_cast<double>(epsilon));
+        for (extent j = me; j < width; j += Threads) {
+            const double shift = bias.is_there() ? static_cast<double>(simt.load(bias, j)) : 0.0;
+            simt.store(to, j, Y((value(j) - average) * scale * static_cast<double>(simt.load(gain, j)) + shift));
+        }
+        if (me == 0) {
+            if (mean.is_there()) simt.store(mean, row, static_cast<float>(average));
+            if (rstd.is_there()) simt.store(rstd, row, static_cast<float>(scale));
+        }
+    }
     template <int M>
     HALFTONE_HD HALFTONE_INLINE static float plain_sum(const vec<float, M>& v) {
         float sum = 0;
@@ -92,7 +115,7 @@ struct layer_norm_dx_kernel {
     global_span<const Y> dy;
     global_span<const float> mean, rstd;
     global_span<X> dx;
-    extent rows, width;
+    extent rows, width, x_stride, dy_stride, dx_stride;
     write_mode mode;
 
     grid_shape grid() const { return team::grid(rows); }
@@ -101,17 +124,18 @@ struct layer_norm_dx_kernel {
     HALFTONE_HD void operator()(Simt simt) const {
         const extent row = team::row(simt);
         if (row >= rows) return;
-        const auto values = x.part(row * width, width);
-        const auto incoming = dy.part(row * width, width);
-        const auto to = dx.part(row * width, width);
+        const auto values = x.part(row * x_stride, width);
+        const auto incoming = dy.part(row * dy_stride, width);
+        const auto to = dx.part(row * dx_stride, width);
         const int me = team::member(simt);
-        const float average = simt.load(mean, row), scale = simt.load(rstd, row);
+        const float scale = simt.load(rstd, row);
+        const standard_row standard(simt.load(mean, row), scale);
         const auto steps = row_steps<N, Threads, Held>::over(me, width, to.data, values.data, incoming.data, gain.data);
         const row_values<X, N, Threads, Held> v(simt, steps, values);
         const row_values<Y, N, Threads, Held> d(simt, steps, incoming);
-        row_terms r{average, scale, 0, 0};
+        row_terms r{standard, scale, 0, 0};
         steps.each_or_zeros(
-            [&](const auto& place) { r.add(v.at(simt, place), d.at(simt, place), place.load(simt, gain)); });
+            [&](const auto& place) { r.add(place, v.at(simt, place), d.at(simt, place), place.load(simt, gain)); });
         r.sum = team::sum(simt, r.sum, constant<0>{}) / static_cast<float>(width);
         r.along = team::sum(simt, r.along, constant<1>{}) / static_cast<float>(width);
         steps.each([&](const auto& place) {
@@ -121,16 +145,20 @@ struct layer_norm_dx_kernel {
 
   private:
     struct row_terms {
-        float average, scale;
+        standard_row standard;
+        float scale;
         float sum, along;  // of dy gain, and of dy gain xhat; then their means
 
         template <int M>
-        HALFTONE_HD HALFTONE_INLINE void add(const vec<float, M>& v, const vec<float, M>& d, const vec<float, M>& g) {
+        HALFTONE_HD HALFTONE_INLINE void add(const row_place<M>& place, const vec<float, M>& v, const vec<float, M>& d,
+                                             const vec<float, M>& g) {
+            standard_row mine = standard;
+            if (!place.is_there) mine.scale = 0;  // 0 less a large mean, times scale, may be no number
             float some = 0, some_along = 0;
             HALFTONE_UNROLL for (int e = 0; e < M; ++e) {
                 const float weighted = d[e] * g[e];
                 some += weighted;
-                some_along += weighted * ((v[e] - average) * scale);
+                some_along += weighted * mine(v[e]);
             }
             sum += some;
             along += some_along;
@@ -142,7 +170,7 @@ struct layer_norm_dx_kernel {
                                            const vec<float, M>& g) const {
         vec<float, M> out = mode == write_mode::add ? place.load(simt, to) : vec<float, M>{};
         HALFTONE_UNROLL for (int e = 0; e < M; ++e) out[e] +=
-            (d[e] * g[e] - r.sum - (v[e] - r.average) * r.scale * r.along) * r.scale;
+            (d[e] * g[e] - r.sum - r.standard(v[e]) * r.along) * r.scale;
         place.store(simt, to, out);
     }
 };
@@ -159,7 +187,7 @@ struct layer_norm_sums_kernel {
     global_span<const float> mean, rstd;
     global_span<float> dgain, dbias;  // (pieces, width), or none
     row_pieces cut;
-    extent width;
+    extent width, x_stride, dy_stride;
 
     grid_shape grid() const { return team::grid(width, cut.count); }
 
@@ -170,11 +198,11 @@ struct layer_norm_sums_kernel {
         vec<float, N> gain_sums{}, bias_sums{};
         if (j < width) {
             for (extent row = first + simt.warp(); row < end; row += team::warps) {
-                const vec<float, N> d = load_floats<N>(simt, dy.from(row * width + j), 0),
-                                    v = load_floats<N>(simt, x.from(row * width + j), 0);
-                const float average = simt.load(mean, row), scale = simt.load(rstd, row);
+                const vec<float, N> d = load_floats<N>(simt, dy.from(row * dy_stride + j), 0),
+                                    v = load_floats<N>(simt, x.from(row * x_stride + j), 0);
+                const standard_row standard(simt.load(mean, row), simt.load(rstd, row));
                 HALFTONE_UNROLL for (int e = 0; e < N; ++e) {
-                    gain_sums[e] += d[e] * ((v[e] - average) * scale);
+                    gain_sums[e] += d[e] * standard(v[e]);
                     bias_sums[e] += d[e];
                 }
             }
@@ -207,10 +235,21 @@ struct layer_norm<Device> {
         using namespace on_device;
         const extent rows = a.x.extent_of(0), width = a.x.extent_of(1);
         const auto launch = [&]<int N, int Threads, int Held>(constant<N>, constant<Threads>, constant<Held>) {
-            device.launch(layer_norm_kernel<X, W, Y, N, Threads, Held>{simt::span_of(a.x), simt::span_of(a.gain), {a.bias.data(), width}, simt::span_of(a.y),
-                                                                       {a.mean.data(), rows}, {a.rstd.data(), rows}, rows, width, a.epsilon});
+            device.launch(layer_norm_kernel<X, W, Y, N, Threads, Held>{.x = simt::hull_of(a.x),
+                                                                       .gain = simt::span_of(a.gain),
+                                                                       .bias = {a.bias.data(), width},
+                                                                       .y = simt::hull_of(a.y),
+                                                                       .mean = {a.mean.data(), rows},
+                                                                       .rstd = {a.rstd.data(), rows},
+                                                                       .rows = rows,
+                                                                       .width = width,
+                                                                       .x_stride = a.x.stride_of(0),
+                                                                       .y_stride = a.y.stride_of(0),
+                                                                       .epsilon = a.epsilon,
+                                                                       .limits = {sum_depth(width), a.epsilon}});
         };
-        choose_team<X, W, Y>(width, launch, a.x.data(), a.gain.data(), a.bias.data(), a.y.data());
+        choose_team<X, W, Y>(width, launch, a.x.data(), second_row(a.x), a.gain.data(), a.bias.data(), a.y.data(),
+                             second_row(a.y));
     }
 
     template <class X, class W, class Y, class G>
@@ -228,18 +267,37 @@ struct layer_norm<Device> {
         // Before dx, which may lie where dy does.
         if (gain_wanted || bias_wanted) {
             const auto sum = [&]<int N>(constant<N>) {
-                device.launch(layer_norm_sums_kernel<X, Y, N>{simt::span_of(a.x), simt::span_of(a.dy), simt::span_of(a.mean), simt::span_of(a.rstd),
-                                                              {dgain, floats}, {dbias, floats}, cut, width});
+                device.launch(layer_norm_sums_kernel<X, Y, N>{.x = simt::hull_of(a.x),
+                                                              .dy = simt::hull_of(a.dy),
+                                                              .mean = simt::span_of(a.mean),
+                                                              .rstd = simt::span_of(a.rstd),
+                                                              .dgain = {dgain, floats},
+                                                              .dbias = {dbias, floats},
+                                                              .cut = cut,
+                                                              .width = width,
+                                                              .x_stride = a.x.stride_of(0),
+                                                              .dy_stride = a.dy.stride_of(0)});
             };
             constexpr int n = longest<X, Y>;
-            can_use_vectors(n, width, a.x.data(), a.dy.data()) ? sum(constant<n>{}) : sum(constant<1>{});
+            const bool aligned = can_use_vectors(n, width, a.x.data(), second_row(a.x), a.dy.data(), second_row(a.dy));
+            aligned ? sum(constant<n>{}) : sum(constant<1>{});
         }
         const auto launch = [&]<int N, int Threads, int Held>(constant<N>, constant<Threads>, constant<Held>) {
-            device.launch(layer_norm_dx_kernel<X, W, Y, N, Threads, Held>{
-                simt::span_of(a.x), simt::span_of(a.gain), simt::span_of(a.dy), simt::span_of(a.mean),
-                simt::span_of(a.rstd), simt::span_of(a.dx), rows, width, a.dx_mode});
+            device.launch(layer_norm_dx_kernel<X, W, Y, N, Threads, Held>{.x = simt::hull_of(a.x),
+                                                                          .gain = simt::span_of(a.gain),
+                                                                          .dy = simt::hull_of(a.dy),
+                                                                          .mean = simt::span_of(a.mean),
+                                                                          .rstd = simt::span_of(a.rstd),
+                                                                          .dx = simt::hull_of(a.dx),
+                                                                          .rows = rows,
+                                                                          .width = width,
+                                                                          .x_stride = a.x.stride_of(0),
+                                                                          .dy_stride = a.dy.stride_of(0),
+                                                                          .dx_stride = a.dx.stride_of(0),
+                                                                          .mode = a.dx_mode});
         };
-        choose_team<X, W, Y>(width, launch, a.x.data(), a.gain.data(), a.dy.data(), a.dx.data());
+        choose_team<X, W, Y>(width, launch, a.x.data(), second_row(a.x), a.gain.data(), a.dy.data(), second_row(a.dy),
+                             a.dx.data(), second_row(a.dx));
         if (gain_wanted) add_partials(device, cut.count, dgain, width, width, a.dgain.data(), a.parameter_mode);
         if (bias_wanted) add_partials(device, cut.count, dbias, width, width, a.dbias.data(), a.parameter_mode);
     }

@@ -6,8 +6,11 @@
 ///         device, {.x = x, .gain = gain, .bias = bias, .y = y, .mean = mean, .rstd = rstd, .epsilon = 1e-5f});
 ///
 /// Numeric contract: mean, then variance around it (divided by the width), in two passes and in float; y is rounded
-/// once. The backward pass works in float from the saved mean and rstd; dx is rounded once; the sums over rows that
-/// give dgain and dbias follow a tree fixed by the shape. Of doubles: all in double (kernel/fp64/each.hpp).
+/// once. A row whose mean that could put off by more than a 64th of its deviation, and one whose squares leave float's range,
+/// is taken in double: a constant row gives exactly the bias, {1, 2, 3, 4} times 1e30 what {1, 2, 3, 4} gives without epsilon
+/// (rows/care.hpp). The backward pass works in float from the saved mean and rstd, which are rounded to float; dx is rounded
+/// once; the sums over rows that give dgain and dbias follow a tree fixed by the shape. Of doubles: all in double
+/// (kernel/fp64/each.hpp), rows that need care by a power of two and a corrected mean. Rows may lie apart.
 #pragma once
 
 #include <halftone/kernel/expect.hpp>
@@ -48,10 +51,10 @@ struct layer_norm;
 template <class X, class W, class Y>
 void check(const layer_norm_forward<X, W, Y>& a) {
     const extent rows = a.x.extent_of(0), width = a.x.extent_of(1);
-    expect("layer_norm", "x", a.x, a.x.shape());
+    expect_rows("layer_norm", "x", a.x, a.x.shape());
     expect("layer_norm", "gain", a.gain, {width});
     expect_optional("layer_norm", "bias", a.bias, {width});
-    expect("layer_norm", "y", a.y, a.x.shape());
+    expect_rows("layer_norm", "y", a.y, a.x.shape());
     expect_optional("layer_norm", "mean", a.mean, {rows});
     expect_optional("layer_norm", "rstd", a.rstd, {rows});
     if (!(a.epsilon >= 0)) fail<argument_error>("layer_norm: epsilon is ", a.epsilon, "; expected 0 or more");
@@ -60,12 +63,12 @@ void check(const layer_norm_forward<X, W, Y>& a) {
 template <class X, class W, class Y, class G>
 void check(const layer_norm_backward<X, W, Y, G>& a) {
     const extent rows = a.x.extent_of(0), width = a.x.extent_of(1);
-    expect("layer_norm backward", "x", a.x, a.x.shape());
+    expect_rows("layer_norm backward", "x", a.x, a.x.shape());
     expect("layer_norm backward", "gain", a.gain, {width});
-    expect("layer_norm backward", "dy", a.dy, a.x.shape());
+    expect_rows("layer_norm backward", "dy", a.dy, a.x.shape());
     expect("layer_norm backward", "mean", a.mean, {rows});
     expect("layer_norm backward", "rstd", a.rstd, {rows});
-    expect("layer_norm backward", "dx", a.dx, a.x.shape());
+    expect_rows("layer_norm backward", "dx", a.dx, a.x.shape());
     expect_optional("layer_norm backward", "dgain", a.dgain, {width});
     expect_optional("layer_norm backward", "dbias", a.dbias, {width});
 }

@@ -33,9 +33,11 @@ struct rms_norm<cpu> {
         const extent width = a.x.extent_of(1);
         const row_pieces cut = cut_rows(a.x.extent_of(0), width, longer_piece(a.x.size()));
         const bool past = streams(a.y, a.x.data());
+        const spaced_rows<const X> x(a.x);
+        const spaced_rows<Y> y(a.y);
         device.parallel_for(cut.count, [&](extent piece) {
             const extent i = cut.begin(piece);
-            body(cut.rows_of(piece), width, a.x.data() + i * width, a.gain.data(), a.epsilon, a.y.data() + i * width,
+            body(cut.rows_of(piece), width, x.from(i), a.gain.data(), a.epsilon, y.from(i),
                  a.rstd.data() == nullptr ? nullptr : a.rstd.data() + i, past);
         });
     }
@@ -50,14 +52,16 @@ struct rms_norm<cpu> {
         const row_pieces cut = cut_rows_for_sums(a.x.extent_of(0), width);
         const bool wanted = a.dgain.data() != nullptr;
         const bool past = a.dx_mode == write_mode::overwrite && streams(a.dx, a.dy.data());
+        const spaced_rows<const X> x(a.x);
+        const spaced_rows<const Y> dy(a.dy);
+        const spaced_rows<X> dx(a.dx);
         const workspace::lease partials(device.scratch(),
                                         static_cast<std::size_t>(wanted ? cut.count * stride : 0) * sizeof(float));
 
         device.parallel_for(cut.count, [&](extent piece) {
             const extent i = cut.begin(piece);
-            body(cut.rows_of(piece), width, a.x.data() + i * width, a.gain.data(), a.dy.data() + i * width,
-                 a.rstd.data() + i, a.dx.data() + i * width, a.dx_mode,
-                 wanted ? partials.as<float>() + piece * stride : nullptr, past);
+            body(cut.rows_of(piece), width, x.from(i), a.gain.data(), dy.from(i), a.rstd.data() + i, dx.from(i),
+                 a.dx_mode, wanted ? partials.as<float>() + piece * stride : nullptr, past);
         });
         if (wanted)
             add_partials(device, cut.count, partials.as<float>(), stride, width, a.dgain.data(), a.parameter_mode);

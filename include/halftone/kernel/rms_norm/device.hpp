@@ -12,7 +12,9 @@
 #include <halftone/kernel/fp64/device.hpp>
 #include <halftone/kernel/rms_norm/fp64.hpp>
 #include <halftone/kernel/rms_norm/rms_norm.hpp>
+#include <halftone/kernel/rows/care_device.hpp>
 #include <halftone/kernel/rows/device.hpp>
+#include <halftone/kernel/rows/spaced.hpp>
 
 namespace halftone::inline HALFTONE_ABI::kernel {
 
@@ -23,14 +25,16 @@ template <class X, class W, class Y, int N, int Threads, int Held>
 struct rms_norm_kernel {
     using team = row_team<Threads, 1>;
     static constexpr int threads = team::block_threads;
-    static constexpr word shared_bytes = team::shared_bytes;
+    static constexpr word shared_bytes = careful_bytes<Threads>;
+    static_assert(team::shared_bytes <= shared_bytes);
 
     global_span<const X> x;
     global_span<const W> gain;
     global_span<Y> y;
     global_span<float> rstd;
-    extent rows, width;
+    extent rows, width, x_stride, y_stride;
     float epsilon;
+    row_limits<float> limits;
 
     grid_shape grid() const { return team::grid(rows); }
 
@@ -38,19 +42,32 @@ struct rms_norm_kernel {
     HALFTONE_HD void operator()(Simt simt) const {
         const extent row = team::row(simt);
         if (row >= rows) return;
-        const auto from = x.part(row * width, width);
-        const auto to = y.part(row * width, width);
+        const auto from = x.part(row * x_stride, width);
+        const auto to = y.part(row * y_stride, width);
         const int me = team::member(simt);
         const auto steps = row_steps<N, Threads, Held>::over(me, width, to.data, from.data, gain.data);
         const row_values<X, N, Threads, Held> values(simt, steps, from);
         float mine = 0;
         steps.each_or_zeros([&](const auto& place) { mine += squares_of(values.at(simt, place)); });
-        const float scale = 1 / std::sqrt(team::sum(simt, mine, constant<0>{}) / static_cast<float>(width) + epsilon);
+        const float mean_square = team::sum(simt, mine, constant<0>{}) / static_cast<float>(width);
+        if (limits.are_passed(0, mean_square)) return with_care(simt, row, from, to, me);  // the whole team does
+        const float scale = 1 / std::sqrt(mean_square + epsilon);
         steps.each([&](const auto& place) { write(simt, place, to, values.at(simt, place), scale); });
         if (me == 0 && rstd.is_there()) simt.store(rstd, row, scale);
     }
 
   private:
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD void with_care(Simt simt, extent row, const global_span<const X>& from, const global_span<Y>& to,
+                               int me) const {
+        const auto value = [&](extent j) { return static_cast<double>(simt.load(from, j)); };
+        const double squares =
+            careful_sum<Threads>(simt, me, width, [&](extent j) { return value(j) * value(j); });
+        const double scale = 1 / std::sqrt(squares / static_cast<double>(width) + static_cast<double>(epsilon));
+        for (extent j = me; j < width; j += Threads)
+            simt.store(to, j, Y(value(j) * scale * static_cast<double>(simt.load(gain, j))));
+        if (me == 0 && rstd.is_there()) simt.store(rstd, row, static_cast<float>(scale));
+    }
     template <int M>
     HALFTONE_HD HALFTONE_INLINE static float squares_of(const vec<float, M>& v) {
         float squares = 0;
@@ -79,7 +96,7 @@ struct rms_norm_dx_kernel {
     global_span<const Y> dy;
     global_span<const float> rstd;
     global_span<X> dx;
-    extent rows, width;
+    extent rows, width, x_stride, dy_stride, dx_stride;
     write_mode mode;
 
     grid_shape grid() const { return team::grid(rows); }
@@ -88,9 +105,9 @@ struct rms_norm_dx_kernel {
     HALFTONE_HD void operator()(Simt simt) const {
         const extent row = team::row(simt);
         if (row >= rows) return;
-        const auto values = x.part(row * width, width);
-        const auto incoming = dy.part(row * width, width);
-        const auto to = dx.part(row * width, width);
+        const auto values = x.part(row * x_stride, width);
+        const auto incoming = dy.part(row * dy_stride, width);
+        const auto to = dx.part(row * dx_stride, width);
         const int me = team::member(simt);
         const float scale = simt.load(rstd, row);
         const auto steps = row_steps<N, Threads, Held>::over(me, width, to.data, values.data, incoming.data, gain.data);
@@ -136,7 +153,7 @@ struct rms_norm_sums_kernel {
     global_span<const float> rstd;
     global_span<float> dgain;  // (pieces, width)
     row_pieces cut;
-    extent width;
+    extent width, x_stride, dy_stride;
 
     grid_shape grid() const { return team::grid(width, cut.count); }
 
@@ -147,8 +164,8 @@ struct rms_norm_sums_kernel {
         vec<float, N> sums{};
         if (j < width) {
             for (extent row = first + simt.warp(); row < end; row += team::warps) {
-                const vec<float, N> d = load_floats<N>(simt, dy.from(row * width + j), 0),
-                                    v = load_floats<N>(simt, x.from(row * width + j), 0);
+                const vec<float, N> d = load_floats<N>(simt, dy.from(row * dy_stride + j), 0),
+                                    v = load_floats<N>(simt, x.from(row * x_stride + j), 0);
                 const float scale = simt.load(rstd, row);
                 HALFTONE_UNROLL for (int e = 0; e < N; ++e) sums[e] += d[e] * (v[e] * scale);
             }
@@ -179,10 +196,18 @@ struct rms_norm<Device> {
         using namespace on_device;
         const extent rows = a.x.extent_of(0), width = a.x.extent_of(1);
         const auto launch = [&]<int N, int Threads, int Held>(constant<N>, constant<Threads>, constant<Held>) {
-            device.launch(rms_norm_kernel<X, W, Y, N, Threads, Held>{simt::span_of(a.x), simt::span_of(a.gain), simt::span_of(a.y), {a.rstd.data(), rows}, rows,
-                                                                     width, a.epsilon});
+            device.launch(rms_norm_kernel<X, W, Y, N, Threads, Held>{.x = simt::hull_of(a.x),
+                                                                     .gain = simt::span_of(a.gain),
+                                                                     .y = simt::hull_of(a.y),
+                                                                     .rstd = {a.rstd.data(), rows},
+                                                                     .rows = rows,
+                                                                     .width = width,
+                                                                     .x_stride = a.x.stride_of(0),
+                                                                     .y_stride = a.y.stride_of(0),
+                                                                     .epsilon = a.epsilon,
+                                                                     .limits = {sum_depth(width), a.epsilon}});
         };
-        choose_team<X, W, Y>(width, launch, a.x.data(), a.gain.data(), a.y.data());
+        choose_team<X, W, Y>(width, launch, a.x.data(), second_row(a.x), a.gain.data(), a.y.data(), second_row(a.y));
     }
 
     template <class X, class W, class Y, class G>
@@ -197,17 +222,34 @@ struct rms_norm<Device> {
         float* const dgain = partials.as<float>();
         if (wanted) {  // before dx, which may lie where dy does
             const auto sum = [&]<int N>(constant<N>) {
-                device.launch(rms_norm_sums_kernel<X, Y, N>{simt::span_of(a.x), simt::span_of(a.dy), simt::span_of(a.rstd), {dgain, cut.count * width}, cut, width});
+                device.launch(rms_norm_sums_kernel<X, Y, N>{.x = simt::hull_of(a.x),
+                                                            .dy = simt::hull_of(a.dy),
+                                                            .rstd = simt::span_of(a.rstd),
+                                                            .dgain = {dgain, cut.count * width},
+                                                            .cut = cut,
+                                                            .width = width,
+                                                            .x_stride = a.x.stride_of(0),
+                                                            .dy_stride = a.dy.stride_of(0)});
             };
             constexpr int n = longest<X, Y>;
-            can_use_vectors(n, width, a.x.data(), a.dy.data()) ? sum(constant<n>{}) : sum(constant<1>{});
+            const bool aligned = can_use_vectors(n, width, a.x.data(), second_row(a.x), a.dy.data(), second_row(a.dy));
+            aligned ? sum(constant<n>{}) : sum(constant<1>{});
         }
         const auto launch = [&]<int N, int Threads, int Held>(constant<N>, constant<Threads>, constant<Held>) {
-            device.launch(rms_norm_dx_kernel<X, W, Y, N, Threads, Held>{simt::span_of(a.x), simt::span_of(a.gain),
-                                                                        simt::span_of(a.dy), simt::span_of(a.rstd),
-                                                                        simt::span_of(a.dx), rows, width, a.dx_mode});
+            device.launch(rms_norm_dx_kernel<X, W, Y, N, Threads, Held>{.x = simt::hull_of(a.x),
+                                                                        .gain = simt::span_of(a.gain),
+                                                                        .dy = simt::hull_of(a.dy),
+                                                                        .rstd = simt::span_of(a.rstd),
+                                                                        .dx = simt::hull_of(a.dx),
+                                                                        .rows = rows,
+                                                                        .width = width,
+                                                                        .x_stride = a.x.stride_of(0),
+                                                                        .dy_stride = a.dy.stride_of(0),
+                                                                        .dx_stride = a.dx.stride_of(0),
+                                                                        .mode = a.dx_mode});
         };
-        choose_team<X, W, Y>(width, launch, a.x.data(), a.gain.data(), a.dy.data(), a.dx.data());
+        choose_team<X, W, Y>(width, launch, a.x.data(), second_row(a.x), a.gain.data(), a.dy.data(), second_row(a.dy),
+                             a.dx.data(), second_row(a.dx));
         if (wanted) add_partials(device, cut.count, dgain, width, width, a.dgain.data(), a.parameter_mode);
     }
 };

@@ -16,6 +16,7 @@ struct rms_norm_row {
     global_span<double> rstd;
     extent width;
     double epsilon;
+    row_limits<double> limits;
 
     HALFTONE_KERNEL template <class Thread>
     HALFTONE_HD void operator()(Thread thread, extent row) const {
@@ -24,10 +25,22 @@ struct rms_norm_row {
             const double v = x.load(thread, row, j);
             squares += v * v;
         }
-        const double scale = 1 / std::sqrt(squares / static_cast<double>(width) + epsilon);
+        const double mean_square = squares / static_cast<double>(width);
+        if (limits.are_passed(0, mean_square)) {
+            const careful_double_row careful(thread, x, row, width, epsilon, false);
+            return write(thread, row, careful.down, careful.scale, careful.saved);
+        }
+        const double scale = 1 / std::sqrt(mean_square + epsilon);
+        write(thread, row, 1, scale, scale);
+    }
+
+  private:
+    HALFTONE_KERNEL template <class Thread>
+    HALFTONE_HD void write(Thread thread, extent row, double down, double scale, double saved) const {
         for (extent j = 0; j < width; ++j)
-            y.store(thread, row, j, x.load(thread, row, j) * scale * static_cast<double>(thread.load(gain, j)));
-        if (rstd.is_there()) thread.store(rstd, row, scale);
+            y.store(thread, row, j,
+                    x.load(thread, row, j) * down * scale * static_cast<double>(thread.load(gain, j)));
+        if (rstd.is_there()) thread.store(rstd, row, saved);
     }
 };
 
@@ -37,7 +50,8 @@ void rms_norm_rows(Device& device, const rms_norm_forward<X, W, Y>& a) {
     const extent width = a.x.extent_of(1);
     for_each(device, a.x.extent_of(0), width,
              rms_norm_row<X, W, Y>{rows_of<const X>(a.x), simt::span_of(a.gain), rows_of<Y>(a.y), simt::span_of(a.rstd),
-                                   width, static_cast<double>(a.epsilon)});
+                                   width, static_cast<double>(a.epsilon),
+                                   row_limits<double>(width, static_cast<double>(a.epsilon))});
 }
 
 template <class Device, class X, class W, class Y, class G>

@@ -5,9 +5,10 @@
 ///     kernel::rms_norm<cpu>::forward<bfloat16, float, bfloat16>(
 ///         device, {.x = x, .gain = gain, .y = y, .rstd = rstd, .epsilon = 1e-6f});
 ///
-/// Numeric contract: the mean square in float; y is rounded once, after the gain. The backward pass works in float from
-/// the saved rstd; dx is rounded once; the sum over rows that gives dgain follows a tree fixed by the shape. Of
-/// doubles: all in double (kernel/fp64/each.hpp).
+/// Numeric contract: the mean square in float; y is rounded once, after the gain. A row whose squares leave float's range is
+/// taken in double (rows/care.hpp). The backward pass works in float from the saved rstd, which is rounded to float; dx is
+/// rounded once; the sum over rows that gives dgain follows a tree fixed by the shape. Of doubles: all in double
+/// (kernel/fp64/each.hpp), rows whose squares leave its range by a power of two. Rows may lie apart.
 #pragma once
 
 #include <halftone/kernel/expect.hpp>
@@ -44,9 +45,9 @@ struct rms_norm;
 template <class X, class W, class Y>
 void check(const rms_norm_forward<X, W, Y>& a) {
     const extent rows = a.x.extent_of(0), width = a.x.extent_of(1);
-    expect("rms_norm", "x", a.x, a.x.shape());
+    expect_rows("rms_norm", "x", a.x, a.x.shape());
     expect("rms_norm", "gain", a.gain, {width});
-    expect("rms_norm", "y", a.y, a.x.shape());
+    expect_rows("rms_norm", "y", a.y, a.x.shape());
     expect_optional("rms_norm", "rstd", a.rstd, {rows});
     if (!(a.epsilon >= 0)) fail<argument_error>("rms_norm: epsilon is ", a.epsilon, "; expected 0 or more");
 }
@@ -54,11 +55,11 @@ void check(const rms_norm_forward<X, W, Y>& a) {
 template <class X, class W, class Y, class G>
 void check(const rms_norm_backward<X, W, Y, G>& a) {
     const extent rows = a.x.extent_of(0), width = a.x.extent_of(1);
-    expect("rms_norm backward", "x", a.x, a.x.shape());
+    expect_rows("rms_norm backward", "x", a.x, a.x.shape());
     expect("rms_norm backward", "gain", a.gain, {width});
-    expect("rms_norm backward", "dy", a.dy, a.x.shape());
+    expect_rows("rms_norm backward", "dy", a.dy, a.x.shape());
     expect("rms_norm backward", "rstd", a.rstd, {rows});
-    expect("rms_norm backward", "dx", a.dx, a.x.shape());
+    expect_rows("rms_norm backward", "dx", a.dx, a.x.shape());
     expect_optional("rms_norm backward", "dgain", a.dgain, {width});
 }
 

@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// What row-wise CPU kernels share: how rows are cut into pieces (cut.hpp), how a row is walked and summed (rows.inc), four
-/// short rows at a time (side_by_side.inc), and sums over pieces.
+/// short rows at a time (side_by_side.inc), which rows need care (care.hpp), rows that lie apart (spaced.hpp), and sums over
+/// pieces.
 #pragma once
+
+#include <algorithm>
 
 #include <halftone/exec/cpu/cpu.hpp>
 #include <halftone/exec/cpu/simd.hpp>
 #include <halftone/exec/cpu/stream.hpp>
+#include <halftone/kernel/rows/care.hpp>
 #include <halftone/kernel/rows/cut.hpp>
+#include <halftone/kernel/rows/spaced.hpp>
 #include <halftone/kernel/write_mode.hpp>
 #include <halftone/tensor/view.hpp>
 

@@ -36,12 +36,15 @@ struct softmax<cpu> {
         const extent width = a.x.extent_of(1);
         const row_pieces cut = cut_rows(a.x.extent_of(0), width, longer_piece(a.x.size()));
         const bool past = streams(a.y, a.x.data());
+        const spaced_rows<const X> x(a.x);
+        const spaced_rows<Y> y(a.y);
+        const bool together = x.stride == width && y.stride == width;
         const extent held = std::is_same_v<Y, float> && !past ? 0 : held_rows(width);
         const std::size_t bytes = static_cast<std::size_t>(held * width) * sizeof(float);
         device.parallel_for(cut.count, bytes, [&](extent piece, std::byte* scratch) {
-            const extent offset = cut.begin(piece) * width;
-            body(cut.rows_of(piece), width, a.x.data() + offset, a.scale, a.y.data() + offset,
-                 reinterpret_cast<float*>(scratch), past);
+            for_runs(cut, piece, together, [&](extent i, extent rows) {
+                body(rows, width, x[i], a.scale, y[i], reinterpret_cast<float*>(scratch), past);
+            });
         });
     }
 
@@ -53,10 +56,13 @@ struct softmax<cpu> {
         const extent width = a.y.extent_of(1);
         const row_pieces cut = cut_rows(a.y.extent_of(0), width, longer_piece(a.y.size()));
         const bool past = a.mode == write_mode::overwrite && streams(a.dx, a.dy.data());
+        const spaced_rows<const Y> y(a.y), dy(a.dy);
+        const spaced_rows<X> dx(a.dx);
+        const bool together = y.stride == width && dy.stride == width && dx.stride == width;
         device.parallel_for(cut.count, [&](extent piece) {
-            const extent offset = cut.begin(piece) * width;
-            body(cut.rows_of(piece), width, a.y.data() + offset, a.dy.data() + offset, a.scale, a.dx.data() + offset,
-                 a.mode, past);
+            for_runs(cut, piece, together, [&](extent i, extent rows) {
+                body(rows, width, y[i], dy[i], a.scale, dx[i], a.mode, past);
+            });
         });
     }
 };
@@ -82,9 +88,12 @@ struct log_softmax<cpu> {
         const extent width = a.x.extent_of(1);
         const row_pieces cut = cut_rows(a.x.extent_of(0), width, longer_piece(a.x.size()));
         const bool past = streams(a.y, a.x.data());
+        const spaced_rows<const X> x(a.x);
+        const spaced_rows<Y> y(a.y);
+        const bool together = x.stride == width && y.stride == width;
         device.parallel_for(cut.count, [&](extent piece) {
-            const extent offset = cut.begin(piece) * width;
-            body(cut.rows_of(piece), width, a.x.data() + offset, a.scale, a.y.data() + offset, past);
+            for_runs(cut, piece, together,
+                     [&](extent i, extent rows) { body(rows, width, x[i], a.scale, y[i], past); });
         });
     }
 
@@ -97,10 +106,13 @@ struct log_softmax<cpu> {
         const extent width = a.y.extent_of(1);
         const row_pieces cut = cut_rows(a.y.extent_of(0), width, longer_piece(a.y.size()));
         const bool past = a.mode == write_mode::overwrite && streams(a.dx, a.dy.data());
+        const spaced_rows<const Y> y(a.y), dy(a.dy);
+        const spaced_rows<X> dx(a.dx);
+        const bool together = y.stride == width && dy.stride == width && dx.stride == width;
         device.parallel_for(cut.count, [&](extent piece) {
-            const extent offset = cut.begin(piece) * width;
-            body(cut.rows_of(piece), width, a.y.data() + offset, a.dy.data() + offset, a.scale, a.dx.data() + offset,
-                 a.mode, past);
+            for_runs(cut, piece, together, [&](extent i, extent rows) {
+                body(rows, width, y[i], dy[i], a.scale, dx[i], a.mode, past);
+            });
         });
     }
 };

@@ -10,6 +10,7 @@
 
 #include <halftone/kernel/fp64/device.hpp>
 #include <halftone/kernel/rows/device.hpp>
+#include <halftone/kernel/rows/spaced.hpp>
 #include <halftone/kernel/softmax/fp64.hpp>
 #include <halftone/kernel/softmax/online.hpp>
 #include <halftone/kernel/softmax/softmax.hpp>
@@ -30,7 +31,7 @@ struct softmax_kernel {
 
     global_span<const X> x;
     global_span<Y> y;
-    extent rows, width;
+    extent rows, width, x_stride, y_stride;
     float scale;
 
     grid_shape grid() const { return team::grid(rows); }
@@ -39,8 +40,8 @@ struct softmax_kernel {
     HALFTONE_HD void operator()(Simt simt) const {
         const extent row = team::row(simt);
         if (row >= rows) return;
-        const auto from = x.part(row * width, width);
-        const auto to = y.part(row * width, width);
+        const auto from = x.part(row * x_stride, width);
+        const auto to = y.part(row * y_stride, width);
         const int me = team::member(simt);
         const float sign = scale < 0 ? -1.0f : 1.0f, factor = scale * sign;
 
@@ -115,7 +116,7 @@ struct softmax_backward_kernel {
 
     global_span<const Y> y, dy;
     global_span<X> dx;
-    extent rows, width;
+    extent rows, width, y_stride, dy_stride, dx_stride;
     float scale;
     write_mode mode;
 
@@ -125,9 +126,9 @@ struct softmax_backward_kernel {
     HALFTONE_HD void operator()(Simt simt) const {
         const extent row = team::row(simt);
         if (row >= rows) return;
-        const auto values = y.part(row * width, width);
-        const auto incoming = dy.part(row * width, width);
-        const auto to = dx.part(row * width, width);
+        const auto values = y.part(row * y_stride, width);
+        const auto incoming = dy.part(row * dy_stride, width);
+        const auto to = dx.part(row * dx_stride, width);
 
         const auto steps =
             row_steps<N, Threads, Held>::over(team::member(simt), width, to.data, values.data, incoming.data);
@@ -173,10 +174,11 @@ struct softmax_driver {
         check(a);
         const extent rows = a.x.extent_of(0), width = a.x.extent_of(1);
         const auto launch = [&]<int N, int Threads, int Held>(constant<N>, constant<Threads>, constant<Held>) {
-            device.launch(softmax_kernel<X, Y, Form, N, Threads, Held>{simt::span_of(a.x), simt::span_of(a.y), rows,
-                                                                       width, a.scale});
+            device.launch(softmax_kernel<X, Y, Form, N, Threads, Held>{simt::hull_of(a.x), simt::hull_of(a.y), rows,
+                                                                       width, a.x.stride_of(0), a.y.stride_of(0),
+                                                                       a.scale});
         };
-        choose_team<X, Y>(width, launch, a.x.data(), a.y.data());
+        choose_team<X, Y>(width, launch, a.x.data(), second_row(a.x), a.y.data(), second_row(a.y));
     }
 
     template <class X, class Y>
@@ -185,9 +187,11 @@ struct softmax_driver {
         const extent rows = a.y.extent_of(0), width = a.y.extent_of(1);
         const auto launch = [&]<int N, int Threads, int Held>(constant<N>, constant<Threads>, constant<Held>) {
             device.launch(softmax_backward_kernel<X, Y, Form, N, Threads, Held>{
-                simt::span_of(a.y), simt::span_of(a.dy), simt::span_of(a.dx), rows, width, a.scale, a.mode});
+                simt::hull_of(a.y), simt::hull_of(a.dy), simt::hull_of(a.dx), rows, width, a.y.stride_of(0),
+                a.dy.stride_of(0), a.dx.stride_of(0), a.scale, a.mode});
         };
-        choose_team<X, Y>(width, launch, a.y.data(), a.dy.data(), a.dx.data());
+        choose_team<X, Y>(width, launch, a.y.data(), second_row(a.y), a.dy.data(), second_row(a.dy), a.dx.data(),
+                          second_row(a.dx));
     }
 };
 

@@ -12,6 +12,7 @@
 /// -infinity); a row of nothing else gives NaN, as does a row that holds a NaN or +infinity. All as in PyTorch. An
 /// exponential for a y of 16 bits errs by up to (0.875 + d / 16) 2^-18 on a CPU, d being the distance to the maximum,
 /// and by less on a GPU, where one below 2^-126 is 0: hardly a hundredth of what rounding y to bfloat16 does.
+/// Rows may lie apart.
 #pragma once
 
 #include <halftone/kernel/expect.hpp>
@@ -47,15 +48,15 @@ struct log_softmax;
 
 template <class X, class Y>
 void check(const softmax_forward<X, Y>& a) {
-    expect("softmax", "x", a.x, a.x.shape());
-    expect("softmax", "y", a.y, a.x.shape());
+    expect_rows("softmax", "x", a.x, a.x.shape());
+    expect_rows("softmax", "y", a.y, a.x.shape());
 }
 
 template <class X, class Y>
 void check(const softmax_backward<X, Y>& a) {
-    expect("softmax backward", "y", a.y, a.y.shape());
-    expect("softmax backward", "dy", a.dy, a.y.shape());
-    expect("softmax backward", "dx", a.dx, a.y.shape());
+    expect_rows("softmax backward", "y", a.y, a.y.shape());
+    expect_rows("softmax backward", "dy", a.dy, a.y.shape());
+    expect_rows("softmax backward", "dx", a.dx, a.y.shape());
 }
 
 }  // namespace halftone::inline HALFTONE_ABI::kernel
