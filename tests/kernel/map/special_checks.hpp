@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <string>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -35,7 +36,7 @@ std::vector<T> places() {
 
 /// f(x) on the device against the definition: both NaN, or of one sign, and zero or infinite alike as T has it.
 template <class T, class Device, class F, class Definition>
-void check(Device& device, const char* name, const F& f, const Definition& definition) {
+void check(Device& device, const std::string& name, const F& f, const Definition& definition) {
     CAPTURE(name);
     const std::vector<T> x = places<T>();
     const auto n = static_cast<ht::extent>(x.size());
