@@ -146,6 +146,13 @@ HALFTONE_HD inline V apply(op::atan2, const V& y, const V& x) {
     using std::atan2;
     return atan2(y, x);
 }
+/// Each logarithm at least -100; a NaN stays.
+HALFTONE_KERNEL template <class V>
+HALFTONE_HD inline V apply(op::binary_cross_entropy, const V& p, const V& t) {
+    using std::log, std::log1p;
+    const V hit = log(p), miss = log1p(-p);
+    return -(t * (hit < V(-100) ? V(-100) : hit) + (V(1) - t) * (miss < V(-100) ? V(-100) : miss));
+}
 HALFTONE_KERNEL template <class V>
 HALFTONE_HD inline V apply(op::tanh, const V& a) {
     using std::tanh;
