@@ -117,8 +117,9 @@ class view {
     /// True where every stride steps over all that the axes of smaller strides span, so that no element is shown twice.
     /// False where one is, and where axes interleave, which no operation is asked to write.
     HALFTONE_HD constexpr bool shows_elements_once() const {
+        if (is_contiguous()) return true;
         extent spanned = 1, last_step = 0;  // by the axes seen so far; the step of the last of them
-        for (int seen = 0; seen < Rank && size() != 0; ++seen) {
+        for (int seen = 0; seen < Rank; ++seen) {
             int next = -1;
             for (int axis = 0; axis < Rank; ++axis) {
                 if (shape_[axis] == 1 || (seen > 0 && magnitude(strides_[axis]) <= last_step)) continue;
