@@ -2,7 +2,6 @@
 /// \file
 /// Operations on tensors of which an extent is 0, on the CPU: the checks are empty_checks.hpp's.
 #include "autodiff/empty_checks.hpp"
-
 #include "support/each_set.hpp"
 
 namespace {

@@ -10,8 +10,8 @@
 #include <doctest/doctest.h>
 
 #include <halftone/amp.hpp>
-#include <halftone/number/classify.hpp>
 #include <halftone/nn/norm.hpp>
+#include <halftone/number/classify.hpp>
 #include <halftone/tensor/host_tensor.hpp>
 
 #include "support/gradient_sink.hpp"
@@ -57,7 +57,8 @@ void linear(Device& device, extent rows, extent in, extent out) {
     const auto got = read(device, y);
     for (std::size_t i = 0; i < got.size(); ++i) CHECK(got[i] == static_cast<float>(i % b.size() + 1));
     tape.backward(ht::sum(tape, y));
-    CHECK(read(device, tape.gradient(x)) == floats(static_cast<std::size_t>(rows * in), static_cast<float>(out * (out + 1) / 2)));
+    CHECK(read(device, tape.gradient(x)) ==
+          floats(static_cast<std::size_t>(rows * in), static_cast<float>(out * (out + 1) / 2)));
     CHECK(read(device, tape.gradient(w)) == floats(static_cast<std::size_t>(out * in), 0.0f));
     CHECK(read(device, tape.gradient(b)) == floats(static_cast<std::size_t>(out), static_cast<float>(rows)));
 }

@@ -40,7 +40,8 @@ void check(Device& device) {
     ht::kernel::map<Device>::run(
         device, ht::make_pack(e, ht::derivative<0>(e), ht::derivative<0>(ht::derivative<0>(e))),
         ht::make_pack(loss.view(), slope.view(), curve.view()), ht::make_pack(at.const_view(), target.const_view()));
-    const auto losses = ht::to_host(device, loss), slopes = ht::to_host(device, slope), curves = ht::to_host(device, curve);
+    const auto losses = ht::to_host(device, loss), slopes = ht::to_host(device, slope),
+               curves = ht::to_host(device, curve);
     for (ht::extent i = 0; i < n; ++i) {
         const auto x = static_cast<double>(p[static_cast<std::size_t>(i)]),
                    y = static_cast<double>(t[static_cast<std::size_t>(i)]);

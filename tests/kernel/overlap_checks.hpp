@@ -31,18 +31,18 @@ void maps(Device& device, const T* x, T* y) {
     const auto twice = [](auto a) { return a + a; };
     const ht::const_view<T, 2> in(x, {3, 4});
     using two = ht::view<T, 2>;
-    CHECK(refusal([&] { ht::map(device, twice, in, two(y, {3, 4}, {0, 1})); }) ==
-          "map: output 0 (3, 4) is written to and overlaps itself; its strides are (0, 1)");
-    CHECK(refusal([&] { ht::map(device, twice, in, two(y, {3, 4}, {3, 1})); }) ==
-          "map: output 0 (3, 4) is written to and overlaps itself; its strides are (3, 1)");
+    CHECK(refusal([&] {
+              ht::map(device, twice, in, two(y, {3, 4}, {0, 1}));
+          }) == "map: output 0 (3, 4) is written to and overlaps itself; its strides are (0, 1)");
+    CHECK(refusal([&] {
+              ht::map(device, twice, in, two(y, {3, 4}, {3, 1}));
+          }) == "map: output 0 (3, 4) is written to and overlaps itself; its strides are (3, 1)");
     CHECK(!refusal([&] { ht::map(device, twice, ht::const_view<T, 1>(x, {4}), ht::view<T, 1>(y, {4}, {0})); }).empty());
     CHECK(refusal([&] { ht::map(device, twice, in, two(y, {3, 4}, {4, 1})); }).empty());
     CHECK(refusal([&] { ht::map(device, twice, in, two(y, {3, 4}, {8, 1})); }).empty());
     // One row for all, read; and one row, for which no step is taken.
     CHECK(refusal([&] { ht::map(device, twice, ht::const_view<T, 2>(x, {3, 4}, {0, 1}), two(y, {3, 4})); }).empty());
-    CHECK(refusal([&] {
-              ht::map(device, twice, ht::const_view<T, 2>(x, {1, 4}), two(y, {1, 4}, {0, 1}));
-          }).empty());
+    CHECK(refusal([&] { ht::map(device, twice, ht::const_view<T, 2>(x, {1, 4}), two(y, {1, 4}, {0, 1})); }).empty());
     const auto e = ht::make_pack(twice(ht::symbolic::argument<0>{}));
     CHECK(refusal([&] {
               ht::kernel::map<Device>::backward(device, e, ht::make_pack(in), ht::make_pack(in),
@@ -57,7 +57,8 @@ void conversions(Device& device, const float* x, float* y) {
               ht::kernel::convert<Device>::run(device, ht::const_view<float, 2>(x, {3, 4}), two(y, {3, 4}, {0, 1}));
           }) == "convert: to (3, 4) is written to and overlaps itself; its strides are (0, 1)");
     CHECK(refusal([&] {
-              ht::kernel::convert<Device>::run(device, ht::const_view<float, 2>(x, {3, 4}, {0, 1}), two(y, {3, 4}, {5, 1}));
+              ht::kernel::convert<Device>::run(device, ht::const_view<float, 2>(x, {3, 4}, {0, 1}),
+                                               two(y, {3, 4}, {5, 1}));
           }).empty());
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// What kernels on a GPU write to shows each element once: the checks are kernel/overlap_checks.hpp's.
-#include <halftone/kernel/device.hpp>
-
 #include <emulator/device.hpp>
+
+#include <halftone/kernel/device.hpp>
 
 #include "kernel/overlap_checks.hpp"
 

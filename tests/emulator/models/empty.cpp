@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Operations on tensors of which an extent is 0, as a GPU runs them: the checks are autodiff/empty_checks.hpp's.
-#include "autodiff/empty_checks.hpp"
-
 #include <emulator/device.hpp>
 
 #include <halftone/kernel/device.hpp>
+
+#include "autodiff/empty_checks.hpp"
 
 namespace {
 

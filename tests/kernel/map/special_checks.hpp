@@ -62,31 +62,47 @@ void check(Device& device, const std::string& name, const F& f, const Definition
 template <class T, class Device>
 void all_of(Device& device) {
     const auto sigmoid = [](double x) { return x < 0 ? std::exp(x) / (1 + std::exp(x)) : 1 / (1 + std::exp(-x)); };
-    check<T>(device, "negate", [](auto x) { return -x; }, [](double x) { return -x; });
-    check<T>(device, "abs", [](auto x) { return ht::abs(x); }, [](double x) { return std::fabs(x); });
-    check<T>(device, "exp", [](auto x) { return ht::exp(x); }, [](double x) { return std::exp(x); });
-    check<T>(device, "expm1", [](auto x) { return ht::expm1(x); }, [](double x) { return std::expm1(x); });
-    check<T>(device, "log", [](auto x) { return ht::log(x); }, [](double x) { return std::log(x); });
-    check<T>(device, "log1p", [](auto x) { return ht::log1p(x); }, [](double x) { return std::log1p(x); });
-    check<T>(device, "sqrt", [](auto x) { return ht::sqrt(x); }, [](double x) { return std::sqrt(x); });
-    check<T>(device, "rsqrt", [](auto x) { return ht::rsqrt(x); }, [](double x) { return 1 / std::sqrt(x); });
-    check<T>(device, "tanh", [](auto x) { return ht::tanh(x); }, [](double x) { return std::tanh(x); });
-    check<T>(device, "sinh", [](auto x) { return ht::sinh(x); }, [](double x) { return std::sinh(x); });
-    check<T>(device, "cosh", [](auto x) { return ht::cosh(x); }, [](double x) { return std::cosh(x); });
-    check<T>(device, "tan", [](auto x) { return ht::tan(x); }, [](double x) { return std::tan(x); });
-    check<T>(device, "sigmoid", [](auto x) { return ht::sigmoid(x); }, sigmoid);
+    check<T>(
+        device, "negate", [](auto x) { return -x; }, [](double x) { return -x; });
+    check<T>(
+        device, "abs", [](auto x) { return ht::abs(x); }, [](double x) { return std::fabs(x); });
+    check<T>(
+        device, "exp", [](auto x) { return ht::exp(x); }, [](double x) { return std::exp(x); });
+    check<T>(
+        device, "expm1", [](auto x) { return ht::expm1(x); }, [](double x) { return std::expm1(x); });
+    check<T>(
+        device, "log", [](auto x) { return ht::log(x); }, [](double x) { return std::log(x); });
+    check<T>(
+        device, "log1p", [](auto x) { return ht::log1p(x); }, [](double x) { return std::log1p(x); });
+    check<T>(
+        device, "sqrt", [](auto x) { return ht::sqrt(x); }, [](double x) { return std::sqrt(x); });
+    check<T>(
+        device, "rsqrt", [](auto x) { return ht::rsqrt(x); }, [](double x) { return 1 / std::sqrt(x); });
+    check<T>(
+        device, "tanh", [](auto x) { return ht::tanh(x); }, [](double x) { return std::tanh(x); });
+    check<T>(
+        device, "sinh", [](auto x) { return ht::sinh(x); }, [](double x) { return std::sinh(x); });
+    check<T>(
+        device, "cosh", [](auto x) { return ht::cosh(x); }, [](double x) { return std::cosh(x); });
+    check<T>(
+        device, "tan", [](auto x) { return ht::tan(x); }, [](double x) { return std::tan(x); });
+    check<T>(
+        device, "sigmoid", [](auto x) { return ht::sigmoid(x); }, sigmoid);
     check<T>(
         device, "softplus", [](auto x) { return ht::softplus(x); },
         [](double x) { return std::isnan(x) ? x : std::fmax(x, 0) + std::log1p(std::exp(-std::fabs(x))); });
-    check<T>(device, "silu", [](auto x) { return ht::silu(x); }, [&](double x) { return x * sigmoid(x); });
+    check<T>(
+        device, "silu", [](auto x) { return ht::silu(x); }, [&](double x) { return x * sigmoid(x); });
     check<T>(
         device, "pow", [](auto x) { return ht::pow(x, 1.5f); }, [](double x) { return std::pow(x, 1.5); });
     check<T>(
         device, "atan2", [](auto x) { return ht::atan2(x, -1.0f); }, [](double x) { return std::atan2(x, -1.0); });
     check<T>(
-        device, "min", [](auto x) { return ht::min(x, 1.0f); }, [](double x) { return std::isnan(x) || x < 1 ? x : 1; });
+        device, "min", [](auto x) { return ht::min(x, 1.0f); },
+        [](double x) { return std::isnan(x) || x < 1 ? x : 1; });
     check<T>(
-        device, "max", [](auto x) { return ht::max(1.0f, x); }, [](double x) { return std::isnan(x) || x > 1 ? x : 1; });
+        device, "max", [](auto x) { return ht::max(1.0f, x); },
+        [](double x) { return std::isnan(x) || x > 1 ? x : 1; });
     // The derivative of abs, which is the sign.
     const std::vector<T> x = places<T>();
     const auto n = static_cast<ht::extent>(x.size());

@@ -24,8 +24,9 @@ TEST_CASE("results of products that overlap themselves are refused by name; oper
     float x[64] = {}, y[64] = {};
     using two = ht::view<float, 2>;
     const ht::const_view<float, 2> a(x, {3, 4}), b(x, {4, 5}), same_rows(x, {3, 4}, {0, 1});
-    CHECK(refusal([&] { ht::detail::check_matmul(a, b, two(y, {3, 5}, {0, 1})); }) ==
-          "matmul: c (3, 5) is written to and overlaps itself; its strides are (0, 1)");
+    CHECK(refusal([&] {
+              ht::detail::check_matmul(a, b, two(y, {3, 5}, {0, 1}));
+          }) == "matmul: c (3, 5) is written to and overlaps itself; its strides are (0, 1)");
     CHECK_FALSE(refusal([&] { ht::detail::check_matmul(a, b, two(y, {3, 5}, {4, 1})); }).empty());
     CHECK(refusal([&] { ht::detail::check_matmul(same_rows, b, two(y, {3, 5}, {8, 1})); }).empty());
     const ht::const_view<float, 1> bias(x, {5});
