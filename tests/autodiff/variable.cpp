@@ -6,6 +6,7 @@
 
 #include <doctest/doctest.h>
 
+#include <halftone/autodiff/join.hpp>
 #include <halftone/autodiff/tape.hpp>
 
 namespace {
@@ -48,6 +49,22 @@ TEST_CASE("variable: copies and moves keep one value alive") {
     b = context.make<float>(ht::shape<2>{1, 1}, false);
     b = c;
     CHECK(context.memory().live() == 128);
+}
+
+TEST_CASE("variable: no shape whose number of elements overflows") {
+    bare_device device;
+    ht::inference context{device};
+    constexpr ht::extent large = ht::extent{1} << 32;
+    CHECK_THROWS_WITH_AS(context.make<float>(ht::shape<2>{large, large}, false),
+                         "tape: shape (4294967296, 4294967296) has more elements than fit in memory", ht::shape_error);
+    CHECK_THROWS_AS(context.make<float>(ht::shape<3>{large, 0, large}, false), ht::shape_error);
+    CHECK_THROWS_WITH_AS(context.make<float>(ht::shape<2>{2, -1}, false), "tape: shape (2, -1) has a negative extent",
+                         ht::shape_error);
+    const auto none = context.make<float>(ht::shape<2>{large, 0}, false);
+    CHECK(ht::reshape(context, none, ht::shape<2>{0, large}).size() == 0);
+    CHECK_THROWS_WITH_AS(ht::reshape(context, none, ht::shape<2>{large, large}),
+                         "reshape: shape (4294967296, 4294967296) has more elements than fit in memory", ht::shape_error);
+    CHECK_THROWS_AS(ht::reshape(context, none, ht::shape<3>{large, 0, large}), ht::shape_error);
 }
 
 TEST_CASE("variable: outlives its tape, and so does the gradient of a leaf") {

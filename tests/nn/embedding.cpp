@@ -25,6 +25,28 @@ TEST_CASE("nn::embedding: rows of both tables") {
     }
 }
 
+TEST_CASE("nn::embedding: rows of no tokens, and no rows, give a tensor of nothing and gradients of zeros") {
+    alone<ht::nn::embedding<ht::at<ht::full_fp32, "embed">>> f(11, 6, 8);
+    const alone<ht::nn::embedding<ht::at<ht::full_fp32, "embed">>> without_positions(11, 0, 8);
+    ht::cpu device{{.threads = 1}};
+    const std::int32_t none = 0;
+    for (const auto& s : {ht::shape<2>{3, 0}, ht::shape<2>{0, 3}, ht::shape<2>{0, 0}}) {
+        ht::tape tape{device};
+        support::gradient_sink acc(f.parameters);
+        const auto x = f.layer(tape, ht::const_view<std::int32_t, 2>(&none, s));
+        CHECK(x.shape() == ht::shape<3>{s[0], s[1], 8});
+        tape.backward(ht::sum(tape, x), acc);
+        CHECK(acc.entry(0) == std::vector<float>(88, 0.0f));
+        CHECK(acc.entry(1) == std::vector<float>(48, 0.0f));
+    }
+    ht::inference ctx{device};
+    const ht::const_view<std::int32_t, 2> empty(&none, {3, 0}), longer(nullptr, {0, 7});
+    CHECK(without_positions.layer(ctx, empty).size() == 0);
+    CHECK_THROWS_WITH_AS(f.layer(ctx, longer), "embedding: 7 tokens in a row; the context holds 6", ht::shape_error);
+    CHECK_THROWS_WITH_AS(without_positions.layer(ctx, ht::const_view<std::int32_t, 2>(&none, {1, 1})),
+                         "embedding: 1 tokens in a row; the context holds 0", ht::shape_error);
+}
+
 TEST_CASE("nn::embedding: its table is stored as a linear layer's weight is, for a head that is tied to it") {
     using P = ht::at<ht::amp_bf16, "embed">;
     static_assert(std::is_same_v<decltype(ht::nn::embedding<P>::tokens), decltype(ht::nn::linear<P>::weight)>);

@@ -301,10 +301,10 @@ TEST_CASE("gpt: a batch without rows and one without targets have no mean and ze
     ht::nn::gpt<ht::amp_bf16> model{device, config};
     ht::tape tape{device};
     support::gradient_sink sink(model.parameters());
-    const batch no_rows(0, 8, {}, {});
+    const batch no_rows(0, 8, {}, {}), no_times(3, 0, {}, {});
     batch no_targets = batch::random(2, 8, 19, 6);
     no_targets.target_ids.assign(16, -100);
-    for (const batch* b : {&no_rows, static_cast<const batch*>(&no_targets)}) {
+    for (const batch* b : {&no_rows, &no_times, static_cast<const batch*>(&no_targets)}) {
         const auto loss = model.loss(tape, *b);
         CHECK(std::isnan(loss.item()));
         tape.backward(loss, sink);

@@ -2,6 +2,7 @@
 /// \file
 /// Copies on the host: of contiguous and strided views, of what has a view; back to a device; as spans.
 #include <span>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -35,6 +36,10 @@ TEST_CASE("host_tensor: a value of its own, and a range") {
     const std::span<const ht::bfloat16> all = y;
     CHECK(all.size() == 6);
     CHECK(all.data() == y.data());
+    const ht::host_tensor<ht::bfloat16, 2> z = std::move(x);
+    CHECK(z(1, 2) == 2.0f);
+    CHECK(x.size() == 0);
+    CHECK(x.shape() == ht::shape<2>{});
     CHECK(ht::host_tensor<float, 0>(ht::shape<0>{}).size() == 1);
     CHECK(ht::host_tensor<float, 2>{}.size() == 0);
     CHECK_THROWS_WITH_AS((ht::host_tensor<float, 2>({4, -1})), "host_tensor: shape (4, -1) has a negative extent",

@@ -40,6 +40,24 @@ void round_trips(Device& device) {
     const auto same = ht::to_host(device, ht::const_view<int, 2>(x.data() + 7, {2, 3}, {0, 0}));
     for (const int each : same) CHECK(each == 7);
 
+    // Backwards: all of it, of an array that is no longer than that; rows alone; columns alone, of rows that lie apart; and
+    // what overlaps: five windows of three.
+    const auto back = ht::to_host(device, ht::const_view<int, 2>(x.data() + 29, {6, 5}, {-5, -1}));
+    for (int i = 0; i < 30; ++i) CHECK(back.data()[i] == 29 - i);
+    const auto rows_back = ht::to_host(device, ht::const_view<int, 2>(x.data() + 25, {6, 5}, {-5, 1}));
+    const auto columns_back = ht::to_host(device, ht::const_view<int, 2>(x.data() + 4, {3, 5}, {10, -1}));
+    for (int i = 0; i < 3; ++i) {
+        for (int j = 0; j < 5; ++j) {
+            CHECK(rows_back(i, j) == 5 * (5 - i) + j);
+            CHECK(columns_back(i, j) == 10 * i + 4 - j);
+        }
+    }
+    const auto windows = ht::to_host(device, ht::const_view<int, 2>(x.data() + 6, {5, 3}, {-1, 1}));
+    for (int i = 0; i < 5; ++i) {
+        for (int j = 0; j < 3; ++j) CHECK(windows(i, j) == 6 - i + j);
+    }
+    CHECK(ht::to_host(device, ht::const_view<int, 2>(x.data(), {0, 5}, {-5, -1})).size() == 0);
+
     CHECK(ht::to_host(device, ht::const_view<int, 0>(x.data() + 4, {}))() == 4);
     CHECK(ht::to_host(device, ht::const_view<int, 2>(nullptr, {0, 3})).size() == 0);
     CHECK(ht::to_device(device, ht::const_view<int, 2>(nullptr, {0, 3})).size() == 0);

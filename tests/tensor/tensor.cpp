@@ -30,6 +30,18 @@ TEST_CASE("tensor: owns what its view shows") {
         const ht::tensor<ht::bfloat16, 2> y = std::move(x);
         CHECK(y(2, 4) == 1.5f);
         CHECK(memory.usage().allocations() == 1);
+
+        // What was moved from shows nothing, and can be given something anew.
+        CHECK(x.data() == nullptr);
+        CHECK(x.size() == 0);
+        CHECK(x.shape() == ht::shape<2>{});
+        CHECK(x.view().data() == nullptr);
+        ht::tensor<ht::bfloat16, 2> z;
+        z = ht::tensor<ht::bfloat16, 2>{memory, {1, 2}};
+        x = std::move(z);
+        CHECK(z.data() == nullptr);
+        CHECK(z.size() == 0);
+        CHECK(x.size() == 2);
     }
     CHECK(memory.usage().live() == 0);
 }

@@ -69,6 +69,7 @@ TEST_CASE("view: contiguous is what has no holes; axes of one element do not mat
     CHECK_FALSE(ht::view<int, 2>(values.data(), {3, 4}, {1, 3}).is_contiguous());
     CHECK(ht::view<int, 2>(values.data(), {1, 4}, {8, 1}).is_contiguous());
     CHECK(ht::view<int, 2>(values.data(), {4, 1}, {1, 99}).is_contiguous());
+    CHECK(ht::transpose(ht::view<int, 2>(values.data(), {4, 0})).is_contiguous());  // of nothing
 }
 
 TEST_CASE("view: no negative extent") {
@@ -82,6 +83,17 @@ TEST_CASE("view: no negative extent") {
     CHECK(ht::view<float, 0>(x, {}).size() == 1);
     CHECK(ht::view<float, 2>(x + 5, {2, 3}, {-3, -1})(1, 2) == 0);  // strides may be
     static_assert(ht::view<const float, 1>(nullptr, {0}).size() == 0);
+}
+
+TEST_CASE("view: no more elements than fit in memory, and none whose number overflows") {
+    float x = 0;
+    constexpr ht::extent large = ht::extent{1} << 32;
+    CHECK_THROWS_WITH_AS((ht::view<float, 2>(&x, {large, large})),
+                         "view: shape (4294967296, 4294967296) has more elements than fit in memory", ht::shape_error);
+    CHECK_THROWS_AS((ht::view<float, 2>(&x, {large, large}, {0, 0})), ht::shape_error);
+    CHECK_THROWS_AS((ht::view<float, 3>(&x, {large, 0, large})), ht::shape_error);
+    CHECK(ht::view<float, 2>(&x, {large, 0}).size() == 0);
+    CHECK(ht::view<float, 2>(&x, {large, 1 << 20}, {0, 0}).size() == large << 20);
 }
 
 TEST_CASE("transpose: the last two axes exchanged, the same memory") {
@@ -121,6 +133,7 @@ TEST_CASE("as_rows and flatten: contiguous memory as a matrix or one axis") {
     CHECK(ht::flatten(v).shape() == ht::shape<1>{24});
     CHECK(ht::flatten(v)(14) == 14);
     CHECK(ht::as_rows(ht::view<int, 2>(nullptr, {0, 4})).shape() == ht::shape<2>{0, 4});
+    CHECK(ht::as_rows(ht::view<int, 3>(nullptr, {2, 3, 0})).shape() == ht::shape<2>{6, 0});
     CHECK_THROWS_WITH_AS(ht::as_rows(ht::transpose(v)),
                          "as_rows: the view (2, 4, 3) is not contiguous; its strides are (12, 1, 4)", ht::shape_error);
     CHECK_THROWS_WITH_AS(ht::flatten(ht::transpose(v)),
@@ -177,6 +190,57 @@ TEST_CASE("view: the memory from its first element to its last") {
     CHECK(ht::view<float, 2>(x, {4, 3}, {1, 16}).hull_size() == 36);
     CHECK(ht::view<float, 2>(x, {0, 4}, {16, 1}).hull_size() == 0);
     CHECK(ht::view<float, 0>(x, {}).hull_size() == 1);
+    CHECK(ht::view<float, 2>(x, {3, 4}).elements_before() == 0);
+
+    // Backwards along an axis, along both, and one row for all.
+    const ht::view<float, 2> up(x + 32, {3, 4}, {-16, 1}), back(x + 35, {3, 4}, {-16, -1});
+    CHECK(up.hull_size() == 36);
+    CHECK(up.elements_before() == 32);
+    CHECK(back.hull_size() == 36);
+    CHECK(back.elements_before() == 35);
+    CHECK(ht::view<float, 2>(x, {0, 4}, {-16, -1}).hull_size() == 0);
+    CHECK(ht::view<float, 2>(x, {0, 4}, {-16, -1}).elements_before() == 0);
+    CHECK(ht::view<float, 2>(x, {3, 4}, {0, 1}).hull_size() == 4);
+}
+
+TEST_CASE("view: whether it shows every element once") {
+    float x[64];
+    const auto once = [&x](const ht::shape<3>& shape, const ht::shape<3>& strides) {
+        return ht::view<float, 3>(x, shape, strides).shows_elements_once();
+    };
+    CHECK(ht::view<float, 0>(x, {}).shows_elements_once());
+    CHECK(once({2, 3, 4}, {12, 4, 1}));
+    CHECK(once({2, 3, 4}, {4, 8, 1}));
+    CHECK(once({2, 3, 4}, {1, 2, 6}));
+    CHECK(once({2, 3, 4}, {-12, 4, -1}));
+    CHECK(once({1, 3, 4}, {0, 4, 1}));  // along one element no step is taken
+    CHECK(once({2, 1, 4}, {4, 4, 1}));
+    CHECK(once({0, 3, 4}, {0, 0, 0}));
+    CHECK_FALSE(once({2, 3, 4}, {0, 4, 1}));
+    CHECK_FALSE(once({2, 3, 4}, {12, 4, 0}));
+    CHECK_FALSE(once({2, 3, 4}, {12, 3, 1}));
+    CHECK_FALSE(once({2, 3, 4}, {11, 4, 1}));
+    CHECK_FALSE(once({2, 3, 4}, {12, -3, 1}));
+    CHECK_FALSE(once({2, 2, 4}, {4, 4, 1}));
+    CHECK_FALSE(once({2, 2, 4}, {4, -4, 1}));
+    // Against counting, for all small strides: what overlaps is always seen.
+    int missed = 0, refused = 0;
+    for (int s = -9; s <= 9; ++s) {
+        for (int t = -9; t <= 9; ++t) {
+            const ht::view<float, 3> v(x + 32, {3, 2, 2}, {s, t, 1});
+            int shown[64] = {};
+            bool twice = false;
+            for (int i = 0; i < 3; ++i) {
+                for (int j = 0; j < 2; ++j) {
+                    for (int k = 0; k < 2; ++k) twice = twice || ++shown[&v(i, j, k) - x] > 1;
+                }
+            }
+            missed += twice && v.shows_elements_once() ? 1 : 0;
+            refused += twice || v.shows_elements_once() ? 0 : 1;
+        }
+    }
+    CHECK(missed == 0);
+    CHECK(refused < 19 * 19 / 8);  // axes that interleave
 }
 
 }  // namespace

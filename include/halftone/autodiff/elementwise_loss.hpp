@@ -89,16 +89,14 @@ auto binary_cross_entropy_with_logits(Context&& context, const variable<X, Rank>
         logits, detail::as_target(context.root(), target));
 }
 
-/// The mean of -target log(p) - (1 - target) log(1 - p), each logarithm at least -100. Banned under autocast to low
-/// precision, as in PyTorch: it does not compile there.
+/// The mean of -target log(p) - (1 - target) log(1 - p), each logarithm at least -100. The gradient of p is
+/// (p - target) / max(p (1 - p), 1e-12), PyTorch's, which lets no probability stay at 0 or 1 for ever. Banned under autocast
+/// to low precision, as in PyTorch: it does not compile there.
 template <recording_context Context, class X, int Rank, class Target>
 auto binary_cross_entropy(Context&& context, const variable<X, Rank>& p, const Target& target) {
     return detail::mean_of<op::binary_cross_entropy>(
         context,
-        [](auto x, auto t) {
-            return -(t * halftone::max(halftone::log(x), -100) + (1 - t) * halftone::max(halftone::log1p(-x), -100));
-        },
-        p, detail::as_target(context.root(), target));
+        [](auto x, auto t) { return symbolic::binary_cross_entropy(x, t); }, p, detail::as_target(context.root(), target));
 }
 
 /// The sum over all elements of a b. Throws shape_error.

@@ -107,6 +107,7 @@ inline int checked_axis(const char* operation, int axis, int rank) {
 /// a variable of another context.
 template <recording_context Context, class T, int Rank, int To>
 variable<T, To> reshape(Context&& context, const variable<T, Rank>& x, const shape<To>& s) {
+    check_shape("reshape", s);
     if (x.size() != s.size())
         fail<shape_error>("reshape: ", x.shape(), " has ", x.size(), " elements, ", s, " has ", s.size());
     if (&x.graph() != &context.root().graph())

@@ -51,9 +51,10 @@ class basic_context {
     template <class Where = void>
     halftone::range range(const char* operation) const { return {graph_->listener, operation, pass::forward}; }
 
-    /// A result of an operation, with undefined contents.
+    /// A result of an operation, with undefined contents. Throws shape_error for a shape that is none.
     template <class T, int Rank>
     variable<T, Rank> make(const shape<Rank>& s, bool wants_gradient) {
+        check_shape("tape", s);
         const auto block = graph_->make_block(static_cast<std::size_t>(s.size()) * sizeof(T));
         return {*graph_, graph_->make_result(block, records && wants_gradient), s};
     }

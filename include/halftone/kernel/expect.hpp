@@ -31,4 +31,11 @@ void expect_rows(const char* operation, const char* argument, const view<T, 2>& 
     detail::expect_whole_rows(operation, argument, v);
 }
 
+/// The same for rows that are written to.
+template <class T>
+void expect_written_rows(const char* operation, const char* argument, const view<T, 2>& v, const shape<2>& expected) {
+    expect_rows(operation, argument, v, expected);
+    detail::expect_elements_once(operation, argument, v);
+}
+
 }  // namespace halftone::inline HALFTONE_ABI::kernel

@@ -29,8 +29,10 @@ struct capture_error : state_error {
     using state_error::state_error;
 };
 
-/// The next multiple of `unit`, a power of two.
-constexpr std::size_t round_up(std::size_t bytes, std::size_t unit) { return (bytes + unit - 1) & ~(unit - 1); }
+/// The next multiple of `unit`, a power of two; the largest where that is beyond, which no memory has.
+constexpr std::size_t round_up(std::size_t bytes, std::size_t unit) {
+    return (bytes > static_cast<std::size_t>(-1) - (unit - 1) ? bytes : bytes + unit - 1) & ~(unit - 1);
+}
 
 /// A source of memory that counts what it hands out. One thread at a time.
 class memory_resource {

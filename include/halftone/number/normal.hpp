@@ -14,6 +14,7 @@
 
 #include <halftone/config.hpp>
 
+#include <halftone/number/precise/begin.inc>
 namespace halftone::inline HALFTONE_ABI {
 
 struct normal_pair {
@@ -30,3 +31,4 @@ HALFTONE_HD inline normal_pair normal(std::uint32_t a, std::uint32_t b) {
 }
 
 }  // namespace halftone::inline HALFTONE_ABI
+#include <halftone/number/precise/end.inc>

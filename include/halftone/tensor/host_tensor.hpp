@@ -9,6 +9,7 @@
 ///     const auto x = ht::to_device(device, ht::const_view<float, 2>(rows, {8, 2}));       // a tensor in its memory
 #pragma once
 
+#include <utility>
 #include <vector>
 
 #include <halftone/tensor/split_view.hpp>
@@ -28,6 +29,17 @@ class host_tensor {
     explicit host_tensor(const halftone::shape<Rank>& shape) : shape_(shape) {
         check_shape("host_tensor", shape);
         values_.resize(static_cast<std::size_t>(shape.size()));
+    }
+
+    host_tensor(const host_tensor&) = default;
+    host_tensor& operator=(const host_tensor&) = default;
+    /// What is moved from is as one that was made without a shape.
+    host_tensor(host_tensor&& other) noexcept
+        : shape_(std::exchange(other.shape_, {})), values_(std::exchange(other.values_, {})) {}
+    host_tensor& operator=(host_tensor&& other) noexcept {
+        shape_ = std::exchange(other.shape_, {});
+        values_ = std::exchange(other.values_, {});
+        return *this;
     }
 
     const halftone::shape<Rank>& shape() const { return shape_; }
@@ -56,7 +68,7 @@ class host_tensor {
     std::vector<T> values_;
 };
 
-/// A copy of what a view shows, transposed ones too, once the device has done what it was given before. The view is of
+/// A copy of what a view shows, whatever its strides, once the device has done what it was given before. The view is of
 /// the device's memory, or of the host's.
 template <class Device, class T, int Rank>
 host_tensor<std::remove_const_t<T>, Rank> to_host(Device& device, const view<T, Rank>& values) {
@@ -69,10 +81,11 @@ host_tensor<std::remove_const_t<T>, Rank> to_host(Device& device, const view<T, 
     }
     // One transfer of all from the first element to the last: many small ones would each wait for the device.
     std::vector<element> hull(static_cast<std::size_t>(values.hull_size()));
-    device.memory().read(hull.data(), values.data(), hull.size() * sizeof(element));
+    const extent before = values.elements_before();
+    device.memory().read(hull.data(), values.data() - before, hull.size() * sizeof(element));
     shape<Rank> at{};
     for (element& to : result) {
-        extent offset = 0;
+        extent offset = before;
         for (int axis = 0; axis < Rank; ++axis) offset += at[axis] * values.stride_of(axis);
         to = hull[static_cast<std::size_t>(offset)];
         for (int axis = Rank - 1; axis >= 0 && ++at[axis] == values.extent_of(axis); --axis) at[axis] = 0;

@@ -50,16 +50,36 @@ struct shape {
 template <class... Extents>
 shape(Extents...) -> shape<sizeof...(Extents)>;
 
-/// Throws shape_error where an extent is negative or the number of elements does not fit into an `extent`.
+namespace detail {
+
+/// Whether all extents are at least 0 and the product of those that are not 0 is less than 2^59: then every product of some
+/// of them, in elements of up to 16 bytes, fits into an `extent`. Products that are beyond are not, once they are rounded.
 template <int Rank>
-void check_shape(const char* what, const shape<Rank>& s) {
-    extent n = 1;
+constexpr bool is_possible(const shape<Rank>& s) {
+    double product = 1;
+    extent signs = 0;
+    for (int axis = 0; axis < Rank; ++axis) {
+        signs |= s[axis];
+        product *= static_cast<double>(s[axis] == 0 ? 1 : s[axis]);
+    }
+    return signs >= 0 && product < 0x1p59;
+}
+
+template <int Rank>
+[[noreturn]] void refuse_shape(const char* what, const shape<Rank>& s) {
     for (int axis = 0; axis < Rank; ++axis) {
         if (s[axis] < 0) fail<shape_error>(what, ": shape ", s, " has a negative extent");
-        if (s[axis] != 0 && n > INT64_MAX / 16 / s[axis])
-            fail<shape_error>(what, ": shape ", s, " has more elements than fit in memory");
-        n *= s[axis] == 0 ? 1 : s[axis];
     }
+    fail<shape_error>(what, ": shape ", s, " has more elements than fit in memory");
+}
+
+}  // namespace detail
+
+/// Throws shape_error where an extent is negative or the number of elements does not fit into memory; a 0 among the
+/// extents does not hide the product of the others, since strides are products of some.
+template <int Rank>
+constexpr void check_shape(const char* what, const shape<Rank>& s) {
+    if (!detail::is_possible(s)) detail::refuse_shape(what, s);
 }
 
 }  // namespace halftone::inline HALFTONE_ABI

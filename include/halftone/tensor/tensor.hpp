@@ -5,6 +5,8 @@
 ///     ht::tensor<float, 2> x{device.memory(), {128, 256}};       // contents undefined
 #pragma once
 
+#include <utility>
+
 #include <halftone/memory/resource.hpp>
 #include <halftone/tensor/view.hpp>
 
@@ -19,6 +21,14 @@ class tensor {
     tensor() = default;
     tensor(memory_resource& memory, const halftone::shape<Rank>& shape, memory_kind kind = memory_kind::other)
         : block_(memory, bytes_of(shape), kind), view_(reinterpret_cast<T*>(block_.data()), shape) {}
+
+    /// What is moved from is as one that was made without memory.
+    tensor(tensor&& other) noexcept : block_(std::move(other.block_)), view_(std::exchange(other.view_, {})) {}
+    tensor& operator=(tensor&& other) noexcept {
+        block_ = std::move(other.block_);
+        view_ = std::exchange(other.view_, {});
+        return *this;
+    }
 
     T* data() const { return view_.data(); }
     const halftone::shape<Rank>& shape() const { return view_.shape(); }

@@ -27,16 +27,9 @@ struct stands_for<const T> {
 template <class T>
 using stands_for_t = typename stands_for<T>::type;
 
-namespace detail {
-
-template <int Rank>
-[[noreturn]] void refuse_negative_extent(const shape<Rank>& s) {
-    fail<shape_error>("view: shape ", s, " has a negative extent");
-}
-
-}  // namespace detail
-
-/// On the host, a shape with a negative extent throws shape_error: no operation sees one.
+/// On the host, a shape that check_shape refuses throws shape_error: no operation sees a negative extent, nor a number of
+/// elements that overflows. Strides are in elements; they may be 0, so that one element stands for many, and negative,
+/// where `data` is not the first element in memory. What operations write to shows each element once.
 template <class T, int Rank>
 class view {
   public:
@@ -46,7 +39,7 @@ class view {
     view() = default;
     /// A contiguous row-major view.
     HALFTONE_HD constexpr view(T* data, const halftone::shape<Rank>& shape) : data_(data), shape_(shape) {
-        expect_no_negative_extent();
+        expect_possible_shape();
         extent step = 1;
         for (int axis = Rank - 1; axis >= 0; --axis) {
             strides_[axis] = step;
@@ -56,7 +49,7 @@ class view {
     /// A view with strides, in elements.
     HALFTONE_HD constexpr view(T* data, const halftone::shape<Rank>& shape, const halftone::shape<Rank>& strides)
         : data_(data), shape_(shape), strides_(strides) {
-        expect_no_negative_extent();
+        expect_possible_shape();
     }
     /// A contiguous view of memory that a foreign type names.
     template <class U>
@@ -98,27 +91,56 @@ class view {
 
     /// How many elements of memory there are from the first to the last one, gaps among them.
     HALFTONE_HD constexpr extent hull_size() const {
-        extent last = 0;
-        for (int axis = 0; axis < Rank; ++axis) last += (shape_[axis] - 1) * strides_[axis];
-        return size() == 0 ? 0 : last + 1;
+        extent between = 0;
+        for (int axis = 0; axis < Rank; ++axis) between += (shape_[axis] - 1) * magnitude(strides_[axis]);
+        return size() == 0 ? 0 : between + 1;
+    }
+    /// How many elements before `data` the first one in memory lies: 0 but for negative strides.
+    HALFTONE_HD constexpr extent elements_before() const {
+        extent before = 0;
+        for (int axis = 0; axis < Rank; ++axis) {
+            if (strides_[axis] < 0) before -= (shape_[axis] - 1) * strides_[axis];
+        }
+        return size() == 0 ? 0 : before;
     }
 
-    /// True where the elements lie next to each other in row-major order.
+    /// True where the elements lie next to each other in row-major order, and where there are none.
     HALFTONE_HD constexpr bool is_contiguous() const {
         extent step = 1;
         for (int axis = Rank - 1; axis >= 0; --axis) {
-            if (shape_[axis] != 1 && strides_[axis] != step) return false;
+            if (shape_[axis] != 1 && strides_[axis] != step) return size() == 0;
             step *= shape_[axis];
         }
         return true;
     }
 
+    /// True where every stride steps over all that the axes of smaller strides span, so that no element is shown twice.
+    /// False where one is, and where axes interleave, which no operation is asked to write.
+    HALFTONE_HD constexpr bool shows_elements_once() const {
+        if (is_contiguous()) return true;
+        extent spanned = 1, last_step = 0;  // by the axes seen so far; the step of the last of them
+        for (int seen = 0; seen < Rank; ++seen) {
+            int next = -1;
+            for (int axis = 0; axis < Rank; ++axis) {
+                if (shape_[axis] == 1 || (seen > 0 && magnitude(strides_[axis]) <= last_step)) continue;
+                if (next < 0 || magnitude(strides_[axis]) < magnitude(strides_[next])) next = axis;
+            }
+            int alike = 0;  // axes of this step: of two, one shows what the other does
+            for (int axis = 0; axis < Rank && next >= 0; ++axis)
+                alike += shape_[axis] != 1 && magnitude(strides_[axis]) == magnitude(strides_[next]) ? 1 : 0;
+            if (next < 0) return true;
+            last_step = magnitude(strides_[next]);
+            if (alike > 1 || last_step < spanned) return false;
+            spanned += (shape_[next] - 1) * last_step;
+        }
+        return true;
+    }
+
   private:
-    HALFTONE_HD constexpr void expect_no_negative_extent() const {
+    HALFTONE_HD static constexpr extent magnitude(extent stride) { return stride < 0 ? -stride : stride; }
+    HALFTONE_HD constexpr void expect_possible_shape() const {
 #if !defined(__CUDA_ARCH__)
-        extent signs = 0;
-        for (int axis = 0; axis < Rank; ++axis) signs |= shape_[axis];
-        if (signs < 0) detail::refuse_negative_extent(shape_);
+        if (!detail::is_possible(shape_)) detail::refuse_shape("view", shape_);
 #endif
     }
 
@@ -171,8 +193,15 @@ void expect_contiguous(const char* operation, const char* argument, const view<T
 }
 template <class T>
 void expect_whole_rows(const char* operation, const char* argument, const view<T, 2>& v) {
-    if (v.stride_of(1) == 1 || v.extent_of(1) <= 1) return;
+    if (v.stride_of(1) == 1 || v.extent_of(1) <= 1 || v.extent_of(0) == 0) return;
     fail<shape_error>(operation, ": ", argument, " ", v.shape(), " has gaps within its rows; its strides are ",
+                      v.strides());
+}
+/// Of what is written to: no element is shown twice.
+template <class T, int Rank>
+void expect_elements_once(const char* operation, const char* argument, const view<T, Rank>& v) {
+    if (v.shows_elements_once()) return;
+    fail<shape_error>(operation, ": ", argument, " ", v.shape(), " is written to and overlaps itself; its strides are ",
                       v.strides());
 }
 
@@ -183,8 +212,9 @@ template <class T, int Rank>
 view<T, 2> as_rows(const view<T, Rank>& v) {
     static_assert(Rank >= 1, "halftone: rows need at least one axis");
     detail::expect_contiguous("as_rows", "the view", v);
-    const extent width = v.extent_of(Rank - 1);
-    return {v.data(), {width == 0 ? 0 : v.size() / width, width}};
+    extent rows = 1;
+    for (int axis = 0; axis + 1 < Rank; ++axis) rows *= v.extent_of(axis);
+    return {v.data(), {rows, v.extent_of(Rank - 1)}};
 }
 
 /// A contiguous view as one axis. Throws shape_error for a view with holes.

@@ -152,6 +152,13 @@ void check_attention_operand(const char* which, const view<T, 4>& v, const shape
     }
 }
 
+/// The same for what is written to.
+template <class T>
+void check_attention_result(const char* which, const view<T, 4>& v, const shape<4>& expected) {
+    check_attention_operand(which, v, expected);
+    expect_elements_once("attention", which, v);
+}
+
 /// Shapes alone: offsets lie in the memory of the device.
 inline void check_sequences(const packed_sequences& s, const attention_extents& e) {
     if (e.batch != 1) fail<shape_error>("attention: packed sequences in a batch of ", e.batch, "; expected 1");
@@ -221,7 +228,7 @@ inline const char* why_not_flash(const attention_extents& e) {
 template <class T>
 attention_extents check_attention_shapes(const kernel::attention_forward<T>& a) {
     const attention_extents e = check_attention_shapes(a.q, a.k, a.v, a.options, a.sequences);
-    check_attention_operand("o", a.o, a.q.shape());
+    check_attention_result("o", a.o, a.q.shape());
     kernel::expect_optional("attention", "logsumexp", a.logsumexp, {e.batch, e.heads, e.queries});
     return e;
 }
@@ -231,9 +238,9 @@ attention_extents check_attention_shapes(const kernel::attention_backward<T>& a)
     const attention_extents e = check_attention_shapes(a.q, a.k, a.v, a.options, a.sequences);
     check_attention_operand("o", a.o, a.q.shape());
     check_attention_operand("d_o", a.d_o, a.q.shape());
-    check_attention_operand("dq", a.dq, a.q.shape());
-    check_attention_operand("dk", a.dk, a.k.shape());
-    check_attention_operand("dv", a.dv, a.k.shape());
+    check_attention_result("dq", a.dq, a.q.shape());
+    check_attention_result("dk", a.dk, a.k.shape());
+    check_attention_result("dv", a.dv, a.k.shape());
     kernel::expect("attention", "logsumexp", a.logsumexp, {e.batch, e.heads, e.queries});
     return e;
 }

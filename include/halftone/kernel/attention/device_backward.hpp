@@ -160,7 +160,7 @@ struct flash_attention_slopes_kernel {
     HALFTONE_HD HALFTONE_INLINE static int smaller(int a, int b) { return a < b ? a : b; }
 
     /// What a lane has of its warp's kept rows. Some of these see, or are seen by, the streamed rows from some_from to
-    /// some_end, and all of them those from all_from() to all_end.
+    /// some_end, and all of them those up to all_end, where keys are kept from some_from + warp_rows - 1 on.
     struct lane_part {
         int some_from = 0, some_end = 0, all_end = 0;
         kept_tile kept_a, kept_b;

@@ -50,7 +50,7 @@ struct convert<cpu> {
             });
         } else if constexpr (Rank == 2) {
             expect_rows("convert", "from", from, from.shape());
-            expect_rows("convert", "to", to, from.shape());
+            expect_written_rows("convert", "to", to, from.shape());
             const extent width = from.extent_of(1), from_stride = from.stride_of(0), to_stride = to.stride_of(0);
             const bool past = apart && streams(to.data(), to.extent_of(0), width * bytes, to_stride * bytes);
             const row_pieces cut = cut_rows(from.extent_of(0), width, each_piece);

@@ -39,7 +39,7 @@ struct convert<Device> {
             convert_rows(device, flatten(from), flatten(to), factor, end);
         } else if constexpr (Rank == 2) {
             expect_rows("convert", "from", from, from.shape());
-            expect_rows("convert", "to", to, from.shape());
+            expect_written_rows("convert", "to", to, from.shape());
             convert_rows(device, from, to, factor, end);
         } else {
             expect("convert", "from", from, from.shape());

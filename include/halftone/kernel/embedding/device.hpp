@@ -267,6 +267,7 @@ struct embedding<Device> {
     static void forward(Device& device, const embedding_forward<T, Y>& a) {
         check(a);
         const extent rows = a.tokens.extent_of(0), width = a.table.extent_of(1);
+        if (a.out.size() == 0) return;
         with_vectors<T, Y>(width, a.table.data(), a.positions.data(), a.out.data(), [&]<int N>(simt::constant<N>) {
             device.launch(on_device::embedding_kernel<T, Y, N>{
                 simt::span_of(a.tokens), simt::span_of(a.table), simt::span_of(a.positions), simt::span_of(a.out),
@@ -336,6 +337,7 @@ struct embedding<Device> {
     template <class Y, class G>
     static void backward_positions(Device& device, const embedding_backward<Y, G>& a) {
         const extent width = a.dy.extent_of(1), period = a.dpositions.extent_of(0);
+        if (a.dpositions.size() == 0) return;
         const G* const none = nullptr;
         with_vectors<Y, G>(width, a.dy.data(), a.dpositions.data(), none, [&]<int N>(simt::constant<N>) {
             device.launch(on_device::embedding_positions_kernel<Y, G, N>{

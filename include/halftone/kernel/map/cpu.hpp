@@ -256,7 +256,7 @@ struct map<cpu> {
             "halftone: map: all outputs have one rank");
         static_assert((!std::is_const_v<std::remove_pointer_t<decltype(outputs.template at<K>().data())>> && ...),
                       "halftone: map: the last view is the output, and it is a view of constants");
-        map_plan plans[] = {{map_operand_of("output", K, outputs.template at<K>(), target)}...,
+        map_plan plans[] = {{map_result_of("output", K, outputs.template at<K>(), target)}...,
                             input_plan<pack<E...>, I>("input", I, inputs.template at<I>(), target)...};
         launch<pack<map_write<element<Outputs, K>>...>, pack<read<pack<E...>, element<Inputs, I>, I>...>>(
             device, expressions, {map_shape_of(target), plans, sizeof...(K) + sizeof...(I)}, 0);
@@ -282,7 +282,7 @@ struct map<cpu> {
                                   const shape<TargetRank>& target) {
         static_assert(V::rank == Rank && !std::is_const_v<T>,
                       "halftone: map: a gradient has its input's rank, and is no view of constants");
-        return {map_operand_of("gradient of input", static_cast<int>(number), g.to, target), g.mode, &add_up<T>};
+        return {map_result_of("gradient of input", static_cast<int>(number), g.to, target), g.mode, &add_up<T>};
     }
 
     template <class... E, class OutputGradients, class Inputs, class Gradients, std::size_t... K, std::size_t... I>

@@ -187,6 +187,13 @@ HALFTONE_HD constexpr auto derive(by<Index> i, const binary<op::atan2, A, B>& e)
            (symbolic::square(e.left) + symbolic::square(e.right));
 }
 template <int Index, class A, class B>
+HALFTONE_HD constexpr auto derive(by<Index> i, const binary<op::binary_cross_entropy, A, B>& e) {
+    const auto miss = symbolic::max(symbolic::log1p(-e.left), -100.0f);
+    const auto hit = symbolic::max(symbolic::log(e.left), -100.0f);
+    return derive(i, e.left) * ((e.left - e.right) / symbolic::max(e.left * (one{} - e.left), 1e-12)) +
+           derive(i, e.right) * (miss - hit);
+}
+template <int Index, class A, class B>
 HALFTONE_HD constexpr auto derive(by<Index> i, const binary<op::minimum, A, B>& e) {
     const auto a = derive(i, e.left);
     const auto b = derive(i, e.right);

@@ -83,7 +83,7 @@ struct map<Device> {
         static_assert((!std::is_const_v<std::remove_pointer_t<decltype(outputs.template at<K>().data())>> && ...),
                       "halftone: map: the last view is the output, and it is a view of constants");
         launch(device, expressions,
-               make_pack(output(map_operand_of("output", K, outputs.template at<K>(), target), outputs.template at<K>(),
+               make_pack(output(map_result_of("output", K, outputs.template at<K>(), target), outputs.template at<K>(),
                                 target)...),
                make_pack(input<pack<E...>, I>("input", I, inputs.template at<I>(), target)...), map_shape_of(target));
     }
@@ -149,7 +149,7 @@ struct map<Device> {
                                 const shape<TargetRank>& target) {
         static_assert(V::rank == Rank && !std::is_const_v<T>,
                       "halftone: map: a gradient has its input's rank, and is no view of constants");
-        const map_operand operand = map_operand_of("gradient of input", static_cast<int>(number), g.to, target);
+        const map_operand operand = map_result_of("gradient of input", static_cast<int>(number), g.to, target);
         if constexpr (Rank == TargetRank) {
             return on_device::map_output<T>(operand, map_shape_of(target), g.mode);
         } else {

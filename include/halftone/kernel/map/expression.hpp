@@ -256,6 +256,12 @@ template <class Y, class X>
 requires detail::operands<Y, X> HALFTONE_HD constexpr auto atan2(const Y& y, const X& x) {
     return binary<op::atan2, detail::lifted<Y>, detail::lifted<X>>{detail::lift(y), detail::lift(x)};
 }
+/// -t log(p) - (1 - t) log(1 - p), each logarithm at least -100. Its derivative is PyTorch's: (p - t) / (p (1 - p)), the
+/// divisor at least 1e-12, so that it is not lost at the ends.
+template <class P, class T>
+requires detail::operands<P, T> HALFTONE_HD constexpr auto binary_cross_entropy(const P& p, const T& t) {
+    return binary<op::binary_cross_entropy, detail::lifted<P>, detail::lifted<T>>{detail::lift(p), detail::lift(t)};
+}
 template <expression A>
 HALFTONE_HD constexpr unary<op::tanh, A> tanh(const A& a) {
     return {a};

@@ -169,7 +169,7 @@ struct map_of {
     template <class T, int Rank>
     static map_result<T> result(const char* role, std::size_t number, const view<T, Rank>& v, const shape<Rank>& target,
                                 write_mode mode) {
-        return {{map_operand_of(role, static_cast<int>(number), v, target), map_shape_of(target)}, mode};
+        return {{map_result_of(role, static_cast<int>(number), v, target), map_shape_of(target)}, mode};
     }
 
     template <class Expressions, class Outputs, class Inputs>
@@ -200,7 +200,7 @@ struct map_of {
                        std::size_t number, const shape<TargetRank>& target) {
         if constexpr (Rank != TargetRank) {
             if (g.to.data() == nullptr) return;
-            const map_operand to = map_operand_of("gradient of input", static_cast<int>(number), g.to, target);
+            const map_operand to = map_result_of("gradient of input", static_cast<int>(number), g.to, target);
             const map_shape s = map_shape_of(target);
             const bool by_column = to.access == map_access::column;
             const map_term<E, Operands> term{e, operands, by_column ? 0 : s.columns};

@@ -141,6 +141,16 @@ map_operand map_operand_of(const char* role, int index, const view<T, Rank>& v, 
     return map_operand_of(role, index, view<std::byte, Rank>(data, v.shape(), v.strides()),
                           static_cast<extent>(sizeof(T)), target);
 }
+/// The same of a view that is written to.
+template <class T, int Rank, int TargetRank>
+map_operand map_result_of(const char* role, int index, const view<T, Rank>& v, const shape<TargetRank>& target) {
+    const map_operand result = map_operand_of(role, index, v, target);
+    if (!v.shows_elements_once()) {
+        fail<shape_error>("map: ", role, " ", index, " ", v.shape(), " is written to and overlaps itself; its strides are ",
+                          v.strides());
+    }
+    return result;
+}
 
 }  // namespace kernel
 

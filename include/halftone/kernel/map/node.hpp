@@ -41,6 +41,7 @@ struct cosh {};
 struct tan {};
 struct power {};
 struct atan2 {};
+struct binary_cross_entropy {};  ///< of a probability and a target
 struct tanh {};
 struct tanh_slope {};
 struct sigmoid {};

@@ -16,17 +16,28 @@
 #pragma once
 
 #include <cmath>
+#include <type_traits>
 #include <utility>
 
 #include <halftone/exec/simt/memory.hpp>
 #include <halftone/kernel/exponential.hpp>
 #include <halftone/kernel/map/expression.hpp>
 #include <halftone/kernel/map/short_form.hpp>
+#include <halftone/number/classify.hpp>
 
+#include <halftone/number/precise/begin.inc>
 namespace halftone::inline HALFTONE_ABI::scalar {
 
 namespace op = symbolic::op;
 
+/// Whether x is a NaN, also where a compiler was told that there is none.
+HALFTONE_KERNEL template <class V>
+HALFTONE_HD inline bool is_unordered(const V& x) {
+#if __FINITE_MATH_ONLY__
+    if constexpr (std::is_floating_point_v<V>) return is_nan(x);
+#endif
+    return !(x == x);
+}
 /// 1 / (1 + e^-x) and its derivative; e^-|x| does not overflow.
 HALFTONE_KERNEL template <class V>
 HALFTONE_HD inline V sigmoid(const V& x) {
@@ -48,6 +59,9 @@ HALFTONE_HD inline V gated_slope(const V& x, const V& t, const V& t_slope) {
 /// x in [-limit, limit], where beyond them a slope is 0 or 1.
 HALFTONE_KERNEL template <class V>
 HALFTONE_HD inline V within(const V& x, const V& limit) {
+#if __FINITE_MATH_ONLY__
+    if (is_unordered(x)) return x;
+#endif
     return x < -limit ? -limit : limit < x ? limit : x;
 }
 
@@ -58,7 +72,11 @@ HALFTONE_HD inline V apply(op::negate, const V& a) {
 }
 HALFTONE_KERNEL template <class V>
 HALFTONE_HD inline V apply(op::abs, const V& a) {
-    return a < V(0) ? -a : a;
+    if constexpr (std::is_floating_point_v<V>) {
+        return std::fabs(a);  // also of -0
+    } else {
+        return a < V(0) ? -a : a;
+    }
 }
 HALFTONE_KERNEL template <class V>
 HALFTONE_HD inline V apply(op::sign, const V& a) {
@@ -127,6 +145,13 @@ HALFTONE_KERNEL template <class V>
 HALFTONE_HD inline V apply(op::atan2, const V& y, const V& x) {
     using std::atan2;
     return atan2(y, x);
+}
+/// Each logarithm at least -100; a NaN stays.
+HALFTONE_KERNEL template <class V>
+HALFTONE_HD inline V apply(op::binary_cross_entropy, const V& p, const V& t) {
+    using std::log, std::log1p;
+    const V hit = log(p), miss = log1p(-p);
+    return -(t * (hit < V(-100) ? V(-100) : hit) + (V(1) - t) * (miss < V(-100) ? V(-100) : miss));
 }
 HALFTONE_KERNEL template <class V>
 HALFTONE_HD inline V apply(op::tanh, const V& a) {
@@ -229,11 +254,11 @@ HALFTONE_HD inline V apply(op::divide, const V& a, const V& b) {
 }
 HALFTONE_KERNEL template <class V>
 HALFTONE_HD inline V apply(op::minimum, const V& a, const V& b) {
-    return a < b || !(a == a) ? a : b;
+    return a < b || is_unordered(a) ? a : b;
 }
 HALFTONE_KERNEL template <class V>
 HALFTONE_HD inline V apply(op::maximum, const V& a, const V& b) {
-    return b < a || !(a == a) ? a : b;
+    return b < a || is_unordered(a) ? a : b;
 }
 HALFTONE_KERNEL template <class V>
 HALFTONE_HD inline bool apply(op::less, const V& a, const V& b) {
@@ -328,3 +353,4 @@ HALFTONE_HD inline V evaluate(const E& e, const V* arguments) {
 }
 
 }  // namespace halftone::inline HALFTONE_ABI::scalar
+#include <halftone/number/precise/end.inc>

@@ -162,6 +162,7 @@ template <class T, class Pre, class C>
 auto epilogue_of(const bias_gelu_keep<T, Pre>& e, const view<C, 2>& c) {
     detail::check_operand(e.values, c);
     detail::check_operand(e.pre, c);
+    detail::expect_elements_once("matmul", "what bias_gelu_keep keeps", e.pre);
     const auto sum = detail::product_sum + detail::first_operand;
     return detail::make_epilogue(make_pack(detail::operand_of(e.values)),
                                  make_pack(detail::result_of(sum, e.pre), detail::result_of(gelu(sum), c)));

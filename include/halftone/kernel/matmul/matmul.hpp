@@ -75,6 +75,7 @@ inline void check_matmul_shapes(const untyped_matrix& a, const untyped_matrix& b
     check_matmul_operand("a", a);
     check_matmul_operand("b", b);
     detail::expect_whole_rows("matmul", "c", c);
+    detail::expect_elements_once("matmul", "c", c);
 }
 
 template <class A, class B, class C>
@@ -136,6 +137,7 @@ void batched_matmul(Device& device, const A& a, const B& b, const C& c) {
         fail<shape_error>("batched_matmul: a holds ", x.extent_of(0), " matrices, b ", y.extent_of(0), ", c ",
                           z.extent_of(0));
     }
+    detail::expect_elements_once("batched_matmul", "c", z);
     for (extent i = 0; i < z.extent_of(0); ++i) matmul<P>(device, matrix(x, i), matrix(y, i), matrix(z, i));
 }
 

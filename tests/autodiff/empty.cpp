@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Operations on tensors of which an extent is 0, on the CPU: the checks are empty_checks.hpp's.
+#include "autodiff/empty_checks.hpp"
+#include "support/each_set.hpp"
+
+namespace {
+
+namespace ht = halftone;
+
+TEST_CASE("tensors with an extent of 0: what PyTorch gives, forward and backward") {
+    support::for_each_set([](ht::isa set) {
+        ht::cpu device{{.threads = 2, .instruction_set = set}};
+        empty_checks::all(device);
+    });
+}
+
+}  // namespace

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Operations on tensors of which an extent is 0, as a GPU runs them: the checks are autodiff/empty_checks.hpp's.
+#include <emulator/device.hpp>
+
+#include <halftone/kernel/device.hpp>
+
+#include "autodiff/empty_checks.hpp"
+
+namespace {
+
+namespace ht = halftone;
+
+TEST_CASE("tensors with an extent of 0 on a GPU") {
+    ht::emulator::device device{{.seed = 5, .check = ht::emulator::checking::values_only}};
+    empty_checks::all(device);
+}
+
+}  // namespace

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Functions of maps at zeros, infinities and NaNs, in every instruction set: the checks are special_checks.hpp's.
+#include <halftone/kernel/map/cpu.hpp>
+
+#include "kernel/map/special_checks.hpp"
+#include "support/each_set.hpp"
+
+namespace {
+
+namespace ht = halftone;
+
+TEST_CASE("map: functions at zeros of both signs, infinities, NaNs and the ends of their domains") {
+    support::for_each_set([](ht::isa set) {
+        ht::cpu device{{.threads = 1, .instruction_set = set}};
+        special_checks::all(device);
+    });
+}
+
+}  // namespace
