@@ -15,9 +15,9 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 #elif defined(__x86_64__)
-#include <cpuid.h>
-
 #include <cstring>
+
+#include <cpuid.h>
 #endif
 
 #if defined(_WIN32)
