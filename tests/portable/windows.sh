@@ -39,22 +39,26 @@ first_of() {
 
 [[ $(uname -m) == x86_64 ]] || skip "this is no x86-64 machine"
 cxx=$(first_of x86_64-w64-mingw32-g++-posix x86_64-w64-mingw32-g++) || skip "there is no g++ of mingw-w64"
+cmake=${CMAKE:-cmake}
 wine=$(first_of wine64 wine /usr/lib/wine/wine64) || skip "there is no wine"
 echo "$("$cxx" --version | head -n 1); $("$wine" --version)"
 
-# Wine's own folder, with nothing asked and nothing left behind; its server ends before that.
+# Wine's own folder, with nothing asked and nothing left behind. Its server stays from test to test: one that is about to
+# end because nobody needs it sends the next program away.
 export WINEPREFIX=$work/wine WINEDEBUG=-all WINEDLLOVERRIDES="mscoree,mshtml,winemenubuilder.exe="
+server=$(first_of wineserver wineserver64 /usr/lib/wine/wineserver64 /usr/lib/wine/wineserver) || skip "there is no wineserver"
 cleanup() {
-    local server
-    if server=$(first_of wineserver /usr/lib/wine/wineserver64 /usr/lib/wine/wineserver); then "$server" -k || true; fi
+    "$server" -k || true
     rm -rf "$work"
 }
 trap cleanup EXIT
+mkdir -p "$WINEPREFIX"
+"$server" -p
 
 # -O1 takes half the time of -O2 to compile.
 (
     cd "$root"
-    "${CMAKE:-cmake}" --preset windows -B "$build" -DCMAKE_BUILD_TYPE=None -DCMAKE_CXX_FLAGS=-O1 \
+    "$cmake" --preset windows -B "$build" -DCMAKE_BUILD_TYPE=None -DCMAKE_CXX_FLAGS=-O1 \
         -DHALFTONE_MORE_TESTS=OFF >"$work/configured" 2>&1
 ) || {
     grep -q 'was not found' "$work/configured" && skip "$(grep 'was not found' "$work/configured")"
@@ -67,7 +71,7 @@ for lesson in "$root"/examples/[0-9][0-9]_*.cpp; do
     targets+=("lesson_${lesson%.cpp}")
 done
 SECONDS=0
-"${CMAKE:-cmake}" --build "$build" --parallel "$(nproc)" --target "${targets[@]}"
+"$cmake" --build "$build" --parallel "$(nproc)" --target "${targets[@]}"
 echo "built in $SECONDS s"
 
 # Windows aligns the stack to 16 bytes: no instruction may ask for more of a vector there.
@@ -78,5 +82,5 @@ aligned=$("$objdump" -d --no-show-raw-insn "$build/tests/test_kernel.exe" |
 
 "$wine" wineboot >/dev/null 2>&1 </dev/null || true  # once, and not in the first test's time
 names=$(IFS='|'; echo "${programs[*]}")
-"${CMAKE%cmake}ctest" --test-dir "$build" --output-on-failure --no-tests=error \
+"${cmake%cmake}ctest" --test-dir "$build" --output-on-failure --no-tests=error \
     -R "^(($names)(\.(portable|avx2))?|lesson\..*|program\.train_gpt)$" "$@"
