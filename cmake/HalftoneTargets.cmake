@@ -8,16 +8,24 @@ function(halftone_find_header target header debian_package option)
         return()
     endif()
     string(MAKE_C_IDENTIFIER "HALFTONE_${header}_DIR" variable)
-    find_path(${variable} NAMES "${header}")
+    find_path(${variable} NAMES "${header}" CMAKE_FIND_ROOT_PATH_BOTH)
     mark_as_advanced(${variable})
     if(NOT ${variable})
         message(FATAL_ERROR "halftone: <${header}> was not found. Install it (Debian: ${debian_package}), name its "
                             "folder in CMAKE_PREFIX_PATH, or go without: -D${option}=OFF")
     endif()
     add_library(${target} INTERFACE IMPORTED GLOBAL)
+    set(folder "${${variable}}")
+    if(CMAKE_CROSSCOMPILING AND folder MATCHES "^/usr/(local/)?include$")
+        # This machine's own headers, the C library's among them: of these the one library alone.
+        string(REGEX REPLACE "/.*" "" library "${header}")
+        set(folder "${PROJECT_BINARY_DIR}/headers")
+        file(MAKE_DIRECTORY "${folder}")
+        file(CREATE_LINK "${${variable}}/${library}" "${folder}/${library}" SYMBOLIC)
+    endif()
     # A folder that the compiler searches anyway must not be named: that would move it before the compiler's own.
-    if(NOT "${${variable}}" IN_LIST CMAKE_CXX_IMPLICIT_INCLUDE_DIRECTORIES)
-        target_include_directories(${target} SYSTEM INTERFACE "${${variable}}")
+    if(NOT "${folder}" IN_LIST CMAKE_CXX_IMPLICIT_INCLUDE_DIRECTORIES)
+        target_include_directories(${target} SYSTEM INTERFACE "${folder}")
     endif()
 endfunction()
 
@@ -29,6 +37,9 @@ function(halftone_add_executable name)
     if(MSVC)
         target_compile_options(${name} PRIVATE /W4 /permissive- /utf-8 /bigobj $<$<BOOL:${HALFTONE_WERROR}>:/WX>)
     else()
+        if(MINGW AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+            target_compile_options(${name} PRIVATE -Wa,-mbig-obj)  # templates give more sections than an object has by default
+        endif()
         set(as_errors "$<BOOL:${HALFTONE_WERROR}>")
         target_compile_options(${name} PRIVATE
             "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;$<${as_errors}:-Werror>>"

@@ -8,6 +8,9 @@ set -euo pipefail
 source=$1
 program=$2
 
+# The program, under EMULATOR where that names one; Windows ends a line by two characters.
+run() { ${EMULATOR:+"$EMULATOR"} "$program" "$@" 2>&1 </dev/null | tr -d '\r'; }
+
 # check OUTPUT
 check() {
     local rest=$1 promise
@@ -20,7 +23,7 @@ check() {
     done < <(sed -n 's|^ *// Prints: ||p' "$source")
 }
 status=0
-output=$("$program") || status=$?
+output=$(run) || status=$?
 echo "$output"
 if ((status)); then
     echo "${program##*/} ended with exit code $status"
@@ -32,7 +35,7 @@ if ! grep -q '#include "with_device.hpp"' "$source"; then exit 0; fi
 # refuse LINE ARGUMENT...
 refuse() {
     local line=$1 status=0 complaint
-    complaint=$("$program" "${@:2}" 2>&1) || status=$?
+    complaint=$(run "${@:2}") || status=$?
     if [[ $status != 2 || $complaint != "$line" ]]; then
         echo "${program##*/} ${*:2} ended with exit code $status and said: $complaint"
         exit 1
@@ -45,7 +48,7 @@ refuse "$usage" --device
 refuse "$usage" cuda
 
 status=0
-output=$("$program" --device cuda 2>&1) || status=$?
+output=$(run --device cuda) || status=$?
 if ((status == 0)); then
     echo "on the GPU it prints:"
     echo "$output"

@@ -13,7 +13,8 @@ Installs what the tests need (and says so first), builds them in Release with al
     --yes            install without asking; without a terminal nothing is asked anyway
     --more           also what takes as long again: each header alone, whole models on the emulated GPU, and, where there is nvcc,
                      all CUDA code compiled, and its tests run from PTX
-    --full           --more, and the long tests, the CPU without AVX and aarch64, these two under emulation, and CUDA 12.4
+    --full           --more, and the long tests, the CPU without AVX and aarch64, these two under emulation, Windows under wine,
+                     and CUDA 12.4
     --build FOLDER   where to build, build/tests by default
     -DNAME=VALUE     goes to cmake, as -DCMAKE_CXX_COMPILER=clang++ or -DHALFTONE_WERROR=ON
     -- ...           goes to ctest, as -R matmul or -L kernel
@@ -72,6 +73,8 @@ if [[ $extent == full ]]; then
     if [[ $(uname -m) == x86_64 ]]; then
         wish qemu-x86_64 qemu-user
         wish aarch64-linux-gnu-g++ g++-aarch64-linux-gnu
+        wish x86_64-w64-mingw32-g++-posix g++-mingw-w64-x86-64-posix
+        if [[ ! -x /usr/lib/wine/wine64 ]]; then wish wine64 wine64; fi
     fi
 fi
 install_packages

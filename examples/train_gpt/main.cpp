@@ -7,6 +7,7 @@
 /// Exit codes: 0; 2 for arguments, text or an output folder that make no run, with one line and nothing left behind; 3
 /// for a device that is not there; 130 after Ctrl-C, which ends at a step boundary with the summary so far; 1 for the
 /// rest.
+#include <atomic>
 #include <csignal>
 #include <iostream>
 #include <new>
@@ -28,7 +29,8 @@ extern template run_result run<ht::fp8_hybrid>(ht::cpu&, const options&, const h
 
 namespace {
 
-volatile std::sig_atomic_t received_signal = 0;
+std::atomic<int> received_signal = 0;  // Windows calls the handler on another thread
+static_assert(std::atomic<int>::is_always_lock_free);
 
 extern "C" void note_signal(int signal) {
     received_signal = signal;
@@ -73,6 +75,9 @@ int train(const options& o) {
     const machine where = describe(o);
     std::signal(SIGINT, note_signal);
     std::signal(SIGTERM, note_signal);
+#if defined(SIGBREAK)
+    std::signal(SIGBREAK, note_signal);  // Ctrl-Break on Windows, whose programs get no SIGTERM from others
+#endif
     reporter report(o, where);
 
     std::cout << where.device << '\n';

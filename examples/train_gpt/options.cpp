@@ -115,6 +115,7 @@ std::optional<options> parse_options(int argc, char** argv) {
         "Trains the same byte-level GPT from the same initial weights on the same batches under each precision policy, "
         "and compares."};
     app.name("train_gpt");
+    app.allow_windows_style_options(false);  // a path may begin with a slash there, too
     app.option_defaults()->always_capture_default();
     app.set_version_flag("--version", ht::detail::sentence(HALFTONE_VERSION_MAJOR, '.', HALFTONE_VERSION_MINOR, '.',
                                                            HALFTONE_VERSION_PATCH));

@@ -11,6 +11,7 @@
 /// the same distance from a page's begin.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <new>
@@ -18,7 +19,9 @@
 #include <vector>
 
 #include <doctest/doctest.h>
+#if !defined(_WIN32)
 #include <sys/mman.h>
+#endif
 
 #include <halftone/exec/measure.hpp>
 #include <halftone/kernel/adamw/adamw.hpp>
@@ -35,6 +38,13 @@
 #include <halftone/kernel/softmax/softmax.hpp>
 #include <halftone/kernel/sum/sum.hpp>
 
+#if defined(_WIN32)
+extern "C" {  // as <windows.h> declares them, which would bring its macros along
+__declspec(dllimport) void* __stdcall VirtualAlloc(void*, std::size_t, unsigned long, unsigned long);
+__declspec(dllimport) int __stdcall VirtualFree(void*, std::size_t, unsigned long);
+}
+#endif
+
 namespace operation_checks {
 
 namespace ht = halftone;
@@ -46,15 +56,29 @@ enum class access { closed, open };
 class arguments {
   public:
     explicit arguments(access a, extent apart = 0) : apart_(apart) {
+#if defined(_WIN32)
+        constexpr unsigned long reserve = 0x2000, commit = 0x1000, no_access = 1, read_write = 4;
+        void* const pages = a == access::closed ? VirtualAlloc(nullptr, bytes, reserve, no_access)
+                                                : VirtualAlloc(nullptr, bytes, reserve | commit, read_write);
+        if (pages == nullptr) throw std::bad_alloc();
+#else
         void* const pages = mmap(nullptr, bytes, a == access::closed ? PROT_NONE : PROT_READ | PROT_WRITE,
                                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (pages == MAP_FAILED) throw std::bad_alloc();
+#endif
         first_ = static_cast<std::byte*>(pages);
         is_open_ = a == access::open;
     }
     arguments(const arguments&) = delete;
     arguments& operator=(const arguments&) = delete;
-    ~arguments() { munmap(first_, bytes); }
+    ~arguments() {
+#if defined(_WIN32)
+        constexpr unsigned long release = 0x8000;
+        VirtualFree(first_, 0, release);
+#else
+        munmap(first_, bytes);
+#endif
+    }
 
     /// Numbers between 0.5 and 1.5, where they may be touched.
     template <class T, class... Extents>

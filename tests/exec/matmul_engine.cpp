@@ -8,6 +8,8 @@
 
 #include <halftone/exec/matmul_engine.hpp>
 
+#include "support/environment.hpp"
+
 namespace {
 
 namespace ht = halftone;
@@ -27,11 +29,11 @@ class environment {
   public:
     explicit environment(const char* value) {
         if (const char* old = std::getenv("HALFTONE_MATMUL")) old_ = old;
-        value == nullptr ? unsetenv("HALFTONE_MATMUL") : setenv("HALFTONE_MATMUL", value, 1);
+        support::set_environment("HALFTONE_MATMUL", value);
     }
     environment(const environment&) = delete;
     environment& operator=(const environment&) = delete;
-    ~environment() { old_.empty() ? unsetenv("HALFTONE_MATMUL") : setenv("HALFTONE_MATMUL", old_.c_str(), 1); }
+    ~environment() { support::set_environment("HALFTONE_MATMUL", old_.empty() ? nullptr : old_.c_str()); }
 
   private:
     std::string old_;

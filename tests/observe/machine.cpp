@@ -12,7 +12,7 @@ namespace ht = halftone;
 
 TEST_CASE("the processor has a name and the machine some memory") {
     CHECK(!ht::cpu_model().empty());
-#if defined(__linux__)
+#if defined(__linux__) || defined(_WIN32)
     CHECK(ht::physical_memory() > (1u << 20));
 #endif
 }

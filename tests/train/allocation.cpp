@@ -17,10 +17,22 @@ std::atomic<long> allocations{0};
 
 void* counted(std::size_t bytes, std::size_t alignment) {
     allocations.fetch_add(1, std::memory_order_relaxed);
-    void* p = alignment <= alignof(std::max_align_t)
-                  ? std::malloc(bytes == 0 ? 1 : bytes)
-                  : std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
-    return p;
+    if (alignment == 1) return std::malloc(bytes == 0 ? 1 : bytes);
+    bytes = (bytes + alignment - 1) / alignment * alignment;
+#if defined(_WIN32)
+    return _aligned_malloc(bytes, alignment);
+#else
+    return std::aligned_alloc(alignment, bytes);
+#endif
+}
+
+/// What was asked for by an alignment of its own.
+void free_aligned(void* p) {
+#if defined(_WIN32)
+    _aligned_free(p);
+#else
+    std::free(p);
+#endif
 }
 
 }  // namespace
@@ -41,8 +53,8 @@ OWN void* operator new(std::size_t bytes, std::align_val_t alignment, const std:
 }
 OWN void operator delete(void* p) noexcept { std::free(p); }
 OWN void operator delete(void* p, std::size_t) noexcept { std::free(p); }
-OWN void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
-OWN void operator delete(void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
+OWN void operator delete(void* p, std::align_val_t) noexcept { free_aligned(p); }
+OWN void operator delete(void* p, std::size_t, std::align_val_t) noexcept { free_aligned(p); }
 
 TEST_CASE("the counter counts") {
     const long before = allocations;

@@ -14,6 +14,16 @@
 #if !defined(_WIN32)
 #include <sys/utsname.h>
 #include <unistd.h>
+#elif defined(__x86_64__)
+#include <cstring>
+
+#include <cpuid.h>
+#endif
+
+#if defined(_WIN32)
+// As <windows.h> declares it, which would bring its macros along.
+struct _MEMORYSTATUSEX;
+extern "C" __declspec(dllimport) int __stdcall GlobalMemoryStatusEx(_MEMORYSTATUSEX*);
 #endif
 
 namespace halftone::inline HALFTONE_ABI {
@@ -21,7 +31,23 @@ namespace halftone::inline HALFTONE_ABI {
 /// The processor's name, and the numbers of its generation where there are any: virtual machines shorten names. Its
 /// architecture where the system does not tell the name.
 inline std::string cpu_model() {
-#if defined(_WIN32)
+#if defined(_WIN32) && defined(__x86_64__)
+    unsigned words[12] = {}, a = 0, b = 0, c = 0, d = 0;
+    for (unsigned part = 0; part < 3; ++part) {
+        unsigned* const to = words + 4 * part;
+        if (!__get_cpuid(0x80000002u + part, to, to + 1, to + 2, to + 3)) return "x86_64";
+    }
+    char text[sizeof words + 1] = {};
+    std::memcpy(text, words, sizeof words);
+    std::string name = text;
+    name.erase(0, name.find_first_not_of(' '));
+    name.erase(name.find_last_not_of(' ') + 1);
+    if (!__get_cpuid(1, &a, &b, &c, &d)) return name;
+    unsigned family = a >> 8 & 15, model = a >> 4 & 15;  // as Linux counts them
+    if (family == 6 || family == 15) model += (a >> 16 & 15) << 4;
+    if (family == 15) family += a >> 20 & 255;
+    return name + ", family " + std::to_string(family) + ", model " + std::to_string(model);
+#elif defined(_WIN32)
     return "unknown";
 #else
     std::ifstream information("/proc/cpuinfo");
@@ -45,6 +71,13 @@ inline std::uint64_t physical_memory() {
 #if defined(_SC_PHYS_PAGES) && defined(_SC_PAGESIZE)
     const long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
     return pages > 0 && size > 0 ? static_cast<std::uint64_t>(pages) * static_cast<std::uint64_t>(size) : 0;
+#elif defined(_WIN32)
+    struct {
+        std::uint32_t bytes = 64, percent_in_use = 0;
+        std::uint64_t physical = 0, others[6] = {};
+    } status;  // as the system lays it out
+    static_assert(sizeof status == 64);
+    return GlobalMemoryStatusEx(reinterpret_cast<_MEMORYSTATUSEX*>(&status)) != 0 ? status.physical : 0;
 #else
     return 0;
 #endif

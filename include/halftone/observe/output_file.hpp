@@ -89,9 +89,9 @@ class output_folder {
     explicit output_folder(std::filesystem::path path) : path_(std::move(path)) {
         namespace fs = std::filesystem;
         if (path_.empty()) fail<output_error>("output: the folder's name is empty");
-        fs::path each;
+        fs::path each = path_.root_path();  // whole: there is no folder above \\server\share
         std::error_code failed;
-        for (const fs::path& part : path_) {
+        for (const fs::path& part : path_.relative_path()) {
             each /= part;
             if (fs::is_directory(each, failed)) continue;
             if (!fs::create_directory(each, failed) && failed) {

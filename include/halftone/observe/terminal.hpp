@@ -10,18 +10,47 @@
 #include <halftone/config.hpp>
 
 #if defined(_WIN32)
+#include <cstdint>
+
 #include <io.h>
 #else
 #include <sys/ioctl.h>
 #include <unistd.h>
 #endif
 
+#if defined(_WIN32)
+// As <windows.h> declares them, which would bring its macros along.
+struct _CONSOLE_SCREEN_BUFFER_INFO;
+extern "C" {
+__declspec(dllimport) int __stdcall GetConsoleMode(void*, unsigned long*);
+__declspec(dllimport) int __stdcall SetConsoleMode(void*, unsigned long);
+__declspec(dllimport) int __stdcall GetConsoleScreenBufferInfo(void*, _CONSOLE_SCREEN_BUFFER_INFO*);
+}
+#endif
+
 namespace halftone::inline HALFTONE_ABI {
 
-/// The columns of the terminal that `stream` writes to, 80 where it does not tell; 0 where there is none.
+/// The columns of the terminal that `stream` writes to, 80 where it does not tell; 0 where there is none. A console of
+/// Windows is told to heed escape sequences; one that cannot (before Windows 10) counts as none.
 inline int terminal_columns(std::FILE* stream) {
 #if defined(_WIN32)
-    return _isatty(_fileno(stream)) != 0 ? 80 : 0;
+    const int descriptor = _fileno(stream);
+    if (descriptor < 0) return 0;
+    void* const console = reinterpret_cast<void*>(_get_osfhandle(descriptor));
+    constexpr unsigned long processed_output = 1, escape_sequences = 4;
+    unsigned long mode = 0;
+    if (GetConsoleMode(console, &mode) == 0) return 0;
+    if (SetConsoleMode(console, mode | processed_output | escape_sequences) == 0) return 0;
+    struct {
+        std::int16_t columns, rows, x, y;
+        std::uint16_t attributes;
+        std::int16_t left, top, right, bottom;
+        std::int16_t most_columns, most_rows;
+    } screen{};  // as the system lays it out
+    static_assert(sizeof screen == 22);
+    if (GetConsoleScreenBufferInfo(console, reinterpret_cast<_CONSOLE_SCREEN_BUFFER_INFO*>(&screen)) == 0) return 80;
+    const int columns = screen.right - screen.left + 1;  // of the window: the lines behind it may be longer
+    return columns > 0 ? columns : 80;
 #else
     const int descriptor = fileno(stream);
     if (descriptor < 0 || isatty(descriptor) == 0) return 0;

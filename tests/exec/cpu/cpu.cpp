@@ -14,6 +14,7 @@
 #include <halftone/exec/cpu/cpu.hpp>
 
 #include "support/each_set.hpp"
+#include "support/environment.hpp"
 
 #if defined(__x86_64__)
 #include <xmmintrin.h>
@@ -221,24 +222,20 @@ TEST_CASE("isa: names, order and the environment") {
 
     const char* before = std::getenv("HALFTONE_ISA");
     const std::string kept = before == nullptr ? "" : before;
-    setenv("HALFTONE_ISA", "portable", 1);
+    support::set_environment("HALFTONE_ISA", "portable");
     CHECK(ht::default_isa() == ht::isa::portable);
     CHECK(ht::cpu{{.threads = 1}}.instruction_set() == ht::isa::portable);
-    setenv("HALFTONE_ISA", "nonsense", 1);
+    support::set_environment("HALFTONE_ISA", "nonsense");
     CHECK_THROWS_AS(ht::default_isa(), ht::argument_error);
     CHECK_THROWS_AS(ht::cpu{{.threads = 1}}, ht::argument_error);
     if (!ht::supports(ht::isa::amx)) {
-        setenv("HALFTONE_ISA", "amx", 1);
+        support::set_environment("HALFTONE_ISA", "amx");
         CHECK_THROWS_WITH_AS(ht::default_isa(), "isa: HALFTONE_ISA asks for amx, which this processor lacks",
                              ht::argument_error);
     }
-    setenv("HALFTONE_ISA", "", 1);  // empty counts as unset
+    support::set_environment("HALFTONE_ISA", "");  // empty counts as unset
     CHECK(ht::supports(ht::default_isa()));
-    if (before == nullptr) {
-        unsetenv("HALFTONE_ISA");
-    } else {
-        setenv("HALFTONE_ISA", kept.c_str(), 1);
-    }
+    support::set_environment("HALFTONE_ISA", before == nullptr ? nullptr : kept.c_str());
 }
 
 TEST_CASE("workspace: nested leases do not overlap, and a steady program stops allocating") {

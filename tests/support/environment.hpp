@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Variables of this process's environment.
+///
+///     support::set_environment("HALFTONE_ISA", "portable");       // nullptr removes it
+#pragma once
+
+#include <cstdlib>
+
+namespace support {
+
+inline void set_environment(const char* name, const char* value) {
+#if defined(_WIN32)
+    _putenv_s(name, value == nullptr ? "" : value);  // an empty one is none there
+#else
+    value == nullptr ? unsetenv(name) : setenv(name, value, 1);
+#endif
+}
+
+}  // namespace support
