@@ -2,6 +2,7 @@
 /// \file
 /// Products of small integers: every sum is exact in any order, so the comparison is equality. All layouts, odd sizes,
 /// unaligned and strided views, all instruction sets.
+#include <cstdint>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -85,6 +86,38 @@ TEST_CASE("matmul: every number of few rows, by b where it lies") {
         exact_product<ht::amp_bf16, ht::bfloat16>(m, 70, 530, 1, 2, m % 2 == 0);
     }
     exact_product<ht::amp_fp16, ht::float16>(29, 100, 700, 1);
+}
+
+/// The same bits wherever the first element of b lies in its cache line; rows of b are a whole number of lines apart.
+template <class P, class T>
+void same_bits_off_a_line(extent m, extent n, extent k) {
+    ht::cpu device{{.threads = 2}};
+    constexpr extent line = 64 / static_cast<extent>(sizeof(T));
+    std::vector<T> a(static_cast<std::size_t>(m * k)), held(static_cast<std::size_t>(k * n + 2 * line));
+    std::vector<float> first, c(static_cast<std::size_t>(m * n));
+    const auto number = [](extent i) { return T(static_cast<float>((i * 37 + i / 13) % 101) / 64 - 0.7f); };
+    for (extent i = 0; i < m * k; ++i) a[static_cast<std::size_t>(i)] = number(i);
+    for (extent off = 0; off < line; ++off) {
+        const auto beyond = static_cast<extent>(reinterpret_cast<std::uintptr_t>(held.data()) % 64 / sizeof(T));
+        T* const b = held.data() + (line - beyond) % line + off;
+        for (extent i = 0; i < k * n; ++i) b[i] = number(i + 5);
+        ht::matmul<P>(device, ht::view<const T, 2>(a.data(), {m, k}), ht::view<const T, 2>(b, {k, n}),
+                      ht::view<float, 2>(c.data(), {m, n}));
+        if (off == 0) first = c;
+        CHECK(c == first);
+    }
+}
+
+TEST_CASE("matmul: few rows by b that begins off a cache line") {
+    for (const extent m : {1, 2, 3, 8, 29}) {
+        same_bits_off_a_line<ht::full_fp32, float>(m, 256, 70);   // several tasks
+        same_bits_off_a_line<ht::full_fp32, float>(m, 576, 300);  // and pieces of k
+        same_bits_off_a_line<ht::full_fp32, float>(m, 64, 600);   // one
+        same_bits_off_a_line<ht::full_fp32, float>(m, 130, 70);   // rows that begin in different ways
+        same_bits_off_a_line<ht::amp_bf16, ht::bfloat16>(m, 256, 71);
+        same_bits_off_a_line<ht::amp_bf16, ht::bfloat16>(m, 576, 300);
+        same_bits_off_a_line<ht::full_fp32, ht::bfloat16>(m, 256, 70);
+    }
 }
 
 TEST_CASE("matmul: few rows, whose sums stay near while k passes by") {

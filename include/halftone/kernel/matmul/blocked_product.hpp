@@ -13,6 +13,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 
 #include <halftone/exec/cpu/cpu.hpp>
 #include <halftone/kernel/matmul/blocked.hpp>
@@ -63,6 +64,7 @@ class blocked_product {
 
   private:
     using cut = blocked_cut;
+    static constexpr extent line_bytes = 64;
 
     /// Whether products read rows of a where they lie.
     static bool can_stay(const product_unit& unit, const blocked_operand& a) {
@@ -265,26 +267,41 @@ class blocked_product {
     }
 
     /// Few rows of a by b where it lies: as many columns as a task has, or, where columns' elements lie side by side, few.
+    /// Where rows of b begin off a cache line, all alike, tasks are cut so that all but the first columns begin on one:
+    /// a vector that reaches into a second line takes twice as long to read (16 x 3072 x 768 in floats, 16 bytes off a
+    /// line: 0.61 of the rate on one, 0.98 so; AVX2).
     void read_b_in_place() const {
         const part p(*this, 0, 0);
         const extent width = b_.column_stride == 1 ? cut_.columns : unit_.columns;
+        const extent off = p.groups > 1 && squares_ == nullptr ? columns_off_a_line() : 0;
+        const extent groups = cut::pieces(n_ + off, cut_.columns);
         const workspace::lease blocks(device_.scratch(), a_bytes(p));
         pack_a(p, blocks.data());
-        device_.parallel_for(blocks_ * p.groups, sums_bytes_, [&](extent task, std::byte* scratch) {
+        device_.parallel_for(blocks_ * groups, sums_bytes_, [&](extent task, std::byte* scratch) {
             auto* const sums = reinterpret_cast<float*>(scratch);
-            const extent block = task / p.groups, group = task % p.groups, i = block * cut_.rows,
-                         left = group * cut_.columns, end = std::min(left + cut_.columns, n_);
-            for (extent j = left; j < end; j += width) {
+            const extent block = task / groups, group = task % groups, i = block * cut_.rows,
+                         rows = std::min(cut_.rows, m_ - i), left = std::max<extent>(0, group * cut_.columns - off),
+                         end = std::min((group + 1) * cut_.columns - off, n_);
+            for (extent j = left, next; j < end; j = next) {
+                next = std::min(end, j == 0 && off != 0 ? line_bytes / b_.element - off : j + width);
                 for (extent depth = 0; depth < p.depths; ++depth) {
                     const extent from = depth * cut_.piece;
-                    b_.multiply_few(std::min(cut_.rows, m_ - i), std::min(cut_.piece, k_ - from),
+                    b_.multiply_few(rows, std::min(cut_.piece, k_ - from),
                                     in_place_ ? a_.at(i, from) : packed_rows(blocks.data(), block * p.depths + depth),
                                     in_place_ ? a_.row_stride : block_stride_, b_.at(from, j), b_.row_stride,
-                                    b_.column_stride, std::min(width, end - j), sums + (j - left), sums_stride_, from > 0);
+                                    b_.column_stride, next - j, sums + (j - left), sums_stride_, from > 0);
                 }
             }
-            finish(p, block, group * group_panels_, cut_.columns, sums);
+            epilogue_.finish(epilogue_.epilogue, sums, sums_stride_, i, left, rows, end - left, false);
+            if (squares_ != nullptr) squares_->take(i, left, rows, end - left);
         });
+    }
+    /// By how many columns the first one lies behind the beginning of a cache line; 0 where that differs from row to row,
+    /// and where vectors (half of a panel) are so short that few of them reach into a second one.
+    extent columns_off_a_line() const {
+        const auto address = static_cast<extent>(reinterpret_cast<std::uintptr_t>(b_.at(0, 0)));
+        const bool alike = b_.column_stride == 1 && b_.row_stride * b_.element % line_bytes == 0;
+        return alike && unit_.columns / 2 * b_.element >= line_bytes / 2 ? address % line_bytes / b_.element : 0;
     }
 
     void keep_b() const {
@@ -353,15 +370,16 @@ class blocked_product {
         const part p(*this, 0, 0);
         const std::size_t beside_bytes = block_bytes_ + sums_bytes_;
         std::atomic<extent> next{0};
-        device_.parallel_for(std::min<extent>(device_.threads(), blocks_),
-                             beside_bytes + times(p.panels * p.depths, panel_bytes_), [&](extent, std::byte* scratch) {
-            const auto claim = [&] { return next.fetch_add(1, std::memory_order_relaxed); };
-            extent block = claim();
-            for (extent depth = 0; depth < p.depths && block < blocks_; ++depth)
-                pack_panels(p, 0, p.panels, depth, scratch + beside_bytes + place_of(p, 0, depth), panel_bytes_);
-            for (; block < blocks_; block = claim())
-                multiply_block(p, block, nullptr, scratch + beside_bytes, scratch, scratch + block_bytes_);
-        });
+        device_.parallel_for(
+            std::min<extent>(device_.threads(), blocks_), beside_bytes + times(p.panels * p.depths, panel_bytes_),
+            [&](extent, std::byte* scratch) {
+                const auto claim = [&] { return next.fetch_add(1, std::memory_order_relaxed); };
+                extent block = claim();
+                for (extent depth = 0; depth < p.depths && block < blocks_; ++depth)
+                    pack_panels(p, 0, p.panels, depth, scratch + beside_bytes + place_of(p, 0, depth), panel_bytes_);
+                for (; block < blocks_; block = claim())
+                    multiply_block(p, block, nullptr, scratch + beside_bytes, scratch, scratch + block_bytes_);
+            });
     }
 
     const product_unit& unit_;
