@@ -122,6 +122,7 @@ struct judge_step {
             ++r.outliers;
             return;
         }
+        if (of != outlier_of::loss && norm > kernel::largest_with_square) return;  // hardly of any level
         r.in_a_row = 0;
         norms[r.next] = of == outlier_of::loss ? 0.0f : norm;
         losses[r.next] = of == outlier_of::norm ? 0.0f : loss;
