@@ -148,7 +148,9 @@ void check_parts(Device& device) {
                 tape.gradients = [=](std::size_t, std::size_t i) { return i == 0 ? g : 0.5f; };
                 tape.backward(scaler.scale(small::loss{}), acc, model.parameters());
             };
-            const auto result_of = [](float g) { return g == 1e25f || g == infinity ? step_result::infinity : step_result::taken; };
+            const auto result_of = [](float g) {
+                return g == 1e25f || g == infinity ? step_result::infinity : step_result::taken;
+            };
             const float g_a = is_second ? other : 1e25f, g_b = is_second ? 1e25f : other;
             backward(a, g_a), backward(b, g_b);
             {

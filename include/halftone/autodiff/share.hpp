@@ -52,7 +52,8 @@ struct set_counts {
 
 /// Whether the targets of a batch can be counted.
 template <class Batch>
-concept counts_targets = requires(const Batch& batch) { requires detail::are_targets<std::remove_cvref_t<decltype(batch.targets)>>; };
+concept counts_targets =
+    requires(const Batch& batch) { requires detail::are_targets<std::remove_cvref_t<decltype(batch.targets)>>; };
 
 /// What share_of gives: multiply a loss by it. It lies in the context's memory.
 class loss_share {
@@ -82,17 +83,19 @@ loss_share share_of(Context&& context, const Micro& micro, const Batch& batch) {
     static_assert(counts_targets<Micro> && counts_targets<Batch>,
                   "halftone: share_of: a batch whose targets can be counted has `targets`, a view of std::int32_t of "
                   "which those that are -100 do not count; divide losses of others by the number of micro-batches");
-    auto& root = context.root();
-    auto& device = root.device();
-    const auto counts = root.template make<kernel::target_counts>(shape<0>{}, false);
-    kernel::target_counts* const to = counts.view().data();
-    const const_view<std::int32_t, 1> targets = flatten(micro.targets), of = flatten(batch.targets);
-    if (device.reaches(targets.data()) && device.reaches(of.data())) {
-        kernel::target_share<std::remove_cvref_t<decltype(device)>>::run(device, targets, of, to);
-    } else {
-        device.run(detail::set_counts{to, detail::count_targets(targets, of)});
+    if constexpr (counts_targets<Micro> && counts_targets<Batch>) {
+        auto& root = context.root();
+        auto& device = root.device();
+        const auto counts = root.template make<kernel::target_counts>(shape<0>{}, false);
+        kernel::target_counts* const to = counts.view().data();
+        const const_view<std::int32_t, 1> targets = flatten(micro.targets), of = flatten(batch.targets);
+        if (device.reaches(targets.data()) && device.reaches(of.data())) {
+            kernel::target_share<std::remove_cvref_t<decltype(device)>>::run(device, targets, of, to);
+        } else {
+            device.run(detail::set_counts{to, detail::count_targets(targets, of)});
+        }
+        return loss_share(counts);
     }
-    return loss_share(counts);
 }
 template <class Context, class Batch>
 loss_share share_of(Context&& context, const Batch& batch) {

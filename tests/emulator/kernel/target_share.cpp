@@ -20,9 +20,12 @@ TEST_CASE("target_share on a GPU: counts and shares are the definition's, refusa
 
 TEST_CASE("target_share on a GPU: any schedule gives the same counts, and every damage shows") {
     // Each warp has a count of its own.
-    std::vector<std::int32_t> part = targets(2000, 10, 4), whole = targets(3001, 10, 5);
-    for (std::size_t i = 0; i < part.size(); ++i) part[i] = static_cast<int>(i % 256) % (2 + static_cast<int>(i % 256) / 32) == 0 ? -100 : 1;
-    for (std::size_t i = 0; i < whole.size(); ++i) whole[i] = static_cast<int>(i % 256) % (3 + static_cast<int>(i % 256) / 32) == 0 ? -100 : 1;
+    const auto by_warps = [](std::size_t n, std::size_t more) {
+        std::vector<std::int32_t> all(n, 1);
+        for (std::size_t i = 0; i < n; ++i) all[i] = i % 256 % (more + i % 256 / 32) == 0 ? -100 : 1;
+        return all;
+    };
+    const std::vector<std::int32_t> part = by_warps(2000, 2), whole = by_warps(3001, 3);
     const guarded<std::int32_t> a(part, 0), b(whole, 0);
     const double counted = ht::reference::counted(a.const_view()), of = ht::reference::counted(b.const_view());
     emulator::check_kernels([&](emulator::device& device) {
