@@ -30,17 +30,17 @@ struct nothing_known {
 };
 static_assert(!ht::counts_targets<floats> && !ht::counts_targets<nothing_known>);
 
-/// Four rows of 16, 1, 0 and 3 targets that count.
+/// Four rows of 12, 1, 0 and 3 targets that count.
 struct rows_of_four {
-    std::vector<std::int32_t> tokens = support::random(1).indices(64, 40), targets = support::random(2).indices(64, 8);
+    std::vector<std::int32_t> tokens = support::random(1).indices(48, 40), targets = support::random(2).indices(48, 8);
     rows_of_four() {
-        for (std::size_t i = 0; i < 64; ++i) {
-            const std::size_t counted[] = {16, 1, 0, 3};
-            if (i % 16 >= counted[i / 16]) targets[i] = -100;
+        for (std::size_t i = 0; i < 48; ++i) {
+            const std::size_t counted[] = {12, 1, 0, 3};
+            if (i % 12 >= counted[i / 12]) targets[i] = -100;
         }
     }
     sparse_checks::batch rows(extent first, extent count) const {
-        return {{tokens.data() + 16 * first, {count, 16}}, {targets.data() + 16 * first, {count, 16}}};
+        return {{tokens.data() + 12 * first, {count, 12}}, {targets.data() + 12 * first, {count, 12}}};
     }
 };
 
@@ -70,9 +70,9 @@ TEST_CASE("share_of: factors before and after it, scaled, in rows or in pairs of
             }
         });
         REQUIRE(got.size() == want.size());
-        // A probability or 1, over the number of targets: a dozen roundings, of at most 16 terms.
+        // At most 16 terms of a probability or 1, over the number of targets: four roundings each, and those of the sum.
         for (std::size_t i = 0; i < got.size(); ++i)
-            CHECK(std::fabs(got[i] - want[i]) <= 64 * 0x1p-24f * (0.5f / 20 + std::fabs(want[i])));
+            CHECK(std::fabs(got[i] - want[i]) <= 64 * 0x1p-24f * (0.5f / 16 + std::fabs(want[i])));
     };
     for (const extent rows : {1, 2}) {
         check([](const auto& loss, const ht::loss_share& share) { return loss * share * 0.5; }, rows);
