@@ -28,6 +28,7 @@
 #include <halftone/kernel/softmax/cpu.hpp>
 #include <halftone/kernel/sum/cpu.hpp>
 #include <halftone/kernel/tally/cpu.hpp>
+#include <halftone/kernel/target_share/cpu.hpp>
 #include <halftone/number.hpp>
 #include <halftone/policy.hpp>
 #include <halftone/tensor/host_tensor.hpp>

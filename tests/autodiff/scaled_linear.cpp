@@ -228,7 +228,7 @@ TEST_CASE("delayed scaling: a window is a step, however many micro-batches; a sk
     micro(0.25f, 1);
     step();
     CHECK(state(input).history == std::vector<float>{1, 0.5f, 0.25f});
-    CHECK(state(gradient).history == std::vector<float>{0, 1, 1});
+    CHECK(state(gradient).history == std::vector<float>{8, 1, 1});  // two windows of zeros told nothing
     // What is not finite is no magnitude, whatever becomes of the window.
     const guarded<bfloat16> odd(std::vector<bfloat16>(8, bfloat16(std::numeric_limits<float>::infinity())));
     (void)model.fc(tape, tape.constant(odd.view(ht::shape<2>{2, 4})));
@@ -270,6 +270,75 @@ TEST_CASE("delayed scaling: a window is a step, however many micro-batches; a sk
         ht::linear<roles>(tape, tape.constant(large.view(ht::shape<2>{2, 4})), plain.fc.weight, plain.fc.bias),
         ht::state_error);
     tape.clear();
+}
+
+template <class P>
+struct branches : ht::nn::model {
+    using policy = P;
+    ht::nn::linear<ht::at<P, "often">> often;
+    ht::nn::linear<ht::at<P, "seldom">> seldom;
+    explicit branches(ht::cpu& device)
+        : ht::nn::model{device}, often{parameters(), 4, 3}, seldom{parameters(), 4, 3} {
+        commit(*this, 2);
+    }
+    static decltype(auto) visit(auto&& self, auto&& f) { return f(self.often, self.seldom); }
+};
+
+TEST_CASE("delayed scaling: windows in which a layer does not run leave its histories and scales as they are") {
+    for (const bool saves : {false, true}) {
+        CAPTURE(saves);
+        using P = ht::with_scaling<ht::fp8_hybrid, ht::delayed_scaling<3>>;
+        ht::cpu device{{.threads = 1}};
+        branches<P> first{device}, second{device};
+        branches<P>* model = &first;
+        ht::sgd one{device, first, {.lr = 0}}, two{device, second, {.lr = 0}};
+        ht::tape tape{device};
+        ht::inference eval{device};
+        enum class runs { often, forward_alone, both };
+        const auto window = [&](float amax, runs which) {
+            ht::accumulator acc{*model, ht::unscaled};
+            const guarded<bfloat16> x(std::vector<bfloat16>(8, bfloat16(amax))),
+                dy(std::vector<bfloat16>(6, bfloat16(amax / 2)));
+            const auto in = tape.constant(x.view(ht::shape<2>{2, 4}));
+            (void)model->seldom(eval, eval.constant(x.view(ht::shape<2>{2, 4})));
+            // The input is met, no gradient comes back.
+            if (which == runs::forward_alone) (void)model->seldom(tape, in);
+            tape.backward(autodiff_test::weigh(tape, model->often(tape, in), dy.view()), acc);
+            if (which == runs::both) {
+                const auto again = tape.constant(x.view(ht::shape<2>{2, 4}));
+                tape.backward(autodiff_test::weigh(tape, model->seldom(tape, again), dy.view()), acc);
+            }
+            auto grads = acc.take();
+            (model == &first ? one : two).step(grads);
+        };
+        const auto states = [&] { return model->parameters().amaxes().read(); };
+        for (const float amax : {1.0f, 100.0f, 1.0f}) window(amax, runs::both);
+        const auto before = states();
+        REQUIRE(before.size() == 6);
+        CHECK(before[3].history == std::vector<float>{1, 100, 1});
+        CHECK(before[3].scale == 448.0f / 100);
+        for (int i = 0; i < 4; ++i) window(2, runs::often);
+        for (std::size_t i = 3; i < 6; ++i) {
+            CAPTURE(i);
+            CHECK(states()[i].history == before[i].history);
+            CHECK(states()[i].scale == before[i].scale);
+        }
+        CHECK(states()[0].history == std::vector<float>{2, 2, 2});
+        if (saves) {
+            second.parameters().amaxes().load(states());
+            model = &second;
+        }
+        // A gradient that is not reached keeps its own; the input was met.
+        window(4, runs::forward_alone);
+        CHECK(states()[3].history == std::vector<float>{100, 1, 4});
+        CHECK(states()[5].history == before[5].history);
+        CHECK(states()[5].scale == before[5].scale);
+        window(8, runs::both);
+        CHECK(states()[3].history == std::vector<float>{1, 4, 8});
+        CHECK(states()[5].history == std::vector<float>{50, 0.5f, 4});
+        CHECK(states()[3].scale == 448.0f / 8);
+        CHECK(states()[5].scale == 57344.0f / 50);
+    }
 }
 
 TEST_CASE("delayed scaling: a model that is frozen as a whole learns its scales, too") {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// N micro-batches of B and one batch of N B: the same gradients and the same AdamW update, within what rounding does.
+/// N micro-batches of B and one batch of N B: the same gradients and the same AdamW update, within what rounding does;
+/// with unequal numbers of targets that count, too.
 #include <algorithm>
 #include <cmath>
 
@@ -22,8 +23,10 @@ struct outcome {
     std::vector<std::vector<float>> gradients, masters;
 };
 
+enum class weighing { alike, by_share };
+
 template <class P>
-outcome step(const batch& whole, int parts) {
+outcome step(const batch& whole, int parts, weighing by) {
     ht::cpu device{{.threads = 2}};
     ht::nn::gpt<P> model{device, nn_test::small_config};
     nn_test::randomize(model, 3);
@@ -32,7 +35,11 @@ outcome step(const batch& whole, int parts) {
     ht::tape tape{device};
     for (int i = 0; i < parts; ++i) {
         const batch part = whole.part(i * whole.rows / parts, whole.rows / parts);
-        tape.backward(model.loss(tape, part) / static_cast<float>(parts), acc);
+        if (by == weighing::alike) {
+            tape.backward(model.loss(tape, part) / static_cast<float>(parts), acc);
+        } else {
+            tape.backward(model.loss(tape, part) * ht::share_of(tape, part, whole), acc);
+        }
     }
     CHECK(acc.received() == parts);
     auto grads = acc.take();
@@ -51,17 +58,26 @@ outcome step(const batch& whole, int parts) {
 /// The first update of AdamW without decay, in units of the rate.
 double direction(double g) { return g / (std::fabs(g) + epsilon); }
 
+/// Four rows with so many targets that count.
+batch with_targets(const int (&counted)[4]) {
+    const batch all = batch::random(4, 6, 11, 4);
+    std::vector<std::int32_t> targets = all.target_ids;
+    for (int row = 0; row < 4; ++row) {
+        for (int t = 0; t < 6 - counted[row]; ++t) targets[static_cast<std::size_t>(6 * row + t)] = -100;
+    }
+    return {4, 6, all.token_ids, targets};
+}
+
 template <class P, class T>
-void the_same_update() {
-    const batch whole = batch::random(4, 6, 11, 4);
+void the_same_update(const batch& whole, weighing by) {
     ht::cpu device{{.threads = 1}};
     ht::nn::gpt<ht::full_fp32> model{device, nn_test::small_config};
     nn_test::randomize(model, 3);
     const nn_test::expected<T> want(model, whole, 1);
-    const outcome one = step<P>(whole, 1);
+    const outcome one = step<P>(whole, 1, weighing::alike);
     for (const int parts : {2, 4}) {
         CAPTURE(parts);
-        const outcome many = step<P>(whole, parts);
+        const outcome many = step<P>(whole, parts, by);
         for (std::size_t i = 0; i < one.gradients.size(); ++i) {
             const std::string& path = model.parameters().entries()[i].path;
             CAPTURE(path);
@@ -88,8 +104,31 @@ void the_same_update() {
 }
 
 TEST_CASE("micro-batches: the gradients and the update of one large batch, within what rounding does") {
-    SUBCASE("full_fp32") { the_same_update<ht::full_fp32, float>(); }
-    SUBCASE("amp_bf16") { the_same_update<ht::amp_bf16, ht::bfloat16>(); }
+    const batch whole = batch::random(4, 6, 11, 4);
+    SUBCASE("full_fp32") { the_same_update<ht::full_fp32, float>(whole, weighing::alike); }
+    SUBCASE("amp_bf16") { the_same_update<ht::amp_bf16, ht::bfloat16>(whole, weighing::alike); }
+}
+
+TEST_CASE("micro-batches with unequal numbers of targets: each by its share, the update of one large batch") {
+    SUBCASE("6, 1, 1, 1 targets") {
+        const batch whole = with_targets({6, 1, 1, 1});
+        the_same_update<ht::full_fp32, float>(whole, weighing::by_share);
+        the_same_update<ht::amp_bf16, ht::bfloat16>(whole, weighing::by_share);
+    }
+    SUBCASE("2, 0, 5, 0 targets") {
+        the_same_update<ht::full_fp32, float>(with_targets({2, 0, 5, 0}), weighing::by_share);
+    }
+}
+
+TEST_CASE("micro-batches that count alike: a share has the bits of a division") {
+    for (const int parts : {1, 2, 3, 4, 5, 6, 7, 11}) {
+        CAPTURE(parts);
+        const batch whole = batch::random(2 * parts, 5, 11, 4);
+        const outcome divided = step<ht::amp_bf16>(whole, parts, weighing::alike),
+                      shared = step<ht::amp_bf16>(whole, parts, weighing::by_share);
+        CHECK(divided.gradients == shared.gradients);
+        CHECK(divided.masters == shared.masters);
+    }
 }
 
 }  // namespace

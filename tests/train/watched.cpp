@@ -247,8 +247,8 @@ TEST_CASE("overflow: the line and the JSON of one") {
     o.step = 12;
     o.result = ht::step_result::infinity;
     CHECK(o.text() ==
-          "step 12 skipped (infinity): no operation gave it: gradients became so as they were unscaled, or were "
-          "written by hand");
+          "step 12 skipped (infinity): no operation gave it: gradients became so as they were unscaled, were "
+          "written by hand, or are too large for a moment");
     CHECK(ht::overflow_json(o).dump() == R"({"result":"infinity"})");
     o.is_located = true;
     o.by = {"h.1.mlp", "", "mlp"};

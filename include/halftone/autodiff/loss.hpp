@@ -7,11 +7,12 @@
 ///     auto loss = ht::linear_cross_entropy<roles>(ctx, x, weight, targets, ht::keep_logits::never);
 ///
 /// A loss is a float scalar in regions, by its category, and on a bare tape, where PyTorch gives the logits' type; of
-/// doubles a double. Targets are std::int32_t; -100 marks rows that do not count.
+/// doubles a double. Targets are std::int32_t; -100 marks rows that do not count. A batch in parts: autodiff/share.hpp.
 #pragma once
 
 #include <halftone/autodiff/elementwise.hpp>
 #include <halftone/autodiff/linear.hpp>
+#include <halftone/autodiff/share.hpp>
 #include <halftone/kernel/cross_entropy/cross_entropy.hpp>
 #include <halftone/kernel/linear_cross_entropy/linear_cross_entropy.hpp>
 

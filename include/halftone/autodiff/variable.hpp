@@ -174,16 +174,19 @@ weighted<Variable> operator/(const weighted<Variable>& loss, double divisor) {
     return {loss.loss, loss.factor / divisor};
 }
 
-/// The gradient that a backward pass begins with: a factor, times the loss scale that lies in the device's memory when
-/// the pass runs, where there is one. So the host need not know it.
+/// The gradient that a backward pass begins with: a factor, times the loss scale and a share of the batch
+/// (autodiff/share.hpp), which lie in the device's memory when the pass runs, where there are any. So the host need not
+/// know them.
 struct gradient_seed {
     double factor = 1;
     const float* scale = nullptr;
+    const double* share = nullptr;
 
     /// For those who can read that memory, calculated in T.
     template <class T = float>
     HALFTONE_HD T value() const {
-        return scale == nullptr ? static_cast<T>(factor) : static_cast<T>(factor) * static_cast<T>(*scale);
+        const T unscaled = static_cast<T>(share == nullptr ? factor : factor * *share);
+        return scale == nullptr ? unscaled : unscaled * static_cast<T>(*scale);
     }
 };
 

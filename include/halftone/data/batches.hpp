@@ -45,7 +45,8 @@ struct language_batch {
         return {{tokens.data() + first * s[1], s}, {targets.data() + first * s[1], s}};
     }
     /// The same rows as `count` batches of equal size, one after the other. Throws argument_error where that does not
-    /// come out even: the mean of their means would not be the mean.
+    /// come out even. Where targets are -100 the mean of their means is not the mean: multiply each loss by
+    /// ht::share_of(tape, micro, batch) (autodiff/share.hpp).
     micro_batches split(extent count) const;
 };
 

@@ -24,3 +24,4 @@
 #include <halftone/kernel/softmax/device.hpp>
 #include <halftone/kernel/sum/device.hpp>
 #include <halftone/kernel/tally/device.hpp>
+#include <halftone/kernel/target_share/device.hpp>

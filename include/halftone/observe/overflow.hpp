@@ -318,7 +318,8 @@ inline std::string overflow::text() const {
     t += is_skipped() ? std::string(" skipped (") + name(result) + "): " : " taken: ";
     if (!is_located) {
         const bool is_odd = result == step_result::infinity || result == step_result::not_a_number;
-        return t + (is_odd ? "no operation gave it: gradients became so as they were unscaled, or were written by hand"
+        return t + (is_odd ? "no operation gave it: gradients became so as they were unscaled, were written by hand, or "
+                             "are too large for a moment"
                            : "all values were finite");
     }
     t += detail::place_of(by) + ", " + name(pass);

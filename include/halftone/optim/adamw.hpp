@@ -9,7 +9,8 @@
 /// The device may be any whose kernels the program includes: <halftone/kernel.hpp> has those of ht::cpu,
 /// <halftone/cuda.cuh> those of ht::cuda.
 ///
-/// Numeric contract: kernel/adamw/adamw.hpp has it. A step whose gradients are not finite changes nothing.
+/// Numeric contract: kernel/adamw/adamw.hpp has it. A step whose gradients are not finite, or whose squares would not be,
+/// changes nothing.
 ///
 /// A parameter that no backward pass of the window reached stays as it is: it neither decays nor moves on, nor counts
 /// the step. Its bias corrections are those of its own steps.
@@ -62,7 +63,7 @@ class adamw : public detail::optimizer<Device, Model, 2> {
     template <class G>
     step_outcome<Device> step(G&& g) {
         if constexpr (detail::check_step<Device, Model, std::remove_cvref_t<G>>()) {
-            return base::run_step(g, launch{this});
+            return base::run_step(g, launch{this}, kernel::adamw_largest_gradient);
         }
     }
 

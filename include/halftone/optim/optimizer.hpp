@@ -3,6 +3,7 @@
 /// What all optimizers have in common: parameter groups, moments, the count of steps, and the rules of a step.
 ///
 ///     auto outcome = optimizer.step(grads);        // changes nothing where a gradient is not finite, scaled or not
+///                                                  // or so large that a moment would not be (kernel/update/records.hpp)
 ///     if (outcome.skipped()) log(ht::name(outcome.result()));          // asks the device
 ///     optimizer.set_lr(1e-4);
 ///
@@ -80,12 +81,15 @@ struct begin_step {
     optimizer_record* record;
     const std::int32_t* found_inf;
     const kernel::gradient_record* gradients;
+    const kernel::part_record* part;
+    float largest;  ///< of a gradient with which the rule's moments stay finite
     std::int32_t has_work;
 
     HALFTONE_HD step_result result() const {
         if (has_work == 0) return step_result::nothing;
         if (*found_inf != kernel::found_nothing)
             return *found_inf == kernel::found_nan ? step_result::not_a_number : step_result::infinity;
+        if (kernel::is_beyond(*gradients, *part, largest)) return step_result::infinity;
         return gradients->outlier != 0 ? step_result::outlier : step_result::taken;
     }
     HALFTONE_HD void operator()() const {
@@ -215,9 +219,11 @@ class optimizer {
             fail<argument_error>(name_, ": ", what, " is ", value, "; expected 0 or more");
     }
 
-    /// A step with `launch.template operator()<Storage>(segment, slabs, factors)` for each segment.
+    /// A step with `launch.template operator()<Storage>(segment, slabs, factors)` for each segment. It is skipped where a
+    /// gradient is larger than `largest`.
     template <class Gradients, class Launch>
-    step_outcome<Device> run_step(const Gradients& g, const Launch& launch) {
+    step_outcome<Device> run_step(const Gradients& g, const Launch& launch,
+                                  float largest = kernel::gradient_factors::no_limit) {
         window& w = g.check(name_);
         const std::size_t index = w.find(*parameters_);
         if (index == window::nowhere)
@@ -245,7 +251,8 @@ class optimizer {
         find_segments(part.slabs);
         const bool has_work = !segments_.empty();
         const std::int32_t* const found_inf = w.found_inf() + index;
-        record_.device().run(begin_step{record_.data(), found_inf, w.record(), has_work ? 1 : 0});
+        record_.device().run(begin_step{record_.data(), found_inf, w.record(), w.part_records() + index, largest,
+                                        has_work ? 1 : 0});
         if (has_work) own_.count(record_.device(), &record_.data()->step);
         // With the step the window of delayed scaling ends, that of a model which is frozen as a whole too.
         if (has_work) {

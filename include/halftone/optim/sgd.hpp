@@ -8,7 +8,8 @@
 /// The device may be any whose kernels the program includes: <halftone/kernel.hpp> has those of ht::cpu,
 /// <halftone/cuda.cuh> those of ht::cuda.
 ///
-/// Numeric contract: kernel/sgd/sgd.hpp has it. A step whose gradients are not finite changes nothing.
+/// Numeric contract: kernel/sgd/sgd.hpp has it. A step whose gradients are not finite, or whose momentum would not be,
+/// changes nothing.
 ///
 /// A parameter that no backward pass of the window reached stays as it is: it neither decays nor moves on, nor counts
 /// the step.
@@ -66,7 +67,7 @@ class sgd : public detail::optimizer<Device, Model, 1> {
     template <class G>
     step_outcome<Device> step(G&& g) {
         if constexpr (detail::check_step<Device, Model, std::remove_cvref_t<G>>()) {
-            return base::run_step(g, launch{this});
+            return base::run_step(g, launch{this}, kernel::sgd_largest_gradient(coefficients()));
         }
     }
 
@@ -106,7 +107,7 @@ class sgd : public detail::optimizer<Device, Model, 1> {
             .momentum = options_.momentum == 0
                             ? view<state, 1>{}
                             : base::template part_of<state>(base::moment(0, s.group).data(), s.gradient, s.count),
-            .coefficients = {options_.momentum, options_.dampening, options_.kind},
+            .coefficients = coefficients(),
             .rates = s.rates,
             .factors = factors,
             .step = base::step_data(s),
@@ -120,6 +121,8 @@ class sgd : public detail::optimizer<Device, Model, 1> {
                                               Storage::copy_rounding>(base::device(), arguments);
         }
     }
+
+    kernel::sgd_coefficients coefficients() const { return {options_.momentum, options_.dampening, options_.kind}; }
 
     sgd_options options_;
 };

@@ -15,7 +15,8 @@ namespace halftone::inline HALFTONE_ABI {
 
 enum class step_result : std::int32_t {
     taken,
-    infinity,      ///< a gradient of this optimizer was infinite, or became so when it was unscaled; none was a NaN
+    infinity,      ///< a gradient of this optimizer was infinite, or became so when it was unscaled, or was so large that
+                   ///< a moment would have become so; none was a NaN
     not_a_number,  ///< a gradient of this optimizer was a NaN
     outlier,       ///< an outlier_guard took the loss or the norm for one
     nothing,       ///< no parameter to update: all are frozen, or no backward pass of the window reached them

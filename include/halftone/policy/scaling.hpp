@@ -20,8 +20,11 @@
 /// micro-batches of it are scaled alike, what they meet goes into the history with the step, and a step that is skipped,
 /// since a gradient is not finite, leaves the history as it leaves parameters and moments. A tensor that is not finite
 /// has no part in it, so that one bad micro-batch that never reaches a step does not hold the scale for a whole history;
-/// discard() of the accumulator forgets what the window met so far. Every forward pass on a tape counts, whether or not
-/// a backward pass follows. Before the first step the scale is 1.
+/// discard() of the accumulator forgets what the window met so far. A tensor that a window did not meet at all, that of
+/// a layer which did not run or a gradient that was not reached, or met with zeros alone, keeps its history and its
+/// scale: the history is of the latest windows that told something, as in Transformer Engine since #825. Every forward
+/// pass on a tape counts, whether or not a backward pass follows; values without a tape (evaluation) never do. Before the
+/// first step the scale is 1.
 #pragma once
 
 #include <cstdint>

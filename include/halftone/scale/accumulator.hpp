@@ -3,7 +3,8 @@
 /// Where the gradients of several micro-batches add up, in the policies' `accumulate` type.
 ///
 ///     ht::accumulator acc{model};                          // or several models: acc{generator, critic}
-///     for (const auto& micro : batch.split(4)) tape.backward(scaler.scale(model.loss(tape, micro) / 4), acc);
+///     for (const auto& micro : batch.split(4))
+///         tape.backward(scaler.scale(model.loss(tape, micro) * ht::share_of(tape, micro, batch)), acc);
 ///     auto grads = scaler.unscale(acc.take());             // ends the window; the next backward pass begins another
 ///
 ///     ht::accumulator acc{model, ht::unscaled};            // for losses that no scaler scales

@@ -46,7 +46,7 @@ struct window {
     enum class knowledge { nothing, factors, finite, norm };
 
     std::vector<part> parts;
-    buffer record_memory;  ///< a gradient_record, then found_inf of each part
+    buffer record_memory;  ///< a gradient_record, then a part_record and found_inf of each part
     scale_stamp stamp{};
     std::shared_ptr<window_clock> clock = std::make_shared<window_clock>();
     int received = 0;  ///< micro-batches in the window that is, or was last, open
@@ -56,11 +56,12 @@ struct window {
     knowledge known = knowledge::nothing;
 
     kernel::gradient_record* record() const { return reinterpret_cast<kernel::gradient_record*>(record_memory.data()); }
-    std::int32_t* found_inf() const {
-        return reinterpret_cast<std::int32_t*>(record_memory.data() + sizeof(kernel::gradient_record));
+    kernel::part_record* part_records() const {
+        return reinterpret_cast<kernel::part_record*>(record_memory.data() + sizeof(kernel::gradient_record));
     }
+    std::int32_t* found_inf() const { return reinterpret_cast<std::int32_t*>(part_records() + parts.size()); }
     static std::size_t record_bytes(std::size_t parts) {
-        return sizeof(kernel::gradient_record) + parts * sizeof(std::int32_t);
+        return sizeof(kernel::gradient_record) + parts * (sizeof(kernel::part_record) + sizeof(std::int32_t));
     }
     static constexpr std::size_t nowhere = static_cast<std::size_t>(-1);
     std::size_t find(const store& owner) const {
@@ -84,9 +85,21 @@ struct begin_pass {
     kernel::gradient_record* record;
     HALFTONE_HD void operator()() const { kernel::begin_pass(*record); }
 };
+struct end_part {
+    const kernel::gradient_record* record;
+    kernel::part_record* parts;
+    std::int64_t index;
+    HALFTONE_HD void operator()() const { kernel::end_part(*record, parts, index); }
+};
+/// With the pass its last part ends.
 struct end_pass {
     kernel::gradient_record* record;
-    HALFTONE_HD void operator()() const { kernel::end_pass(*record); }
+    kernel::part_record* parts;
+    std::int64_t last;
+    HALFTONE_HD void operator()() const {
+        kernel::end_part(*record, parts, last);
+        kernel::end_pass(*record);
+    }
 };
 
 }  // namespace detail
@@ -181,7 +194,7 @@ class gradients {
         if (w.known == detail::window::knowledge::norm) return;
         device.run(detail::begin_pass{w.record()});
         measure_models(device, Models{});
-        device.run(detail::end_pass{w.record()});
+        device.run(detail::end_pass{w.record(), w.part_records(), static_cast<std::int64_t>(w.parts.size()) - 1});
         w.known = detail::window::knowledge::norm;
     }
 
@@ -202,7 +215,12 @@ class gradients {
     template <class Any, class... Ms>
     void measure_models(Any& device, types<Ms...>) const {
         std::size_t part = 0;
-        (measure_groups(device, part++, signatures_of<Ms>{}), ...);
+        const auto measure = [&](auto signatures) {
+            measure_groups(device, part, signatures);
+            if (++part == sizeof...(Ms)) return;
+            device.run(detail::end_part{window_->record(), window_->part_records(), static_cast<std::int64_t>(part) - 1});
+        };
+        (measure(signatures_of<Ms>{}), ...);
     }
     template <class Any, class... Storages>
     void measure_groups(Any& device, std::size_t part, types<Storages...>) const {

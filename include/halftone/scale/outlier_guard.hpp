@@ -25,7 +25,7 @@
 #include <memory>
 #include <vector>
 
-#include <halftone/autodiff/variable.hpp>
+#include <halftone/autodiff/share.hpp>
 #include <halftone/number/classify.hpp>
 #include <halftone/scale/gradients.hpp>
 
@@ -61,6 +61,7 @@ struct guard_record {
     std::int32_t count = 0, next = 0;  ///< values in the window, and the place of the next one
     std::int32_t in_a_row = 0;
     std::int32_t losses = 0;           ///< given for the step under way
+    double weight = 0;                 ///< of these: 1 each, or how many targets count
     double loss_sum = 0;
     std::int64_t outliers = 0;
 };
@@ -70,14 +71,28 @@ struct add_watched_loss {
     const float* loss;
     HALFTONE_HD void operator()() const {
         record->loss_sum += static_cast<double>(*loss);
+        ++record->weight;
         ++record->losses;
+    }
+};
+
+struct add_watched_share {
+    guard_record* record;
+    const float* loss;
+    double factor;
+    const kernel::target_counts* counts;
+    HALFTONE_HD void operator()() const {
+        ++record->losses;
+        if (counts->counted == 0) return;  // the loss is no number
+        record->loss_sum += factor * static_cast<double>(*loss) * counts->counted;
+        record->weight += counts->counted;
     }
 };
 
 struct drop_watched_losses {
     guard_record* record;
     HALFTONE_HD void operator()() const {
-        record->loss_sum = 0;
+        record->loss_sum = record->weight = 0;
         record->losses = 0;
     }
 };
@@ -105,8 +120,8 @@ struct judge_step {
         guard_record& r = *record;
         const outlier_of of = r.options.of;
         const float norm = gradients->norm;
-        const auto loss = static_cast<float>(r.losses == 0 ? 0 : r.loss_sum / r.losses);
-        r.loss_sum = 0;
+        const auto loss = static_cast<float>(r.losses == 0 ? 0 : r.loss_sum / r.weight);
+        r.loss_sum = r.weight = 0;
         r.losses = 0;
         if (gradients->found_inf != 0) return;
 
@@ -122,6 +137,7 @@ struct judge_step {
             ++r.outliers;
             return;
         }
+        if (of != outlier_of::loss && norm > kernel::largest_with_square) return;  // hardly of any level
         r.in_a_row = 0;
         norms[r.next] = of == outlier_of::loss ? 0.0f : norm;
         losses[r.next] = of == outlier_of::norm ? 0.0f : loss;
@@ -150,6 +166,14 @@ class outlier_guard {
             fail<state_error>("outlier_guard: add() of a loss, and .of = outlier_of::norm watches none");
         ++added_;
         record_.device().run(detail::add_watched_loss{record_.data(), loss.view().data()});
+    }
+    /// One with its share of the step's batch. A step has losses of one kind.
+    void add(const shared_loss<variable<float, 0>>& loss) {
+        if (options_.of == outlier_of::norm)
+            fail<state_error>("outlier_guard: add() of a loss, and .of = outlier_of::norm watches none");
+        ++added_;
+        record_.device().run(detail::add_watched_share{record_.data(), loss.loss.view().data(), loss.factor,
+                                                       loss.share.on_device()});
     }
 
     /// Drops the losses of a step that an exception ended.

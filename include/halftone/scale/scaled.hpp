@@ -61,7 +61,9 @@ decltype(auto) loss_variable(const scaled<T>& loss) {
 }
 template <class T>
 gradient_seed loss_seed(const scaled<T>& loss) {
-    return {loss_seed(loss.value()).factor, loss.scale()};
+    gradient_seed seed = loss_seed(loss.value());
+    seed.scale = loss.scale();
+    return seed;
 }
 template <class T, class Value>
 scaled<Value> scaled_as(const scaled<T>& loss, Value value) {

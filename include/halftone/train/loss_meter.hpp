@@ -6,13 +6,20 @@
 ///     ht::loss_meter losses{device};
 ///     for (...) {
 ///         for (const auto& micro : batch.split(4)) {
-///             auto loss = model.loss(tape, micro);
+///             auto loss = model.loss(tape, micro) * ht::share_of(tape, micro, batch);
 ///             losses.add(loss);
 ///             ...
 ///         }
-///         losses.end_step();                                     // their mean is the step's loss
+///         losses.end_step();                                     // the batch's loss is the step's
 ///     }
 ///     std::cout << losses.mean();                                // of the steps since restart(); waits
+///
+/// Windows of unequal size to measure with are a step like that:
+///
+///     losses.add(model.loss(eval, window) * ht::share_of(eval, window));
+///
+/// Losses with a share count as many times as the micro-batch has targets that count, and not at all where there are none;
+/// others count once each. Where nothing counts the mean is NaN.
 ///
 /// Numeric contract: sums in double, in the order of the calls.
 #pragma once
@@ -20,7 +27,7 @@
 #include <algorithm>
 #include <vector>
 
-#include <halftone/autodiff/variable.hpp>
+#include <halftone/autodiff/share.hpp>
 #include <halftone/scale/resident.hpp>
 
 namespace halftone::inline HALFTONE_ABI {
@@ -29,7 +36,7 @@ namespace detail {
 
 struct loss_record {
     double part = 0;               ///< the sum of the losses of the step under way
-    std::int64_t parts = 0;        ///< how many they are
+    double parts = 0;              ///< how many they are, or how many targets of theirs count
     double sum = 0;                ///< of the losses of steps since the restart
     std::int64_t steps = 0;        ///< how many these are
     std::int64_t all_steps = 0;
@@ -43,12 +50,23 @@ struct add_loss {
         ++record->parts;
     }
 };
+struct add_shared_loss {
+    loss_record* record;
+    const float* loss;
+    double factor;
+    const kernel::target_counts* counts;
+    HALFTONE_HD void operator()() const {
+        if (counts->counted == 0) return;  // the loss is no number
+        record->part += factor * static_cast<double>(*loss) * counts->counted;
+        record->parts += counts->counted;
+    }
+};
 struct end_step {
     loss_record* record;
     double* latest;
     std::int64_t room;
     HALFTONE_HD void operator()() const {
-        const double mean = record->part / static_cast<double>(record->parts);
+        const double mean = record->part / record->parts;
         record->part = 0;
         record->parts = 0;
         record->sum += mean;
@@ -78,6 +96,11 @@ class loss_meter {
     /// One more loss in the step under way.
     void add(const variable<float, 0>& loss) {
         record_.device().run(detail::add_loss{record_.data(), loss.view().data()});
+    }
+    /// One with its share of the step's batch. A step has losses of one kind.
+    void add(const shared_loss<variable<float, 0>>& loss) {
+        record_.device().run(detail::add_shared_loss{record_.data(), loss.loss.view().data(), loss.factor,
+                                                     loss.share.on_device()});
     }
     void end_step() {
         record_.device().run(detail::end_step{record_.data(), latest(), static_cast<std::int64_t>(room_)});

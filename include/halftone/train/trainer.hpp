@@ -9,6 +9,8 @@
 ///     const ht::training_result result = trainer.train(data);
 ///     std::cout << trainer.evaluate(data).loss << " nats a token\n";
 ///
+/// A step's gradient and loss are those of its whole batch, however its targets are spread (train/training_data.hpp).
+///
 /// The loop is the one that stands in amp.hpp, and does nothing that a user's own could not do. A steady step allocates
 /// nothing. On a device that can capture it (a GPU), it is a captured step, and the host waits for the device after the
 /// first one, and where it logs or evaluates.
@@ -34,8 +36,10 @@
 #include <halftone/train/loss_meter.hpp>
 #include <halftone/train/recent.hpp>
 #include <halftone/train/scaled_loss.hpp>
+#include <halftone/train/token_meter.hpp>
 #include <halftone/train/training_arguments.hpp>
 #include <halftone/train/training_data.hpp>
+#include <halftone/train/window_mean.hpp>
 
 namespace halftone::inline HALFTONE_ABI {
 
@@ -133,19 +137,19 @@ class trainer {
         return result(stopped ? training_end::stopped : training_end::finished);
     }
 
-    /// The mean loss over the data's windows, without recording anything.
+    /// The mean loss over the data's windows (train/window_mean.hpp).
     template <evaluation_data Data>
     evaluation_result evaluate(Data& data) {
         const auto begin = clock::now();
-        double sum = 0;
+        detail::window_mean mean;
         evaluation_result r;
         for (extent first = 0; first < data.windows(); first += arguments_.per_device_eval_batch_size) {
             const auto batch = data.window(first, arguments_.per_device_eval_batch_size);
-            sum += static_cast<double>(model_->loss(inference_, batch).item()) * static_cast<double>(batch.size());
+            mean.add(inference_, model_->loss(inference_, batch), batch);
             r.tokens += batch.size();
         }
         if (r.tokens == 0) fail<argument_error>("trainer: evaluate() of data without windows; hold some of it out");
-        r.loss = sum / static_cast<double>(r.tokens);
+        r.loss = mean.value();
         r.seconds = since(begin);
         return r;
     }
@@ -165,13 +169,6 @@ class trainer {
   private:
     using clock = std::chrono::steady_clock;
     static_assert(std::atomic<bool>::is_always_lock_free);
-
-    /// Tokens and the time they took.
-    struct meter {
-        double tokens = 0, seconds = 0;
-        void add(extent n, double s) { tokens += static_cast<double>(n), seconds += s; }
-        double rate() const { return seconds > 0 ? tokens / seconds : 0; }
-    };
 
     static void check_kind(const training_arguments& a) {
         if (watches || (a.find_overflow == overflow_search::off && a.numerics_steps == 0)) return;
@@ -262,13 +259,24 @@ class trainer {
         const extent micro_batches = arguments_.gradient_accumulation_steps;
         for (const auto& micro : batch.split(micro_batches)) {
             const auto loss = model_->loss(tape_, micro);
-            tape_.backward(scaler_.scale(loss / static_cast<float>(micro_batches)), accumulator_);
-            detail::check_scaled<Model>(accumulator_);
-            losses_.add(loss);
-            if (guard_) guard_->add(loss);
+            if constexpr (counts_targets<Batch> && counts_targets<decltype(micro)>) {
+                if (micro_batches > 1) {
+                    const auto part = loss * share_of(tape_, micro, batch);
+                    learn(part, part);
+                    continue;
+                }
+            }
+            learn(loss / static_cast<float>(micro_batches), loss);
         }
         update();
         losses_.end_step();
+    }
+    template <class Part, class Told>
+    void learn(const Part& part, const Told& told) {  // of a batch's loss; of these, means are made
+        tape_.backward(scaler_.scale(part), accumulator_);
+        detail::check_scaled<Model>(accumulator_);
+        losses_.add(told);
+        if (guard_) guard_->add(told);
     }
 
     void update() {
@@ -370,7 +378,7 @@ class trainer {
     std::string capture_refused_;
     bool is_under_way_ = false;  ///< a step, which nothing but an exception leaves unfinished
     detail::recent step_seconds_;
-    meter window_, total_;
+    detail::token_meter window_, total_;
     std::int64_t window_steps_ = 0;
     struct {
         std::int64_t steps = 0;

@@ -31,7 +31,7 @@ enum class overflow_search { off, on };
 struct training_arguments {
     extent per_device_train_batch_size = 8;        ///< rows of a micro-batch
     extent per_device_eval_batch_size = 8;
-    extent gradient_accumulation_steps = 1;        ///< micro-batches of a step; their mean losses count alike
+    extent gradient_accumulation_steps = 1;        ///< micro-batches of a step, each by its share of targets that count
     std::int64_t max_steps = 0;                    ///< steps of the run, skipped ones included
 
     double learning_rate = 5e-5;

@@ -6,6 +6,9 @@
 ///         my_batch sample(std::uint32_t step, ht::extent rows);   // my_batch: split(micro_batches), size()
 ///     };
 ///     static_assert(ht::training_data<my_data>);
+///
+/// Where a batch and its micro-batches have `targets`, a view of std::int32_t, the loss is taken for a mean over those
+/// that are not -100, and each micro-batch weighs by its share of them (autodiff/share.hpp); others weigh alike.
 #pragma once
 
 #include <cstdint>

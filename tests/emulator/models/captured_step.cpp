@@ -17,6 +17,7 @@
 #include "nn/pack.hpp"
 #include "train/captured.hpp"
 #include "train/overflow_checks.hpp"
+#include "train/unequal.hpp"
 
 namespace {
 
@@ -208,6 +209,33 @@ TEST_CASE("trainer on the emulated machine: captured steps have the bits and the
         return all;
     };
     CHECK(train(ht::step_capture::automatic) == train(ht::step_capture::off));
+}
+
+TEST_CASE("trainer on the emulated machine: unequal numbers of targets, other ones in each replay, give the same bits") {
+    const auto train = [](ht::step_capture capture) {
+        machine device{quick(8)};
+        ht::training_arguments a = unequal::few_steps(6);
+        a.capture_steps = capture;
+        a.outlier_factor = 6;
+        a.outlier_window = 4;
+        return unequal::train<ht::amp_fp16>(device, {8, 0, 3, 1, 0}, 4, a);
+    };
+    const unequal::ended captured = train(ht::step_capture::automatic), plain = train(ht::step_capture::off);
+    CHECK(captured.masters == plain.masters);
+    CHECK(captured.result.train_loss == plain.result.train_loss);
+    CHECK(captured.evaluated == plain.evaluated);
+    CHECK(captured.result.train_loss > 0);
+    CHECK(captured.result.skipped_steps == plain.result.skipped_steps);
+}
+
+TEST_CASE("trainer on the emulated machine: unequal numbers of targets have the loss and the update of their batch") {
+    machine device{quick(9)};
+    const unequal::ended whole = unequal::train<ht::full_fp32>(device, {8, 0, 1, 1}, 1, unequal::few_steps(1)),
+                         parts = unequal::train<ht::full_fp32>(device, {8, 0, 1, 1}, 4, unequal::few_steps(1));
+    CHECK(parts.result.train_loss ==
+          doctest::Approx(whole.result.train_loss).epsilon(unequal::rounding_bound(2)));
+    CHECK(parts.evaluated == doctest::Approx(whole.evaluated).epsilon(1e-5));
+    CHECK(unequal::apart(parts, whole) < unequal::largest_difference);
 }
 
 /// A model of a user's, who brings something over in each step.

@@ -22,6 +22,7 @@
 
 #include "optim/golden.hpp"
 #include "optim/golden_run.hpp"
+#include "optim/large_checks.hpp"
 #include "optim/small_model.hpp"
 #include "scale/outcomes.hpp"
 #include "scale/outliers.hpp"
@@ -236,6 +237,11 @@ TEST_CASE("steps on a GPU: clips in the order of their calls, gradients without 
 TEST_CASE("steps on a GPU: whether a step was skipped, and why") {
     emulator::device device;
     outcomes::check(device);
+}
+
+TEST_CASE("steps on a GPU: finite gradients that are too large for the moments count as an overflow") {
+    emulator::device device{{.check = emulator::checking::values_only}};
+    large_gradients::check(device);
 }
 
 TEST_CASE("steps on a GPU: outliers are left out") {

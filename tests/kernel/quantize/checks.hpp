@@ -168,7 +168,8 @@ void gathers(Device& device) {
     }
 }
 
-/// Transformer Engine's delayed scaling, as its Python says it: the history's front is the present window.
+/// Transformer Engine's delayed scaling, as its Python says it: the history's front is the present window. A window
+/// whose amax is 0 leaves all as it is (its #825).
 struct delayed_definition {
     std::vector<float> history;
     ht::amax_rule rule;
@@ -176,6 +177,7 @@ struct delayed_definition {
     float scale = 1;
 
     void operator()(float window) {
+        if (window == 0) return;
         history[0] = window;
         float amax = history[0];
         if (rule == ht::amax_rule::max) {

@@ -56,6 +56,10 @@ struct adamw {
                   "ht::cpu, <halftone/cuda.cuh> for ht::cuda");
 };
 
+/// The largest gradient that an optimizer lets come so far: a second moment is a mean of squares, and holds no more for
+/// long. A step with a larger one counts as an overflow (is_beyond() in kernel/update/records.hpp).
+inline constexpr float adamw_largest_gradient = largest_with_square;
+
 /// The scalars of a step, as the elements need them.
 struct adamw_scalars {
     float first_weight, second_decay, second_weight, root_scale, epsilon, step_size, decay;

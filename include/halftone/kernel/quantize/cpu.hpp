@@ -43,13 +43,13 @@ struct quantize<cpu> {
     }
 
     /// Ends a window of all records, whose histories lie in `windows` words; where *skips is not 0, what it met is
-    /// forgotten.
+    /// forgotten. A record that met nothing keeps its history.
     static void roll(cpu& device, amax_record* records, extent count, std::uint32_t* history, extent,
                      const std::int32_t* skips) {
         device.run([&] {
             for (extent i = 0; i < count; ++i) {
                 amax_record& r = records[i];
-                if (*skips != 0) {
+                if (!is_remembered(r, *skips)) {
                     r.amax = 0;
                     continue;
                 }

@@ -157,7 +157,7 @@ struct roll_kernel {
         const extent i = static_cast<extent>(simt.block().x) * threads + simt.thread();
         if (i >= records.count) return;
         amax_record r = simt.load(records, i);
-        if (simt.load(skips, 0) != 0) {
+        if (!is_remembered(r, simt.load(skips, 0))) {
             r.amax = 0;
         } else {
             const global_span<word> mine = history.part(r.first, r.rule.history);

@@ -49,6 +49,13 @@ HALFTONE_HD HALFTONE_INLINE tensor_scale scale_of(std::uint32_t amax, float larg
     return {scale, 1 / scale};
 }
 
+/// Whether a window that ends goes into the history: no step was skipped, and the tensor was met, with something in it
+/// that is finite and not 0. The history of a layer that did not run stays as it is; zeros in it would drive out what it
+/// knows.
+HALFTONE_HD HALFTONE_INLINE bool is_remembered(const amax_record& r, std::int32_t skips) {
+    return skips == 0 && r.amax != 0;
+}
+
 /// A window's end, in a record: `amax` is what the rule makes of the history, the window's own amax included.
 HALFTONE_HD HALFTONE_INLINE void next_window(amax_record& r, std::uint32_t amax) {
     r.now = scale_of(amax, r.largest, r.rule, r.now.scale);

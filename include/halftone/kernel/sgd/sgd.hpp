@@ -12,6 +12,8 @@
 /// a parameter with fp32 gradient, master and momentum and a 16-bit copy; 14 without momentum.
 #pragma once
 
+#include <cmath>
+
 #include <halftone/kernel/expect.hpp>
 #include <halftone/kernel/update/records.hpp>
 #include <halftone/number/remainder.hpp>
@@ -55,6 +57,16 @@ struct sgd {
                   "halftone: sgd: the kernels of this device are not included: include <halftone/kernel.hpp> for "
                   "ht::cpu, <halftone/cuda.cuh> for ht::cuda");
 };
+
+/// The largest gradient that an optimizer lets come so far: the sum of as many of them as a momentum ever holds,
+/// 1 / (1 - momentum), is a float, with half of the range left for decay and rounding. From a momentum of 0.999 on it is
+/// that of 0.999. Without momentum nothing is kept, and every float is taken.
+inline float sgd_largest_gradient(const sgd_coefficients& c) {
+    constexpr double largest = static_cast<double>(gradient_factors::no_limit);
+    if (c.momentum == 0) return gradient_factors::no_limit;
+    const double kept = c.momentum < 0.999 ? 1 - c.momentum : 0.001, weight = std::fabs(1 - c.dampening);
+    return static_cast<float>(largest / 2 * kept / (weight > 1 ? weight : 1));
+}
 
 /// The scalars of a step, as the elements need them.
 struct sgd_scalars {

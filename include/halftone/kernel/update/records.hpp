@@ -56,8 +56,14 @@ HALFTONE_HD inline void begin_pass(gradient_record& r) {
     r.found_inf = 0;
 }
 
+/// The gradients of one optimizer, in a window of several.
+struct part_record {
+    double squares = 0;  ///< the sum of v * v, with the factors of the pass that found it
+    float clip = 1;      ///< what `clip` was among these
+};
+
 /// Adds what a pass over one slab came to. Gradients whose norm is beyond float's range are as good as infinite:
-/// unscaled, they are, or their squares in a moment would be.
+/// unscaled, one of them may be. What a rule's moments can hold is less, see is_beyond().
 HALFTONE_HD inline void add_slab(gradient_record& r, std::int32_t& found_inf, double squares, std::int32_t found) {
     constexpr double largest = static_cast<double>(gradient_factors::no_limit);
     if (found == found_nothing && squares > largest * largest) found = found_infinity;
@@ -73,6 +79,27 @@ HALFTONE_HD inline void end_pass(gradient_record& r) {
     const double norm = std::sqrt(r.squares);
     r.norm = r.found_inf != 0 ? detail::bit_cast<float>(infinity) : static_cast<float>(norm < largest ? norm : largest);
 }
+
+/// Ends the part of a pass that belongs to the gradients parts[index]: those of the parts before it have ended.
+HALFTONE_HD inline void end_part(const gradient_record& r, part_record* parts, std::int64_t index) {
+    double squares = r.squares;
+    for (std::int64_t i = 0; i < index; ++i) squares -= parts[i].squares;
+    parts[index] = {squares, r.factors.clip};
+}
+
+/// Whether gradients that are finite are too large for a step all the same: whether one of them, as the optimizer reads
+/// it, may be above `largest`, with which the moments of its rule stay finite (adamw_largest_gradient,
+/// sgd_largest_gradient). Such a step counts as an overflow: the moment would be infinite from then on, and the parameter
+/// never move again. It is told from the norm, which the pass has found, and from the factors of clipping since.
+HALFTONE_HD inline bool is_beyond(const gradient_record& r, const part_record& part, float largest) {
+    if (r.factors.limit <= largest) return false;
+    const double factor = static_cast<double>(r.factors.clip), before = static_cast<double>(part.clip),
+                 most = static_cast<double>(largest);
+    return part.squares * factor * factor > most * most * before * before;
+}
+
+/// The largest number whose square, and a sum of squares that rounding has made larger, are floats.
+inline constexpr float largest_with_square = 0x1p63f;
 
 /// Makes the norm at most max_norm, by PyTorch's formula: a coefficient of max_norm / (norm + 1e-6), never above 1.
 HALFTONE_HD inline void clip_by_norm(gradient_record& r, float max_norm) {

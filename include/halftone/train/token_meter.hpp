@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Tokens and the time they took.
+///
+///     detail::token_meter window;
+///     window.add(tokens, seconds);
+///     window.rate();                            // tokens a second; 0 before anything was added
+#pragma once
+
+#include <halftone/tensor/shape.hpp>
+
+namespace halftone::inline HALFTONE_ABI::detail {
+
+struct token_meter {
+    double tokens = 0, seconds = 0;
+    void add(extent n, double s) { tokens += static_cast<double>(n), seconds += s; }
+    double rate() const { return seconds > 0 ? tokens / seconds : 0; }
+};
+
+}  // namespace halftone::inline HALFTONE_ABI::detail

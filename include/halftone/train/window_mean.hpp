@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The mean loss over windows of unequal size.
+///
+///     detail::window_mean mean;
+///     for (...) mean.add(eval, model.loss(eval, window), window);          // waits for the device
+///     mean.value();                                                        // NaN where nothing counts
+///
+/// Numeric contract: sums in double, in the order of the calls.
+#pragma once
+
+#include <halftone/autodiff/share.hpp>
+
+namespace halftone::inline HALFTONE_ABI::detail {
+
+/// Over the targets that count, where a batch has targets (autodiff/share.hpp), else over the tokens.
+class window_mean {
+  public:
+    template <class Context, class Batch>
+    void add(Context& context, const variable<float, 0>& loss, const Batch& batch) {
+        double weight = static_cast<double>(batch.size());
+        if constexpr (counts_targets<Batch>) weight = share_of(context, batch).read().counted;
+        if (weight == 0) return;  // the loss is no number
+        sum_ += static_cast<double>(loss.item()) * weight;
+        weights_ += weight;
+    }
+    double value() const { return sum_ / weights_; }
+
+  private:
+    double sum_ = 0, weights_ = 0;
+};
+
+}  // namespace halftone::inline HALFTONE_ABI::detail

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Counting targets on a GPU.
+#include <doctest/doctest.h>
+
+#include <halftone/kernel/target_share/device.hpp>
+
+#include "cuda/device.cuh"
+#include "kernel/target_share/checks.hpp"
+
+namespace {
+
+using namespace target_share_checks;
+
+TEST_CASE("target_share on cuda: counts and shares are the definition's, refusals") {
+    support::waiting_cuda device;
+    equals_definition(device);
+    refuses(device);
+}
+
+}  // namespace

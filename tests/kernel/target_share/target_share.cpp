@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Counting targets on the CPU.
+#include <halftone/kernel/target_share/cpu.hpp>
+
+#include "kernel/target_share/checks.hpp"
+
+namespace {
+
+using namespace target_share_checks;
+
+TEST_CASE("target_share: counts and shares are the definition's, refusals") {
+    ht::cpu device{{.threads = 1}};
+    equals_definition(device);
+    refuses(device);
+}
+
+}  // namespace
