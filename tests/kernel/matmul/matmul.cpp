@@ -2,6 +2,7 @@
 /// \file
 /// Products of small integers: every sum is exact in any order, so the comparison is equality. All layouts, odd sizes,
 /// unaligned and strided views, all instruction sets.
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -101,6 +102,7 @@ void same_bits_off_a_line(extent m, extent n, extent k) {
         const auto beyond = static_cast<extent>(reinterpret_cast<std::uintptr_t>(held.data()) % 64 / sizeof(T));
         T* const b = held.data() + (line - beyond) % line + off;
         for (extent i = 0; i < k * n; ++i) b[i] = number(i + 5);
+        std::fill(c.begin(), c.end(), -1e9f);
         ht::matmul<P>(device, ht::view<const T, 2>(a.data(), {m, k}), ht::view<const T, 2>(b, {k, n}),
                       ht::view<float, 2>(c.data(), {m, n}));
         if (off == 0) first = c;
