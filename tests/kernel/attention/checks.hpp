@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <stdexcept>
 #include <type_traits>
@@ -143,6 +144,10 @@ struct outcome {
     bool intact() const { return o.memory->intact() && d.intact() && logsumexp.intact(); }
     bool same_bits(const outcome& other) const {
         return o.same_bits(other.o) && d.same_bits(other.d) && logsumexp.same_bits(other.logsumexp);
+    }
+    /// Whether one query's sum has the same bits.
+    bool same_sum(const outcome& other, extent i) const {
+        return std::memcmp(&logsumexp[i], &other.logsumexp[i], sizeof logsumexp[i]) == 0;
     }
 };
 

@@ -7,7 +7,7 @@
 /// query of a group sees are left out, panel by panel.
 #pragma once
 
-#include <halftone/kernel/attention/tiles.hpp>
+#include <halftone/kernel/attention/hidden.hpp>
 
 namespace halftone::inline HALFTONE_ABI::detail {
 
@@ -16,7 +16,7 @@ struct attention_forward_layout : attention_layout {
     extent group;                ///< queries
     extent tile_columns, tile_stride;
     std::size_t value_bytes;  ///< of a panel whose k runs over a tile's keys
-    std::size_t keys, values, queries, scores, weights, outputs;
+    std::size_t keys, values, queries, scores, weights, outputs, spare;
 
     attention_forward_layout(const attention_extents& e, const product_unit& u, attention_mask mask)
         : attention_layout(e, u, mask) {
@@ -36,6 +36,7 @@ struct attention_forward_layout : attention_layout {
         weights = take_block(group);
         scores = scratch.take_floats(padded_rows(group) * tile_stride);
         outputs = scratch.take_floats(padded_rows(rows) * padded_width());
+        spare = mask == attention_mask::causal ? take_panels(1, value_bytes) : 0;
     }
 
     extent tasks() const { return extents.batch * extents.heads * parts; }
@@ -142,10 +143,19 @@ struct attention_forward_task {
         for (extent d = 0; d < at.padded_width(); d += unit.columns, values += at.value_bytes) {
             // Some rows at a time where the later ones see more.
             const extent some = visible >= columns ? rows : unit.rows;
+            const bool careful = any_not_finite_in_panel(engine, values, std::max<extent>(0, visible), columns);
             for (extent i = 0; i < rows; i += some) {
                 const extent seen = std::clamp<extent>(visible + i + some - 1, 1, columns);
-                unit.multiply(std::min(some, rows - i), at.unit.run(seen), scratch + at.weights + at.row_bytes(i),
-                              values, outputs + i * at.padded_width() + d, at.padded_width(), first_key > 0, nullptr);
+                const std::byte* const weights = scratch + at.weights + at.row_bytes(i);
+                float* const to = outputs + i * at.padded_width() + d;
+                if (careful) {
+                    multiply_seen(unit, std::min(some, rows - i), unit.run(seen), weights, values, to, at.padded_width(),
+                                  first_key > 0, scratch + at.spare, [](extent) { return extent{0}; },
+                                  [&](extent row) { return visible + i + row; });
+                } else {
+                    unit.multiply(std::min(some, rows - i), unit.run(seen), weights, values, to, at.padded_width(),
+                                  first_key > 0, nullptr);
+                }
             }
         }
     }
