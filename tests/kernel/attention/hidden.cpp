@@ -126,6 +126,17 @@ TEST_CASE("flash attention on products of whole rows: what is hidden has no effe
     }
 }
 
+TEST_CASE("flash attention: no finite score") {
+    for_each_isa([](ht::cpu& device) {
+        support::check_lowest_score<float>({1, 9, 12, 2, 1, 16, causal}, layout::contiguous, [&](const auto& p) {
+            return support::outcome_of<float>(p, device);
+        });
+        support::check_lowest_score<bfloat16>({1, 9, 9, 2, 2, 8, causal}, layout::fused, [&](const auto& p) {
+            return support::outcome_of<bfloat16>(p, device);
+        });
+    });
+}
+
 template <class Compute, class T, class Run>
 void check_packed(const support::sequence_lengths& lengths, attention_sizes heads, layout way, const Run& run) {
     support::packed_problem<T> p(lengths, heads, way);

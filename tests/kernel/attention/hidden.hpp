@@ -29,6 +29,10 @@ struct seen_pairs {
                 sees[static_cast<std::size_t>((first_query + i) * keys + first_key + j)] = true;
         }
     }
+    bool sees_any(extent i) const {
+        const auto row = sees.begin() + static_cast<std::ptrdiff_t>(i * keys);
+        return std::find(row, row + static_cast<std::ptrdiff_t>(keys), true) != row + static_cast<std::ptrdiff_t>(keys);
+    }
     /// Whether some query sees both keys.
     bool meet(extent j, extent other) const {
         for (extent i = 0; i < queries; ++i) {
@@ -114,7 +118,8 @@ struct poison_check {
         const attention_sizes s = sizes();
         for (extent h = 0; h < s.heads; ++h) {
             for (extent i = 0; i < s.queries; ++i) {
-                if (!reaches_query(batch, i, h)) continue;
+                // A query that sees no key gives zeros.
+                if (!reaches_query(batch, i, h) || !seen.sees_any(i)) continue;
                 if (operand != poisoned::d_o) count += shows(got.o.view, batch, i, h) ? 0 : 1;
                 count += shows(got.d.q.view, batch, i, h) ? 0 : 1;
             }
@@ -167,6 +172,25 @@ void check_hidden(problem<T>& p, const seen_pairs& seen, const std::vector<exten
                 if (ht::is_nan(poison)) CHECK(check.lost() == 0);
             }
         }
+    }
+}
+
+/// The first query sees one key, whose score is minus infinity, and no softmax can tell its weight; the others' values
+/// have none.
+template <class T, class Run>
+void check_lowest_score(const attention_sizes& sizes, layout way, const Run& run) {
+    CAPTURE(sizes);
+    problem<T> p(sizes, way);
+    const extent first_hidden = 1 + sizes.keys - sizes.queries;
+    for (extent h = 0; h < sizes.heads; ++h) p.x.q.view(0, 0, h, 0) = T(1.0f);
+    for (extent g = 0; g < sizes.groups; ++g) {
+        for (extent j = 0; j < first_hidden; ++j)
+            p.x.k.view(0, j, g, 0) = T(-std::numeric_limits<float>::infinity());
+    }
+    const outcome<T> got = run(p);
+    for (extent h = 0; h < sizes.heads; ++h) {
+        CHECK(poison_check<T>::shows(got.o.view, 0, 0, h));
+        CHECK(poison_check<T>::shows(got.d.q.view, 0, 0, h));
     }
 }
 

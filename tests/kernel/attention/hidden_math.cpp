@@ -59,6 +59,17 @@ TEST_CASE("attention by products and softmax: what is hidden has no effect, what
     SUBCASE("float16, products of pieces") { check_all_math<ht::split<bfloat16, 2>, float16>(); }
 }
 
+TEST_CASE("attention by products and softmax: no finite score") {
+    for_each_isa([](ht::cpu& device) {
+        support::check_lowest_score<float>({1, 9, 12, 2, 1, 16, causal}, layout::contiguous, [&](const auto& p) {
+            return support::math_outcome_of<float>(p, device);
+        });
+        support::check_lowest_score<bfloat16>({1, 9, 9, 2, 2, 8, causal}, layout::fused, [&](const auto& p) {
+            return support::math_outcome_of<bfloat16>(p, device);
+        });
+    });
+}
+
 template <class Compute, class T, class Run>
 void check_packed(const support::sequence_lengths& lengths, attention_sizes heads, layout way, const Run& run) {
     support::packed_problem<T> p(lengths, heads, way);

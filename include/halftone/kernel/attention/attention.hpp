@@ -121,7 +121,8 @@ namespace detail {
 /// The largest head_size: what one packed block of an operand holds.
 inline constexpr extent most_head_size = 256;
 
-/// The score of a key that a query does not see. Finite, so that -ffast-math may assume that all are.
+/// The score of a key that a query does not see, and the logsumexp of a query that sees none. Finite, so that
+/// -ffast-math may assume that all are.
 inline constexpr float attention_hidden = -3.0e38f;
 
 inline constexpr float log2_of_e = 1.44269504088896341f;

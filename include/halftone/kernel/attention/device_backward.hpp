@@ -157,8 +157,6 @@ struct flash_attention_slopes_kernel {
   private:
     using stream = row_stream<StreamedRows>;
 
-    HALFTONE_HD HALFTONE_INLINE static int smaller(int a, int b) { return a < b ? a : b; }
-
     /// What a lane has of its warp's kept rows. Some of these see, or are seen by, the streamed rows from some_from to
     /// some_end, and all of them those from all_from() to all_end.
     struct lane_part {
@@ -175,8 +173,23 @@ struct flash_attention_slopes_kernel {
         HALFTONE_HD HALFTONE_INLINE bool all_see(int row) const {
             return row + 16 <= all_end && (!keeps_keys || row >= some_from + warp_rows - 1);
         }
+        /// Of 16 streamed rows: those that are not there are zeros.
+        HALFTONE_HD HALFTONE_INLINE row_window window(int row) const {
+            return keeps_keys ? row_window{some_from - row, 1, 16, 0} : row_window{0, 0, all_end - row, 1};
+        }
     };
 
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE static void add_rows(Simt simt, const streamed_tile& tile, const lane_place& place, int s,
+                                                     int d, const left_operand<T> (&left)[RowBlocks],
+                                                     block_sums (&sums)[RowBlocks][Head / 8], bool careful,
+                                                     const row_window& window) {
+        if (careful) {
+            tile.template add_seen_rows<RowBlocks>(simt, place, s, d, left, sums, window);
+        } else {
+            tile.template add_rows<RowBlocks>(simt, place, s, d, left, sums);
+        }
+    }
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE void fetch_kept(Simt simt, const kept_tile& to, const head_vectors<const T>& from,
                                                 const attention_block& here) const {
@@ -236,12 +249,17 @@ struct flash_attention_slopes_kernel {
                 slopes[m] = as_left<T>(simt, products[m][0], products[m][1]);
                 weights[m] = as_left<T>(simt, scores[m][0], scores[m][1]);
             }
+            const row_window window = mine.window(row);
+            bool careful_a = false, careful_b = false;
+            if (!mine.all_see(row)) {
+                careful_a = any_not_finite<T>(simt, x.problem, a, mine.place, s);
+                if constexpr (keeps_keys) careful_b = any_not_finite<T>(simt, x.problem, b, mine.place, s);
+            }
             HALFTONE_UNROLL for (int d = 0; d < Head; d += columns_at_once<T>) {
                 if (!x.problem.template has_columns<T, Head>(d)) continue;
-                a.template add_rows<RowBlocks>(simt, mine.place, s, d, slopes, mine.slope_sums);
-                if constexpr (keeps_keys) {
-                    b.template add_rows<RowBlocks>(simt, mine.place, s, d, weights, mine.weight_sums);
-                }
+                add_rows(simt, a, mine.place, s, d, slopes, mine.slope_sums, careful_a, window);
+                if constexpr (keeps_keys)
+                    add_rows(simt, b, mine.place, s, d, weights, mine.weight_sums, careful_b, window);
             }
         }
     }

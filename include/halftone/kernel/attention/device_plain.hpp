@@ -68,9 +68,20 @@ struct plain_tiles {
         const shared_span<float> tile{weights, kept_rows * streamed_rows};
         simt.store(tile, (simt.warp() * Kept + r) * streamed_rows + simt.lane(), operand_of<Compute>(weight));
     }
-    /// sums += weights x streamed rows
+    /// sums += weights x streamed rows, of which a kept row may see those from its `first` up to, and not with, its `end`,
+    /// if `hides`: else all are seen.
     HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD HALFTONE_INLINE static void add_products(Simt simt, word weights, word streamed, sums& to) {
+    HALFTONE_HD HALFTONE_INLINE static void add_products(Simt simt, word weights, word streamed, sums& to, bool hides,
+                                                         const vec<int, Kept>& first, const vec<int, Kept>& end) {
+        if (hides) {
+            add_products<true>(simt, weights, streamed, to, first, end);
+        } else {
+            add_products<false>(simt, weights, streamed, to, first, end);
+        }
+    }
+    HALFTONE_KERNEL template <bool Hides, class Simt>
+    HALFTONE_HD HALFTONE_INLINE static void add_products(Simt simt, word weights, word streamed, sums& to,
+                                                         const vec<int, Kept>& first, const vec<int, Kept>& end) {
         const shared_span<fours> w{weights + simt.warp() * Kept * streamed_rows * static_cast<word>(sizeof(float)),
                                    Kept * streamed_rows / 4};
         const shared_span<float> rows{streamed, streamed_rows * stride};
@@ -80,7 +91,11 @@ struct plain_tiles {
             HALFTONE_UNROLL for (int e = 0; e < 4; ++e) {
                 HALFTONE_UNROLL for (int i = 0; i < Parts; ++i) {
                     const float x = simt.load(rows, (j + e) * stride + 32 * i + simt.lane());
-                    HALFTONE_UNROLL for (int r = 0; r < Kept; ++r) to[r][i] = std::fma(weight[r][e], x, to[r][i]);
+                    HALFTONE_UNROLL for (int r = 0; r < Kept; ++r) {
+                        // The weight is zero, but what it multiplies may be an infinity or a NaN.
+                        const bool is_seen = !Hides || (j + e >= first[r] && j + e < end[r]);
+                        to[r][i] = std::fma(weight[r][e], is_seen ? x : 0.0f, to[r][i]);
+                    }
                 }
             }
         }
@@ -142,19 +157,23 @@ struct plain_attention_kernel {
                                                                        here.keys, problem.head_size);
             simt.barrier();
             vec<float, kept> scores;
+            vec<int, kept> first_seen, end_seen;  // of the tile's keys
             tiles::multiply_rows(simt, queries_at, keys_at, problem.head_size, scores);
             HALFTONE_UNROLL for (int r = 0; r < kept; ++r) {
-                const float score = here.sees(mine + r, j + simt.lane()) ? scores[r] : detail::attention_hidden;
+                first_seen[r] = 0, end_seen[r] = mine + r + here.offset + 1 - j;
+                const bool is_seen = here.sees(mine + r, j + simt.lane());
+                const float score = is_seen ? scores[r] : detail::attention_hidden;
                 const float next = simt::maximum{}(highest[r], simt::warp_max(simt, score));
                 const float factor = power_of_two((highest[r] - next) * scale),
-                            weight = power_of_two((score - next) * scale);
+                            weight = is_seen ? power_of_two((score - next) * scale) : 0.0f;
                 highest[r] = next;
                 total[r] = std::fma(total[r], factor, weight);
                 HALFTONE_UNROLL for (int i = 0; i < Parts; ++i) sums[r][i] *= factor;
                 tiles::put_weight(simt, weights_at, r, weight);
             }
             simt.warp_barrier();
-            tiles::add_products(simt, weights_at, values_at, sums);
+            tiles::add_products(simt, weights_at, values_at, sums, end_seen[0] < smaller(32, here.keys - j), first_seen,
+                                end_seen);
         }
         HALFTONE_UNROLL for (int r = 0; r < kept; ++r) {
             const float all = simt::warp_sum(simt, total[r]);
@@ -285,10 +304,18 @@ struct plain_attention_slopes_kernel {
             tiles::put_weight(simt, slopes_at, r, slope);
             if constexpr (keeps_keys) tiles::put_weight(simt, weights_at, r, weight);
         }
+        vec<int, kept> first_seen, end_seen;  // of the tile's rows; those that are not there are zeros
+        HALFTONE_UNROLL for (int r = 0; r < kept; ++r) {
+            first_seen[r] = keeps_keys ? mine + r - here.offset - first : 0;
+            end_seen[r] = keeps_keys ? tiles::streamed_rows : mine + r + here.offset + 1 - first;
+        }
+        const bool hides = keeps_keys ? first_seen[kept - 1] > 0 : end_seen[0] < smaller(32, here.keys - first);
         simt.warp_barrier();
-        tiles::add_products(simt, slopes_at, streamed_at, slope_sums);
-        if constexpr (keeps_keys)
-            tiles::add_products(simt, weights_at, streamed_at + tiles::streamed_bytes, weight_sums);
+        tiles::add_products(simt, slopes_at, streamed_at, slope_sums, hides, first_seen, end_seen);
+        if constexpr (keeps_keys) {
+            tiles::add_products(simt, weights_at, streamed_at + tiles::streamed_bytes, weight_sums, hides, first_seen,
+                                end_seen);
+        }
         simt.barrier();  // all warps are done with the tile
     }
 };

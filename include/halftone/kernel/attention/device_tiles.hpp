@@ -13,6 +13,8 @@
 
 namespace halftone::inline HALFTONE_ABI::kernel::on_device {
 
+HALFTONE_HD HALFTONE_INLINE constexpr int smaller(int a, int b) { return a < b ? a : b; }
+
 /// Whose rows a block keeps: it streams the other side's.
 enum class attention_side { queries, keys };
 
