@@ -136,16 +136,17 @@ struct poison_check {
     }
 };
 
-/// Poison at some of the times of every operand, one after the other.
+/// Poison at some of the times of every operand, one after the other: so many kinds of it.
 template <class T, class Run>
 void check_hidden(problem<T>& p, const seen_pairs& seen, const std::vector<extent>& query_times,
-                  const std::vector<extent>& key_times, const Run& run) {
+                  const std::vector<extent>& key_times, const Run& run, int kinds = 4) {
     CAPTURE(p.sizes);
     const outcome<T> clean = run(p);
     CHECK((is_finite(clean.o.view) && is_finite(clean.d.q.view) && is_finite(clean.d.k.view)));
     using limits = ht::number_traits<T>;
-    const T poisons[] = {T(std::numeric_limits<float>::quiet_NaN()), T(std::numeric_limits<float>::infinity()),
-                         T(-std::numeric_limits<float>::infinity()), T(static_cast<float>(limits::max))};
+    std::vector<T> poisons{T(std::numeric_limits<float>::quiet_NaN()), T(std::numeric_limits<float>::infinity()),
+                           T(static_cast<float>(limits::max)), T(-std::numeric_limits<float>::infinity())};
+    poisons.resize(static_cast<std::size_t>(kinds));
     const struct {
         poisoned which;
         ht::view<T, 4> view;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// NaN, infinities and the largest numbers where a mask hides them: the math strategy on every instruction set.
+/// NaN, infinities and the largest numbers where a mask hides them, and scores of 2^20: the math strategy on every instruction set.
 #include <doctest/doctest.h>
 
 #include <halftone/kernel/attention/cpu.hpp>
 
 #include "kernel/attention/hidden.hpp"
+#include "kernel/attention/shifted.hpp"
 #include "support/each_set.hpp"
 
 namespace {
@@ -107,6 +108,16 @@ void check_packs() {
 TEST_CASE("packed sequences by products and softmax: what stands in others has no effect, what is seen shows") {
     SUBCASE("float") { check_packs<float, float>(); }
     SUBCASE("bfloat16") { check_packs<bfloat16, bfloat16>(); }
+}
+
+TEST_CASE("attention by products and softmax: scores of a million are as good as small ones") {
+    for_each_isa([](ht::cpu& device) {
+        for (const float scale : {1.0f, 0.3f}) {
+            support::check_shifted<float, float>(
+                {1, 40, 70, 2, 1, 16, causal}, scale, ht::attention_strategy::math,
+                [&](const support::problem<float>& p) { return support::math_outcome_of<float>(p, device); });
+        }
+    });
 }
 
 }  // namespace

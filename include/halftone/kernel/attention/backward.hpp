@@ -23,7 +23,7 @@ struct attention_backward_layout : attention_layout {
     extent panel_sums, member_sums;                          ///< dq^T: (head_size, columns) for each panel of queries
     std::size_t query_bytes;                                 ///< of a panel whose k runs over a block of queries
     std::size_t queries_t, gradients_t, queries, gradients;  ///< panels: q^T, d_o^T, q, d_o
-    std::size_t bases, dots, dq, dk, dv;
+    std::size_t maxima, logs, dots, dq, dk, dv;
     std::size_t keys, values, keys_t, weights, slopes, panel, scores, weight_gradients;
 
     attention_backward_layout(const attention_extents& e, const product_unit& u, attention_mask mask)
@@ -43,7 +43,8 @@ struct attention_backward_layout : attention_layout {
         gradients_t = take_panels(members * query_panels, head_bytes);
         queries = take_panels(members * query_blocks * head_panels, query_bytes);
         gradients = take_panels(members * query_blocks * head_panels, query_bytes);
-        bases = scratch.take_floats(members * padded_queries);
+        maxima = scratch.take_floats(members * padded_queries);
+        logs = scratch.take_floats(members * padded_queries);
         dots = scratch.take_floats(members * padded_queries);
         dk = scratch.take_floats(padded_rows(rows) * padded_width());
         dv = scratch.take_floats(padded_rows(rows) * padded_width());
@@ -140,8 +141,9 @@ struct attention_backward_task {
                 }
                 engine.query_terms(count, whole_steps(count, at.unit.columns), e.head_size,
                                    vector_at(a.o, batch, i, head), a.o.stride_of(1), vector_at(a.d_o, batch, i, head),
-                                   a.d_o.stride_of(1), &a.logsumexp(batch, head, i),
-                                   floats(scratch + at.bases) + terms + i, floats(scratch + at.dots) + terms + i);
+                                   a.d_o.stride_of(1), &a.logsumexp(batch, head, i, 0),
+                                   floats(scratch + at.maxima) + terms + i, floats(scratch + at.logs) + terms + i,
+                                   floats(scratch + at.dots) + terms + i);
                 pack_both_ways(a.d_o, batch, head, member, i, count, scratch + at.gradients_t, scratch + at.gradients);
                 pack_both_ways(a.q, batch, head, member, i, count, scratch + at.queries_t, scratch + at.queries);
             }
@@ -216,7 +218,8 @@ struct attention_backward_task {
                            .first_visible = first_visible,
                            .scores = floats(scratch + at.scores),
                            .weight_gradients = floats(scratch + at.weight_gradients),
-                           .bases = floats(scratch + at.bases) + member * at.padded_queries + i,
+                           .maxima = floats(scratch + at.maxima) + member * at.padded_queries + i,
+                           .logs = floats(scratch + at.logs) + member * at.padded_queries + i,
                            .dots = floats(scratch + at.dots) + member * at.padded_queries + i,
                            .scale = scale,
                            .weights = weights + along_row,
@@ -328,7 +331,7 @@ struct packed_attention_backward_task {
     }
     kernel::attention_backward<T> arguments(const sequence_place& at) const {
         return {
-            at.queries_of(a.q),   at.keys_of(a.k),     at.keys_of(a.v),  at.queries_of(a.o), at.queries_of(a.logsumexp),
+            at.queries_of(a.q),   at.keys_of(a.k),     at.keys_of(a.v),  at.queries_of(a.o), at.sums_of(a.logsumexp),
             at.queries_of(a.d_o), at.queries_of(a.dq), at.keys_of(a.dk), at.keys_of(a.dv),   a.options};
     }
 };

@@ -53,14 +53,13 @@ HALFTONE_HD HALFTONE_INLINE void fetch_rows(Simt simt, const Tile& to, const hea
         .fetch(simt, to, width);
 }
 
-/// Starts to copy query terms, an even number of them from an even one on.
+/// Starts to copy query terms.
 HALFTONE_KERNEL template <int Count, class Simt>
 HALFTONE_HD HALFTONE_INLINE void fetch_terms(Simt simt, word to, const global_span<const query_term>& from) {
-    const int pair = simt.thread();
-    if (pair >= Count / 2) return;
-    const auto source = simt::as_vectors<2>(from);
-    simt.async_copy16(shared_span<simt::chunk<float>>{to + static_cast<word>(pair) * 16, 1},
-                      global_span<const float>{&source.data[pair].value[0].value[0], 4}, 4);
+    const int i = simt.thread();
+    if (i >= Count) return;
+    simt.async_copy16(shared_span<simt::chunk<float>>{to + static_cast<word>(i) * 16, 1},
+                      global_span<const float>{&from.data[i].value[0], 4}, 4);
 }
 
 /// dq of some queries, or dk and dv of some keys; head_size is at most Head. With the weights p and the slopes
@@ -270,16 +269,19 @@ struct flash_attention_slopes_kernel {
                                            block_sums (&scores)[RowBlocks][2],
                                            block_sums (&products)[RowBlocks][2]) const {
         const float scale = x.problem.scale * detail::log2_of_e;
-        const shared_span<vec<query_term, 2>> pairs{terms_at + static_cast<word>(slot) * term_bytes, StreamedRows / 2};
+        const shared_span<query_term> all_terms{terms_at + static_cast<word>(slot) * term_bytes, StreamedRows};
         HALFTONE_UNROLL for (int n = 0; n < 2; ++n) {
-            vec<query_term, 2> streamed_terms{};
-            if constexpr (keeps_keys) streamed_terms = simt.load(pairs, (s + 8 * n) / 2 + simt.lane() % 4);
+            query_term streamed_terms[2] = {};
+            if constexpr (keeps_keys) {
+                HALFTONE_UNROLL for (int e = 0; e < 2; ++e)
+                    streamed_terms[e] = simt.load(all_terms, s + 8 * n + simt.lane() % 4 * 2 + e);
+            }
             HALFTONE_UNROLL for (int m = 0; m < RowBlocks; ++m) {
                 HALFTONE_UNROLL for (int e = 0; e < 4; ++e) {
                     const query_term term = keeps_keys ? streamed_terms[e % 2] : mine.terms[m][e / 2];
                     float& score = scores[m][n][e];
-                    score = power_of_two(std::fma(score, scale, -term[0]));
-                    products[m][n][e] = score * (products[m][n][e] - term[1]);
+                    score = power_of_two(weight_exponent(score, scale, term));
+                    products[m][n][e] = slope_of(score, products[m][n][e], term);
                 }
             }
         }

@@ -27,7 +27,7 @@ struct flash_attention_kernel {
 
     head_vectors<const T> q, k, v;
     head_vectors<T> o;
-    global_span<float> logsumexp;  // (batch, heads, queries), or none
+    global_span<float> logsumexp;  // (batch, heads, queries, 2), or none
     attention_problem problem;
 
     grid_shape grid() const { return problem.grid(attention_side::queries, query_rows); }
@@ -232,9 +232,12 @@ struct flash_attention_kernel {
                     }
                 }
                 if (logsumexp.is_there() && query < here.queries && simt.lane() % 4 == 0) {
-                    const float sum =
-                        std::fma(exponent_of(state[m][half].highest), 1 / detail::log2_of_e, std::log(total));
-                    simt.store(logsumexp, problem.row_sum(here, query), saw ? sum : detail::attention_hidden);
+                    // Less what rounding the exponent of the highest score has taken from all weights.
+                    const float highest = state[m][half].highest;
+                    const float more = std::fma(highest, problem.scale * detail::log2_of_e, -exponent_of(highest)),
+                                log = std::log(total) - more / detail::log2_of_e;
+                    simt.store(logsumexp, 2 * problem.row_sum(here, query), highest);
+                    simt.store(logsumexp, 2 * problem.row_sum(here, query) + 1, saw ? log : 0.0f);
                 }
             }
         }

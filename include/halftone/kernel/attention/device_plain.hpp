@@ -123,7 +123,7 @@ struct plain_attention_kernel {
 
     head_vectors<const T> q, k, v;
     head_vectors<T> o;
-    global_span<float> logsumexp;  // (batch, heads, queries), or none
+    global_span<float> logsumexp;  // (batch, heads, queries, 2), or none
     attention_problem problem;
 
     grid_shape grid() const { return problem.grid(attention_side::queries, tiles::kept_rows); }
@@ -184,8 +184,8 @@ struct plain_attention_kernel {
             tiles::write(simt, o.from(here.sequence, here.query_begin + query, here.head), problem.head_size, sums[r],
                          saw ? 1 / all : 0.0f);
             if (simt.lane() == 0 && logsumexp.is_there()) {
-                const float sum = std::fma(highest[r], problem.scale, std::log(all));
-                simt.store(logsumexp, problem.row_sum(here, query), saw ? sum : detail::attention_hidden);
+                simt.store(logsumexp, 2 * problem.row_sum(here, query), highest[r]);
+                simt.store(logsumexp, 2 * problem.row_sum(here, query) + 1, saw ? std::log(all) : 0.0f);
             }
         }
     }
@@ -298,8 +298,8 @@ struct plain_attention_slopes_kernel {
             if (query < here.queries && here.sees(query, key)) {
                 const query_term term = shares_terms ? simt.load(kept_terms(), simt.warp() * kept + r)
                                                      : simt.load(x.terms, x.problem.first_term(here, head) + query);
-                weight = power_of_two(std::fma(scores[r], x.problem.scale * detail::log2_of_e, -term[0]));
-                slope = weight * (products[r] - term[1]);
+                weight = power_of_two(weight_exponent(scores[r], x.problem.scale * detail::log2_of_e, term));
+                slope = slope_of(weight, products[r], term);
             }
             tiles::put_weight(simt, slopes_at, r, slope);
             if constexpr (keeps_keys) tiles::put_weight(simt, weights_at, r, weight);

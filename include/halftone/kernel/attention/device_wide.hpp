@@ -144,8 +144,9 @@ struct wide_attention_slopes_kernel {
     /// The terms of the lane's queries in a block of 8 from `row` of the slot on.
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE vec<query_term, 2> terms_of(Simt simt, int slot, int row) const {
-        const shared_span<vec<query_term, 2>> pairs{terms_at + static_cast<word>(slot) * term_bytes, StreamedRows / 2};
-        return simt.load(pairs, row / 2 + simt.lane() % 4);
+        const shared_span<query_term> terms{terms_at + static_cast<word>(slot) * term_bytes, StreamedRows};
+        const int first = row + simt.lane() % 4 * 2;
+        return {simt.load(terms, first), simt.load(terms, first + 1)};
     }
     /// Where a lane leaves the weights of a block, and the same lane of the other warp finds them.
     HALFTONE_KERNEL template <class Simt>
@@ -178,7 +179,7 @@ struct wide_attention_slopes_kernel {
         HALFTONE_UNROLL for (int n = 0; n < 2; ++n) {
             const vec<query_term, 2> terms = terms_of(simt, slot, s + 8 * n);
             HALFTONE_UNROLL for (int e = 0; e < 4; ++e) {
-                const float weight = power_of_two(std::fma(scores[n][e], scale, -terms[e % 2][0]));
+                const float weight = power_of_two(weight_exponent(scores[n][e], scale, terms[e % 2]));
                 scores[n][e] = seen.hides(n, e) ? 0.0f : weight;
             }
             simt.store(weights_of(simt, s + 8 * n), 0, scores[n]);
@@ -192,7 +193,7 @@ struct wide_attention_slopes_kernel {
             const vec<query_term, 2> terms = terms_of(simt, slot, s + 8 * n);
             const block_sums weights = simt.load(weights_of(simt, s + 8 * n), 0);
             HALFTONE_UNROLL for (int e = 0; e < 4; ++e) {
-                const float slope = weights[e] * (products[n][e] - terms[e % 2][1]);
+                const float slope = slope_of(weights[e], products[n][e], terms[e % 2]);
                 products[n][e] = seen.hides(n, e) ? 0.0f : slope;
             }
         }

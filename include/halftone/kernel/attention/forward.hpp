@@ -105,10 +105,9 @@ struct attention_forward_task {
             }
         }
         for (extent i = 0; i < rows; i += at.group) {
-            float* const logsumexp = a.logsumexp.data() == nullptr ? nullptr : &a.logsumexp(batch, head, first + i);
+            float* const logsumexp = a.logsumexp.data() == nullptr ? nullptr : &a.logsumexp(batch, head, first + i, 0);
             engine.finish(std::min(at.group, rows - i), e.head_size, outputs + i * at.padded_width(), at.padded_width(),
-                          states[i / at.group], attention_scale(a.options, e.head_size),
-                          vector_at(a.o, batch, first + i, head), a.o.stride_of(1), logsumexp);
+                          states[i / at.group], vector_at(a.o, batch, first + i, head), a.o.stride_of(1), logsumexp);
         }
     }
 
@@ -179,7 +178,7 @@ struct packed_attention_forward_task {
             at.keys_of(a.k),
             at.keys_of(a.v),
             at.queries_of(a.o),
-            a.logsumexp.data() == nullptr ? a.logsumexp : at.queries_of(a.logsumexp),
+            a.logsumexp.data() == nullptr ? a.logsumexp : at.sums_of(a.logsumexp),
             a.options};
         const attention_forward_layout layout(at.extents, engine.unit, a.options.mask);
         if (part < layout.tasks()) attention_forward_task<T>{alone, engine, layout}(part, scratch);
@@ -190,7 +189,10 @@ struct packed_attention_forward_task {
         at.clear_blind(a.o);
         if (a.logsumexp.data() == nullptr) return;
         for (extent head = 0; head < whole.heads; ++head) {
-            std::fill_n(&a.logsumexp(0, head, at.first_blind), at.blind(), attention_hidden);
+            for (extent i = at.first_blind; i < at.first_query; ++i) {
+                a.logsumexp(0, head, i, 0) = attention_hidden;
+                a.logsumexp(0, head, i, 1) = 0;
+            }
         }
     }
 };

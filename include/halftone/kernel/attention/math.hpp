@@ -50,8 +50,8 @@ HALFTONE_HD HALFTONE_INLINE bool attention_reads_finite(float x) {
 ///         `copy`, or x itself where the host can tell that nothing needs one; `found`: flags for add_not_finite
 ///     add_not_finite<Compute>(device, visibility, over, factors, x, found, to)     to += factors times the rest of x, of
 ///         what is seen
-///     logsumexp(device, visibility, scale, scores, to)          to = scale times the largest score,
-///     finish_logsumexp(device, visibility, weights, to)         then less the logarithm of its weight
+///     logsumexp(device, visibility, scores, to)             of `to`, (queries, 2), the first is the largest score,
+///     finish_logsumexp(device, visibility, weights, to)     and the second minus the logarithm of its weight
 template <class Device>
 struct attention_rows;
 
@@ -68,9 +68,9 @@ struct attention_math {
         for (extent batch = 0; batch < e.batch; ++batch) {
             for (extent head = 0; head < e.heads; ++head) {
                 const extent group = head / e.members();
-                view<float, 1> logsumexp;
+                view<float, 2> logsumexp;
                 if (a.logsumexp.data() != nullptr) {
-                    logsumexp = {a.logsumexp.data() + (batch * e.heads + head) * e.queries, {e.queries}};
+                    logsumexp = {a.logsumexp.data() + (batch * e.heads + head) * e.queries * 2, {e.queries, 2}};
                 }
                 weigh<Compute>(device, visible, a.options, head_of(a.q, batch, head), head_of(a.k, batch, group),
                                weights, logsumexp);
@@ -176,12 +176,12 @@ struct attention_math {
     template <class Compute, class T>
     static void weigh(Device& device, const attention_visibility& visible, const attention_options& options,
                       const const_view<T, 2>& q, const const_view<T, 2>& k, const view<float, 2>& weights,
-                      const view<float, 1>& logsumexp) {
+                      const view<float, 2>& logsumexp) {
         const float scale = detail::attention_scale(options, q.extent_of(1));
         multiply<Compute>(device, q, transpose(k), weights);
         // Softmax gives minus infinity exactly 0, also beside scores that are hardly above.
         if (visible.hides()) rows::hide(device, visible, detail::bit_cast<float>(0xff800000u), weights);
-        if (logsumexp.data() != nullptr) rows::logsumexp(device, visible, scale, weights, logsumexp);
+        if (logsumexp.data() != nullptr) rows::logsumexp(device, visible, weights, logsumexp);
         softmax<Device>::forward(device, softmax_forward<float, float>{.x = weights, .y = weights, .scale = scale});
         // Where a query sees no key, softmax has made them NaN.
         if (visible.sequences.are_there()) rows::hide(device, visible, 0.0f, weights);

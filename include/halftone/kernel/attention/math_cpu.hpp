@@ -71,18 +71,18 @@ struct attention_rows<cpu> {
         });
     }
 
-    static void logsumexp(cpu& device, const attention_visibility& visible, float scale, const view<float, 2>& scores,
-                          const view<float, 1>& to) {
+    static void logsumexp(cpu& device, const attention_visibility& visible, const view<float, 2>& scores,
+                          const view<float, 2>& to) {
         for_rows(device, visible, [&](extent i, extent first, extent last) {
             const float* const row = scores.data() + i * visible.keys;
-            to(i) = first == last ? detail::attention_hidden : scale * *std::max_element(row + first, row + last);
+            to(i, 0) = first == last ? detail::attention_hidden : *std::max_element(row + first, row + last);
         });
     }
     static void finish_logsumexp(cpu& device, const attention_visibility& visible, const view<float, 2>& weights,
-                                 const view<float, 1>& to) {
+                                 const view<float, 2>& to) {
         for_rows(device, visible, [&](extent i, extent first, extent last) {
             const float* const row = weights.data() + i * visible.keys;
-            if (first != last) to(i) -= std::log(*std::max_element(row + first, row + last));
+            to(i, 1) = first == last ? 0.0f : -std::log(*std::max_element(row + first, row + last));
         });
     }
 

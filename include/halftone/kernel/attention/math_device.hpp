@@ -146,15 +146,15 @@ struct attention_add_not_finite_kernel {
     }
 };
 
-/// to = scale max(x), or to -= log(max(x)), over the keys that are seen. A warp takes a row.
+/// Of `to` the first is max(x), or the second -log(max(x)), over the keys that are seen. A warp takes a row.
 struct attention_logsumexp_kernel {
     static constexpr int rows = 4, threads = 32 * rows;
     static constexpr simt::word shared_bytes = 0;
 
     attention_seen seen;
     simt::global_span<const float> x;  ///< (queries, keys)
-    float scale;                       ///< 0: x are weights
-    simt::global_span<float> to;       ///< (queries)
+    bool of_weights;                   ///< x; else scores
+    simt::global_span<float> to;       ///< (queries, 2)
 
     simt::grid_shape grid() const { return simt::blocks_for(seen.queries, rows); }
 
@@ -170,10 +170,11 @@ struct attention_logsumexp_kernel {
         }
         largest = simt::warp_max(simt, largest);
         if (simt.lane() != 0) return;
-        if (visible.first == visible.last) {
-            simt.store(to, i, detail::attention_hidden);
+        const bool sees = visible.first != visible.last;
+        if (of_weights) {
+            simt.store(to, 2 * i + 1, sees ? -std::log(largest) : 0.0f);
         } else {
-            simt.store(to, i, scale == 0 ? simt.load(to, i) - std::log(largest) : scale * largest);
+            simt.store(to, 2 * i, sees ? largest : detail::attention_hidden);
         }
     }
 };
@@ -210,13 +211,13 @@ struct attention_rows<Device> {
             seen_by(visible), over == attention_sum::over_keys, {factors.data(), factors.size()}, simt::hull_of(x),
             x.extent_of(0), x.extent_of(1), x.stride_of(0), {found, x.extent_of(0)}, simt::span_of(to)});
     }
-    static void logsumexp(Device& device, const attention_visibility& visible, float scale,
-                          const view<float, 2>& scores, const view<float, 1>& to) {
-        launch(device, visible, scores, scale, to);
+    static void logsumexp(Device& device, const attention_visibility& visible, const view<float, 2>& scores,
+                          const view<float, 2>& to) {
+        launch(device, visible, scores, false, to);
     }
     static void finish_logsumexp(Device& device, const attention_visibility& visible, const view<float, 2>& weights,
-                                 const view<float, 1>& to) {
-        launch(device, visible, weights, 0, to);
+                                 const view<float, 2>& to) {
+        launch(device, visible, weights, true, to);
     }
 
   private:
@@ -225,10 +226,10 @@ struct attention_rows<Device> {
         return {v.queries, v.keys, v.mask, simt::span_of(v.sequences.query_offsets),
                 simt::span_of(v.sequences.key_offsets)};
     }
-    static void launch(Device& device, const attention_visibility& visible, const view<float, 2>& x, float scale,
-                       const view<float, 1>& to) {
+    static void launch(Device& device, const attention_visibility& visible, const view<float, 2>& x, bool of_weights,
+                       const view<float, 2>& to) {
         device.launch(on_device::attention_logsumexp_kernel{
-            seen_by(visible), {x.data(), x.size()}, scale, {to.data(), to.size()}});
+            seen_by(visible), {x.data(), x.size()}, of_weights, {to.data(), to.size()}});
     }
 };
 

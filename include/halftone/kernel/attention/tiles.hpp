@@ -61,8 +61,7 @@ struct attention_slope_tile {
     extent first_visible;  ///< the first query to see key i is first_visible + i
     const float* scores;   ///< (rows, columns)
     const float* weight_gradients;  ///< (rows, columns)
-    const float* bases;             ///< (columns), from attention_query_terms
-    const float* dots;              ///< (columns)
+    const float *maxima, *logs, *dots;  ///< (columns), from attention_query_terms
     float scale;                    ///< with log2(e)
     void *weights, *slopes;         ///< a blocks, at the panel's first column
     void* panel;                    ///< a panel of b: the slopes once more
@@ -220,9 +219,10 @@ struct sequence_place {
     view<T, 4> keys_of(const view<T, 4>& v) const {
         return times_of(v, first_key, extents.keys);
     }
+    /// Of (1, heads, queries, 2) numbers.
     template <class T>
-    view<T, 3> queries_of(const view<T, 3>& logsumexp) const {
-        return {logsumexp.data() + first_query, {1, extents.heads, extents.queries}, logsumexp.strides()};
+    view<T, 4> sums_of(const view<T, 4>& logsumexp) const {
+        return {logsumexp.data() + 2 * first_query, {1, extents.heads, extents.queries, 2}, logsumexp.strides()};
     }
     /// Of queries that see nothing.
     template <class T>
