@@ -7,7 +7,6 @@
 /// instruction's, in float.
 #pragma once
 
-#include <halftone/exec/simt/reduce.hpp>
 #include <halftone/kernel/attention/device_tiles.hpp>
 
 namespace halftone::inline HALFTONE_ABI::kernel::on_device {
@@ -205,6 +204,9 @@ struct head_tile : simt::shared_tile<T, Rows, padded_head(Head)> {
             HALFTONE_UNROLL for (int n = 0; n < across; ++n) right[0][n] = columns_of(block_of_rows, n);
         }
         HALFTONE_UNROLL for (int m = 0; m < RowBlocks; ++m) {
+#if defined(__CUDA_ARCH__)
+#pragma unroll 1  // seldom needed: as little code as may be
+#endif
             for (int r = 0; r < 16; ++r) {
                 HALFTONE_UNROLL for (int n = 0; n < across; ++n) {
                     block_sums next = sums[m][column / 8 + n];
@@ -325,12 +327,12 @@ struct head_tile : simt::shared_tile<T, Rows, padded_head(Head)> {
 HALFTONE_KERNEL template <class T, class Tile, class Simt>
 HALFTONE_HD HALFTONE_INLINE bool any_not_finite(Simt simt, const attention_problem& problem, const Tile& tile,
                                                 const lane_place& place, int row) {
-    int found = 0;
+    bool found = false;
     HALFTONE_UNROLL for (int d = 0; d < Tile::head_size; d += columns_at_once<T>) {
         if (!problem.template has_columns<T, Tile::head_size>(d)) continue;
-        if (tile.has_not_finite(simt, place, row, d)) found = 1;
+        found |= tile.has_not_finite(simt, place, row, d);
     }
-    return simt::warp_max(simt, found) != 0;
+    return simt.any(found);
 }
 
 /// Where a thread finds its chunks of a head's vectors, tile by tile: one column of chunks, or one of each half of a

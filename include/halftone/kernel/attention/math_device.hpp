@@ -89,17 +89,17 @@ struct attention_finite_kernel {
     HALFTONE_HD void operator()(Simt simt) const {
         const extent group = static_cast<extent>(simt.block().x) * (threads / 32) + simt.warp();
         if (group * rows >= count) return;
-        int any = 0;
+        bool found_any = false;
         for (extent i = group * rows; i < group * rows + rows && i < count; ++i) {
             for (extent d = simt.lane(); d < width; d += 32) {
                 const T value = simt.load(x, i * stride + d);
                 const bool is_finite = attention_reads_finite<Compute>(static_cast<float>(value));
-                if (!is_finite) any = 1;
+                found_any |= !is_finite;
                 simt.store(copy, i * width + d, is_finite ? value : T(0.0f));
             }
         }
-        any = simt::warp_max(simt, any);
-        if (simt.lane() == 0) simt.store(found, group, any);
+        found_any = simt.any(found_any);
+        if (simt.lane() == 0) simt.store(found, group, found_any ? 1 : 0);
     }
 };
 
@@ -125,9 +125,9 @@ struct attention_add_not_finite_kernel {
         const extent row = static_cast<extent>(simt.block().x) * rows + simt.warp();
         if (row >= (of_queries ? seen.queries : seen.keys)) return;
         for (extent group = 0; group * at_once < count; group += 32) {
-            int any = 0;
-            if ((group + simt.lane()) * at_once < count) any = simt.load(found, group + simt.lane());
-            if (simt::warp_max(simt, any) == 0) continue;
+            bool here = false;
+            if ((group + simt.lane()) * at_once < count) here = simt.load(found, group + simt.lane()) != 0;
+            if (!simt.any(here)) continue;
             for (extent i = group * at_once; i < (group + 32) * at_once && i < count; ++i) add(simt, row, i);
         }
     }
