@@ -27,7 +27,7 @@ namespace halftone::emulator {
 
 namespace {
 
-constexpr const char* names[] = {"load",    "store", "async_copy16", "async_wait", "ldmatrix_x4", "ldmatrix_x4_trans",
+constexpr const char* names[] = {"load",    "store", "async_copy16", "async_wait",   "ldmatrix_x4", "ldmatrix_x4_trans",
                                  "shuffle", "mma",   "barrier",      "warp_barrier", "any"};
 enum class effect { read, write, issue };  // issue: the start of an asynchronous write
 

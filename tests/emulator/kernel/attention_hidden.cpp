@@ -25,10 +25,13 @@ void check(const attention_sizes& sizes, layout way, const std::vector<extent>& 
            const std::vector<extent>& keys, int architecture = 80, int kinds = 2) {
     support::problem<T> p(sizes, way);
     const emulator::options how{.check = emulator::checking::values_only};
-    support::check_hidden(p, support::seen_of(sizes), queries, keys, [&](const support::problem<T>& now) {
-        emulator::device device(how, ht::simt::architecture_of(architecture));
-        return support::outcome_of<Compute>(now, device);
-    }, kinds);
+    support::check_hidden(
+        p, support::seen_of(sizes), queries, keys,
+        [&](const support::problem<T>& now) {
+            emulator::device device(how, ht::simt::architecture_of(architecture));
+            return support::outcome_of<Compute>(now, device);
+        },
+        kinds);
 }
 
 template <class T>
@@ -62,11 +65,13 @@ TEST_CASE("packed sequences on a GPU: what stands in others has no effect, what 
     const support::sequence_lengths lengths{{3, 17, 0, 9}, {3, 20, 4, 9}};
     for (const layout way : {layout::heads_first_chunks, layout::heads_first}) {
         support::packed_problem<bfloat16> p(lengths, {1, 0, 0, 2, 1, 16, causal}, way);
-        support::check_hidden(p.whole, support::seen_of(lengths, causal), {2, 4}, {2, 22, 23},
-                              [&](const support::problem<bfloat16>&) {
-                                  emulator::device device({.check = emulator::checking::values_only});
-                                  return p.outcome_on<bfloat16>(device);
-                              }, 2);
+        support::check_hidden(
+            p.whole, support::seen_of(lengths, causal), {2, 4}, {2, 22, 23},
+            [&](const support::problem<bfloat16>&) {
+                emulator::device device({.check = emulator::checking::values_only});
+                return p.outcome_on<bfloat16>(device);
+            },
+            2);
     }
 }
 
@@ -82,13 +87,13 @@ TEST_CASE("attention on a GPU with hidden NaN in many schedules") {
     support::problem<bfloat16> p({1, 66, 130, 2, 1, 8, causal}, layout::heads_first_chunks);
     for (const auto& x : {p.x.q.view, p.x.k.view, p.x.v.view, p.d_o.view}) {
         const extent times = x.extent_of(1);
-        for (extent i = times - 20; i < times; ++i) x(0, i, 0, i % 8) = bfloat16(std::numeric_limits<float>::quiet_NaN());
+        for (extent i = times - 20; i < times; ++i)
+            x(0, i, 0, i % 8) = bfloat16(std::numeric_limits<float>::quiet_NaN());
     }
     emulator::device first;
     const auto want = support::outcome_of<bfloat16>(p, first);
-    emulator::check_damages([&](emulator::device& device) {
-        return support::outcome_of<bfloat16>(p, device).same_bits(want);
-    });
+    emulator::check_damages(
+        [&](emulator::device& device) { return support::outcome_of<bfloat16>(p, device).same_bits(want); });
 }
 
 template <class Compute, class T>

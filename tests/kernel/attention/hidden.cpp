@@ -48,10 +48,12 @@ void check_all_flash() {
     // Batch, queries, keys, query heads, key heads, head size.
     check_flash<Compute, T>({1, 5, 5, 1, 1, 8, causal}, layout::contiguous, {0, 2, 4}, {0, 1, 3, 4});
     check_flash<Compute, T>({2, 33, 40, 4, 2, 24, causal}, layout::heads_first, {0, 1, 17, 31}, {0, 8, 20, 39});
-    check_flash<Compute, T>({1, 130, 130, 1, 1, 64, causal}, layout::fused, {0, 24, 95, 127, 128}, {1, 24, 63, 128, 129});
+    check_flash<Compute, T>({1, 130, 130, 1, 1, 64, causal}, layout::fused, {0, 24, 95, 127, 128},
+                            {1, 24, 63, 128, 129});
     // Several tiles of keys and blocks of queries.
     check_flash<Compute, T>({1, 70, 600, 2, 1, 16, causal}, layout::contiguous, {0, 47, 69}, {2, 530, 545, 599});
-    check_flash<Compute, T>({1, 300, 301, 1, 1, 17, causal}, layout::contiguous, {5, 130, 256, 299}, {0, 192, 257, 300});
+    check_flash<Compute, T>({1, 300, 301, 1, 1, 17, causal}, layout::contiguous, {5, 130, 256, 299},
+                            {0, 192, 257, 300});
     check_flash<Compute, T>({2, 7, 40, 2, 2, 8, full}, layout::heads_first, {0, 6}, {0, 39});
 }
 
@@ -92,13 +94,13 @@ TEST_CASE("flash attention on AMX-shaped products: what is hidden has no effect"
         ht::cpu device{{.threads = 1, .instruction_set = ht::isa::avx512_bf16}};
         auto engine = ht::detail::attention_engine_for<bfloat16, bfloat16>(device);
         engine.unit = support::software_tiles::unit();
-        support::check_hidden(p, support::seen_of(sizes), {0, 33, 64}, {0, 1, 40, 64},
-                              [&](const support::problem<bfloat16>& now) {
-                                  return support::outcome<bfloat16>(now, [&](const auto& forward, const auto& backward) {
-                                      ht::kernel::attention<ht::cpu>::forward(device, forward, engine);
-                                      ht::kernel::attention<ht::cpu>::backward(device, backward, engine);
-                                  });
-                              });
+        support::check_hidden(
+            p, support::seen_of(sizes), {0, 33, 64}, {0, 1, 40, 64}, [&](const support::problem<bfloat16>& now) {
+                return support::outcome<bfloat16>(now, [&](const auto& forward, const auto& backward) {
+                    ht::kernel::attention<ht::cpu>::forward(device, forward, engine);
+                    ht::kernel::attention<ht::cpu>::backward(device, backward, engine);
+                });
+            });
     }
 }
 
@@ -128,12 +130,10 @@ TEST_CASE("flash attention on products of whole rows: what is hidden has no effe
 
 TEST_CASE("flash attention: no finite score") {
     for_each_isa([](ht::cpu& device) {
-        support::check_lowest_score<float>({1, 9, 12, 2, 1, 16, causal}, layout::contiguous, [&](const auto& p) {
-            return support::outcome_of<float>(p, device);
-        });
-        support::check_lowest_score<bfloat16>({1, 9, 9, 2, 2, 8, causal}, layout::fused, [&](const auto& p) {
-            return support::outcome_of<bfloat16>(p, device);
-        });
+        support::check_lowest_score<float>({1, 9, 12, 2, 1, 16, causal}, layout::contiguous,
+                                           [&](const auto& p) { return support::outcome_of<float>(p, device); });
+        support::check_lowest_score<bfloat16>({1, 9, 9, 2, 2, 8, causal}, layout::fused,
+                                              [&](const auto& p) { return support::outcome_of<bfloat16>(p, device); });
     });
 }
 
@@ -154,8 +154,7 @@ void check_packed(const support::sequence_lengths& lengths, attention_sizes head
                 if (at >= 0 && at < p.whole.sizes.keys) keys.push_back(at);
             }
         }
-        support::check_hidden(p.whole, seen, queries, keys,
-                              [&](const support::problem<T>&) { return run(p, device); });
+        support::check_hidden(p.whole, seen, queries, keys, [&](const support::problem<T>&) { return run(p, device); });
     });
 }
 

@@ -150,10 +150,8 @@ void check_hidden(problem<T>& p, const seen_pairs& seen, const std::vector<exten
     const struct {
         poisoned which;
         ht::view<T, 4> view;
-    } operands[] = {{poisoned::q, p.x.q.view},
-                    {poisoned::k, p.x.k.view},
-                    {poisoned::v, p.x.v.view},
-                    {poisoned::d_o, p.d_o.view}};
+    } operands[] = {
+        {poisoned::q, p.x.q.view}, {poisoned::k, p.x.k.view}, {poisoned::v, p.x.v.view}, {poisoned::d_o, p.d_o.view}};
     for (const auto& [which, x] : operands) {
         const bool of_keys = which == poisoned::k || which == poisoned::v;
         const extent batch = x.extent_of(0) - 1, head = x.extent_of(2) - 1, width = x.extent_of(3);
@@ -185,8 +183,7 @@ void check_lowest_score(const attention_sizes& sizes, layout way, const Run& run
     const extent first_hidden = 1 + sizes.keys - sizes.queries;
     for (extent h = 0; h < sizes.heads; ++h) p.x.q.view(0, 0, h, 0) = T(1.0f);
     for (extent g = 0; g < sizes.groups; ++g) {
-        for (extent j = 0; j < first_hidden; ++j)
-            p.x.k.view(0, j, g, 0) = T(-std::numeric_limits<float>::infinity());
+        for (extent j = 0; j < first_hidden; ++j) p.x.k.view(0, j, g, 0) = T(-std::numeric_limits<float>::infinity());
     }
     const outcome<T> got = run(p);
     for (extent h = 0; h < sizes.heads; ++h) {

@@ -62,9 +62,8 @@ TEST_CASE("attention by products and softmax: what is hidden has no effect, what
 
 TEST_CASE("attention by products and softmax: no finite score") {
     for_each_isa([](ht::cpu& device) {
-        support::check_lowest_score<float>({1, 9, 12, 2, 1, 16, causal}, layout::contiguous, [&](const auto& p) {
-            return support::math_outcome_of<float>(p, device);
-        });
+        support::check_lowest_score<float>({1, 9, 12, 2, 1, 16, causal}, layout::contiguous,
+                                           [&](const auto& p) { return support::math_outcome_of<float>(p, device); });
         support::check_lowest_score<bfloat16>({1, 9, 9, 2, 2, 8, causal}, layout::fused, [&](const auto& p) {
             return support::math_outcome_of<bfloat16>(p, device);
         });
@@ -88,8 +87,7 @@ void check_packed(const support::sequence_lengths& lengths, attention_sizes head
                 if (at >= 0 && at < p.whole.sizes.keys) keys.push_back(at);
             }
         }
-        support::check_hidden(p.whole, seen, queries, keys,
-                              [&](const support::problem<T>&) { return run(p, device); });
+        support::check_hidden(p.whole, seen, queries, keys, [&](const support::problem<T>&) { return run(p, device); });
     });
 }
 

@@ -59,7 +59,8 @@ void check_shifted(const attention_sizes& sizes, float scale, ht::attention_stra
     // Of dq and dk all columns but the first, which are 2^10 times what slopes sum up to.
     const auto compare_rest = [](comparison& c, const doubles4& x, const doubles4& wanted, const doubles4& bounds) {
         for (std::size_t i = 0; i < x.values.size(); ++i) {
-            if (i % static_cast<std::size_t>(x.shape[3]) != 0) c.expect(x.values[i], wanted.values[i], bounds.values[i]);
+            if (i % static_cast<std::size_t>(x.shape[3]) != 0)
+                c.expect(x.values[i], wanted.values[i], bounds.values[i]);
         }
     };
     compare_rest(dq, exact(got.d.q.view), want.dq, bound.dq);

@@ -254,13 +254,14 @@ struct attention_backward_task {
                 const extent seeing = unit.padded(queries) - blind, to = j * at.padded_width() + d * unit.columns;
                 const std::size_t from = static_cast<std::size_t>((j * panel_stride + blind) * unit.element);
                 const std::size_t skipped_panel = panel + at.panel_rows_bytes(blind);
-                const auto sum_up = [&](bool careful, const std::byte* factors, const std::byte* operands, float* sums) {
+                const auto sum_up = [&](bool careful, const std::byte* factors, const std::byte* operands,
+                                        float* sums) {
                     const extent high = std::min(some, rows - j);
                     if (careful) {
                         const extent first = first_key + j - at.offset - first_query - blind;
-                        multiply_seen(unit, high, seeing, factors, operands, sums, at.padded_width(), add,
-                                      scratch + at.panel, [&](extent row) { return first + row; },
-                                      [&](extent) { return seeing; });
+                        multiply_seen(
+                            unit, high, seeing, factors, operands, sums, at.padded_width(), add, scratch + at.panel,
+                            [&](extent row) { return first + row; }, [&](extent) { return seeing; });
                     } else {
                         unit.multiply(high, seeing, factors, operands, sums, at.padded_width(), add, nullptr);
                     }

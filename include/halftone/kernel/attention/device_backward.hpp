@@ -179,8 +179,8 @@ struct flash_attention_slopes_kernel {
     };
 
     HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD HALFTONE_INLINE static void add_rows(Simt simt, const streamed_tile& tile, const lane_place& place, int s,
-                                                     int d, const left_operand<T> (&left)[RowBlocks],
+    HALFTONE_HD HALFTONE_INLINE static void add_rows(Simt simt, const streamed_tile& tile, const lane_place& place,
+                                                     int s, int d, const left_operand<T> (&left)[RowBlocks],
                                                      block_sums (&sums)[RowBlocks][Head / 8], bool careful,
                                                      const row_window& window) {
         if (careful) {
@@ -273,8 +273,8 @@ struct flash_attention_slopes_kernel {
         HALFTONE_UNROLL for (int n = 0; n < 2; ++n) {
             query_term streamed_terms[2] = {};
             if constexpr (keeps_keys) {
-                HALFTONE_UNROLL for (int e = 0; e < 2; ++e)
-                    streamed_terms[e] = simt.load(all_terms, s + 8 * n + simt.lane() % 4 * 2 + e);
+                HALFTONE_UNROLL for (int e = 0; e < 2; ++e) streamed_terms[e] =
+                    simt.load(all_terms, s + 8 * n + simt.lane() % 4 * 2 + e);
             }
             HALFTONE_UNROLL for (int m = 0; m < RowBlocks; ++m) {
                 HALFTONE_UNROLL for (int e = 0; e < 4; ++e) {

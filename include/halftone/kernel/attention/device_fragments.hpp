@@ -172,8 +172,7 @@ struct head_tile : simt::shared_tile<T, Rows, padded_head(Head)> {
         if constexpr (of_floats) {
             HALFTONE_UNROLL for (int half = 0; half < 2; ++half) {
                 HALFTONE_UNROLL for (int odd = 0; odd < 2; ++odd) {
-                    const fours x =
-                        simt.load(neighbours(place, row + 8 * half, column, static_cast<word>(odd)), 0);
+                    const fours x = simt.load(neighbours(place, row + 8 * half, column, static_cast<word>(odd)), 0);
                     HALFTONE_UNROLL for (int n = 0; n < 4; ++n) found |= is_not_finite<T>(round_tf32(simt, x[n]));
                 }
             }
@@ -216,8 +215,8 @@ struct head_tile : simt::shared_tile<T, Rows, padded_head(Head)> {
                     }
                     HALFTONE_UNROLL for (int half = 0; half < 2; ++half) {
                         if (simt.lane() / 4 + 8 * half != r) continue;
-                        HALFTONE_UNROLL for (int e = 2 * half; e < 2 * half + 2; ++e)
-                            sums[m][column / 8 + n][e] = next[e];
+                        HALFTONE_UNROLL for (int e = 2 * half; e < 2 * half + 2; ++e) sums[m][column / 8 + n][e] =
+                            next[e];
                     }
                 }
             }

@@ -229,8 +229,8 @@ struct query_terms_kernel {
                 const extent at = 2 * problem.row_sum(here, query);
                 const float largest = simt.load(logsumexp, at), scale = problem.scale * detail::log2_of_e,
                             rounded = largest * scale;
-                const float log = std::fma(simt.load(logsumexp, at + 1), detail::log2_of_e,
-                                           std::fma(largest, scale, -rounded));
+                const float log =
+                    std::fma(simt.load(logsumexp, at + 1), detail::log2_of_e, std::fma(largest, scale, -rounded));
                 term = {rounded, log, sum, 0};
             }
             simt.store(terms, problem.first_term(here, here.head) + query, term);

@@ -89,8 +89,7 @@ struct wide_attention_slopes_kernel {
                 const left_operand<T> left[1] = {as_left<T>(simt, scores[s / 16][0], scores[s / 16][1])};
                 const row_window window{seen_from - first - s, 1, 16, 0};
                 // Some keys may not be seen by all of these queries.
-                const bool careful =
-                    window.first + 15 > 0 && any_not_finite<T>(simt, x.problem, other, place, s);
+                const bool careful = window.first + 15 > 0 && any_not_finite<T>(simt, x.problem, other, place, s);
                 HALFTONE_UNROLL for (int d = 0; d < Head; d += columns_at_once<T>) {
                     if (!x.problem.template has_columns<T, Head>(d)) continue;
                     if (careful) {

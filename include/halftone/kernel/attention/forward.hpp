@@ -148,9 +148,10 @@ struct attention_forward_task {
                 const std::byte* const weights = scratch + at.weights + at.row_bytes(i);
                 float* const to = outputs + i * at.padded_width() + d;
                 if (careful) {
-                    multiply_seen(unit, std::min(some, rows - i), unit.run(seen), weights, values, to, at.padded_width(),
-                                  first_key > 0, scratch + at.spare, [](extent) { return extent{0}; },
-                                  [&](extent row) { return visible + i + row; });
+                    multiply_seen(
+                        unit, std::min(some, rows - i), unit.run(seen), weights, values, to, at.padded_width(),
+                        first_key > 0, scratch + at.spare, [](extent) { return extent{0}; },
+                        [&](extent row) { return visible + i + row; });
                 } else {
                     unit.multiply(std::min(some, rows - i), unit.run(seen), weights, values, to, at.padded_width(),
                                   first_key > 0, nullptr);
@@ -173,13 +174,12 @@ struct packed_attention_forward_task {
         const sequence_place at(a.sequences, index / each, a.options.mask, whole);
         if (part == 0) clear_blind(at);
         if (at.extents.queries == 0) return;
-        const kernel::attention_forward<T> alone{
-            at.queries_of(a.q),
-            at.keys_of(a.k),
-            at.keys_of(a.v),
-            at.queries_of(a.o),
-            a.logsumexp.data() == nullptr ? a.logsumexp : at.sums_of(a.logsumexp),
-            a.options};
+        const kernel::attention_forward<T> alone{at.queries_of(a.q),
+                                                 at.keys_of(a.k),
+                                                 at.keys_of(a.v),
+                                                 at.queries_of(a.o),
+                                                 a.logsumexp.data() == nullptr ? a.logsumexp : at.sums_of(a.logsumexp),
+                                                 a.options};
         const attention_forward_layout layout(at.extents, engine.unit, a.options.mask);
         if (part < layout.tasks()) attention_forward_task<T>{alone, engine, layout}(part, scratch);
     }

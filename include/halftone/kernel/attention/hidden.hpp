@@ -37,7 +37,8 @@ bool any_not_finite_in_panel(const attention_engine<T>& engine, const std::byte*
 inline void clear_panel_rows(const product_unit& unit, std::byte* panel, extent first, extent last) {
     if (unit.element == 4) {
         if (first < last)
-            std::memset(panel + first * unit.columns * 4, 0, static_cast<std::size_t>((last - first) * unit.columns * 4));
+            std::memset(panel + first * unit.columns * 4, 0,
+                        static_cast<std::size_t>((last - first) * unit.columns * 4));
         return;
     }
     auto* const pairs = reinterpret_cast<bfloat16*>(panel);

@@ -110,10 +110,10 @@ struct attention_add_not_finite_kernel {
     static constexpr simt::word shared_bytes = 0;
 
     attention_seen seen;
-    bool of_queries;                            ///< the rows of `to`; else keys
-    simt::global_span<const float> factors;     ///< (queries, keys)
-    simt::global_span<const T> x;               ///< of the other side
-    extent count, width, stride;                ///< x's
+    bool of_queries;                         ///< the rows of `to`; else keys
+    simt::global_span<const float> factors;  ///< (queries, keys)
+    simt::global_span<const T> x;            ///< of the other side
+    extent count, width, stride;             ///< x's
     simt::global_span<const std::int32_t> found;
     simt::global_span<float> to;  ///< (rows, width)
 
@@ -196,9 +196,12 @@ struct attention_rows<Device> {
     static const_view<T, 2> finite(Device& device, const const_view<T, 2>& x, const view<T, 2>& copy,
                                    std::int32_t* found) {
         if (x.size() > 0) {
-            device.launch(on_device::attention_finite_kernel<Compute, T>{
-                simt::hull_of(x), x.extent_of(0), x.extent_of(1), x.stride_of(0), simt::span_of(copy),
-                {found, x.extent_of(0)}});
+            device.launch(on_device::attention_finite_kernel<Compute, T>{simt::hull_of(x),
+                                                                         x.extent_of(0),
+                                                                         x.extent_of(1),
+                                                                         x.stride_of(0),
+                                                                         simt::span_of(copy),
+                                                                         {found, x.extent_of(0)}});
         }
         return copy;
     }
@@ -207,9 +210,15 @@ struct attention_rows<Device> {
                                const view<float, 2>& factors, const const_view<T, 2>& x, const std::int32_t* found,
                                const view<float, 2>& to) {
         if (x.size() == 0 || to.size() == 0) return;
-        device.launch(on_device::attention_add_not_finite_kernel<Compute, T>{
-            seen_by(visible), over == attention_sum::over_keys, {factors.data(), factors.size()}, simt::hull_of(x),
-            x.extent_of(0), x.extent_of(1), x.stride_of(0), {found, x.extent_of(0)}, simt::span_of(to)});
+        device.launch(on_device::attention_add_not_finite_kernel<Compute, T>{seen_by(visible),
+                                                                             over == attention_sum::over_keys,
+                                                                             {factors.data(), factors.size()},
+                                                                             simt::hull_of(x),
+                                                                             x.extent_of(0),
+                                                                             x.extent_of(1),
+                                                                             x.stride_of(0),
+                                                                             {found, x.extent_of(0)},
+                                                                             simt::span_of(to)});
     }
     static void logsumexp(Device& device, const attention_visibility& visible, const view<float, 2>& scores,
                           const view<float, 2>& to) {
