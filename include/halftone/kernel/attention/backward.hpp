@@ -226,10 +226,14 @@ struct attention_backward_task {
                            .slopes = slopes + along_row,
                            .panel = scratch + at.panel});
             float* const sums = dq + i / unit.columns * at.panel_sums;
-            if (hides_not_finite(scratch + at.keys, std::max<extent>(0, 1 - first_visible), panel_rows)) {
+            // A unit may go on to keys that no query of the panel sees.
+            const extent seen_by_all = std::clamp<extent>(1 - first_visible, 0, panel_rows);
+            if (hides_not_finite(scratch + at.keys, seen_by_all, std::min(keys, unit.run(panel_rows)))) {
                 multiply_seen_by_columns(unit, e.head_size, unit.run(panel_rows), scratch + at.keys_t,
                                          scratch + at.panel, sums,
-                                         [&](extent column) { return column - first_visible + 1; });
+                                         [&](extent column) {
+                                             return std::min(panel_rows, column - first_visible + 1);
+                                         });
                 pack_transposed_keys(batch, group, first_key, keys, scratch);
             } else {
                 unit.multiply(e.head_size, unit.run(panel_rows), scratch + at.keys_t, scratch + at.panel, sums,

@@ -142,7 +142,9 @@ struct attention_forward_task {
         for (extent d = 0; d < at.padded_width(); d += unit.columns, values += at.value_bytes) {
             // Some rows at a time where the later ones see more.
             const extent some = visible >= columns ? rows : unit.rows;
-            const bool careful = any_not_finite_in_panel(engine, values, std::max<extent>(0, visible), columns);
+            // A unit may go on to keys that no query of the group sees.
+            const bool careful = any_not_finite_in_panel(engine, values, std::clamp<extent>(visible, 0, columns),
+                                                         unit.run(columns));
             for (extent i = 0; i < rows; i += some) {
                 const extent seen = std::clamp<extent>(visible + i + some - 1, 1, columns);
                 const std::byte* const weights = scratch + at.weights + at.row_bytes(i);
@@ -151,7 +153,7 @@ struct attention_forward_task {
                     multiply_seen(
                         unit, std::min(some, rows - i), unit.run(seen), weights, values, to, at.padded_width(),
                         first_key > 0, scratch + at.spare, [](extent) { return extent{0}; },
-                        [&](extent row) { return visible + i + row; });
+                        [&](extent row) { return std::min(columns, visible + i + row); });
                 } else {
                     unit.multiply(std::min(some, rows - i), unit.run(seen), weights, values, to, at.padded_width(),
                                   first_key > 0, nullptr);
