@@ -78,7 +78,7 @@ struct problem {
           d_qkv(qkv.size()),
           o(static_cast<std::size_t>(s.batch * s.length * s.heads * s.size)),
           d_o(bench::random_values<T>(s.batch * s.length * s.heads * s.size, 2)),
-          logsumexp(static_cast<std::size_t>(s.batch * s.heads * s.length)),
+          logsumexp(static_cast<std::size_t>(2 * s.batch * s.heads * s.length)),
           offsets(1) {
         extent longest = 0;
         for (const extent n : s.sequences) {
@@ -94,7 +94,7 @@ struct problem {
                               slice(from, s.heads + s.groups, s.groups)};
         };
         const ht::view<T, 4> result(o.data(), {s.batch, s.length, s.heads, s.size}), slope(d_o.data(), result.shape());
-        const ht::view<float, 3> sums(logsumexp.data(), {s.batch, s.heads, s.length});
+        const ht::view<float, 4> sums(logsumexp.data(), {s.batch, s.heads, s.length, 2});
         const ht::attention_options options{.mask = s.causal ? ht::attention_mask::causal : ht::attention_mask::full};
         ht::packed_sequences sequences;
         if (longest > 0)
@@ -163,7 +163,7 @@ void tell_memory(ht::cpu& device, bench::report& report) {
     for (extent length = 256; length <= 65536; length *= 4) {
         const ht::shape<4> of_x{1, length, 12, 64};
         const ht::view<ht::bfloat16, 4> x(nullptr, of_x);
-        const ht::view<float, 3> sums(nullptr, {1, 12, length});
+        const ht::view<float, 4> sums(nullptr, {1, 12, length, 2});
         const ht::attention_options options{.mask = ht::attention_mask::causal};
         const auto forward =
             ht::workspace_bytes(device, [&](auto& d) { ht::attention<ht::amp_bf16>(d, x, x, x, x, sums, options); });

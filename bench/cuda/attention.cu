@@ -32,7 +32,7 @@ void bench_case(ht::cuda& gpu, const settings& s, const peaks& p, listener& to, 
     const auto tensor = [&](std::uint32_t seed) { return random_tensor<bf16, 4>(gpu, c.shape, seed); };
     const auto q = tensor(1), k = tensor(2), v = tensor(3), o = tensor(4), d_o = tensor(5), dq = tensor(6),
                dk = tensor(7), dv = tensor(8);
-    const ht::tensor<float, 3> logsumexp(gpu.memory(), {c.shape[0], c.shape[2], c.shape[1]});
+    const ht::tensor<float, 4> logsumexp(gpu.memory(), {c.shape[0], c.shape[2], c.shape[1], 2});
     const double products = c.pairs * static_cast<double>(c.shape[3]) / (c.mask == ht::attention_mask::causal ? 2 : 1);
     const ht::kernel::attention_forward<bf16> forward{q.const_view(),   k.const_view(),   v.const_view(), o.view(),
                                                       logsumexp.view(), {.mask = c.mask}, c.packs};

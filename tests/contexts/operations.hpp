@@ -204,7 +204,7 @@ void each_operation(arguments& m, const sizes& s, const Test& test) {
         });
     }
     {
-        const extent one = 1, heads = 2, head_size = 8;
+        const extent one = 1, two = 2, heads = 2, head_size = 8;
         const auto of_queries = [&] { return m.take<bfloat16>(one, rows, heads, head_size); };
         const auto of_keys = [&] { return m.take<bfloat16>(one, rows + 1, one, head_size); };
         const auto of_both = [&] { return m.take<bfloat16>(one, 2 * rows, one, head_size); };
@@ -212,7 +212,7 @@ void each_operation(arguments& m, const sizes& s, const Test& test) {
         const auto k = of_keys(), v = of_keys(), dk = of_keys(), dv = of_keys();
         const auto packed_x = of_both(), packed_o = of_both(), packed_dq = of_both(), packed_dk = of_both(),
                    packed_dv = of_both();
-        const auto sums = m.take<float>(one, heads, rows), packed_sums = m.take<float>(one, one, 2 * rows);
+        const auto sums = m.take<float>(one, heads, rows, two), packed_sums = m.take<float>(one, one, 2 * rows, two);
         struct sequence_offsets {
             std::int32_t value[3];
         };

@@ -27,8 +27,8 @@ namespace halftone::emulator {
 
 namespace {
 
-constexpr const char* names[] = {"load",    "store", "async_copy16", "async_wait", "ldmatrix_x4", "ldmatrix_x4_trans",
-                                 "shuffle", "mma",   "barrier",      "warp_barrier"};
+constexpr const char* names[] = {"load",    "store", "async_copy16", "async_wait",   "ldmatrix_x4", "ldmatrix_x4_trans",
+                                 "shuffle", "mma",   "barrier",      "warp_barrier", "any"};
 enum class effect { read, write, issue };  // issue: the start of an asynchronous write
 
 using site_id = std::uint16_t;
@@ -629,6 +629,18 @@ void thread_access::shuffle(const void* value, void* result, std::size_t bytes, 
             std::memcpy(o.result, of(mask < 0 ? o.lane : i ^ mask).value, bytes);
         }
     });
+}
+
+bool thread_access::any(bool value, location at) const {
+    struct operands {
+        bool value, result;
+    } mine{value, false};
+    machine_->together(*thread_, machine_->intern(operation::any, at), mine, [&](const auto& of) {
+        bool all = false;
+        for (int i = 0; i < 32; ++i) all = all || of(i).value;
+        for (int i = 0; i < 32; ++i) of(i).result = all;
+    });
+    return mine.result;
 }
 
 void thread_access::copy16(word to, word to_count, const void* from, extent from_count, std::size_t size, int valid,

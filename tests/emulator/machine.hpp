@@ -97,7 +97,8 @@ enum class operation : std::uint8_t {
     shuffle,
     mma,
     barrier,
-    warp_barrier
+    warp_barrier,
+    any
 };
 
 /// What a matrix unit multiplies: `depth` of k, so many elements to a word, and how an operand reads them.
@@ -131,6 +132,8 @@ class thread_access {
     void warp_barrier(location at) const;
     /// result = the value of lane (mine ^ mask), or of lane `lane` where mask is -1.
     void shuffle(const void* value, void* result, std::size_t bytes, int mask, int lane, location at) const;
+    /// Whether one of the warp's lanes says so.
+    bool any(bool value, location at) const;
     void copy16(word to, word to_count, const void* from, extent from_count, std::size_t size, int valid,
                 location at) const;
     void commit() const;

@@ -59,6 +59,8 @@ class thread_handle {
         return result;
     }
 
+    bool any(bool value, location at = location::here()) const { return access_.any(value, at); }
+
     template <class T>
     void async_copy16(simt::shared_span<simt::chunk<T>> to, simt::global_span<const T> from, int valid,
                       location at = location::here()) const {

@@ -64,7 +64,7 @@ template <class Roles, class T>
 struct self_attention_record {
     using operation = op::attention;
     variable<T, 3> qkv, o;
-    variable<float, 3> logsumexp;
+    variable<float, 4> logsumexp;
     gradient_of<T, 3> dqkv, d_o;
     extent heads;
     attention_options options;
@@ -94,7 +94,7 @@ template <class Roles, class T>
 struct attention_record {
     using operation = op::attention;
     variable<T, 4> q, k, v, o;
-    variable<float, 3> logsumexp;
+    variable<float, 4> logsumexp;
     gradient_of<T, 4> dq, dk, dv, d_o;
     attention_options options;
     brought_sequences packed;
@@ -136,14 +136,14 @@ variable<T, 4> attention(Context&& context, const variable<T, 4>& q, const varia
     const bool wanted = detail::wants_gradient(q, k, v);
     const bool keeps = std::remove_cvref_t<Context>::records && wanted;
     auto o = root.template make<T>(q.shape(), wanted);
-    const shape<3> rows{q.shape()[0], q.shape()[2], keeps ? q.shape()[1] : 0};
+    const shape<4> rows{q.shape()[0], q.shape()[2], keeps ? q.shape()[1] : 0, 2};
     auto logsumexp = root.template make<float>(rows, false);
     const auto packed = detail::brought_sequences::to(
         root, sequences, {q.shape()[0], q.shape()[1], k.shape()[1], q.shape()[2], k.shape()[2], q.shape()[3]});
     detail::run_attention<typename Roles::compute>(
         root.device(),
         kernel::attention_forward<T>{q.view(), k.view(), v.view(), o.view(),
-                                     keeps ? logsumexp.view() : view<float, 3>{}, options, packed.sequences});
+                                     keeps ? logsumexp.view() : view<float, 4>{}, options, packed.sequences});
     if constexpr (std::remove_cvref_t<Context>::records) {
         if (wanted) {
             root.record(detail::attention_record<Roles, T>{q, k, v, o, logsumexp, gradient_of(q), gradient_of(k),
@@ -167,7 +167,7 @@ variable<T, 3> self_attention(Context&& context, const variable<T, 3>& qkv, exte
     const bool wanted = qkv.wants_gradient();
     const bool keeps = std::remove_cvref_t<Context>::records && wanted;
     auto o = root.template make<T>(shape<3>{s[0], s[1], s[2] / 3}, wanted);
-    const shape<3> rows{s[0], heads, keeps ? s[1] : 0};
+    const shape<4> rows{s[0], heads, keeps ? s[1] : 0, 2};
     auto logsumexp = root.template make<float>(rows, false);
     const T* in = qkv.view().data();
     const auto packed =
@@ -177,7 +177,7 @@ variable<T, 3> self_attention(Context&& context, const variable<T, 3>& qkv, exte
                                                     .k = detail::slice_of_qkv(in, s, heads, 1),
                                                     .v = detail::slice_of_qkv(in, s, heads, 2),
                                                     .o = detail::in_heads(o.view().data(), o.shape(), heads),
-                                                    .logsumexp = keeps ? logsumexp.view() : view<float, 3>{},
+                                                    .logsumexp = keeps ? logsumexp.view() : view<float, 4>{},
                                                     .options = options,
                                                     .sequences = packed.sequences});
     if constexpr (std::remove_cvref_t<Context>::records) {

@@ -201,7 +201,7 @@ TEST_CASE("attention on a GPU: no queries, no heads, no logsumexp") {
                                                                                        k.const_view(of_k),
                                                                                        k.const_view(of_k),
                                                                                        k.const_view(of_q),
-                                                                                       {nullptr, {1, 1, 0}},
+                                                                                       {nullptr, {1, 1, 0, 2}},
                                                                                        k.const_view(of_q),
                                                                                        dk.view(of_q),
                                                                                        dk.view(of_k),
@@ -276,7 +276,7 @@ TEST_CASE("attention on a GPU: wide heads' kernel by keys has the bits of the na
     const support::problem<bfloat16> p({1, 35, 34, 2, 1, 40, full}, layout::heads_first_chunks);
     emulator::device device;
     const auto want = support::outcome_of<bfloat16>(p, device), to = support::outcome_of<bfloat16>(p, device);
-    const ht::view<const float, 3> logsumexp(want.logsumexp.data(), {1, 2, 35});
+    const ht::view<const float, 4> logsumexp(want.logsumexp.data(), {1, 2, 35, 2});
     const attention_problem problem = describe_attention({1, 35, 34, 2, 1, 40}, p.options, {});
     std::vector<query_term> terms(static_cast<std::size_t>(query_term_count(problem)));
     const auto vectors = []<class T>(const ht::view<T, 4>& v) { return vectors_of(v, {}); };

@@ -95,7 +95,7 @@ void check_exact_attention(const support::sequence_lengths& lengths, extent head
     }
     device on({}, simt::architecture_of(architecture));
     support::check_within(p.template outcome_on<Compute>(on), want, support::attention_results(p.whole.sizes),
-                          support::bounds::may_hide);
+                          support::bounds::may_hide, 1);
 }
 
 /// Right, with the same bits in every schedule.
@@ -108,7 +108,7 @@ auto same_in_all_schedules(const support::problem<T>& p, int architecture = 80) 
     device on({}, simt::architecture_of(architecture));
     const std::shared_ptr<const support::outcome<T>> first(
         new support::outcome<T>(support::outcome_of<Compute>(p, on)));
-    support::check_within(*first, want, bound, support::bounds::telling);
+    support::check_within(*first, want, bound, support::bounds::telling, support::scale_of(p));
     return [&p, first](device& d) { return support::outcome_of<Compute>(p, d).same_bits(*first); };
 }
 

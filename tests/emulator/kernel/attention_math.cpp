@@ -12,6 +12,8 @@
 #include "autodiff/weigh.hpp"
 #include "emulator/damage.hpp"
 #include "kernel/attention/checks.hpp"
+#include "kernel/attention/hidden.hpp"
+#include "kernel/attention/shifted.hpp"
 
 namespace {
 
@@ -56,6 +58,76 @@ TEST_CASE("attention on a GPU by products and softmax over packed sequences") {
                 check(p.template math_outcome_on<float>(device));
             },
             attention_strategy::math);
+    });
+}
+
+TEST_CASE("attention on a GPU by products and softmax: what is hidden has no effect, what is seen shows") {
+    const auto check = [](auto& p, const support::seen_pairs& seen, const auto& run) {
+        support::check_hidden(p, seen, {0, 5}, {2, 8}, run, 3);
+    };
+    SUBCASE("causal") {
+        const attention_sizes sizes{1, 9, 12, 2, 1, 8, causal};
+        support::problem<float> p(sizes, layout::heads_first);
+        check(p, support::seen_of(sizes), [](const support::problem<float>& now) {
+            emulator::device device;
+            return support::math_outcome_of<float>(now, device);
+        });
+        support::problem<bfloat16> q(sizes, layout::heads_first);
+        check(q, support::seen_of(sizes), [](const support::problem<bfloat16>& now) {
+            emulator::device device;
+            return support::math_outcome_of<bfloat16>(now, device);
+        });
+    }
+    SUBCASE("packed") {
+        const support::sequence_lengths lengths{{4, 0, 3, 9}, {5, 2, 0, 9}};
+        support::packed_problem<float> p(lengths, {1, 0, 0, 2, 1, 8, full}, layout::heads_first);
+        check(p.whole, support::seen_of(lengths, full), [&](const support::problem<float>&) {
+            emulator::device device;
+            return p.math_outcome_on<float>(device);
+        });
+    }
+    SUBCASE("no finite score") {
+        support::check_lowest_score<float>({1, 5, 6, 2, 1, 8, causal}, layout::heads_first, [](const auto& p) {
+            emulator::device device;
+            return support::math_outcome_of<float>(p, device);
+        });
+    }
+}
+
+TEST_CASE("attention on a GPU by products and softmax: scores of a million are as good as small ones") {
+    for (const float scale : {1.0f, 0.3f}) {
+        support::check_shifted<float, float>({1, 9, 20, 2, 1, 16, causal}, scale, attention_strategy::math,
+                                             [](const support::problem<float>& p) {
+                                                 emulator::device device;
+                                                 return support::math_outcome_of<float>(p, device);
+                                             });
+    }
+}
+
+TEST_CASE("attention on a GPU by products and softmax with hidden NaN: in many schedules, and damaged") {
+    support::problem<float> p({1, 9, 9, 1, 1, 4, causal}, layout::contiguous);
+    for (const auto& x : {p.x.q.view, p.x.k.view, p.x.v.view, p.d_o.view}) {
+        for (extent i = 5; i < 9; ++i) x(0, i, 0, i % 4) = std::numeric_limits<float>::quiet_NaN();
+    }
+    const support::guarded<float> factors(81), copy(36), want(36);
+    std::fill_n(factors.data(), 81, 0.5f);
+    const ht::kernel::attention_visibility visible{9, 9, causal, {}};
+    const ht::const_view<float, 2> x(&p.x.v.view(0, 0, 0, 0), {9, 4});
+    const auto run = [&](emulator::device& device, const support::guarded<float>& to) {
+        using rows = ht::kernel::attention_rows<emulator::device>;
+        std::vector<std::int32_t> found(9, 7);
+        std::fill_n(to.data(), 36, 1.0f);
+        const auto finite = rows::finite<float>(device, x, copy.view(ht::shape<2>{9, 4}), found.data());
+        rows::add_not_finite<float>(device, visible, ht::kernel::attention_sum::over_keys,
+                                    factors.view(ht::shape<2>{9, 9}), x, found.data(), to.view(ht::shape<2>{9, 4}));
+        return finite.data() == copy.data() && support::is_finite(ht::view<float, 4>(copy.data(), {1, 9, 1, 4}));
+    };
+    emulator::device first;
+    CHECK(run(first, want));
+    CHECK((want[4 * 4] == 1 && ht::is_nan(want[5 * 4 + 1])));
+    emulator::check_kernels([&](emulator::device& device) {
+        const support::guarded<float> to(36);
+        return run(device, to) && to.same_bits(want);
     });
 }
 
@@ -138,7 +210,7 @@ TEST_CASE("attention on a GPU by products and softmax: in many schedules, and da
     const support::packed_problem<float> p({{3, 6, 2}, {4, 35, 1}}, {1, 0, 0, 1, 1, 4, causal}, layout::contiguous);
     const ht::kernel::attention_visibility visible{11, 40, causal, p.sequences()};
     emulator::device first;
-    const support::guarded<float> scores(11 * 40), want(11);
+    const support::guarded<float> scores(11 * 40), want(2 * 11);
     support::random data(2);
     const std::vector<float> values = data.normals<float>(11 * 40);
     const auto run = [&](emulator::device& device, const support::guarded<float>& x,
@@ -146,13 +218,13 @@ TEST_CASE("attention on a GPU by products and softmax: in many schedules, and da
         using rows = ht::kernel::attention_rows<emulator::device>;
         std::copy(values.begin(), values.end(), x.data());
         rows::hide(device, visible, 0.5f, x.view(ht::shape<2>{11, 40}));
-        rows::logsumexp(device, visible, 2.0f, x.view(ht::shape<2>{11, 40}), to.view());
+        rows::logsumexp(device, visible, x.view(ht::shape<2>{11, 40}), to.view(ht::shape<2>{11, 2}));
         for (extent i = 0; i < x.size(); ++i) x[i] = std::fabs(x[i]);
-        rows::finish_logsumexp(device, visible, x.view(ht::shape<2>{11, 40}), to.view());
+        rows::finish_logsumexp(device, visible, x.view(ht::shape<2>{11, 40}), to.view(ht::shape<2>{11, 2}));
     };
     run(first, scores, want);
     emulator::check_kernels([&](emulator::device& device) {
-        const support::guarded<float> x(11 * 40), to(11);
+        const support::guarded<float> x(11 * 40), to(2 * 11);
         run(device, x, to);
         return x.same_bits(scores) && to.same_bits(want);
     });

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <stdexcept>
 #include <type_traits>
@@ -127,15 +128,15 @@ template <class T>
 struct outcome {
     operand<T> o;
     operands<T> d;
-    guarded<float> logsumexp;
+    guarded<float> logsumexp;  // (batch, heads, queries, 2)
 
     template <class Run>
     outcome(const problem<T>& p, const Run& run)
         : o(make_operand<T>(p.way, p.sizes.batch, p.sizes.queries, p.sizes.heads, p.sizes.head_size)),
           d(p.way, p.sizes),
-          logsumexp(p.sizes.batch * p.sizes.heads * p.sizes.queries, 1) {
+          logsumexp(2 * p.sizes.batch * p.sizes.heads * p.sizes.queries, 1) {
         const attention_sizes& s = p.sizes;
-        const ht::view<float, 3> sums(logsumexp.data(), {s.batch, s.heads, s.queries});
+        const ht::view<float, 4> sums(logsumexp.data(), {s.batch, s.heads, s.queries, 2});
         run(ht::kernel::attention_forward<T>{p.x.q.view, p.x.k.view, p.x.v.view, o.view, sums, p.options},
             ht::kernel::attention_backward<T>{p.x.q.view, p.x.k.view, p.x.v.view, o.view, sums, p.d_o.view, d.q.view,
                                               d.k.view, d.v.view, p.options});
@@ -143,6 +144,16 @@ struct outcome {
     bool intact() const { return o.memory->intact() && d.intact() && logsumexp.intact(); }
     bool same_bits(const outcome& other) const {
         return o.same_bits(other.o) && d.same_bits(other.d) && logsumexp.same_bits(other.logsumexp);
+    }
+    /// Whether one query's sum has the same bits.
+    bool same_sum(const outcome& other, extent i) const {
+        return std::memcmp(&logsumexp[2 * i], &other.logsumexp[2 * i], 2 * sizeof(float)) == 0;
+    }
+    /// The sum itself; of a query that sees no key, what stands for it.
+    double sum_of(extent i, double scale) const {
+        const auto largest = static_cast<double>(logsumexp[2 * i]), log = static_cast<double>(logsumexp[2 * i + 1]);
+        const auto hidden = static_cast<double>(ht::detail::attention_hidden);
+        return largest == hidden && log == 0 ? hidden : scale * largest + log;
     }
 };
 
@@ -213,7 +224,8 @@ outcome<T> one_by_one(const packed_problem<T>& p, Device& device) {
     using attention = ht::kernel::attention<Device>;
     return outcome<T>(p.whole, [&](auto forward, auto backward) {
         const extent heads = p.whole.sizes.heads;
-        std::fill_n(forward.logsumexp.data(), forward.logsumexp.size(), ht::detail::attention_hidden);
+        for (extent i = 0; i < forward.logsumexp.size(); ++i)
+            forward.logsumexp.data()[i] = i % 2 == 0 ? ht::detail::attention_hidden : 0.0f;
         const auto clear = [](const ht::view<T, 4>& v) {
             for (extent i = 0; i < v.extent_of(1); ++i) {
                 for (extent h = 0; h < v.extent_of(2); ++h) std::fill_n(&v(0, i, h, 0), v.extent_of(3), T(0.0f));
@@ -226,9 +238,9 @@ outcome<T> one_by_one(const packed_problem<T>& p, Device& device) {
             const extent blind = few ? std::max<extent>(0, at.queries - at.keys) : 0;
             const extent first = at.first_query + blind, count = at.queries - blind;
             const auto queries = [&](const auto& v) { return ht::detail::times_of(v, first, count); };
-            const guarded<float> sums(heads * count);
-            for (extent h = 0; h < heads; ++h) std::fill_n(&sums[h * count], count, 0.0f);
-            const ht::view<float, 3> logsumexp(sums.data(), {1, heads, count});
+            const guarded<float> sums(2 * heads * count);
+            std::fill_n(sums.data(), sums.size(), 0.0f);
+            const ht::view<float, 4> logsumexp(sums.data(), {1, heads, count, 2});
             attention::template forward<Compute>(
                 device, ht::kernel::attention_forward<T>{queries(forward.q), at.of_keys(forward.k),
                                                          at.of_keys(forward.v), queries(forward.o), logsumexp,
@@ -238,7 +250,8 @@ outcome<T> one_by_one(const packed_problem<T>& p, Device& device) {
                             queries(backward.q), at.of_keys(backward.k), at.of_keys(backward.v), queries(backward.o),
                             logsumexp, queries(backward.d_o), queries(backward.dq), at.of_keys(backward.dk),
                             at.of_keys(backward.dv), backward.options});
-            for (extent h = 0; h < heads; ++h) std::copy_n(&sums[h * count], count, &forward.logsumexp(0, h, first));
+            for (extent h = 0; h < heads && count > 0; ++h)
+                std::copy_n(&sums[2 * h * count], 2 * count, &forward.logsumexp(0, h, first, 0));
         }
     });
 }
@@ -269,13 +282,19 @@ inline double distance(const doubles4& a, const doubles4& b) {
     return most;
 }
 
+template <class T>
+double scale_of(const problem<T>& p) {
+    return ht::reference::attention_scale(p.options, p.sizes.head_size);
+}
+
 enum class bounds {
     telling,   ///< about half of the values, at least, exceed theirs
     may_hide,  ///< gradients that are nearly or exactly zero, huge scores
 };
 
 template <class T>
-void check_within(const outcome<T>& got, const attention_results& want, const attention_results& bound, bounds kind) {
+void check_within(const outcome<T>& got, const attention_results& want, const attention_results& bound, bounds kind,
+                  double scale) {
     CHECK(got.intact());
     CHECK((is_finite(got.o.view) && is_finite(got.d.q.view) && is_finite(got.d.k.view) && is_finite(got.d.v.view)));
     comparison o, dq, dk, dv, logsumexp;
@@ -283,8 +302,8 @@ void check_within(const outcome<T>& got, const attention_results& want, const at
     compare(dq, exact(got.d.q.view), want.dq, bound.dq);
     compare(dk, exact(got.d.k.view), want.dk, bound.dk);
     compare(dv, exact(got.d.v.view), want.dv, bound.dv);
-    for (extent i = 0; i < got.logsumexp.size(); ++i) {
-        logsumexp.expect(static_cast<double>(got.logsumexp[i]), want.logsumexp[static_cast<std::size_t>(i)],
+    for (extent i = 0; i < got.logsumexp.size() / 2; ++i) {
+        logsumexp.expect(got.sum_of(i, scale), want.logsumexp[static_cast<std::size_t>(i)],
                          bound.logsumexp[static_cast<std::size_t>(i)]);
     }
     CHECK_MESSAGE(o.within(), "o: ", o);
@@ -324,7 +343,7 @@ void check_problem(const attention_sizes& sizes, layout way, bounds kind, double
     const attention_results slack =
         rule ? attention_bounds(inputs, want, roundings_of<float, float>()) : attention_results(sizes);
     test(p, [&](const outcome<T>& got) {
-        check_within(got, want, bound, kind);
+        check_within(got, want, bound, kind, scale_of(p));
         if (rule) check_against_operations(got, want, naive, slack);
     });
 }
@@ -365,7 +384,7 @@ void check_packed(const sequence_lengths& lengths, const attention_sizes& heads,
     const attention_inputs inputs = p.whole.inputs();
     const attention_results want = packed_attention_by_definition(inputs, lengths);
     const attention_results bound = packed_attention_bounds(inputs, lengths, roundings_of<Compute, T>(strategy));
-    test(p, [&](const outcome<T>& got) { check_within(got, want, bound, kind); });
+    test(p, [&](const outcome<T>& got) { check_within(got, want, bound, kind, scale_of(p.whole)); });
 }
 
 /// Runs test(lengths, heads, way, kind) with packs of every kind: short and long sequences, empty ones, ones without

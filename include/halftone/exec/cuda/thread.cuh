@@ -59,6 +59,7 @@ class cuda_thread {
     __device__ static T shuffle(T value, int lane) {
         return __shfl_sync(~0u, value, lane);
     }
+    __device__ static bool any(bool value) { return __any_sync(~0u, value) != 0; }
 
     // "memory" keeps ordinary loads and stores on their side; volatile keeps these in order among themselves.
     template <class T>

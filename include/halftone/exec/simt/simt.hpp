@@ -29,6 +29,7 @@
 ///     barrier()                              all threads of the block; orders shared memory. The ONLY order between warps
 ///     warp_barrier()                         the 32 lanes; orders shared memory among them
 ///     shuffle_xor(value, mask)               all 32 lanes exchange; shuffle(value, lane) reads one lane's
+///     any(value)                             whether one of the 32 lanes says so
 ///     async_copy16(to, from, valid)          global to shared, one chunk; elements from `valid` on become zero
 ///     async_commit() async_wait(constant<N>) close a group; wait until at most N of MY groups are in flight. What others
 ///                                            copied is mine to read only after their wait AND a barrier

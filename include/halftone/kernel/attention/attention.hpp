@@ -12,8 +12,11 @@
 ///
 /// Numeric contract: operands of products are rounded to `compute`, the weights of v (at most 1, not yet divided by
 /// their sum; 0 below 2^-126) and the gradients of the scores among them; sums, softmax and its gradient are float;
-/// results are rounded once. Deterministic: no sum's order depends on the number of threads. Of doubles: all in double
-/// (fp64.hpp).
+/// results are rounded once. A query's logsumexp is two floats, its largest q k^T and the logarithm of the sum of
+/// exp(scale (q k^T - largest)): what is added to all scores of a query costs nothing beyond what it costs the scores.
+/// What a query may not see has no effect on it in any bit, nor a key on what does not see it, infinities and NaNs
+/// included (a result of zero may change its sign). Deterministic: no sum's order depends on the number of threads. Of
+/// doubles: all in double (fp64.hpp), and no logsumexp.
 #pragma once
 
 #include <cmath>
@@ -50,7 +53,7 @@ struct attention_options {
 /// batch of 1. Sequence s has the queries [query_offsets[s], query_offsets[s + 1]) and the keys [key_offsets[s],
 /// key_offsets[s + 1]), and its queries see its own keys alone; a causal mask holds within each sequence. A query that
 /// sees no key (those of a sequence without keys, and the first ones under a causal mask where keys are fewer than
-/// queries) has an o of 0 and a logsumexp of -3e38, and neither takes nor gives a gradient.
+/// queries) has an o of 0, a logsumexp of (-3e38, 0), and neither takes nor gives a gradient.
 ///
 /// Offsets that are not ascending from 0 to the tensors' end, or a sequence longer than `longest_...`: on the CPU
 /// shape_error; a GPU's kernels clamp offsets and lengths, so that nothing outside the tensors is touched, and results
@@ -75,7 +78,9 @@ struct attention_forward {
     const_view<T, 4> q;          ///< (batch, queries, heads, head_size)
     const_view<T, 4> k, v;       ///< (batch, keys, groups, head_size)
     view<T, 4> o;                ///< as q
-    view<float, 3> logsumexp{};  ///< (batch, heads, queries), log of the sum of exp(scale q k^T), or none: not wanted
+    /// (batch, heads, queries, 2), or none: not wanted. Of the scores that a query sees the largest q k^T, and the
+    /// logarithm of the sum of exp(scale (q k^T - largest)): scale times the first and the second are its logsumexp.
+    view<float, 4> logsumexp{};
     attention_options options{};
     packed_sequences sequences{};  ///< none: every batch is one sequence
 };
@@ -83,7 +88,7 @@ struct attention_forward {
 template <class T>
 struct attention_backward {
     const_view<T, 4> q, k, v, o;     ///< as in the forward pass
-    const_view<float, 3> logsumexp;  ///< as the forward pass left it
+    const_view<float, 4> logsumexp;  ///< as the forward pass left it
     const_view<T, 4> d_o;            ///< as o
     view<T, 4> dq, dk, dv;           ///< as q, k and v; overwritten
     attention_options options{};
@@ -121,7 +126,8 @@ namespace detail {
 /// The largest head_size: what one packed block of an operand holds.
 inline constexpr extent most_head_size = 256;
 
-/// The score of a key that a query does not see. Finite, so that -ffast-math may assume that all are.
+/// The score of a key that a query does not see, and the largest score of a query that sees none. Finite, so that
+/// -ffast-math may assume that all are.
 inline constexpr float attention_hidden = -3.0e38f;
 
 inline constexpr float log2_of_e = 1.44269504088896341f;
@@ -229,7 +235,7 @@ template <class T>
 attention_extents check_attention_shapes(const kernel::attention_forward<T>& a) {
     const attention_extents e = check_attention_shapes(a.q, a.k, a.v, a.options, a.sequences);
     check_attention_result("o", a.o, a.q.shape());
-    kernel::expect_optional("attention", "logsumexp", a.logsumexp, {e.batch, e.heads, e.queries});
+    kernel::expect_optional("attention", "logsumexp", a.logsumexp, {e.batch, e.heads, e.queries, 2});
     return e;
 }
 
@@ -241,7 +247,7 @@ attention_extents check_attention_shapes(const kernel::attention_backward<T>& a)
     check_attention_result("dq", a.dq, a.q.shape());
     check_attention_result("dk", a.dk, a.k.shape());
     check_attention_result("dv", a.dv, a.k.shape());
-    kernel::expect("attention", "logsumexp", a.logsumexp, {e.batch, e.heads, e.queries});
+    kernel::expect("attention", "logsumexp", a.logsumexp, {e.batch, e.heads, e.queries, 2});
     return e;
 }
 
@@ -344,7 +350,7 @@ attention_choice choose_attention(const Device&, const kernel::attention_forward
 /// o = softmax(scale q k^T + mask) v; shapes as in kernel::attention_forward, all of one element type. `logsumexp` may
 /// be an empty view where no gradient is wanted. o must not overlap the others. Throws shape_error and argument_error.
 template <class P, class Device, class Q, class K, class V, class O>
-void attention(Device& device, const Q& q, const K& k, const V& v, const O& o, const view<float, 3>& logsumexp,
+void attention(Device& device, const Q& q, const K& k, const V& v, const O& o, const view<float, 4>& logsumexp,
                const attention_options& options = {}, const packed_sequences& sequences = {}) {
     using roles = resolve<P>;
     static_assert(check_policy<roles>());

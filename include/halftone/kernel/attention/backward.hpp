@@ -11,7 +11,7 @@
 
 #include <cstring>
 
-#include <halftone/kernel/attention/tiles.hpp>
+#include <halftone/kernel/attention/hidden.hpp>
 
 namespace halftone::inline HALFTONE_ABI::detail {
 
@@ -23,7 +23,7 @@ struct attention_backward_layout : attention_layout {
     extent panel_sums, member_sums;                          ///< dq^T: (head_size, columns) for each panel of queries
     std::size_t query_bytes;                                 ///< of a panel whose k runs over a block of queries
     std::size_t queries_t, gradients_t, queries, gradients;  ///< panels: q^T, d_o^T, q, d_o
-    std::size_t bases, dots, dq, dk, dv;
+    std::size_t maxima, logs, dots, dq, dk, dv;
     std::size_t keys, values, keys_t, weights, slopes, panel, scores, weight_gradients;
 
     attention_backward_layout(const attention_extents& e, const product_unit& u, attention_mask mask)
@@ -43,7 +43,8 @@ struct attention_backward_layout : attention_layout {
         gradients_t = take_panels(members * query_panels, head_bytes);
         queries = take_panels(members * query_blocks * head_panels, query_bytes);
         gradients = take_panels(members * query_blocks * head_panels, query_bytes);
-        bases = scratch.take_floats(members * padded_queries);
+        maxima = scratch.take_floats(members * padded_queries);
+        logs = scratch.take_floats(members * padded_queries);
         dots = scratch.take_floats(members * padded_queries);
         dk = scratch.take_floats(padded_rows(rows) * padded_width());
         dv = scratch.take_floats(padded_rows(rows) * padded_width());
@@ -52,7 +53,8 @@ struct attention_backward_layout : attention_layout {
         keys_t = take_block(e.head_size);
         weights = take_block(rows);
         slopes = take_block(rows);
-        panel = take_panels(1, unit.panel_bytes(rows + 1));
+        // Where some are hidden, later also for a panel of queries.
+        panel = take_panels(1, std::max(unit.panel_bytes(rows + 1), mask == attention_mask::causal ? query_bytes : 0));
         scores = scratch.take_floats(padded_rows(rows) * unit.columns);
         weight_gradients = scratch.take_floats(padded_rows(rows) * unit.columns);
         // The last: packed sequences of one part leave it out where others have several.
@@ -139,8 +141,9 @@ struct attention_backward_task {
                 }
                 engine.query_terms(count, whole_steps(count, at.unit.columns), e.head_size,
                                    vector_at(a.o, batch, i, head), a.o.stride_of(1), vector_at(a.d_o, batch, i, head),
-                                   a.d_o.stride_of(1), &a.logsumexp(batch, head, i),
-                                   floats(scratch + at.bases) + terms + i, floats(scratch + at.dots) + terms + i);
+                                   a.d_o.stride_of(1), &a.logsumexp(batch, head, i, 0),
+                                   floats(scratch + at.maxima) + terms + i, floats(scratch + at.logs) + terms + i,
+                                   floats(scratch + at.dots) + terms + i);
                 pack_both_ways(a.d_o, batch, head, member, i, count, scratch + at.gradients_t, scratch + at.gradients);
                 pack_both_ways(a.q, batch, head, member, i, count, scratch + at.queries_t, scratch + at.queries);
             }
@@ -155,8 +158,7 @@ struct attention_backward_task {
                                   scratch + at.keys);
         engine.packing.pack_block(vector_at(a.v, batch, first, group), a.v.stride_of(1), 1, rows, e.head_size,
                                   scratch + at.values);
-        engine.packing.pack_block(vector_at(a.k, batch, first, group), 1, a.k.stride_of(1), e.head_size, rows,
-                                  scratch + at.keys_t);
+        pack_transposed_keys(batch, group, first, rows, scratch);
         const extent first_query = std::max<extent>(0, first - at.offset),
                      first_block = first_query / attention_slope_queries * attention_slope_queries;
         // Sums begin with the first block of queries where that sees all keys.
@@ -168,7 +170,7 @@ struct attention_backward_task {
         }
         for (extent member = 0; member < e.members(); ++member) {
             for (extent i = first_block; i < e.queries; i += attention_slope_queries) {
-                run_block(member, first, rows, i, std::max<extent>(0, first_query - i),
+                run_block(batch, group, member, first, rows, i, std::max<extent>(0, first_query - i),
                           !sees_all || member > 0 || i > first_block, dq + member * at.member_sums, scratch);
             }
         }
@@ -186,8 +188,8 @@ struct attention_backward_task {
 
     /// The keys [first_key, first_key + keys) against a block of queries, the first `unseeing` of which see none of
     /// them. dk and dv are added to, or else written.
-    void run_block(extent member, extent first_key, extent keys, extent first_query, extent unseeing, bool add,
-                   float* dq, std::byte* scratch) const {
+    void run_block(extent batch, extent group, extent member, extent first_key, extent keys, extent first_query,
+                   extent unseeing, bool add, float* dq, std::byte* scratch) const {
         const attention_extents& e = at.extents;
         const product_unit& unit = at.unit;
         const float scale = attention_scale(a.options, e.head_size) * log2_of_e;
@@ -212,37 +214,75 @@ struct attention_backward_task {
             engine.slopes({.rows = panel_rows,
                            .block_rows = block_rows,
                            .padded_rows = padded,
+                           .queries = std::min<extent>(unit.columns, e.queries - i),
                            .first_visible = first_visible,
                            .scores = floats(scratch + at.scores),
                            .weight_gradients = floats(scratch + at.weight_gradients),
-                           .bases = floats(scratch + at.bases) + member * at.padded_queries + i,
+                           .maxima = floats(scratch + at.maxima) + member * at.padded_queries + i,
+                           .logs = floats(scratch + at.logs) + member * at.padded_queries + i,
                            .dots = floats(scratch + at.dots) + member * at.padded_queries + i,
                            .scale = scale,
                            .weights = weights + along_row,
                            .slopes = slopes + along_row,
                            .panel = scratch + at.panel});
-            unit.multiply(e.head_size, at.unit.run(panel_rows), scratch + at.keys_t, scratch + at.panel,
-                          dq + i / unit.columns * at.panel_sums, unit.columns, true, nullptr);
+            float* const sums = dq + i / unit.columns * at.panel_sums;
+            // A unit may go on to keys that no query of the panel sees.
+            const extent seen_by_all = std::clamp<extent>(1 - first_visible, 0, panel_rows);
+            if (hides_not_finite(scratch + at.keys, seen_by_all, std::min(keys, unit.run(panel_rows)))) {
+                multiply_seen_by_columns(unit, e.head_size, unit.run(panel_rows), scratch + at.keys_t,
+                                         scratch + at.panel, sums,
+                                         [&](extent column) {
+                                             return std::min(panel_rows, column - first_visible + 1);
+                                         });
+                pack_transposed_keys(batch, group, first_key, keys, scratch);
+            } else {
+                unit.multiply(e.head_size, unit.run(panel_rows), scratch + at.keys_t, scratch + at.panel, sums,
+                              unit.columns, true, nullptr);
+            }
         }
 
         // Some keys at a time where fewer queries see the later ones.
-        const bool blind_ones = first_key + rows - 1 - at.offset > first_query;
+        const extent last_visible = first_key + rows - 1 - at.offset - first_query;  // the first to see the last key
+        const bool blind_ones = last_visible > 0;
+        // Of whole rows of a unit some may be seen by no query.
+        const extent hidden = std::max<extent>(0, block_rows > rows ? queries : last_visible);
         const extent some = blind_ones ? unit.rows : rows,
                      block = member * at.query_blocks + first_query / attention_slope_queries;
         for (extent d = 0; d < at.head_panels; ++d) {
             const std::size_t panel = at.query_bytes * static_cast<std::size_t>(block * at.head_panels + d);
+            const bool careful_v = any_not_finite_in_panel(engine, scratch + at.gradients + panel, 0, hidden),
+                       careful_k = any_not_finite_in_panel(engine, scratch + at.queries + panel, 0, hidden);
             for (extent j = 0; j < rows; j += some) {
                 const extent blind =
                     std::max<extent>(0, first_key + j - at.offset - first_query) / at.unit.k_least * at.unit.k_least;
                 const extent seeing = unit.padded(queries) - blind, to = j * at.padded_width() + d * unit.columns;
                 const std::size_t from = static_cast<std::size_t>((j * panel_stride + blind) * unit.element);
                 const std::size_t skipped_panel = panel + at.panel_rows_bytes(blind);
-                unit.multiply(std::min(some, rows - j), seeing, weights + from, scratch + at.gradients + skipped_panel,
-                              floats(scratch + at.dv) + to, at.padded_width(), add, nullptr);
-                unit.multiply(std::min(some, rows - j), seeing, slopes + from, scratch + at.queries + skipped_panel,
-                              floats(scratch + at.dk) + to, at.padded_width(), add, nullptr);
+                const auto sum_up = [&](bool careful, const std::byte* factors, const std::byte* operands,
+                                        float* sums) {
+                    const extent high = std::min(some, rows - j);
+                    if (careful) {
+                        const extent first = first_key + j - at.offset - first_query - blind;
+                        multiply_seen(
+                            unit, high, seeing, factors, operands, sums, at.padded_width(), add, scratch + at.panel,
+                            [&](extent row) { return first + row; }, [&](extent) { return seeing; });
+                    } else {
+                        unit.multiply(high, seeing, factors, operands, sums, at.padded_width(), add, nullptr);
+                    }
+                };
+                sum_up(careful_v, weights + from, scratch + at.gradients + skipped_panel, floats(scratch + at.dv) + to);
+                sum_up(careful_k, slopes + from, scratch + at.queries + skipped_panel, floats(scratch + at.dk) + to);
             }
         }
+    }
+    /// Whether the keys [first, last) of the block, which some query of a panel may not see, hold an infinity or a NaN.
+    bool hides_not_finite(const std::byte* keys, extent first, extent last) const {
+        return first < last &&
+               engine.any_not_finite(keys + at.row_bytes(first), last - first, at.extents.head_size, panel_stride);
+    }
+    void pack_transposed_keys(extent batch, extent group, extent first, extent rows, std::byte* scratch) const {
+        engine.packing.pack_block(vector_at(a.k, batch, first, group), 1, a.k.stride_of(1), at.extents.head_size, rows,
+                                  scratch + at.keys_t);
     }
 };
 
@@ -296,7 +336,7 @@ struct packed_attention_backward_task {
     }
     kernel::attention_backward<T> arguments(const sequence_place& at) const {
         return {
-            at.queries_of(a.q),   at.keys_of(a.k),     at.keys_of(a.v),  at.queries_of(a.o), at.queries_of(a.logsumexp),
+            at.queries_of(a.q),   at.keys_of(a.k),     at.keys_of(a.v),  at.queries_of(a.o), at.sums_of(a.logsumexp),
             at.queries_of(a.d_o), at.queries_of(a.dq), at.keys_of(a.dk), at.keys_of(a.dv),   a.options};
     }
 };

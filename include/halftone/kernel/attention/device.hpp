@@ -4,7 +4,7 @@
 ///
 /// Matrix instructions multiply where T is Compute, of 16 bits, or T is float and Compute tfloat32, head_size is a
 /// multiple of 8, and every head's vectors begin on multiples of 16 bytes; other problems take plain kernels. The
-/// backward pass is three kernels: what it needs of each query (8 bytes of scratch memory a query), dq by queries, dk
+/// backward pass is three kernels: what it needs of each query (16 bytes of scratch memory a query), dq by queries, dk
 /// and dv by keys. Tiles follow from the head size and, of wide heads, from the shared memory that the device's
 /// architecture has.
 #pragma once

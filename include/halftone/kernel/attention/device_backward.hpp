@@ -53,14 +53,13 @@ HALFTONE_HD HALFTONE_INLINE void fetch_rows(Simt simt, const Tile& to, const hea
         .fetch(simt, to, width);
 }
 
-/// Starts to copy query terms, an even number of them from an even one on.
+/// Starts to copy query terms.
 HALFTONE_KERNEL template <int Count, class Simt>
 HALFTONE_HD HALFTONE_INLINE void fetch_terms(Simt simt, word to, const global_span<const query_term>& from) {
-    const int pair = simt.thread();
-    if (pair >= Count / 2) return;
-    const auto source = simt::as_vectors<2>(from);
-    simt.async_copy16(shared_span<simt::chunk<float>>{to + static_cast<word>(pair) * 16, 1},
-                      global_span<const float>{&source.data[pair].value[0].value[0], 4}, 4);
+    const int i = simt.thread();
+    if (i >= Count) return;
+    simt.async_copy16(shared_span<simt::chunk<float>>{to + static_cast<word>(i) * 16, 1},
+                      global_span<const float>{&from.data[i].value[0], 4}, 4);
 }
 
 /// dq of some queries, or dk and dv of some keys; head_size is at most Head. With the weights p and the slopes
@@ -157,8 +156,6 @@ struct flash_attention_slopes_kernel {
   private:
     using stream = row_stream<StreamedRows>;
 
-    HALFTONE_HD HALFTONE_INLINE static int smaller(int a, int b) { return a < b ? a : b; }
-
     /// What a lane has of its warp's kept rows. Some of these see, or are seen by, the streamed rows from some_from to
     /// some_end, and all of them those up to all_end, where keys are kept from some_from + warp_rows - 1 on.
     struct lane_part {
@@ -175,8 +172,23 @@ struct flash_attention_slopes_kernel {
         HALFTONE_HD HALFTONE_INLINE bool all_see(int row) const {
             return row + 16 <= all_end && (!keeps_keys || row >= some_from + warp_rows - 1);
         }
+        /// Of 16 streamed rows: those that are not there are zeros.
+        HALFTONE_HD HALFTONE_INLINE row_window window(int row) const {
+            return keeps_keys ? row_window{some_from - row, 1, 16, 0} : row_window{0, 0, all_end - row, 1};
+        }
     };
 
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE static void add_rows(Simt simt, const streamed_tile& tile, const lane_place& place,
+                                                     int s, int d, const left_operand<T> (&left)[RowBlocks],
+                                                     block_sums (&sums)[RowBlocks][Head / 8], bool careful,
+                                                     const row_window& window) {
+        if (careful) {
+            tile.template add_seen_rows<RowBlocks>(simt, place, s, d, left, sums, window);
+        } else {
+            tile.template add_rows<RowBlocks>(simt, place, s, d, left, sums);
+        }
+    }
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE void fetch_kept(Simt simt, const kept_tile& to, const head_vectors<const T>& from,
                                                 const attention_block& here) const {
@@ -236,12 +248,17 @@ struct flash_attention_slopes_kernel {
                 slopes[m] = as_left<T>(simt, products[m][0], products[m][1]);
                 weights[m] = as_left<T>(simt, scores[m][0], scores[m][1]);
             }
+            const row_window window = mine.window(row);
+            bool careful_a = false, careful_b = false;
+            if (!mine.all_see(row)) {
+                careful_a = any_not_finite<T>(simt, x.problem, a, mine.place, s);
+                if constexpr (keeps_keys) careful_b = any_not_finite<T>(simt, x.problem, b, mine.place, s);
+            }
             HALFTONE_UNROLL for (int d = 0; d < Head; d += columns_at_once<T>) {
                 if (!x.problem.template has_columns<T, Head>(d)) continue;
-                a.template add_rows<RowBlocks>(simt, mine.place, s, d, slopes, mine.slope_sums);
-                if constexpr (keeps_keys) {
-                    b.template add_rows<RowBlocks>(simt, mine.place, s, d, weights, mine.weight_sums);
-                }
+                add_rows(simt, a, mine.place, s, d, slopes, mine.slope_sums, careful_a, window);
+                if constexpr (keeps_keys)
+                    add_rows(simt, b, mine.place, s, d, weights, mine.weight_sums, careful_b, window);
             }
         }
     }
@@ -252,16 +269,19 @@ struct flash_attention_slopes_kernel {
                                            block_sums (&scores)[RowBlocks][2],
                                            block_sums (&products)[RowBlocks][2]) const {
         const float scale = x.problem.scale * detail::log2_of_e;
-        const shared_span<vec<query_term, 2>> pairs{terms_at + static_cast<word>(slot) * term_bytes, StreamedRows / 2};
+        const shared_span<query_term> all_terms{terms_at + static_cast<word>(slot) * term_bytes, StreamedRows};
         HALFTONE_UNROLL for (int n = 0; n < 2; ++n) {
-            vec<query_term, 2> streamed_terms{};
-            if constexpr (keeps_keys) streamed_terms = simt.load(pairs, (s + 8 * n) / 2 + simt.lane() % 4);
+            query_term streamed_terms[2] = {};
+            if constexpr (keeps_keys) {
+                HALFTONE_UNROLL for (int e = 0; e < 2; ++e) streamed_terms[e] =
+                    simt.load(all_terms, s + 8 * n + simt.lane() % 4 * 2 + e);
+            }
             HALFTONE_UNROLL for (int m = 0; m < RowBlocks; ++m) {
                 HALFTONE_UNROLL for (int e = 0; e < 4; ++e) {
                     const query_term term = keeps_keys ? streamed_terms[e % 2] : mine.terms[m][e / 2];
                     float& score = scores[m][n][e];
-                    score = power_of_two(std::fma(score, scale, -term[0]));
-                    products[m][n][e] = score * (products[m][n][e] - term[1]);
+                    score = power_of_two(weight_exponent(score, scale, term));
+                    products[m][n][e] = slope_of(score, products[m][n][e], term);
                 }
             }
         }

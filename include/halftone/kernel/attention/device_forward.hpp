@@ -27,7 +27,7 @@ struct flash_attention_kernel {
 
     head_vectors<const T> q, k, v;
     head_vectors<T> o;
-    global_span<float> logsumexp;  // (batch, heads, queries), or none
+    global_span<float> logsumexp;  // (batch, heads, queries, 2), or none
     attention_problem problem;
 
     grid_shape grid() const { return problem.grid(attention_side::queries, query_rows); }
@@ -103,9 +103,20 @@ struct flash_attention_kernel {
                 HALFTONE_UNROLL for (int m = 0; m < RowBlocks; ++m) {
                     left[m] = as_left<T>(simt, scores[m][n / 8], scores[m][n / 8 + 1]);
                 }
+                row_window window{0, 0, 16, 0};
+                bool careful = false;
+                if (j + KeyRows > all_see) {
+                    window = window_of(simt, j + n);
+                    if (window.end + warp_rows <= 1) continue;  // none of the warp's queries sees one of these keys
+                    careful = window.end < 16 && any_not_finite<T>(simt, problem, value, place, n);
+                }
                 HALFTONE_UNROLL for (int d = 0; d < Head; d += columns_at_once<T>) {
-                    if (problem.template has_columns<T, Head>(d))
+                    if (!problem.template has_columns<T, Head>(d)) continue;
+                    if (careful) {
+                        value.template add_seen_rows<RowBlocks>(simt, place, n, d, left, sums, window);
+                    } else {
                         value.template add_rows<RowBlocks>(simt, place, n, d, left, sums);
+                    }
                 }
             }
             simt.async_wait(constant<0>{});
@@ -122,6 +133,12 @@ struct flash_attention_kernel {
         float highest = detail::attention_hidden, total = 0;
     };
 
+    /// Which of 16 keys the warp's queries see: of keys that are not there the values are zeros.
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE row_window window_of(Simt simt, int first_key) const {
+        const attention_block here = kept_block(simt, here_at);
+        return {0, 0, here.first + simt.warp() * warp_rows + here.offset + 1 - first_key, 1};
+    }
     /// Hides the keys that a query does not see.
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE void hide(Simt simt, int first, block_sums (&scores)[RowBlocks][KeyRows / 8]) const {
@@ -215,9 +232,12 @@ struct flash_attention_kernel {
                     }
                 }
                 if (logsumexp.is_there() && query < here.queries && simt.lane() % 4 == 0) {
-                    const float sum =
-                        std::fma(exponent_of(state[m][half].highest), 1 / detail::log2_of_e, std::log(total));
-                    simt.store(logsumexp, problem.row_sum(here, query), saw ? sum : detail::attention_hidden);
+                    // Less what rounding the exponent of the highest score has taken from all weights.
+                    const float highest = state[m][half].highest;
+                    const float more = std::fma(highest, problem.scale * detail::log2_of_e, -exponent_of(highest)),
+                                log = std::log(total) - more / detail::log2_of_e;
+                    simt.store(logsumexp, 2 * problem.row_sum(here, query), highest);
+                    simt.store(logsumexp, 2 * problem.row_sum(here, query) + 1, saw ? log : 0.0f);
                 }
             }
         }

@@ -85,6 +85,27 @@ HALFTONE_HD HALFTONE_INLINE left_operand<T> as_left([[maybe_unused]] Simt simt, 
     }
 }
 
+/// Which of 16 rows of a tile the rows of a product may see: row r those from first + r first_step up to, and not with,
+/// end + r end_step.
+struct row_window {
+    int first, first_step, end, end_step;
+
+    HALFTONE_HD HALFTONE_INLINE bool has(int r, int k) const {
+        return k >= first + r * first_step && k < end + r * end_step;
+    }
+};
+
+/// Whether an operand holds an infinity or a NaN: its exponent is all ones.
+template <class T>
+HALFTONE_HD HALFTONE_INLINE bool is_not_finite(word operand) {
+    if constexpr (std::is_same_v<T, float>) {
+        return (operand & 0x7f800000u) == 0x7f800000u;
+    } else {
+        constexpr word low = std::is_same_v<T, bfloat16> ? 0x7f80u : 0x7c00u, high = low << 16;
+        return (operand & low) == low || (operand & high) == high;
+    }
+}
+
 /// Elements of a row of a tile of heads: whole panels, a power of two of them.
 constexpr int padded_head(int head_size) { return head_size <= 64 ? head_size : head_size <= 128 ? 128 : 256; }
 
@@ -143,6 +164,64 @@ struct head_tile : simt::shared_tile<T, Rows, padded_head(Head)> {
             }
         }
     }
+    /// Whether one of 16 rows from `row` on holds an infinity or a NaN in columns_at_once from `column` on, as far as the
+    /// lane reads them.
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE bool has_not_finite(Simt simt, const lane_place& place, int row, int column) const {
+        bool found = false;
+        if constexpr (of_floats) {
+            HALFTONE_UNROLL for (int half = 0; half < 2; ++half) {
+                HALFTONE_UNROLL for (int odd = 0; odd < 2; ++odd) {
+                    const fours x = simt.load(neighbours(place, row + 8 * half, column, static_cast<word>(odd)), 0);
+                    HALFTONE_UNROLL for (int n = 0; n < 4; ++n) found |= is_not_finite<T>(round_tf32(simt, x[n]));
+                }
+            }
+        } else {
+            const vec<word, 4> x = simt.ldmatrix_x4_trans(block(place, row, column));
+            HALFTONE_UNROLL for (int e = 0; e < 4; ++e) found |= is_not_finite<T>(x[e]);
+        }
+        return found;
+    }
+    /// add_rows where a mask hides rows that are not finite: each row of sums by a product of its own, with zeros for
+    /// what it may not see.
+    HALFTONE_KERNEL template <int RowBlocks, class Simt>
+    HALFTONE_HD HALFTONE_INLINE void add_seen_rows(Simt simt, const lane_place& place, int row, int column,
+                                                   const left_operand<T> (&left)[RowBlocks],
+                                                   block_sums (&sums)[RowBlocks][Head / 8],
+                                                   const row_window& window) const {
+        constexpr int parts = sizeof(T) / 2, across = columns_at_once<T> / 8;
+        vec<word, 2> right[parts][across];
+        if constexpr (of_floats) {
+            HALFTONE_UNROLL for (int half = 0; half < 2; ++half) {
+                const fours even = simt.load(neighbours(place, row + 8 * half, column, 0), 0),
+                            odd = simt.load(neighbours(place, row + 8 * half, column, 1), 0);
+                HALFTONE_UNROLL for (int n = 0; n < across; ++n)
+                    right[half][n] = {round_tf32(simt, even[n]), round_tf32(simt, odd[n])};
+            }
+        } else {
+            const vec<word, 4> block_of_rows = simt.ldmatrix_x4_trans(block(place, row, column));
+            HALFTONE_UNROLL for (int n = 0; n < across; ++n) right[0][n] = columns_of(block_of_rows, n);
+        }
+        HALFTONE_UNROLL for (int m = 0; m < RowBlocks; ++m) {
+#if defined(__CUDA_ARCH__)
+#pragma unroll 1  // seldom needed: as little code as may be
+#endif
+            for (int r = 0; r < 16; ++r) {
+                HALFTONE_UNROLL for (int n = 0; n < across; ++n) {
+                    block_sums next = sums[m][column / 8 + n];
+                    HALFTONE_UNROLL for (int part = 0; part < parts; ++part) {
+                        multiply_block<T>(simt, next, left[m][part],
+                                          seen_part(simt, right[part][n], part, window, 16 * m + r));
+                    }
+                    HALFTONE_UNROLL for (int half = 0; half < 2; ++half) {
+                        if (simt.lane() / 4 + 8 * half != r) continue;
+                        HALFTONE_UNROLL for (int e = 2 * half; e < 2 * half + 2; ++e) sums[m][column / 8 + n][e] =
+                            next[e];
+                    }
+                }
+            }
+        }
+    }
     /// The same tile from a row on, a multiple of 16.
     HALFTONE_HD HALFTONE_INLINE head_tile from_row(int row) const {
         return {{this->base + static_cast<word>(row) * base_tile::row_bytes}};
@@ -164,6 +243,22 @@ struct head_tile : simt::shared_tile<T, Rows, padded_head(Head)> {
   private:
     using fours = vec<float, 4>;
 
+    /// Of a right operand, what row r of the left one may see. A lane has rows 2 (lane % 4) and the next: of 16-bit
+    /// numbers side by side, and once more 8 rows on; of floats apart, 8 rows on in the next part.
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE static vec<word, 2> seen_part(Simt simt, vec<word, 2> right, int part,
+                                                              const row_window& window, int r) {
+        const int k = simt.lane() % 4 * 2;
+        HALFTONE_UNROLL for (int e = 0; e < 2; ++e) {
+            if constexpr (of_floats) {
+                if (!window.has(r, 8 * part + k + e)) right[e] = 0;
+            } else {
+                if (!window.has(r, 8 * e + k)) right[e] &= 0xffff0000u;
+                if (!window.has(r, 8 * e + k + 1)) right[e] &= 0x0000ffffu;
+            }
+        }
+        return right;
+    }
     /// The lane's chunk of a block: whole periods of the swizzle down the tile, and across it only in bits that the
     /// swizzle leaves in place.
     HALFTONE_HD HALFTONE_INLINE chunk_span block(const lane_place& place, int row, int column) const {
@@ -226,6 +321,18 @@ struct head_tile : simt::shared_tile<T, Rows, padded_head(Head)> {
         }
     }
 };
+
+/// Whether one of 16 rows of a tile from `row` on holds an infinity or a NaN: the same for the whole warp.
+HALFTONE_KERNEL template <class T, class Tile, class Simt>
+HALFTONE_HD HALFTONE_INLINE bool any_not_finite(Simt simt, const attention_problem& problem, const Tile& tile,
+                                                const lane_place& place, int row) {
+    bool found = false;
+    HALFTONE_UNROLL for (int d = 0; d < Tile::head_size; d += columns_at_once<T>) {
+        if (!problem.template has_columns<T, Tile::head_size>(d)) continue;
+        found |= tile.has_not_finite(simt, place, row, d);
+    }
+    return simt.any(found);
+}
 
 /// Where a thread finds its chunks of a head's vectors, tile by tile: one column of chunks, or one of each half of a
 /// wide tile, and every `at_once`-th row, so that little is left to compute for each.

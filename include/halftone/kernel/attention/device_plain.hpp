@@ -68,9 +68,20 @@ struct plain_tiles {
         const shared_span<float> tile{weights, kept_rows * streamed_rows};
         simt.store(tile, (simt.warp() * Kept + r) * streamed_rows + simt.lane(), operand_of<Compute>(weight));
     }
-    /// sums += weights x streamed rows
+    /// sums += weights x streamed rows, of which a kept row may see those from its `first` up to, and not with, its `end`,
+    /// if `hides`: else all are seen.
     HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD HALFTONE_INLINE static void add_products(Simt simt, word weights, word streamed, sums& to) {
+    HALFTONE_HD HALFTONE_INLINE static void add_products(Simt simt, word weights, word streamed, sums& to, bool hides,
+                                                         const vec<int, Kept>& first, const vec<int, Kept>& end) {
+        if (hides) {
+            add_products<true>(simt, weights, streamed, to, first, end);
+        } else {
+            add_products<false>(simt, weights, streamed, to, first, end);
+        }
+    }
+    HALFTONE_KERNEL template <bool Hides, class Simt>
+    HALFTONE_HD HALFTONE_INLINE static void add_products(Simt simt, word weights, word streamed, sums& to,
+                                                         const vec<int, Kept>& first, const vec<int, Kept>& end) {
         const shared_span<fours> w{weights + simt.warp() * Kept * streamed_rows * static_cast<word>(sizeof(float)),
                                    Kept * streamed_rows / 4};
         const shared_span<float> rows{streamed, streamed_rows * stride};
@@ -80,7 +91,11 @@ struct plain_tiles {
             HALFTONE_UNROLL for (int e = 0; e < 4; ++e) {
                 HALFTONE_UNROLL for (int i = 0; i < Parts; ++i) {
                     const float x = simt.load(rows, (j + e) * stride + 32 * i + simt.lane());
-                    HALFTONE_UNROLL for (int r = 0; r < Kept; ++r) to[r][i] = std::fma(weight[r][e], x, to[r][i]);
+                    HALFTONE_UNROLL for (int r = 0; r < Kept; ++r) {
+                        // The weight is zero, but what it multiplies may be an infinity or a NaN.
+                        const bool is_seen = !Hides || (j + e >= first[r] && j + e < end[r]);
+                        to[r][i] = std::fma(weight[r][e], is_seen ? x : 0.0f, to[r][i]);
+                    }
                 }
             }
         }
@@ -108,7 +123,7 @@ struct plain_attention_kernel {
 
     head_vectors<const T> q, k, v;
     head_vectors<T> o;
-    global_span<float> logsumexp;  // (batch, heads, queries), or none
+    global_span<float> logsumexp;  // (batch, heads, queries, 2), or none
     attention_problem problem;
 
     grid_shape grid() const { return problem.grid(attention_side::queries, tiles::kept_rows); }
@@ -142,19 +157,23 @@ struct plain_attention_kernel {
                                                                        here.keys, problem.head_size);
             simt.barrier();
             vec<float, kept> scores;
+            vec<int, kept> first_seen, end_seen;  // of the tile's keys
             tiles::multiply_rows(simt, queries_at, keys_at, problem.head_size, scores);
             HALFTONE_UNROLL for (int r = 0; r < kept; ++r) {
-                const float score = here.sees(mine + r, j + simt.lane()) ? scores[r] : detail::attention_hidden;
+                first_seen[r] = 0, end_seen[r] = mine + r + here.offset + 1 - j;
+                const bool is_seen = here.sees(mine + r, j + simt.lane());
+                const float score = is_seen ? scores[r] : detail::attention_hidden;
                 const float next = simt::maximum{}(highest[r], simt::warp_max(simt, score));
                 const float factor = power_of_two((highest[r] - next) * scale),
-                            weight = power_of_two((score - next) * scale);
+                            weight = is_seen ? power_of_two((score - next) * scale) : 0.0f;
                 highest[r] = next;
                 total[r] = std::fma(total[r], factor, weight);
                 HALFTONE_UNROLL for (int i = 0; i < Parts; ++i) sums[r][i] *= factor;
                 tiles::put_weight(simt, weights_at, r, weight);
             }
             simt.warp_barrier();
-            tiles::add_products(simt, weights_at, values_at, sums);
+            tiles::add_products(simt, weights_at, values_at, sums, end_seen[0] < smaller(32, here.keys - j), first_seen,
+                                end_seen);
         }
         HALFTONE_UNROLL for (int r = 0; r < kept; ++r) {
             const float all = simt::warp_sum(simt, total[r]);
@@ -165,8 +184,8 @@ struct plain_attention_kernel {
             tiles::write(simt, o.from(here.sequence, here.query_begin + query, here.head), problem.head_size, sums[r],
                          saw ? 1 / all : 0.0f);
             if (simt.lane() == 0 && logsumexp.is_there()) {
-                const float sum = std::fma(highest[r], problem.scale, std::log(all));
-                simt.store(logsumexp, problem.row_sum(here, query), saw ? sum : detail::attention_hidden);
+                simt.store(logsumexp, 2 * problem.row_sum(here, query), highest[r]);
+                simt.store(logsumexp, 2 * problem.row_sum(here, query) + 1, saw ? std::log(all) : 0.0f);
             }
         }
     }
@@ -279,16 +298,24 @@ struct plain_attention_slopes_kernel {
             if (query < here.queries && here.sees(query, key)) {
                 const query_term term = shares_terms ? simt.load(kept_terms(), simt.warp() * kept + r)
                                                      : simt.load(x.terms, x.problem.first_term(here, head) + query);
-                weight = power_of_two(std::fma(scores[r], x.problem.scale * detail::log2_of_e, -term[0]));
-                slope = weight * (products[r] - term[1]);
+                weight = power_of_two(weight_exponent(scores[r], x.problem.scale * detail::log2_of_e, term));
+                slope = slope_of(weight, products[r], term);
             }
             tiles::put_weight(simt, slopes_at, r, slope);
             if constexpr (keeps_keys) tiles::put_weight(simt, weights_at, r, weight);
         }
+        vec<int, kept> first_seen, end_seen;  // of the tile's rows; those that are not there are zeros
+        HALFTONE_UNROLL for (int r = 0; r < kept; ++r) {
+            first_seen[r] = keeps_keys ? mine + r - here.offset - first : 0;
+            end_seen[r] = keeps_keys ? tiles::streamed_rows : mine + r + here.offset + 1 - first;
+        }
+        const bool hides = keeps_keys ? first_seen[kept - 1] > 0 : end_seen[0] < smaller(32, here.keys - first);
         simt.warp_barrier();
-        tiles::add_products(simt, slopes_at, streamed_at, slope_sums);
-        if constexpr (keeps_keys)
-            tiles::add_products(simt, weights_at, streamed_at + tiles::streamed_bytes, weight_sums);
+        tiles::add_products(simt, slopes_at, streamed_at, slope_sums, hides, first_seen, end_seen);
+        if constexpr (keeps_keys) {
+            tiles::add_products(simt, weights_at, streamed_at + tiles::streamed_bytes, weight_sums, hides, first_seen,
+                                end_seen);
+        }
         simt.barrier();  // all warps are done with the tile
     }
 };

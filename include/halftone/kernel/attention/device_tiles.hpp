@@ -13,6 +13,8 @@
 
 namespace halftone::inline HALFTONE_ABI::kernel::on_device {
 
+HALFTONE_HD HALFTONE_INLINE constexpr int smaller(int a, int b) { return a < b ? a : b; }
+
 /// Whose rows a block keeps: it streams the other side's.
 enum class attention_side { queries, keys };
 
@@ -78,7 +80,7 @@ struct attention_problem {
         return b;
     }
 
-    /// Of a query, among (batch, heads, queries) numbers.
+    /// Of a query, among (batch, heads, queries) rows of numbers.
     HALFTONE_HD extent row_sum(const attention_block& b, int query) const {
         return static_cast<extent>(entry(b) * heads + b.head) * all_queries + b.query_begin + query;
     }
@@ -178,9 +180,19 @@ HALFTONE_HD HALFTONE_INLINE float operand_of(float x) {
     return static_cast<float>(Compute(x));
 }
 
-/// What the backward pass knows of each query: its logsumexp to base 2, and the product of o and its gradient, which
-/// the gradients of all its scores contain. A query that is not there, or sees no key, gives zero weights.
-using query_term = vec<float, 2>;
+/// What the backward pass knows of each query: the largest score times its factor to base 2, the logarithm of the sum of
+/// its softmax to base 2, both as forward kernels subtract them, and the product of o and its gradient, which the
+/// gradients of all its scores contain. A query that is not there, or sees no key, gives zero weights.
+using query_term = vec<float, 4>;
+
+/// The exponent of two of a score's weight. The first rounding is of the largest score alone, and the logarithm makes up
+/// for it: what both scores have in common is lost to neither.
+HALFTONE_HD HALFTONE_INLINE float weight_exponent(float score, float scale, const query_term& term) {
+    return std::fma(score, scale, -term[0]) - term[1];
+}
+HALFTONE_HD HALFTONE_INLINE float slope_of(float weight, float product, const query_term& term) {
+    return weight * (product - term[2]);
+}
 
 /// Fills in the terms: rows by groups of lanes, each lane N neighbours at a time.
 template <class T, int N>
@@ -189,7 +201,7 @@ struct query_terms_kernel {
     static constexpr word shared_bytes = 0;
 
     head_vectors<const T> o, d_o;
-    global_span<const float> logsumexp;  // (batch, heads, queries)
+    global_span<const float> logsumexp;  // (batch, heads, queries, 2)
     global_span<query_term> terms;       // (batch, heads, padded)
     attention_problem problem;
 
@@ -212,9 +224,14 @@ struct query_terms_kernel {
             }
             HALFTONE_UNROLL for (int mask = lanes / 2; mask > 0; mask /= 2) sum += simt.shuffle_xor(sum, mask);
             if (simt.thread() % lanes != 0) continue;
-            query_term term{-detail::attention_hidden, 0};
+            query_term term{-detail::attention_hidden, 0, 0, 0};
             if (query < here.queries && here.sees(query, 0)) {
-                term = {simt.load(logsumexp, problem.row_sum(here, query)) * detail::log2_of_e, sum};
+                const extent at = 2 * problem.row_sum(here, query);
+                const float largest = simt.load(logsumexp, at), scale = problem.scale * detail::log2_of_e,
+                            rounded = largest * scale;
+                const float log =
+                    std::fma(simt.load(logsumexp, at + 1), detail::log2_of_e, std::fma(largest, scale, -rounded));
+                term = {rounded, log, sum, 0};
             }
             simt.store(terms, problem.first_term(here, here.head) + query, term);
         }

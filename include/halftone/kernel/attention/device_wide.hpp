@@ -85,11 +85,18 @@ struct wide_attention_slopes_kernel {
             simt.barrier();  // the weights are there
             HALFTONE_UNROLL for (int s = 0; s < StreamedRows; s += 16) {
                 if (first + s >= end || first + s + 15 < seen_from) continue;
-                if (slopes) lean(simt, slot, s, scores[s / 16]);
+                if (slopes) lean(simt, slot, s, first + s, scores[s / 16]);
                 const left_operand<T> left[1] = {as_left<T>(simt, scores[s / 16][0], scores[s / 16][1])};
+                const row_window window{seen_from - first - s, 1, 16, 0};
+                // Some keys may not be seen by all of these queries.
+                const bool careful = window.first + 15 > 0 && any_not_finite<T>(simt, x.problem, other, place, s);
                 HALFTONE_UNROLL for (int d = 0; d < Head; d += columns_at_once<T>) {
-                    if (x.problem.template has_columns<T, Head>(d))
+                    if (!x.problem.template has_columns<T, Head>(d)) continue;
+                    if (careful) {
+                        other.template add_seen_rows<1>(simt, place, s, d, left, sums, window);
+                    } else {
                         other.template add_rows<1>(simt, place, s, d, left, sums);
+                    }
                 }
             }
             slot = 1 - slot;
@@ -136,8 +143,9 @@ struct wide_attention_slopes_kernel {
     /// The terms of the lane's queries in a block of 8 from `row` of the slot on.
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE vec<query_term, 2> terms_of(Simt simt, int slot, int row) const {
-        const shared_span<vec<query_term, 2>> pairs{terms_at + static_cast<word>(slot) * term_bytes, StreamedRows / 2};
-        return simt.load(pairs, row / 2 + simt.lane() % 4);
+        const shared_span<query_term> terms{terms_at + static_cast<word>(slot) * term_bytes, StreamedRows};
+        const int first = row + simt.lane() % 4 * 2;
+        return {simt.load(terms, first), simt.load(terms, first + 1)};
     }
     /// Where a lane leaves the weights of a block, and the same lane of the other warp finds them.
     HALFTONE_KERNEL template <class Simt>
@@ -146,34 +154,46 @@ struct wide_attention_slopes_kernel {
         return {weights_at + static_cast<word>(which) * static_cast<word>(sizeof(block_sums)), 1};
     }
 
+    /// What a lane's queries and keys see, relative to its first query, and for its first key.
+    struct lane_view {
+        int key, left;
+
+        HALFTONE_HD HALFTONE_INLINE bool hides(int n, int e) const {
+            const int down = 8 * (e / 2), across = 8 * n + e % 2;
+            return across - down < key || across >= left;
+        }
+    };
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE lane_view view_of(Simt simt, int row) const {
+        const attention_block here = kept_block(simt, here_at);
+        const int query = row + simt.lane() % 4 * 2;
+        return {here.first + 16 * pair(simt) + simt.lane() / 4 - query - here.offset, here.queries - query};
+    }
+
     /// Scores become weights, which the other warp is to read.
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE void weigh(Simt simt, int slot, int s, int row, block_sums (&scores)[2]) const {
-        const attention_block here = kept_block(simt, here_at);
         const float scale = x.problem.scale * detail::log2_of_e;
-        // Relative to the lane's first query, and for its first key.
-        const int query = row + simt.lane() % 4 * 2, left = here.queries - query;
-        const int key = here.first + 16 * pair(simt) + simt.lane() / 4 - query - here.offset;
+        const lane_view seen = view_of(simt, row);
         HALFTONE_UNROLL for (int n = 0; n < 2; ++n) {
             const vec<query_term, 2> terms = terms_of(simt, slot, s + 8 * n);
             HALFTONE_UNROLL for (int e = 0; e < 4; ++e) {
-                const int down = 8 * (e / 2), across = 8 * n + e % 2;
-                const bool is_hidden = across - down < key || across >= left;
-                const float weight = power_of_two(std::fma(scores[n][e], scale, -terms[e % 2][0]));
-                scores[n][e] = is_hidden ? 0.0f : weight;
+                const float weight = power_of_two(weight_exponent(scores[n][e], scale, terms[e % 2]));
+                scores[n][e] = seen.hides(n, e) ? 0.0f : weight;
             }
             simt.store(weights_of(simt, s + 8 * n), 0, scores[n]);
         }
     }
     /// Products become slopes.
     HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD HALFTONE_INLINE void lean(Simt simt, int slot, int s, block_sums (&products)[2]) const {
+    HALFTONE_HD HALFTONE_INLINE void lean(Simt simt, int slot, int s, int row, block_sums (&products)[2]) const {
+        const lane_view seen = view_of(simt, row);
         HALFTONE_UNROLL for (int n = 0; n < 2; ++n) {
             const vec<query_term, 2> terms = terms_of(simt, slot, s + 8 * n);
             const block_sums weights = simt.load(weights_of(simt, s + 8 * n), 0);
             HALFTONE_UNROLL for (int e = 0; e < 4; ++e) {
-                const float slope = weights[e] * (products[n][e] - terms[e % 2][1]);
-                products[n][e] = weights[e] > 0 ? slope : 0.0f;
+                const float slope = slope_of(weights[e], products[n][e], terms[e % 2]);
+                products[n][e] = seen.hides(n, e) ? 0.0f : slope;
             }
         }
     }

@@ -7,7 +7,7 @@
 /// query of a group sees are left out, panel by panel.
 #pragma once
 
-#include <halftone/kernel/attention/tiles.hpp>
+#include <halftone/kernel/attention/hidden.hpp>
 
 namespace halftone::inline HALFTONE_ABI::detail {
 
@@ -16,7 +16,7 @@ struct attention_forward_layout : attention_layout {
     extent group;                ///< queries
     extent tile_columns, tile_stride;
     std::size_t value_bytes;  ///< of a panel whose k runs over a tile's keys
-    std::size_t keys, values, queries, scores, weights, outputs;
+    std::size_t keys, values, queries, scores, weights, outputs, spare;
 
     attention_forward_layout(const attention_extents& e, const product_unit& u, attention_mask mask)
         : attention_layout(e, u, mask) {
@@ -36,6 +36,7 @@ struct attention_forward_layout : attention_layout {
         weights = take_block(group);
         scores = scratch.take_floats(padded_rows(group) * tile_stride);
         outputs = scratch.take_floats(padded_rows(rows) * padded_width());
+        spare = mask == attention_mask::causal ? take_panels(1, value_bytes) : 0;
     }
 
     extent tasks() const { return extents.batch * extents.heads * parts; }
@@ -104,10 +105,9 @@ struct attention_forward_task {
             }
         }
         for (extent i = 0; i < rows; i += at.group) {
-            float* const logsumexp = a.logsumexp.data() == nullptr ? nullptr : &a.logsumexp(batch, head, first + i);
+            float* const logsumexp = a.logsumexp.data() == nullptr ? nullptr : &a.logsumexp(batch, head, first + i, 0);
             engine.finish(std::min(at.group, rows - i), e.head_size, outputs + i * at.padded_width(), at.padded_width(),
-                          states[i / at.group], attention_scale(a.options, e.head_size),
-                          vector_at(a.o, batch, first + i, head), a.o.stride_of(1), logsumexp);
+                          states[i / at.group], vector_at(a.o, batch, first + i, head), a.o.stride_of(1), logsumexp);
         }
     }
 
@@ -142,10 +142,22 @@ struct attention_forward_task {
         for (extent d = 0; d < at.padded_width(); d += unit.columns, values += at.value_bytes) {
             // Some rows at a time where the later ones see more.
             const extent some = visible >= columns ? rows : unit.rows;
+            // A unit may go on to keys that no query of the group sees.
+            const bool careful = any_not_finite_in_panel(engine, values, std::clamp<extent>(visible, 0, columns),
+                                                         unit.run(columns));
             for (extent i = 0; i < rows; i += some) {
                 const extent seen = std::clamp<extent>(visible + i + some - 1, 1, columns);
-                unit.multiply(std::min(some, rows - i), at.unit.run(seen), scratch + at.weights + at.row_bytes(i),
-                              values, outputs + i * at.padded_width() + d, at.padded_width(), first_key > 0, nullptr);
+                const std::byte* const weights = scratch + at.weights + at.row_bytes(i);
+                float* const to = outputs + i * at.padded_width() + d;
+                if (careful) {
+                    multiply_seen(
+                        unit, std::min(some, rows - i), unit.run(seen), weights, values, to, at.padded_width(),
+                        first_key > 0, scratch + at.spare, [](extent) { return extent{0}; },
+                        [&](extent row) { return std::min(columns, visible + i + row); });
+                } else {
+                    unit.multiply(std::min(some, rows - i), unit.run(seen), weights, values, to, at.padded_width(),
+                                  first_key > 0, nullptr);
+                }
             }
         }
     }
@@ -164,13 +176,12 @@ struct packed_attention_forward_task {
         const sequence_place at(a.sequences, index / each, a.options.mask, whole);
         if (part == 0) clear_blind(at);
         if (at.extents.queries == 0) return;
-        const kernel::attention_forward<T> alone{
-            at.queries_of(a.q),
-            at.keys_of(a.k),
-            at.keys_of(a.v),
-            at.queries_of(a.o),
-            a.logsumexp.data() == nullptr ? a.logsumexp : at.queries_of(a.logsumexp),
-            a.options};
+        const kernel::attention_forward<T> alone{at.queries_of(a.q),
+                                                 at.keys_of(a.k),
+                                                 at.keys_of(a.v),
+                                                 at.queries_of(a.o),
+                                                 a.logsumexp.data() == nullptr ? a.logsumexp : at.sums_of(a.logsumexp),
+                                                 a.options};
         const attention_forward_layout layout(at.extents, engine.unit, a.options.mask);
         if (part < layout.tasks()) attention_forward_task<T>{alone, engine, layout}(part, scratch);
     }
@@ -180,7 +191,10 @@ struct packed_attention_forward_task {
         at.clear_blind(a.o);
         if (a.logsumexp.data() == nullptr) return;
         for (extent head = 0; head < whole.heads; ++head) {
-            std::fill_n(&a.logsumexp(0, head, at.first_blind), at.blind(), attention_hidden);
+            for (extent i = at.first_blind; i < at.first_query; ++i) {
+                a.logsumexp(0, head, i, 0) = attention_hidden;
+                a.logsumexp(0, head, i, 1) = 0;
+            }
         }
     }
 };

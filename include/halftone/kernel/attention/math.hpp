@@ -7,15 +7,19 @@
 ///
 /// Numeric contract: as attention.hpp has it, except that weights are divided by their sum before they are rounded to
 /// `compute`. Scratch memory holds one head's scores, (queries, keys) floats: those of all packed sequences together.
+/// What a mask hides has no effect in any bit (a result of zero may change its sign): products with weights or slopes
+/// read operands without their infinities and NaNs, which are added where they are seen.
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 
 #include <halftone/exec/workspace.hpp>
 #include <halftone/kernel/attention/attention.hpp>
 #include <halftone/kernel/convert/convert.hpp>
 #include <halftone/kernel/matmul/matmul.hpp>
 #include <halftone/kernel/softmax/softmax.hpp>
+#include <halftone/number/classify.hpp>
 
 namespace halftone::inline HALFTONE_ABI::kernel {
 
@@ -25,15 +29,29 @@ struct attention_visibility {
     attention_mask mask;
     packed_sequences sequences;
 
-    bool hides() const { return mask == attention_mask::causal || sequences.are_there(); }
+    bool hides() const { return (mask == attention_mask::causal && queries > 1) || sequences.are_there(); }
 };
+
+/// Over what a product with the weights, or with the slopes of the scores, (queries, keys), sums: of each query over the keys
+/// that it sees, or of each key over the queries that see it.
+enum class attention_sum { over_keys, over_queries };
+
+/// Whether products in Compute read x as a finite number. By the bits, whatever the compiler may assume.
+template <class Compute>
+HALFTONE_HD HALFTONE_INLINE bool attention_reads_finite(float x) {
+    return is_finite(static_cast<float>(Compute(x)));
+}
 
 /// What there is to do for the rows of a (queries, keys) matrix x, on one device:
 ///
 ///     check(device, sequences, extents)         throws shape_error for offsets that do not fit, where the host reads them
 ///     hide(device, visibility, value, x)        x = value where the query does not see the key
-///     logsumexp(device, visibility, scale, scores, to)          to = scale times the largest score,
-///     finish_logsumexp(device, visibility, weights, to)         then less the logarithm of its weight
+///     finite<Compute>(device, x, copy, found)   x with zeros for what products in Compute do not read as finite: in
+///         `copy`, or x itself where the host can tell that nothing needs one; `found`: flags for add_not_finite
+///     add_not_finite<Compute>(device, visibility, over, factors, x, found, to)     to += factors times the rest of x, of
+///         what is seen
+///     logsumexp(device, visibility, scores, to)             of `to`, (queries, 2), the first is the largest score,
+///     finish_logsumexp(device, visibility, weights, to)     and the second minus the logarithm of its weight
 template <class Device>
 struct attention_rows;
 
@@ -50,14 +68,14 @@ struct attention_math {
         for (extent batch = 0; batch < e.batch; ++batch) {
             for (extent head = 0; head < e.heads; ++head) {
                 const extent group = head / e.members();
-                view<float, 1> logsumexp;
+                view<float, 2> logsumexp;
                 if (a.logsumexp.data() != nullptr) {
-                    logsumexp = {a.logsumexp.data() + (batch * e.heads + head) * e.queries, {e.queries}};
+                    logsumexp = {a.logsumexp.data() + (batch * e.heads + head) * e.queries * 2, {e.queries, 2}};
                 }
                 weigh<Compute>(device, visible, a.options, head_of(a.q, batch, head), head_of(a.k, batch, group),
                                weights, logsumexp);
                 device.fill(sums.data(), sums.size(), 0.0f);
-                add_product<Compute>(device, weights, head_of(a.v, batch, group), sums);
+                add_seen<Compute>(device, visible, attention_sum::over_keys, weights, head_of(a.v, batch, group), sums);
                 convert<Device>::run(device, const_view<float, 2>(sums), head_of(a.o, batch, head));
             }
         }
@@ -85,13 +103,18 @@ struct attention_math {
                 for (extent head = group * e.members(); head < (group + 1) * e.members(); ++head) {
                     const auto q = head_of(a.q, batch, head), d_o = head_of(a.d_o, batch, head);
                     weigh<Compute>(device, visible, a.options, q, k, weights, {});
-                    add_product<Compute>(device, transpose(weights), d_o, dv);
+                    // A query whose weights are NaN has them for hidden keys, too (of packed sequences: no more).
+                    if (visible.hides() && !a.sequences.are_there()) rows::hide(device, visible, 0.0f, weights);
+                    add_seen<Compute>(device, visible, attention_sum::over_queries, weights, d_o, dv);
                     multiply<Compute>(device, d_o, transpose(v), slopes);
+                    // Before sums over keys are taken, and where these are NaN.
+                    if (visible.hides()) rows::hide(device, visible, 0.0f, slopes);
                     softmax<Device>::backward(device,
                                               softmax_backward<float, float>{.y = weights, .dy = slopes, .dx = slopes});
+                    if (visible.hides()) rows::hide(device, visible, 0.0f, slopes);
                     device.fill(dq.data(), dq.size(), 0.0f);
-                    add_product<Compute>(device, slopes, k, dq);
-                    add_product<Compute>(device, transpose(slopes), q, dk);
+                    add_seen<Compute>(device, visible, attention_sum::over_keys, slopes, k, dq);
+                    add_seen<Compute>(device, visible, attention_sum::over_queries, slopes, q, dk);
                     convert<Device>::run(device, const_view<float, 2>(dq), head_of(a.dq, batch, head), scale);
                 }
                 convert<Device>::run(device, const_view<float, 2>(dk), head_of(a.dk, batch, group), scale);
@@ -101,6 +124,8 @@ struct attention_math {
     }
 
   private:
+    using rows = attention_rows<Device>;
+
     template <class Arguments>
     static detail::attention_extents checked(Device& device, const Arguments& a) {
         const detail::attention_extents e = detail::check_attention_shapes(a);
@@ -131,20 +156,34 @@ struct attention_math {
         matmul<Device>::template run<Compute>(device, a, b, epilogue_of(halftone::add_product{}, c));
     }
 
-    /// weights = softmax(scale q k^T), 0 for keys that are not seen.
+    /// to += factors x, or their transpose times x.
+    template <class Compute, class T>
+    static void add_seen(Device& device, const attention_visibility& visible, attention_sum over,
+                         const view<float, 2>& factors, const const_view<T, 2>& x, const view<float, 2>& to) {
+        const view<float, 2> left = over == attention_sum::over_keys ? factors : transpose(factors);
+        if (!visible.hides()) return add_product<Compute>(device, left, x, to);
+        const workspace::lease of_copy(device.scratch(), static_cast<std::size_t>(x.size()) * sizeof(T)),
+            of_found(device.scratch(), static_cast<std::size_t>(x.extent_of(0)) * sizeof(std::int32_t));
+        auto* const found = of_found.as<std::int32_t>();
+        const const_view<T, 2> finite =
+            rows::template finite<Compute>(device, x, view<T, 2>(of_copy.as<T>(), x.shape()), found);
+        add_product<Compute>(device, left, finite, to);
+        if (finite.data() != x.data())
+            rows::template add_not_finite<Compute>(device, visible, over, factors, x, found, to);
+    }
+
+    /// weights = softmax(scale q k^T), 0 for keys that are not seen unless a score is NaN.
     template <class Compute, class T>
     static void weigh(Device& device, const attention_visibility& visible, const attention_options& options,
                       const const_view<T, 2>& q, const const_view<T, 2>& k, const view<float, 2>& weights,
-                      const view<float, 1>& logsumexp) {
-        using rows = attention_rows<Device>;
+                      const view<float, 2>& logsumexp) {
         const float scale = detail::attention_scale(options, q.extent_of(1));
         multiply<Compute>(device, q, transpose(k), weights);
-        if (visible.hides()) {
-            rows::hide(device, visible, detail::attention_hidden / std::max(1.0f, scale), weights);
-        }
-        if (logsumexp.data() != nullptr) rows::logsumexp(device, visible, scale, weights, logsumexp);
+        // Softmax gives minus infinity exactly 0, also beside scores that are hardly above.
+        if (visible.hides()) rows::hide(device, visible, detail::bit_cast<float>(0xff800000u), weights);
+        if (logsumexp.data() != nullptr) rows::logsumexp(device, visible, weights, logsumexp);
         softmax<Device>::forward(device, softmax_forward<float, float>{.x = weights, .y = weights, .scale = scale});
-        // Where a query sees no key, softmax has made them all equal.
+        // Where a query sees no key, softmax has made them NaN.
         if (visible.sequences.are_there()) rows::hide(device, visible, 0.0f, weights);
         if (logsumexp.data() != nullptr) rows::finish_logsumexp(device, visible, weights, logsumexp);
     }

@@ -26,18 +26,63 @@ struct attention_rows<cpu> {
         });
     }
 
-    static void logsumexp(cpu& device, const attention_visibility& visible, float scale, const view<float, 2>& scores,
-                          const view<float, 1>& to) {
+    template <class Compute, class T>
+    static const_view<T, 2> finite(cpu& device, const const_view<T, 2>& x, const view<T, 2>& copy,
+                                   std::int32_t* found) {
+        const extent width = x.extent_of(1);
+        const row_pieces cut = cut_rows(x.extent_of(0), width);
+        const auto each_row = [&](const auto& body) {
+            device.parallel_for(cut.count, [&](extent piece) {
+                const extent begin = cut.begin(piece), end = begin + cut.rows_of(piece);
+                for (extent i = begin; i < end; ++i) body(i, x.data() + i * x.stride_of(0));
+            });
+        };
+        const auto reads_finite = [](const T& value) {
+            return attention_reads_finite<Compute>(static_cast<float>(value));
+        };
+        each_row([&](extent i, const T* row) { found[i] = std::all_of(row, row + width, reads_finite) ? 0 : 1; });
+        bool any = false;
+        device.run([&] { any = std::find(found, found + x.extent_of(0), 1) != found + x.extent_of(0); });
+        if (!any) return x;
+        each_row([&](extent i, const T* row) {
+            std::transform(row, row + width, copy.data() + i * width,
+                           [&](const T& value) { return reads_finite(value) ? value : T(0.0f); });
+        });
+        return copy;
+    }
+
+    template <class Compute, class T>
+    static void add_not_finite(cpu& device, const attention_visibility& visible, attention_sum over,
+                               const view<float, 2>& factors, const const_view<T, 2>& x, const std::int32_t* found,
+                               const view<float, 2>& to) {
+        const bool of_queries = over == attention_sum::over_keys;
+        device.parallel_for(to.extent_of(0), [&](extent row) {
+            for (extent other = 0; other < x.extent_of(0); ++other) {
+                if (found[other] == 0) continue;
+                const extent query = of_queries ? row : other, key = of_queries ? other : row;
+                const auto [first, last] = seen_by(visible, query);
+                if (key < first || key >= last) continue;
+                const auto factor = static_cast<float>(Compute(factors(query, key)));
+                for (extent d = 0; d < x.extent_of(1); ++d) {
+                    const auto value = static_cast<float>(Compute(static_cast<float>(x(other, d))));
+                    if (!is_finite(value)) to(row, d) += factor * value;
+                }
+            }
+        });
+    }
+
+    static void logsumexp(cpu& device, const attention_visibility& visible, const view<float, 2>& scores,
+                          const view<float, 2>& to) {
         for_rows(device, visible, [&](extent i, extent first, extent last) {
             const float* const row = scores.data() + i * visible.keys;
-            to(i) = first == last ? detail::attention_hidden : scale * *std::max_element(row + first, row + last);
+            to(i, 0) = first == last ? detail::attention_hidden : *std::max_element(row + first, row + last);
         });
     }
     static void finish_logsumexp(cpu& device, const attention_visibility& visible, const view<float, 2>& weights,
-                                 const view<float, 1>& to) {
+                                 const view<float, 2>& to) {
         for_rows(device, visible, [&](extent i, extent first, extent last) {
             const float* const row = weights.data() + i * visible.keys;
-            if (first != last) to(i) -= std::log(*std::max_element(row + first, row + last));
+            to(i, 1) = first == last ? 0.0f : -std::log(*std::max_element(row + first, row + last));
         });
     }
 

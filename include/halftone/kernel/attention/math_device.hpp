@@ -71,15 +71,90 @@ struct attention_hide_kernel {
     }
 };
 
-/// to = scale max(x), or to -= log(max(x)), over the keys that are seen. A warp takes a row.
+/// copy = x, with zeros for what products in Compute do not read as finite, and whether some of `rows` rows has such:
+/// a warp takes so many.
+template <class Compute, class T>
+struct attention_finite_kernel {
+    static constexpr int rows = 8, threads = 128, block_rows = rows * threads / 32;
+    static constexpr simt::word shared_bytes = 0;
+
+    simt::global_span<const T> x;
+    extent count, width, stride;
+    simt::global_span<T> copy;              ///< (count, width)
+    simt::global_span<std::int32_t> found;  ///< for every `rows` rows
+
+    simt::grid_shape grid() const { return simt::blocks_for(count, block_rows); }
+
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD void operator()(Simt simt) const {
+        const extent group = static_cast<extent>(simt.block().x) * (threads / 32) + simt.warp();
+        if (group * rows >= count) return;
+        bool found_any = false;
+        for (extent i = group * rows; i < group * rows + rows && i < count; ++i) {
+            for (extent d = simt.lane(); d < width; d += 32) {
+                const T value = simt.load(x, i * stride + d);
+                const bool is_finite = attention_reads_finite<Compute>(static_cast<float>(value));
+                found_any |= !is_finite;
+                simt.store(copy, i * width + d, is_finite ? value : T(0.0f));
+            }
+        }
+        found_any = simt.any(found_any);
+        if (simt.lane() == 0) simt.store(found, group, found_any ? 1 : 0);
+    }
+};
+
+/// What attention_finite_kernel has left out, where it is seen. A warp takes a row.
+template <class Compute, class T>
+struct attention_add_not_finite_kernel {
+    static constexpr int rows = 4, threads = 32 * rows, at_once = attention_finite_kernel<Compute, T>::rows;
+    static constexpr simt::word shared_bytes = 0;
+
+    attention_seen seen;
+    bool of_queries;                         ///< the rows of `to`; else keys
+    simt::global_span<const float> factors;  ///< (queries, keys)
+    simt::global_span<const T> x;            ///< of the other side
+    extent count, width, stride;             ///< x's
+    simt::global_span<const std::int32_t> found;
+    simt::global_span<float> to;  ///< (rows, width)
+
+    extent all_rows() const { return of_queries ? seen.queries : seen.keys; }
+    simt::grid_shape grid() const { return simt::blocks_for(all_rows(), rows); }
+
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD void operator()(Simt simt) const {
+        const extent row = static_cast<extent>(simt.block().x) * rows + simt.warp();
+        if (row >= (of_queries ? seen.queries : seen.keys)) return;
+        for (extent group = 0; group * at_once < count; group += 32) {
+            bool here = false;
+            if ((group + simt.lane()) * at_once < count) here = simt.load(found, group + simt.lane()) != 0;
+            if (!simt.any(here)) continue;
+            for (extent i = group * at_once; i < (group + 32) * at_once && i < count; ++i) add(simt, row, i);
+        }
+    }
+
+  private:
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD void add(Simt simt, extent row, extent other) const {
+        const extent query = of_queries ? row : other, key = of_queries ? other : row;
+        const attention_seen::interval visible = seen.by(simt, query);
+        if (key < visible.first || key >= visible.last) return;
+        const auto factor = static_cast<float>(Compute(simt.load(factors, query * seen.keys + key)));
+        for (extent d = simt.lane(); d < width; d += 32) {
+            const auto value = static_cast<float>(Compute(static_cast<float>(simt.load(x, other * stride + d))));
+            if (!is_finite(value)) simt.store(to, row * width + d, simt.load(to, row * width + d) + factor * value);
+        }
+    }
+};
+
+/// Of `to` the first is max(x), or the second -log(max(x)), over the keys that are seen. A warp takes a row.
 struct attention_logsumexp_kernel {
     static constexpr int rows = 4, threads = 32 * rows;
     static constexpr simt::word shared_bytes = 0;
 
     attention_seen seen;
     simt::global_span<const float> x;  ///< (queries, keys)
-    float scale;                       ///< 0: x are weights
-    simt::global_span<float> to;       ///< (queries)
+    bool of_weights;                   ///< x; else scores
+    simt::global_span<float> to;       ///< (queries, 2)
 
     simt::grid_shape grid() const { return simt::blocks_for(seen.queries, rows); }
 
@@ -95,10 +170,11 @@ struct attention_logsumexp_kernel {
         }
         largest = simt::warp_max(simt, largest);
         if (simt.lane() != 0) return;
-        if (visible.first == visible.last) {
-            simt.store(to, i, detail::attention_hidden);
+        const bool sees = visible.first != visible.last;
+        if (of_weights) {
+            simt.store(to, 2 * i + 1, sees ? -std::log(largest) : 0.0f);
         } else {
-            simt.store(to, i, scale == 0 ? simt.load(to, i) - std::log(largest) : scale * largest);
+            simt.store(to, 2 * i, sees ? largest : detail::attention_hidden);
         }
     }
 };
@@ -116,13 +192,41 @@ struct attention_rows<Device> {
     static void hide(Device& device, const attention_visibility& visible, float value, const view<float, 2>& x) {
         device.launch(on_device::attention_hide_kernel{seen_by(visible), value, simt::span_of(x)});
     }
-    static void logsumexp(Device& device, const attention_visibility& visible, float scale,
-                          const view<float, 2>& scores, const view<float, 1>& to) {
-        launch(device, visible, scores, scale, to);
+    template <class Compute, class T>
+    static const_view<T, 2> finite(Device& device, const const_view<T, 2>& x, const view<T, 2>& copy,
+                                   std::int32_t* found) {
+        if (x.size() > 0) {
+            device.launch(on_device::attention_finite_kernel<Compute, T>{simt::hull_of(x),
+                                                                         x.extent_of(0),
+                                                                         x.extent_of(1),
+                                                                         x.stride_of(0),
+                                                                         simt::span_of(copy),
+                                                                         {found, x.extent_of(0)}});
+        }
+        return copy;
+    }
+    template <class Compute, class T>
+    static void add_not_finite(Device& device, const attention_visibility& visible, attention_sum over,
+                               const view<float, 2>& factors, const const_view<T, 2>& x, const std::int32_t* found,
+                               const view<float, 2>& to) {
+        if (x.size() == 0 || to.size() == 0) return;
+        device.launch(on_device::attention_add_not_finite_kernel<Compute, T>{seen_by(visible),
+                                                                             over == attention_sum::over_keys,
+                                                                             {factors.data(), factors.size()},
+                                                                             simt::hull_of(x),
+                                                                             x.extent_of(0),
+                                                                             x.extent_of(1),
+                                                                             x.stride_of(0),
+                                                                             {found, x.extent_of(0)},
+                                                                             simt::span_of(to)});
+    }
+    static void logsumexp(Device& device, const attention_visibility& visible, const view<float, 2>& scores,
+                          const view<float, 2>& to) {
+        launch(device, visible, scores, false, to);
     }
     static void finish_logsumexp(Device& device, const attention_visibility& visible, const view<float, 2>& weights,
-                                 const view<float, 1>& to) {
-        launch(device, visible, weights, 0, to);
+                                 const view<float, 2>& to) {
+        launch(device, visible, weights, true, to);
     }
 
   private:
@@ -131,10 +235,10 @@ struct attention_rows<Device> {
         return {v.queries, v.keys, v.mask, simt::span_of(v.sequences.query_offsets),
                 simt::span_of(v.sequences.key_offsets)};
     }
-    static void launch(Device& device, const attention_visibility& visible, const view<float, 2>& x, float scale,
-                       const view<float, 1>& to) {
+    static void launch(Device& device, const attention_visibility& visible, const view<float, 2>& x, bool of_weights,
+                       const view<float, 2>& to) {
         device.launch(on_device::attention_logsumexp_kernel{
-            seen_by(visible), {x.data(), x.size()}, scale, {to.data(), to.size()}});
+            seen_by(visible), {x.data(), x.size()}, of_weights, {to.data(), to.size()}});
     }
 };
 

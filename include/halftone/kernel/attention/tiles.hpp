@@ -57,11 +57,11 @@ struct attention_slope_tile {
     extent rows;           ///< keys that one of the panel's queries sees
     extent block_rows;     ///< keys that one of the block's queries sees: weights and slopes are zero from `rows` on
     extent padded_rows;    ///< the panel is zero from `rows` up to here
+    extent queries;        ///< that are there, of the panel's
     extent first_visible;  ///< the first query to see key i is first_visible + i
     const float* scores;   ///< (rows, columns)
     const float* weight_gradients;  ///< (rows, columns)
-    const float* bases;             ///< (columns), from attention_query_terms
-    const float* dots;              ///< (columns)
+    const float *maxima, *logs, *dots;  ///< (columns), from attention_query_terms
     float scale;                    ///< with log2(e)
     void *weights, *slopes;         ///< a blocks, at the panel's first column
     void* panel;                    ///< a panel of b: the slopes once more
@@ -90,6 +90,7 @@ template <class T>
 struct attention_engine {
     product_unit unit;
     product_packing<T> packing;
+    decltype(&portable::attention_any_not_finite<portable::float_operands<float>>) any_not_finite;
     decltype(&portable::attention_softmax<portable::float_operands<float>>) softmax;
     decltype(&portable::attention_slopes<portable::float_operands<float>>) slopes;
     decltype(&portable::attention_finish<T>) finish;
@@ -103,6 +104,9 @@ attention_engine<T> attention_engine_for(const cpu& device) {
     attention_engine<T> engine{
         unit_for<Compute>(device),
         packing_for<Compute, T>(device),
+        device.select(&portable::attention_any_not_finite<portable::float_operands<Compute>>,
+                      &avx2::attention_any_not_finite<avx2::float_operands<Compute>>,
+                      &avx512::attention_any_not_finite<avx512::float_operands<Compute>>),
         device.select(&portable::attention_softmax<portable::float_operands<Compute>>,
                       &avx2::attention_softmax<avx2::float_operands<Compute>>,
                       &avx512::attention_softmax<avx512::float_operands<Compute>>),
@@ -117,6 +121,7 @@ attention_engine<T> attention_engine_for(const cpu& device) {
                       &avx512::attention_store_transposed<T>)};
 #if defined(__x86_64__)
     if (uses_pairs<Compute>(device.instruction_set())) {
+        engine.any_not_finite = &avx512_bf16::attention_any_not_finite<avx512_bf16::pair_operands>;
         engine.softmax = &avx512_bf16::attention_softmax<avx512_bf16::pair_operands>;
         engine.slopes = &avx512_bf16::attention_slopes<avx512_bf16::pair_operands>;
     }
@@ -214,9 +219,10 @@ struct sequence_place {
     view<T, 4> keys_of(const view<T, 4>& v) const {
         return times_of(v, first_key, extents.keys);
     }
+    /// Of (1, heads, queries, 2) numbers.
     template <class T>
-    view<T, 3> queries_of(const view<T, 3>& logsumexp) const {
-        return {logsumexp.data() + first_query, {1, extents.heads, extents.queries}, logsumexp.strides()};
+    view<T, 4> sums_of(const view<T, 4>& logsumexp) const {
+        return {logsumexp.data() + 2 * first_query, {1, extents.heads, extents.queries, 2}, logsumexp.strides()};
     }
     /// Of queries that see nothing.
     template <class T>
