@@ -65,7 +65,6 @@ class blocked_product {
   private:
     using cut = blocked_cut;
     static constexpr extent line_bytes = 64;
-
     /// Whether products read rows of a where they lie.
     static bool can_stay(const product_unit& unit, const blocked_operand& a) {
         return a.keeps_rows && a.column_stride == 1 && a.columns % unit.k_least == 0;
@@ -267,14 +266,13 @@ class blocked_product {
     }
 
     /// Few rows of a by b where it lies: as many columns as a task has, or, where columns' elements lie side by side, few.
-    /// Where rows of b begin off a cache line, all alike, tasks are cut so that all but the first columns begin on one:
-    /// a vector that reaches into a second line takes twice as long to read (16 x 3072 x 768 in floats, 16 bytes off a
-    /// line: 0.61 of the rate on one, 0.98 so; AVX2).
+    /// Where rows of b begin off a cache line, all alike, all columns but the first begin on one: a vector that reaches into
+    /// a second line takes twice as long to read (AVX2, 16 x 3072 x 768 floats: 0.61 of the rate on a line, 0.98 so).
     void read_b_in_place() const {
         const part p(*this, 0, 0);
         const extent width = b_.column_stride == 1 ? cut_.columns : unit_.columns;
-        const extent off = p.groups > 1 && squares_ == nullptr ? columns_off_a_line() : 0;
-        const extent groups = cut::pieces(n_ + off, cut_.columns);
+        const extent off = p.groups > 1 && squares_ == nullptr ? columns_off_a_line() : 0,
+                     groups = cut::pieces(n_ + off, cut_.columns);
         const workspace::lease blocks(device_.scratch(), a_bytes(p));
         pack_a(p, blocks.data());
         device_.parallel_for(blocks_ * groups, sums_bytes_, [&](extent task, std::byte* scratch) {
@@ -297,7 +295,7 @@ class blocked_product {
         });
     }
     /// By how many columns the first one lies behind the beginning of a cache line; 0 where that differs from row to row,
-    /// and where vectors (half of a panel) are so short that few of them reach into a second one.
+    /// and where vectors (half of a panel) are so short that few reach into a second one.
     extent columns_off_a_line() const {
         const auto address = static_cast<extent>(reinterpret_cast<std::uintptr_t>(b_.at(0, 0)));
         const bool alike = b_.column_stride == 1 && b_.row_stride * b_.element % line_bytes == 0;
