@@ -128,8 +128,9 @@ inline double quota_of_groups(const std::string& groups, const std::string& moun
         const std::string text = std::string(line).substr(0, std::string(line).find('\n'));
         const std::size_t first = text.find(':'), second = text.find(':', first + 1);
         if (second == std::string::npos || text.compare(second + 1, 1, "/") != 0) continue;
-        const std::string names = "," + text.substr(first + 1, second - first - 1) + ",",
-                          path = text.substr(second + 1);
+        const std::string path = text.substr(second + 1);
+        std::string names(1, ',');
+        names.append(text, first + 1, second - first - 1).push_back(',');
         if (names == ",,") {
             each_above(path, [&](const std::string& group) {
                 take_version_2(mount + group);

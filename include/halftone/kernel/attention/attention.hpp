@@ -15,7 +15,8 @@
 /// results are rounded once. A query's logsumexp is two floats, its largest q k^T and the logarithm of the sum of
 /// exp(scale (q k^T - largest)): what is added to all scores of a query costs nothing beyond what it costs the scores.
 /// What a query may not see has no effect on it in any bit, nor a key on what does not see it, infinities and NaNs
-/// included (a result of zero may change its sign). Deterministic: no sum's order depends on the number of threads. Of
+/// included (a result of zero may change its sign; a tape for second derivatives, which goes by other kernels, does not
+/// promise that). Deterministic: no sum's order depends on the number of threads. Of
 /// doubles: all in double (fp64.hpp), and no logsumexp.
 #pragma once
 
@@ -75,9 +76,9 @@ namespace kernel {
 
 template <class T>
 struct attention_forward {
-    const_view<T, 4> q;          ///< (batch, queries, heads, head_size)
-    const_view<T, 4> k, v;       ///< (batch, keys, groups, head_size)
-    view<T, 4> o;                ///< as q
+    const_view<T, 4> q;     ///< (batch, queries, heads, head_size)
+    const_view<T, 4> k, v;  ///< (batch, keys, groups, head_size)
+    view<T, 4> o;           ///< as q
     /// (batch, heads, queries, 2), or none: not wanted. Of the scores that a query sees the largest q k^T, and the
     /// logarithm of the sum of exp(scale (q k^T - largest)): scale times the first and the second are its logsumexp.
     view<float, 4> logsumexp{};
@@ -304,7 +305,6 @@ void run_attention(Device& device, const kernel::attention_backward<T>& a) {
         kernel::attention<Device>::template backward<unsplit<Compute>>(device, a);
     }
 }
-
 
 template <class Compute, class Device>
 void run_attention(Device& device, const kernel::attention_forward<double>& a) {
