@@ -40,7 +40,8 @@ TEST_CASE("results of attention and of cross-entropy that overlap themselves are
     const std::int32_t targets[3] = {};
     const ht::kernel::cross_entropy_backward<float, float> loss{.logits = {x, {3, 4}},
                                                                 .targets = {targets, {3}},
-                                                                .logsumexp = {x, {3}},
+                                                                .maximum = {x, {3}},
+                                                                .sum = {x, {3}},
                                                                 .gradient = {x, {1}},
                                                                 .dlogits = {y, {3, 4}, {0, 1}}};
     CHECK(refusal([&] { ht::kernel::check(loss); }) ==
