@@ -54,8 +54,10 @@ inline void stream_copy(std::byte* to, const std::byte* from, std::size_t n) {
     _mm_sfence();
 }
 }  // namespace halftone::inline HALFTONE_ABI::avx512_bf16
-#include <halftone/exec/cpu/set/amx.inc>
 #include <halftone/exec/cpu/set/end.inc>
+
+// Sorted, these two would change places.
+#include <halftone/exec/cpu/set/amx.inc>
 namespace halftone::inline HALFTONE_ABI::amx {
 /// `random`: four tiles of 16 x 32 numbers around one, as multiply_add_peak takes them.
 inline float tile_peak(long count, const bfloat16* random) {
