@@ -46,7 +46,8 @@ struct row_limits {
   private:
     /// The square of 64 times the mean's relative error.
     HALFTONE_HD static constexpr Real ratio_for(extent depth) {
-        const Real error = 64 * static_cast<Real>(depth + 1) * (std::numeric_limits<Real>::epsilon() / 2);
+        constexpr Real unit = std::numeric_limits<Real>::epsilon() / 2;
+        const Real error = 64 * static_cast<Real>(depth + 1) * unit;
         return error * error;
     }
 };
