@@ -70,12 +70,15 @@ struct flash_attention_slopes_kernel {
     static constexpr bool keeps_keys = Side == attention_side::keys;
     static constexpr int threads = 32 * Warps, warp_rows = 16 * RowBlocks, kept_rows = Warps * warp_rows;
     static constexpr int columns = block_columns<T>;
-    // Of the kept rows so many columns stay in registers; the others are read again and again.
-    static constexpr int held = sizeof(T) == 4           ? (Head > 128 || keeps_keys ? 32 : 64) / RowBlocks
-                                : Head * RowBlocks > 128 ? 32
-                                : !keeps_keys            ? Head
-                                : Head * RowBlocks > 96  ? 96 / RowBlocks / 32 * 32
-                                                         : Head;
+    // Of the kept rows so many columns stay in registers; the others are read again and again. Two terms of streamed
+    // queries are four numbers each, for which two blocks of rows leave less room.
+    static constexpr int held = sizeof(T) == 4
+                                    ? (keeps_keys ? 32 / RowBlocks / RowBlocks : (Head > 128 ? 32 : 64) / RowBlocks)
+                                : Head * RowBlocks > 128  ? 32
+                                : !keeps_keys             ? Head
+                                : Head * RowBlocks > 96   ? 96 / RowBlocks / 32 * 32
+                                : (Head* RowBlocks == 64) ? Head / RowBlocks
+                                                          : Head;
     using kept_tile = head_tile<T, kept_rows, Head>;
     using streamed_tile = head_tile<T, StreamedRows, Head>;
     // Wide floats leave room for one slot: streamed rows come when all warps are done with the previous ones.

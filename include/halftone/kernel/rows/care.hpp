@@ -46,7 +46,7 @@ struct row_limits {
   private:
     /// The square of 64 times the mean's relative error.
     HALFTONE_HD static constexpr Real ratio_for(extent depth) {
-        constexpr Real unit = std::numeric_limits<Real>::epsilon() / 2;
+        constexpr Real unit = is_float ? Real(0x1p-24) : Real(0x1p-53);
         const Real error = 64 * static_cast<Real>(depth + 1) * unit;
         return error * error;
     }
