@@ -89,16 +89,16 @@ struct attention_finite_kernel {
     HALFTONE_HD void operator()(Simt simt) const {
         const extent group = static_cast<extent>(simt.block().x) * (threads / 32) + simt.warp();
         if (group * rows >= count) return;
-        bool found_any = false;
+        int not_finite = 0;
         for (extent i = group * rows; i < group * rows + rows && i < count; ++i) {
             for (extent d = simt.lane(); d < width; d += 32) {
                 const T value = simt.load(x, i * stride + d);
                 const bool is_finite = attention_reads_finite<Compute>(static_cast<float>(value));
-                found_any |= !is_finite;
+                not_finite += is_finite ? 0 : 1;
                 simt.store(copy, i * width + d, is_finite ? value : T(0.0f));
             }
         }
-        found_any = simt.any(found_any);
+        const bool found_any = simt.any(not_finite != 0);
         if (simt.lane() == 0) simt.store(found, group, found_any ? 1 : 0);
     }
 };

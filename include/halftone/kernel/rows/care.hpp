@@ -13,7 +13,6 @@
 #pragma once
 
 #include <cmath>
-#include <limits>
 
 #include <halftone/tensor/shape.hpp>
 
