@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # What halftone costs at compile time. The goal is printed beside each figure; the test fails only beyond four times the
-# goal, so that a busy or slow machine does not decide (a Zen 3 of two cores that are shared takes 2.8 times). Memory is no matter of chance and has to stay below its limit.
+# goal, so that a busy or slow machine does not decide (a Zen 3 that others share takes 2.8 times). Memory is no matter of
+# chance and has to stay below its limit.
 #
 #     tests/headers/cost.sh headers              seconds of CPU time that an include adds to an empty file
 #     tests/headers/cost.sh programs [FOLDER]    the sources of examples/train_gpt: CPU time, and that 2 GiB suffice;
