@@ -6,6 +6,7 @@
 ///
 /// Operands are row-major and what is packed is packed anew in each run, as in a step whose activations are new. Peers
 /// are linked where they are found (oneDNN, OpenBLAS); PyTorch is driven where --torch names a Python that has it.
+#include <array>
 #include <cmath>
 #include <memory>
 #include <optional>
@@ -34,8 +35,8 @@ using ht::extent;
 struct shape {
     extent m, n, k;
     bool ta = false, tb = false;  ///< that operand is stored transposed
-    const char* what = "";
-    extent offset = 0;  ///< elements from an aligned address to the operands and the result
+    std::string what = {};
+    extent offset = 0;  ///< bytes from a cache line's begin to where operands and result begin
 };
 
 /// The squares and GPT-2's layers with their two gradients: y = x w, dx = dy w^T, dw = x^T dy.
@@ -63,9 +64,21 @@ std::vector<shape> odd_shapes() {
             {1021, 1019, 1013}, {1, 768, 768},     {4, 768, 768},      {16, 3072, 768},
             {1, 2304, 768, false, true, " w^T"}, {4, 2304, 768, false, true, " w^T"},
             {1, 50257, 768, false, true, " w^T"},
-            {1024, 64, 1024},   {64, 1024, 64},    {1024, 1024, 16},  {1024, 16, 768},   {256, 16, 3072},
-            {1024, 1024, 1024, false, false, " off by one element", 1},
-            {256, 50304, 768, false, false, " off by one element", 1}};
+            {1024, 64, 1024},   {64, 1024, 64},    {1024, 1024, 16},  {1024, 16, 768},   {256, 16, 3072}};
+}
+/// Operands and results that begin off a cache line, by one element, and by what operator new leaves: 16 bytes, or 32.
+/// `halftone_aligned` of these rows is the same product of aligned operands.
+std::vector<shape> offset_shapes(extent element) {
+    std::vector<shape> all;
+    for (const auto& [m, n, k] : {std::array<extent, 3>{512, 512, 512}, {1024, 3072, 768}, {256, 50304, 768}, {4, 3072, 768}}) {
+        for (extent offset : {element, extent{16}, extent{32}}) {
+            const std::string off = " off by " + std::to_string(offset) + " bytes";
+            all.push_back({m, n, k, false, false, off, offset});
+            all.push_back({m, n, k, false, true, " dx" + off, offset});
+            all.push_back({m, n, k, true, false, " dw" + off, offset});
+        }
+    }
+    return all;
 }
 
 #if defined(BENCH_ONEDNN)
@@ -119,16 +132,23 @@ class runner {
         const bench::case_name name{
             "matmul", std::to_string(s.m) + "x" + std::to_string(s.n) + "x" + std::to_string(s.k) + s.what, policy_};
         if (!with_.report.wants(name)) return;
-        const auto all_of_a = bench::random_values<T>(s.m * s.k + s.offset, 1),
-                   all_of_b = bench::random_values<T>(s.k * s.n + s.offset, 2);
-        bench::values<T> all_of_c(static_cast<std::size_t>(s.m * s.n + s.offset));
-        const T *const a = all_of_a.data() + s.offset, *const b = all_of_b.data() + s.offset;
-        T* const c = all_of_c.data() + s.offset;
+        const extent skipped = s.offset / static_cast<extent>(sizeof(T));
+        const auto all_of_a = bench::random_values<T>(s.m * s.k + skipped, 1),
+                   all_of_b = bench::random_values<T>(s.k * s.n + skipped, 2);
+        bench::values<T> all_of_c(static_cast<std::size_t>(s.m * s.n + skipped));
+        const T *const a = all_of_a.data() + skipped, *const b = all_of_b.data() + skipped;
+        T* const c = all_of_c.data() + skipped;
         const ht::view<const T, 2> va(a, {s.m, s.k}, s.ta ? ht::shape<2>{1, s.m} : ht::shape<2>{s.k, 1});
         const ht::view<const T, 2> vb(b, {s.k, s.n}, s.tb ? ht::shape<2>{1, s.k} : ht::shape<2>{s.n, 1});
         const ht::view<T, 2> vc(c, {s.m, s.n});
         std::vector<bench::contender> all;
         all.push_back(bench::local("halftone", [&] { ht::matmul<P>(with_.device, va, vb, vc); }));
+        if (s.offset != 0) {
+            all.push_back(bench::local("halftone_aligned", [&, ra = va.strides(), rb = vb.strides()] {
+                ht::matmul<P>(with_.device, ht::view<const T, 2>(all_of_a.data(), {s.m, s.k}, ra),
+                              ht::view<const T, 2>(all_of_b.data(), {s.k, s.n}, rb), ht::view<T, 2>(all_of_c.data(), {s.m, s.n}));
+            }));
+        }
 #if defined(BENCH_ONEDNN)
         if constexpr (std::is_same_v<T, float> || std::is_same_v<T, ht::bfloat16>) {
             if (auto peer = onednn(s, a, b)) all.push_back(*std::move(peer));
@@ -192,8 +212,10 @@ int main(int argc, char** argv) {
         runner<ht::amp_fp16, ht::float16> fp16(s, "fp16", "float16");
         for (const shape& each : shapes(quick)) bf16.run(each);
         for (const shape& each : odd_shapes()) bf16.run(each);
+        for (const shape& each : offset_shapes(2)) bf16.run(each);
         for (const shape& each : shapes(quick)) fp32.run(each);
         for (const shape& each : odd_shapes()) fp32.run(each);
+        for (const shape& each : offset_shapes(4)) fp32.run(each);
         for (const shape& each : shapes(true)) fp16.run(each);
         // Elsewhere these are products of floats.
         if (s.device.instruction_set() == ht::isa::amx) {

@@ -16,6 +16,8 @@ SQUARES = [f"{n}x{n}x{n}" for n in (256, 512, 1024, 2048, 4096)]
 LAYERS = [(768, 2304), (768, 768), (768, 3072), (3072, 768), (768, 50304)]
 PRODUCTS = SQUARES + [shape for m in (256, 1024, 8192) for k, n in LAYERS
                       for shape in (f"{m}x{n}x{k}", f"{m}x{k}x{n} dx", f"{k}x{n}x{m} dw")]
+OFF_A_LINE = [f"{shape}{layout} off by {offset} bytes" for shape in ("512x512x512", "1024x3072x768", "256x50304x768", "4x3072x768")
+              for layout in ("", " dx", " dw") for offset in (2, 4, 16, 32)]
 ATTENTION = [f"1x{n} 12x64 {mask}" for n in (256, 1024, 4096) for mask in ("causal", "full")]
 STEPS = ["GPT-2 124M B=4 T=64", "GPT-2 124M B=1 T=1024", "6x384 B=16 T=256"]
 
@@ -107,10 +109,11 @@ def targets(m, amx):
     else:
         yield "products, fp16, beside our own of fp32", "0.85", least(m.ratios("matmul", "fp16", PRODUCTS, "halftone_fp32"), 0.85)
     for policy in ("bf16", "fp32"):
-        odd = [("256x50257x768", "256x50304x768"), ("1024x1024x1023", "1024x1024x1024"),
-               ("1024x1024x1024 off by one element", "1024x1024x1024"), ("256x50304x768 off by one element", "256x50304x768")]
-        yield (f"products, {policy}, odd extents and addresses, in units of the aligned neighbour's rate", "0.7",
+        odd = [("256x50257x768", "256x50304x768"), ("1024x1024x1023", "1024x1024x1024")]
+        yield (f"products, {policy}, odd extents, in units of the even neighbour's rate", "0.7",
                least(m.neighbours("matmul", policy, [(s, (n, policy)) for s, n in odd]), 0.7))
+        yield (f"products, {policy}, operands and results off a cache line, in units of the aligned one's rate", "0.9",
+               least(m.ratios("matmul", policy, OFF_A_LINE, "halftone_aligned"), 0.9))
     for direction, wanted in (("forward", 1.5 if amx else 1.3), ("backward", 3 if amx else 1.3)):
         yield (f"attention, bf16, 12 heads of 64, lengths 256 to 4,096, {direction}, beside torch", times(wanted),
                least(m.ratios(f"attention {direction}", "bf16", ATTENTION, "torch"), wanted))

@@ -126,7 +126,7 @@ class shadower final : public ht::trainer_callback {
         const auto micro = *parts.begin();
         ht::shadow_twin<Model> twin{*device_, model_->config()};
         const auto report = ht::shadow_run(*device_, *model_, twin, [&](auto& tape, const auto& m) {
-            return trainer_->scaler().scale(m.loss(tape, micro) / static_cast<float>(o_->accumulation));
+            return trainer_->scaler().scale(m.loss(tape, micro) * ht::share_of(tape, micro, batch));
         });
         std::cout << "step " << o_->shadow_step << " beside fp32:\n";
         report.print(std::cout);

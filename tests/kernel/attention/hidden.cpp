@@ -7,7 +7,7 @@
 
 #include "kernel/attention/hidden.hpp"
 #include "kernel/product/software_tiles.hpp"
-#include "support/each_set.hpp"
+#include "support/each_cpu.hpp"
 
 namespace {
 
@@ -21,22 +21,11 @@ using support::layout;
 constexpr auto full = ht::attention_mask::full;
 constexpr auto causal = ht::attention_mask::causal;
 
-/// Every set, since bfloat16's units have bodies of their own too.
-template <class Test>
-void for_each_isa(const Test& test) {
-    for (const ht::isa set : ht::every_isa) {
-        CAPTURE(std::string(ht::name(set)));
-        if (!support::is_tested(set)) continue;
-        ht::cpu device{{.threads = 1, .instruction_set = set}};
-        test(device);
-    }
-}
-
 template <class Compute, class T>
 void check_flash(const attention_sizes& sizes, layout way, const std::vector<extent>& queries,
                  const std::vector<extent>& keys) {
     support::problem<T> p(sizes, way);
-    for_each_isa([&](ht::cpu& device) {
+    support::for_each_cpu([&](ht::cpu& device) {
         support::check_hidden(p, support::seen_of(sizes), queries, keys, [&](const support::problem<T>& now) {
             return support::outcome_of<Compute>(now, device);
         });
@@ -68,7 +57,7 @@ TEST_CASE("flash attention: what is hidden has no effect, what is seen shows") {
 TEST_CASE("flash attention: many poisons at once") {
     // All that the first queries do not see is NaN.
     support::problem<float> p({1, 60, 60, 2, 1, 16, causal}, layout::contiguous);
-    for_each_isa([&](ht::cpu& device) {
+    support::for_each_cpu([&](ht::cpu& device) {
         const auto clean = support::outcome_of<float>(p, device);
         support::problem<float> other({1, 60, 60, 2, 1, 16, causal}, layout::contiguous);
         for (const auto& x : {other.x.q.view, other.x.k.view, other.x.v.view, other.d_o.view}) {
@@ -129,7 +118,7 @@ TEST_CASE("flash attention on products of whole rows: what is hidden has no effe
 }
 
 TEST_CASE("flash attention: no finite score") {
-    for_each_isa([](ht::cpu& device) {
+    support::for_each_cpu([](ht::cpu& device) {
         support::check_lowest_score<float>({1, 9, 12, 2, 1, 16, causal}, layout::contiguous,
                                            [&](const auto& p) { return support::outcome_of<float>(p, device); });
         support::check_lowest_score<bfloat16>({1, 9, 9, 2, 2, 8, causal}, layout::fused,
@@ -141,7 +130,7 @@ template <class Compute, class T, class Run>
 void check_packed(const support::sequence_lengths& lengths, attention_sizes heads, layout way, const Run& run) {
     support::packed_problem<T> p(lengths, heads, way);
     const support::seen_pairs seen = support::seen_of(lengths, heads.mask);
-    for_each_isa([&](ht::cpu& device) {
+    support::for_each_cpu([&](ht::cpu& device) {
         // One sequence after the other, its first and its last time.
         std::vector<extent> queries, keys;
         for (const extent t : support::sequence_lengths::offsets(lengths.queries)) {

@@ -7,7 +7,7 @@
 
 #include "kernel/attention/hidden.hpp"
 #include "kernel/attention/shifted.hpp"
-#include "support/each_set.hpp"
+#include "support/each_cpu.hpp"
 
 namespace {
 
@@ -21,22 +21,11 @@ using support::layout;
 constexpr auto full = ht::attention_mask::full;
 constexpr auto causal = ht::attention_mask::causal;
 
-/// Every set, since bfloat16's units have bodies of their own too.
-template <class Test>
-void for_each_isa(const Test& test) {
-    for (const ht::isa set : ht::every_isa) {
-        CAPTURE(std::string(ht::name(set)));
-        if (!support::is_tested(set)) continue;
-        ht::cpu device{{.threads = 1, .instruction_set = set}};
-        test(device);
-    }
-}
-
 template <class Compute, class T>
 void check_math(const attention_sizes& sizes, layout way, const std::vector<extent>& queries,
                 const std::vector<extent>& keys) {
     support::problem<T> p(sizes, way);
-    for_each_isa([&](ht::cpu& device) {
+    support::for_each_cpu([&](ht::cpu& device) {
         support::check_hidden(p, support::seen_of(sizes), queries, keys, [&](const support::problem<T>& now) {
             return support::math_outcome_of<Compute>(now, device);
         });
@@ -61,7 +50,7 @@ TEST_CASE("attention by products and softmax: what is hidden has no effect, what
 }
 
 TEST_CASE("attention by products and softmax: no finite score") {
-    for_each_isa([](ht::cpu& device) {
+    support::for_each_cpu([](ht::cpu& device) {
         support::check_lowest_score<float>({1, 9, 12, 2, 1, 16, causal}, layout::contiguous,
                                            [&](const auto& p) { return support::math_outcome_of<float>(p, device); });
         support::check_lowest_score<bfloat16>({1, 9, 9, 2, 2, 8, causal}, layout::fused, [&](const auto& p) {
@@ -74,7 +63,7 @@ template <class Compute, class T, class Run>
 void check_packed(const support::sequence_lengths& lengths, attention_sizes heads, layout way, const Run& run) {
     support::packed_problem<T> p(lengths, heads, way);
     const support::seen_pairs seen = support::seen_of(lengths, heads.mask);
-    for_each_isa([&](ht::cpu& device) {
+    support::for_each_cpu([&](ht::cpu& device) {
         // One sequence after the other, its first and its last time.
         std::vector<extent> queries, keys;
         for (const extent t : support::sequence_lengths::offsets(lengths.queries)) {
@@ -109,7 +98,7 @@ TEST_CASE("packed sequences by products and softmax: what stands in others has n
 }
 
 TEST_CASE("attention by products and softmax: scores of a million are as good as small ones") {
-    for_each_isa([](ht::cpu& device) {
+    support::for_each_cpu([](ht::cpu& device) {
         for (const float scale : {1.0f, 0.3f}) {
             support::check_shifted<float, float>(
                 {1, 40, 70, 2, 1, 16, causal}, scale, ht::attention_strategy::math,

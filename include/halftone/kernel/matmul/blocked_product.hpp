@@ -65,6 +65,7 @@ class blocked_product {
   private:
     using cut = blocked_cut;
     static constexpr extent line_bytes = 64;
+
     /// Whether products read rows of a where they lie.
     static bool can_stay(const product_unit& unit, const blocked_operand& a) {
         return a.keeps_rows && a.column_stride == 1 && a.columns % unit.k_least == 0;
@@ -86,8 +87,7 @@ class blocked_product {
 
     /// Elements from row to row of a packed block: an odd number of lines, so that rows fall on different cache sets.
     static extent line_apart(extent piece, extent element) {
-        constexpr extent line = 64;
-        return (cut::pieces(piece * element, line) | 1) * line / element;
+        return (cut::pieces(piece * element, line_bytes) | 1) * line_bytes / element;
     }
     static std::size_t times(extent count, std::size_t bytes) { return static_cast<std::size_t>(count) * bytes; }
 
