@@ -29,11 +29,8 @@ function(halftone_find_header target header debian_package option)
     endif()
 endfunction()
 
-# add_executable with the house's warnings and no flag that a user would not have. Sources in CUDA are linked with
-# halftone::cuda by whoever adds them.
-function(halftone_add_executable name)
-    add_executable(${name} ${ARGN})
-    target_link_libraries(${name} PRIVATE halftone::halftone)
+# The house's warnings, and no flag that a user would not have.
+function(halftone_set_warnings name)
     if(MSVC)
         target_compile_options(${name} PRIVATE /W4 /permissive- /utf-8 /bigobj $<$<BOOL:${HALFTONE_WERROR}>:/WX>)
     else()
@@ -46,4 +43,11 @@ function(halftone_add_executable name)
             # Not -Wpedantic, which nvcc's own output is not.
             "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra;$<${as_errors}:SHELL:-Werror all-warnings -Xcompiler=-Werror>>")
     endif()
+endfunction()
+
+# add_executable with these. Sources in CUDA are linked with halftone::cuda by whoever adds them.
+function(halftone_add_executable name)
+    add_executable(${name} ${ARGN})
+    target_link_libraries(${name} PRIVATE halftone::halftone)
+    halftone_set_warnings(${name})
 endfunction()

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The main of every test executable. HALFTONE_ISA names the instruction set to test: where this processor lacks it,
-/// the program says so and returns 77, which CTest counts as skipped.
+/// the program says so and returns 77, which CTest counts as skipped; so it does, where HALFTONE_TEST_ISA_ONCE is set, for
+/// the set that this processor takes by itself, which CTest tests without a name.
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 
@@ -16,6 +17,10 @@ int main(int argc, char** argv) {
             const halftone::isa set = halftone::parse_isa(wanted);
             if (!halftone::supports(set)) {
                 std::printf("skipped: this processor lacks %s\n", halftone::name(set));
+                return 77;
+            }
+            if (std::getenv("HALFTONE_TEST_ISA_ONCE") != nullptr && set == halftone::detail::inspect_processor().preferred) {
+                std::printf("skipped: this processor takes %s by itself\n", halftone::name(set));
                 return 77;
             }
         } catch (const halftone::error& e) {

@@ -11,10 +11,11 @@ tests/run.sh [--yes] [--more | --full] [--build FOLDER] [-DNAME=VALUE...] [-- CT
 Installs what the tests need (and says so first), builds them in Release with all cores and runs them.
 
     --yes            install without asking; without a terminal nothing is asked anyway
-    --more           also what takes as long again: each header alone, whole models on the emulated GPU, and, where there is nvcc,
-                     all CUDA code compiled, and its tests run from PTX
-    --full           --more, and the long tests, the CPU without AVX and aarch64, these two under emulation, Windows under wine,
-                     and CUDA 12.4
+    --more           also what takes as long again: each header alone, training steps on the emulated GPU, and, where there is
+                     nvcc, its tests' CUDA code compiled and run from PTX, and all other CUDA code read by its front ends
+    --full           --more, and the long tests, whole models, lessons and second derivatives on the emulated GPU, all CUDA code
+                     compiled for each architecture, the CPU without AVX and aarch64, these two under emulation, Windows under
+                     wine, and CUDA 12.4
     --build FOLDER   where to build, build/tests by default
     -DNAME=VALUE     goes to cmake, as -DCMAKE_CXX_COMPILER=clang++ or -DHALFTONE_WERROR=ON
     -- ...           goes to ctest, as -R matmul or -L kernel
@@ -60,14 +61,14 @@ need_header CLI/CLI.hpp libcli11-dev
 need_header nlohmann/json.hpp nlohmann-json3-dev
 need_header boost/context/fiber.hpp libboost-context-dev
 selection=()
-more=(-DHALFTONE_MORE_TESTS=OFF)
+more=(-DHALFTONE_MORE_TESTS=OFF -DHALFTONE_FULL_TESTS=OFF)
 if [[ $extent != some ]]; then
     selection=(-C More)
-    more=(-DHALFTONE_MORE_TESTS=ON)
+    more=(-DHALFTONE_MORE_TESTS=ON -DHALFTONE_FULL_TESTS=OFF)
 fi
 if [[ $extent == full ]]; then
     selection=(-C Full)
-    more+=(-DHALFTONE_TRAIN_GPT_MORE=ON)
+    more=(-DHALFTONE_MORE_TESTS=ON -DHALFTONE_FULL_TESTS=ON -DHALFTONE_TRAIN_GPT_MORE=ON)
     wish clang++ clang
     wish pip3 python3-pip
     if [[ $(uname -m) == x86_64 ]]; then

@@ -8,7 +8,8 @@
 #     // flags: -fsomething              optional: more arguments for the compiler
 #
 # and the program twice: wrong, and right where HALFTONE_TEST_RIGHT is defined. The right one must compile without a
-# warning, so that a case fails for its own reason and no other.
+# warning, so that a case fails for its own reason and no other. Right ones are compiled many at a time, each in a namespace of
+# its own behind the headers of all; where that fails, each alone.
 #
 # Without a compiler CXX names it, without cases all run; -v shows what the compiler says. nvcc is a compiler, too: it is
 # given the programs as CUDA.
@@ -55,7 +56,7 @@ check_case() {
             ;;
     esac
 
-    if ! output=$("${compile[@]}" "$strict" -DHALFTONE_TEST_RIGHT "$file" 2>&1); then
+    if [[ ! -e ${work:-}/$name.right ]] && ! output=$("${compile[@]}" "$strict" -DHALFTONE_TEST_RIGHT "$file" 2>&1); then
         echo "$name: the right program does not compile:"
         echo "$output"
         return 1
@@ -82,7 +83,28 @@ check_case() {
     if ((status || verbose)); then echo "$name: $output"; fi
     return "$status"
 }
-export -f check_case
+
+# write_together FILE CASE...: the right programs of these, as one.
+write_together() {
+    local together=$1 file folder
+    shift
+    for file; do
+        folder=$(cd "$(dirname "$file")" && pwd)
+        sed -nE "s|^#include \"(.*)\"|#include \"$folder/\1\"|; /^#include/p" "$file"
+    done | LC_ALL=C sort -ru >"$together"  # <...> before "..."
+    for file; do
+        printf 'namespace of_%s {\n#include "%s"\n}\n' "$(basename "$file" .cpp)" "$(realpath "$file")"
+    done >>"$together"
+}
+# check_together FILE<tab>PRECOMPILED: notes which right programs need not be compiled again.
+check_together() {
+    local file=${1%%$'\t'*} before=${1#*$'\t'}
+    if "$cxx" -std=c++20 -I"$include" -fsyntax-only -Wall -Wextra -Wpedantic -Werror ${before:+-include "$before"} \
+        -DHALFTONE_TEST_RIGHT "$file" >/dev/null 2>&1; then
+        sed -n "s|^namespace of_\(.*\) {$|$work/\1.right|p" "$file" | xargs touch
+    fi
+}
+export -f check_case check_together
 export cxx include verbose
 
 if (($#)) || [[ ${cxx##*/} == nvcc* ]]; then
@@ -91,6 +113,12 @@ else
     work=$(mktemp -d)
     trap 'rm -rf "$work"' EXIT
     precompile "$work" "$include" "$cxx" -std=c++20 -Wall -Wextra -Wpedantic
+    export work
+    # But for those that specialise templates of halftone's, take flags, or name what is global.
+    mapfile -t plain < <(grep -LE '^// flags:|^ *#(define|undef)|^template <> *$|^namespace halftone|^int main|[ (]::' "${cases[@]}")
+    for ((i = 0; i < ${#plain[@]}; i += 16)); do write_together "$work/together_$i.cpp" "${plain[@]:i:16}"; done
+    tasks=$(precompiled_for "$work" "$include" "$work"/together_*.cpp)
+    xargs -d '\n' -n 1 -P "$(nproc)" bash -c 'set -u; check_together "$0"' <<<"$tasks"
     tasks=$(precompiled_for "$work" "$include" "${cases[@]}")
 fi
 xargs -d '\n' -n 1 -P "$(nproc)" bash -c 'set -u; check_case "$0"' <<<"$tasks" || exit 1

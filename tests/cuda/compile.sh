@@ -3,13 +3,14 @@
 # Compiles all CUDA code that the repository has, for each architecture, without a GPU: no warning, no spilled register and
 # no local memory in any kernel, and no more kernels than a program may have.
 #
-#     tests/cuda/compile.sh [--full] [--keep FOLDER] [FILE...]      for sm_80 and sm_90; --full: also sm_100 and sm_120, and
+#     tests/cuda/compile.sh [--full] [--keep FOLDER] [FILE...]      for sm_90; --full: also sm_80, sm_100 and sm_120, and
 #                                                                   every policy
 #
 # --keep leaves the objects in FOLDER, with their PTX, for tests/ptx/run.sh.
 #
-# Without --full sm_90 gets its machine code from what the compiler made for sm_80, so that half of the work is done once:
-# no source asks which of the two it is but that of eight-bit numbers, whose test is compiled for each.
+# Without --full sm_90 gets its machine code from what the compiler made for sm_80, which is what tests/ptx runs: no source
+# asks which of the two it is but that of eight-bit numbers, whose test is compiled for each. And programs whose kernels the
+# tests have, too, are only read, by the compilers' front ends.
 #
 # CUDACXX names the compiler, CXX the one behind it. Prints for each file its seconds of processor time, how many kernels it
 # has, and the most registers that one of them uses.
@@ -37,32 +38,32 @@ if [[ ${1:-} == --keep ]]; then
 fi
 
 # Each file with the most kernels that it may have on one architecture: what users wait for when they compile. Those marked
-# `again`, whose kernels other files here have, too, are compiled for the last architecture alone where there is no --full;
-# those marked `each`, for every one from the source; those marked `bytes`, which multiply numbers of eight bits, for sm_89
+# `again`, whose kernels other files here have, too, are read and not compiled where there is no --full; those marked `each`
+# are compiled for every architecture from the source; those marked `bytes`, which multiply numbers of eight bits, for sm_89
 # beside these. What takes longest comes first.
 if (($#)); then
     printf '%s 100000 each\n' "$@" >"$work/files"
 else
     cat >"$work/files" <<'FILES'
 tests/cuda/model.cu 300
-examples/train_gpt/amp_bf16.cu 160 again
-tests/cuda/products.cu 120
+tests/cuda/steps.cu 300
 tests/cuda/attention.cu 100
+tests/cuda/products.cu 120
 tests/cuda/losses.cu 120
-tests/cuda/steps.cu 300 again
-bench/cuda/matmul.cu 40
-bench/cuda/attention.cu 60
-bench/cuda/rows.cu 60
-examples/03_regression.cpp 40 again
-examples/own_project/main.cu 20
-examples/own_project/one_file.cu 20
-examples/train_gpt/gpu.cu 10
-tests/cuda/exec.cu 10
-tests/cuda/float8.cu 20 each
 tests/cuda/pointwise.cu 150
 tests/cuda/rows.cu 200
 tests/cuda/statistics.cu 60
 tests/cuda/updates.cu 60
+examples/train_gpt/amp_bf16.cu 160 again
+examples/03_regression.cpp 40 again
+bench/cuda/matmul.cu 40 again
+bench/cuda/attention.cu 60 again
+bench/cuda/rows.cu 60 again
+examples/own_project/main.cu 20 again
+examples/own_project/one_file.cu 20 again
+examples/train_gpt/gpu.cu 10 again
+tests/cuda/exec.cu 10
+tests/cuda/float8.cu 20 each
 FILES
     # Much the same once more: tests/cuda/model.cu has these policies, too, and the other lessons' kernels; train_gpt's steps
     # are captured as those are.
@@ -79,24 +80,25 @@ flags=(-std=c++20 -DBENCH_CUBLASLT -DHALFTONE_TEST_CUBLASLT -Xptxas -v -Werror a
 if [[ ${CXX:-} == *g++* && ${CXX:-} != *clang* ]]; then flags+=(-ccbin "$CXX"); fi
 code=("${architectures[@]/#/-gencode=arch=compute_}")
 for i in "${!code[@]}"; do code[i]+=,code=sm_${architectures[i]}; done
-export work nvcc options="${flags[*]}" each_code="${code[*]}" all_code="-gencode=arch=compute_80,code=[sm_80,sm_90]" last_code=${code[-1]}
-if [[ $full == yes ]]; then all_code=$each_code last_code=$each_code; fi
+all_code="-gencode=arch=compute_80,code=[sm_90]"
+if [[ $full == yes ]]; then all_code=${code[*]}; fi
+options=${flags[*]} each_code=${code[*]}
 if [[ -n $keep ]]; then
-    # Of what has code for one architecture only, PTX of the oldest is what the other code is made of.
+    # PTX of the oldest, which the other code is made of.
     all_code=${all_code/sm_90]/sm_90,compute_80]} each_code=${each_code/code=sm_80/code=[sm_80,compute_80]}
-    if [[ $full == no ]]; then last_code=-gencode=arch=compute_80,code=[sm_90,compute_80]; fi
     options+=" -no-compress -O1" # of host code, which says what is right
 fi
+export work nvcc options all_code each_code full
 
 compile_one() {
-    local file=$1 name=${1//\//_} code=$all_code TIMEFORMAT=%U
+    local file=$1 name=${1//\//_} code=$all_code what=(-c) result=o TIMEFORMAT=%U
     case ${2:-} in
-        again) code=$last_code ;;
+        again) if [[ $full == no ]]; then what=(-fdevice-syntax-only -cuda) result=ii; fi ;;
         each) code=$each_code ;;
         bytes) code="$each_code -gencode=arch=compute_89,code=sm_89" ;;
     esac
     # shellcheck disable=SC2086  # several words each
-    { time "$nvcc" -x cu $options $code -c "$file" -o "$work/$name.o" >"$work/$name.log" 2>&1; } 2>"$work/$name.seconds" || touch "$work/$name.failed"
+    { time "$nvcc" -x cu $options $code "${what[@]}" "$file" -o "$work/$name.$result" >"$work/$name.log" 2>&1; } 2>"$work/$name.seconds" || touch "$work/$name.failed"
 }
 export -f compile_one
 awk '{ print $1 (NF > 2 ? " " $3 : "") }' "$work/files" | xargs -P "$(nproc)" -L 1 bash -c 'compile_one "$@"' _
@@ -111,6 +113,10 @@ while read -r file cap _; do
         continue
     fi
     printf '%s: %s s' "$file" "$(cat "$work/$name.seconds")"
+    if [[ ! -e $work/$name.o ]]; then
+        echo ", read and not compiled"
+        continue
+    fi
     awk -v cap="$cap" '
         / Compiling entry function / { split($0, part, "\x27"); kernel = part[2]; architecture = part[4]; count[architecture]++ }
         / bytes stack frame, / {

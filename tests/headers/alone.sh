@@ -21,6 +21,10 @@ else
     mapfile -t headers < <(find halftone -name '*.hpp' | LC_ALL=C sort)
     work=$(mktemp -d)
     trap 'rm -rf "$work"' EXIT
+    # What most headers include: the standard library's headers, threads and vectors weigh more than ours.
+    precompiled_headers=(error.hpp tensor/shape.hpp tensor/view.hpp memory/resource.hpp tensor/tensor.hpp kernel/rows/device.hpp
+        autodiff/graph.hpp memory/store.hpp memory/gradient_slabs.hpp autodiff/pointwise.hpp exec/cpu/cpu.hpp
+        kernel/product/product.hpp kernel/rows/rows.hpp)
     # shellcheck disable=SC2086  # several words
     precompile "$work" . "$CXX" $flags
     tasks=$(precompiled_for "$work" . "${headers[@]}")

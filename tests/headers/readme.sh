@@ -3,7 +3,9 @@
 # Every ```cpp block of README.md and examples/README.md compiles as it stands there.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-cxx=${CXX:-g++}
+# shellcheck source=precompiled.sh
+source tests/headers/precompiled.sh
+export cxx=${CXX:-g++}
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
@@ -18,6 +20,16 @@ if [ ${#snippets[@]} -eq 0 ]; then
     echo "failed: README.md has no snippets"
     exit 1
 fi
-printf '%s\0' "${snippets[@]}" |
-    xargs -0 -P "$(nproc)" -I{} "$cxx" -std=c++20 -Wall -Wextra -Wpedantic -Werror -fsyntax-only -Iinclude {}
+export flags="-std=c++20 -Wall -Wextra -Wpedantic -Werror"
+compile_one() {
+    local file=${1%%$'\t'*} before=${1#*$'\t'}
+    # shellcheck disable=SC2086  # several words
+    "$cxx" $flags -fsyntax-only -Iinclude ${before:+-include "$before"} "$file"
+}
+export -f compile_one
+precompiled_headers=(amp.hpp)  # most include it
+# shellcheck disable=SC2086
+precompile "$folder" include "$cxx" $flags
+tasks=$(precompiled_for "$folder" include "${snippets[@]}")
+xargs -d '\n' -n 1 -P "$(nproc)" bash -c 'compile_one "$0"' <<<"$tasks"
 echo "${#snippets[@]} snippets compile"

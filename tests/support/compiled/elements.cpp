@@ -1,0 +1,3 @@
+// SPDX-License-Identifier: MIT
+#define TEST_ELEMENTS
+#include <support/compiled/kernels.hpp>

@@ -1,0 +1,3 @@
+// SPDX-License-Identifier: MIT
+#define TEST_PRODUCTS
+#include <support/compiled/kernels.hpp>

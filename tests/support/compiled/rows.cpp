@@ -1,0 +1,3 @@
+// SPDX-License-Identifier: MIT
+#define TEST_ROWS
+#include <support/compiled/kernels.hpp>
