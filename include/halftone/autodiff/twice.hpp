@@ -15,14 +15,14 @@
 /// and rows again in the accumulator.
 ///
 /// Numeric contract: forward results are those of a plain tape, but for what these three round in between; gradients
-/// have the types of the policy, and what their formulas have in between is float.
+/// have the types of the policy, and what their formulas have in between is float. What an attention mask hides has no
+/// effect in any bit.
 #pragma once
 
-#include <halftone/autodiff/attention.hpp>
 #include <halftone/autodiff/twice_apply.hpp>
+#include <halftone/autodiff/twice_attention.hpp>
 #include <halftone/autodiff/twice_free_rules.hpp>
 #include <halftone/autodiff/twice_rules.hpp>
-#include <halftone/kernel/attention/math.hpp>
 
 namespace halftone::inline HALFTONE_ABI {
 
@@ -46,79 +46,6 @@ struct composition<op::linear_cross_entropy, Roles> {
     static variable<float, 0> run(Root& root, const variable<X, Rank>& x, const Weight& weight,
                                   const const_view<std::int32_t, TargetRank>& targets) {
         return cross_entropy(root, linear<Roles>(root, x, weight, absent{}), targets);
-    }
-};
-
-template <class Roles>
-struct composition<op::attention, Roles> {
-    using compute = typename Roles::compute;
-    using by_input = typename Roles::input_grad;
-
-    template <class Root, class T>
-    static variable<T, 4> run(Root& root, const variable<T, 4>& q, const variable<T, 4>& k, const variable<T, 4>& v,
-                              const attention_options& options, const packed_sequences& sequences) {
-        const attention_extents e =
-            check_attention_shapes(as_const(q.view()), as_const(k.view()), as_const(v.view()), options, sequences);
-        const head_layout of_queries{e.batch, e.queries, e.heads, e.head_size},
-            of_keys{e.batch, e.keys, e.groups, e.head_size};
-        const auto o =
-            attend<T>(root, split_heads<1>(root, flat(q), of_queries)[0], split_heads<1>(root, flat(k), of_keys)[0],
-                      split_heads<1>(root, flat(v), of_keys)[0], e, options, sequences);
-        return reshaped(join_heads<1>(root, std::array{o}, of_queries), q.shape());
-    }
-    template <class Root, class T>
-    static variable<T, 3> run(Root& root, const variable<T, 3>& qkv, extent heads, const attention_options& options,
-                              const packed_sequences& sequences) {
-        const shape<3> s = qkv.shape();
-        if (heads < 1 || s[2] % (3 * heads) != 0)
-            fail<shape_error>("self_attention: qkv is ", s, "; its last extent is no multiple of 3 times ", heads,
-                              " heads");
-        const T* const in = qkv.view().data();
-        const attention_extents e = check_attention_shapes(slice_of_qkv(in, s, heads, 0), slice_of_qkv(in, s, heads, 1),
-                                                           slice_of_qkv(in, s, heads, 2), options, sequences);
-        const head_layout layout{e.batch, e.queries, e.heads, e.head_size};
-        const auto parts = split_heads<3>(root, flat(qkv), layout);
-        const auto o = attend<T>(root, parts[0], parts[1], parts[2], e, options, sequences);
-        return reshaped(join_heads<1>(root, std::array{o}, layout), shape<3>{s[0], s[1], s[2] / 3});
-    }
-
-  private:
-    /// kernel::attention_math's forward pass. q, k, v: (batch, heads, time, size); the heads that share a key head are
-    /// rows of one matrix.
-    template <class T, class Root>
-    static variable<T, 1> attend(Root& root, const variable<T, 1>& q, const variable<T, 1>& k, const variable<T, 1>& v,
-                                 const attention_extents& e, const attention_options& options,
-                                 const packed_sequences& sequences) {
-        using rows = kernel::attention_rows<typename Root::device_type>;
-        if (options.strategy == attention_strategy::flash) {
-            fail<argument_error>(
-                "attention: flash was asked for; a tape for second derivatives takes the math strategy");
-        }
-        const auto packed = brought_sequences::to(root, sequences, e);
-        if (sequences.are_there()) rows::check(root.device(), packed.sequences, e);
-        const kernel::attention_visibility visible{e.queries, e.keys, options.mask, packed.sequences};
-        const float scale = attention_scale(options, e.head_size);
-        const extent matrices = e.batch * e.groups, together = e.members() * e.queries;
-        const auto hide = [&](const variable<float, 1>& x, float value) {
-            for (extent i = 0; i < e.batch * e.heads; ++i)
-                rows::hide(root.device(), visible, value,
-                           view<float, 2>(x.view().data() + i * e.queries * e.keys, {e.queries, e.keys}));
-        };
-
-        const auto scores = product<compute, by_input, by_input, float>(
-            root, factor_of(q, {matrices, together, e.head_size}),
-            factor_of(k, {matrices, e.keys, e.head_size}, orientation::transposed));
-        // Hidden scores take no gradient, since their weights are 0: nothing of this need be recorded.
-        if (visible.hides()) hide(scores, attention_hidden / (scale > 1 ? scale : 1.0f));
-        auto weights = flat(softmax(root, reshaped(scores, shape<2>{matrices * together, e.keys}), scale));
-        if (sequences.are_there()) {
-            // Where a query sees no key, softmax has made them all equal.
-            const auto seen = filled(root, weights.size(), 1);
-            hide(seen, 0);
-            weights = mul(root, weights, seen);
-        }
-        return product<compute, by_input, by_input, T>(root, factor_of(weights, {matrices, together, e.keys}),
-                                                       factor_of(v, {matrices, e.keys, e.head_size}));
     }
 };
 

@@ -15,8 +15,7 @@
 /// results are rounded once. A query's logsumexp is two floats, its largest q k^T and the logarithm of the sum of
 /// exp(scale (q k^T - largest)): what is added to all scores of a query costs nothing beyond what it costs the scores.
 /// What a query may not see has no effect on it in any bit, nor a key on what does not see it, infinities and NaNs
-/// included (a result of zero may change its sign; a tape for second derivatives, which goes by other kernels, does not
-/// promise that). Deterministic: no sum's order depends on the number of threads. Of
+/// included (a result of zero may change its sign). Deterministic: no sum's order depends on the number of threads. Of
 /// doubles: all in double (fp64.hpp), and no logsumexp.
 #pragma once
 

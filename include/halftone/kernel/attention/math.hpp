@@ -42,7 +42,7 @@ HALFTONE_HD HALFTONE_INLINE bool attention_reads_finite(float x) {
     return is_finite(static_cast<float>(Compute(x)));
 }
 
-/// What there is to do for the rows of a (queries, keys) matrix x, on one device:
+/// What there is to do for the rows of (queries, keys) matrices, on one device:
 ///
 ///     check(device, sequences, extents)         throws shape_error for offsets that do not fit, where the host reads them
 ///     hide(device, visibility, value, x)        x = value where the query does not see the key
@@ -52,6 +52,10 @@ HALFTONE_HD HALFTONE_INLINE bool attention_reads_finite(float x) {
 ///         what is seen
 ///     logsumexp(device, visibility, scores, to)             of `to`, (queries, 2), the first is the largest score,
 ///     finish_logsumexp(device, visibility, weights, to)     and the second minus the logarithm of its weight
+///
+/// hide takes any number of matrices, one behind the other. So does add_not_finite, whose matrices may have the queries
+/// of several heads, one head behind the other: factors (matrices, heads, queries, keys), what belongs to queries
+/// (matrices, heads, queries, head_size), to keys (matrices, keys, head_size).
 template <class Device>
 struct attention_rows;
 

@@ -19,7 +19,7 @@ struct attention_rows<cpu> {
     }
 
     static void hide(cpu& device, const attention_visibility& visible, float value, const view<float, 2>& x) {
-        for_rows(device, visible, [&](extent i, extent first, extent last) {
+        for_rows(device, visible, x.extent_of(0), [&](extent i, extent first, extent last) {
             float* const row = x.data() + i * visible.keys;
             std::fill(row, row + first, value);
             std::fill(row + last, row + visible.keys, value);
@@ -51,21 +51,26 @@ struct attention_rows<cpu> {
         return copy;
     }
 
-    template <class Compute, class T>
+    template <class Compute, class T, class To>
     static void add_not_finite(cpu& device, const attention_visibility& visible, attention_sum over,
                                const view<float, 2>& factors, const const_view<T, 2>& x, const std::int32_t* found,
-                               const view<float, 2>& to) {
+                               const view<To, 2>& to) {
         const bool of_queries = over == attention_sum::over_keys;
+        if (x.size() == 0 || to.size() == 0) return;
+        const extent matrices = (of_queries ? x.extent_of(0) : to.extent_of(0)) / visible.keys;
+        const extent others = x.extent_of(0) / matrices, rows = to.extent_of(0) / matrices;
         device.parallel_for(to.extent_of(0), [&](extent row) {
-            for (extent other = 0; other < x.extent_of(0); ++other) {
-                if (found[other] == 0) continue;
-                const extent query = of_queries ? row : other, key = of_queries ? other : row;
-                const auto [first, last] = seen_by(visible, query);
+            const extent matrix = row / rows, in_matrix = row % rows;
+            for (extent other = 0; other < others; ++other) {
+                const extent at = matrix * others + other;
+                if (found[at] == 0) continue;
+                const extent query = of_queries ? row : at, key = of_queries ? other : in_matrix;
+                const auto [first, last] = seen_by(visible, query % visible.queries);
                 if (key < first || key >= last) continue;
                 const auto factor = static_cast<float>(Compute(factors(query, key)));
                 for (extent d = 0; d < x.extent_of(1); ++d) {
-                    const auto value = static_cast<float>(Compute(static_cast<float>(x(other, d))));
-                    if (!is_finite(value)) to(row, d) += factor * value;
+                    const auto value = static_cast<float>(Compute(static_cast<float>(x(at, d))));
+                    if (!is_finite(value)) to(row, d) = To(static_cast<float>(to(row, d)) + factor * value);
                 }
             }
         });
@@ -73,28 +78,28 @@ struct attention_rows<cpu> {
 
     static void logsumexp(cpu& device, const attention_visibility& visible, const view<float, 2>& scores,
                           const view<float, 2>& to) {
-        for_rows(device, visible, [&](extent i, extent first, extent last) {
+        for_rows(device, visible, visible.queries, [&](extent i, extent first, extent last) {
             const float* const row = scores.data() + i * visible.keys;
             to(i, 0) = first == last ? detail::attention_hidden : *std::max_element(row + first, row + last);
         });
     }
     static void finish_logsumexp(cpu& device, const attention_visibility& visible, const view<float, 2>& weights,
                                  const view<float, 2>& to) {
-        for_rows(device, visible, [&](extent i, extent first, extent last) {
+        for_rows(device, visible, visible.queries, [&](extent i, extent first, extent last) {
             const float* const row = weights.data() + i * visible.keys;
             to(i, 1) = first == last ? 0.0f : -std::log(*std::max_element(row + first, row + last));
         });
     }
 
   private:
-    /// body(query, first key that it sees, the key behind the last)
+    /// body(row, first key that its query sees, the key behind the last)
     template <class Body>
-    static void for_rows(cpu& device, const attention_visibility& visible, const Body& body) {
-        const row_pieces cut = cut_rows(visible.queries, visible.keys);
+    static void for_rows(cpu& device, const attention_visibility& visible, extent rows, const Body& body) {
+        const row_pieces cut = cut_rows(rows, visible.keys);
         device.parallel_for(cut.count, [&](extent piece) {
             const extent begin = cut.begin(piece), end = begin + cut.rows_of(piece);
             for (extent i = begin; i < end; ++i) {
-                const auto [first, last] = seen_by(visible, i);
+                const auto [first, last] = seen_by(visible, i % visible.queries);
                 body(i, first, last);
             }
         });

@@ -57,14 +57,14 @@ struct attention_hide_kernel {
 
     attention_seen seen;
     float value;
-    simt::global_span<float> x;  ///< (queries, keys)
+    simt::global_span<float> x;  ///< (matrices, queries, keys)
 
-    simt::grid_shape grid() const { return {static_cast<int>(seen.queries), 1, 1}; }
+    simt::grid_shape grid() const { return {static_cast<int>(x.count / seen.keys), 1, 1}; }
 
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD void operator()(Simt simt) const {
         const extent i = simt.block().x;
-        const attention_seen::interval visible = seen.by(simt, i);
+        const attention_seen::interval visible = seen.by(simt, i % seen.queries);
         for (extent j = simt.thread(); j < seen.keys; j += threads) {
             if (j < visible.first || j >= visible.last) simt.store(x, i * seen.keys + j, value);
         }
@@ -104,44 +104,49 @@ struct attention_finite_kernel {
 };
 
 /// What attention_finite_kernel has left out, where it is seen. A warp takes a row.
-template <class Compute, class T>
+template <class Compute, class T, class To>
 struct attention_add_not_finite_kernel {
     static constexpr int rows = 4, threads = 32 * rows, at_once = attention_finite_kernel<Compute, T>::rows;
     static constexpr simt::word shared_bytes = 0;
 
     attention_seen seen;
     bool of_queries;                         ///< the rows of `to`; else keys
-    simt::global_span<const float> factors;  ///< (queries, keys)
+    extent matrices, to_rows, x_rows;        ///< of each matrix, of `to` and of x
+    simt::global_span<const float> factors;  ///< (matrices, heads, queries, keys)
     simt::global_span<const T> x;            ///< of the other side
-    extent count, width, stride;             ///< x's
+    extent width, stride;                    ///< x's
     simt::global_span<const std::int32_t> found;
-    simt::global_span<float> to;  ///< (rows, width)
+    simt::global_span<To> to;  ///< (matrices, rows, width)
 
-    extent all_rows() const { return of_queries ? seen.queries : seen.keys; }
-    simt::grid_shape grid() const { return simt::blocks_for(all_rows(), rows); }
+    simt::grid_shape grid() const { return simt::blocks_for(matrices * to_rows, rows); }
 
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD void operator()(Simt simt) const {
         const extent row = static_cast<extent>(simt.block().x) * rows + simt.warp();
-        if (row >= (of_queries ? seen.queries : seen.keys)) return;
-        for (extent group = 0; group * at_once < count; group += 32) {
+        if (row >= matrices * to_rows) return;
+        const extent first = row / to_rows * x_rows, end = first + x_rows;
+        for (extent group = first / at_once; group * at_once < end; group += 32) {
             bool here = false;
-            if ((group + simt.lane()) * at_once < count) here = simt.load(found, group + simt.lane()) != 0;
+            if ((group + simt.lane()) * at_once < end) here = simt.load(found, group + simt.lane()) != 0;
             if (!simt.any(here)) continue;
-            for (extent i = group * at_once; i < (group + 32) * at_once && i < count; ++i) add(simt, row, i);
+            const extent begin = group * at_once < first ? first : group * at_once;
+            for (extent i = begin; i < (group + 32) * at_once && i < end; ++i) add(simt, row, i, i - first);
         }
     }
 
   private:
+    /// The row `other` of x, `in_matrix` of its matrix.
     HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD void add(Simt simt, extent row, extent other) const {
-        const extent query = of_queries ? row : other, key = of_queries ? other : row;
-        const attention_seen::interval visible = seen.by(simt, query);
+    HALFTONE_HD void add(Simt simt, extent row, extent other, extent in_matrix) const {
+        const extent query = of_queries ? row : other, key = of_queries ? in_matrix : row % to_rows;
+        const attention_seen::interval visible = seen.by(simt, query % seen.queries);
         if (key < visible.first || key >= visible.last) return;
         const auto factor = static_cast<float>(Compute(simt.load(factors, query * seen.keys + key)));
         for (extent d = simt.lane(); d < width; d += 32) {
             const auto value = static_cast<float>(Compute(static_cast<float>(simt.load(x, other * stride + d))));
-            if (!is_finite(value)) simt.store(to, row * width + d, simt.load(to, row * width + d) + factor * value);
+            if (is_finite(value)) continue;
+            const auto before = static_cast<float>(simt.load(to, row * width + d));
+            simt.store(to, row * width + d, To(before + factor * value));
         }
     }
 };
@@ -190,6 +195,7 @@ struct attention_rows<Device> {
     }
 
     static void hide(Device& device, const attention_visibility& visible, float value, const view<float, 2>& x) {
+        if (x.size() == 0) return;
         device.launch(on_device::attention_hide_kernel{seen_by(visible), value, simt::span_of(x)});
     }
     template <class Compute, class T>
@@ -205,20 +211,24 @@ struct attention_rows<Device> {
         }
         return copy;
     }
-    template <class Compute, class T>
+    template <class Compute, class T, class To>
     static void add_not_finite(Device& device, const attention_visibility& visible, attention_sum over,
                                const view<float, 2>& factors, const const_view<T, 2>& x, const std::int32_t* found,
-                               const view<float, 2>& to) {
+                               const view<To, 2>& to) {
         if (x.size() == 0 || to.size() == 0) return;
-        device.launch(on_device::attention_add_not_finite_kernel<Compute, T>{seen_by(visible),
-                                                                             over == attention_sum::over_keys,
-                                                                             {factors.data(), factors.size()},
-                                                                             simt::hull_of(x),
-                                                                             x.extent_of(0),
-                                                                             x.extent_of(1),
-                                                                             x.stride_of(0),
-                                                                             {found, x.extent_of(0)},
-                                                                             simt::span_of(to)});
+        const bool of_queries = over == attention_sum::over_keys;
+        const extent matrices = (of_queries ? x.extent_of(0) : to.extent_of(0)) / visible.keys;
+        device.launch(on_device::attention_add_not_finite_kernel<Compute, T, To>{seen_by(visible),
+                                                                                 of_queries,
+                                                                                 matrices,
+                                                                                 to.extent_of(0) / matrices,
+                                                                                 x.extent_of(0) / matrices,
+                                                                                 {factors.data(), factors.size()},
+                                                                                 simt::hull_of(x),
+                                                                                 x.extent_of(1),
+                                                                                 x.stride_of(0),
+                                                                                 {found, x.extent_of(0)},
+                                                                                 simt::span_of(to)});
     }
     static void logsumexp(Device& device, const attention_visibility& visible, const view<float, 2>& scores,
                           const view<float, 2>& to) {
