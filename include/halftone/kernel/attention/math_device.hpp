@@ -59,7 +59,7 @@ struct attention_hide_kernel {
     float value;
     simt::global_span<float> x;  ///< (queries, keys)
 
-    simt::grid_shape grid() const { return {static_cast<int>(seen.queries), 1, 1}; }
+    simt::grid_shape grid() const { return simt::blocks_along_x(seen.queries); }
 
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD void operator()(Simt simt) const {
