@@ -57,16 +57,4 @@ view<T, Rank> as_view(const tensor<T, Rank>& t) {
     return t.view();
 }
 
-namespace detail {
-
-/// What an operation takes for a view: views, tensors, spans.
-template <class T>
-concept viewable = requires(const T& x) {
-    as_view(x);
-};
-template <class T>
-using view_of = decltype(as_view(std::declval<const T&>()));
-
-}  // namespace detail
-
 }  // namespace halftone::inline HALFTONE_ABI
