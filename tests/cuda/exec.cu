@@ -318,7 +318,8 @@ TEST_CASE("cuda: a context for one call asks CUDA for little") {
     REQUIRE(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess);
     float* x = nullptr;
     REQUIRE(cudaMalloc(&x, 32 * sizeof(float)) == cudaSuccess);
-    const int properties = halftone_ptx_calls("cudaGetDeviceProperties"), pools = halftone_ptx_calls("cudaMemPoolCreate");
+    const int properties = halftone_ptx_calls("cudaGetDeviceProperties"),
+              pools = halftone_ptx_calls("cudaMemPoolCreate");
     for (int call = 0; call < 3; ++call) {
         ht::cuda gpu{stream};
         gpu.launch(increment{{x, 32}});

@@ -82,10 +82,14 @@ cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t of, cudaMemPoolAttr which, voi
     const pool& p = *reinterpret_cast<pool*>(of);
     auto& to = *static_cast<std::uint64_t*>(value);
     switch (which) {
-        case cudaMemPoolAttrReleaseThreshold: return to = p.threshold, result(cudaSuccess);
-        case cudaMemPoolAttrReservedMemCurrent: return to = p.reserved, result(cudaSuccess);
-        case cudaMemPoolAttrUsedMemCurrent: return to = p.used, result(cudaSuccess);
-        default: return result(cudaErrorNotSupported);
+        case cudaMemPoolAttrReleaseThreshold:
+            return to = p.threshold, result(cudaSuccess);
+        case cudaMemPoolAttrReservedMemCurrent:
+            return to = p.reserved, result(cudaSuccess);
+        case cudaMemPoolAttrUsedMemCurrent:
+            return to = p.used, result(cudaSuccess);
+        default:
+            return result(cudaErrorNotSupported);
     }
 }
 cudaError_t cudaDeviceGetMemPool(cudaMemPool_t* p, int) {

@@ -93,10 +93,10 @@ TEST_CASE("grids: an embedding of rows that are wider than a grid is high") {
     }
     const ht::view<const std::int32_t, 1> rows(tokens, {2});
     using embedding = ht::kernel::embedding<corner_device>;
-    embedding::forward(device, ht::kernel::embedding_forward<float, float>{
-                                   .tokens = rows,
-                                   .table = ht::view<const float, 2>(table.get(), {2, width}),
-                                   .out = ht::view<float, 2>(out.get(), {2, width})});
+    embedding::forward(
+        device, ht::kernel::embedding_forward<float, float>{.tokens = rows,
+                                                            .table = ht::view<const float, 2>(table.get(), {2, width}),
+                                                            .out = ht::view<float, 2>(out.get(), {2, width})});
     CHECK(out[0] == 4);
     CHECK(out[width] == 3);
     CHECK(out[width - 1] == 6);
@@ -106,12 +106,13 @@ TEST_CASE("grids: an embedding of rows that are wider than a grid is high") {
         out[i * width] = static_cast<float>(1 + i);
         out[(i + 1) * width - 1] = static_cast<float>(8 + i);
     }
-    embedding::backward(device, ht::kernel::embedding_backward<float, float>{
-                                    .tokens = rows,
-                                    .dy = ht::view<const float, 2>(out.get(), {2, width}),
-                                    .dtable = ht::view<float, 2>(slopes.get(), {2, width}),
-                                    .dpositions = ht::view<float, 2>(of_positions.get(), {1, width}),
-                                    .mode = ht::write_mode::add});
+    embedding::backward(
+        device,
+        ht::kernel::embedding_backward<float, float>{.tokens = rows,
+                                                     .dy = ht::view<const float, 2>(out.get(), {2, width}),
+                                                     .dtable = ht::view<float, 2>(slopes.get(), {2, width}),
+                                                     .dpositions = ht::view<float, 2>(of_positions.get(), {1, width}),
+                                                     .mode = ht::write_mode::add});
     CHECK(slopes[0] == 2);
     CHECK(slopes[width] == 1);
     CHECK(slopes[width - 1] == 9);
@@ -127,11 +128,13 @@ TEST_CASE("grids: products with more columns than 65,535 tiles have") {
     float a[] = {3};
     b[0] = 5, b[n - 1] = 7;
     const ht::view<const float, 2> one(a, {1, 1});
-    ht::matmul<ht::full_fp32>(device, one, ht::view<const float, 2>(b.get(), {1, n}), ht::view<float, 2>(c.get(), {1, n}));
+    ht::matmul<ht::full_fp32>(device, one, ht::view<const float, 2>(b.get(), {1, n}),
+                              ht::view<float, 2>(c.get(), {1, n}));
     CHECK(c[0] == 15);
     CHECK(c[n - 1] == 21);
     c[0] = c[n - 1] = 0;
-    ht::matmul<ht::full_fp32>(device, ht::view<const float, 2>(b.get(), {n, 1}), one, ht::view<float, 2>(c.get(), {n, 1}));
+    ht::matmul<ht::full_fp32>(device, ht::view<const float, 2>(b.get(), {n, 1}), one,
+                              ht::view<float, 2>(c.get(), {n, 1}));
     CHECK(c[0] == 15);
     CHECK(c[n - 1] == 21);
 }
@@ -159,8 +162,9 @@ TEST_CASE("grids: copies of operands whose lines are longer than a grid is high"
         const untouched<ht::float8_e4m3> from(outer * depth), to(outer * depth);
         from[0] = ht::float8_e4m3(2.0f), from[outer * depth - 1] = ht::float8_e4m3(3.0f);
         const on_device::product_operand<ht::float8_e4m3> operand{
-            {from.get(), outer * depth}, outer, static_cast<int>(outer), static_cast<int>(depth),
-            on_device::along::outer, on_device::row_access::chunks};
+            {from.get(), outer * depth}, outer,
+            static_cast<int>(outer),     static_cast<int>(depth),
+            on_device::along::outer,     on_device::row_access::chunks};
         device.launch(kernel{operand, {to.get(), outer * depth}, depth, true});
         CHECK(static_cast<float>(to[0]) == 2);
         CHECK(static_cast<float>(to[outer * depth - 1]) == 3);
@@ -173,17 +177,21 @@ TEST_CASE("grids: more rows or elements than a grid has blocks for are refused b
     constexpr extent rows = extent{1} << 31, all = extent{1} << 42;
     const ht::view<float, 2> column(no_memory, {rows, 1});
     const ht::view<const float, 2> read(column);
-    CHECK_THROWS_WITH_AS((ht::kernel::softmax<corner_device>::forward(device, ht::kernel::softmax_forward<float, float>{.x = read, .y = column})),
+    CHECK_THROWS_WITH_AS((ht::kernel::softmax<corner_device>::forward(
+                             device, ht::kernel::softmax_forward<float, float>{.x = read, .y = column})),
                          doctest::Contains("a kernel's launch: 2147483648 blocks; a GPU's grid has at most 2147483647"),
                          ht::shape_error);
-    CHECK_THROWS_AS((ht::kernel::softmax<corner_device>::backward(device, ht::kernel::softmax_backward<float, float>{.y = read, .dy = read, .dx = column})),
+    CHECK_THROWS_AS((ht::kernel::softmax<corner_device>::backward(
+                        device, ht::kernel::softmax_backward<float, float>{.y = read, .dy = read, .dx = column})),
                     ht::shape_error);
     const ht::view<float, 1> line(no_memory, {all});
-    CHECK_THROWS_AS(ht::map(device, [](auto x) { return x + 1; }, line, line), ht::shape_error);
-    CHECK_THROWS_AS((ht::kernel::dropout<corner_device>::run(
-                        device, ht::view<const float, 1>(line), ht::view<const float, 1>(), line,
-                        ht::kernel::dropout_draw::of(nullptr, 0, 0.0f))),
+    CHECK_THROWS_AS(ht::map(
+                        device, [](auto x) { return x + 1; }, line, line),
                     ht::shape_error);
+    CHECK_THROWS_AS(
+        (ht::kernel::dropout<corner_device>::run(device, ht::view<const float, 1>(line), ht::view<const float, 1>(),
+                                                 line, ht::kernel::dropout_draw::of(nullptr, 0, 0.0f))),
+        ht::shape_error);
     CHECK_THROWS_AS(device.launch(on_device::tally_chunk_kernel<float, on_device::run_access::elements>{
                         {no_memory, all << 10}, {nullptr, all >> 4}}),
                     ht::shape_error);

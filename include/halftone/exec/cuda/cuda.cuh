@@ -91,7 +91,7 @@ inline constexpr own_stream_t own_stream{};
 /// The stream of a context: one of the program's, any that CUDA has a number for, or its own.
 class cuda_stream_choice {
   public:
-    constexpr cuda_stream_choice(own_stream_t) : is_own_(true) {}  // NOLINT(google-explicit-constructor)
+    constexpr cuda_stream_choice(own_stream_t) : is_own_(true) {}           // NOLINT(google-explicit-constructor)
     constexpr cuda_stream_choice(cudaStream_t stream) : stream_(stream) {}  // NOLINT(google-explicit-constructor)
 
     constexpr bool is_own() const { return is_own_; }
@@ -111,8 +111,8 @@ class cuda_stream_choice {
 };
 
 struct cuda_options {
-    int device = -1;                          ///< -1: the stream's; of its own or a default stream the present one
-    cuda_stream_choice stream = own_stream;   ///< or one of the program's, 0 included, to which it is the default stream
+    int device = -1;                         ///< -1: the stream's; of its own or a default stream the present one
+    cuda_stream_choice stream = own_stream;  ///< or one of the program's, 0 included, to which it is the default stream
     std::size_t memory_limit = static_cast<std::size_t>(-1);  ///< bytes that this context may hold
     any_matmul_engine engine{};                               ///< multiplies beside halftone's kernels
     engine_use engine_is_used = engine_use::by_table;         ///< HALFTONE_MATMUL in the environment goes before it

@@ -179,8 +179,9 @@ __device__ HALFTONE_INLINE void expect_exact_arithmetic() {
     is_exact = is_exact && __nvvm_reflect("__CUDA_PREC_DIV") != 0 && __nvvm_reflect("__CUDA_PREC_SQRT") != 0;
 #endif
     if (!is_exact)
-        asm volatile("\"halftone: kernels keep their stated errors in IEEE 754's arithmetic alone: compile this file without "
-                     "--use_fast_math, -ftz=true, -prec-div=false and -prec-sqrt=false\";");
+        asm volatile(
+            "\"halftone: kernels keep their stated errors in IEEE 754's arithmetic alone: compile this file without "
+            "--use_fast_math, -ftz=true, -prec-div=false and -prec-sqrt=false\";");
 #endif
 }
 
