@@ -3,6 +3,7 @@
 # Wrong programs that must not compile, and say why. Each case, a .cpp file beside this script, holds
 #
 #     // expect: a sentence              one line for each sentence that must stand in the compiler's output
+#     // expect-first: its beginning     optional: what the compiler's first error says, so that nobody reads others before it
 #     // expect-nvcc: another one        optional: lines that take the place of these for nvcc, which spells types otherwise
 #     // never: a misleading one         optional: sentences that must not stand there
 #     // flags: -fsomething              optional: more arguments for the compiler
@@ -74,6 +75,14 @@ check_case() {
             status=1
         fi
     done < <(sed -n 's|^// never: *||p' "$file")
+    local first
+    first=$(grep -m 1 -E '(^|[ :])error([ :]|$)' <<<"$output" || true)
+    while IFS= read -r sentence; do
+        if ! grep -qF -- "$sentence" <<<"$first"; then
+            echo "$name: the first that the compiler says is not '$sentence' but: $first"
+            status=1
+        fi
+    done < <(sed -n 's|^// expect-first: *||p' "$file")
     for sentence in "${expected[@]}"; do
         if ! grep -qF -- "$sentence" <<<"$output"; then
             echo "$name: the compiler does not say: $sentence"

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The context and its memory: transfers, fills, order, limits, what it says of itself.
+#include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -9,6 +11,9 @@
 #include <halftone/cuda.cuh>
 #include <halftone/exec/measure.hpp>
 #include <halftone/tensor/tensor.hpp>
+
+/// Of tests/ptx, which takes the place of the runtime where there is no GPU: how often a call was made that takes long.
+extern "C" int halftone_ptx_calls(const char* name) __attribute__((weak));
 
 namespace {
 
@@ -100,6 +105,236 @@ TEST_CASE("cuda: a borrowed stream is the user's; what is out of order waits") {
     REQUIRE(cudaMemcpyAsync(&host, x, sizeof host, cudaMemcpyDefault, stream) == cudaSuccess);
     REQUIRE(cudaStreamSynchronize(stream) == cudaSuccess);
     CHECK(host == 2.5f);
+    CHECK(cudaFree(x) == cudaSuccess);
+    CHECK(cudaStreamDestroy(stream) == cudaSuccess);
+}
+
+TEST_CASE("cuda: stream 0 is the default stream, in order with what the program gives it") {
+    constexpr ht::extent n = 1 << 20;
+    float* x = nullptr;
+    REQUIRE(cudaMalloc(&x, n * sizeof(float)) == cudaSuccess);
+    std::vector<float> host(n);
+    const auto in_order = [&](auto& gpu, cudaStream_t before, cudaStream_t after) {
+        REQUIRE(cudaMemsetAsync(x, 0, n * sizeof(float), before) == cudaSuccess);
+        for (int time = 0; time < 3; ++time) gpu.launch(increment{{x, n}});
+        REQUIRE(cudaMemcpyAsync(host.data(), x, n * sizeof(float), cudaMemcpyDefault, after) == cudaSuccess);
+        REQUIRE(cudaStreamSynchronize(after) == cudaSuccess);
+        for (const float each : host) {
+            if (each != 3) FAIL(each);
+        }
+        REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
+    };
+    // Made as most streams are, it waits for the default stream, which waits for it.
+    cudaStream_t blocking = nullptr;
+    REQUIRE(cudaStreamCreate(&blocking) == cudaSuccess);
+    for (const cudaStream_t stream : {cudaStream_t{}, cudaStreamLegacy}) {
+        ht::cuda gpu{stream};
+        in_order(gpu, stream, stream);
+        in_order(gpu, blocking, blocking);
+        in_order(gpu, blocking, stream);
+        ht::cuda by_option{{.stream = stream}};
+        in_order(by_option, stream, stream);
+        const ht::tensor<std::byte, 1> memory(gpu.memory(), {4096});
+        ht::cuda sparing{stream, std::span<std::byte>(memory.data(), 4096)};
+        in_order(sparing, stream, blocking);
+    }
+    ht::cuda own{ht::own_stream}, like_it, other_option{{.device = 0}};
+    for (const ht::cuda* each : {&own, &like_it, &other_option}) {
+        CHECK(each->stream() != nullptr);
+        CHECK(each->stream() != cudaStreamLegacy);
+    }
+    CHECK(own.stream() != like_it.stream());
+    REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
+    CHECK(cudaFree(x) == cudaSuccess);
+    CHECK(cudaStreamDestroy(blocking) == cudaSuccess);
+}
+
+/// What the program captures on a stream, done so many times.
+void capture_and_launch(cudaStream_t stream, int times, const auto& f) {
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t executable = nullptr;
+    REQUIRE(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal) == cudaSuccess);
+    f();
+    REQUIRE(cudaStreamEndCapture(stream, &graph) == cudaSuccess);
+    REQUIRE(cudaGraphInstantiate(&executable, graph, 0) == cudaSuccess);
+    for (int i = 0; i < times; ++i) CHECK(cudaGraphLaunch(executable, stream) == cudaSuccess);
+    CHECK(cudaStreamSynchronize(stream) == cudaSuccess);
+    CHECK(cudaGraphExecDestroy(executable) == cudaSuccess);
+    CHECK(cudaGraphDestroy(graph) == cudaSuccess);
+}
+
+TEST_CASE("cuda: what the program captures on a borrowed stream") {
+    cudaStream_t stream = nullptr;
+    REQUIRE(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess);
+    {
+        ht::cuda gpu{stream};
+        constexpr ht::extent rows = 300, width = 64;
+        const ht::tensor<float, 2> x(gpu.memory(), {rows, width});
+        const ht::tensor<float, 1> sums(gpu.memory(), {width});
+        gpu.fill(x.data(), rows * width, 0.0f);
+        const auto sum = [&](auto& d) {
+            ht::kernel::column_sum<std::remove_reference_t<decltype(d)>>::run(d, x.view(), sums.view(),
+                                                                              ht::write_mode::overwrite);
+        };
+        std::vector<float> host(width);
+        const ht::cuda_graph own = gpu.capture([&] { gpu.fill(sums.data(), width, 2.0f); });
+
+        // A context without scratch memory cannot take it now; nor may it wait, or take what is on the host.
+        auto given_back = std::make_unique<ht::tensor<float, 1>>(gpu.memory(), ht::shape<1>{1024});
+        const std::size_t held = gpu.memory().usage().held();
+        capture_and_launch(stream, 5, [&] {
+            gpu.launch(increment{{x.data(), rows * width}});
+            CHECK_THROWS_WITH_AS(sum(gpu),
+                                 doctest::Contains("bytes are asked for, for workspace, while the program captures the "
+                                                   "stream, and a graph would own them"),
+                                 ht::capture_error);
+            CHECK_THROWS_AS((ht::tensor<float, 1>(gpu.memory(), {16})), ht::capture_error);
+            CHECK_THROWS_WITH_AS(gpu.synchronize(), doctest::Contains("captured stream: "), ht::capture_error);
+            CHECK_THROWS_AS(gpu.upload(sums.data(), host.data(), sizeof(float)), ht::capture_error);
+            CHECK_THROWS_AS(gpu.memory().read(host.data(), sums.data(), sizeof(float)), ht::capture_error);
+            CHECK_THROWS_AS(gpu.memory().write(sums.data(), host.data(), sizeof(float)), ht::capture_error);
+            CHECK_THROWS_AS(static_cast<void>(gpu.capture([] {})), ht::capture_error);
+            CHECK_THROWS_AS(gpu.replay(own), ht::capture_error);
+            given_back.reset();  // its memory goes back once the capture is over
+            ht::cuda for_one_call{stream};
+            for_one_call.run(twice{sums.data()});
+        });
+        CHECK(gpu.memory().usage().held() < held);
+        gpu.memory().read(host.data(), x.data(), width * sizeof(float));
+        CHECK(host[0] == 5);
+
+        // What it has is good: a context that has done the work, or was given memory.
+        sum(gpu);
+        capture_and_launch(stream, 2, [&] {
+            gpu.launch(increment{{x.data(), rows * width}});
+            sum(gpu);
+        });
+        gpu.memory().read(host.data(), sums.data(), width * sizeof(float));
+        CHECK(host[7] == 7 * rows);
+        const std::size_t bytes = ht::workspace_bytes(gpu, sum);
+        const ht::tensor<std::byte, 1> memory(gpu.memory(), {static_cast<ht::extent>(bytes)});
+        capture_and_launch(stream, 1, [&] {
+            ht::cuda for_one_call{stream, std::span<std::byte>(memory.data(), bytes)};
+            for_one_call.launch(increment{{x.data(), rows * width}});
+            sum(for_one_call);
+        });
+        gpu.memory().read(host.data(), sums.data(), width * sizeof(float));
+        CHECK(host[63] == 8 * rows);
+    }
+    CHECK(cudaStreamDestroy(stream) == cudaSuccess);
+}
+
+TEST_CASE("cuda: memory given back while the program captures the stream is the context's again afterwards") {
+    ht::cuda gpu;
+    const auto used = [&] {
+        std::uint64_t bytes = 0;
+        REQUIRE(cudaMemPoolGetAttribute(gpu.memory().pool(), cudaMemPoolAttrUsedMemCurrent, &bytes) == cudaSuccess);
+        return bytes;
+    };
+    auto x = std::make_unique<ht::tensor<float, 1>>(gpu.memory(), ht::shape<1>{1 << 20});
+    const ht::tensor<float, 1> y(gpu.memory(), {32});
+    gpu.fill(x->data(), 1 << 20, 1.0f);
+    gpu.synchronize();
+    CHECK(used() >= 4 << 20);
+    capture_and_launch(gpu.stream(), 1, [&] {
+        gpu.copy(y.data(), x->data(), 32 * sizeof(float));
+        x.reset();
+    });
+    CHECK(used() >= 4 << 20);  // the launch was of memory that was still there
+    std::vector<float> host(32);
+    gpu.memory().read(host.data(), y.data(), 32 * sizeof(float));
+    CHECK(host[31] == 1);
+    const ht::tensor<float, 1> next(gpu.memory(), {32});
+    gpu.synchronize();
+    CHECK(used() < 4 << 20);
+}
+
+TEST_CASE("cuda: the default stream is not captured, nor used while a stream is that it waits for") {
+    ht::cuda gpu{cudaStream_t{}};
+    CHECK_THROWS_WITH_AS(static_cast<void>(gpu.capture([] {})), doctest::Contains("ht::own_stream"), ht::capture_error);
+    cudaStream_t blocking = nullptr;
+    REQUIRE(cudaStreamCreate(&blocking) == cudaSuccess);
+    const ht::tensor<float, 1> x(gpu.memory(), {32});
+    gpu.fill(x.data(), 32, 1.0f);
+    gpu.synchronize();
+    {
+        ht::cuda borrower{blocking};
+        capture_and_launch(blocking, 2, [&] {
+            borrower.launch(increment{{x.data(), 32}});
+            CHECK_THROWS_WITH_AS((ht::tensor<float, 1>(gpu.memory(), {32})), doctest::Contains("the default stream"),
+                                 ht::capture_error);
+            CHECK_THROWS_AS(gpu.synchronize(), ht::capture_error);
+        });
+    }
+    std::vector<float> host(32);
+    gpu.memory().read(host.data(), x.data(), 32 * sizeof(float));
+    CHECK(host[31] == 3);
+    CHECK(cudaStreamDestroy(blocking) == cudaSuccess);
+}
+
+TEST_CASE("cuda: memory that was given back stays in a context's own pool; the GPU's pools are as they were") {
+    const auto attribute = [](cudaMemPool_t pool, cudaMemPoolAttr which) {
+        std::uint64_t value = 0;
+        REQUIRE(cudaMemPoolGetAttribute(pool, which, &value) == cudaSuccess);
+        return value;
+    };
+    cudaMemPool_t of_gpu = nullptr;
+    REQUIRE(cudaDeviceGetDefaultMemPool(&of_gpu, 0) == cudaSuccess);
+    const std::uint64_t before = attribute(of_gpu, cudaMemPoolAttrReleaseThreshold);
+    constexpr std::uint64_t bytes = std::uint64_t{64} << 20;
+    const auto use = [&](ht::cuda& gpu) {
+        const ht::tensor<std::byte, 1> x(gpu.memory(), {static_cast<ht::extent>(bytes)});
+        gpu.memory().clear(x.data(), bytes);
+    };
+    ht::cuda gpu, frugal{{.pool_keeps = 0}};
+    CHECK(gpu.memory().pool() == nullptr);  // nothing was asked for
+    for (ht::cuda* const each : {&gpu, &frugal}) {
+        use(*each);
+        each->synchronize();
+        each->synchronize();
+        CHECK(each->memory().pool() != of_gpu);
+        CHECK(attribute(each->memory().pool(), cudaMemPoolAttrUsedMemCurrent) == 0);
+    }
+    CHECK(attribute(gpu.memory().pool(), cudaMemPoolAttrReservedMemCurrent) >= bytes);
+    CHECK(attribute(frugal.memory().pool(), cudaMemPoolAttrReservedMemCurrent) < bytes);
+    CHECK(attribute(of_gpu, cudaMemPoolAttrReleaseThreshold) == before);
+
+    // Contexts for single calls share what they are given.
+    const ht::cuda_pool shared(0);
+    ht::cuda on_default{cudaStream_t{}};
+    CHECK(on_default.memory().pool() == nullptr);  // the GPU's present one
+    for (int call = 0; call < 2; ++call) {
+        ht::cuda for_one_call{{.stream = gpu.stream(), .pool = shared.get()}};
+        use(for_one_call);
+        for_one_call.synchronize();
+        CHECK(for_one_call.memory().pool() == shared.get());
+        CHECK(attribute(shared.get(), cudaMemPoolAttrReservedMemCurrent) >= bytes);
+    }
+}
+
+TEST_CASE("cuda: a context for one call asks CUDA for little") {
+    if (halftone_ptx_calls == nullptr) return;  // on a GPU nobody counts
+    cudaStream_t stream = nullptr;
+    REQUIRE(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess);
+    float* x = nullptr;
+    REQUIRE(cudaMalloc(&x, 32 * sizeof(float)) == cudaSuccess);
+    const int properties = halftone_ptx_calls("cudaGetDeviceProperties"),
+              pools = halftone_ptx_calls("cudaMemPoolCreate");
+    for (int call = 0; call < 3; ++call) {
+        ht::cuda gpu{stream};
+        gpu.launch(increment{{x, 32}});
+        CHECK(gpu.architecture().version >= 80);
+        CHECK(gpu.architecture().shared_bytes >= 99 * 1024);
+        ht::cuda of_its_own;
+        of_its_own.fill(x, 32, 0.0f);
+    }
+    CHECK(halftone_ptx_calls("cudaGetDeviceProperties") == properties);
+    CHECK(halftone_ptx_calls("cudaMemPoolCreate") == pools);
+    ht::cuda gpu{stream};
+    CHECK(gpu.properties().multiProcessorCount == gpu.architecture().multiprocessors);
+    CHECK(gpu.properties().major * 10 + gpu.properties().minor == gpu.architecture().version);
+    CHECK(gpu.description().size() > 6);
+    CHECK(halftone_ptx_calls("cudaGetDeviceProperties") == properties + 1);
     CHECK(cudaFree(x) == cudaSuccess);
     CHECK(cudaStreamDestroy(stream) == cudaSuccess);
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # A CUDA older than 12.4 is refused with a sentence, by the headers and by the build; so are a build for CUDA without nvcc
-# and, where there is an nvcc, an architecture older than sm_80.
+# and, where there is an nvcc, an architecture older than sm_80, and arithmetic that is not IEEE 754's.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 work=$(mktemp -d)
@@ -49,5 +49,31 @@ if command -v "$nvcc" >/dev/null 2>&1; then
         status=1
     fi
     expect "a header" "halftone: kernels need an sm_80" "$work/log"
+
+    cat >"$work/fast.cu" <<'CODE'
+#include <halftone/exec/cuda/cuda.cuh>
+struct twice {
+    float* x;
+    HALFTONE_HD void operator()() const { *x *= 2; }
+};
+void run(halftone::cuda& gpu, float* x) { gpu.run(twice{x}); }
+CODE
+    options=("" -G --use_fast_math -ftz=true)
+    # Older ones may keep to themselves how they divide.
+    if "$nvcc" --version | grep -qE 'release (1[3-9]|[2-9][0-9])'; then options+=(-prec-div=false -prec-sqrt=false); fi
+    for option in "${options[@]}"; do
+        wanted=refused got=taken
+        if [[ -z $option || $option == -G ]]; then wanted=taken; fi
+        # shellcheck disable=SC2086  # one or none
+        "$nvcc" -std=c++20 -arch=sm_80 $option -I"$root/include" -c "$work/fast.cu" -o "$work/fast.o" >"$work/log" 2>&1 || got=refused
+        if [[ $got != "$wanted" ]]; then
+            echo "nvcc $option is $got, and should be $wanted:"
+            cat "$work/log"
+            status=1
+        fi
+        if [[ $wanted == taken ]]; then continue; fi
+        head -n 1 "$work/log" >"$work/first"
+        expect "nvcc $option, first," "halftone: kernels keep their stated errors in IEEE 754's arithmetic alone: compile this file without --use_fast_math" "$work/first"
+    done
 fi
 exit "$status"

@@ -222,6 +222,10 @@ class device {
     void do_in_order(const kernel_call& kernel) {
         const grid_shape& g = kernel.shape.grid;
         if (g.x <= 0 || g.y <= 0 || g.z <= 0) return;
+        if (g.y > 65535 || g.z > 65535) {
+            throw failure("a grid of " + std::to_string(g.x) + " x " + std::to_string(g.y) + " x " +
+                          std::to_string(g.z) + " blocks; CUDA takes at most 65535 along y and z");
+        }
         if (kernel.shape.shared_bytes > static_cast<std::size_t>(architecture_.shared_bytes)) {
             throw failure("a kernel of " + std::to_string(kernel.shape.shared_bytes) +
                           " bytes of shared memory; a block has at most " + std::to_string(architecture_.shared_bytes));

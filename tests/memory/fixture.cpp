@@ -16,6 +16,9 @@ namespace {
 class counting_memory final : public ht::memory_resource {
   public:
     int released = 0;
+    const char* who_captures = nullptr;
+
+    ~counting_memory() override { give_back_left(); }
 
     void write(void*, const void*, std::size_t) override {}
     void read(void*, const void*, std::size_t) override {}
@@ -29,6 +32,7 @@ class counting_memory final : public ht::memory_resource {
         ++released;
         ::operator delete(block, std::align_val_t{ht::block_alignment});
     }
+    const char* captured_by_others() const noexcept override { return who_captures; }
 };
 
 }  // namespace
@@ -98,4 +102,38 @@ TEST_CASE("capturing: no memory is handed out, and what is given back goes at th
     CHECK(memory.released == 1);
     CHECK_NOTHROW(memory.expect_no_capture("that"));
     CHECK_NOTHROW(ht::buffer(memory, 1, ht::memory_kind::other));
+}
+
+TEST_CASE("captured by others: no memory is handed out, and what is given back goes once they have done") {
+    counting_memory memory;
+    ht::buffer kept(memory, 100, ht::memory_kind::other), other(memory, 200, ht::memory_kind::other);
+    ht::workspace scratch(memory);
+    { const ht::workspace::lease warm(scratch, 4096); }
+    memory.who_captures = "the program captures the stream";
+    CHECK_THROWS_WITH_AS(ht::buffer(memory, 1, ht::memory_kind::gradient),
+                         doctest::Contains("captured stream: 1 bytes are asked for, for gradient, while the program "
+                                           "captures the stream, and a graph would own them"),
+                         ht::capture_error);
+    CHECK_THROWS_WITH_AS(memory.expect_no_capture("that waits"),
+                         "captured stream: the program captures the stream, and that waits", ht::capture_error);
+    CHECK_THROWS_AS(ht::memory_resource::capturing{memory}, ht::capture_error);
+    CHECK_NOTHROW(ht::workspace::lease(scratch, 4096));
+    kept = {};
+    CHECK(memory.usage().held() == 256 + 4096);
+    CHECK(memory.released == 0);
+    SUBCASE("when next a block is asked for") {
+        memory.who_captures = nullptr;
+        kept = ht::buffer(memory, 1, ht::memory_kind::other);
+        CHECK(memory.released == 1);
+    }
+    SUBCASE("when next one is given back") {
+        memory.who_captures = nullptr;
+        other = {};
+        CHECK(memory.released == 2);
+    }
+    SUBCASE("when a capture of our own is over") {
+        memory.who_captures = nullptr;
+        { const ht::memory_resource::capturing guard(memory); }
+        CHECK(memory.released == 1);
+    }
 }

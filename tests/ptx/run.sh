@@ -36,7 +36,10 @@ while (($#)); do
             esac
             shift
             ;;
-        --sanitize) sanitizer=-fsanitize=address ;;
+        --sanitize)
+            sanitizer=-fsanitize=address
+            export HALFTONE_TEST_MEMORY=pageable  # which is watched to the byte
+            ;;
         --)
             shift
             break

@@ -167,10 +167,19 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* c, const void* f, void
 
 // ---- the device
 
+/// How often a call was made that takes long; for tests, which name this function weakly.
+int halftone_ptx_calls(const char* name) {
+    const lock l(all().mutex);
+    return all().calls[name];
+}
 cudaError_t cudaGetDeviceCount(int* n) { return *n = 1, cudaSuccess; }
 cudaError_t cudaGetDevice(int* d) { return *d = 0, cudaSuccess; }
 cudaError_t cudaSetDevice(int d) { return result(d == 0 ? cudaSuccess : cudaErrorInvalidDevice); }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {
+    {
+        const lock l(all().mutex);
+        ++all().calls["cudaGetDeviceProperties"];
+    }
     *p = {};
     std::snprintf(p->name, sizeof p->name, "PTX on the host");
     p->totalGlobalMem = std::size_t{8} << 30;
@@ -264,6 +273,8 @@ const char* cudaGetErrorName(cudaError_t code) {
             return "cudaErrorStreamCaptureUnsupported";
         case cudaErrorStreamCaptureInvalidated:
             return "cudaErrorStreamCaptureInvalidated";
+        case cudaErrorStreamCaptureImplicit:
+            return "cudaErrorStreamCaptureImplicit";
         default:
             return "cudaError";
     }

@@ -4,7 +4,7 @@
 /// is no GPU. Programs are linked with this in place of cudart.
 ///
 /// Streams are as late as CUDA allows: nothing runs before something waits for it, so that what is read too early is
-/// old. Memory from here begins as NaNs. A kernel that fails says so on stderr, and every later call returns its error.
+/// old. The legacy stream and those that were made to wait for it are in order, and no others are. Memory from here begins as NaNs. A kernel that fails says so on stderr, and every later call returns its error.
 #pragma once
 
 #include <chrono>
@@ -29,6 +29,7 @@ struct graph {
 struct stream {
     std::deque<std::function<void()>> work;
     std::uint64_t given = 0, done = 0;
+    bool is_blocking = false;  // waits for the legacy stream, which waits for it
     graph* noting = nullptr;
     bool is_spoilt = false;  // by a call that a capture does not take
 };
@@ -37,10 +38,16 @@ struct event {
     std::uint64_t at = 0;
     std::shared_ptr<std::chrono::steady_clock::time_point> time{};  // when it was reached
 };
+/// Of device memory. What is reserved and not used goes back whenever something waits, down to the threshold.
+struct pool {
+    std::uint64_t used = 0, reserved = 0, threshold = 0;
+    std::uint64_t mapped = 0;  // bytes that came from the system so far
+};
 struct allocation {
     std::uint64_t bytes = 0;
     cudaMemoryType type = cudaMemoryTypeDevice;
     bool is_ours = true;
+    pool* of = nullptr;
 };
 struct kernel {
     module* code = nullptr;
@@ -57,7 +64,10 @@ struct gpu {
     std::map<const void*, kernel> kernels;
     std::vector<std::unique_ptr<module>> modules;
     std::set<stream*> streams;
-    stream plain;
+    stream plain;  // the legacy stream
+    std::set<pool*> pools;
+    pool own;  // the device's own, which is also the present one
+    std::map<std::string, int> calls;  // of those that cost
     cudaError_t last = cudaSuccess, broken = cudaSuccess;
 
     /// Where an allocation begins that has so many bytes from the address on, and what it is; nullptr: none has.
@@ -86,7 +96,11 @@ void run_all();
 cudaError_t give(stream& s, std::function<void()> work);
 /// Whether the stream notes down a graph, which then is spoilt: for what no graph takes.
 bool is_refused(stream& s);
-/// The same of all streams.
+/// The same of all streams, for what might wait for any; not where the thread has asked for relaxed captures.
 bool any_refuses();
+/// Whether a stream notes down a graph that the legacy stream would have to wait for.
+bool is_any_blocking_stream_noting();
+/// Something has waited: pools give back what they do not keep.
+void trim_pools();
 
 }  // namespace halftone::ptx

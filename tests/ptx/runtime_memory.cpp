@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Memory, and what moves it.
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
@@ -10,13 +11,18 @@ using namespace halftone::ptx;
 
 namespace {
 
-cudaError_t obtain(void** p, std::size_t bytes, cudaMemoryType type) {
+cudaError_t obtain(void** p, std::size_t bytes, cudaMemoryType type, pool* of = nullptr) {
     *p = nullptr;
     if (bytes == 0) return result(cudaSuccess);
     void* memory = nullptr;
     if (posix_memalign(&memory, 512, bytes) != 0) return result(cudaErrorMemoryAllocation);
     std::memset(memory, 0xff, bytes);
-    all().memory[reinterpret_cast<std::uint64_t>(memory)] = {bytes, type, true};
+    all().memory[reinterpret_cast<std::uint64_t>(memory)] = {bytes, type, true, of};
+    if (of != nullptr) {
+        of->used += bytes;
+        of->mapped += of->used > of->reserved ? of->used - of->reserved : 0;
+        of->reserved = std::max(of->reserved, of->used);
+    }
     *p = memory;
     return result(cudaSuccess);
 }
@@ -25,6 +31,7 @@ cudaError_t release(void* p) {
     const auto found = all().memory.find(reinterpret_cast<std::uint64_t>(p));
     if (found == all().memory.end() || !found->second.is_ours) return result(cudaErrorInvalidValue);
     std::memset(p, 0xff, found->second.bytes);
+    if (found->second.of != nullptr) found->second.of->used -= found->second.bytes;
     all().memory.erase(found);
     std::free(p);
     return result(cudaSuccess);
@@ -39,19 +46,66 @@ cudaError_t cudaMalloc(void** p, std::size_t bytes) {
     if (any_refuses()) return result(cudaErrorStreamCaptureUnsupported);
     return obtain(p, bytes, cudaMemoryTypeDevice);
 }
-cudaError_t cudaMallocAsync(void** p, std::size_t bytes, cudaStream_t s) {
+/// In a capture CUDA makes this memory the graph's; nothing here can tell what would come of that, so that it is refused.
+cudaError_t cudaMallocFromPoolAsync(void** p, std::size_t bytes, cudaMemPool_t from, cudaStream_t s) {
     const lock l(all().mutex);
     if (is_refused(of(s))) return result(cudaErrorStreamCaptureUnsupported);
-    return obtain(p, bytes, cudaMemoryTypeDevice);
+    return obtain(p, bytes, cudaMemoryTypeDevice, reinterpret_cast<pool*>(from));
 }
+cudaError_t cudaMallocAsync(void** p, std::size_t bytes, cudaStream_t s) {
+    return cudaMallocFromPoolAsync(p, bytes, reinterpret_cast<cudaMemPool_t>(&all().own), s);
+}
+cudaError_t cudaMemPoolCreate(cudaMemPool_t* made, const cudaMemPoolProps* how) {
+    const lock l(all().mutex);
+    ++all().calls["cudaMemPoolCreate"];
+    if (how->allocType != cudaMemAllocationTypePinned || how->location.type != cudaMemLocationTypeDevice ||
+        how->location.id != 0)
+        return result(cudaErrorInvalidValue);
+    auto* const p = new pool;
+    all().pools.insert(p);
+    *made = reinterpret_cast<cudaMemPool_t>(p);
+    return result(cudaSuccess);
+}
+/// Memory that is out stays, and the pool for its sake.
+cudaError_t cudaMemPoolDestroy(cudaMemPool_t gone) {
+    const lock l(all().mutex);
+    return all().pools.erase(reinterpret_cast<pool*>(gone)) == 1 ? result(cudaSuccess) : result(cudaErrorInvalidValue);
+}
+cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t of, cudaMemPoolAttr which, void* value) {
+    const lock l(all().mutex);
+    if (which != cudaMemPoolAttrReleaseThreshold) return result(cudaErrorNotSupported);
+    reinterpret_cast<pool*>(of)->threshold = *static_cast<std::uint64_t*>(value);
+    return result(cudaSuccess);
+}
+cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t of, cudaMemPoolAttr which, void* value) {
+    const lock l(all().mutex);
+    const pool& p = *reinterpret_cast<pool*>(of);
+    auto& to = *static_cast<std::uint64_t*>(value);
+    switch (which) {
+        case cudaMemPoolAttrReleaseThreshold:
+            return to = p.threshold, result(cudaSuccess);
+        case cudaMemPoolAttrReservedMemCurrent:
+            return to = p.reserved, result(cudaSuccess);
+        case cudaMemPoolAttrUsedMemCurrent:
+            return to = p.used, result(cudaSuccess);
+        default:
+            return result(cudaErrorNotSupported);
+    }
+}
+cudaError_t cudaDeviceGetMemPool(cudaMemPool_t* p, int) {
+    return *p = reinterpret_cast<cudaMemPool_t>(&all().own), cudaSuccess;
+}
+cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* p, int d) { return cudaDeviceGetMemPool(p, d); }
 cudaError_t cudaFree(void* p) {
     const lock l(all().mutex);
     if (any_refuses()) return result(cudaErrorStreamCaptureUnsupported);
     run_all();
     return release(p);
 }
+/// Of memory that is not a graph's, a graph is no place to give it back.
 cudaError_t cudaFreeAsync(void* p, cudaStream_t s) {
     const lock l(all().mutex);
+    if (is_refused(of(s))) return result(cudaErrorInvalidValue);
     return give(of(s), [p] { release(p); });
 }
 cudaError_t cudaHostAlloc(void** p, std::size_t bytes, unsigned) {
@@ -62,6 +116,7 @@ cudaError_t cudaHostAlloc(void** p, std::size_t bytes, unsigned) {
 cudaError_t cudaMallocHost(void** p, std::size_t bytes) { return cudaHostAlloc(p, bytes, 0); }
 cudaError_t cudaFreeHost(void* p) {
     const lock l(all().mutex);
+    if (any_refuses()) return result(cudaErrorStreamCaptureUnsupported);
     run_all();
     return release(p);
 }

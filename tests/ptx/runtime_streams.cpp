@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Streams, events and graphs.
+#include <algorithm>
 #include <utility>
 
 #include "ptx/runtime.hpp"
@@ -17,7 +18,10 @@ cudaError_t result(cudaError_t code) {
     return code != cudaSuccess ? code : all().broken;
 }
 
-stream& of(cudaStream_t s) { return s == nullptr ? all().plain : *reinterpret_cast<stream*>(s); }
+// Without a per-thread default stream of its own: programs for that are compiled otherwise.
+stream& of(cudaStream_t s) {
+    return s == nullptr || s == cudaStreamLegacy ? all().plain : *reinterpret_cast<stream*>(s);
+}
 void run_until(stream& s, std::uint64_t ticket) {
     while (s.done < ticket && !s.work.empty()) {
         const auto next = std::move(s.work.front());
@@ -33,11 +37,39 @@ void run_all() {
 cudaError_t give(stream& s, std::function<void()> work) {
     if (s.noting != nullptr) {
         s.noting->nodes.push_back(std::move(work));
-    } else {
-        s.work.push_back(std::move(work));
-        ++s.given;
+        return result(cudaSuccess);
     }
+    if (&s == &all().plain) {
+        if (is_any_blocking_stream_noting()) return result(cudaErrorStreamCaptureImplicit);
+        std::vector<std::pair<stream*, std::uint64_t>> before;
+        for (stream* const each : all().streams)
+            if (each->is_blocking && each->done < each->given) before.emplace_back(each, each->given);
+        work = [before, work = std::move(work)] {
+            for (const auto& [each, ticket] : before) run_until(*each, ticket);
+            work();
+        };
+    } else if (s.is_blocking && all().plain.done < all().plain.given) {
+        work = [ticket = all().plain.given, work = std::move(work)] {
+            run_until(all().plain, ticket);
+            work();
+        };
+    }
+    s.work.push_back(std::move(work));
+    ++s.given;
     return result(cudaSuccess);
+}
+bool is_any_blocking_stream_noting() {
+    return std::any_of(all().streams.begin(), all().streams.end(),
+                       [](const stream* each) { return each->is_blocking && each->noting != nullptr; });
+}
+void trim_pools() {
+    const auto trim = [](pool& p) { p.reserved = std::max(p.used, std::min(p.reserved, p.threshold)); };
+    trim(all().own);
+    for (pool* const p : all().pools) trim(*p);
+}
+
+namespace {
+thread_local cudaStreamCaptureMode mode_of_thread = cudaStreamCaptureModeGlobal;
 }
 bool is_refused(stream& s) {
     if (s.noting == nullptr) return false;
@@ -46,6 +78,7 @@ bool is_refused(stream& s) {
 }
 bool any_refuses() {
     bool refuses = false;
+    if (mode_of_thread == cudaStreamCaptureModeRelaxed) return false;
     for (stream* const s : all().streams) refuses = is_refused(*s) || refuses;
     return refuses;
 }
@@ -56,9 +89,10 @@ using namespace halftone::ptx;
 
 extern "C" {
 
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned) {
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned flags) {
     const lock l(all().mutex);
     auto* const made = new stream;
+    made->is_blocking = (flags & cudaStreamNonBlocking) == 0;
     all().streams.insert(made);
     *s = reinterpret_cast<cudaStream_t>(made);
     return result(cudaSuccess);
@@ -75,12 +109,18 @@ cudaError_t cudaStreamSynchronize(cudaStream_t s) {
     const lock l(all().mutex);
     if (is_refused(of(s))) return result(cudaErrorStreamCaptureUnsupported);
     run_until(of(s), of(s).given);
+    if (&of(s) == &all().plain) {
+        for (stream* const each : all().streams)
+            if (each->is_blocking) run_until(*each, each->given);
+    }
+    trim_pools();
     return result(cudaSuccess);
 }
 cudaError_t cudaDeviceSynchronize() {
     const lock l(all().mutex);
     if (any_refuses()) return result(cudaErrorStreamCaptureUnsupported);
     run_all();
+    trim_pools();
     return result(cudaSuccess);
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* e, unsigned) {
@@ -104,6 +144,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t e) {
     const lock l(all().mutex);
     const event at = *reinterpret_cast<event*>(e);
     if (at.of != nullptr) run_until(*at.of, at.at);
+    trim_pools();
     return result(cudaSuccess);
 }
 cudaError_t cudaEventQuery(cudaEvent_t e) {
@@ -129,10 +170,23 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned) {
 }
 cudaError_t cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode) {
     const lock l(all().mutex);
-    if (s == nullptr || of(s).noting != nullptr) return result(cudaErrorStreamCaptureUnsupported);
+    if (&of(s) == &all().plain) return result(cudaErrorStreamCaptureUnsupported);
+    if (of(s).noting != nullptr) return result(cudaErrorIllegalState);
     of(s).noting = new graph;
     of(s).is_spoilt = false;
     return result(cudaSuccess);
+}
+cudaError_t cudaStreamIsCapturing(cudaStream_t s, cudaStreamCaptureStatus* status) {
+    const lock l(all().mutex);
+    if (&of(s) == &all().plain && is_any_blocking_stream_noting()) return result(cudaErrorStreamCaptureImplicit);
+    *status = of(s).noting == nullptr ? cudaStreamCaptureStatusNone
+              : of(s).is_spoilt       ? cudaStreamCaptureStatusInvalidated
+                                      : cudaStreamCaptureStatusActive;
+    return result(cudaSuccess);
+}
+cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
+    std::swap(*mode, mode_of_thread);
+    return cudaSuccess;
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t* g) {
     const lock l(all().mutex);

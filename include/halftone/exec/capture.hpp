@@ -8,8 +8,8 @@
 /// Noted down are launches, functions, fills, copies and clearing, with their arguments as they are then: addresses,
 /// shapes, scalars. The host's part of the work runs once, while it is noted down. What would wait for the device,
 /// bring host memory to it, or take memory throws capture_error, a state_error, and the capture is dropped; the device
-/// is as before then. memory().fixtures() tells whether addresses are still good. train/captured_step.hpp has the care
-/// that a step wants.
+/// is as before then. The same is thrown where the program captures a GPU's stream itself, and that capture goes on.
+/// memory().fixtures() tells whether addresses are still good. train/captured_step.hpp has the care that a step wants.
 #pragma once
 
 #include <concepts>
@@ -35,6 +35,9 @@ inline constexpr const char* write_in_capture =
     "arguments";
 inline constexpr const char* wait_in_capture =
     "synchronize() inside the step waits for the device; call it after the step";
+inline constexpr const char* default_stream_in_capture =
+    "the context was given the default stream (0), which CUDA does not capture; make the context with ht::own_stream, or "
+    "with another stream of yours";
 inline constexpr const char* replay_in_capture = "a captured step is replayed inside another; call one after the other";
 
 }  // namespace detail

@@ -61,6 +61,12 @@ class memory_resource {
                 "captured step: ", bytes, " bytes are asked for inside the step, for ", name(kind),
                 "; make tapes, accumulators and tensors before it, and let its first run need what all need");
         }
+        if (const char* const who = captured_by_others()) {
+            fail<capture_error>("captured stream: ", bytes, " bytes are asked for, for ", name(kind), ", while ", who,
+                                ", and a graph would own them; do the same work once before the capture on the same "
+                                "context, or give that a workspace (ht::workspace_bytes)");
+        }
+        give_back_left();
         if (bytes > static_cast<std::size_t>(-1) - block_alignment) refuse(bytes, kind);  // rounded up it would wrap
         bytes = round_up(bytes, block_alignment);
         std::byte* block = obtain(bytes);
@@ -71,9 +77,10 @@ class memory_resource {
     void unreserve(std::byte* block, std::size_t bytes) noexcept {
         bytes = round_up(bytes, block_alignment);
         usage_.remove_block(bytes);
-        if (is_capturing_) {
+        if (is_capturing_ || captured_by_others() != nullptr) {
             left_.push_back({block, bytes});  // what is given back now would be given back by each replay
         } else {
+            give_back_left();
             release(block, bytes);
         }
     }
@@ -100,20 +107,32 @@ class memory_resource {
         capturing& operator=(const capturing&) = delete;
         ~capturing() {
             memory_.is_capturing_ = false;
-            for (const auto& [block, bytes] : memory_.left_) memory_.release(block, bytes);
-            memory_.left_.clear();
+            memory_.give_back_left();
         }
 
       private:
         memory_resource& memory_;
     };
-    /// Throws capture_error while work is captured: for what waits for the device, or would be done once and by no
-    /// replay. The sentence says what, and what to do.
+    /// Throws capture_error while work is captured, here or by others: for what waits for the device, or would be done
+    /// once and by no replay. The sentence says what, and what to do.
     void expect_no_capture(const char* sentence) const {
         if (is_capturing_) fail<capture_error>("captured step: ", sentence);
+        if (const char* const who = captured_by_others())
+            fail<capture_error>("captured stream: ", who, ", and ", sentence);
+    }
+
+  protected:
+    /// What was given back while work was captured, and is not captured now. A resource that others can capture calls it
+    /// at its end.
+    void give_back_left() noexcept {
+        for (const auto& [block, bytes] : left_) release(block, bytes);
+        left_.clear();
     }
 
   private:
+    /// Who captures the device's work without `capturing`, the user of a GPU's stream, say, as a sentence begins;
+    /// nullptr: nobody.
+    virtual const char* captured_by_others() const noexcept { return nullptr; }
     virtual std::byte* obtain(std::size_t bytes) = 0;  ///< nullptr where there is no such block
     virtual void release(std::byte* block, std::size_t bytes) noexcept = 0;
 

@@ -9,6 +9,7 @@
 
 #include <span>
 #include <type_traits>
+#include <utility>
 
 #include <halftone/tensor/shape.hpp>
 
@@ -223,5 +224,17 @@ view<T, 1> flatten(const view<T, Rank>& v) {
     detail::expect_contiguous("flatten", "the view", v);
     return {v.data(), {v.size()}};
 }
+
+namespace detail {
+
+/// What an operation takes for a view: views, tensors, spans.
+template <class T>
+concept viewable = requires(const T& x) {
+    as_view(x);
+};
+template <class T>
+using view_of = decltype(as_view(std::declval<const T&>()));
+
+}  // namespace detail
 
 }  // namespace halftone::inline HALFTONE_ABI

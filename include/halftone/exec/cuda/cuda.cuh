@@ -3,7 +3,7 @@
 /// An NVIDIA GPU as a device: one stream of it, and the memory that its work needs.
 ///
 ///     ht::cuda device;                                  // the present GPU, a stream of its own
-///     ht::cuda gpu{stream};                             // yours, which it borrows
+///     ht::cuda gpu{stream};                             // yours, which it borrows; 0 is the default stream, as in CUDA
 ///     ht::cuda own{stream, memory, ht::cublaslt{}};     // and a std::span<std::byte> of yours for scratch memory
 ///     ht::cuda other{{.device = 1, .memory_limit = std::size_t{8} << 30}};
 ///
@@ -11,6 +11,22 @@
 /// and may be called from several threads at once, for nothing is static. The present device of the calling thread
 /// (cudaSetDevice) does not matter, and is the same after a call. No call waits for the GPU but those that say so:
 /// memory().read and write, synchronize.
+///
+/// A stream that is borrowed may be any: 0, which PyTorch's current stream is where a program says nothing else, is the
+/// legacy default stream, and what the context does is in order with all that is given to it. A stream of the context's
+/// own (ht::own_stream, which options without a stream have) waits for no other, the default stream included: events
+/// order them. A context costs a few calls of CUDA's that look up numbers, so that it may be made for one call; what it
+/// needs beyond, it takes when it is first needed.
+///
+/// Memory comes from options.pool. Where none is given, a context with a stream of its own makes a pool of its own, which
+/// keeps what is given back; a context on a borrowed stream takes from the GPU's present pool, as cudaMallocAsync does, and
+/// changes no setting of it. Who makes contexts for single calls that need scratch memory gives them a workspace, or a
+/// pool that outlives them (exec/cuda/pool.cuh).
+///
+/// The program may capture the stream (cudaStreamBeginCapture) and call operations on the context meanwhile: launches,
+/// fills and copies become the graph's. What would wait, upload or take memory then throws capture_error before CUDA is
+/// asked, so that the capture is not spoilt. The graph refers to the context's scratch memory: keep the context for as
+/// long as the graph.
 ///
 ///     compute.wait_for(copies);                         // what compute gets from now on begins after all that copies has
 #pragma once
@@ -43,6 +59,7 @@ class any_matmul_engine {
     any_matmul_engine(const Engine& engine)
         : how_(std::make_shared<const starter_of<Engine>>(engine)) {}  // NOLINT(google-explicit-constructor)
 
+    bool is_there() const { return how_ != nullptr; }
     /// nullptr: none.
     std::unique_ptr<matmul_engine> start(cudaStream_t stream, const cudaDeviceProp& properties) const {
         return how_ == nullptr ? nullptr : how_->start(stream, properties);
@@ -64,39 +81,72 @@ class any_matmul_engine {
     std::shared_ptr<const starter> how_;
 };
 
+/// Says that a context makes a stream for itself, which waits for no other, the default stream included, and destroys it
+/// at its end.
+struct own_stream_t {
+    explicit own_stream_t() = default;
+};
+inline constexpr own_stream_t own_stream{};
+
+/// The stream of a context: one of the program's, any that CUDA has a number for, or its own.
+class cuda_stream_choice {
+  public:
+    constexpr cuda_stream_choice(own_stream_t) : is_own_(true) {}           // NOLINT(google-explicit-constructor)
+    constexpr cuda_stream_choice(cudaStream_t stream) : stream_(stream) {}  // NOLINT(google-explicit-constructor)
+
+    constexpr bool is_own() const { return is_own_; }
+    /// Of what is not its own: 0 as what the program that is compiled takes it for, so that it does not depend on the
+    /// file that a call of the context's stands in.
+    cudaStream_t get() const {
+#if defined(CUDA_API_PER_THREAD_DEFAULT_STREAM)
+        return stream_ != nullptr ? stream_ : cudaStreamPerThread;
+#else
+        return stream_ != nullptr ? stream_ : cudaStreamLegacy;
+#endif
+    }
+
+  private:
+    cudaStream_t stream_ = nullptr;
+    bool is_own_ = false;
+};
+
 struct cuda_options {
-    int device = -1;                                          ///< -1: the stream's; without a stream the present one
-    cudaStream_t stream = nullptr;                            ///< none: a stream of its own
+    int device = -1;                         ///< -1: the stream's; of its own or a default stream the present one
+    cuda_stream_choice stream = own_stream;  ///< or one of the program's, 0 included, to which it is the default stream
     std::size_t memory_limit = static_cast<std::size_t>(-1);  ///< bytes that this context may hold
     any_matmul_engine engine{};                               ///< multiplies beside halftone's kernels
     engine_use engine_is_used = engine_use::by_table;         ///< HALFTONE_MATMUL in the environment goes before it
     std::span<std::byte> workspace{};  ///< scratch memory of the caller's on the GPU; none: its own
+    cudaMemPool_t pool = nullptr;      ///< where memory comes from; none: its own with its own stream, else the GPU's
+    std::size_t pool_keeps = cuda_pool::everything;  ///< bytes that nobody uses which a pool of its own keeps
 };
 
 namespace detail {
 
-/// A stream, owned or borrowed.
+/// A stream, owned or borrowed, and what its GPU is.
 class cuda_stream {
   public:
-    explicit cuda_stream(const cuda_options& o) : device_(o.device), stream_(o.stream) {
+    explicit cuda_stream(const cuda_options& o) : device_(o.device), is_owned_(o.stream.is_own()) {
+        if (!is_owned_) stream_ = o.stream.get();
         int count = 0;
         cuda_check(cudaGetDeviceCount(&count), "cudaGetDeviceCount");
         const int present = device_of(stream_);
         if (device_ < 0) device_ = present;
 #if CUDART_VERSION >= 12080
-        if (stream_ != nullptr && device_ != present)
+        if (!is_default_stream(stream_) && device_ != present)
             fail<argument_error>("cuda: device ", device_, "; the stream is one of device ", present);
 #endif
         if (device_ >= count) fail<argument_error>("cuda: device ", device_, "; there are ", count);
-        cuda_check(cudaGetDeviceProperties(&properties_, device_), "cudaGetDeviceProperties");
-        if (properties_.major < 8)
-            fail<argument_error>("cuda: ", properties_.name, " is of architecture ", properties_.major, ".",
-                                 properties_.minor, "; halftone's kernels need 8.0 or newer");
+        const int major = attribute(cudaDevAttrComputeCapabilityMajor),
+                  minor = attribute(cudaDevAttrComputeCapabilityMinor);
+        if (major < 8)
+            fail<argument_error>("cuda: ", properties().name, " is of architecture ", major, ".", minor,
+                                 "; halftone's kernels need 8.0 or newer");
+        architecture_ = {10 * major + minor, attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin),
+                         attribute(cudaDevAttrMultiProcessorCount)};
+        if (!is_owned_) return;
         const current_device here(device_);
-        if (stream_ == nullptr) {
-            cuda_check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
-            is_owned_ = true;
-        }
+        cuda_check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
     }
     cuda_stream(const cuda_stream&) = delete;
     cuda_stream& operator=(const cuda_stream&) = delete;
@@ -108,13 +158,29 @@ class cuda_stream {
 
     int device() const { return device_; }
     cudaStream_t get() const { return stream_; }
-    const cudaDeviceProp& properties() const { return properties_; }
+    const simt::architecture& architecture() const { return architecture_; }
+    /// Read when first they are asked for, which takes CUDA a thousand times longer than an attribute.
+    const cudaDeviceProp& properties() const {
+        if (properties_ == nullptr) {
+            auto all = std::make_unique<cudaDeviceProp>();
+            cuda_check(cudaGetDeviceProperties(all.get(), device_), "cudaGetDeviceProperties");
+            properties_ = std::move(all);
+        }
+        return *properties_;
+    }
 
   private:
+    int attribute(cudaDeviceAttr which) const {
+        int value = 0;
+        cuda_check(cudaDeviceGetAttribute(&value, which, device_), "cudaDeviceGetAttribute");
+        return value;
+    }
+
     int device_;
-    cudaStream_t stream_;
-    cudaDeviceProp properties_{};
-    bool is_owned_ = false;
+    bool is_owned_;
+    cudaStream_t stream_ = nullptr;
+    simt::architecture architecture_{};
+    mutable std::unique_ptr<const cudaDeviceProp> properties_;
 };
 
 }  // namespace detail
@@ -127,15 +193,16 @@ class cuda {
     /// for a workspace that is not a GPU's memory.
     explicit cuda(const cuda_options& options = {})
         : stream_(options),
-          memory_(stream_.device(), stream_.get(), options.memory_limit),
+          memory_(stream_.device(), stream_.get(), options.memory_limit, options.pool),
           workspace_(memory_, options.workspace),
           engines_(options.engine_is_used) {
         if (!options.workspace.empty() && !reaches(options.workspace.data()))
             fail<argument_error>("cuda: the workspace is no memory of a GPU's");
-        use(options.engine);
+        if (options.pool == nullptr && options.stream.is_own()) memory_.use_own_pool(options.pool_keeps);
+        if (options.engine.is_there()) use(options.engine);
     }
-    explicit cuda(cudaStream_t stream) : cuda(cuda_options{.stream = stream}) {}
-    cuda(cudaStream_t stream, std::span<std::byte> workspace, const any_matmul_engine& engine = {})
+    explicit cuda(cuda_stream_choice stream) : cuda(cuda_options{.stream = stream}) {}
+    cuda(cuda_stream_choice stream, std::span<std::byte> workspace, const any_matmul_engine& engine = {})
         : cuda(cuda_options{.stream = stream, .engine = engine, .workspace = workspace}) {}
     cuda(const cuda&) = delete;
     cuda& operator=(const cuda&) = delete;
@@ -143,11 +210,9 @@ class cuda {
     cudaStream_t stream() const { return stream_.get(); }
     /// CUDA's number of the GPU.
     int device() const { return stream_.device(); }
+    /// All that CUDA tells of the GPU: read when first they are asked for.
     const cudaDeviceProp& properties() const { return stream_.properties(); }
-    simt::architecture architecture() const {
-        return {10 * properties().major + properties().minor, static_cast<int>(properties().sharedMemPerBlockOptin),
-                properties().multiProcessorCount};
-    }
+    simt::architecture architecture() const { return stream_.architecture(); }
     /// For people: "cuda, NVIDIA H200".
     std::string description() const { return detail::sentence("cuda, ", properties().name); }
 
@@ -157,7 +222,7 @@ class cuda {
     /// From now on products are the engine's, where it is the faster one; an empty engine: all are halftone's.
     void use(const any_matmul_engine& engine) {
         const detail::current_device here(device());
-        engines_.hold(engine.start(stream(), properties()));
+        engines_.hold(engine.is_there() ? engine.start(stream(), properties()) : nullptr);
     }
     matmul_engine* engine_for(const product_description& p) const { return engines_.engine_for(p); }
 
@@ -182,6 +247,10 @@ class cuda {
         static_assert(sizeof(Kernel) <= 4096, "halftone: the arguments of a kernel exceed CUDA's 4096 bytes");
         const simt::grid_shape g = kernel.grid();
         if (g.x <= 0 || g.y <= 0 || g.z <= 0) return;  // an empty grid is an error to CUDA, and nothing to do for us
+        if (g.y > simt::most_folds || g.z > simt::most_folds) {
+            fail<argument_error>("cuda: a kernel's grid of ", g.x, " x ", g.y, " x ", g.z,
+                                 " blocks; CUDA takes at most ", simt::most_folds, " along y and z");
+        }
         const detail::current_device here(device());
         const auto entry = &detail::kernel_entry<Kernel>;
         if constexpr (Kernel::shared_bytes > 48 * 1024) {
@@ -245,6 +314,7 @@ class cuda {
     /// Notes down what f gives this context to do, and does nothing of it; exec/capture.hpp has the rules.
     template <class Function>
     cuda_graph capture(const Function& f) {
+        if (stream() == cudaStreamLegacy) fail<capture_error>("captured step: ", detail::default_stream_in_capture);
         const detail::current_device here(device());
         const memory_resource::capturing guard(memory_);
         detail::stream_capture noting(stream());

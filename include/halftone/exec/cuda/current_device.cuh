@@ -28,11 +28,17 @@ class current_device {
     int before_ = -1;
 };
 
-/// The device that a stream belongs to. Before CUDA 12.8, in the toolkit or the driver, no call tells: the present one.
+/// One of the streams that every device has, which CUDA knows by number: the legacy one, or the thread's.
+inline bool is_default_stream(cudaStream_t stream) {
+    return stream == nullptr || stream == cudaStreamLegacy || stream == cudaStreamPerThread;
+}
+
+/// The device that a stream belongs to; of a default stream, which all of them have, the present one. Before CUDA 12.8,
+/// in the toolkit or the driver, no call tells: the present one.
 inline int device_of(cudaStream_t stream) {
     int device = 0;
 #if CUDART_VERSION >= 12080
-    if (stream != nullptr) {
+    if (!is_default_stream(stream)) {
         const cudaError_t code = cudaStreamGetDevice(stream, &device);
         if (code == cudaSuccess) return device;
         if (code != cudaErrorCallRequiresNewerDriver && code != cudaErrorNotSupported)

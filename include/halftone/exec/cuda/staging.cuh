@@ -8,7 +8,7 @@
 #include <cstring>
 #include <utility>
 
-#include <halftone/exec/cuda/error.cuh>
+#include <halftone/exec/cuda/stream_state.cuh>
 
 namespace halftone::inline HALFTONE_ABI {
 
@@ -49,16 +49,17 @@ class pinned_staging {
                 detail::cuda_check(cudaEventSynchronize(sent), "cudaEventSynchronize");
             }
             if (bytes >= wanted) return;
+            const detail::beside_captures here;  // of other streams: this one is not captured, or send() was not called
             if (data != nullptr) cudaFreeHost(std::exchange(data, nullptr));
             bytes = 0;
             detail::cuda_check(cudaMallocHost(&data, wanted), "cudaMallocHost");
             bytes = wanted;
         }
         void clear() noexcept {
-            if (sent != nullptr) {
-                cudaEventSynchronize(sent);
-                cudaEventDestroy(sent);
-            }
+            if (sent == nullptr) return;
+            const detail::beside_captures here;
+            cudaEventSynchronize(sent);
+            cudaEventDestroy(sent);
             if (data != nullptr) cudaFreeHost(data);
         }
     };

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The words of exec/simt/simt.hpp on a GPU (sm_80 and later). Each word is one instruction; nothing is stored.
+///
+/// Kernels keep their stated errors where float arithmetic is as IEEE 754 has it. nvcc's --use_fast_math, and each of the
+/// options that it stands for, makes zeros of subnormal floats, so of bfloat16's too, or approximates quotients and roots;
+/// no macro tells, so that the assembler is made to refuse it.
 #pragma once
 
 #include <halftone/exec/simt/architecture.hpp>
@@ -163,6 +167,24 @@ class cuda_thread {
 };
 static_assert(simt::thread_handle<cuda_thread>);
 
+#if defined(__CUDA_ARCH__) && !defined(__clang__)
+extern "C" __device__ int __nvvm_reflect(const void* option);  // a constant, of the options that nvcc was given
+#endif
+
+/// Stands in every kernel: nothing where arithmetic is IEEE 754's, else something whose error message is the sentence.
+__device__ HALFTONE_INLINE void expect_exact_arithmetic() {
+#if defined(__CUDA_ARCH__) && !defined(__clang__)
+    bool is_exact = __nvvm_reflect("__CUDA_FTZ") == 0;
+#if __CUDACC_VER_MAJOR__ >= 13  // others may not know these names
+    is_exact = is_exact && __nvvm_reflect("__CUDA_PREC_DIV") != 0 && __nvvm_reflect("__CUDA_PREC_SQRT") != 0;
+#endif
+    if (!is_exact)
+        asm volatile(
+            "\"halftone: kernels keep their stated errors in IEEE 754's arithmetic alone: compile this file without "
+            "--use_fast_math, -ftz=true, -prec-div=false and -prec-sqrt=false\";");
+#endif
+}
+
 // Hidden from other libraries: where several in one program use halftone, each launches what it registered.
 #pragma GCC visibility push(hidden)
 
@@ -180,12 +202,14 @@ consteval int min_blocks_of() {
 template <class Kernel>
 __global__ void __launch_bounds__(Kernel::threads, min_blocks_of<Kernel>())
     kernel_entry(const __grid_constant__ Kernel kernel) {
+    expect_exact_arithmetic();
     kernel(cuda_thread{});
 }
 
 /// One thread: a small function in order with the stream's other work.
 template <class Function>
 __global__ void function_entry(const __grid_constant__ Function function) {
+    expect_exact_arithmetic();
     function();
 }
 

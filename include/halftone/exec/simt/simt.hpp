@@ -48,6 +48,7 @@
 /// out: nvcc's host pass drops device bodies, and a deduced type would become void there.
 #pragma once
 
+#include <halftone/error.hpp>
 #include <halftone/exec/simt/memory.hpp>
 #include <halftone/number/bfloat16.hpp>
 #include <halftone/number/float16.hpp>
@@ -66,8 +67,34 @@ struct grid_shape {
     int x = 1, y = 1, z = 1;
 };
 
+/// What CUDA takes of a grid along x, and along y and z: what can be long goes along x, or is folded.
+inline constexpr extent most_blocks = 2147483647, most_folds = 65535;
+
+/// So many blocks along x. Throws shape_error for more than a grid has.
+inline grid_shape blocks_along_x(extent count) {
+    if (count > most_blocks) {
+        fail<shape_error>("a kernel's launch: ", count, " blocks; a GPU's grid has at most ", most_blocks,
+                                  ", so take less at a time");
+    }
+    return {static_cast<int>(count), 1, 1};
+}
 /// Enough blocks of `each` for `count`, along x.
-inline grid_shape blocks_for(extent count, extent each) { return {static_cast<int>((count + each - 1) / each), 1, 1}; }
+inline grid_shape blocks_for(extent count, extent each) {
+    return blocks_along_x(count / each + (count % each != 0 ? 1 : 0));
+}
+/// Rows of blocks along x, and as many of them as are wanted: along y, and beyond what that takes along z. Of the last
+/// fold some rows may be too many; folded_row tells a block its row.
+inline grid_shape folded(grid_shape row, extent rows) {
+    if (rows > most_folds * most_folds) {
+        fail<shape_error>("a kernel's launch: ", rows, " rows of blocks; a GPU's grid has at most ",
+                                  most_folds * most_folds, ", so take less at a time");
+    }
+    const extent folds = (rows + most_folds - 1) / most_folds;
+    return {row.x, static_cast<int>(rows < most_folds ? rows : most_folds), static_cast<int>(folds)};
+}
+HALFTONE_HD constexpr extent folded_row(const grid_shape& block) {
+    return static_cast<extent>(block.z) * most_folds + block.y;
+}
 
 /// part(simt), for what many kernels have in common. On a GPU it is inlined, as everything is; a host's thread handle
 /// has an overload beside it that is compiled once for all of them.

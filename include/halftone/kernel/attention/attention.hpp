@@ -359,6 +359,28 @@ void attention(Device& device, const Q& q, const K& k, const V& v, const O& o, c
         kernel::attention_forward<T>{as_view(q), as_view(k), as_view(v), as_view(o), logsumexp, options, sequences});
 }
 
+/// Say what is missing, where a compiler would say that no function matches.
+template <class Device, class Q, class K, class V, class O>
+    requires(detail::viewable<Q> && detail::viewable<K> && detail::viewable<V> && detail::viewable<O>)
+void attention(Device&, const Q&, const K&, const V&, const O&, const view<float, 4>&, const attention_options& = {},
+               const packed_sequences& = {}) {
+    static_assert(sizeof(Device*) == 0,
+                  "halftone: attention is called without a policy: ht::attention<ht::amp_bf16>(device, q, k, v, o, {})");
+}
+template <class Device, class T>
+void attention_gradients(Device&, const kernel::attention_backward<T>&) {
+    static_assert(sizeof(Device*) == 0,
+                  "halftone: attention_gradients is called without a policy: "
+                  "ht::attention_gradients<ht::amp_bf16>(device, views)");
+}
+template <class Device, class T>
+attention_choice choose_attention(const Device&, const kernel::attention_forward<T>&) {
+    static_assert(sizeof(Device*) == 0,
+                  "halftone: choose_attention is called without a policy: "
+                  "ht::choose_attention<ht::amp_bf16>(device, views)");
+    return {};
+}
+
 /// The gradients of the same with respect to q, k and v, given that of o. Throws shape_error and argument_error.
 template <class P, class Device, class T>
 void attention_gradients(Device& device, const kernel::attention_backward<T>& views) {

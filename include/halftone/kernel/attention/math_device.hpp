@@ -59,7 +59,7 @@ struct attention_hide_kernel {
     float value;
     simt::global_span<float> x;  ///< (matrices, queries, keys)
 
-    simt::grid_shape grid() const { return {static_cast<int>(x.count / seen.keys), 1, 1}; }
+    simt::grid_shape grid() const { return simt::blocks_along_x(x.count / seen.keys); }
 
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD void operator()(Simt simt) const {

@@ -30,7 +30,7 @@ struct embedding_threads {
         while (across < threads && across < vectors) across *= 2;
     }
     grid_shape grid() const {
-        return {simt::blocks_for(rows, threads / across).x, simt::blocks_for(vectors, across).x, 1};
+        return simt::folded(simt::blocks_for(rows, threads / across), (vectors + across - 1) / across);
     }
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE extent row(Simt simt) const {
@@ -38,7 +38,7 @@ struct embedding_threads {
     }
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE extent vector(Simt simt) const {
-        return static_cast<extent>(simt.block().y) * across + simt.thread() % across;
+        return simt::folded_row(simt.block()) * across + simt.thread() % across;
     }
 };
 

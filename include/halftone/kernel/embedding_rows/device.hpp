@@ -75,7 +75,7 @@ struct count_new_rows_kernel {
     row_merge merge;
     global_span<word> new_runs;  // of each block
 
-    grid_shape grid() const { return {static_cast<int>(new_runs.count), 1, 1}; }
+    grid_shape grid() const { return simt::blocks_along_x(new_runs.count); }
 
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD void operator()(Simt simt) const {
@@ -122,7 +122,7 @@ struct place_rows_kernel {
     global_span<std::int32_t> targets;    // (lookups)
     global_span<std::int32_t> indices;    // (room): those of new rows are set
 
-    grid_shape grid() const { return {static_cast<int>(new_before.count), 1, 1}; }
+    grid_shape grid() const { return simt::blocks_along_x(new_before.count); }
 
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD void operator()(Simt simt) const {

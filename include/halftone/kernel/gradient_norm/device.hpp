@@ -35,7 +35,7 @@ struct chunk_squares_kernel {
     global_span<const std::int32_t> rows;  // how many rows of `width` are there, or none: all
     extent width;
 
-    grid_shape grid() const { return {static_cast<int>(results.count), 1, 1}; }
+    grid_shape grid() const { return simt::blocks_along_x(results.count); }
 
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD void operator()(Simt simt) const {

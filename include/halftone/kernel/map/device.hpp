@@ -209,7 +209,7 @@ struct map<Device> {
         while (c.across < threads && c.across < vectors) c.across *= 2;
         extent blocks = (vectors + c.across - 1) / c.across;
         if (!by_column && blocks > most_blocks) blocks = most_blocks;
-        c.blocks_across = static_cast<int>(blocks);
+        c.blocks_across = simt::blocks_along_x(blocks).x;
         // The partial sums of a column are added up by few threads, so that there should not be many.
         const extent most_pieces = c.across == threads ? 256 : 1024;
         extent each = (rows + most_pieces - 1) / most_pieces;

@@ -348,9 +348,21 @@ HALFTONE_HD constexpr auto results(const T&... values) { return make_pack(symbol
 
 namespace detail {
 
+/// One that is no template takes numbers, and never symbols, which a compiler would try to make numbers of.
+template <class F>
+concept takes_numbers = std::is_pointer_v<F> || requires { &F::operator(); };
+template <class F, int... Index>
+constexpr bool takes_arguments(std::integer_sequence<int, Index...>) {
+    if constexpr (sizeof...(Index) > 0 && takes_numbers<F>) {
+        return false;
+    } else {
+        return std::is_invocable_v<const F&, symbolic::argument<Index>...>;
+    }
+}
+
 template <class F, int... Index>
 constexpr auto trace(const F& f, std::integer_sequence<int, Index...>) {
-    static_assert(std::is_invocable_v<const F&, symbolic::argument<Index>...>,
+    static_assert(takes_arguments<F>(std::integer_sequence<int, Index...>{}),
                   "halftone: map: the function does not take that many symbolic arguments; give a generic lambda, "
                   "[](auto x, auto y) { return x + y; }, with one argument for each input, or ht::opaque(functor)");
     using result = std::invoke_result_t<const F&, symbolic::argument<Index>...>;

@@ -156,18 +156,6 @@ map_operand map_result_of(const char* role, int index, const view<T, Rank>& v, c
 
 namespace detail {
 
-template <class T>
-concept viewable = requires(const T& x) {
-    as_view(x);
-};
-template <class T>
-using view_of = decltype(as_view(std::declval<const T&>()));
-
-template <class F, int... Index>
-constexpr bool takes_arguments(std::integer_sequence<int, Index...>) {
-    return std::is_invocable_v<const F&, symbolic::argument<Index>...>;
-}
-
 /// How many of the views are outputs: as many as are left when the lambda has its arguments.
 template <class F, int Views, int Outputs = 1>
 constexpr int count_outputs() {

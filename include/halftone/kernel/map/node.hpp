@@ -58,9 +58,25 @@ struct both {};
 struct either {};
 }  // namespace op
 
+namespace detail {
+
+/// Where a lambda takes an expression for a number, as what std::tanh and sinf are given.
+template <class T>
+HALFTONE_HD constexpr float as_number() {
+    static_assert(sizeof(T*) == 0,
+                  "halftone: map: while a function is traced its arguments are symbols, which stand for all elements, and no "
+                  "numbers: call halftone's functions (ht::exp, ht::tanh, ...), not std's or C's, or give ht::opaque(functor)");
+    return 0;
+}
+
+}  // namespace detail
+
 /// The value of input `Index`.
 template <int Index>
-struct argument {};
+struct argument {
+    template <class T = void>
+    HALFTONE_HD constexpr operator float() const { return detail::as_number<T>(); }
+};
 
 struct constant {
     float value;
@@ -76,12 +92,16 @@ struct one {};
 template <class Op, class A>
 struct unary {
     A operand;
+    template <class T = void>
+    HALFTONE_HD constexpr operator float() const { return detail::as_number<T>(); }
 };
 
 template <class Op, class A, class B>
 struct binary {
     A left;
     B right;
+    template <class T = void>
+    HALFTONE_HD constexpr operator float() const { return detail::as_number<T>(); }
 };
 
 /// A function that cannot be traced, called with the values of its operands, one element at a time.
@@ -89,6 +109,8 @@ template <class Function, class... A>
 struct external {
     Function function;
     pack<A...> operands;
+    template <class T = void>
+    HALFTONE_HD constexpr operator float() const { return detail::as_number<T>(); }
 };
 
 template <class Condition, class A, class B>
@@ -96,6 +118,8 @@ struct choice {
     Condition condition;
     A yes;
     B no;
+    template <class T = void>
+    HALFTONE_HD constexpr operator float() const { return detail::as_number<T>(); }
 };
 
 namespace detail {

@@ -12,7 +12,7 @@
 /// Errors in float on a GPU: those that exec/cpu/simd/math.inc states for the CPU, the CUDA Programming Guide giving
 /// expf, expm1f, logf and log1pf 1 ulp, tanhf 2, square roots and divisions half of one; short forms (short_form.hpp) keep
 /// those of float16 there for every type. sinh, cosh, tan, pow and atan2 are <cmath>'s on both: within 4 ulp by that guide
-/// and by glibc's manual. With nvcc's -use_fast_math: what that leaves of them.
+/// and by glibc's manual. nvcc's --use_fast_math is refused.
 #pragma once
 
 #include <cmath>

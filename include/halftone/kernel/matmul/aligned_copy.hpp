@@ -29,14 +29,20 @@ struct aligned_copy_kernel {
     int across;  // threads that share a line: a power of two
 
     grid_shape grid() const {
-        const int lines_of_block = threads / across, elements = each * across;
-        return {(lines + lines_of_block - 1) / lines_of_block, (length + elements - 1) / elements, 1};
+        const int elements = each * across;
+        return simt::blocks_along_x(extent{bands()} * ((length + elements - 1) / elements));
+    }
+    /// Of lines that a block has.
+    HALFTONE_HD HALFTONE_INLINE int bands() const {
+        const int lines_of_block = threads / across;
+        return (lines + lines_of_block - 1) / lines_of_block;
     }
 
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD void operator()(Simt simt) const {
-        const int line = simt.block().x * (threads / across) + simt.thread() / across;
-        const int first = simt.block().y * (each * across) + simt.thread() % across;
+        const int piece = simt.block().x / bands(), band = simt.block().x - piece * bands();
+        const int line = band * (threads / across) + simt.thread() / across;
+        const int first = piece * (each * across) + simt.thread() % across;
         if (line >= lines) return;
         vec<Bits, each> held;
         HALFTONE_UNROLL for (int e = 0; e < each; ++e) {

@@ -28,14 +28,15 @@ struct along_depth_kernel {
     bool has_vectors;
 
     grid_shape grid() const {
-        return {(from.outer + outer_tile - 1) / outer_tile, static_cast<int>((leading + depth_tile - 1) / depth_tile),
-                1};
+        return simt::blocks_along_x(tiles_across() * ((leading + depth_tile - 1) / depth_tile));
     }
+    HALFTONE_HD HALFTONE_INLINE int tiles_across() const { return (from.outer + outer_tile - 1) / outer_tile; }
 
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD void operator()(Simt simt) const {
-        const int outer = simt.block().x * outer_tile + simt.thread() % 8 * some;
-        const int depth = simt.block().y * depth_tile + simt.thread() / 8 * lines;
+        const int row = simt.block().x / tiles_across(), tile = simt.block().x - row * tiles_across();
+        const int outer = tile * outer_tile + simt.thread() % 8 * some;
+        const int depth = row * depth_tile + simt.thread() / 8 * lines;
         if (outer >= from.outer || depth >= leading) return;
         vec<T, some> read[lines];
         HALFTONE_UNROLL for (int i = 0; i < lines; ++i) {

@@ -125,6 +125,14 @@ void matmul(Device& device, const A& a, const B& b, const C& c, const Epilogue& 
                                                                   epilogue_of(epilogue, as_view(c)));
 }
 
+/// Says what is missing, where a compiler would say that no function matches.
+template <class Device, class A, class B, class C, class... Epilogue>
+    requires(sizeof...(Epilogue) <= 1 && detail::viewable<A> && detail::viewable<B> && detail::viewable<C>)
+void matmul(Device&, const A&, const B&, const C&, const Epilogue&...) {
+    static_assert(sizeof(Device*) == 0,
+                  "halftone: matmul is called without a policy: ht::matmul<ht::amp_bf16>(device, a, b, c)");
+}
+
 /// c[i] = a[i] b[i] for every i: a: (count, m, k), b: (count, k, n), c: (count, m, n). Throws shape_error.
 template <class P, class Device, class A, class B, class C>
 void batched_matmul(Device& device, const A& a, const B& b, const C& c) {
@@ -139,6 +147,12 @@ void batched_matmul(Device& device, const A& a, const B& b, const C& c) {
     }
     detail::expect_elements_once("batched_matmul", "c", z);
     for (extent i = 0; i < z.extent_of(0); ++i) matmul<P>(device, matrix(x, i), matrix(y, i), matrix(z, i));
+}
+template <class Device, class A, class B, class C>
+    requires(detail::viewable<A> && detail::viewable<B> && detail::viewable<C>)
+void batched_matmul(Device&, const A&, const B&, const C&) {
+    static_assert(sizeof(Device*) == 0,
+                  "halftone: batched_matmul is called without a policy: ht::batched_matmul<ht::amp_bf16>(device, a, b, c)");
 }
 
 }  // namespace halftone::inline HALFTONE_ABI

@@ -219,7 +219,9 @@ struct matrix_unit_kernel {
     row_access access;
     part_of_depth part{};
 
-    grid_shape grid() const { return {tiles_m() * tiles_n(), 1, part.count(panels())}; }
+    grid_shape grid() const {
+        return {simt::blocks_along_x(static_cast<extent>(tiles_m()) * tiles_n()).x, 1, part.count(panels())};
+    }
 
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD void operator()(Simt simt) const {

@@ -147,14 +147,17 @@ struct multiply_add_kernel {
     part_of_depth part{};
 
     grid_shape grid() const {
-        return {simt::blocks_for(a.outer, tiling::tile_m).x, simt::blocks_for(b.outer, tiling::tile_n).x,
-                part.count(panels())};
+        const extent tiles_n = (static_cast<extent>(b.outer) + tiling::tile_n - 1) / tiling::tile_n;
+        return {simt::blocks_along_x(tiles_m() * tiles_n).x, 1, part.count(panels())};
     }
+    HALFTONE_HD HALFTONE_INLINE int tiles_m() const { return (a.outer + tiling::tile_m - 1) / tiling::tile_m; }
     HALFTONE_HD HALFTONE_INLINE int panels() const { return (a.depth + depth - 1) / depth; }
 
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD void operator()(Simt simt) const {
-        const int first_row = simt.block().x * tiling::tile_m, first_column = simt.block().y * tiling::tile_n;
+        const int tile = simt.block().x, tile_column = tile / tiles_m();
+        const int first_row = (tile - tile_column * tiles_m()) * tiling::tile_m,
+                  first_column = tile_column * tiling::tile_n;
         const int first_panel = is_partial<Operands, Results> ? part.first(simt) : 0;
         const int panels = is_partial<Operands, Results> ? part.length(this->panels(), first_panel) : this->panels();
         vec<float, 8> sums[8] = {};

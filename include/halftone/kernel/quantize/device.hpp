@@ -58,7 +58,7 @@ struct amax_kernel {
     global_span<const X> x;
     global_span<word> amaxes;  // of each chunk
 
-    grid_shape grid() const { return {static_cast<int>(amaxes.count), 1, 1}; }
+    grid_shape grid() const { return simt::blocks_along_x(amaxes.count); }
 
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD void operator()(Simt simt) const {
@@ -86,7 +86,7 @@ struct quantize_kernel {
 
     grid_shape grid() const {
         const extent chunks = tensor_chunk::count(x.count);
-        return {static_cast<int>(chunks < 1 ? 1 : chunks), 1, 1};
+        return simt::blocks_along_x(chunks < 1 ? 1 : chunks);
     }
 
     HALFTONE_KERNEL template <class Simt>

@@ -36,7 +36,7 @@ struct tally_chunk_kernel {
     global_span<const T> values;
     global_span<value_tally> results;  // of each chunk
 
-    grid_shape grid() const { return {static_cast<int>(results.count), 1, 1}; }
+    grid_shape grid() const { return simt::blocks_along_x(results.count); }
 
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD void operator()(Simt simt) const {

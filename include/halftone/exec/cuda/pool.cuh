@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// A pool of a GPU's memory, apart from the one that cudaMallocAsync takes from: what is given back to it stays in it, up
+/// to a number of bytes, and is there at once when memory is next asked for.
+///
+///     const ht::cuda_pool pool{0, std::size_t{1} << 30};        // of GPU 0, keeps up to 1 GiB that nobody uses
+///     ht::cuda gpu{{.stream = stream, .pool = pool.get()}};     // and any number of other contexts
+///
+/// CUDA's own pool of a GPU keeps nothing unless the program tells it to: whatever is free in it goes back to the system
+/// whenever something waits for the GPU, and has to be mapped again.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include <halftone/exec/cuda/current_device.cuh>
+
+namespace halftone::inline HALFTONE_ABI {
+
+class cuda_pool {
+  public:
+    static constexpr std::size_t everything = static_cast<std::size_t>(-1);
+
+    /// None.
+    cuda_pool() = default;
+    explicit cuda_pool(int device, std::size_t keeps = everything) {
+        cudaMemPoolProps how{};
+        how.allocType = cudaMemAllocationTypePinned;  // as all of a GPU's memory is
+        how.location.type = cudaMemLocationTypeDevice;
+        how.location.id = device;
+        detail::cuda_check(cudaMemPoolCreate(&pool_, &how), "cudaMemPoolCreate");
+        auto threshold = static_cast<std::uint64_t>(keeps);
+        const cudaError_t code = cudaMemPoolSetAttribute(pool_, cudaMemPoolAttrReleaseThreshold, &threshold);
+        if (code != cudaSuccess) cudaMemPoolDestroy(std::exchange(pool_, nullptr));
+        detail::cuda_check(code, "cudaMemPoolSetAttribute");
+    }
+    cuda_pool(cuda_pool&& other) noexcept : pool_(std::exchange(other.pool_, nullptr)) {}
+    cuda_pool& operator=(cuda_pool&& other) noexcept {
+        std::swap(pool_, other.pool_);
+        return *this;
+    }
+    /// Of memory that is still out CUDA keeps the pool until it has been given back.
+    ~cuda_pool() {
+        if (pool_ != nullptr) cudaMemPoolDestroy(pool_);
+    }
+
+    cudaMemPool_t get() const { return pool_; }
+
+  private:
+    cudaMemPool_t pool_ = nullptr;
+};
+
+}  // namespace halftone::inline HALFTONE_ABI
