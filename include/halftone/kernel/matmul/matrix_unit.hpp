@@ -114,7 +114,7 @@ struct matrix_unit_sums {
         const word my_b = b_panel::template place_of_lane<operand_of_mma::b>(simt, mine.column);
 
         if (panels == 0) return;
-        // Panels that are there as a whole, from the first on. 
+        // Panels that are there as a whole, from the first on.
         const int whole = first.row + tiling::tile_m <= a.outer && first.column + tiling::tile_n <= b.outer
                               ? a.depth / tiling::depth - first_panel
                               : 0;
