@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What the machine code of the GPU's hot kernels must hold, without a GPU: the objects that tests/cuda/compile.sh leaves are
-taken apart and compared with what is committed.
+"""What the machine code of the GPU's hot kernels must hold, without a GPU: the objects that tests/cuda/compile.sh leaves
+are taken apart and compared with what is committed.
 
-    tests/cuda/gates.py --objects FOLDER                       0: all holds; 1: each line names what does not; 77: a tool is missing
-    tests/cuda/gates.py --objects FOLDER --write FILE.json     the same table anew, and FILE.md for people
+    tests/cuda/gates.py --objects FOLDER                      0: all holds; 1: a line for each fault; 77: a tool is missing
+    tests/cuda/gates.py --objects FOLDER --write FILE.json    the table anew, and FILE.md for people
 
 Whatever the compiler: no spilled register and no local memory; no load or store of which the compiler does not know whether
 its memory is global; and a loop that, once around, multiplies as often as the tile's sizes say. With the compiler of the
-committed table also: registers, of which the hardware gives eight at a time; instructions and reads of shared memory for each
-multiplication on the hot way through the loop, 2 % more at most; and how many of the global accesses move 16 bytes.
+committed table also: registers, which the hardware gives by eights; instructions and reads of shared memory for each
+multiplication on the hot way around the loop, 2 % more at most; and how many of the global accesses move 16 bytes.
 
-cuobjdump and nvdisasm are the toolkit's, or those of PyPI's packages nvidia-cuda-cuobjdump and nvidia-cuda-nvdisasm (which may be
-newer than the compiler) in this Python; CUOBJDUMP and NVDISASM name others. Needs c++filt, too.
+cuobjdump and nvdisasm are the toolkit's, or those of PyPI's packages nvidia-cuda-cuobjdump and nvidia-cuda-nvdisasm (which
+may be newer than the compiler) in this Python; CUOBJDUMP and NVDISASM name others. Needs c++filt, too.
 """
 import argparse
 import glob
@@ -31,8 +31,8 @@ HEAD_SIZES = (32, 64, 96, 128)
 
 
 class hot_kernel:
-    """A kernel by its name. `turn`: multiplications of a warp's instruction, or a thread's in float, once around the loop;
-    several numbers where the compiler may have unrolled it or not."""
+    """A kernel by its name. `turn`: multiplications of a warp's instruction, or a thread's in float, once around the
+    loop; several numbers where the compiler may have unrolled it or not."""
 
     def __init__(self, label, file, name, turn=(), is_whole=True, unit="HMMA"):
         self.label, self.file, self.name, self.turn, self.unit = label, file, name, turn, unit
@@ -46,16 +46,15 @@ class hot_kernel:
 
 
 def products():
-    """Tiles of a block, (rows, columns, depth, warps down and across, slots); a warp multiplies 16 x 8 x 32 bytes."""
+    """Tiles as in kernel/matmul/device.hpp. Two by two warps share a tile, and each multiplies 16 x 8 x 32 bytes."""
     result = "pack<>, pack<matmul_result<argument<0>, {}>>"
     gelu = ("pack<column_operand<float>>, pack<matmul_result<unary<short_form<gelu, bfloat16>, "
             "binary<add, argument<0>, argument<1>>>, bfloat16>>")
 
-    def by_units(label, compute, stored, side, stages, passage, epilogue, file="products", depth=None):
-        depth = depth or {2: 32, 4: 16}[stored]
+    def by_units(label, compute, stored, side, stages, passage, epilogue):
+        depth, of = 64 // stored, {"tfloat32": "float"}.get(compute, compute)
         turn = (side // 2 // 16) * (side // 2 // 8) * (depth * stored // 32)
-        of = {"tfloat32": "float"}.get(compute, compute)
-        return hot_kernel(f"product {label}", file,
+        return hot_kernel(f"product {label}", "products",
                           f"matrix_unit_kernel<{compute}, matrix_unit_tiling<{side}, {side}, {depth}, 2, 2, {stages}>, "
                           f"(passage){passage}, {of}, {of}, {epilogue}>", (turn,), passage == 0)
 
@@ -77,10 +76,10 @@ def products():
 
 def attention():
     """Tiles as in kernel/attention/device.hpp; two products forward, three by queries and four by keys backward."""
-    forward = {(2, 32): (2, 4, 64), (2, 64): (2, 4, 64), (2, 96): (2, 4, 64), (2, 128): (2, 4, 32), (2, 256): (1, 8, 64),
-               (4, 64): (2, 4, 32), (4, 128): (1, 4, 32), (4, 256): (1, 4, 16)}
-    backward = {(2, 32): (2, 4, 64), (2, 64): (2, 4, 64), (2, 96): (1, 4, 32), (2, 128): (1, 4, 32), (2, 256): (1, 8, 16),
-                (4, 64): (2, 4, 32), (4, 128): (1, 4, 16), (4, 256): (1, 4, 16)}
+    forward = {(2, 32): (2, 4, 64), (2, 64): (2, 4, 64), (2, 96): (2, 4, 64), (2, 128): (2, 4, 32),
+               (2, 256): (1, 8, 64), (4, 64): (2, 4, 32), (4, 128): (1, 4, 32), (4, 256): (1, 4, 16)}
+    backward = {(2, 32): (2, 4, 64), (2, 64): (2, 4, 64), (2, 96): (1, 4, 32), (2, 128): (1, 4, 32),
+                (2, 256): (1, 8, 16), (4, 64): (2, 4, 32), (4, 128): (1, 4, 16), (4, 256): (1, 4, 16)}
     wide = {2: (4, 32), 4: (2, 16)}  # pairs of warps, streamed rows; each warp of a pair has two of the four products
 
     for kind, short, size in (("bfloat16", "bf16", 2), ("float16", "fp16", 2), ("float", "tf32", 4)):
@@ -95,13 +94,15 @@ def attention():
                              f"flash_attention_kernel<{kind}, {head}, {rows}, {warps}, {keys}>", (once(2, rows, keys),))
             rows, warps, streamed = backward[size, head]
             slopes = f"flash_attention_slopes_kernel<{kind}, {head}, {rows}, {warps}, {streamed}, (attention_side)"
-            yield hot_kernel(f"attention {short}, {head}, backward by queries", file, slopes + "0>", by_sixteen(3, rows, streamed))
+            yield hot_kernel(f"attention {short}, {head}, backward by queries", file, slopes + "0>",
+                             by_sixteen(3, rows, streamed))
             if head < 256:
                 by_keys, products = slopes + "1>", 4
             else:
                 pairs, streamed = wide[size]
                 by_keys, products, rows = f"wide_attention_slopes_kernel<{kind}, {head}, {pairs}, {streamed}>", 2, 1
-            yield hot_kernel(f"attention {short}, {head}, backward by keys", file, by_keys, by_sixteen(products, rows, streamed))
+            yield hot_kernel(f"attention {short}, {head}, backward by keys", file, by_keys,
+                             by_sixteen(products, rows, streamed))
     yield hot_kernel("attention bf16, terms of queries", "attention", "query_terms_kernel<bfloat16, 8>")
 
 
@@ -116,7 +117,8 @@ def rows():
                                  f"{name}_kernel<{kind}, {kind}, (softmax_form)0, {tail}")
             for name, file in (("layer_norm", "rows"), ("layer_norm_dx", "rows"), ("rms_norm", "losses"),
                                ("rms_norm_dx", "losses")):
-                yield hot_kernel(f"{name.replace('_', ' ')} {short}, {team}", file, f"{name}_kernel<{kind}, float, {kind}, {tail}")
+                yield hot_kernel(f"{name.replace('_', ' ')} {short}, {team}", file,
+                                 f"{name}_kernel<{kind}, float, {kind}, {tail}")
             if team != "a block":
                 yield hot_kernel(f"cross entropy {short}, {team}", "losses", f"cross_entropy_kernel<{kind}, {tail}")
                 yield hot_kernel(f"cross entropy backward {short}, {team}", "losses",
@@ -128,12 +130,14 @@ def rows():
 
 def elements():
     for access, what in enumerate(("vectors", "elements")):
-        state = "(rounding)0, (rounding)0, float, {}, float, {}, (run_access)" + f"{access}>"
-        yield hot_kernel(f"AdamW fp32, bf16 gradients, {what}", "updates", "adamw_kernel<" + state.format("bfloat16", "float"))
-        yield hot_kernel(f"AdamW fp32, moment of bf16, {what}", "updates", "adamw_kernel<" + state.format("float", "bfloat16"))
-        yield hot_kernel(f"SGD fp32, {what}", "updates", "sgd_kernel<" + state.format("float", "float"))
-        for kind in ("bfloat16", "float"):
-            yield hot_kernel(f"squares and overflow {kind}, {what}", "updates", f"chunk_squares_kernel<{kind}, (run_access){access}>")
+        to = f"(run_access){access}>"
+        state = "(rounding)0, (rounding)0, float, {}, float, {}, " + to
+        for label, name in (("AdamW fp32, bf16 gradients", "adamw_kernel<" + state.format("bfloat16", "float")),
+                            ("AdamW fp32, moment of bf16", "adamw_kernel<" + state.format("float", "bfloat16")),
+                            ("SGD fp32", "sgd_kernel<" + state.format("float", "float")),
+                            ("squares and overflow bf16", "chunk_squares_kernel<bfloat16, " + to),
+                            ("squares and overflow fp32", "chunk_squares_kernel<float, " + to)):
+            yield hot_kernel(f"{label}, {what}", "updates", name)
         yield hot_kernel(f"dropout bf16 to fp32, {what}", "pointwise", f"dropout_kernel<4, (run_access){access}, bfloat16, float>")
     for n, what in ((8, "vectors"), (1, "elements")):
         yield hot_kernel(f"embedding bf16, {what}", "pointwise", f"embedding_kernel<bfloat16, bfloat16, {n}>")
@@ -141,7 +145,7 @@ def elements():
                          f"embedding_sums_kernel<embedding_runs<bfloat16, float, {n}>>")
         yield hot_kernel(f"sum of two bf16, {what}", "model",
                          f"map_kernel<{n}, pack<binary<add, argument<0>, argument<1>>>, pack<map_output<bfloat16>>, "
-                         "pack<map_input<bfloat16, (map_access)0>, map_input<bfloat16, (map_access)0>>>", )
+                         "pack<map_input<bfloat16, (map_access)0>, map_input<bfloat16, (map_access)0>>>")
         yield hot_kernel(f"bf16 to fp8, {what}", "float8",
                          f"map_kernel<{n}, pack<external<saturation<float8_e4m3>, argument<0>>>, "
                          "pack<map_output<float8_e4m3>>, pack<map_input<bfloat16, (map_access)0>>>")
@@ -162,7 +166,7 @@ def figures(hot, kernel):
     if hot.turn:
         ways = kernel.loops(hot.turn, hot.multiplies, hot.brings)
         if not ways:
-            faults.append(f"no loop multiplies {' or '.join(map(str, hot.turn))} times once around, as the tiles' sizes say")
+            faults.append(f"no loop multiplies {' or '.join(map(str, hot.turn))} times once around, as its tiles' sizes say")
             return row, faults
         # The layouts' loops are alike, or the worst one counts.
         share = lambda way, is_meant: sum(map(is_meant, way)) / sum(map(hot.multiplies, way))
@@ -182,19 +186,19 @@ def compare(row, before):
     faults = [f"{key.replace('_', ' ')}: {row[key]}, where {limit} are allowed"
               for key, limit in limits.items() if row.get(key, 0) > limit]
     if row["wide_percent"] < before["wide_percent"] - 1:
-        faults.append(f"{row['wide_percent']} % of the global accesses move 16 bytes, where it were {before['wide_percent']} %")
+        faults.append(f"{row['wide_percent']} % of the global accesses move 16 bytes, of {before['wide_percent']} % before")
     return faults
 
 
 def table(rows, compiler):
     """For people: of each figure that on sm_80, then that on sm_90."""
     lines = [f"# The machine code of the GPU's hot kernels ({compiler})", "",
-             "Written by tests/cuda/gates.py, which holds it. Each cell has sm_80 and sm_90. A turn: multiplications of one warp",
-             "(HMMA), or one thread (FFMA), once around the main loop, as the tile's sizes say; for each of them the instructions and",
-             "the reads of shared memory (LDSM, LDS) on the hot way around. 16 bytes: how many of a kernel's loads and stores",
-             "in global memory move so many; code for rows' ends and unaligned rows counts, too. No kernel here has local memory",
-             "or accesses of which the compiler does not know the memory.", "",
-             "| kernel | registers | instructions | 16 bytes, % | a turn | instructions per multiplication | reads per multiplication |",
+             "Written by tests/cuda/gates.py, which holds it. Each cell has sm_80 and sm_90. A turn: multiplications of one",
+             "warp (HMMA), or one thread (FFMA), once around the main loop, as the tiles' sizes say; for each of them the",
+             "instructions and the reads of shared memory (LDSM, LDS) on the hot way around. 16 bytes: how many of a kernel's",
+             "loads and stores in global memory move so many; code for rows' ends and unaligned rows counts, too. No kernel",
+             "here has local memory or accesses of which the compiler does not know the memory.", "",
+             "| kernel | registers | instructions | 16 bytes, % | a turn | instructions each | reads each |",
              "| --- | --- | --- | --- | --- | --- | --- |"]
     by_kernel = {}
     for row in rows:
@@ -214,55 +218,71 @@ def release_of_compiler():
     return f"nvcc {found[1]}" if found else "no nvcc"
 
 
+def measure(hot, objects, tools):
+    """The rows of the kernels whose objects are there, what is wrong with them, and the labels of the others."""
+    rows_found, faults, absent = [], [], set()
+    for file in dict.fromkeys(k.file for k in hot):
+        path = os.path.join(objects, f"tests_cuda_{file}.cu.o")
+        mine = {k.name: k for k in hot if k.file == file}
+        if not os.path.exists(path):
+            absent |= {k.label for k in mine.values()}
+            if file != "attention_tf32":  # which only compile.sh --full compiles
+                faults.append(f"{path} is not there")
+            continue
+        found = machine_code.kernels(path, set(mine), *tools)
+        for name, hot_one in mine.items():
+            of_name = [k for k in found if k.name == name]
+            if not of_name:
+                faults.append(f"{hot_one.label}: {file}.cu has no {name}")
+            for kernel in of_name:
+                row, wrong = figures(hot_one, kernel)
+                rows_found.append(row)
+                faults += [f"{hot_one.label} on {kernel.architecture}: {text}" for text in wrong]
+    return rows_found, faults, absent
+
+
+def read(file):
+    if not os.path.exists(file):
+        return {"compiler": "", "rows": []}
+    with open(file) as text:
+        return json.load(text)
+
+
+def write(file, compiler, rows_found):
+    with open(file, "w") as to:
+        lines = ",\n".join(json.dumps(row) for row in rows_found)
+        to.write(f'{{"compiler": {json.dumps(compiler)}, "rows": [\n{lines}\n]}}\n')
+    with open(os.path.splitext(file)[0] + ".md", "w") as to:
+        to.write(table(rows_found, compiler))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--objects", required=True, metavar="FOLDER", help="has what tests/cuda/compile.sh --keep FOLDER leaves")
-    parser.add_argument("--write", metavar="FILE.json", help="the table anew")
+    parser.add_argument("--objects", required=True, metavar="FOLDER", help="as tests/cuda/compile.sh --keep FOLDER leaves it")
+    parser.add_argument("--write", metavar="FILE.json", help="the table anew; rows whose objects are not there stay")
     parser.add_argument("--committed", default=COMMITTED, metavar="FILE.json", help="what to hold")
     given = parser.parse_args()
     tools = [machine_code.find_tool(name) for name in ("cuobjdump", "nvdisasm")]
     if None in tools or shutil.which("c++filt") is None:
-        print("skipped: there is no cuobjdump, nvdisasm or c++filt (PyPI has nvidia-cuda-cuobjdump and nvidia-cuda-nvdisasm)")
+        print("skipped: there is no cuobjdump, nvdisasm or c++filt; PyPI has nvidia-cuda-cuobjdump and nvidia-cuda-nvdisasm")
         return 77
     if not glob.glob(os.path.join(glob.escape(given.objects), "tests_cuda_*.o")):
         print(f"skipped: {given.objects} has no objects; tests/cuda/compile.sh --keep {given.objects} makes them")
         return 77
-    hot = [*products(), *attention(), *rows(), *elements()]
-    rows_found, faults = [], []
-    for file in dict.fromkeys(k.file for k in hot):
-        path = os.path.join(given.objects, f"tests_cuda_{file}.cu.o")
-        if not os.path.exists(path):
-            if file != "attention_tf32":  # which only compile.sh --full compiles
-                faults.append(f"{path} is not there")
-            continue
-        mine = {k.name: k for k in hot if k.file == file}
-        found = machine_code.kernels(path, set(mine), *tools)
-        for name, kernel in mine.items():
-            of_name = [k for k in found if k.name == name]
-            if not of_name:
-                faults.append(f"{kernel.label}: {file}.cu has no {name}")
-            for one in of_name:
-                row, wrong = figures(kernel, one)
-                rows_found.append(row)
-                faults += [f"{kernel.label} on {one.architecture}: {text}" for text in wrong]
+    rows_found, faults, absent = measure([*products(), *attention(), *rows(), *elements()], given.objects, tools)
     compiler = release_of_compiler()
     if given.write:
-        with open(given.write, "w") as to:
-            lines = ",\n".join(json.dumps(row) for row in rows_found)
-            to.write(f'{{"compiler": {json.dumps(compiler)}, "rows": [\n{lines}\n]}}\n')
-        with open(os.path.splitext(given.write)[0] + ".md", "w") as to:
-            to.write(table(rows_found, compiler))
+        write(given.write, compiler, rows_found + [r for r in read(given.write)["rows"] if r["kernel"] in absent])
     else:
-        with open(given.committed) as file:
-            committed = json.load(file)
+        committed = read(given.committed)
         before = {(row["kernel"], row["architecture"]): row for row in committed["rows"]}
         if compiler != committed["compiler"]:
             print(f"{compiler}: the committed figures are of {committed['compiler']}, and not compared")
-        else:
-            for row in rows_found:
-                known = before.get((row["kernel"], row["architecture"]))
-                wrong = compare(row, known) if known else ["is not in the committed table"]
-                faults += [f"{row['kernel']} on {row['architecture']}: {text}" for text in wrong]
+            before = {}
+        for row in rows_found if before else ():
+            known = before.get((row["kernel"], row["architecture"]))
+            wrong = compare(row, known) if known else ["is not in the committed table"]
+            faults += [f"{row['kernel']} on {row['architecture']}: {text}" for text in wrong]
     for fault in faults:
         print(fault)
     print(f"{len(rows_found)} kernels' machine code, {len(faults)} faults")

@@ -70,9 +70,10 @@ class kernel:
         return blocks
 
     def loops(self, wanted, multiplies, brings):
-        """The innermost loops that can be gone around with so many multiplications: `wanted` has the numbers that will do, the
-        first that does decides. Of each the hot way around, as its instructions: of the ways with that number those that bring in
-        most, and of these the shortest, which leaves out what seldom happens. `multiplies` and `brings` ask an instruction."""
+        """The innermost loops that can be gone around with so many multiplications: `wanted` has the numbers that will do,
+        the first that does decides. Of each the hot way around, as its instructions: of the ways with that number those
+        that bring in most, and of these the shortest, which leaves out what seldom happens. `multiplies` and `brings` ask
+        an instruction."""
         blocks, found = self.blocks(), []
         before = collections.defaultdict(set)
         for block, (_, follow) in blocks.items():
@@ -126,7 +127,7 @@ def cycles(nodes, blocks):
 
 
 def in_order(part, head, blocks):
-    """The blocks of a loop from its head on, each after those that lead to it but by inner loops; and those loops' ends."""
+    """The blocks of a loop from its head on, each after those that lead to it but for inner loops; and these loops' ends."""
     done, open_, order, backward = set(), {head}, [], set()
     work = [(head, iter(blocks[head][1]))]
     while work:
@@ -151,7 +152,8 @@ def in_order(part, head, blocks):
 def hot_way(part, head, blocks, wanted, multiplies, brings):
     """See kernel.loops: a list of one, or of none."""
     order, backward = in_order(part, head, blocks)
-    reached = {n: {} for n in part}  # before each block: {(multiplications, brought): (instructions, block before, its key)}
+    # Before each block: {(multiplications, brought): (instructions, the block before, its key)}.
+    reached = {n: {} for n in part}
     reached[head][0, 0] = (0, None, None)
     around = {}
     for node in order:

@@ -210,8 +210,9 @@ struct matrix_unit_kernel {
     static constexpr int threads = tiling::threads;
     static constexpr int blocks_m = product::blocks_m, blocks_n = product::blocks_n;
     static constexpr bool is_of_bytes = product::is_of_bytes;
-    static constexpr int min_blocks =
-        sizeof(typename product::stored) == 2 ? 0 : 1;  // or nvcc trades registers for more blocks, and spills
+    // Or nvcc trades registers for more blocks, and spills. Of 16 bits, small tiles leave room for as many as the table counts
+    // on (tiles.hpp); large ones need nearly all registers anyway.
+    static constexpr int min_blocks = sizeof(typename product::stored) != 2 ? 1 : tiling::tile_m <= 64 ? 4 : 0;
     // Eight floats more than a row: the pairs that a warp stores at once fall on different banks.
     static constexpr int staged_row = tiling::warp_n + 8;
     static constexpr word staged_floats = 16 * staged_row, staged_bytes = threads / 32 * staged_floats * sizeof(float);
