@@ -6,7 +6,7 @@
 #     tests/cuda/compile.sh [--full] [--keep FOLDER] [FILE...]      for sm_90; --full: also sm_80, sm_100 and sm_120, and
 #                                                                   every policy
 #
-# --keep leaves the objects in FOLDER, with their PTX, for tests/ptx/run.sh.
+# --keep leaves the objects in FOLDER, with their PTX, for tests/ptx/run.sh and tests/cuda/gates.py.
 #
 # Without --full sm_90 gets its machine code from what the compiler made for sm_80, which is what tests/ptx runs: no source
 # asks which of the two it is but that of eight-bit numbers, whose test is compiled for each. And programs whose kernels the

@@ -182,17 +182,6 @@ struct flash_attention_slopes_kernel {
     };
 
     HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD HALFTONE_INLINE static void add_rows(Simt simt, const streamed_tile& tile, const lane_place& place,
-                                                     int s, int d, const left_operand<T> (&left)[RowBlocks],
-                                                     block_sums (&sums)[RowBlocks][Head / 8], bool careful,
-                                                     const row_window& window) {
-        if (careful) {
-            tile.template add_seen_rows<RowBlocks>(simt, place, s, d, left, sums, window);
-        } else {
-            tile.template add_rows<RowBlocks>(simt, place, s, d, left, sums);
-        }
-    }
-    HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE void fetch_kept(Simt simt, const kept_tile& to, const head_vectors<const T>& from,
                                                 const attention_block& here) const {
         fetch_rows<kept_tile, threads>(simt, to, from, here.sequence, keeps_keys ? here.key_begin : here.query_begin,
@@ -257,12 +246,10 @@ struct flash_attention_slopes_kernel {
                 careful_a = any_not_finite<T>(simt, x.problem, a, mine.place, s);
                 if constexpr (keeps_keys) careful_b = any_not_finite<T>(simt, x.problem, b, mine.place, s);
             }
-            HALFTONE_UNROLL for (int d = 0; d < Head; d += columns_at_once<T>) {
-                if (!x.problem.template has_columns<T, Head>(d)) continue;
-                add_rows(simt, a, mine.place, s, d, slopes, mine.slope_sums, careful_a, window);
-                if constexpr (keeps_keys)
-                    add_rows(simt, b, mine.place, s, d, weights, mine.weight_sums, careful_b, window);
-            }
+            add_rows_of_all_columns<T>(simt, x.problem, a, mine.place, s, slopes, mine.slope_sums, careful_a, window);
+            if constexpr (keeps_keys)
+                add_rows_of_all_columns<T>(simt, x.problem, b, mine.place, s, weights, mine.weight_sums, careful_b,
+                                           window);
         }
     }
 

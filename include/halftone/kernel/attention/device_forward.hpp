@@ -110,14 +110,7 @@ struct flash_attention_kernel {
                     if (window.end + warp_rows <= 1) continue;  // none of the warp's queries sees one of these keys
                     careful = window.end < 16 && any_not_finite<T>(simt, problem, value, place, n);
                 }
-                HALFTONE_UNROLL for (int d = 0; d < Head; d += columns_at_once<T>) {
-                    if (!problem.template has_columns<T, Head>(d)) continue;
-                    if (careful) {
-                        value.template add_seen_rows<RowBlocks>(simt, place, n, d, left, sums, window);
-                    } else {
-                        value.template add_rows<RowBlocks>(simt, place, n, d, left, sums);
-                    }
-                }
+                add_rows_of_all_columns<T>(simt, problem, value, place, n, left, sums, careful, window);
             }
             simt.async_wait(constant<0>{});
             simt.barrier();  // the next keys are there, and all warps are done with these and with the values

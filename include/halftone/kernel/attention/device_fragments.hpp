@@ -334,6 +334,25 @@ HALFTONE_HD HALFTONE_INLINE bool any_not_finite(Simt simt, const attention_probl
     return simt.any(found);
 }
 
+/// add_rows for all columns of a tile, or add_seen_rows where the whole warp is `careful`: one question for all columns, since
+/// one for each would part the matrix instructions of one from the next one's.
+HALFTONE_KERNEL template <class T, class Tile, int RowBlocks, class Simt>
+HALFTONE_HD HALFTONE_INLINE void add_rows_of_all_columns(Simt simt, const attention_problem& problem, const Tile& tile,
+                                                         const lane_place& place, int row,
+                                                         const left_operand<T> (&left)[RowBlocks],
+                                                         block_sums (&sums)[RowBlocks][Tile::head_size / 8],
+                                                         bool careful, const row_window& window) {
+    if (careful) {
+        HALFTONE_UNROLL for (int d = 0; d < Tile::head_size; d += columns_at_once<T>)
+            if (problem.template has_columns<T, Tile::head_size>(d))
+                tile.template add_seen_rows<RowBlocks>(simt, place, row, d, left, sums, window);
+    } else {
+        HALFTONE_UNROLL for (int d = 0; d < Tile::head_size; d += columns_at_once<T>)
+            if (problem.template has_columns<T, Tile::head_size>(d))
+                tile.template add_rows<RowBlocks>(simt, place, row, d, left, sums);
+    }
+}
+
 /// Where a thread finds its chunks of a head's vectors, tile by tile: one column of chunks, or one of each half of a
 /// wide tile, and every `at_once`-th row, so that little is left to compute for each.
 template <class T, class Tile, int Threads>
@@ -377,16 +396,5 @@ struct tile_source {
         left -= static_cast<int>(Tile::rows);
     }
 };
-
-/// A block's part of the problem lies in shared memory, too, so that loops need no registers for what they seldom read.
-/// The block's first barrier orders it.
-HALFTONE_KERNEL template <class Simt>
-HALFTONE_HD HALFTONE_INLINE void keep_block(Simt simt, word at, const attention_block& here) {
-    if (simt.thread() == 0) simt.store(shared_span<attention_block>{at, 1}, 0, here);
-}
-HALFTONE_KERNEL template <class Simt>
-HALFTONE_HD HALFTONE_INLINE attention_block kept_block(Simt simt, word at) {
-    return simt.load(shared_span<attention_block>{at, 1}, 0);
-}
 
 }  // namespace halftone::inline HALFTONE_ABI::kernel::on_device

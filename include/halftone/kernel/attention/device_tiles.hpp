@@ -35,6 +35,17 @@ struct alignas(16) attention_block {
     HALFTONE_HD int first_query(int key) const { return key > offset ? key - offset : 0; }
 };
 
+/// A block's part of the problem lies in shared memory, too, so that loops need no registers for what they seldom read.
+/// The block's first barrier orders it.
+HALFTONE_KERNEL template <class Simt>
+HALFTONE_HD HALFTONE_INLINE void keep_block(Simt simt, word at, const attention_block& here) {
+    if (simt.thread() == 0) simt.store(shared_span<attention_block>{at, 1}, 0, here);
+}
+HALFTONE_KERNEL template <class Simt>
+HALFTONE_HD HALFTONE_INLINE attention_block kept_block(Simt simt, word at) {
+    return simt.load(shared_span<attention_block>{at, 1}, 0);
+}
+
 /// One problem, as kernels are told of it: with small numbers, since registers are scarce.
 struct attention_problem {
     int sequences;              ///< entries of the batch, or packed sequences in one entry

@@ -90,14 +90,7 @@ struct wide_attention_slopes_kernel {
                 const row_window window{seen_from - first - s, 1, 16, 0};
                 // Some keys may not be seen by all of these queries.
                 const bool careful = window.first + 15 > 0 && any_not_finite<T>(simt, x.problem, other, place, s);
-                HALFTONE_UNROLL for (int d = 0; d < Head; d += columns_at_once<T>) {
-                    if (!x.problem.template has_columns<T, Head>(d)) continue;
-                    if (careful) {
-                        other.template add_seen_rows<1>(simt, place, s, d, left, sums, window);
-                    } else {
-                        other.template add_rows<1>(simt, place, s, d, left, sums);
-                    }
-                }
+                add_rows_of_all_columns<T>(simt, x.problem, other, place, s, left, sums, careful, window);
             }
             slot = 1 - slot;
         }

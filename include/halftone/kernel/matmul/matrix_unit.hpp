@@ -11,7 +11,7 @@
 ///     fetch     the panel `ahead` further on, into that slot
 ///
 /// At the end a warp passes its sums through shared memory, so that the epilogue gets eight neighbours of a row at a
-/// time.
+/// time, or, where rows of c begin anywhere, neighbouring lanes get neighbouring columns.
 ///
 /// Numeric contract: floats are rounded to tfloat32 as they come into registers. Panels are padded with zeros and added
 /// in the order of k, sixteen at a time, floats eight. A matrix unit may truncate where it adds: u is 2^-23 in the
@@ -114,9 +114,13 @@ struct matrix_unit_sums {
         const word my_b = b_panel::template place_of_lane<operand_of_mma::b>(simt, mine.column);
 
         if (panels == 0) return;
+        // Panels that are there as a whole, from the first on.
+        const int whole = first.row + tiling::tile_m <= a.outer && first.column + tiling::tile_n <= b.outer
+                              ? a.depth / tiling::depth - first_panel
+                              : 0;
         for (int i = 0; i < tiling::ahead; ++i) {
             const word slot = static_cast<word>(i % tiling::stages) * slot_bytes;
-            begin_fetch(simt, i < panels, slot, fetch_a, fetch_b);
+            begin_fetch(simt, i < panels, i < whole, slot, fetch_a, fetch_b);
             end_fetch(simt, i < panels, slot, fetch_a, fetch_b);
         }
         wait<tiling::ahead - 1>(simt);
@@ -135,7 +139,7 @@ struct matrix_unit_sums {
                     wait<tiling::ahead - 2>(simt);
                     simt.barrier();
                     read<a_panel, b_panel>(simt, next, my_a, my_b, 0, held[0]);
-                    begin_fetch(simt, comes, slot, fetch_a, fetch_b);
+                    begin_fetch(simt, comes, i + tiling::ahead < whole, slot, fetch_a, fetch_b);
                 }
                 multiply(simt, held[s % 2], sums);
             }
@@ -149,11 +153,11 @@ struct matrix_unit_sums {
         if constexpr (Passage == passage::direct) simt.async_wait(constant<Pending>{});
     }
     HALFTONE_KERNEL template <class Simt, class FetchA, class FetchB>
-    HALFTONE_HD HALFTONE_INLINE static void begin_fetch(Simt simt, bool comes, word slot, FetchA& fetch_a,
-                                                        FetchB& fetch_b) {
+    HALFTONE_HD HALFTONE_INLINE static void begin_fetch(Simt simt, bool comes, bool is_whole, word slot,
+                                                        FetchA& fetch_a, FetchB& fetch_b) {
         if (comes) {
-            fetch_a.begin(simt, slot);
-            fetch_b.begin(simt, slot + a_bytes);
+            fetch_a.begin(simt, slot, is_whole);
+            fetch_b.begin(simt, slot + a_bytes, is_whole);
         }
         if constexpr (Passage == passage::direct)
             simt.async_commit();  // past the end too: a wait counts empty groups as well
@@ -206,8 +210,9 @@ struct matrix_unit_kernel {
     static constexpr int threads = tiling::threads;
     static constexpr int blocks_m = product::blocks_m, blocks_n = product::blocks_n;
     static constexpr bool is_of_bytes = product::is_of_bytes;
-    static constexpr int min_blocks =
-        sizeof(typename product::stored) == 2 ? 0 : 1;  // or nvcc trades registers for more blocks, and spills
+    // Or nvcc trades registers for more blocks, and spills. Of 16 bits, small tiles leave room for as many as the table counts
+    // on (tiles.hpp); large ones need nearly all registers anyway.
+    static constexpr int min_blocks = sizeof(typename product::stored) != 2 ? 1 : tiling::tile_m <= 64 ? 4 : 0;
     // Eight floats more than a row: the pairs that a warp stores at once fall on different banks.
     static constexpr int staged_row = tiling::warp_n + 8;
     static constexpr word staged_floats = 16 * staged_row, staged_bytes = threads / 32 * staged_floats * sizeof(float);
@@ -260,7 +265,13 @@ struct matrix_unit_kernel {
         const word staged = static_cast<word>(simt.warp()) * staged_floats * static_cast<word>(sizeof(float));
         const shared_span<vec<float, 2>> pairs{staged, staged_floats / 2};
         const shared_span<vec<float, 4>> fours{staged, staged_floats / 4};
+        const shared_span<float> ones{staged, staged_floats};
         const int my_column = simt.lane() % lanes_in_row * 8, column = first.column + mine.column + my_column;
+        // Where not all of a row's eights are whole chunks, neighbouring lanes take neighbouring columns: what a warp touches
+        // at once then lies together, as 32 lanes' first of eight elements would not.
+        const int columns_left = b.outer - first.column - mine.column;
+        const bool by_chunks =
+            access == row_access::chunks && (columns_left >= tiling::warp_n || columns_left % 8 == 0);
         const bool by_rows = !is_of_bytes || a.axis == along::depth,
                    by_columns = !is_of_bytes || b.axis == along::depth;
         simt.barrier();  // the slots are free
@@ -280,11 +291,24 @@ struct matrix_unit_kernel {
             simt.warp_barrier();
             const int first_row = first.row + mine.row + 16 * i, left = a.outer - first_row,
                       rows = left < 16 ? left : 16;
-            for (int row = simt.lane() / lanes_in_row; row < rows && column < b.outer; row += rows_at_once) {
-                const vec<float, 4> low = simt.load(fours, (row * staged_row + my_column) / 4),
-                                    high = simt.load(fours, (row * staged_row + my_column) / 4 + 1);
-                finish_row(simt, part.end(simt, epilogue), access, first_row + row, column, b.outer,
-                           vec<float, 8>{low[0], low[1], low[2], low[3], high[0], high[1], high[2], high[3]});
+            if (by_chunks) {
+                for (int row = simt.lane() / lanes_in_row; row < rows && column < b.outer; row += rows_at_once) {
+                    const vec<float, 4> low = simt.load(fours, (row * staged_row + my_column) / 4),
+                                        high = simt.load(fours, (row * staged_row + my_column) / 4 + 1);
+                    finish_row(simt, part.end(simt, epilogue), row_access::chunks, first_row + row, column, column + 8,
+                               vec<float, 8>{low[0], low[1], low[2], low[3], high[0], high[1], high[2], high[3]});
+                }
+            } else {
+#if defined(__CUDA_ARCH__)
+#pragma unroll 1  // little code, which waits for memory anyway
+#endif
+                for (int e = simt.lane(); e < rows * tiling::warp_n; e += 32) {
+                    const int row = e / tiling::warp_n, across = e % tiling::warp_n;
+                    if (across >= columns_left) continue;
+                    finish_row(simt, part.end(simt, epilogue), row_access::elements, first_row + row,
+                               first.column + mine.column + across, b.outer,
+                               vec<float, 1>{simt.load(ones, row * staged_row + across)});
+                }
             }
         }
     }

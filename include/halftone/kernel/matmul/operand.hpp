@@ -38,12 +38,13 @@ struct product_operand {
     HALFTONE_HD HALFTONE_INLINE int lines() const { return axis == along::depth ? outer : depth; }
     /// Of a line.
     HALFTONE_HD HALFTONE_INLINE int length() const { return axis == along::depth ? depth : outer; }
-    /// What is left of a line from the given place on; nothing outside the matrix.
+    /// What is left of a line from the given place on; nothing outside the matrix. One pointer with one of two offsets: of one
+    /// that is either of two nvcc no longer knows that it is of global memory, and loads ask the hardware.
     HALFTONE_HD HALFTONE_INLINE global_span<const T> rest(int at_outer, int at_depth) const {
         const bool by_depth = axis == along::depth;
         const int line = by_depth ? at_outer : at_depth, first = by_depth ? at_depth : at_outer;
-        if (line >= lines() || first >= length()) return {elements.data, 0};
-        return elements.part(line * leading + first, length() - first);
+        const bool is_there = line < lines() && first < length();
+        return elements.part(is_there ? line * leading + first : 0, is_there ? length() - first : 0);
     }
 };
 

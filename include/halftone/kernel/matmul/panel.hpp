@@ -153,18 +153,29 @@ class panel_fetch {
         place_ = Panel::place(line, column);
     }
 
+    /// `is_whole` says that all of the panel is there, the same to all threads. A copy that may add zeros takes more
+    /// instructions; it is a loop, because two straight pieces of code would both be issued, one of them for nothing.
     HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD HALFTONE_INLINE void begin(Simt simt, word slot) {
-        const int valid_in_line = elements_left_ < 0 ? 0 : elements_left_ < in_chunk ? elements_left_ : in_chunk;
-        HALFTONE_UNROLL for (int i = 0; i < count; ++i) {
-            const int valid = i * lines_apart < lines_left_ ? valid_in_line : 0;
-            const global_span<const T> from{next_ + i * lines_apart * leading_, valid};
-            if constexpr (Passage == passage::direct) {
-                simt.async_copy16(target(slot, i), from, valid);
-            } else if constexpr (std::is_same_v<T, element>) {
-                held_[i] = load_as_they_are<in_chunk>(simt, from, access_);
-            } else {
-                held_[i] = round_to<element>(load_some<in_chunk>(simt, from, access_));
+    HALFTONE_HD HALFTONE_INLINE void begin(Simt simt, word slot, bool is_whole) {
+        if constexpr (Passage == passage::through_registers) {
+            HALFTONE_UNROLL for (int i = 0; i < count; ++i) {
+                const global_span<const T> from = chunk(i);
+                if constexpr (std::is_same_v<T, element>) {
+                    held_[i] = load_as_they_are<in_chunk>(simt, from, access_);
+                } else {
+                    held_[i] = round_to<element>(load_some<in_chunk>(simt, from, access_));
+                }
+            }
+        } else if (is_whole) {
+            HALFTONE_UNROLL for (int i = 0; i < count; ++i)
+                simt.async_copy16(target(slot, i), {next_ + i * lines_apart * leading_, in_chunk}, in_chunk);
+        } else {
+#if defined(__CUDA_ARCH__)
+#pragma unroll 1
+#endif
+            for (int i = 0; i < count; ++i) {
+                const global_span<const T> from = chunk(i);
+                simt.async_copy16(target(slot, i), from, static_cast<int>(from.count));
             }
         }
         next_ += Panel::depth * (by_depth ? 1 : leading_);
@@ -178,6 +189,11 @@ class panel_fetch {
     }
 
   private:
+    /// What there is of the thread's chunk number i.
+    HALFTONE_HD HALFTONE_INLINE global_span<const T> chunk(int i) const {
+        const int in_line = elements_left_ < 0 ? 0 : elements_left_ < in_chunk ? elements_left_ : in_chunk;
+        return {next_ + i * lines_apart * leading_, i * lines_apart < lines_left_ ? in_line : 0};
+    }
     HALFTONE_HD HALFTONE_INLINE shared_span<simt::chunk<element>> target(word slot, int i) const {
         return {slot + place_ + static_cast<word>(i) * bytes_apart, 1};
     }
