@@ -23,6 +23,7 @@ namespace halftone::inline HALFTONE_ABI::kernel::on_device {
 /// dx = rstd (dy gain - mean(dy gain) - xhat mean(dy gain xhat)), xhat = (x - mean) rstd.
 struct layer_norm_row {
     static constexpr int sums = 2;  // of dy xhat and dy: the gradients of gain and bias
+    static constexpr bool has_mean = true;
 
     standard_row standard;
     float scale;
@@ -58,6 +59,7 @@ struct layer_norm_row {
 /// dx = rstd (dy gain - xhat mean(dy gain xhat)), xhat = x rstd.
 struct rms_norm_row {
     static constexpr int sums = 1;  // of dy xhat: the gradient of gain
+    static constexpr bool has_mean = false;
 
     float scale;
     float along = 0;
@@ -94,7 +96,9 @@ struct norm_gradients {
 
     HALFTONE_KERNEL template <class Row, class Simt>
     HALFTONE_HD HALFTONE_INLINE Row row_of(Simt simt, extent row) const {
-        return {mean.is_there() ? simt.load(mean, row) : 0.0f, simt.load(rstd, row)};
+        const float scale = simt.load(rstd, row);
+        if constexpr (Row::has_mean) return {simt.load(mean, row), scale};
+        return {0, scale};
     }
     /// dx of a row. seen(held, v, d, row): what a thread has of x and dy, vector by vector.
     HALFTONE_KERNEL template <class Row, class Team, int N, int Threads, int Held, class Simt, class Seen>
@@ -102,9 +106,9 @@ struct norm_gradients {
         const auto values = x.part(row * x_stride, width);
         const auto incoming = dy.part(row * dy_stride, width);
         const auto to = dx.part(row * dx_stride, width);
-        const auto steps = row_steps<N, Threads, Held>::over(Team::member(simt), width, to.data, values.data,
-                                                             incoming.data, gain.data);
+        const int me = Team::member(simt);
         Row r = row_of<Row>(simt, row);
+        const auto steps = row_steps<N, Threads, Held>::over(me, width, to.data, values.data, incoming.data, gain.data);
         const row_values<X, N, Threads, Held> v(simt, steps, values);
         const row_values<Y, N, Threads, Held> d(simt, steps, incoming);
         steps.each_or_zeros(
@@ -190,6 +194,7 @@ struct norm_piece_kernel {
     using team = row_team<Threads, Row::sums>;
     using columns = column_team<N, Row::sums>;
     static constexpr int chains = columns::warps, warps = Threads == 32 ? chains : Threads / 32, threads = 32 * warps;
+    static constexpr int min_blocks = 1;  // said, or ptxas spares registers for more blocks and spills
     static constexpr word totals_bytes = Row::sums * Held * Threads * N * sizeof(float);
     static constexpr word shared_bytes = Threads == 32 ? columns::shared_bytes : team::shared_bytes + totals_bytes;
     static_assert(Held > 0);
