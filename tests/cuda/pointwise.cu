@@ -134,6 +134,23 @@ TEST_CASE("embedding rows on cuda: the bits of a dense gradient, and what is no 
     as_dense<bfloat16, float>(device, 1 << 20, 64, {5000, 5000}, 16);
     as_dense<bfloat16, float>(device, 9, 8, {40, 300}, 16, true);
 }
+
+TEST_CASE("running sums on cuda: of as many as several blocks have") {
+    device_type device;
+    for (const extent count : {1, 31, 5000, 100003}) {
+        const guarded<ht::simt::word> sums(count);
+        ht::simt::word sum = 0;
+        std::vector<ht::simt::word> want;
+        for (extent i = 0; i < count; ++i) {
+            sums[i] = static_cast<ht::simt::word>(i * 7 % 5);
+            want.push_back(sum += sums[i]);
+        }
+        inclusive_sum(device, sums.data(), count);
+        device.synchronize();
+        CHECK(sums.intact());
+        CHECK(std::equal(want.begin(), want.end(), sums.data()));
+    }
+}
 }  // namespace embedding_rows
 
 }  // namespace

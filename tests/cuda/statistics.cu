@@ -22,6 +22,15 @@ TEST_CASE("statistics on cuda: as on the CPU") {
     check(device);
 }
 
+TEST_CASE("statistics on cuda: in little memory") {
+    ht::cuda device;
+    constexpr ht::extent count = 1 << 18;
+    const ht::tensor<float, 1> zeros(device.memory(), {count});
+    device.fill(zeros.data(), count, 0.0f);
+    CHECK(statistics_of(device, zeros.view()).zeros == count);
+    CHECK(device.memory().usage().peak(ht::memory_kind::workspace) < count);  // a byte of each would be more
+}
+
 TEST_CASE("Thrust: in order with the context's kernels, in its memory, which is given back") {
     ht::cuda device;
     constexpr ht::extent count = 1 << 20;

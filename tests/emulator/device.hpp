@@ -289,5 +289,19 @@ void sort_pairs(device& on, const Key* keys, Key* sorted_keys, const Value* valu
         }
     });
 }
+template <class Count>
+std::size_t inclusive_sum_bytes(device&, Count*, extent count) {
+    return static_cast<std::size_t>(count / 128 + 1) * sizeof(Count);
+}
+template <class Count>
+void inclusive_sum(device& on, Count* counts, extent count) {
+    if (count <= 0) return;
+    const std::size_t bytes = inclusive_sum_bytes(on, counts, count);
+    const workspace::lease scratch(on.scratch(), bytes);
+    on.run([=, memory = scratch.data()] {
+        std::memset(memory, 0xff, bytes);
+        std::partial_sum(counts, counts + count, counts);
+    });
+}
 
 }  // namespace halftone::emulator

@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What a GPU counts with Thrust's algorithms, with these algorithms on the host. Without Thrust there is nothing here.
+/// What a GPU counts with Thrust's algorithms and a histogram, with these algorithms and a plain histogram on the host.
+/// Without Thrust there is nothing here.
 #if __has_include(<thrust/version.h>)
 
 #include <algorithm>
 
 #define THRUST_DEVICE_SYSTEM THRUST_DEVICE_SYSTEM_CPP
-#include <thrust/binary_search.h>
 #include <thrust/execution_policy.h>
-#include <thrust/iterator/counting_iterator.h>
-#include <thrust/sort.h>
-#include <thrust/transform.h>
+#include <thrust/iterator/transform_iterator.h>
 #include <thrust/transform_reduce.h>
 
 #include "observe/statistics_checks.hpp"
@@ -26,11 +24,15 @@ struct thrust_on_the_host {};
 template <class T, int Rank>
 tensor_statistics statistics_of(thrust_on_the_host&, const view<T, Rank>& values) {
     const auto all = flatten(values);
-    std::vector<std::uint16_t> of_values(static_cast<std::size_t>(all.size()));
-    extent ends[detail::magnitude_class::count];
+    const auto histogram = [](const auto& places, extent count, int n, std::uint32_t* to) {
+        for (extent i = 0; i < count; ++i) {
+            if (places[i] < n) ++to[places[i]];
+        }
+    };
+    extent counts[detail::magnitude_class::count] = {};
     const std::uint32_t largest =
-        detail::count_classes<std::remove_const_t<T>>(thrust::host, all.data(), all.size(), of_values.data(), ends);
-    return detail::statistics_from(ends, largest);
+        detail::count_classes<std::remove_const_t<T>>(thrust::host, histogram, all.data(), all.size(), counts);
+    return detail::statistics_from(counts, largest);
 }
 
 }  // namespace halftone::inline HALFTONE_ABI

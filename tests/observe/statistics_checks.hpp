@@ -88,6 +88,21 @@ void all_exponents(Device& device) {
     }
 }
 
+/// Many, not from a multiple of 16 bytes on: every exponent about as often, and more zeros than anything else.
+template <class Device>
+void many(Device& device) {
+    std::vector<float> values(70001);
+    std::uint32_t bits = 1;
+    for (float& value : values) {
+        bits = bits * 1664525u + 1013904223u;
+        value = bits >> 28 == 0 ? 0.0f : halftone::detail::bit_cast<float>(bits);
+    }
+    const ht::const_view<float, 1> all = view_of(values), from_one_on(all.data() + 1, {all.size() - 1});
+    const std::vector<float> rest(values.begin() + 1, values.end());
+    same(statistics_of(device, all), expected(values));
+    same(statistics_of(device, from_one_on), expected(rest));
+}
+
 template <class Device>
 void shares(Device& device) {
     // float16's least numbers are 2^-24 and, normal, 2^-14; what is beneath 2^-25 it rounds to zero.
@@ -115,6 +130,7 @@ void check(Device& device) {
     all_values<ht::float16>(device);
     all_values<ht::bfloat16>(device);
     all_exponents(device);
+    many(device);
     shares(device);
 }
 

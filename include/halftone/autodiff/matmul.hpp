@@ -66,6 +66,16 @@ view<T, 3> as_matrices(const view<T, Rank>& v) {
     return {v.data(), {rows * columns == 0 ? 0 : v.size() / (rows * columns), rows, columns}};
 }
 
+/// Of variables of this rank, as_matrices: matrices, which need no kernel for many, or any number of them.
+template <class Compute, int Rank, class Device, class A, class B, class C>
+void products(Device& device, const view<A, 3>& a, const view<B, 3>& b, const view<C, 3>& c, write_mode mode) {
+    if constexpr (Rank == 2) {
+        if (c.extent_of(0) > 0) product<Compute>(device, matrix(a, 0), matrix(b, 0), matrix(c, 0), mode);
+    } else {
+        product_each<Compute>(device, a, b, c, mode);
+    }
+}
+
 template <class Roles, class A, class B, class Y, int Rank>
 struct matmul_record {
     using operation = op::matmul;
@@ -84,16 +94,12 @@ struct matmul_record {
         if (const auto to = tape.gradient_target(da)) {
             const auto right = as_matrices(b.view());
             const auto out = as_matrices(view<A, Rank>(to.data, da.shape()));
-            for (extent i = 0; i < out.extent_of(0); ++i)
-                product<typename Roles::input_grad>(tape.device(), matrix(g, i), transpose(matrix(right, i)),
-                                                    matrix(out, i), to.mode);
+            products<typename Roles::input_grad, Rank>(tape.device(), g, transpose(right), out, to.mode);
         }
         if (const auto to = tape.gradient_target(db)) {
             const auto left = as_matrices(a.view());
             const auto out = as_matrices(view<B, Rank>(to.data, db.shape()));
-            for (extent i = 0; i < out.extent_of(0); ++i)
-                product<typename Roles::weight_grad>(tape.device(), transpose(matrix(left, i)), matrix(g, i),
-                                                     matrix(out, i), to.mode);
+            products<typename Roles::weight_grad, Rank>(tape.device(), transpose(left), g, out, to.mode);
         }
         tape.finish(dy);
     }
@@ -207,10 +213,7 @@ auto matmul(Context&& context, const variable<A, Rank>& a, const variable<B, Oth
         const auto left = detail::as_matrices(as_const(a.view()));
         const auto right = detail::as_matrices(as_const(b.view()));
         const auto out = detail::as_matrices(y.view());
-        for (extent i = 0; i < out.extent_of(0); ++i) {
-            detail::product<typename roles::compute>(root.device(), matrix(left, i), matrix(right, i), matrix(out, i),
-                                                     write_mode::overwrite);
-        }
+        detail::products<typename roles::compute, Rank>(root.device(), left, right, out, write_mode::overwrite);
         if constexpr (std::remove_cvref_t<Context>::records) {
             if (wanted) {
                 root.record(detail::matmul_record<roles, A, B, Y, Rank>{

@@ -31,8 +31,8 @@ struct matrices {
     extent count() const { return stored[0]; }
     extent rows() const { return stored[turned == orientation::straight ? 1 : 2]; }
     extent columns() const { return stored[turned == orientation::straight ? 2 : 1]; }
-    view<T, 2> at(extent i) const {
-        const view<T, 2> lying(data + i * stored[1] * stored[2], {stored[1], stored[2]});
+    view<T, 3> all() const {
+        const view<T, 3> lying(data, stored);
         return turned == orientation::straight ? lying : transpose(lying);
     }
     matrices operator!() const { return {data, stored, !turned}; }
@@ -56,8 +56,7 @@ factor<T> factor_of(const variable<T, Rank>& v, const shape<3>& stored, orientat
 /// c = ab or c += ab, matrix by matrix.
 template <class Compute, class Device, class A, class B, class C>
 void multiply_each(Device& device, const matrices<A>& a, const matrices<B>& b, C* c, write_mode mode) {
-    const matrices<C> to{c, {a.count(), a.rows(), b.columns()}};
-    for (extent i = 0; i < a.count(); ++i) product<Compute>(device, a.at(i), b.at(i), to.at(i), mode);
+    product_each<Compute>(device, a.all(), b.all(), view<C, 3>(c, {a.count(), a.rows(), b.columns()}), mode);
 }
 
 /// Forward products in Compute, backward ones in ByLeft (that of the left factor) and ByRight.

@@ -78,13 +78,18 @@ class measured {
     measured_engine engine_;
 };
 
-/// The word of exec/simt/sort.hpp.
+/// The words of exec/simt/sort.hpp.
 template <class Device, class Key, class Value>
 void sort_pairs(measured<Device>& device, const Key* keys, Key* sorted_keys, const Value* values, Value* sorted_values,
                 extent count, int bits) {
     if (count <= 0) return;
     const workspace::lease space(device.scratch(),
                                  sort_bytes(device.real(), keys, sorted_keys, values, sorted_values, count, bits));
+}
+template <class Device, class Count>
+void inclusive_sum(measured<Device>& device, Count* counts, extent count) {
+    if (count <= 0) return;
+    const workspace::lease space(device.scratch(), inclusive_sum_bytes(device.real(), counts, count));
 }
 
 }  // namespace detail

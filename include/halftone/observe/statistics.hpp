@@ -96,31 +96,28 @@ struct magnitude_class {
     }
 };
 
-/// ends[c]: how many values are of class c or one before it.
-inline tensor_statistics statistics_from(const extent* ends, std::uint32_t largest) {
-    const auto counted = [&](int c) { return ends[c] - (c == 0 ? 0 : ends[c - 1]); };
+/// counts[c]: how many values are of class c.
+inline tensor_statistics statistics_from(const extent* counts, std::uint32_t largest) {
     tensor_statistics s;
-    s.zeros = counted(magnitude_class::zero);
-    s.infinities = counted(magnitude_class::infinity);
-    s.nans = counted(magnitude_class::nan);
+    s.zeros = counts[magnitude_class::zero];
+    s.infinities = counts[magnitude_class::infinity];
+    s.nans = counts[magnitude_class::nan];
     s.largest = bit_cast<float>(largest);
-    for (int e = 0; e < s.exponents; ++e) s.by_exponent[e] = counted(magnitude_class::first + e);
+    for (int e = 0; e < s.exponents; ++e) s.by_exponent[e] = counts[magnitude_class::first + e];
     return s;
 }
 
 template <class T, int Rank>
 tensor_statistics statistics_on_host(const view<T, Rank>& values) {
     const auto all = flatten(values);
-    constexpr int classes = detail::magnitude_class::count;
-    extent ends[classes] = {};
+    extent counts[magnitude_class::count] = {};
     std::uint32_t largest = 0;
     for (extent i = 0; i < all.size(); ++i) {
-        const auto magnitude = detail::magnitude_class::magnitude(all(i));
-        ++ends[detail::magnitude_class::of(all(i))];
+        const auto magnitude = magnitude_class::magnitude(all(i));
+        ++counts[magnitude_class::of(all(i))];
         if (magnitude > largest && magnitude < 0x7f800000) largest = magnitude;
     }
-    for (int c = 1; c < classes; ++c) ends[c] += ends[c - 1];
-    return detail::statistics_from(ends, largest);
+    return statistics_from(counts, largest);
 }
 
 }  // namespace detail

@@ -19,6 +19,22 @@ TEST_CASE("embedding rows on a GPU: the bits of a dense gradient") {
     as_dense_everywhere(device);
 }
 
+TEST_CASE("embedding rows on a GPU: running sums") {
+    emulator::device device;
+    for (const extent count : {0, 1, 300}) {
+        const guarded<ht::simt::word> sums(count);
+        ht::simt::word sum = 0;
+        std::vector<ht::simt::word> want;
+        for (extent i = 0; i < count; ++i) {
+            sums[i] = static_cast<ht::simt::word>(i * 7 % 5);
+            want.push_back(sum += sums[i]);
+        }
+        inclusive_sum(device, sums.data(), count);
+        CHECK(sums.intact());
+        CHECK(std::equal(want.begin(), want.end(), sums.data()));
+    }
+}
+
 TEST_CASE("embedding rows on a GPU: what is no token has no row") {
     emulator::device device;
     as_dense<bfloat16, float>(device, 9, 8, {40, 300}, 16, true);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Sorting on a GPU: CUB's radix sort, with the scratch memory and on the stream of a context. exec/simt/sort.hpp has
-/// its contract.
+/// Sorting and running sums on a GPU: CUB's radix sort and scan, with the scratch memory and on the stream of a context.
+/// exec/simt/sort.hpp has their contract.
 ///
 /// <halftone/cuda.cuh> has it; beside <halftone/kernel.cuh> it is included where gradients of embeddings are wanted, since
 /// CUB costs about a second of compile time for each architecture.
@@ -11,6 +11,7 @@
 #include <type_traits>
 
 #include <cub/device/device_radix_sort.cuh>
+#include <cub/device/device_scan.cuh>
 
 #include <halftone/exec/cuda/cuda.cuh>
 
@@ -29,6 +30,15 @@ void radix_sort(cuda& device, void* memory, std::size_t& bytes, const Key* keys,
     cuda_check(cub::DeviceRadixSort::SortPairs(memory, bytes, keys, sorted_keys, values, sorted_values,
                                                static_cast<int>(count), 0, bits, device.stream()),
                "cub::DeviceRadixSort::SortPairs");
+}
+template <class Count>
+void scan(cuda& device, void* memory, std::size_t& bytes, Count* counts, extent count) {
+    static_assert(std::is_unsigned_v<Count>);
+    constexpr extent most = std::numeric_limits<int>::max();
+    if (count > most) fail<argument_error>("inclusive_sum: ", count, " counts; expected at most ", most);
+    const current_device here(device.device());
+    cuda_check(cub::DeviceScan::InclusiveSum(memory, bytes, counts, counts, static_cast<int>(count), device.stream()),
+               "cub::DeviceScan::InclusiveSum");
 }
 
 }  // namespace detail
@@ -49,6 +59,21 @@ void sort_pairs(cuda& device, const Key* keys, Key* sorted_keys, const Value* va
     std::size_t bytes = sort_bytes(device, keys, sorted_keys, values, sorted_values, count, bits);
     const workspace::lease memory(device.scratch(), bytes);
     detail::radix_sort(device, memory.data(), bytes, keys, sorted_keys, values, sorted_values, count, bits);
+}
+
+template <class Count>
+std::size_t inclusive_sum_bytes(cuda& device, Count* counts, extent count) {
+    std::size_t bytes = 0;
+    if (count > 0) detail::scan(device, nullptr, bytes, counts, count);
+    return bytes;
+}
+/// Throws argument_error for 2^31 counts and more.
+template <class Count>
+void inclusive_sum(cuda& device, Count* counts, extent count) {
+    if (count <= 0) return;
+    std::size_t bytes = inclusive_sum_bytes(device, counts, count);
+    const workspace::lease memory(device.scratch(), bytes);
+    detail::scan(device, memory.data(), bytes, counts, count);
 }
 
 }  // namespace halftone::inline HALFTONE_ABI

@@ -4,9 +4,9 @@
 /// its contract and an example.
 ///
 /// The lookups are sorted by token and their runs summed as for a dense gradient (kernel/embedding/device.hpp), to the
-/// same bits. Where each run's sum goes follows from a count of the runs before it whose token has no row yet and a
-/// binary search among the rows that are there; these move up to make room, out of a copy. How many rows that gives
-/// only the device knows: grids are those of the lookups and of the room.
+/// same bits. Where each run's sum goes follows from how many runs before it have a token without a row yet, which a
+/// running sum tells, and a binary search among the rows that are there; these move up to make room, out of a copy. How
+/// many rows that gives only the device knows: grids are those of the lookups and of the room.
 #pragma once
 
 #include <halftone/kernel/embedding/device.hpp>
@@ -66,83 +66,49 @@ HALFTONE_HD HALFTONE_INLINE merged_place merge_place(Simt simt, const row_merge&
     return p;
 }
 
-/// new_runs[b] = how many runs begin in block b whose token has no row yet.
-struct count_new_rows_kernel {
+/// begins_new[place] = 1 where a run begins whose token has no row yet, else 0.
+struct mark_new_rows_kernel {
     static constexpr int threads = 256;
-    static constexpr int warps = threads / 32;
-    static constexpr word shared_bytes = warps * sizeof(word);
+    static constexpr word shared_bytes = 0;
 
     row_merge merge;
-    global_span<word> new_runs;  // of each block
+    global_span<word> begins_new;  // (lookups)
 
-    grid_shape grid() const { return simt::blocks_along_x(new_runs.count); }
+    grid_shape grid() const { return simt::blocks_for(merge.sorted.count, threads); }
 
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD void operator()(Simt simt) const {
         const extent place = static_cast<extent>(simt.block().x) * threads + simt.thread();
-        const shared_span<word> of_warps{0, warps};
-        const word here = simt::warp_sum(simt, merge_place(simt, merge, place).begins_new ? 1u : 0u);
-        if (simt.lane() == 0) simt.store(of_warps, simt.warp(), here);
-        simt.barrier();
-        if (simt.thread() != 0) return;
-        word all = 0;
-        HALFTONE_UNROLL for (int w = 0; w < warps; ++w) all += simt.load(of_warps, w);
-        simt.store(new_runs, simt.block().x, all);
+        if (place >= merge.sorted.count) return;
+        simt.store(begins_new, place, merge_place(simt, merge, place).begins_new ? 1u : 0u);
     }
 };
 
-/// One thread: makes the blocks' counts those of all blocks before, and the number of rows the new one.
-struct sum_new_rows {
-    word* new_runs;
-    extent blocks;
-    const std::int32_t* olds;  // or none
-    std::int32_t* count;
-
-    HALFTONE_HD void operator()() const {
-        word sum = 0;
-        for (extent b = 0; b < blocks; ++b) {
-            const word here = new_runs[b];
-            new_runs[b] = sum;
-            sum += here;
-        }
-        *count = (olds == nullptr ? 0 : *olds) + static_cast<std::int32_t>(sum);
-    }
-};
-
-/// For each place: how many new rows there are up to it, and where the sum of its run goes: a row that is there as
-/// ~row.
+/// For each place: where the sum of its run goes, a row that is there as ~row. The last place tells how many rows there
+/// are now.
 struct place_rows_kernel {
     static constexpr int threads = 256;
-    static constexpr int warps = threads / 32;
-    static constexpr word shared_bytes = warps * sizeof(word);
+    static constexpr word shared_bytes = 0;
 
     row_merge merge;
-    global_span<const word> new_before;   // of each block
-    global_span<word> new_up_to;          // (lookups)
+    global_span<const word> new_up_to;    // (lookups), rows that are new up to each place
     global_span<std::int32_t> targets;    // (lookups)
     global_span<std::int32_t> indices;    // (room): those of new rows are set
+    global_span<std::int32_t> count;      // one
 
-    grid_shape grid() const { return simt::blocks_along_x(new_before.count); }
+    grid_shape grid() const { return simt::blocks_for(merge.sorted.count, threads); }
 
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD void operator()(Simt simt) const {
         const extent place = static_cast<extent>(simt.block().x) * threads + simt.thread();
-        const merged_place p = merge_place(simt, merge, place);
-        word sum = p.begins_new ? 1u : 0u;
-        HALFTONE_UNROLL for (int step = 1; step < 32; step *= 2) {
-            const word left = simt.shuffle(sum, simt.lane() < step ? simt.lane() : simt.lane() - step);
-            sum += simt.lane() < step ? 0u : left;
-        }
-        const shared_span<word> of_warps{0, warps};
-        if (simt.lane() == 31) simt.store(of_warps, simt.warp(), sum);
-        simt.barrier();
-        sum += simt.load(new_before, simt.block().x);
-        HALFTONE_UNROLL for (int w = 0; w < warps; ++w) sum += w < simt.warp() ? simt.load(of_warps, w) : 0u;
         if (place >= merge.sorted.count) return;
+        const merged_place p = merge_place(simt, merge, place);
+        const word sum = simt.load(new_up_to, place);
         const auto row = static_cast<std::int32_t>(p.below + sum) - (p.is_old ? 0 : 1);
-        simt.store(new_up_to, place, sum);
         simt.store(targets, place, !p.is_token ? 0 : p.is_old ? ~row : row);
         if (p.begins_new) simt.store(indices, row, static_cast<std::int32_t>(simt.load(merge.sorted, place)));
+        if (place + 1 == merge.sorted.count)
+            simt.store(count, 0, static_cast<std::int32_t>(merge.old_rows(simt) + sum));
     }
 };
 
@@ -195,9 +161,10 @@ template <simt_device Device>
 struct embedding_rows<Device> {
     template <class Y, class G>
     static void add(Device& device, const embedding_rows_backward<Y, G>& a) {
-        static_assert(sorting_device<Device>,
-                      "halftone: embedding_rows: the gradient of a table sorts its lookups, and this device's sort is "
-                      "not included: include <halftone/exec/cuda/sort.cuh> for ht::cuda");
+        static_assert(
+            sorting_device<Device> && summing_device<Device>,
+            "halftone: embedding_rows: the gradient of a table sorts its lookups and sums how many begin a "
+            "row, and this device's sort is not included: include <halftone/exec/cuda/sort.cuh> for ht::cuda");
         check(a);
         using namespace on_device;
         const extent lookups = a.tokens.extent_of(0), width = a.dy.extent_of(1), before = a.before;
@@ -207,16 +174,13 @@ struct embedding_rows<Device> {
         }
         constexpr extent most = extent{1} << 31;
         const auto vocabulary = static_cast<word>(a.vocabulary < most ? a.vocabulary : most);
-        const extent blocks = (lookups + count_new_rows_kernel::threads - 1) / count_new_rows_kernel::threads;
         const extent pieces = embedding_runs<Y, G, 1>::pieces_of(lookups);
 
-        // Of words: keys, sorted keys, numbers, order, counts up to each place, targets; of blocks; old rows and their
-        // count.
+        // Of words: keys, sorted keys, new rows up to each place, numbers, order, targets; old rows and their count.
         const workspace::lease words(device.scratch(),
-                                     static_cast<std::size_t>(6 * lookups + blocks + before + 1) * sizeof(word));
-        auto *const keys = words.as<word>(), *const sorted = keys + lookups, *const up_to = sorted + lookups,
-                    *const new_runs = up_to + lookups;
-        auto *const numbers = reinterpret_cast<std::int32_t*>(new_runs + blocks), *const order = numbers + lookups,
+                                     static_cast<std::size_t>(6 * lookups + before + 1) * sizeof(word));
+        auto *const keys = words.as<word>(), *const sorted = keys + lookups, *const up_to = sorted + lookups;
+        auto *const numbers = reinterpret_cast<std::int32_t*>(up_to + lookups), *const order = numbers + lookups,
                     *const targets = order + lookups;
         auto *const olds = targets + lookups, *const old = olds + 1;
         const workspace::lease old_rows(device.scratch(), static_cast<std::size_t>(before * width) * sizeof(G));
@@ -234,10 +198,10 @@ struct embedding_rows<Device> {
             device.copy(old_values, a.rows.values.data(), static_cast<std::size_t>(before * width) * sizeof(G));
             merge.olds = {olds, 1};
         }
-        device.launch(count_new_rows_kernel{merge, {new_runs, blocks}});
-        device.run(sum_new_rows{new_runs, blocks, merge.olds.data, a.rows.count});
+        device.launch(mark_new_rows_kernel{merge, {up_to, lookups}});
+        inclusive_sum(device, up_to, lookups);
         device.launch(place_rows_kernel{
-            merge, {new_runs, blocks}, {up_to, lookups}, {targets, lookups}, simt::span_of(a.rows.indices)});
+            merge, {up_to, lookups}, {targets, lookups}, simt::span_of(a.rows.indices), {a.rows.count, 1}});
         with_vectors<Y, G>(a, [&]<int N>(simt::constant<N>) {
             if (before > 0) {
                 device.launch(move_rows_kernel<G, N>{merge, {up_to, lookups}, {old_values, before * width}, simt::span_of(a.rows.indices),

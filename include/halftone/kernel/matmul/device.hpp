@@ -14,6 +14,7 @@
 
 #include <halftone/kernel/fp64/device.hpp>
 #include <halftone/kernel/matmul/aligned_copy.hpp>
+#include <halftone/kernel/matmul/batch.hpp>
 #include <halftone/kernel/matmul/by_engine.hpp>
 #include <halftone/kernel/matmul/fp64.hpp>
 #include <halftone/kernel/matmul/matmul.hpp>
@@ -43,34 +44,58 @@ struct by_multiply_adds {
     using kernel = multiply_add_kernel<Compute, Tiling, A, B, Operands, Results>;
 };
 
-/// All of k in one kernel, or its parts beside each other and a second kernel that adds their sums in order.
-template <class Way, class Device, class A, class B, class Operands, class Results>
-void multiply(Device& device, const product_operand<A>& a, const product_operand<B>& b,
-              const matmul_epilogue<Operands, Results>& epilogue, row_access access, int parts) {
-    if (parts == 1) return device.launch(typename Way::template kernel<Operands, Results>{a, b, epilogue, access});
+/// Parts of k beside each other, and a second kernel that adds their sums in order.
+template <class Way, class Device, class A, class B, class Operands, class Results, class Batch>
+void multiply_in_parts(Device& device, const product_operand<A>& a, const product_operand<B>& b,
+                       const matmul_epilogue<Operands, Results>& epilogue, row_access access, int parts,
+                       const Batch& batch) {
     using kernel = typename Way::template kernel<pack<>, partial_results>;
     const extent leading = (b.outer + 7) / 8 * 8, elements = a.outer * leading;
-    const workspace::lease sums(device.scratch(), static_cast<std::size_t>(parts * elements) * sizeof(float));
+    const workspace::lease sums(device.scratch(),
+                                static_cast<std::size_t>(batch.count * parts * elements) * sizeof(float));
     kernel partial{a, b, {{}, {{{}, sums.as<float>(), leading}, {}}}, row_access::chunks};
     partial.part = {(partial.panels() + parts - 1) / parts, elements};
     const int count = partial.grid().z;
-    device.launch(partial);
-    device.launch(finish_kernel<Operands, Results>{
-        {sums.as<float>(), count * elements}, leading, epilogue, access, 0, a.outer, b.outer, count, elements});
+    const finish_kernel<Operands, Results> finish{
+        {sums.as<float>(), count * elements}, leading, epilogue, access, 0, a.outer, b.outer, count, elements};
+    launch_each(device, partial, batch.with(batch.a, batch.b, count * elements));
+    launch_each(device, finish, batch.with(count * elements, 0, batch.c));
+}
+
+/// All of k in one kernel, or in parts. Sums of a batch's parts take so many bytes at a time, or those of one matrix.
+template <class Way, class Device, class A, class B, class Operands, class Results, class Batch = one_matrix>
+void multiply(Device& device, const product_operand<A>& a, const product_operand<B>& b,
+              const matmul_epilogue<Operands, Results>& epilogue, row_access access, int parts, const Batch& batch = {},
+              extent most_bytes = extent{32} << 20) {
+    if (parts == 1)
+        return launch_each(device, typename Way::template kernel<Operands, Results>{a, b, epilogue, access}, batch);
+    if constexpr (std::is_same_v<Batch, one_matrix>) {
+        multiply_in_parts<Way>(device, a, b, epilogue, access, parts, batch);
+    } else {
+        const extent bytes = parts * a.outer * ((b.outer + 7) / 8 * 8) * static_cast<extent>(sizeof(float));
+        const extent at_once = std::max<extent>(1, most_bytes / bytes);
+        for (extent i = 0; i < batch.count; i += at_once) {
+            matrix_batch some = batch;
+            some.count = std::min(at_once, batch.count - i);
+            multiply_in_parts<Way>(device, further_on(a, i * batch.a), further_on(b, i * batch.b),
+                                   further_on(epilogue, i * batch.c), access, parts, some);
+        }
+    }
 }
 
 /// True where matrix units have multiplied operands of eight bits as they are.
-template <class Device, class A, class B, class Operands, class Results>
+template <class Device, class A, class B, class Operands, class Results, class Batch>
 bool multiply_bytes(Device& device, const product_operand<A>& a, const product_operand<B>& b,
-                    const matmul_epilogue<Operands, Results>& epilogue, row_access access) {
+                    const matmul_epilogue<Operands, Results>& epilogue, row_access access, const Batch& batch) {
     const simt::architecture gpu = device.architecture();
     if ((a.access & b.access) != row_access::chunks ||
         matmul_row_of(gpu.version).eight_bits != eight_bit_operands::as_they_are)
         return false;
     const auto run_as = [&]<class Tiling>(Tiling, int parts) {
         using way = by_matrix_units<eight_bits, Tiling, passage::direct, A, B>;
-        if (!device.template has_eight_bit_code<typename way::template kernel<Operands, Results>>()) return false;
-        multiply<way>(device, a, b, epilogue, access, parts);
+        using kernel = typename way::template kernel<Operands, Results>;
+        if (!device.template has_eight_bit_code<launched<kernel, Batch>>()) return false;
+        multiply<way>(device, a, b, epilogue, access, parts, batch);
         return true;
     };
     const matmul_cut cut = cut_matmul(gpu, a.outer, b.outer, a.depth);
@@ -99,34 +124,107 @@ struct matmul<Device> {
     static void run(Device& device, const view<A, 2>& a, const view<B, 2>& b,
                     const matmul_epilogue<Operands, Results>& epilogue) {
         using namespace on_device;
-        using a_type = std::remove_const_t<A>;
-        using b_type = std::remove_const_t<B>;
-        using stored = storage_of<Compute>;
-        constexpr bool as_stored = std::is_same_v<a_type, stored> && std::is_same_v<b_type, stored>;
-        const extent m = a.extent_of(0), n = b.extent_of(1), k = a.extent_of(1);
-        if (m == 0 || n == 0) return;
-        const product_operand<a_type> x = make_operand(a);
-        const product_operand<b_type> y = make_operand(transpose(b));
-        const row_access access = access_to(epilogue);
-        if constexpr (engine_holder<Device> && engines_multiply<Compute, a_type, b_type>) {
-            if (multiply_by_engine<Compute>(device, x, y, epilogue, access)) return;
+        if (a.extent_of(0) == 0 || b.extent_of(1) == 0) return;
+        const auto x = make_operand(a);
+        const auto y = make_operand(transpose(b));
+        if (by_engine<Compute>(device, x, y, epilogue)) return;
+        by_kernels<Compute>(device, x, y, epilogue, one_matrix{});
+    }
+
+    /// A product for each of `count` matrices of a and of b. The epilogue is the first one's; each next one is
+    /// `results_apart` elements further on.
+    template <class Compute, class A, class B, class Operands, class Results>
+        requires(!fp64::product_in_double<Compute, A, B, Results>)
+    static void run_each(Device& device, const view<A, 3>& a, const view<B, 3>& b, extent count,
+                         const matmul_epilogue<Operands, Results>& epilogue, extent results_apart) {
+        using namespace on_device;
+        using compute = unsplit<Compute>;
+        if (count == 0 || a.extent_of(1) == 0 || b.extent_of(2) == 0) return;
+        const auto x = make_operand(matrix(a, 0));
+        const auto y = make_operand(transpose(matrix(b, 0)));
+        const matrix_batch batch{count, a.stride_of(0), b.stride_of(0), results_apart};
+        // Products so large that copies pay keep a GPU busy by themselves.
+        const bool are_one = are_alike(x, batch.a) && are_alike(y, batch.b) && are_alike(epilogue, batch.c) &&
+                             !wants_copy<compute>(device, x, y);
+        for (extent i = 0; i < count; ++i) {
+            const auto x_i = make_operand(matrix(a, i));
+            const auto y_i = make_operand(transpose(matrix(b, i)));
+            const auto epilogue_i = further_on(epilogue, i * batch.c);
+            if (by_engine<compute>(device, x_i, y_i, epilogue_i)) continue;
+            if (are_one && i == 0) return by_kernels<compute>(device, x, y, epilogue, batch);
+            by_kernels<compute>(device, x_i, y_i, epilogue_i, batch.only_one());
         }
-        if constexpr (has_matrix_unit<Compute> && eight_bit<a_type> && eight_bit<b_type>) {
-            if (multiply_bytes(device, x, y, epilogue, access)) return;
+    }
+
+  private:
+    /// Whether all matrices so far apart may be accessed as the first is.
+    template <class T>
+    static bool are_alike(const on_device::product_operand<T>& o, extent apart) {
+        return are_alike<T>(o.leading, apart);
+    }
+    template <class Operands, class Results>
+    static bool are_alike(const matmul_epilogue<Operands, Results>& e, extent apart) {
+        using result = std::remove_pointer_t<decltype(e.results.first.data)>;
+        static_assert(Results::count == 1 && Operands::count <= 1, "operands of an element each, of the result's type");
+        return are_alike<result>(e.results.first.stride, apart);
+    }
+    template <class T>
+    static bool are_alike(extent leading, extent apart) {
+        constexpr extent bytes = sizeof(T);
+        return apart * bytes % 16 == 0 || leading * bytes % 16 != 0;
+    }
+
+    /// Whether operands that the matrix units could take as they lie, were they aligned, are copied first.
+    template <class Compute, class A, class B>
+    static bool wants_copy(Device& device, const on_device::product_operand<A>& x,
+                           const on_device::product_operand<B>& y) {
+        using namespace on_device;
+        if constexpr (is_as_stored<Compute, A, B>) {
+            const extent unaligned = aligned_copy<A>::elements(x) + aligned_copy<B>::elements(y);
+            return unaligned > 0 && pays_to_align(device.architecture(), x.outer, y.outer, x.depth, unaligned);
+        } else {
+            return false;
+        }
+    }
+    template <class Compute, class A, class B>
+    static constexpr bool is_as_stored = on_device::has_matrix_unit<Compute> &&
+        std::is_same_v<A, storage_of<Compute>> && std::is_same_v<B, storage_of<Compute>>;
+
+    /// True where the device's engine has multiplied.
+    template <class Compute, class A, class B, class Operands, class Results>
+    static bool by_engine(Device& device, const on_device::product_operand<A>& x,
+                          const on_device::product_operand<B>& y, const matmul_epilogue<Operands, Results>& epilogue) {
+        using namespace on_device;
+        if constexpr (engine_holder<Device> && engines_multiply<Compute, A, B>) {
+            return multiply_by_engine<Compute>(device, x, y, epilogue, access_to(epilogue));
+        } else {
+            return false;
+        }
+    }
+
+    template <class Compute, class A, class B, class Operands, class Results, class Batch>
+    static void by_kernels(Device& device, const on_device::product_operand<A>& x,
+                           const on_device::product_operand<B>& y, const matmul_epilogue<Operands, Results>& epilogue,
+                           const Batch& batch) {
+        using namespace on_device;
+        const extent m = x.outer, n = y.outer, k = x.depth;
+        const row_access access = access_to(epilogue);
+        if constexpr (has_matrix_unit<Compute> && eight_bit<A> && eight_bit<B>) {
+            if (multiply_bytes(device, x, y, epilogue, access, batch)) return;
         }
         if constexpr (has_matrix_unit<Compute>) {
-            constexpr int depth = 64 / sizeof(stored);
+            constexpr int depth = 64 / sizeof(storage_of<Compute>);
             const auto run_as = [&]<class Tiling, passage Passage>(
-                                    const product_operand<a_type>& of_a, const product_operand<b_type>& of_b, Tiling,
+                                    const product_operand<A>& of_a, const product_operand<B>& of_b, Tiling,
                                     std::integral_constant<passage, Passage>, int parts) {
-                multiply<by_matrix_units<Compute, Tiling, Passage, a_type, b_type>>(device, of_a, of_b, epilogue,
-                                                                                    access, parts);
+                multiply<by_matrix_units<Compute, Tiling, Passage, A, B>>(device, of_a, of_b, epilogue, access, parts,
+                                                                          batch);
             };
-            if constexpr (as_stored) {
-                const extent unaligned = aligned_copy<a_type>::elements(x) + aligned_copy<b_type>::elements(y);
-                if (unaligned == 0 || pays_to_align(device.architecture(), m, n, k, unaligned)) {
-                    const aligned_copy<a_type> of_x(device, x);
-                    const aligned_copy<b_type> of_y(device, y);
+            if constexpr (is_as_stored<Compute, A, B>) {
+                const bool is_copied = batch.count == 1 && wants_copy<Compute>(device, x, y);
+                if ((x.access & y.access) == row_access::chunks || is_copied) {
+                    const aligned_copy<A> of_x(device, x);
+                    const aligned_copy<B> of_y(device, y);
                     constexpr std::integral_constant<passage, passage::direct> direct{};
                     const matmul_cut cut = cut_matmul(device.architecture(), m, n, k);
                     if (cut.tile == matmul_tile::large)
@@ -142,7 +240,7 @@ struct matmul<Device> {
         } else {
             const matmul_cut cut = cut_matmul(device.architecture(), m, n, k);
             const auto run_as = [&]<class Tiling>(Tiling) {
-                multiply<by_multiply_adds<Compute, Tiling, a_type, b_type>>(device, x, y, epilogue, access, cut.parts);
+                multiply<by_multiply_adds<Compute, Tiling, A, B>>(device, x, y, epilogue, access, cut.parts, batch);
             };
             if (cut.tile == matmul_tile::large) return run_as(multiply_add_tiling<128, 128>{});
             run_as(multiply_add_tiling<64, 64>{});

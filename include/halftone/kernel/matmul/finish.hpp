@@ -94,6 +94,30 @@ HALFTONE_HD HALFTONE_INLINE void finish_row(Simt simt, const matmul_epilogue<Ope
     run_part(simt, finish_row_part<N, Operands, Results>{epilogue, access, row, column, columns, sums});
 }
 
+/// The same for another matrix of results, so many elements further on; operands of an element each lie as the results do.
+template <class T>
+HALFTONE_HD HALFTONE_INLINE column_operand<T> further_on(const column_operand<T>& o, extent) {
+    return o;
+}
+template <class T>
+HALFTONE_HD HALFTONE_INLINE matrix_operand<T> further_on(const matrix_operand<T>& o, extent by) {
+    return {o.data + by, o.stride};
+}
+template <class E, class T>
+HALFTONE_HD HALFTONE_INLINE matmul_result<E, T> further_on(const matmul_result<E, T>& r, extent by) {
+    return {r.expression, r.data + by, r.stride};
+}
+HALFTONE_HD HALFTONE_INLINE pack<> further_on(const pack<>& none, extent) { return none; }
+template <class First, class... Rest>
+HALFTONE_HD HALFTONE_INLINE pack<First, Rest...> further_on(const pack<First, Rest...>& all, extent by) {
+    return {further_on(all.first, by), further_on(all.rest, by)};
+}
+template <class Operands, class Results>
+HALFTONE_HD HALFTONE_INLINE matmul_epilogue<Operands, Results> further_on(const matmul_epilogue<Operands, Results>& e,
+                                                                          extent by) {
+    return {further_on(e.operands, by), further_on(e.results, by)};
+}
+
 /// What the kernels of products give where only a part of k is summed: float sums, as they are.
 using partial_results = pack<matmul_result<symbolic::argument<0>, float>>;
 template <class Operands, class Results>
@@ -104,23 +128,20 @@ struct tile_place {
     int row, column;
 };
 
-/// The part of k that a block sums, by its z: some panels, and its sums go to a matrix of the part's own.
+/// The part of k that a block sums, as a rule by its z: some panels, and its sums go to a matrix of the part's own.
 struct part_of_depth {
     int panels = std::numeric_limits<int>::max();  // of each part but the last, which may have fewer
     extent elements = 0;                           // from one part's matrix to the next one's
 
     HALFTONE_HD HALFTONE_INLINE int count(int all) const { return all <= panels ? 1 : (all + panels - 1) / panels; }
-    HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD HALFTONE_INLINE int first(Simt simt) const {
-        return simt.block().z * panels;
-    }
+    HALFTONE_HD HALFTONE_INLINE int first(int part) const { return part * panels; }
     HALFTONE_HD HALFTONE_INLINE int length(int all, int first) const {
         return all - first < panels ? all - first : panels;
     }
-    HALFTONE_KERNEL template <class Simt, class Operands, class Results>
-    HALFTONE_HD HALFTONE_INLINE matmul_epilogue<Operands, Results> end(Simt simt,
+    template <class Operands, class Results>
+    HALFTONE_HD HALFTONE_INLINE matmul_epilogue<Operands, Results> end(int part,
                                                                        matmul_epilogue<Operands, Results> e) const {
-        if constexpr (is_partial<Operands, Results>) e.results.first.data += simt.block().z * elements;
+        if constexpr (is_partial<Operands, Results>) e.results.first.data += part * elements;
         return e;
     }
 };
@@ -129,8 +150,9 @@ struct part_of_depth {
 /// thread.
 template <class Operands, class Results>
 struct finish_kernel {
-    static constexpr int threads = 256;
+    static constexpr int threads = 256, min_blocks = 0;
     static constexpr word shared_bytes = 0;
+    static constexpr bool has_parts = false;
 
     global_span<const float> sums;
     extent leading;
@@ -144,6 +166,18 @@ struct finish_kernel {
 
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD void operator()(Simt simt) const {
+        run(simt, 0);
+    }
+    /// Of a matrix whose sums lie `by_sums` further on than the one before's, its results `by_results`.
+    HALFTONE_HD HALFTONE_INLINE finish_kernel of_matrix(extent number, extent by_sums, extent,
+                                                        extent by_results) const {
+        finish_kernel k = *this;
+        k.sums.data += number * by_sums;
+        k.epilogue = further_on(epilogue, number * by_results);
+        return k;
+    }
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE void run(Simt simt, int) const {
         const extent i = static_cast<extent>(simt.block().x) * threads + simt.thread();
         if (i >= static_cast<extent>(rows) * eights()) return;
         const int row = static_cast<int>(i / eights()), column = static_cast<int>(i % eights()) * 8;

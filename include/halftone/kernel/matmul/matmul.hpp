@@ -108,6 +108,27 @@ void product(Device& device, const view<A, 2>& a, const view<B, 2>& b, const vie
     }
 }
 
+/// c[i] = a[i] b[i] or c[i] += a[i] b[i]: a launch for all of them where the device has one, with the bits of one for each.
+template <class Compute, class Device, class A, class B, class C>
+void product_each(Device& device, const view<A, 3>& a, const view<B, 3>& b, const view<C, 3>& c, write_mode mode) {
+    using product_kernel = kernel::matmul<Device>;
+    const extent count = c.extent_of(0);
+    if (count == 0) return;
+    const auto first = matrix(c, 0);
+    if constexpr (requires {
+                      product_kernel::template run_each<Compute>(device, a, b, count, epilogue_of(plain{}, first),
+                                                                 extent{});
+                  }) {
+        check_matmul(matrix(a, 0), matrix(b, 0), first);
+        const auto run = [&](const auto& epilogue) {
+            product_kernel::template run_each<Compute>(device, a, b, count, epilogue, c.stride_of(0));
+        };
+        mode == write_mode::overwrite ? run(epilogue_of(plain{}, first)) : run(epilogue_of(add_product{}, first));
+    } else {
+        for (extent i = 0; i < count; ++i) product<Compute>(device, matrix(a, i), matrix(b, i), matrix(c, i), mode);
+    }
+}
+
 }  // namespace detail
 
 /// c = epilogue(ab). a: (m, k), b: (k, n), either transposed or not; c: (m, n) with contiguous rows. Views, tensors of
@@ -133,7 +154,8 @@ void matmul(Device&, const A&, const B&, const C&, const Epilogue&...) {
                   "halftone: matmul is called without a policy: ht::matmul<ht::amp_bf16>(device, a, b, c)");
 }
 
-/// c[i] = a[i] b[i] for every i: a: (count, m, k), b: (count, k, n), c: (count, m, n). Throws shape_error.
+/// c[i] = a[i] b[i] for every i, with the bits of matmul; on a GPU in one launch. a: (count, m, k), b: (count, k, n), c:
+/// (count, m, n). Throws shape_error.
 template <class P, class Device, class A, class B, class C>
 void batched_matmul(Device& device, const A& a, const B& b, const C& c) {
     static_assert(decltype(as_view(a))::rank == 3 && decltype(as_view(b))::rank == 3 && decltype(as_view(c))::rank == 3,
@@ -146,7 +168,9 @@ void batched_matmul(Device& device, const A& a, const B& b, const C& c) {
                           z.extent_of(0));
     }
     detail::expect_elements_once("batched_matmul", "c", z);
-    for (extent i = 0; i < z.extent_of(0); ++i) matmul<P>(device, matrix(x, i), matrix(y, i), matrix(z, i));
+    using roles = resolve<P>;
+    static_assert(check_policy<roles>());
+    detail::product_each<unscaled_compute<roles>>(device, x, y, z, write_mode::overwrite);
 }
 template <class Device, class A, class B, class C>
     requires(detail::viewable<A> && detail::viewable<B> && detail::viewable<C>)

@@ -209,7 +209,7 @@ struct matrix_unit_kernel {
     using product = matrix_unit_sums<Compute, Tiling, Passage, A, B>;
     static constexpr int threads = tiling::threads;
     static constexpr int blocks_m = product::blocks_m, blocks_n = product::blocks_n;
-    static constexpr bool is_of_bytes = product::is_of_bytes;
+    static constexpr bool is_of_bytes = product::is_of_bytes, has_parts = is_partial<Operands, Results>;
     // Or nvcc trades registers for more blocks, and spills. Of 16 bits, small tiles leave room for as many as the table counts
     // on (tiles.hpp); large ones need nearly all registers anyway.
     static constexpr int min_blocks = sizeof(typename product::stored) != 2 ? 1 : tiling::tile_m <= 64 ? 4 : 0;
@@ -230,13 +230,24 @@ struct matrix_unit_kernel {
 
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD void operator()(Simt simt) const {
+        run(simt, simt.block().z);
+    }
+    /// Of a matrix of a batch, whose matrices lie so many elements behind each other.
+    HALFTONE_HD HALFTONE_INLINE matrix_unit_kernel of_matrix(extent number, extent by_a, extent by_b,
+                                                             extent by_c) const {
+        return {further_on(a, number * by_a), further_on(b, number * by_b), further_on(epilogue, number * by_c), access,
+                part};
+    }
+    /// One part of the depth, where it has parts.
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE void run(Simt simt, int number) const {
         if constexpr (is_of_bytes && !Simt::has_eight_bit_units) return;  // has_eight_bit_code said so
         const tile_place first = first_of(simt.block().x);
-        const int first_panel = is_partial<Operands, Results> ? part.first(simt) : 0;
-        const int panels = is_partial<Operands, Results> ? part.length(this->panels(), first_panel) : this->panels();
+        const int first_panel = has_parts ? part.first(number) : 0;
+        const int panels = has_parts ? part.length(this->panels(), first_panel) : this->panels();
         accumulators sums = {};
         run_part(simt, product{a, b, first, first_panel, panels, sums});
-        finish(simt, first, sums);
+        finish(simt, first, part.end(number, epilogue), sums);
     }
 
     HALFTONE_HD HALFTONE_INLINE int panels() const { return (a.depth + tiling::depth - 1) / tiling::depth; }
@@ -259,7 +270,8 @@ struct matrix_unit_kernel {
     /// Sixteen rows of the warp's part at a time. A lane has pairs of them, in row lane / 4 and eight below, or, where
     /// the panels were interleaved, in rows and columns that alternate.
     HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD HALFTONE_INLINE void finish(Simt simt, tile_place first, const accumulators& sums) const {
+    HALFTONE_HD HALFTONE_INLINE void finish(Simt simt, tile_place first, const matmul_epilogue<Operands, Results>& end,
+                                            const accumulators& sums) const {
         constexpr int lanes_in_row = tiling::warp_n / 8, rows_at_once = 32 / lanes_in_row;
         const tile_place mine = product::first_of_warp(simt);
         const word staged = static_cast<word>(simt.warp()) * staged_floats * static_cast<word>(sizeof(float));
@@ -295,7 +307,7 @@ struct matrix_unit_kernel {
                 for (int row = simt.lane() / lanes_in_row; row < rows && column < b.outer; row += rows_at_once) {
                     const vec<float, 4> low = simt.load(fours, (row * staged_row + my_column) / 4),
                                         high = simt.load(fours, (row * staged_row + my_column) / 4 + 1);
-                    finish_row(simt, part.end(simt, epilogue), row_access::chunks, first_row + row, column, column + 8,
+                    finish_row(simt, end, row_access::chunks, first_row + row, column, column + 8,
                                vec<float, 8>{low[0], low[1], low[2], low[3], high[0], high[1], high[2], high[3]});
                 }
             } else {
@@ -305,7 +317,7 @@ struct matrix_unit_kernel {
                 for (int e = simt.lane(); e < rows * tiling::warp_n; e += 32) {
                     const int row = e / tiling::warp_n, across = e % tiling::warp_n;
                     if (across >= columns_left) continue;
-                    finish_row(simt, part.end(simt, epilogue), row_access::elements, first_row + row,
+                    finish_row(simt, end, row_access::elements, first_row + row,
                                first.column + mine.column + across, b.outer,
                                vec<float, 1>{simt.load(ones, row * staged_row + across)});
                 }

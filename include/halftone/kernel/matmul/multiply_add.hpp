@@ -137,8 +137,9 @@ template <class Compute, class Tiling, class A, class B, class Operands, class R
 struct multiply_add_kernel {
     using tiling = Tiling;
     using product = multiply_add_sums<Compute, Tiling, A, B>;
-    static constexpr int threads = tiling::threads, depth = tiling::depth;
+    static constexpr int threads = tiling::threads, depth = tiling::depth, min_blocks = 0;
     static constexpr word shared_bytes = product::shared_bytes;
+    static constexpr bool has_parts = is_partial<Operands, Results>;
 
     product_operand<A> a;
     product_operand<B> b;
@@ -155,11 +156,22 @@ struct multiply_add_kernel {
 
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD void operator()(Simt simt) const {
+        run(simt, simt.block().z);
+    }
+    /// Of a matrix of a batch, whose matrices lie so many elements behind each other.
+    HALFTONE_HD HALFTONE_INLINE multiply_add_kernel of_matrix(extent number, extent by_a, extent by_b,
+                                                              extent by_c) const {
+        return {further_on(a, number * by_a), further_on(b, number * by_b), further_on(epilogue, number * by_c), access,
+                part};
+    }
+    /// One part of the depth, where it has parts.
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE void run(Simt simt, int number) const {
         const int tile = simt.block().x, tile_column = tile / tiles_m();
         const int first_row = (tile - tile_column * tiles_m()) * tiling::tile_m,
                   first_column = tile_column * tiling::tile_n;
-        const int first_panel = is_partial<Operands, Results> ? part.first(simt) : 0;
-        const int panels = is_partial<Operands, Results> ? part.length(this->panels(), first_panel) : this->panels();
+        const int first_panel = has_parts ? part.first(number) : 0;
+        const int panels = has_parts ? part.length(this->panels(), first_panel) : this->panels();
         vec<float, 8> sums[8] = {};
         run_part(simt, product{a, b, {first_row, first_column}, first_panel, panels, sums});
         HALFTONE_UNROLL for (int i = 0; i < 8; ++i) {
@@ -167,7 +179,7 @@ struct multiply_add_kernel {
             HALFTONE_UNROLL for (int j = 0; j < 8; j += 4) {
                 const int column = first_column + product::my_column(simt) + j / 4 * 32;
                 if (row < a.outer && column < b.outer) {
-                    finish_row(simt, part.end(simt, epilogue), access, row, column, b.outer,
+                    finish_row(simt, part.end(number, epilogue), access, row, column, b.outer,
                                vec<float, 4>{sums[i][j], sums[i][j + 1], sums[i][j + 2], sums[i][j + 3]});
                 }
             }

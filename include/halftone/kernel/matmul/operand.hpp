@@ -48,6 +48,13 @@ struct product_operand {
     }
 };
 
+/// The same of another matrix, so many elements further on.
+template <class T>
+HALFTONE_HD HALFTONE_INLINE product_operand<T> further_on(product_operand<T> o, extent by) {
+    o.elements.data += by;
+    return o;
+}
+
 /// Of a view (outer, depth) of which one axis, at least, is contiguous.
 template <class T>
 product_operand<std::remove_const_t<T>> make_operand(const view<T, 2>& v) {
