@@ -80,8 +80,7 @@ class smoke_checks {
     template <class T, int Rank, class F>
     ht::tensor<T, Rank> make(const ht::shape<Rank>& shape, const F& value) {
         std::vector<T> host(static_cast<std::size_t>(shape.size()));
-        for (std::size_t i = 0; i < host.size(); ++i)
-            host[i] = T(static_cast<float>(value(static_cast<extent>(i))));
+        for (std::size_t i = 0; i < host.size(); ++i) host[i] = T(static_cast<float>(value(static_cast<extent>(i))));
         ht::tensor<T, Rank> t(device_.memory(), shape);
         device_.memory().write(t.data(), host.data(), host.size() * sizeof(T));
         return t;
@@ -118,8 +117,8 @@ class smoke_checks {
         ++result_.of;
         if (got == want) return;
         if (result_.wrong++ == 0) {
-            result_.what = std::string(name) + "[" + std::to_string(at) + "] is " + std::to_string(got) + "; expected " +
-                           std::to_string(want);
+            result_.what = std::string(name) + "[" + std::to_string(at) + "] is " + std::to_string(got) +
+                           "; expected " + std::to_string(want);
         }
     }
 
@@ -130,7 +129,8 @@ class smoke_checks {
         const auto x = make<bf16, 1>({n}, [](extent i) { return i % 7 - 3; });
         const auto y = make<bf16, 1>({n}, [](extent i) { return i % 5; });
         const auto z = unwritten<float, 1>({n});
-        ht::map(device_, [](auto a, auto b) { return a * b + 3.0f; }, x, y, z);
+        ht::map(
+            device_, [](auto a, auto b) { return a * b + 3.0f; }, x, y, z);
         compare("x y + 3", z, [](extent i) { return (i % 7 - 3) * (i % 5) + 3; });
     }
     void convert() {
@@ -203,7 +203,8 @@ class smoke_checks {
             for (extent j = 0; j < n; ++j) {
                 extent sum = 0;
                 for (extent p = 0; p < k; ++p) sum += of_a(i, p) * of_b(p, j);
-                equal("c", i * n + j, static_cast<double>(static_cast<float>(got[static_cast<std::size_t>(off + i * n + j)])),
+                equal("c", i * n + j,
+                      static_cast<double>(static_cast<float>(got[static_cast<std::size_t>(off + i * n + j)])),
                       static_cast<double>(static_cast<float>(T(static_cast<float>(sum)))));
             }
         }
@@ -235,11 +236,24 @@ class smoke_checks {
             ht::tensor<bf16, 4> q, k, v, d_o, o, dq, dk, dv;
         };
         const auto differentiate = [&](const auto& q, const auto& k) {
-            operands x{make<bf16, 4>(shape, q),   make<bf16, 4>(shape, k), make<bf16, 4>(shape, of_key), make<bf16, 4>(shape, one_of_eight),
-                       unwritten<bf16, 4>(shape), unwritten<bf16, 4>(shape), unwritten<bf16, 4>(shape),  unwritten<bf16, 4>(shape)};
-            operation::template forward<bf16>(device_, ht::kernel::attention_forward<bf16>{x.q.const_view(), x.k.const_view(), x.v.const_view(), x.o.view(), sums.view(), full, {}});
-            operation::template backward<bf16>(device_, ht::kernel::attention_backward<bf16>{x.q.const_view(), x.k.const_view(), x.v.const_view(), x.o.const_view(), sums.const_view(),
-                                                                                    x.d_o.const_view(), x.dq.view(), x.dk.view(), x.dv.view(), full, {}});
+            operands x{make<bf16, 4>(shape, q),      make<bf16, 4>(shape, k),
+                       make<bf16, 4>(shape, of_key), make<bf16, 4>(shape, one_of_eight),
+                       unwritten<bf16, 4>(shape),    unwritten<bf16, 4>(shape),
+                       unwritten<bf16, 4>(shape),    unwritten<bf16, 4>(shape)};
+            operation::template forward<bf16>(
+                device_, ht::kernel::attention_forward<bf16>{
+                             x.q.const_view(), x.k.const_view(), x.v.const_view(), x.o.view(), sums.view(), full, {}});
+            operation::template backward<bf16>(device_, ht::kernel::attention_backward<bf16>{x.q.const_view(),
+                                                                                             x.k.const_view(),
+                                                                                             x.v.const_view(),
+                                                                                             x.o.const_view(),
+                                                                                             sums.const_view(),
+                                                                                             x.d_o.const_view(),
+                                                                                             x.dq.view(),
+                                                                                             x.dk.view(),
+                                                                                             x.dv.view(),
+                                                                                             full,
+                                                                                             {}});
             compare("o", x.o, [](extent) { return 1.5; });
             // An eighth of the queries asks for each of the first eight columns.
             compare("dv", x.dv, [&](extent e) { return column(e) < 8 ? 0.125 : 0.0; });
@@ -256,8 +270,14 @@ class smoke_checks {
         // Under a causal mask the mean of what is alike at all times.
         const auto v = make<bf16, 4>(shape, [&](extent e) { return static_cast<double>(e % stride - 100); });
         const auto q = make<bf16, 4>(shape, zero), o = unwritten<bf16, 4>(shape);
-        operation::template forward<bf16>(device_, ht::kernel::attention_forward<bf16>{x.q.const_view(), x.k.const_view(), v.const_view(), o.view(), sums.view(),
-                                                                              {.mask = ht::attention_mask::causal, .scale = 0.125f}, {}});
+        operation::template forward<bf16>(
+            device_, ht::kernel::attention_forward<bf16>{x.q.const_view(),
+                                                         x.k.const_view(),
+                                                         v.const_view(),
+                                                         o.view(),
+                                                         sums.view(),
+                                                         {.mask = ht::attention_mask::causal, .scale = 0.125f},
+                                                         {}});
         compare("o, causal", o, [&](extent e) { return static_cast<double>(e % stride - 100); });
         static_cast<void>(all);
     }
@@ -276,8 +296,13 @@ class smoke_checks {
         const auto bias = make<float, 1>({width}, [](extent j) { return j % 16; });
         const auto y = unwritten<bf16, 2>({rows, width}), dx = unwritten<bf16, 2>({rows, width});
         const auto mean = unwritten<float, 1>({rows}), rstd = unwritten<float, 1>({rows});
-        operation::template forward<bf16, float, bf16>(device_, {.x = x.const_view(), .gain = gain.const_view(), .bias = bias.const_view(),
-                                                                 .y = y.view(), .mean = mean.view(), .rstd = rstd.view(), .epsilon = 0});
+        operation::template forward<bf16, float, bf16>(device_, {.x = x.const_view(),
+                                                                 .gain = gain.const_view(),
+                                                                 .bias = bias.const_view(),
+                                                                 .y = y.view(),
+                                                                 .mean = mean.view(),
+                                                                 .rstd = rstd.view(),
+                                                                 .epsilon = 0});
         compare("y", y, [](extent i) { return 2 * sign(i) + static_cast<double>(i % width % 16); });
         compare("mean", mean, [](extent) { return 0; });
         compare("rstd", rstd, [](extent) { return 1; });
@@ -285,9 +310,14 @@ class smoke_checks {
         constexpr double of_dy[] = {1, 0, 3, 0}, of_dx[] = {-2, 0, 2, 0};
         const auto dy = make<bf16, 2>({rows, width}, [&](extent i) { return of_dy[i % 4]; });
         const auto dgain = unwritten<float, 1>({width}), dbias = unwritten<float, 1>({width});
-        operation::template backward<bf16, float, bf16, float>(device_, {.x = x.const_view(), .gain = gain.const_view(), .dy = dy.const_view(),
-                                                                         .mean = mean.const_view(), .rstd = rstd.const_view(), .dx = dx.view(),
-                                                                         .dgain = dgain.view(), .dbias = dbias.view(),
+        operation::template backward<bf16, float, bf16, float>(device_, {.x = x.const_view(),
+                                                                         .gain = gain.const_view(),
+                                                                         .dy = dy.const_view(),
+                                                                         .mean = mean.const_view(),
+                                                                         .rstd = rstd.const_view(),
+                                                                         .dx = dx.view(),
+                                                                         .dgain = dgain.view(),
+                                                                         .dbias = dbias.view(),
                                                                          .parameter_mode = ht::write_mode::overwrite});
         compare("dx", dx, [&](extent i) { return of_dx[i % 4]; });
         compare("dgain", dgain, [&](extent j) { return rows * of_dy[j % 4] * sign(j); });
@@ -301,13 +331,18 @@ class smoke_checks {
         const auto y = unwritten<bf16, 2>({rows, width}), dx = unwritten<bf16, 2>({rows, width});
         const auto rstd = unwritten<float, 1>({rows}), dgain = unwritten<float, 1>({width});
         operation::template forward<bf16, float, bf16>(
-            device_, {.x = x.const_view(), .gain = gain.const_view(), .y = y.view(), .rstd = rstd.view(), .epsilon = 0});
+            device_,
+            {.x = x.const_view(), .gain = gain.const_view(), .y = y.view(), .rstd = rstd.view(), .epsilon = 0});
         compare("y", y, [](extent i) { return 2 * sign(i); });
         compare("rstd", rstd, [](extent) { return 0.125; });
         constexpr double of_dy[] = {1, 0, 3, 0}, of_dx[] = {0, 2, 4, 2};
         const auto dy = make<bf16, 2>({rows, width}, [&](extent i) { return of_dy[i % 4]; });
-        operation::template backward<bf16, float, bf16, float>(device_, {.x = x.const_view(), .gain = gain.const_view(), .dy = dy.const_view(),
-                                                                         .rstd = rstd.const_view(), .dx = dx.view(), .dgain = dgain.view(),
+        operation::template backward<bf16, float, bf16, float>(device_, {.x = x.const_view(),
+                                                                         .gain = gain.const_view(),
+                                                                         .dy = dy.const_view(),
+                                                                         .rstd = rstd.const_view(),
+                                                                         .dx = dx.view(),
+                                                                         .dgain = dgain.view(),
                                                                          .parameter_mode = ht::write_mode::overwrite});
         compare("dx", dx, [&](extent i) { return of_dx[i % 4] / 8; });
         compare("dgain", dgain, [&](extent j) { return rows * of_dy[j % 4] * sign(j); });
@@ -331,19 +366,29 @@ class smoke_checks {
         std::vector<std::int32_t> host;
         for (extent i = 0; i < rows; ++i) host.push_back(static_cast<std::int32_t>(i * 100));
         device_.memory().write(targets.data(), host.data(), host.size() * sizeof host[0]);
-        const auto losses = unwritten<float, 1>({rows}), maximum = unwritten<float, 1>({rows}), sum = unwritten<float, 1>({rows});
+        const auto losses = unwritten<float, 1>({rows}), maximum = unwritten<float, 1>({rows}),
+                   sum = unwritten<float, 1>({rows});
         const auto loss = unwritten<float, 1>({1}), count = unwritten<float, 1>({1});
-        operation::template forward<bf16>(device_, {.logits = logits.const_view(), .targets = targets.const_view(), .losses = losses.view(), .maximum = maximum.view(),
-                                                    .sum = sum.view(), .loss = loss.view(), .count = count.view()});
+        operation::template forward<bf16>(device_, {.logits = logits.const_view(),
+                                                    .targets = targets.const_view(),
+                                                    .losses = losses.view(),
+                                                    .maximum = maximum.view(),
+                                                    .sum = sum.view(),
+                                                    .loss = loss.view(),
+                                                    .count = count.view()});
         compare("maximum", maximum, [](extent) { return 3; });
         compare("sum", sum, [](extent) { return width; });
         compare("count", count, [](extent) { return rows; });
         const auto gradient = make<float, 1>({1}, [](extent) { return rows; });
         const auto dlogits = unwritten<bf16, 2>({rows, width});
-        operation::template backward<bf16, bf16>(device_, {.logits = logits.const_view(), .targets = targets.const_view(), .maximum = maximum.const_view(), .sum = sum.const_view(),
-                                                           .gradient = gradient.const_view(), .count = count.const_view(), .dlogits = dlogits.view()});
-        compare("dlogits", dlogits,
-                [](extent i) { return 1.0 / width - (i % width == i / width * 100 ? 1.0 : 0.0); });
+        operation::template backward<bf16, bf16>(device_, {.logits = logits.const_view(),
+                                                           .targets = targets.const_view(),
+                                                           .maximum = maximum.const_view(),
+                                                           .sum = sum.const_view(),
+                                                           .gradient = gradient.const_view(),
+                                                           .count = count.const_view(),
+                                                           .dlogits = dlogits.view()});
+        compare("dlogits", dlogits, [](extent i) { return 1.0 / width - (i % width == i / width * 100 ? 1.0 : 0.0); });
     }
 
     // ---- sums and steps
@@ -362,8 +407,9 @@ class smoke_checks {
         constexpr extent n = 100'003;
         const auto x = make<bf16, 1>({n}, [](extent i) { return i % 13; });
         const auto out = unwritten<float, 1>({1});
-        ht::kernel::sum<Device>::run(device_, ht::trace<1>([](auto a) { return a + 1.0f; }), ht::make_pack(x.const_view()),
-                                     1.0, ht::view<float, 0>(out.data(), ht::shape<0>{}));
+        ht::kernel::sum<Device>::run(device_, ht::trace<1>([](auto a) { return a + 1.0f; }),
+                                     ht::make_pack(x.const_view()), 1.0,
+                                     ht::view<float, 0>(out.data(), ht::shape<0>{}));
         compare("out", out, [](extent) {
             extent sum = 0;
             for (extent i = 0; i < n; ++i) sum += i % 13 + 1;
@@ -386,14 +432,20 @@ class smoke_checks {
         constexpr extent n = 10'001;
         const auto master = make<float, 1>({n}, [](extent i) { return 4 * (i % 99); });
         const auto copy = unwritten<bf16, 1>({n});
-        const auto gradient = make<float, 1>({n}, [](extent) { return 0; }), first = make<float, 1>({n}, [](extent) { return 0; }),
+        const auto gradient = make<float, 1>({n}, [](extent) { return 0; }),
+                   first = make<float, 1>({n}, [](extent) { return 0; }),
                    second = make<float, 1>({n}, [](extent) { return 0; });
         const auto step = record(ht::kernel::step_record{.steps = 3, .lr = 0.5});
         const auto kept = record(ht::kernel::gradient_record{});
         ht::kernel::adamw<Device>::template run<ht::rounding::nearest_even>(
-            device_, ht::kernel::adamw_arguments<float, bf16, float, float>{.master = master.view(), .copy = copy.view(), .gradient = gradient.const_view(), .first = first.view(),
-                                                                            .second = second.view(), .rates = {.weight_decay = 0.5},
-                                                                            .factors = &kept.data()->factors, .step = step.data()});
+            device_, ht::kernel::adamw_arguments<float, bf16, float, float>{.master = master.view(),
+                                                                            .copy = copy.view(),
+                                                                            .gradient = gradient.const_view(),
+                                                                            .first = first.view(),
+                                                                            .second = second.view(),
+                                                                            .rates = {.weight_decay = 0.5},
+                                                                            .factors = &kept.data()->factors,
+                                                                            .step = step.data()});
         compare("master", master, [](extent i) { return 3 * (i % 99); });
         compare("copy", copy, [](extent i) { return 3 * (i % 99); });
         compare("second", second, [](extent) { return 0; });
@@ -406,8 +458,11 @@ class smoke_checks {
         const auto step = record(ht::kernel::step_record{.steps = 3, .lr = 0.5});
         const auto kept = record(ht::kernel::gradient_record{});
         ht::kernel::sgd<Device>::template run<ht::rounding::nearest_even>(
-            device_, ht::kernel::sgd_arguments<float, bf16, float, float>{.master = master.view(), .copy = copy.view(), .gradient = gradient.const_view(),
-                                                                          .factors = &kept.data()->factors, .step = step.data()});
+            device_, ht::kernel::sgd_arguments<float, bf16, float, float>{.master = master.view(),
+                                                                          .copy = copy.view(),
+                                                                          .gradient = gradient.const_view(),
+                                                                          .factors = &kept.data()->factors,
+                                                                          .step = step.data()});
         const auto want = [](extent i) { return static_cast<double>(i % 99) - 0.5 * static_cast<double>(i % 8); };
         compare("master", master, want);
         compare("copy", copy, want);

@@ -26,9 +26,16 @@ def number(text):
 
 def short_name(kernel):
     """flash_attention_kernel<bfloat16, 128> of halftone's launcher with that kernel as its argument."""
-    found = re.search(r"(\w+_kernel)(<[^()]*>)?", kernel)
-    name = found[1] + (found[2] or "") if found else kernel
-    return re.sub(r"(\w+::)+|\([a-z_ ]*\)", "", name)[:72]
+    plain = re.sub(r"\((unsigned |signed )?\w+(::\w+)*\)(?=[-\w])|(\w+::)+", "", kernel)  # (int)128, names of namespaces
+    found = re.search(r"\w+_kernel", plain)
+    if not found:
+        return plain[:72]
+    end, depth = found.end(), 0
+    for end in range(found.end(), len(plain)):
+        depth += {"<": 1, ">": -1}.get(plain[end], 0)
+        if depth <= 0:
+            break
+    return plain[found.start():end + (plain[end:end + 1] == ">")][:72]
 
 
 def read(path):

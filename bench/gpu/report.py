@@ -15,6 +15,7 @@ import pathlib
 
 import counters
 
+FILES = ("summary.md", "suite.json", "rows.json", "matmul_table.txt", "training.json", "ncu.csv", "logs.txt")
 HEAD, TAIL = 16_000, 48_000  # bytes of a log
 
 
@@ -34,6 +35,8 @@ class Report:
 
     def __init__(self, out, work, suite):
         self.out, self.work, self.suite = pathlib.Path(out), pathlib.Path(work), suite
+        for name in FILES:  # of an earlier run
+            (self.out / name).unlink(missing_ok=True)
 
     def put(self, name, text):
         part = self.out / ".part"  # the eighth file, for a moment
