@@ -298,7 +298,7 @@ void bench_matmul(const settings& s, const peaks& p, listener& to) {
         bf16_problem({tokens, 3 * width, width});
         bf16_problem({tokens, width, 4 * width, layout::nn});
         bf16_problem({4 * width, width, tokens, layout::tn});
-        bf16_problem({tokens, 50257, width});
+        for (const ht::extent classes : {50304, 50257}) bf16_problem({tokens, classes, width});
         bf16_problem({4096, 4096, 4096, layout::nt, 1});
         bench_problem<ht::full_fp32, float>(s, p, to, "full_fp32", {2048, 2048, 2048});
         tf32_problem({4096, 4096, 4096});

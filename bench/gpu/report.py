@@ -14,6 +14,7 @@ import os
 import pathlib
 
 import counters
+import targets
 
 FILES = ("summary.md", "suite.json", "rows.json", "matmul_table.txt", "training.json", "ncu.csv", "logs.txt")
 HEAD, TAIL = 16_000, 48_000  # bytes of a log
@@ -87,10 +88,12 @@ class Report:
     # ---- summary.md
 
     def summary(self, rows, training):
-        parts = [self.opening(), self.steps_table(), self.smoke(rows), self.measured(rows), self.trained(training)]
+        parts = [self.opening(), self.steps_table(), self.smoke(rows), self.trained(training)]
         counted = counters.read(self.work / "ncu.csv")
         if counted:
             parts.append("## Kernels under ncu\n\n" + counters.markdown(counted))
+        if rows["rows"]:
+            parts += ["## Targets\n\n" + targets.markdown(rows["rows"]), self.measured(rows)]
         return "\n\n".join(part for part in parts if part) + "\n"
 
     def opening(self):
