@@ -195,9 +195,9 @@ def main():
     if arguments.dry:
         print(f"{len(PRODUCTS) + len(TF32_PRODUCTS)} products, {len(ATTENTIONS)} attentions by two backends, {len(PACKED_HEADS)} packed, training eager and compiled")
         return 0
+    began = time.monotonic()
     import torch
 
-    began = time.monotonic()
     left = lambda: arguments.seconds - (time.monotonic() - began)
     rows, left_out = [], []
 

@@ -32,6 +32,13 @@ def check(condition, what):
         print(f"FAILED: {what}", flush=True)
 
 
+def is_running(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
 class Rehearsal:
     """One run of the suite. plan: lines of suite_programs.py."""
 
@@ -155,7 +162,7 @@ def the_device_hangs():
         calls = (r.folder / "state/calls").read_text()
         r.expect("test_cuda" not in calls and "adamw" not in calls, f"the calls were {calls}")
         waiting = [int(line) for line in (r.folder / "state/waiting").read_text().split()]
-        r.expect(waiting and not any(pathlib.Path(f"/proc/{pid}").exists() for pid in waiting), "a program is left running")
+        r.expect(waiting and not any(is_running(pid) for pid in waiting), "a program is left running")
 
 
 def a_program_crashes():
@@ -196,6 +203,9 @@ def the_suite_is_ended(number):
         r.printed, _ = process.communicate(timeout=30)
         r.left_behind()
         r.expect({"matmul", "before the end"} <= {row["kernel"] for row in r.rows()}, "rows are lost")
+        waiting = [int(line) for line in (r.folder / "state/waiting").read_text().split()]
+        time.sleep(0.2)
+        r.expect(waiting and not any(is_running(pid) for pid in waiting), "its program runs on")
         if number == signal.SIGKILL:
             r.expect(r.steps()["rows"]["result"] == "running" and "not done yet" in r.summary().split("\n")[0], r.summary())
         else:

@@ -23,4 +23,18 @@ TEST_CASE("smoke test of a GPU: the emulated machine passes it") {
     });
 }
 
+TEST_CASE("smoke test of a GPU: damaged kernels are told by name") {
+    emulator::device device;
+    device.how() = {.seed = 1000, .harm = emulator::damage::shuffle_misdirected, .harmed_site = 0};
+    int kernels = 0, told = 0;
+    bench::smoke_checks<emulator::device>{device, 72}.run([&](const bench::smoke_result& r) {
+        ++kernels;
+        told += r.what.empty() ? 0 : 1;
+        if (r.kernel == "softmax") CHECK(r.what != "");
+        if (r.kernel == "map") CHECK(r.what == "");  // nothing is shuffled there
+    });
+    CHECK(kernels == 19);
+    CHECK(told >= 5);
+}
+
 }  // namespace
