@@ -286,7 +286,11 @@ class smoke_checks {
 
     static constexpr extent rows = 8, width = 1024;
 
-    static double sign(extent i) { return i % 2 == 0 ? 1 : -1; }
+    /// Of 32 lanes with 8 columns each, the first 16 and the last 16: what lanes exchange matters.
+    static bool is_first(extent i) { return i / 8 % 32 < 16; }
+    static double sign(extent i) { return is_first(i) ? 1 : -1; }
+    /// Gradients of rows of two signs: their means are 2 where the sign is 1, and 0 elsewhere.
+    static double of_dy(extent i) { return is_first(i) ? 4.0 - 4 * (i % 2) : 1.0 - 2 * (i % 2); }
 
     /// Rows of 1 and -1: mean 0, variance 1.
     void layer_norm() {
@@ -306,9 +310,8 @@ class smoke_checks {
         compare("y", y, [](extent i) { return 2 * sign(i) + static_cast<double>(i % width % 16); });
         compare("mean", mean, [](extent) { return 0; });
         compare("rstd", rstd, [](extent) { return 1; });
-        // gain dy is 2, 0, 6, 0: its mean is 2, and that of its products with x, too.
-        constexpr double of_dy[] = {1, 0, 3, 0}, of_dx[] = {-2, 0, 2, 0};
-        const auto dy = make<bf16, 2>({rows, width}, [&](extent i) { return of_dy[i % 4]; });
+        // The mean of gain dy is 2, and so is that of its products with x.
+        const auto dy = make<bf16, 2>({rows, width}, of_dy);
         const auto dgain = unwritten<float, 1>({width}), dbias = unwritten<float, 1>({width});
         operation::template backward<bf16, float, bf16, float>(device_, {.x = x.const_view(),
                                                                          .gain = gain.const_view(),
@@ -319,9 +322,9 @@ class smoke_checks {
                                                                          .dgain = dgain.view(),
                                                                          .dbias = dbias.view(),
                                                                          .parameter_mode = ht::write_mode::overwrite});
-        compare("dx", dx, [&](extent i) { return of_dx[i % 4]; });
-        compare("dgain", dgain, [&](extent j) { return rows * of_dy[j % 4] * sign(j); });
-        compare("dbias", dbias, [&](extent j) { return rows * of_dy[j % 4]; });
+        compare("dx", dx, [](extent i) { return 2 * of_dy(i) - 2 - 2 * sign(i); });
+        compare("dgain", dgain, [](extent j) { return rows * of_dy(j) * sign(j); });
+        compare("dbias", dbias, [](extent j) { return rows * of_dy(j); });
     }
     /// Rows of 8 and -8.
     void rms_norm() {
@@ -335,8 +338,7 @@ class smoke_checks {
             {.x = x.const_view(), .gain = gain.const_view(), .y = y.view(), .rstd = rstd.view(), .epsilon = 0});
         compare("y", y, [](extent i) { return 2 * sign(i); });
         compare("rstd", rstd, [](extent) { return 0.125; });
-        constexpr double of_dy[] = {1, 0, 3, 0}, of_dx[] = {0, 2, 4, 2};
-        const auto dy = make<bf16, 2>({rows, width}, [&](extent i) { return of_dy[i % 4]; });
+        const auto dy = make<bf16, 2>({rows, width}, of_dy);
         operation::template backward<bf16, float, bf16, float>(device_, {.x = x.const_view(),
                                                                          .gain = gain.const_view(),
                                                                          .dy = dy.const_view(),
@@ -344,27 +346,30 @@ class smoke_checks {
                                                                          .dx = dx.view(),
                                                                          .dgain = dgain.view(),
                                                                          .parameter_mode = ht::write_mode::overwrite});
-        compare("dx", dx, [&](extent i) { return of_dx[i % 4] / 8; });
-        compare("dgain", dgain, [&](extent j) { return rows * of_dy[j % 4] * sign(j); });
+        compare("dx", dx, [](extent i) { return (2 * of_dy(i) - 2 * sign(i)) / 8; });
+        compare("dgain", dgain, [](extent j) { return rows * of_dy(j) * sign(j); });
     }
+    /// Half of the numbers are alike, the others next to nothing.
+    static double half(extent i) { return is_first(i) ? 5 : -10000; }
     void softmax() {
         using operation = ht::kernel::softmax<Device>;
-        const auto x = make<bf16, 2>({rows, width}, [](extent) { return 5; });
+        const auto x = make<bf16, 2>({rows, width}, half);
         const auto y = unwritten<bf16, 2>({rows, width}), dx = unwritten<bf16, 2>({rows, width});
         operation::template forward<bf16, bf16>(device_, {.x = x.const_view(), .y = y.view()});
-        compare("y", y, [](extent) { return 1.0 / width; });
-        constexpr double of_dy[] = {0, 1, 2, 1};
-        const auto dy = make<bf16, 2>({rows, width}, [&](extent i) { return of_dy[i % 4]; });
+        compare("y", y, [](extent i) { return is_first(i) ? 2.0 / width : 0.0; });
+        // Of those that count 1 in the mean.
+        const auto of_dy = [](extent i) { return i / 8 % 16 < 8 ? 2.0 : 0.0; };
+        const auto dy = make<bf16, 2>({rows, width}, of_dy);
         operation::template backward<bf16, bf16>(device_,
                                                  {.y = y.const_view(), .dy = dy.const_view(), .dx = dx.view()});
-        compare("dx", dx, [&](extent i) { return (of_dy[i % 4] - 1) / width; });
+        compare("dx", dx, [&](extent i) { return is_first(i) ? (of_dy(i) - 1) * 2 / width : 0.0; });
     }
     void cross_entropy() {
         using operation = ht::kernel::cross_entropy<Device>;
-        const auto logits = make<bf16, 2>({rows, width}, [](extent) { return 3; });
+        const auto logits = make<bf16, 2>({rows, width}, half);
         const ht::tensor<std::int32_t, 1> targets(device_.memory(), {rows});
         std::vector<std::int32_t> host;
-        for (extent i = 0; i < rows; ++i) host.push_back(static_cast<std::int32_t>(i * 100));
+        for (extent i = 0; i < rows; ++i) host.push_back(static_cast<std::int32_t>(i * 128));
         device_.memory().write(targets.data(), host.data(), host.size() * sizeof host[0]);
         const auto losses = unwritten<float, 1>({rows}), maximum = unwritten<float, 1>({rows}),
                    sum = unwritten<float, 1>({rows});
@@ -376,8 +381,8 @@ class smoke_checks {
                                                     .sum = sum.view(),
                                                     .loss = loss.view(),
                                                     .count = count.view()});
-        compare("maximum", maximum, [](extent) { return 3; });
-        compare("sum", sum, [](extent) { return width; });
+        compare("maximum", maximum, [](extent) { return 5; });
+        compare("sum", sum, [](extent) { return width / 2; });
         compare("count", count, [](extent) { return rows; });
         const auto gradient = make<float, 1>({1}, [](extent) { return rows; });
         const auto dlogits = unwritten<bf16, 2>({rows, width});
@@ -388,7 +393,9 @@ class smoke_checks {
                                                            .gradient = gradient.const_view(),
                                                            .count = count.const_view(),
                                                            .dlogits = dlogits.view()});
-        compare("dlogits", dlogits, [](extent i) { return 1.0 / width - (i % width == i / width * 100 ? 1.0 : 0.0); });
+        compare("dlogits", dlogits, [](extent i) {
+            return (is_first(i) ? 2.0 / width : 0.0) - (i % width == i / width * 128 ? 1.0 : 0.0);
+        });
     }
 
     // ---- sums and steps
