@@ -31,6 +31,14 @@ def cell(text):
     return str(text).replace("|", "/").replace("\n", " ")
 
 
+def named_by_text(steps):
+    """[(text, [name, ...])], in order."""
+    names = {}
+    for step in steps:
+        names.setdefault(step["text"], []).append(step["name"])
+    return names.items()
+
+
 class Report:
     """suite: `steps` (dicts: name, part, result, text, seconds, limit, rows), `facts`, `profile`, `clock`."""
 
@@ -103,14 +111,12 @@ class Report:
         waiting = [s for s in steps if s["result"] in ("waiting", "running")]
         lines = [f"# GPU suite: {f'{len(failed)} of {len(steps)} steps FAILED' if failed else 'nothing failed'}"
                  f"{f', {len(waiting)} not done yet' if waiting else ''}", ""]
-        lines += [f"- **{s['name']}** {s['text']}" for s in failed]
+        for text, names in named_by_text(failed):
+            lines.append(f"- **{', '.join(names)}** {text}")
         if failed:
             lines.append("")
         if left_out:
-            reasons = {}
-            for s in left_out:
-                reasons.setdefault(s["text"], []).append(s["name"])
-            lines += ["Left out: " + "; ".join(f"{', '.join(names)} ({why})" for why, names in reasons.items()) + ".", ""]
+            lines += ["Left out: " + "; ".join(f"{', '.join(names)} ({why})" for why, names in named_by_text(left_out)) + ".", ""]
         facts = self.suite.facts
         gpu = facts["gpu"]
         gpu_text = ", ".join(str(v) for v in (gpu.get("name"), gpu.get("memory.total"), "driver " + gpu["driver_version"]) if v) if gpu else f"not known ({facts['gpu_missing']})"

@@ -130,7 +130,9 @@ class Suite:
         step["seconds"] = round(done.seconds, 1)
         self.spent_of_group[plan.group] = self.spent_of_group.get(plan.group, 0) + done.seconds
         text = self.said(step, plan, log)
-        if not done.is_stopped and done.code in plan.accepts:
+        if not done.is_stopped and done.code == 0:
+            if plan.part == "tests" and not re.search(r"test cases: *[1-9]", text):
+                return self.finish(step, "FAILED", f"no test of this file ran: {text}")
             return self.finish(step, "ok", text if plan.part in ("tests", "smoke") else "")
         if done.is_stopped:
             text = f"stopped after {done.seconds:.0f} s" + (", and could not be ended" if done.is_left else "") + (f"; last: {text}" if text else "")
@@ -176,7 +178,7 @@ class Suite:
             for line in reversed(lines):
                 if re.search(pattern, line):
                     return line[:240]
-        return lines[-1][:240] if lines else ""
+        return lines[-1][:240] if lines else "it said nothing"
 
     # ---- all of it
 

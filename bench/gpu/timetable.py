@@ -30,7 +30,6 @@ class Step:
     needs: tuple = ()  # of these tools
     group: str = ""
     on_gpu: bool = True
-    accepts: tuple = (0,)
 
 
 def bench(name, part, first, whole, *filters):

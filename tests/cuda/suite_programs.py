@@ -8,6 +8,7 @@ the first whose words all stand in the command counts.
     crashes       by a signal
     hangs         for a minute, and from then on the device answers nothing
     wrong         the smoke test has a wrong kernel
+    knows none    of these tests
 """
 import json
 import os
@@ -116,7 +117,8 @@ def main():
         print(f"{name}: cudaStreamSynchronize gave cudaErrorECCUncorrectable")
         return 1
     if name == "test_cuda":
-        print("[doctest] test cases: 5 | 5 passed | 0 failed | 0 skipped\n[doctest] Status: SUCCESS!")
+        cases = 0 if action == "knows none" else 5
+        print(f"[doctest] test cases: {cases} | {cases} passed | 0 failed | 0 skipped\n[doctest] Status: SUCCESS!")
     return {"bench_cuda": bench_cuda, "train_gpt": train_gpt, "ncu": ncu}.get(name, lambda _: 0)(action)
 
 

@@ -166,11 +166,13 @@ def the_device_hangs():
 
 
 def a_program_crashes():
-    with Rehearsal("crashes", ["bench_cuda matmul: crashes"]) as r:
-        r.run("--part", "products", "attention")
+    with Rehearsal("crashes", ["bench_cuda matmul: crashes", "test_cuda rows.cu: knows none"]) as r:
+        r.run("--part", "products", "attention", "tests")
         steps = r.steps()
         r.expect(steps["products"]["text"].startswith("ended by SIGSEGV"), f"{steps['products']}")
         r.expect(steps["attention"]["result"] == "ok", "a crash of one program ended the others")
+        r.expect(steps["test_rows"]["text"].startswith("no test of this file ran"), f"{steps['test_rows']}")
+        r.expect(steps["test_products"]["result"] == "ok", f"{steps['test_products']}")
 
 
 def time_runs_out():
