@@ -5,7 +5,7 @@
 ///
 ///     bench::smoke_checks<ht::cuda>{gpu, 2048}.run([](const bench::smoke_result& r) { ... });
 ///
-/// Operands are made on the host and copied; results begin as NaN.
+/// Operands are made on the host and copied; results begin as NaN. The file is long since it has a check of each kernel.
 #pragma once
 
 #include <cstdint>
