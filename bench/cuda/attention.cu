@@ -82,6 +82,17 @@ void bench_packed(const settings& s, const peaks& p, listener& to, ht::extent he
 
 void bench_attention(const settings& s, const peaks& p, listener& to) {
     if (!is_wanted(s, "attention")) return;
+    if (s.is_once()) return bench_length(s, p, to, 4096, 128, ht::attention_mask::causal);
+    if (s.is_thin()) {
+        for (const ht::extent head_size : {64, 128}) {
+            for (const ht::extent length : {1024, 16384}) {
+                bench_length(s, p, to, length, head_size, ht::attention_mask::causal);
+                if (length == 16384) bench_length(s, p, to, length, head_size, ht::attention_mask::full);
+            }
+            bench_packed(s, p, to, head_size);
+        }
+        return;
+    }
     for (const ht::extent head_size : {64, 96, 128, 256}) {
         const bool usual = head_size == 64 || head_size == 128;
         for (const auto mask : {ht::attention_mask::causal, ht::attention_mask::full}) {

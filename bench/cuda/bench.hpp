@@ -21,20 +21,24 @@ struct row {
     std::vector<std::pair<std::string, double>> ratio_to{};
 };
 
-/// All shapes; few; or a tiny one of each kind, without a peer: whether it runs, not how fast.
-enum class amount { all, few, tiny };
+/// All shapes; of these the most telling; one large shape of each kind, run once, for a profiler; few and small ones; or a
+/// tiny one of each kind, without a peer: whether it runs, not how fast.
+enum class amount { all, thin, once, few, tiny };
 
 struct settings {
-    std::string filter{};       ///< only kernels whose name contains it
-    double seconds_each = 0.15; ///< that a case is measured for
+    std::vector<std::string> filters{};  ///< only kernels whose name contains one of them; none: all
+    double seconds_each = 0.15;          ///< that a case is measured for
     amount how_much = amount::all;
 
     template <class T>
-    T pick(T all, T few, T tiny) const {
-        return how_much == amount::all ? all : how_much == amount::few ? few : tiny;
+    T pick(T large, T few, T tiny) const {
+        return how_much == amount::few ? few : how_much == amount::tiny ? tiny : large;
     }
     bool is_all() const { return how_much == amount::all; }
+    bool is_thin() const { return how_much == amount::thin; }
+    bool is_once() const { return how_much == amount::once; }
     bool is_tiny() const { return how_much == amount::tiny; }
+    bool has_peers() const { return !is_once() && !is_tiny(); }
 };
 
 /// Where rows go as they are measured.
@@ -44,6 +48,19 @@ class listener {
     virtual void on_row(const row& r) = 0;
     /// A product by halftone's kernels and by an engine.
     virtual void on_product(const halftone::measured_product& p) = 0;
+};
+
+/// One kernel's results on whole numbers.
+struct smoke_row {
+    std::string kernel{};
+    std::int64_t wrong = 0, of = 0;  ///< elements
+    std::string what{};              ///< empty where all is right
+    double seconds = 0;              ///< of the host, making and comparing the numbers included
+};
+class smoke_listener {
+  public:
+    virtual ~smoke_listener() = default;
+    virtual void on_kernel(const smoke_row& r) = 0;
 };
 
 /// What the machine reaches: rates that others are compared with.
@@ -59,7 +76,12 @@ struct gpu_description {
 /// Throws where there is no usable GPU.
 gpu_description describe_gpu();
 
+/// Throws where the GPU does not do what it is told: memory, a kernel, and what the kernel wrote.
+void check_gpu();
+
 peaks measure_peaks(const settings& s);
+/// Each kernel on whole numbers; the largest product has `large` rows and columns.
+void run_smoke_test(std::int64_t large, smoke_listener& to);
 void bench_matmul(const settings& s, const peaks& p, listener& to);
 void bench_matmul_bytes(const settings& s, const peaks& p, listener& to);
 void bench_attention(const settings& s, const peaks& p, listener& to);

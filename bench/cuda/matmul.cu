@@ -225,7 +225,7 @@ void bench_problem(const settings& s, const peaks& p, listener& to, const char* 
         r.ratio_to.emplace_back("halftone", own.seconds / theirs.median);
         to.on_row(r);
     };
-    if (s.is_tiny()) return to.on_row(r);
+    if (!s.has_peers()) return to.on_row(r);
     // Under the table's roof alone: of operands off an aligned address it knows nothing.
     if (of.offset == 0) {
         by_engine(r, ht::product_end::result, [&](ht::cuda& device, const operands<T>& x) {
@@ -262,9 +262,10 @@ void bench_problem(const settings& s, const peaks& p, listener& to, const char* 
 }  // namespace
 
 peaks measure_peaks(const settings& s) {
+    if (s.is_once()) return {};
     peaks p{measure_copy(s), 0};
 #if defined(BENCH_CUBLASLT)
-    if (!s.is_tiny() && (is_wanted(s, "matmul") || is_wanted(s, "attention"))) {
+    if (s.has_peers() && (is_wanted(s, "matmul") || is_wanted(s, "attention") || is_wanted(s, "ceilings"))) {
         ht::cuda gpu;
         const problem of{8192, 8192, 8192};
         const operands<bf16> x(gpu, of, 1);
@@ -290,6 +291,19 @@ void bench_matmul(const settings& s, const peaks& p, listener& to) {
         tf32_problem({64, 64, 64});
         return;
     }
+    constexpr ht::extent tokens = 8192, width = 768;
+    if (s.is_once()) return bf16_problem({4096, 4096, 4096});
+    if (s.is_thin()) {
+        for (const ht::extent n : {4096, 8192}) bf16_problem({n, n, n});
+        bf16_problem({tokens, 3 * width, width});
+        bf16_problem({tokens, width, 4 * width, layout::nn});
+        bf16_problem({4 * width, width, tokens, layout::tn});
+        for (const ht::extent classes : {50304, 50257}) bf16_problem({tokens, classes, width});
+        bf16_problem({4096, 4096, 4096, layout::nt, 1});
+        bench_problem<ht::full_fp32, float>(s, p, to, "full_fp32", {2048, 2048, 2048});
+        tf32_problem({4096, 4096, 4096});
+        return;
+    }
     if (!s.is_all()) {
         bf16_problem({1024, 1024, 1024});
         bf16_problem({1024, 768, 768, layout::nn});
@@ -298,7 +312,6 @@ void bench_matmul(const settings& s, const peaks& p, listener& to) {
     }
     for (const ht::extent n : {512, 1024, 2048, 4096, 8192}) bf16_problem({n, n, n});
     // GPT-2 of 124M parameters over 8,192 tokens: the products of a block and the head, forward and backward.
-    constexpr ht::extent tokens = 8192, width = 768;
     for (const ht::extent out : {3 * width, width, 4 * width}) {
         bf16_problem({tokens, out, width});
         bf16_problem({tokens, width, out, layout::nn});

@@ -70,7 +70,7 @@ void bench_bytes(const settings& s, const peaks& p, listener& to, const char* na
                         p.bf16_flops, true);
     if (!is_right(gpu, a(0), b(0), c(0))) ours.engine += ", WRONG";
 #if defined(BENCH_CUBLASLT)
-    if (!s.is_tiny() && gpu.architecture().version >= 89) {
+    if (s.has_peers() && gpu.architecture().version >= 89) {
         ht::cuda other{{.engine = ht::cublaslt{}, .engine_is_used = ht::engine_use::always}};
         row theirs = make_row("matmul", shape, "fp8_hybrid",
                               measure(other, s, sets, [&](int i) { multiply(other, i); }), flops, p.bf16_flops, true);
@@ -93,7 +93,9 @@ void bench_matmul_bytes(const settings& s, const peaks& p, listener& to) {
         bench_bytes<float8_e5m2, bfloat16>(s, p, to, "dx", tokens, in, out, false, false);
         bench_bytes<float8_e5m2, bfloat16>(s, p, to, "dw", out, in, tokens, true, false);
     };
+    if (s.is_once()) return;
     if (s.is_tiny()) return layer(64, 64, 64);
+    if (s.is_thin()) return layer(4096, 4096, 4096);
     if (!s.is_all()) return layer(1024, 768, 768);
     layer(8192, 768, 3072);
     layer(8192, 3072, 768);

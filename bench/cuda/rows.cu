@@ -14,6 +14,18 @@ gpu_description describe_gpu() {
     return {gpu.properties().name, version(runtime), version(driver), gpu.architecture().version};
 }
 
+void check_gpu() {
+    ht::cuda gpu;
+    constexpr ht::extent count = 1 << 20;
+    const ht::tensor<float, 1> x(gpu.memory(), {count}), y(gpu.memory(), {count});
+    gpu.fill(x.data(), count, 2.5f);
+    gpu.copy(y.data(), x.data(), count * sizeof(float));
+    gpu.synchronize();
+    float last = 0;
+    gpu.memory().read(&last, y.data() + count - 1, sizeof last);
+    if (last != 2.5f) ht::fail<ht::cuda_error>("a copy of 2.5 gave ", last);
+}
+
 double measure_copy(const settings& s) {
     ht::cuda gpu;
     const std::size_t bytes = s.is_tiny() ? 1 << 16 : std::min<std::size_t>(gpu.properties().totalGlobalMem / 8, std::size_t{2} << 30);
@@ -177,16 +189,16 @@ void bench_map(const settings& s, const peaks& p, listener& to, ht::extent count
 
 void bench_rows(const settings& s, const peaks& p, listener& to) {
     if (is_wanted(s, "layer_norm")) {
-        bench_layer_norm(s, p, to, s.pick(8192, 8192, 8), 768);
-        if (s.is_all()) bench_layer_norm(s, p, to, 16384, 4096);
+        if (!s.is_once()) bench_layer_norm(s, p, to, s.pick(8192, 8192, 8), 768);
+        if (s.is_all() || s.is_thin() || s.is_once()) bench_layer_norm(s, p, to, 16384, 4096);
     }
     if (is_wanted(s, "softmax")) {
         bench_softmax(s, p, to, s.pick(32768, 32768, 8), 1024);
-        if (s.is_all()) bench_softmax(s, p, to, 8192, 16384);
+        if (s.is_all() || s.is_thin()) bench_softmax(s, p, to, 8192, 16384);
     }
     if (is_wanted(s, "cross_entropy")) {
         bench_cross_entropy(s, p, to, s.pick(8192, 8192, 4), s.pick(50304, 50304, 512));
-        if (s.is_all()) bench_cross_entropy(s, p, to, 8192, 50257);
+        if (s.is_all() || s.is_thin()) bench_cross_entropy(s, p, to, 8192, 50257);
     }
     if (is_wanted(s, "adamw")) bench_adamw(s, p, to, s.pick(124'439'808, 1 << 24, 1 << 12));
     if (is_wanted(s, "map")) bench_map(s, p, to, s.pick(1 << 26, 1 << 26, 1 << 12));

@@ -2,14 +2,16 @@
 # SPDX-License-Identifier: MIT
 """PyTorch on the same GPU: products, attention by its backends, and the training of train_gpt's GPT, eager and compiled.
 
-    torch_gpu.py [--json FILE] [--seconds N] [--dry]
+    torch_gpu.py [--json FILE] [--seconds N] [--stage NAME,...] [--thin] [--dry]
 
-Rows are as bench_cuda writes them. What does not fit into the seconds is left out and named. --dry needs no GPU and no
-PyTorch: it shows what would be run.
+Rows are as bench_cuda writes them, and the file is whole after each. What does not fit into the seconds is left out and
+named. --thin: the most telling shapes, as bench_cuda --thin has them. --dry needs no GPU and no PyTorch: it shows what
+would be run.
 """
 import argparse
 import itertools
 import json
+import os
 import sys
 import time
 
@@ -23,7 +25,8 @@ ATTENTIONS = [(d, t, c) for d in (64, 128, 96, 256) for c in (True, False) for t
 ATTENTIONS += [(d, t, c) for d in (64, 128) for c in (True, False) for t in (2048, 8192)]
 # Packed sequences, causal, and their head sizes.
 PACKED, PACKED_HEADS = (4096, 1024, 2048, 512, 3072, 256, 1536, 3840), (64, 128)
-GPT = {"layers": 12, "heads": 12, "width": 768, "context": 1024, "batch": 8, "vocabulary": 256}
+# GPT-2 124M, as bench/cuda/step.cu has it.
+GPT = {"layers": 12, "heads": 12, "width": 768, "context": 1024, "batch": 8, "vocabulary": 50304}
 
 
 def measure(torch, call, seconds=0.1):
@@ -42,6 +45,14 @@ def measure(torch, call, seconds=0.1):
         samples.append(begin.elapsed_time(end) / 5000)
         spent += 5 * samples[-1]
     return sorted(samples)[len(samples) // 2]
+
+
+def thin():
+    """The most telling shapes alone."""
+    global PRODUCTS, TF32_PRODUCTS, ATTENTIONS
+    PRODUCTS = [(4096, 4096, 4096), (8192, 8192, 8192), (8192, 2304, 768), (8192, 50257, 768)]
+    TF32_PRODUCTS = [(4096, 4096, 4096)]
+    ATTENTIONS = [(d, t, c) for d in (64, 128) for t, c in ((1024, True), (16384, True), (16384, False))]
 
 
 def products(torch, add):
@@ -165,8 +176,8 @@ def training(torch, add, compiled, left):
     if not samples:
         return
     seconds = sorted(samples)[len(samples) // 2]
-    shape = "{layers} layers of {width}, batch {batch} x {context}, vocabulary {vocabulary}".format(**GPT)
-    add("train step", shape, "bf16 autocast", "torch compiled" if compiled else "torch eager", seconds,
+    shape = "GPT {layers} x {width}, {batch} x {context} tokens, {vocabulary} classes".format(**GPT)
+    add("GPT-2 step", shape, "bf16 autocast", "torch compiled" if compiled else "torch eager", seconds,
         GPT["batch"] * GPT["context"] / seconds, "tokens/s")
 
 
@@ -174,26 +185,45 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json")
     parser.add_argument("--seconds", type=float, default=150)
+    parser.add_argument("--stage", default="eager,products,attention,packed,compiled")
+    parser.add_argument("--thin", action="store_true")
     parser.add_argument("--dry", action="store_true")
     arguments = parser.parse_args()
+    wanted = arguments.stage.split(",")
+    if arguments.thin:
+        thin()
     if arguments.dry:
         print(f"{len(PRODUCTS) + len(TF32_PRODUCTS)} products, {len(ATTENTIONS)} attentions by two backends, {len(PACKED_HEADS)} packed, training eager and compiled")
         return 0
+    began = time.monotonic()
     import torch
 
-    began = time.monotonic()
     left = lambda: arguments.seconds - (time.monotonic() - began)
     rows, left_out = [], []
+
+    def write():
+        if not arguments.json:
+            return
+        with open(arguments.json + ".part", "w") as file:
+            json.dump({"program": "torch_gpu", "torch": torch.__version__, "gpu": torch.cuda.get_device_name(), "left_out": left_out, "rows": rows}, file, indent=1)
+        os.replace(arguments.json + ".part", arguments.json)
 
     def add(kernel, shape, policy, engine, seconds, rate, unit):
         rows.append({"kernel": kernel, "shape": shape, "policy": policy, "engine": engine, "seconds": seconds, "rate": rate, "unit": unit})
         print(f"{kernel:20} {shape:56} {engine:16} {seconds * 1e6:12.1f} us {rate:12.1f} {unit}", flush=True)
+        write()
 
     torch.backends.cuda.matmul.allow_tf32 = False
-    stages = [("train eager", 10, lambda: training(torch, add, False, left)), ("products", 10, lambda: products(torch, add)),
-              ("attention", 35, lambda: attention(torch, add)), ("packed attention", 5, lambda: packed_attention(torch, add)),
-              ("train compiled", 60, lambda: training(torch, add, True, left))]
+    if not torch.cuda.is_available():
+        print("torch_gpu: no usable GPU: torch.cuda.is_available() is False")
+        return 3
+    stages = [("eager", 8, lambda: training(torch, add, False, left)), ("products", 8, lambda: products(torch, add)),
+              ("attention", 10 if arguments.thin else 35, lambda: attention(torch, add)), ("packed", 5, lambda: packed_attention(torch, add)),
+              ("compiled", 50, lambda: training(torch, add, True, left))]
+    failed = False
     for name, least, stage in stages:
+        if name not in wanted:
+            continue
         if left() < least:
             left_out.append(name)
             continue
@@ -201,12 +231,11 @@ def main():
             stage()
         except Exception as error:  # one stage must not cost the others
             left_out.append(f"{name}: {str(error).splitlines()[0] if str(error) else type(error).__name__}")
+            failed = True
+    write()
     if left_out:
-        print("left out:", ", ".join(left_out))
-    if arguments.json:
-        with open(arguments.json, "w") as file:
-            json.dump({"program": "torch_gpu", "torch": torch.__version__, "gpu": torch.cuda.get_device_name(), "left_out": left_out, "rows": rows}, file, indent=1)
-    return 0
+        print("torch_gpu: left out:", ", ".join(left_out))
+    return int(failed)
 
 
 if __name__ == "__main__":

@@ -72,7 +72,7 @@ FILES
         echo "examples/train_gpt/more/fp8_hybrid.cu 210" >>"$work/files"
         printf 'examples/%s.cpp 170\n' 04_loss_scaling 05_own_model 06_gradient_penalty 07_sparse_embeddings >>"$work/files"
         printf '%s 20 bytes\n' bench/cuda/matmul_bytes.cu tests/cuda/bytes.cu >>"$work/files"
-        printf '%s 150\n' bench/cuda/step.cu tests/cuda/captured_step.cu tests/cuda/attention_tf32.cu >>"$work/files"
+        printf '%s 150\n' bench/cuda/smoke.cu bench/cuda/step.cu tests/cuda/captured_step.cu tests/cuda/attention_tf32.cu >>"$work/files"
     fi
 fi
 

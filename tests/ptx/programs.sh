@@ -52,6 +52,7 @@ done
 cat "$build"/own_project_*.log
 
 run bench_cuda "$build/bench/bench_cuda" --tiny --seconds 0.001
+run bench_cuda_smoke "$build/bench/bench_cuda" --tiny --smoke
 echo "bench_cuda: $(wc -l <"$build/bench_cuda.log") lines"
 
 # Every policy's last losses on both devices, of the same weights and batches.

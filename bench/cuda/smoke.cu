@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Each kernel once on this GPU, on whole numbers: smoke_checks.hpp.
+#include <chrono>
+
+#include <halftone/exec/cuda/sort.cuh>
+#include <halftone/kernel.cuh>
+
+#include "bench.hpp"
+#include "smoke_checks.hpp"
+
+namespace bench {
+
+void run_smoke_test(std::int64_t large, smoke_listener& to) {
+    ht::cuda gpu;
+    auto began = std::chrono::steady_clock::now();
+    smoke_checks<ht::cuda>{gpu, large}.run([&](const smoke_result& r) {
+        const auto now = std::chrono::steady_clock::now();
+        to.on_kernel({r.kernel, r.wrong, r.of, r.what, std::chrono::duration<double>(now - began).count()});
+        began = now;
+    });
+}
+
+}  // namespace bench
