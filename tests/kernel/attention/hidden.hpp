@@ -152,7 +152,9 @@ void check_hidden(problem<T>& p, const seen_pairs& seen, const std::vector<exten
         ht::view<T, 4> view;
     } operands[] = {
         {poisoned::q, p.x.q.view}, {poisoned::k, p.x.k.view}, {poisoned::v, p.x.v.view}, {poisoned::d_o, p.d_o.view}};
-    for (const auto& [which, x] : operands) {
+    for (const auto& operand : operands) {
+        const poisoned which = operand.which;
+        const ht::view<T, 4>& x = operand.view;
         const bool of_keys = which == poisoned::k || which == poisoned::v;
         const extent batch = x.extent_of(0) - 1, head = x.extent_of(2) - 1, width = x.extent_of(3);
         for (const extent time : of_keys ? key_times : query_times) {
