@@ -167,18 +167,17 @@ class cuda_thread {
 };
 static_assert(simt::thread_handle<cuda_thread>);
 
-#if defined(__CUDA_ARCH__) && !defined(__clang__)
+// Not in code for a debugger (-G), where what never runs may stay.
+#if defined(__CUDA_ARCH__) && !defined(__clang__) && !defined(__CUDACC_DEBUG__)
 extern "C" __device__ int __nvvm_reflect(const void* option);  // a constant, of the options that nvcc was given
 #endif
 
 /// Stands in every kernel: nothing where arithmetic is IEEE 754's, else something whose error message is the sentence.
 __device__ HALFTONE_INLINE void expect_exact_arithmetic() {
-#if defined(__CUDA_ARCH__) && !defined(__clang__)
-    bool is_exact = __nvvm_reflect("__CUDA_FTZ") == 0;
-#if __CUDACC_VER_MAJOR__ >= 13  // others may not know these names
-    is_exact = is_exact && __nvvm_reflect("__CUDA_PREC_DIV") != 0 && __nvvm_reflect("__CUDA_PREC_SQRT") != 0;
-#endif
-    if (!is_exact)
+#if defined(__CUDA_ARCH__) && !defined(__clang__) && !defined(__CUDACC_DEBUG__)
+    constexpr bool knows_all = __CUDACC_VER_MAJOR__ >= 13;  // names of options: older ones may say 0 to some
+    if (__nvvm_reflect("__CUDA_FTZ") != 0 ||
+        (knows_all && (__nvvm_reflect("__CUDA_PREC_DIV") == 0 || __nvvm_reflect("__CUDA_PREC_SQRT") == 0)))
         asm volatile(
             "\"halftone: kernels keep their stated errors in IEEE 754's arithmetic alone: compile this file without "
             "--use_fast_math, -ftz=true, -prec-div=false and -prec-sqrt=false\";");
