@@ -23,6 +23,7 @@ import shutil
 import subprocess
 import sys
 
+sys.dont_write_bytecode = True  # nothing is left beside the sources
 import machine_code
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -103,6 +104,8 @@ def attention():
                 by_keys, products, rows = f"wide_attention_slopes_kernel<{kind}, {head}, {pairs}, {streamed}>", 2, 1
             yield hot_kernel(f"attention {short}, {head}, backward by keys", file, by_keys,
                              by_sixteen(products, rows, streamed))
+    yield hot_kernel("attention tf32, 256, forward, less shared memory", "attention_tf32",
+                     "flash_attention_kernel<float, 256, 1, 2, 16>", (2 * (16 // 8) * (256 * 4 // 32),))
     yield hot_kernel("attention bf16, terms of queries", "attention", "query_terms_kernel<bfloat16, 8>")
 
 

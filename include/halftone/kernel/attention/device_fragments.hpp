@@ -3,8 +3,7 @@
 /// How one warp multiplies tiles of heads by matrix instructions: blocks of 16 rows, 32 bytes of each, out of swizzled
 /// shared memory, sums in registers, results out in whole chunks.
 ///
-/// Numeric contract: floats are rounded to tfloat32 as they come into registers; products are exact, sums are the
-/// instruction's, in float.
+/// Numeric contract: floats are rounded to tfloat32 as they come into registers; products are exact, sums in float.
 #pragma once
 
 #include <halftone/kernel/attention/device_tiles.hpp>
@@ -105,9 +104,6 @@ HALFTONE_HD HALFTONE_INLINE bool is_not_finite(word operand) {
         return (operand & low) == low || (operand & high) == high;
     }
 }
-
-/// Elements of a row of a tile of heads: whole panels, a power of two of them.
-constexpr int padded_head(int head_size) { return head_size <= 64 ? head_size : head_size <= 128 ? 128 : 256; }
 
 /// A lane's places in a tile of heads; the same in all tiles of one width.
 struct lane_place {
@@ -334,22 +330,26 @@ HALFTONE_HD HALFTONE_INLINE bool any_not_finite(Simt simt, const attention_probl
     return simt.any(found);
 }
 
-/// add_rows for all columns of a tile, or add_seen_rows where the whole warp is `careful`: one question for all columns, since
-/// one for each would part the matrix instructions of one from the next one's.
+/// add_rows for all columns of a tile, or add_seen_rows where the whole warp is `careful`. Of 16-bit numbers one question is
+/// for all columns, since one for each parts the matrix instructions; of floats, whose registers would not do, one for each.
 HALFTONE_KERNEL template <class T, class Tile, int RowBlocks, class Simt>
 HALFTONE_HD HALFTONE_INLINE void add_rows_of_all_columns(Simt simt, const attention_problem& problem, const Tile& tile,
                                                          const lane_place& place, int row,
                                                          const left_operand<T> (&left)[RowBlocks],
                                                          block_sums (&sums)[RowBlocks][Tile::head_size / 8],
                                                          bool careful, const row_window& window) {
-    if (careful) {
-        HALFTONE_UNROLL for (int d = 0; d < Tile::head_size; d += columns_at_once<T>)
-            if (problem.template has_columns<T, Tile::head_size>(d))
-                tile.template add_seen_rows<RowBlocks>(simt, place, row, d, left, sums, window);
-    } else {
-        HALFTONE_UNROLL for (int d = 0; d < Tile::head_size; d += columns_at_once<T>)
-            if (problem.template has_columns<T, Tile::head_size>(d))
-                tile.template add_rows<RowBlocks>(simt, place, row, d, left, sums);
+    constexpr int all = Tile::head_size, step = columns_at_once<T>, together = Tile::of_floats ? step : all;
+    HALFTONE_UNROLL for (int first = 0; first < all; first += together) {
+        if (!problem.template has_columns<T, all>(first)) continue;
+        if (careful) {
+            HALFTONE_UNROLL for (int d = first; d < first + together; d += step)
+                if (d == first || problem.template has_columns<T, all>(d))
+                    tile.template add_seen_rows<RowBlocks>(simt, place, row, d, left, sums, window);
+        } else {
+            HALFTONE_UNROLL for (int d = first; d < first + together; d += step)
+                if (d == first || problem.template has_columns<T, all>(d))
+                    tile.template add_rows<RowBlocks>(simt, place, row, d, left, sums);
+        }
     }
 }
 

@@ -185,6 +185,9 @@ head_vectors<T> vectors_of(const view<T, 4>& v, const packed_sequences& sequence
     return {simt::hull_of(v), sequences.are_there() ? 0 : v.stride_of(0), v.stride_of(1), v.stride_of(2)};
 }
 
+/// Elements of a row of a tile of heads: whole panels, a power of two of them.
+constexpr int padded_head(int head_size) { return head_size <= 64 ? head_size : head_size <= 128 ? 128 : 256; }
+
 /// As products read it: rounded to Compute.
 template <class Compute>
 HALFTONE_HD HALFTONE_INLINE float operand_of(float x) {
