@@ -108,24 +108,29 @@ void product(Device& device, const view<A, 2>& a, const view<B, 2>& b, const vie
     }
 }
 
-/// c[i] = a[i] b[i] or c[i] += a[i] b[i]: a launch for all of them where the device has one, with the bits of one for each.
-template <class Compute, class Device, class A, class B, class C>
-void product_each(Device& device, const view<A, 3>& a, const view<B, 3>& b, const view<C, 3>& c, write_mode mode) {
+/// c[i] = epilogue(a[i] b[i]), plain or add_product: a launch for all of them where the device has one, with the bits of one
+/// for each.
+template <class Compute, class Device, class A, class B, class C, class Epilogue>
+void run_product_each(Device& device, const view<A, 3>& a, const view<B, 3>& b, const view<C, 3>& c,
+                      const Epilogue& epilogue) {
     using product_kernel = kernel::matmul<Device>;
     const extent count = c.extent_of(0);
     if (count == 0) return;
-    const auto first = matrix(c, 0);
-    if constexpr (requires {
-                      product_kernel::template run_each<Compute>(device, a, b, count, epilogue_of(plain{}, first),
-                                                                 extent{});
-                  }) {
-        check_matmul(matrix(a, 0), matrix(b, 0), first);
-        const auto run = [&](const auto& epilogue) {
-            product_kernel::template run_each<Compute>(device, a, b, count, epilogue, c.stride_of(0));
-        };
-        mode == write_mode::overwrite ? run(epilogue_of(plain{}, first)) : run(epilogue_of(add_product{}, first));
+    check_matmul(matrix(a, 0), matrix(b, 0), matrix(c, 0));
+    const auto first = epilogue_of(epilogue, matrix(c, 0));
+    if constexpr (requires { product_kernel::template run_each<Compute>(device, a, b, count, first, extent{}); }) {
+        product_kernel::template run_each<Compute>(device, a, b, count, first, c.stride_of(0));
     } else {
-        for (extent i = 0; i < count; ++i) product<Compute>(device, matrix(a, i), matrix(b, i), matrix(c, i), mode);
+        for (extent i = 0; i < count; ++i)
+            run_product<Compute>(device, matrix(a, i), matrix(b, i), epilogue_of(epilogue, matrix(c, i)), nullptr);
+    }
+}
+template <class Compute, class Device, class A, class B, class C>
+void product_each(Device& device, const view<A, 3>& a, const view<B, 3>& b, const view<C, 3>& c, write_mode mode) {
+    if (mode == write_mode::overwrite) {
+        run_product_each<Compute>(device, a, b, c, plain{});
+    } else {
+        run_product_each<Compute>(device, a, b, c, add_product{});
     }
 }
 
@@ -170,7 +175,7 @@ void batched_matmul(Device& device, const A& a, const B& b, const C& c) {
     detail::expect_elements_once("batched_matmul", "c", z);
     using roles = resolve<P>;
     static_assert(check_policy<roles>());
-    detail::product_each<unscaled_compute<roles>>(device, x, y, z, write_mode::overwrite);
+    detail::run_product_each<unscaled_compute<roles>>(device, x, y, z, plain{});
 }
 template <class Device, class A, class B, class C>
     requires(detail::viewable<A> && detail::viewable<B> && detail::viewable<C>)
