@@ -156,7 +156,7 @@ class Suite:
         return False
 
     def command(self, plan, limit):
-        words = dict(self.programs, **self.tools, work=str(self.work), seconds=str(max(3, int(limit) - 5)), thin="--thin" if self.arguments.first else "")
+        words = dict(self.programs, **self.tools, **timetable.amounts(self.arguments.first), work=str(self.work), seconds=str(max(3, int(limit) - 5)))
         filled = [re.sub(r"\{([a-z_0-9-]+)\}", lambda found: words.get(found[1], found[0]), word) for word in plan.command]
         return [word for word in filled if word]
 
@@ -252,6 +252,8 @@ def show_timetable(arguments):
     status = 0
     own = os.environ.get("TRAIN_GPT")
     for plan, limit in pairs:
+        for name, amount in timetable.amounts(arguments.first).items():
+            plan.command = [word.replace("{" + name + "}", amount) for word in plan.command if word != "{" + name + "}" or amount]
         print(f"{plan.name:20} {limit:4} s  {' '.join(plan.command)}")
         if own and plan.command[0] == "{train_gpt}" and "cuda" in plan.command:
             with tempfile.TemporaryDirectory() as folder:

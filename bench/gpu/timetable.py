@@ -51,7 +51,7 @@ def train(name, part, first, whole, device, *arguments):
                                            "--out", "{work}/" + name, *arguments], "", ("train_gpt",), "", device == "cuda")
 
 
-SMALL = ("--steps", "100", "--eval-windows", "64")
+SMALL = ("--steps", "{steps}", "--eval-windows", "{windows}")
 GPT2 = ("--policy", "amp_bf16", "--layers", "12", "--heads", "12", "--width", "768", "--context", "1024", "--batch", "8",
         "--steps", "30", "--eval-windows", "4", "--profile")
 TINY = ("--policy", "amp_fp16,amp_bf16", "--layers", "1", "--heads", "2", "--width", "64", "--context", "32",
@@ -104,6 +104,11 @@ def steps():
           for tool in ("memcheck", "racecheck", "initcheck", "synccheck")),
     ]
     return all_steps
+
+
+def amounts(is_first):
+    """What stands in commands for how much of it."""
+    return {"thin": "--thin" if is_first else "", "steps": "30" if is_first else "100", "windows": "16" if is_first else "64"}
 
 
 def parts():
