@@ -316,7 +316,10 @@ struct rule<cross_entropy_record<X, Rank>> {
                                                                         .count = r.count.view(),
                                                                         .dlogits = marks});
         const auto share = row_totals(root, targets, rows);
-        const auto p = flat(softmax(autocast<full_fp32>(root), r.logits));
+        // Rows that do not count have no gradient, whatever their logits are: NaN times 0 would be one.
+        const auto counted = compute<X>(
+            root, [](auto x, auto of_row) { return halftone::where(of_row == 0.0f, 0.0f, x); }, flat(r.logits), share);
+        const auto p = flat(softmax(autocast<full_fp32>(root), reshaped(counted, r.logits.shape())));
         const auto f = [](auto probability, auto of_row, auto target, auto g) {
             return (probability * of_row - target) * g;
         };
