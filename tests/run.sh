@@ -80,6 +80,19 @@ if [[ $extent == full ]]; then
 fi
 install_packages
 
+# What takes machine code apart for cuda.gates, which is skipped without it: toolkits often come without.
+if [[ $extent != some && -z ${CUOBJDUMP:-} ]] && command -v nvcc /usr/local/cuda/bin/nvcc >/dev/null; then
+    tools=$build/machine_code_tools
+    if ! command -v cuobjdump /usr/local/cuda/bin/cuobjdump >/dev/null && [[ ! -d $tools ]]; then
+        echo "run.sh: brings cuobjdump and nvdisasm from PyPI to $tools"
+        python3 -m pip install -q --disable-pip-version-check --no-deps --target "$tools" \
+            nvidia-cuda-cuobjdump nvidia-cuda-nvdisasm || echo "run.sh: they do not come; cuda.gates will be skipped" >&2
+    fi
+    for tool in "$tools"/nvidia/*/bin/{cuobjdump,nvdisasm}; do
+        if [[ -x $tool ]]; then export "$(basename "$tool" | tr '[:lower:]' '[:upper:]')=$tool"; fi
+    done
+fi
+
 configure "$build" -DHALFTONE_BUILD_TESTS=ON "${more[@]}" "${definitions[@]}"
 cmake --build "$build" --parallel "$(job_count)"
 exec ctest --test-dir "$build" --output-on-failure --no-tests=error --parallel "$(job_count)" "${selection[@]}" "$@"
