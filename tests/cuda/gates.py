@@ -118,16 +118,19 @@ def rows():
             for name in ("softmax", "softmax_backward"):
                 yield hot_kernel(f"{name.replace('_', ' ')} {short}, {team}", "rows",
                                  f"{name}_kernel<{kind}, {kind}, (softmax_form)0, {tail}")
-            for name, file in (("layer_norm", "rows"), ("layer_norm_dx", "rows"), ("rms_norm", "losses"),
-                               ("rms_norm_dx", "losses")):
-                yield hot_kernel(f"{name.replace('_', ' ')} {short}, {team}", file,
-                                 f"{name}_kernel<{kind}, float, {kind}, {tail}")
+            for name, file in (("layer_norm", "rows"), ("rms_norm", "losses")):
+                words, of = name.replace("_", " "), f"{name}_row, {kind}, float, {kind}, "
+                yield hot_kernel(f"{words} {short}, {team}", file, f"{name}_kernel<{kind}, float, {kind}, {tail}")
+                yield hot_kernel(f"{words} dx {short}, {team}", file, f"norm_dx_kernel<{of}{tail}")
+                if team != "any":
+                    yield hot_kernel(f"{words} backward {short}, {team}", file, f"norm_piece_kernel<{of}{tail}")
             if team != "a block":
                 yield hot_kernel(f"cross entropy {short}, {team}", "losses", f"cross_entropy_kernel<{kind}, {tail}")
                 yield hot_kernel(f"cross entropy backward {short}, {team}", "losses",
                                  f"cross_entropy_backward_kernel<{kind}, {kind}, {n}, {threads}>")
-        yield hot_kernel(f"layer norm {short}, sums over rows", "rows", f"layer_norm_sums_kernel<{kind}, {kind}, {n}>")
-        yield hot_kernel(f"rms norm {short}, sums over rows", "losses", f"rms_norm_sums_kernel<{kind}, {kind}, {n}>")
+        for name, file in (("layer_norm", "rows"), ("rms_norm", "losses")):
+            yield hot_kernel(f"{name.replace('_', ' ')} {short}, sums over rows", file,
+                             f"norm_sums_kernel<{name}_row, {kind}, float, {kind}, {n}>")
         yield hot_kernel(f"sums of columns {short}", "losses", f"column_sum_kernel<{kind}, {n}>")
 
 
