@@ -102,7 +102,7 @@ case ${1:-} in
         if "$nvcc" --help | grep -q device-entity-has-hidden-visibility; then
             flags+=(-static-global-template-stub=false -device-entity-has-hidden-visibility=false)
         fi
-        "$nvcc" "${flags[@]}" -arch="sm_$architecture" -use_fast_math -DLIBRARY=two library.cu -o "$work/libtwo.so"
+        "$nvcc" "${flags[@]}" -arch="sm_$architecture" -fmad=false -DLIBRARY=two library.cu -o "$work/libtwo.so"
         for library in one two; do
             # Ours, and CUB's.
             if nm -D --defined-only "$work/lib$library.so" | grep -E 'kernel_entry|^[0-9a-f]+ . [^ ]*RadixSort[A-Za-z]*Kernel'; then
