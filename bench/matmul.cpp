@@ -138,15 +138,11 @@ class runner {
         bench::values<T> all_of_c(static_cast<std::size_t>(s.m * s.n + skipped));
         const T *const a = all_of_a.data() + skipped, *const b = all_of_b.data() + skipped;
         T* const c = all_of_c.data() + skipped;
-        const ht::view<const T, 2> va(a, {s.m, s.k}, s.ta ? ht::shape<2>{1, s.m} : ht::shape<2>{s.k, 1});
-        const ht::view<const T, 2> vb(b, {s.k, s.n}, s.tb ? ht::shape<2>{1, s.k} : ht::shape<2>{s.n, 1});
-        const ht::view<T, 2> vc(c, {s.m, s.n});
         std::vector<bench::contender> all;
-        all.push_back(bench::local("halftone", [&] { ht::matmul<P>(with_.device, va, vb, vc); }));
+        all.push_back(bench::local("halftone", [&] { multiply<P>(s, a, b, c); }));
         if (s.offset != 0) {
-            all.push_back(bench::local("halftone_aligned", [&, ra = va.strides(), rb = vb.strides()] {
-                ht::matmul<P>(with_.device, ht::view<const T, 2>(all_of_a.data(), {s.m, s.k}, ra),
-                              ht::view<const T, 2>(all_of_b.data(), {s.k, s.n}, rb), ht::view<T, 2>(all_of_c.data(), {s.m, s.n}));
+            all.push_back(bench::local("halftone_aligned", [&] {
+                multiply<P>(s, all_of_a.data(), all_of_b.data(), all_of_c.data());
             }));
         }
 #if defined(BENCH_ONEDNN)
@@ -171,10 +167,8 @@ class runner {
         bench::values<float> a32, b32, c32;
         if (std::is_same_v<T, ht::float16> || (std::is_same_v<T, ht::bfloat16> && !with_.peers_have_bf16())) {
             a32 = bench::random_values<float>(s.m * s.k, 1), b32 = bench::random_values<float>(s.k * s.n, 2), c32.resize(all_of_c.size());
-            all.push_back(bench::local("halftone_fp32", [&, ra = va.strides(), rb = vb.strides()] {
-                ht::matmul<ht::full_fp32>(with_.device, ht::view<const float, 2>(a32.data(), {s.m, s.k}, ra),
-                                          ht::view<const float, 2>(b32.data(), {s.k, s.n}, rb),
-                                          ht::view<float, 2>(c32.data(), {s.m, s.n}));
+            all.push_back(bench::local("halftone_fp32", [&] {
+                multiply<ht::full_fp32>(s, a32.data(), b32.data(), c32.data());
             }));
         }
         if (!slow_there && s.offset == 0) {
@@ -185,6 +179,14 @@ class runner {
     }
 
   private:
+    template <class Policy, class X>
+    void multiply(const shape& s, const X* a, const X* b, X* c) const {
+        ht::matmul<Policy>(with_.device,
+                           ht::view<const X, 2>(a, {s.m, s.k}, s.ta ? ht::shape<2>{1, s.m} : ht::shape<2>{s.k, 1}),
+                           ht::view<const X, 2>(b, {s.k, s.n}, s.tb ? ht::shape<2>{1, s.k} : ht::shape<2>{s.n, 1}),
+                           ht::view<X, 2>(c, {s.m, s.n}));
+    }
+
     const bench::session& with_;
     const char *policy_, *dtype_;
 };
