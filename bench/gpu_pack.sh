@@ -44,7 +44,7 @@ done
 [[ $most =~ ^[0-9]+$ && $most -gt 0 ]] || die "--most is $most; expected a whole number of megabytes"
 nvcc=${CUDACXX:-nvcc}
 command -v "$nvcc" >/dev/null 2>&1 || nvcc=/usr/local/cuda/bin/nvcc
-command -v "$nvcc" >/dev/null 2>&1 || die "there is no nvcc; CUDACXX names it"
+nvcc=$(command -v "$nvcc") || die "there is no nvcc; CUDACXX names it"
 cmake=${CMAKE:-cmake}
 command -v "$cmake" >/dev/null 2>&1 || die "there is no CMake"
 command -v python3 >/dev/null 2>&1 || die "there is no python3"
@@ -54,6 +54,7 @@ if [[ -z $build ]]; then
     build=$(mktemp -d)
     trap 'rm -rf "$build"' EXIT
 fi
+mkdir -p "$build" || die "cannot make $build"
 if [[ -z $architectures ]]; then
     architectures=90-real
     if grep -rqs __CUDA_ARCH_FEAT_SM90_ALL "$root/include"; then architectures+=';90a-real'; fi

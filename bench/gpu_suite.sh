@@ -9,9 +9,10 @@
 #     --binaries FOLDER  a pack of bench/gpu_pack.sh: nothing is built here, and libcudart and cuBLASLt are found in the CUDA
 #                        toolkit or in PyTorch's packages. Without it all is built here, by one call of ninja
 #     --first            all of it, thin: 7 minutes
-#     --part NAME...     some of it, whole: device, ceilings, smoke, products, attention, rows, optimizer, torch, training,
-#                        ncu, tests, sanitizers
+#     --part NAME...     some of it, whole: device, ceilings, smoke, tests, sanitizers, products, attention, rows, optimizer,
+#                        torch, training, ncu
 #     --minutes N        what all of it may take, 9 by default; steps that do not fit are left out and named
+#     --jobs N           how many tests and sanitizers run at once; half of the processors by default, 8 at most
 #     --work FOLDER      where everything else goes; a temporary folder otherwise
 #     --limits SHARE     each step's limit times this, for a device that is slower
 #     --build FOLDER     where to build; in the work folder otherwise

@@ -27,12 +27,20 @@ class Outcome:
         self.is_left = is_left        # it could not be ended: it waits for the device in the kernel
 
 
-class Runner:
-    """One program at a time. `between` is called every half second while one runs."""
+class Program:
+    """One program that runs, until its limit. A program that is not there gives code 127."""
 
-    def __init__(self, between=lambda: None):
-        self.between = between
+    def __init__(self, command, limit, log, environment):
+        """limit: seconds, the grace included. log: a path."""
+        self.began = time.monotonic()
+        self.until = self.began + max(0.5, limit - GRACE)
         self.process = None
+        with open(log, "ab") as output:
+            try:
+                self.process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+                                                env=environment, start_new_session=True, preexec_fn=end_with_parent)
+            except OSError as error:
+                output.write(f"{command[0]} does not start: {error.strerror}\n".encode())
 
     def signal_group(self, number):
         try:
@@ -40,8 +48,11 @@ class Runner:
         except (ProcessLookupError, PermissionError):
             pass
 
+    def is_running(self):
+        return self.process is not None and self.process.poll() is None
+
     def end(self):
-        """Ends what runs. False where it does not end."""
+        """Ends it. False where it does not end."""
         for number, seconds in ((signal.SIGTERM, GRACE), (signal.SIGKILL, 5)):
             self.signal_group(number)
             try:
@@ -52,24 +63,56 @@ class Runner:
                 pass
         return False
 
+    def wait(self, seconds):
+        """Its Outcome, where it ends or its limit comes within these seconds; None where it runs on."""
+        if self.process is None:
+            return Outcome(127, time.monotonic() - self.began)
+        try:
+            code = self.process.wait(max(0.01, min(seconds, self.until - time.monotonic())))
+            self.signal_group(signal.SIGKILL)
+            return Outcome(code, time.monotonic() - self.began)
+        except subprocess.TimeoutExpired:
+            if time.monotonic() < self.until:
+                return None
+        has_ended = self.end()
+        return Outcome(self.process.returncode, time.monotonic() - self.began, True, not has_ended)
+
+
+class Runner:
+    """Programs one by one, or several at once. `between` is called every half second while one runs."""
+
+    def __init__(self, between=lambda: None):
+        self.between = between
+        self.programs = []
+
+    def end(self):
+        """Ends what runs, when the suite is ended."""
+        for program in self.programs:
+            if program.is_running():
+                program.end()
+
     def run(self, command, limit, log, environment):
-        """limit: seconds, the grace included. log: a path. A program that is not there gives code 127."""
-        began = time.monotonic()
-        with open(log, "ab") as output:
-            try:
-                self.process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
-                                                env=environment, start_new_session=True, preexec_fn=end_with_parent)
-            except OSError as error:
-                output.write(f"{command[0]} does not start: {error.strerror}\n".encode())
-                return Outcome(127, time.monotonic() - began)
-            until = began + max(0.5, limit - GRACE)
-            while True:
-                try:
-                    code = self.process.wait(max(0.01, min(0.5, until - time.monotonic())))
-                    self.signal_group(signal.SIGKILL)
-                    return Outcome(code, time.monotonic() - began)
-                except subprocess.TimeoutExpired:
-                    self.between()
-                if time.monotonic() >= until:
-                    has_ended = self.end()
-                    return Outcome(self.process.returncode, time.monotonic() - began, True, not has_ended)
+        self.programs = [Program(command, limit, log, environment)]
+        while True:
+            done = self.programs[0].wait(0.5)
+            if done:
+                return done
+            self.between()
+
+    def run_together(self, most, begin_next, finish):
+        """At most `most` at once. begin_next() gives a Program, or None where there is no further one; finish(program, outcome)."""
+        self.programs, is_last = [], False
+        while True:
+            while not is_last and len(self.programs) < most:
+                program = begin_next()
+                is_last = program is None
+                if program:
+                    self.programs.append(program)
+            if not self.programs:
+                return
+            for program in list(self.programs):
+                done = program.wait(0.02)
+                if done:
+                    self.programs.remove(program)
+                    finish(program, done)
+            self.between()

@@ -49,7 +49,6 @@ class Suite:
         self.tools, self.programs, self.missing = {}, {}, {}
         self.steps = []
         self.silent_since, self.unanswered = None, 0
-        self.spent_of_group = {}
         self.renewed = (0, 0)
         self.runner = runner.Runner(self.between)
         self.report = report.Report(out, work, self)
@@ -109,27 +108,53 @@ class Suite:
         print(f"{self.clock.spent():6.1f} s  {step['name']:20} {result}{': ' if text else ''}{text[:150]}", flush=True)
         return result == "ok"
 
-    def run(self, step, plan):
-        """A timetable.Step under the limit that is left of its own, its group's and the suite's."""
+    def allowed(self, step, plan, most):
+        """The seconds that a step may run: the least of its own limit, the suite's rest and `most`. None: it is not run, which is told."""
         lacking = next((need for need in plan.needs if need in self.missing), None)
         if lacking:
             is_fault = lacking in pack.PROGRAMS
-            return self.finish(step, "FAILED" if is_fault else "left out", ("not run: " if is_fault else "") + self.missing[lacking])
-        limit = min(step["limit"], self.clock.left())
-        if plan.group:
-            whole = timetable.group_limit(plan.group, self.arguments.first) * self.arguments.limits
-            limit = min(limit, whole - self.spent_of_group.get(plan.group, 0))
+            self.finish(step, "FAILED" if is_fault else "left out", ("not run: " if is_fault else "") + self.missing[lacking])
+            return None
+        limit = min(step["limit"], self.clock.left(), most)
         if limit < min(LEAST, step["limit"]):
-            return self.finish(step, "left out", "no time")
+            self.finish(step, "left out", "no time")
+            return None
         if plan.on_gpu and self.silent_since and not self.gpu_answers():
-            return self.finish(step, "FAILED", f"not run: the GPU has not answered since {self.silent_since}")
+            self.finish(step, "FAILED", f"not run: the GPU has not answered since {self.silent_since}")
+            return None
         step["result"] = "running"
+        return limit
+
+    def run(self, step, plan):
+        limit = self.allowed(step, plan, float("inf"))
+        if limit is None:
+            return False
         self.report.renew()
-        log = self.work / f"{step['name']}.log"
-        done = self.runner.run(self.command(plan, limit), limit, log, self.environment)
+        return self.judge(step, plan, self.runner.run(self.command(plan, limit), limit, self.log_of(step), self.environment))
+
+    def run_together(self, planned):
+        """Steps that are right or wrong, not fast or slow: several at once, all within their group's limit."""
+        group = timetable.group_limit(self.arguments.first) * self.arguments.limits
+        began, waiting, running = time.monotonic(), list(planned), {}
+
+        def begin_next():
+            while waiting:
+                step, plan = waiting.pop(0)
+                limit = self.allowed(step, plan, began + group - time.monotonic())
+                if limit is not None:
+                    program = runner.Program(self.command(plan, limit), limit, self.log_of(step), self.environment)
+                    running[program] = step, plan
+                    return program
+            return None
+
+        self.runner.run_together(self.arguments.jobs, begin_next, lambda program, done: self.judge(*running[program], done))
+
+    def log_of(self, step):
+        return self.work / f"{step['name']}.log"
+
+    def judge(self, step, plan, done):
         step["seconds"] = round(done.seconds, 1)
-        self.spent_of_group[plan.group] = self.spent_of_group.get(plan.group, 0) + done.seconds
-        text = self.said(step, plan, log)
+        text = self.said(step, plan, self.log_of(step))
         if not done.is_stopped and done.code == 0:
             if plan.part == "tests" and not re.search(r"test cases: *[1-9]", text):
                 return self.finish(step, "FAILED", f"no test of this file ran: {text}")
@@ -148,7 +173,7 @@ class Suite:
         if "bench_cuda" in self.missing or self.unanswered >= GIVE_UP_AFTER:
             return self.unanswered < GIVE_UP_AFTER
         limit = min(ANSWER_LIMIT * self.arguments.limits, self.clock.left())
-        done = self.runner.run([self.programs["bench_cuda"], "--check"], limit, self.work / "answers.log", self.environment)
+        done = runner.Runner().run([self.programs["bench_cuda"], "--check"], limit, self.work / "answers.log", self.environment)
         if not done.is_stopped and done.code == 0:
             self.silent_since, self.unanswered = None, 0
             return True
@@ -207,8 +232,15 @@ class Suite:
         self.report.renew()
         if not self.arguments.binaries:
             self.build()
+        together = [(step, plan) for step, plan in planned if plan and plan.is_together]
         for step, plan in planned:
-            self.compare_losses(step) if plan is None else self.run(step, plan)
+            if plan is None:
+                self.compare_losses(step)
+            elif not plan.is_together:
+                self.run(step, plan)
+            elif together:
+                self.run_together(together)
+                together = []
         return any(step["result"] == "FAILED" for step in self.steps)
 
     def plan_build(self):
@@ -274,6 +306,7 @@ def parse(argv):
     parser.add_argument("--first", action="store_true")
     parser.add_argument("--part", nargs="+", default=[], choices=timetable.parts(), metavar="NAME")
     parser.add_argument("--minutes", type=float)
+    parser.add_argument("--jobs", type=int, default=min(8, max(1, (os.cpu_count() or 1) // 2)))
     parser.add_argument("--headers")
     parser.add_argument("--build")
     parser.add_argument("--work")
@@ -288,6 +321,8 @@ def parse(argv):
         arguments.minutes = 7 if arguments.first else 9
     if not 0 < arguments.minutes <= 1440:
         parser.error(f"--minutes is {arguments.minutes}; expected more than 0 and at most 1440")
+    if not arguments.jobs > 0:
+        parser.error(f"--jobs is {arguments.jobs}; expected more than 0")
     if not arguments.limits > 0:
         parser.error(f"--limits is {arguments.limits}; expected more than 0")
     for name in ("binaries", "headers"):
@@ -316,8 +351,7 @@ def main(argv):
             failed = suite.run_all()
         except KeyboardInterrupt as stopped:
             failed = True
-            if suite.runner.process and suite.runner.process.poll() is None:
-                suite.runner.end()
+            suite.runner.end()
             for step in suite.steps:
                 if step["result"] in ("running", "waiting"):
                     suite.finish(step, "FAILED" if step["result"] == "running" else "left out", f"the suite was ended by {stopped or 'SIGINT'}")

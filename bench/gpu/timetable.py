@@ -2,7 +2,7 @@
 """The steps of the GPU suite, by worth: what each runs, for how long at most, and in which profile.
 
 A step is a process of its own. Its part is what --part names; its limits are seconds, in the thin profile --first and in the
-whole one; None: not in that profile. Steps of a group share the group's limit.
+whole one; None: not in that profile. Steps that are right or wrong, not fast or slow, run several at once under one limit.
 """
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pathlib
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
-# Steps of one group together, (first, whole).
-GROUPS = {"tests": (75, 240)}
+# What all steps that run several at once may take, in seconds, (first, whole).
+TOGETHER = (75, 240)
 
 # The kernels that are looked at under ncu: six launches of `bench_cuda --once`, two of them of attention's gradients.
 PROFILED = "matrix_unit_kernel|flash_attention_kernel|flash_attention_slopes_kernel|norm_piece_kernel|adamw_kernel"
@@ -28,7 +28,7 @@ class Step:
     command: list      # {test_cuda}, {text}, {work}... are replaced
     rows: str = ""     # a file of {work} that the command renews a row at a time
     needs: tuple = ()  # of these tools
-    group: str = ""
+    is_together: bool = False
     on_gpu: bool = True
 
 
@@ -48,7 +48,7 @@ def torch(name, first, whole, stage):
 
 def train(name, part, first, whole, device, *arguments):
     return Step(name, part, first, whole, ["{train_gpt}", "--device", device, "--text", "{text}", "--write", "0",
-                                           "--out", "{work}/" + name, *arguments], "", ("train_gpt",), "", device == "cuda")
+                                           "--out", "{work}/" + name, *arguments], "", ("train_gpt",), False, device == "cuda")
 
 
 SMALL = ("--steps", "{steps}", "--eval-windows", "{windows}")
@@ -60,7 +60,7 @@ TINY = ("--policy", "amp_fp16,amp_bf16", "--layers", "1", "--heads", "2", "--wid
 
 def sanitizer(tool, what, first, whole, needs, command):
     return Step(f"{tool}_{what}", "sanitizers", first, whole,
-                ["{compute-sanitizer}", "--tool", tool, "--error-exitcode", "9", *command], "", (needs, "compute-sanitizer"))
+                ["{compute-sanitizer}", "--tool", tool, "--error-exitcode", "9", *command], "", (needs, "compute-sanitizer"), True)
 
 
 def test_files():
@@ -77,6 +77,14 @@ def steps():
         Step("ceilings", "ceilings", 25, 30, ["{bench_cuda}", "--filter", "ceilings", "--ceilings", "{work}/ceilings.json",
                                               "--json", "{work}/of_ceilings.json"], "of_ceilings.json", ("bench_cuda",)),
         Step("smoke", "smoke", 20, 20, smoke, "smoke.json", ("bench_cuda",)),
+        *(Step(f"test_{name}", "tests", 60, 180, ["{test_cuda}", f"--source-file=*tests/cuda/{name}.cu*"], "", ("test_cuda",), True)
+          for name in test_files()),
+        sanitizer("memcheck", "smoke", 60, 120, "bench_cuda", [*smoke[:2], "--tiny"]),
+        sanitizer("racecheck", "smoke", 60, 120, "bench_cuda", [*smoke[:2], "--tiny"]),
+        sanitizer("initcheck", "smoke", None, 120, "bench_cuda", [*smoke[:2], "--tiny"]),
+        sanitizer("synccheck", "smoke", None, 120, "bench_cuda", [*smoke[:2], "--tiny"]),
+        *(sanitizer(tool, "train_gpt", None, 120, "train_gpt", ["{train_gpt}", "--device", "cuda", "--text", "{text}", "--write", "4", "--out", "{work}/" + tool, *TINY])
+          for tool in ("memcheck", "racecheck", "initcheck", "synccheck")),
         bench("products", "products", 40, 150, "matmul"),
         bench("attention", "attention", 30, 90, "attention"),
         bench("rows", "rows", 25, 40, "layer_norm", "softmax", "cross_entropy"),
@@ -94,14 +102,6 @@ def steps():
                                     "--launch-count", "8", *(word for section in SECTIONS for word in ("--section", section)), "--csv", "--page", "raw",
                                     "--log-file", "{work}/ncu.csv", "{bench_cuda}", "--once", "--filter", "matmul,attention,layer_norm,adamw"],
              "", ("bench_cuda", "ncu")),
-        *(Step(f"test_{name}", "tests", 30, 90, ["{test_cuda}", f"--source-file=*tests/cuda/{name}.cu*"], "", ("test_cuda",), "tests")
-          for name in test_files()),
-        sanitizer("memcheck", "smoke", 20, 45, "bench_cuda", [*smoke[:2], "--tiny"]),
-        sanitizer("racecheck", "smoke", 20, 45, "bench_cuda", [*smoke[:2], "--tiny"]),
-        sanitizer("initcheck", "smoke", None, 45, "bench_cuda", [*smoke[:2], "--tiny"]),
-        sanitizer("synccheck", "smoke", None, 45, "bench_cuda", [*smoke[:2], "--tiny"]),
-        *(sanitizer(tool, "train_gpt", None, 45, "train_gpt", ["{train_gpt}", "--device", "cuda", "--text", "{text}", "--write", "4", "--out", "{work}/" + tool, *TINY])
-          for tool in ("memcheck", "racecheck", "initcheck", "synccheck")),
     ]
     return all_steps
 
@@ -121,13 +121,11 @@ def chosen(is_first, wanted):
     return [(step, limit) for step, limit in pairs if limit is not None]
 
 
-def group_limit(group, is_first):
-    return GROUPS[group][0 if is_first else 1]
+def group_limit(is_first):
+    return TOGETHER[0 if is_first else 1]
 
 
 def total(pairs, is_first):
     """Seconds, if every step takes all it may."""
-    seconds = sum(limit for step, limit in pairs if not step.group)
-    for group in {step.group for step, _ in pairs if step.group}:
-        seconds += min(group_limit(group, is_first), sum(limit for step, limit in pairs if step.group == group))
-    return seconds
+    seconds = sum(limit for step, limit in pairs if not step.is_together)
+    return seconds + min(group_limit(is_first), sum(limit for step, limit in pairs if step.is_together))

@@ -7,6 +7,7 @@ the first whose words all stand in the command counts.
     fails         prints one line and ends with 1; from then on there is no device
     crashes       by a signal
     hangs         for a minute, and from then on the device answers nothing
+    stalls        for a minute; the device answers other programs
     wrong         the smoke test has a wrong kernel
     knows none    of these tests
 """
@@ -40,8 +41,9 @@ def write(path, data):
         os.replace(path + ".part", path)
 
 
-def hang():
-    (state / "silent").touch()
+def hang(what="hangs"):
+    if what == "hangs":
+        (state / "silent").touch()
     with open(state / "waiting", "a") as file:
         file.write(f"{os.getpid()}\n")
     time.sleep(60)
@@ -110,8 +112,8 @@ def main():
         os.kill(os.getpid(), signal.SIGSEGV)
     if action in ("fails", "hangs") and name == "bench_cuda":
         write(argument("--json"), {"rows": [row("before the end")]})
-    if action == "hangs":
-        hang()
+    if action in ("hangs", "stalls"):
+        hang(action)
     if action == "fails":
         (state / "gone").touch()
         print(f"{name}: cudaStreamSynchronize gave cudaErrorECCUncorrectable")
