@@ -2,7 +2,7 @@
 /// \file
 /// A whole training step of a small GPT and of GPT-2 124M, launched kernel by kernel and as one captured graph, in turns:
 /// what the host's part of a step costs. Of both, the time from a step to the next as a training loop has it, with other tokens each
-/// time.
+/// time. And where cuBLASLt is there, the same with its products where they are the faster ones.
 #include <chrono>
 
 #include <halftone/amp.hpp>
@@ -11,6 +11,10 @@
 #include <halftone/train/captured_step.hpp>
 
 #include "measure.cuh"
+
+#if defined(BENCH_CUBLASLT)
+#include <halftone/exec/cuda/cublaslt.cuh>
+#endif
 
 namespace bench {
 
@@ -56,8 +60,9 @@ timing timing_of(std::vector<double>& samples) {
     return {at(0.5), at(0.1), at(0.9)};
 }
 
-void bench_case(const step_case& c, listener& to) {
-    ht::cuda gpu;
+void bench_case(const step_case& c, listener& to, const std::string& engine = "halftone",
+                const ht::cuda_options& options = {}) {
+    ht::cuda gpu{options};
     // Each way has a model of its own, with the same weights.
     training one(gpu, c.config), two(gpu, c.config);
     ht::captured_step captured{gpu, [&](const ht::language_batch& b) { return two.body(b); }};
@@ -80,7 +85,7 @@ void bench_case(const step_case& c, listener& to) {
         plain.push_back(seconds_of(as_it_is)), graph.push_back(seconds_of(replayed));
     const timing of_plain = timing_of(plain), of_graph = timing_of(graph);
     const auto row_of = [&](const std::string& kernel, const timing& t) {
-        row r{kernel, c.shape, "amp_bf16", "halftone", t.median, t.p10, t.p90};
+        row r{kernel, c.shape, "amp_bf16", engine, t.median, t.p10, t.p90};
         r.rate = static_cast<double>(c.rows * c.config.context) / t.median;
         r.unit = "tokens/s";
         return r;
@@ -94,6 +99,16 @@ void bench_case(const step_case& c, listener& to) {
     to.on_row(r);
 }
 
+/// By halftone's kernels, then with the products that cuBLASLt is the faster for.
+void bench_both(const settings& s, const step_case& c, listener& to) {
+    bench_case(c, to);
+#if defined(BENCH_CUBLASLT)
+    if (s.has_peers()) bench_case(c, to, "with cublaslt", {.engine = ht::cublaslt{}});
+#else
+    static_cast<void>(s);
+#endif
+}
+
 }  // namespace
 
 void bench_step(const settings& s, listener& to) {
@@ -104,14 +119,14 @@ void bench_step(const settings& s, listener& to) {
                                        .layers = s.pick(4, 4, 1),
                                        .heads = s.pick(4, 4, 1),
                                        .width = s.pick(256, 256, 64)};
-        bench_case({"training step", s.is_tiny() ? "GPT 1 x 64, 16 tokens" : "GPT 4 x 256, 4 x 128 tokens", small,
+        bench_both(s, {"training step", s.is_tiny() ? "GPT 1 x 64, 16 tokens" : "GPT 4 x 256, 4 x 128 tokens", small,
                     s.pick(4, 4, 1), s.pick(100, 20, 2), s.is_thin() ? 5 : s.pick(15, 3, 1)},
                    to);
     }
     // As bench/peers/torch_gpu.py has it.
     if ((s.is_all() || s.is_thin()) && is_wanted(s, "GPT-2 step")) {
         const ht::nn::gpt_config gpt2{.vocabulary = 50304, .context = 1024, .layers = 12, .heads = 12, .width = 768};
-        bench_case({"GPT-2 step", "GPT 12 x 768, 8 x 1024 tokens, 50304 classes", gpt2, 8, 8, s.is_thin() ? 3 : 7}, to);
+        bench_both(s, {"GPT-2 step", "GPT 12 x 768, 8 x 1024 tokens, 50304 classes", gpt2, 8, 8, s.is_thin() ? 3 : 7}, to);
     }
 }
 

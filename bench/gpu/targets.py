@@ -25,9 +25,13 @@ def to_peer(rows, kernel, peer, **wanted):
 
 
 def beside(rows, ours, kernel, engine):
-    """How much faster than another engine, at the same shape."""
+    """How much faster than another engine, at the same shape, is the better of halftone's kernels alone and with cuBLASLt."""
     other = {row["shape"]: row["seconds"] for row in rows if row["kernel"] == kernel and row["engine"] == engine}
-    return [other[row["shape"]] / row["seconds"] for row in rates(rows, ours) if row["shape"] in other]
+    best = {}
+    for row in rows:
+        if row["kernel"] == ours and row["engine"] in ("halftone", "with cublaslt") and row["shape"] in other and row["seconds"]:
+            best[row["shape"]] = min(best.get(row["shape"], row["seconds"]), row["seconds"])
+    return [other[shape] / seconds for shape, seconds in best.items()]
 
 
 def to_neighbour(rows, shape, neighbour):

@@ -104,7 +104,11 @@ cudaError_t cudaStreamDestroy(cudaStream_t s) {
     run_until(gone, gone.given);  // CUDA lets it end by itself
     return result(cudaSuccess);   // events may name it still
 }
-cudaError_t cudaStreamGetDevice(cudaStream_t, int* d) { return *d = 0, cudaSuccess; }
+cudaError_t cudaStreamGetDevice(cudaStream_t s, int* d) {
+    const lock l(all().mutex);
+    if (is_refused(of(s))) return result(cudaErrorStreamCaptureUnsupported);
+    return *d = 0, result(cudaSuccess);
+}
 cudaError_t cudaStreamSynchronize(cudaStream_t s) {
     const lock l(all().mutex);
     if (is_refused(of(s))) return result(cudaErrorStreamCaptureUnsupported);

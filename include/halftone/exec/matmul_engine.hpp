@@ -74,7 +74,7 @@ struct product_description {
     void* c;
     extent c_leading;
     element_type result;
-    float beta;  // 0 or 1
+    float beta;  // 0, or 1 where the result is of floats
     product_end end;
     const float *a_factor = nullptr, *b_factor = nullptr;  // p and q, in the device's memory; nullptr: 1
 };

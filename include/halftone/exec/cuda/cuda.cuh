@@ -111,7 +111,7 @@ class cuda_stream_choice {
 };
 
 struct cuda_options {
-    int device = -1;                         ///< -1: the stream's; of its own or a default stream the present one
+    int device = -1;                         ///< -1: the stream's; of its own, a default or a captured stream the present one
     cuda_stream_choice stream = own_stream;  ///< or one of the program's, 0 included, to which it is the default stream
     std::size_t memory_limit = static_cast<std::size_t>(-1);  ///< bytes that this context may hold
     any_matmul_engine engine{};                               ///< multiplies beside halftone's kernels
@@ -130,12 +130,10 @@ class cuda_stream {
         if (!is_owned_) stream_ = o.stream.get();
         int count = 0;
         cuda_check(cudaGetDeviceCount(&count), "cudaGetDeviceCount");
-        const int present = device_of(stream_);
-        if (device_ < 0) device_ = present;
-#if CUDART_VERSION >= 12080
-        if (!is_default_stream(stream_) && device_ != present)
-            fail<argument_error>("cuda: device ", device_, "; the stream is one of device ", present);
-#endif
+        const int of_stream = is_owned_ ? -1 : device_of(stream_);
+        if (device_ < 0) device_ = of_stream >= 0 ? of_stream : present_device();
+        if (of_stream >= 0 && device_ != of_stream)
+            fail<argument_error>("cuda: device ", device_, "; the stream is one of device ", of_stream);
         if (device_ >= count) fail<argument_error>("cuda: device ", device_, "; there are ", count);
         const int major = attribute(cudaDevAttrComputeCapabilityMajor),
                   minor = attribute(cudaDevAttrComputeCapabilityMinor);

@@ -33,23 +33,30 @@ inline bool is_default_stream(cudaStream_t stream) {
     return stream == nullptr || stream == cudaStreamLegacy || stream == cudaStreamPerThread;
 }
 
-/// The device that a stream belongs to; of a default stream, which all of them have, the present one. Before CUDA 12.8,
-/// in the toolkit or the driver, no call tells: the present one.
-inline int device_of(cudaStream_t stream) {
+inline int present_device() {
     int device = 0;
+    cuda_check(cudaGetDevice(&device), "cudaGetDevice");
+    return device;
+}
+
+/// The device that a stream belongs to, or -1 where no call tells: of a default stream, which all devices have, while the
+/// stream is captured, when CUDA refuses the question, and before CUDA 12.8, in the toolkit or the driver.
+inline int device_of(cudaStream_t stream) {
+    int device = -1;
 #if CUDART_VERSION >= 12080
-    if (!is_default_stream(stream)) {
-        const cudaError_t code = cudaStreamGetDevice(stream, &device);
-        if (code == cudaSuccess) return device;
-        if (code != cudaErrorCallRequiresNewerDriver && code != cudaErrorNotSupported)
-            cuda_check(code, "cudaStreamGetDevice");
-        cudaGetLastError();  // the next call must not find it
-    }
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    if (is_default_stream(stream)) return device;
+    cuda_check(cudaStreamIsCapturing(stream, &status), "cudaStreamIsCapturing");
+    if (status != cudaStreamCaptureStatusNone) return device;
+    const cudaError_t code = cudaStreamGetDevice(stream, &device);
+    if (code == cudaSuccess) return device;
+    if (code != cudaErrorCallRequiresNewerDriver && code != cudaErrorNotSupported)
+        cuda_check(code, "cudaStreamGetDevice");
+    cudaGetLastError();  // the next call must not find it
 #else
     static_cast<void>(stream);
 #endif
-    cuda_check(cudaGetDevice(&device), "cudaGetDevice");
-    return device;
+    return -1;
 }
 
 }  // namespace halftone::inline HALFTONE_ABI::detail

@@ -7,7 +7,9 @@
 /// A part's sums are float and lie in scratch memory until a second kernel adds the parts up in order. The cut is a
 /// function of the shape and the GPU's model alone, and so are the bits of c: tiles do not change them, parts do.
 ///
-/// The table's figures are estimates, from registers, shared memory and peaks, for bench/cuda/matmul.cu to better.
+/// Chosen is what takes least by a small model: how many blocks one multiprocessor does behind each other, how long each
+/// takes, and what parts' sums cost on their way through memory. On an H100 its choice took at most 1.1 times the best
+/// one's time in 13 products that GPTs have (bench/results/gpu_h100_tiles.md); other rows of the table are estimates.
 #pragma once
 
 #include <algorithm>
@@ -31,19 +33,19 @@ enum class eight_bit_operands { as_they_are, widened };
 /// From one architecture on.
 struct matmul_table_row {
     int version;
-    int large_blocks, small_blocks;  ///< of such tiles, that a multiprocessor works on at a time
-    extent least_depth;              ///< of a part: its products take longer than its sums' way through memory
+    extent sums_depth;  ///< 16-bit products of such a depth take a large tile as long as its sums to memory and back
     eight_bit_operands eight_bits = eight_bit_operands::widened;
 };
 inline constexpr matmul_table_row matmul_table[] = {
-    {80, 2, 4, 512},   // A100
-    {86, 2, 4, 1024},  // consumers' Ampere: a third of the bandwidth for much the same products
-    {89, 2, 4, 1024, eight_bit_operands::as_they_are},   // Ada
-    {90, 2, 4, 1024},                                    // H100, H200
-    {100, 2, 4, 1024},                                   // B200
-    {120, 2, 4, 1024, eight_bit_operands::as_they_are},  // consumers' Blackwell
+    {80, 600},                                     // A100
+    {86, 600},                                     // consumers' Ampere
+    {89, 700, eight_bit_operands::as_they_are},    // Ada
+    {90, 730},                                     // H100, H200: measured
+    {100, 900},                                    // B200
+    {120, 1000, eight_bit_operands::as_they_are},  // consumers' Blackwell
 };
 inline constexpr int most_matmul_parts = 16;
+inline constexpr extent least_part_depth = 256;
 
 constexpr const matmul_table_row& matmul_row_of(int version) {
     const matmul_table_row* found = matmul_table;
@@ -53,21 +55,39 @@ constexpr const matmul_table_row& matmul_row_of(int version) {
     return *found;
 }
 
-/// For c (m, n) and sums over k. `largest`: of the tiles that the operands can take.
+/// How long blocks take for a depth of one, in units of what a large block takes that shares its multiprocessor.
+struct tile_pace {
+    extent side;
+    double alone, among_others;
+};
+inline constexpr tile_pace large_pace{128, 1.25, 1}, small_pace{64, 0.5625, 0.4375};
+/// The same for the kernel that adds parts up: the depth of 16-bit products that its launch takes as long as.
+inline constexpr double adding_launch_depth = 200;
+
+/// For c (m, n) and sums over k. `largest`: of the tiles that the operands can take. `slowness`: how many times longer
+/// these products take than those of 16 bits do.
 constexpr matmul_cut cut_matmul(const simt::architecture& gpu, extent m, extent n, extent k,
-                                matmul_tile largest = matmul_tile::large) {
+                                matmul_tile largest = matmul_tile::large, int slowness = 1) {
     const matmul_table_row& row = matmul_row_of(gpu.version);
-    const auto tiles = [m, n](extent side) { return ((m + side - 1) / side) * ((n + side - 1) / side); };
-    const auto parts = [&](extent count, int blocks) {
-        const extent room = gpu.multiprocessors * blocks / count;
-        return static_cast<int>(std::clamp<extent>(std::min(room, k / row.least_depth), 1, most_matmul_parts));
-    };
-    const auto keeps_busy = [&](extent blocks) { return 4 * blocks >= 3 * gpu.multiprocessors; };
-    if (largest == matmul_tile::large && m > 64 && n > 64) {
-        const int of_large = keeps_busy(tiles(128)) ? 1 : parts(tiles(128), row.large_blocks);
-        if (keeps_busy(tiles(128) * of_large)) return {matmul_tile::large, of_large};
+    const double multiprocessors = gpu.multiprocessors;
+    matmul_cut best{matmul_tile::small, 1};
+    double least = -1;
+    for (const matmul_tile tile : {matmul_tile::small, matmul_tile::large}) {
+        if (tile == matmul_tile::large && largest == matmul_tile::small) continue;
+        const tile_pace& pace = tile == matmul_tile::large ? large_pace : small_pace;
+        const extent tiles = ((m + pace.side - 1) / pace.side) * ((n + pace.side - 1) / pace.side);
+        const double share_of_large = static_cast<double>(pace.side * pace.side) / (128 * 128);
+        const int most = static_cast<int>(std::clamp<extent>(k / least_part_depth, 1, most_matmul_parts));
+        for (int parts = 1; parts <= most; ++parts) {
+            const extent blocks = tiles * parts, rounds = (blocks + gpu.multiprocessors - 1) / gpu.multiprocessors;
+            const double depth = static_cast<double>((k + parts - 1) / parts),
+                         products = (rounds <= 1 ? pace.alone : static_cast<double>(rounds) * pace.among_others) * depth,
+                         sums = static_cast<double>(row.sums_depth) * static_cast<double>(blocks) * share_of_large / multiprocessors,
+                         all = parts == 1 ? products : products + (sums + adding_launch_depth) / slowness;
+            if (least < 0 || all < least) least = all, best = {tile, parts};
+        }
     }
-    return {matmul_tile::small, parts(tiles(64), row.small_blocks)};
+    return best;
 }
 
 /// Whether operands of which so many elements lie unaligned are to be copied into aligned rows first. Through
