@@ -238,6 +238,22 @@ class cuda {
         }
         return simt::architecture_of(place->second).has_eight_bit_units();
     }
+    /// Whether this file's code for the GPU has Hopper's words: it was compiled for sm_90a, and runs on one.
+    bool has_wgmma_code() {
+        if (architecture().version != 90) return false;
+        if (has_wgmma_code_ < 0) {
+            const detail::current_device here(device());
+            cudaFuncAttributes a{};
+            detail::cuda_check(cudaFuncGetAttributes(&a, &detail::wgmma_probe<32>), "cudaFuncGetAttributes");
+            has_wgmma_code_ = a.sharedSizeBytes != 0 ? 1 : 0;
+        }
+        return has_wgmma_code_ == 1;
+    }
+    /// For bulk_copy: `outer` lines of `inner` neighbours, `leading` elements apart, of which a copy takes box_outer.
+    template <class T>
+    detail::tensor_map tile_map(const T* data, extent inner, extent outer, extent leading, int box_outer) const {
+        return detail::make_tensor_map(data, inner, outer, leading, box_outer);
+    }
     /// Runs a kernel of exec/simt/simt.hpp's kind.
     template <class Kernel>
     void launch(const Kernel& kernel) {
@@ -355,6 +371,7 @@ class cuda {
     engine_slot engines_;
     std::unordered_set<const void*> prepared_;
     std::unordered_map<const void*, int> code_versions_;
+    int has_wgmma_code_ = -1;  // not asked for yet
 };
 
 }  // namespace halftone::inline HALFTONE_ABI

@@ -7,6 +7,7 @@
 /// no macro tells, so that the assembler is made to refuse it.
 #pragma once
 
+#include <halftone/exec/cuda/warpgroup.cuh>
 #include <halftone/exec/simt/architecture.hpp>
 #include <halftone/exec/simt/simt.hpp>
 
@@ -155,14 +156,69 @@ class cuda_thread {
         return r;
     }
 
+    // Hopper's own: warpgroup.cuh has the instructions.
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+    static constexpr bool has_wgmma = true;
+#else
+    static constexpr bool has_wgmma = false;
+#endif
+    using mbarrier_span = shared_span<simt::mbarrier>;
+    using hopper = warpgroup_instructions;
+    __device__ static void mbarrier_init(mbarrier_span at, int arrivals) { hopper::init(address(at), arrivals); }
+    __device__ static void mbarrier_init_fence() { hopper::fence_of_init(); }
+    __device__ static void mbarrier_arrive(mbarrier_span at) { hopper::arrive(address(at)); }
+    __device__ static void mbarrier_expect(mbarrier_span at, word bytes) { hopper::expect(address(at), bytes); }
+    __device__ static void mbarrier_wait(mbarrier_span at, word parity) { hopper::wait(address(at), parity); }
+    __device__ static void bulk_copy(word to, const tensor_map& map, int x, int y, mbarrier_span done) {
+        hopper::copy(window() + to, map, x, y, address(done));
+    }
+    __device__ static void bulk_store(const tensor_map& map, int x, int y, word from) {
+        hopper::store(map, x, y, window() + from);
+    }
+    template <class T>
+    __device__ static void stmatrix_x4(shared_span<chunk<T>> row, simt::vec<word, 4> values) {
+        hopper::store_matrices(address(row), values);
+    }
+    __device__ static void bulk_commit() { hopper::commit_stores(); }
+    template <int N>
+    __device__ static void bulk_wait_read(simt::constant<N>) {
+        hopper::wait_for_reads<N>();
+    }
+    __device__ static void proxy_fence() { hopper::proxy_fence(); }
+    template <int N>
+    __device__ static void fewer_registers(simt::constant<N>) {
+        hopper::fewer_registers<N>();
+    }
+    template <int N>
+    __device__ static void more_registers(simt::constant<N>) {
+        hopper::more_registers<N>();
+    }
+    __device__ static void wgmma_fence() { hopper::fence(); }
+    template <class T, bool A, bool B, int Blocks>
+    __device__ static void wgmma(simt::element<T>, simt::vec<float, 4> (&sums)[Blocks], simt::wgmma_operand<A> a,
+                                 simt::wgmma_operand<B> b, bool keep) {
+        wgmma_of<T, A, B>(sums, hopper::descriptor<A>(window() + a.offset), hopper::descriptor<B>(window() + b.offset), keep);
+    }
+    __device__ static void wgmma_commit() { hopper::commit(); }
+    template <int N, int Blocks>
+    __device__ static void wgmma_wait(simt::constant<N>, simt::vec<float, 4> (&sums)[Blocks]) {
+        hopper::wait_for_all_but<N>();
+        if constexpr (N == 0) {  // the compiler reads none of them before
+            HALFTONE_UNROLL for (int j = 0; j < Blocks; ++j) {
+                HALFTONE_UNROLL for (int e = 0; e < 4; ++e) asm volatile("" : "+f"(sums[j][e])::"memory");
+            }
+        }
+    }
+
   private:
+    __device__ static word window() { return static_cast<word>(__cvta_generic_to_shared(halftone_shared_memory)); }
     template <class T>
     __device__ static T* pointer(shared_span<T> s) {
         return reinterpret_cast<T*>(halftone_shared_memory + s.offset);
     }
     template <class T>
     __device__ static word address(shared_span<T> s) {
-        return static_cast<word>(__cvta_generic_to_shared(halftone_shared_memory)) + s.offset;
+        return window() + s.offset;
     }
 };
 static_assert(simt::thread_handle<cuda_thread>);
@@ -210,6 +266,18 @@ template <class Function>
 __global__ void function_entry(const __grid_constant__ Function function) {
     expect_exact_arithmetic();
     function();
+}
+
+/// Has shared memory of its own where it is code for sm_90a, by which the host knows: a template, as a kernel in a header is.
+template <int Words>
+__global__ void wgmma_probe(int* to) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+    __shared__ volatile int here[Words];
+    here[threadIdx.x % Words] = static_cast<int>(threadIdx.x);
+    *to = here[0];
+#else
+    static_cast<void>(to);
+#endif
 }
 
 template <class T>

@@ -42,6 +42,25 @@
 ///                                            has_eight_bit_units
 ///     select_bytes(low, high, selector)      a word of four of these eight bytes, which the selector's hexadecimal digits
 ///                                            number, the lowest byte's being the lowest
+///     mbarrier_init(at, arrivals)            a barrier in shared memory that counts: by one thread, which mbarrier_init_fence()s
+///                                            then, before a barrier() of all
+///     mbarrier_arrive(at)                    one arrival, after what the thread did; mbarrier_expect(at, bytes) another, whose
+///                                            phase is not over before so many bytes have been copied, either
+///     mbarrier_wait(at, parity)              until the phase of that parity is over, the first of which is 0. Before it, that
+///                                            of parity 1 counts as over
+///     bulk_copy(to, map, x, y, at)           128 bytes by so many lines as the device's tile_map says, from (x, y) on, into
+///                                            swizzled rows of 128 bytes, zeros beyond the end; their bytes count at `at`
+///     wgmma(element<T>, sums, a, b, keep)    four warps from a fourth one on multiply 64 x 16 by 16 x 8 Blocks out of shared
+///                                            memory; a lane's sums[j] are those of mma_16816, 16 rows a warp. Under way
+///                                            until a wait; keep: added to what the sums are
+///     wgmma_fence() wgmma_commit() wgmma_wait(constant<N>, sums)   before the first of a group; close a group; wait until at
+///                                            most N are under way
+///     fewer_registers(constant<N>) more_registers(constant<N>)   four warps give registers back, or take what others gave
+///     bulk_store(map, x, y, from)            the way back, what lies beyond the end left out; bulk_commit() closes a group of
+///                                            mine, bulk_wait_read(constant<N>): at most N of MY groups are still to be read
+///     stmatrix_x4(row, values)               the way back of ldmatrix_x4
+///     proxy_fence()                          what I stored to shared memory is there for such copies, after a barrier too
+///                                            (from mbarrier_init on: only under `if constexpr` on has_wgmma)
 ///     round_tf32(bits)                       a float's bits, rounded to what mma_1688 reads of them, as tfloat32 rounds
 ///
 /// Types are deduced, so a kernel never has to write `simt.template word<...>()`. Return types of members are written
@@ -106,6 +125,21 @@ HALFTONE_HD HALFTONE_INLINE auto run_part(Simt simt, const Part& part) -> declty
 /// Names an element type to a word.
 template <class T>
 struct element {};
+
+/// Lies in shared memory.
+struct mbarrier {
+    std::uint64_t state;
+};
+
+/// 16-bit elements in shared memory that wgmma reads, in panels that are 128 bytes wide and swizzled (chunk c of row r lies
+/// at c ^ r % 8), from a multiple of 1024 on. Of an operand whose depth is contiguous a panel is 64 deep, row after row of
+/// the outer axis; 16 further in depth is 32 bytes on. Else it has 64 of the outer axis, row after row of the depth, the
+/// next 64 lie 8192 bytes further on, and 16 further in depth is 2048 bytes on.
+template <bool IsOuter>
+struct wgmma_operand {
+    word offset;
+    static constexpr word step = IsOuter ? 2048 : 32;  ///< bytes, of 16 in depth
+};
 
 template <class S>
 concept thread_handle = requires(S simt, shared_span<float> shared, shared_span<chunk<bfloat16>> row,

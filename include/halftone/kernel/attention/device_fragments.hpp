@@ -10,22 +10,6 @@
 
 namespace halftone::inline HALFTONE_ABI::kernel::on_device {
 
-/// Two numbers rounded to T, the first in the low half.
-template <class T>
-HALFTONE_HD HALFTONE_INLINE word packed(float low, float high) {
-#if defined(__CUDA_ARCH__)
-    word both;
-    if constexpr (std::is_same_v<T, bfloat16>) {
-        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
-    } else {
-        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
-    }
-    return both;
-#else
-    return T(low).bits() | static_cast<word>(T(high).bits()) << 16;
-#endif
-}
-
 /// The sums of 16 rows and 8 columns: a lane has columns 2 (lane % 4) and the next, of row lane / 4, then of row lane /
 /// 4 + 8.
 using block_sums = vec<float, 4>;

@@ -16,6 +16,7 @@
 #include <halftone/kernel/matmul/aligned_copy.hpp>
 #include <halftone/kernel/matmul/batch.hpp>
 #include <halftone/kernel/matmul/by_engine.hpp>
+#include <halftone/kernel/matmul/by_warpgroups.hpp>
 #include <halftone/kernel/matmul/fp64.hpp>
 #include <halftone/kernel/matmul/matmul.hpp>
 #include <halftone/kernel/matmul/matrix_unit.hpp>
@@ -241,8 +242,13 @@ struct matmul<Device> {
                     const aligned_copy<A> of_x(device, x);
                     const aligned_copy<B> of_y(device, y);
                     constexpr std::integral_constant<passage, passage::direct> direct{};
-                    const matmul_cut cut =
-                        cut_matmul(device.architecture(), m, n, k, matmul_tile::large, slowness);
+                    const bool by_warpgroups = batch.count == 1 && k > 0 && has_warpgroups<Compute>(device);
+                    const matmul_cut cut = cut_matmul(device.architecture(), m, n, k,
+                                                      by_warpgroups ? matmul_tile::widest : matmul_tile::large, slowness);
+                    if constexpr (sizeof(A) == 2) {
+                        if (cut.tile > matmul_tile::large)
+                            return multiply_by_warpgroups<Compute>(device, of_x.operand, of_y.operand, epilogue, access, cut);
+                    }
                     if (cut.tile == matmul_tile::large) {
                         return for_large_tiles<Compute, A, B, Operands, Results>(device, [&](auto tiling) {
                             run_as(of_x.operand, of_y.operand, tiling, direct, cut.parts);

@@ -94,6 +94,23 @@ HALFTONE_HD HALFTONE_INLINE void finish_row(Simt simt, const matmul_epilogue<Ope
     run_part(simt, finish_row_part<N, Operands, Results>{epilogue, access, row, column, columns, sums});
 }
 
+/// What the only result of an epilogue is there, not yet rounded.
+HALFTONE_KERNEL template <int N, class Simt, class Operands, class Result>
+HALFTONE_HD HALFTONE_INLINE vec<float, N> result_of_row(Simt simt, const matmul_epilogue<Operands, pack<Result>>& epilogue,
+                                                        row_access access, int row, int column, int columns,
+                                                        const vec<float, N>& sums) {
+    constexpr int arguments = 1 + static_cast<int>(Operands::count);
+    vec<float, N> values[arguments], result;
+    values[0] = scale_sums(simt, epilogue.operands, sums);
+    load_operands(simt, epilogue.operands, access, row, column, columns, values + 1);
+    HALFTONE_UNROLL for (int e = 0; e < N; ++e) {
+        float of_element[arguments];
+        HALFTONE_UNROLL for (int i = 0; i < arguments; ++i) of_element[i] = values[i][e];
+        result[e] = scalar::evaluate(epilogue.results.first.expression, of_element);
+    }
+    return result;
+}
+
 /// The same for another matrix of results, so many elements further on; operands of an element each lie as the results do.
 template <class T>
 HALFTONE_HD HALFTONE_INLINE column_operand<T> further_on(const column_operand<T>& o, extent) {
@@ -123,10 +140,19 @@ using partial_results = pack<matmul_result<symbolic::argument<0>, float>>;
 template <class Operands, class Results>
 inline constexpr bool is_partial = std::is_same_v<Operands, pack<>> && std::is_same_v<Results, partial_results>;
 
-/// Where a tile begins.
+/// Where a tile begins, or which of all it is.
 struct tile_place {
     int row, column;
 };
+
+/// Of rows by columns of tiles the one that is number so many in turn. Those that are worked on at the same time lie close
+/// together, eight rows of tiles by some columns, so that they find each other's operands in the cache.
+HALFTONE_HD HALFTONE_INLINE tile_place place_in_turn(int number, int rows, int columns) {
+    constexpr int together = 8;
+    const int in_group = together * columns, group = number / in_group, in_it = number % in_group;
+    const int left = rows - group * together, high = left < together ? left : together;
+    return {group * together + in_it % high, in_it / high};
+}
 
 /// The part of k that a block sums, as a rule by its z: some panels, and its sums go to a matrix of the part's own.
 struct part_of_depth {

@@ -21,6 +21,7 @@
 
 #include <halftone/kernel/matmul/finish.hpp>
 #include <halftone/kernel/matmul/panel.hpp>
+#include <halftone/kernel/matmul/staged_rows.hpp>
 
 namespace halftone::inline HALFTONE_ABI::kernel::on_device {
 
@@ -213,9 +214,8 @@ struct matrix_unit_kernel {
     // Or nvcc trades registers for more blocks, and spills. Of 16 bits, small tiles leave room for as many as the table counts
     // on (tiles.hpp); large ones need nearly all registers anyway.
     static constexpr int min_blocks = sizeof(typename product::stored) != 2 ? 1 : tiling::tile_m <= 64 ? 4 : 0;
-    // Eight floats more than a row: the pairs that a warp stores at once fall on different banks.
-    static constexpr int staged_row = tiling::warp_n + 8;
-    static constexpr word staged_floats = 16 * staged_row, staged_bytes = threads / 32 * staged_floats * sizeof(float);
+    using staged = staged_rows<tiling::warp_n>;
+    static constexpr word staged_bytes = threads / 32 * staged::bytes;
     static constexpr word shared_bytes = product::shared_bytes > staged_bytes ? product::shared_bytes : staged_bytes;
 
     product_operand<A> a;
@@ -258,13 +258,10 @@ struct matrix_unit_kernel {
     HALFTONE_HD HALFTONE_INLINE int tiles_m() const { return (a.outer + tiling::tile_m - 1) / tiling::tile_m; }
     HALFTONE_HD HALFTONE_INLINE int tiles_n() const { return (b.outer + tiling::tile_n - 1) / tiling::tile_n; }
 
-    /// Where the tile of a block begins. Blocks that run at the same time lie close together, eight rows of tiles by
-    /// some columns, so that they find each other's operands in the cache.
+    /// Where the tile of a block begins.
     HALFTONE_HD HALFTONE_INLINE tile_place first_of(int block) const {
-        constexpr int rows_together = 8;
-        const int in_group = rows_together * tiles_n(), group = block / in_group, number = block % in_group;
-        const int left = tiles_m() - group * rows_together, rows = left < rows_together ? left : rows_together;
-        return {(group * rows_together + number % rows) * tiling::tile_m, number / rows * tiling::tile_n};
+        const tile_place tile = place_in_turn(block, tiles_m(), tiles_n());
+        return {tile.row * tiling::tile_m, tile.column * tiling::tile_n};
     }
 
     /// Sixteen rows of the warp's part at a time. A lane has pairs of them, in row lane / 4 and eight below, or, where
@@ -272,56 +269,23 @@ struct matrix_unit_kernel {
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE void finish(Simt simt, tile_place first, const matmul_epilogue<Operands, Results>& end,
                                             const accumulators& sums) const {
-        constexpr int lanes_in_row = tiling::warp_n / 8, rows_at_once = 32 / lanes_in_row;
         const tile_place mine = product::first_of_warp(simt);
-        const word staged = static_cast<word>(simt.warp()) * staged_floats * static_cast<word>(sizeof(float));
-        const shared_span<vec<float, 2>> pairs{staged, staged_floats / 2};
-        const shared_span<vec<float, 4>> fours{staged, staged_floats / 4};
-        const shared_span<float> ones{staged, staged_floats};
-        const int my_column = simt.lane() % lanes_in_row * 8, column = first.column + mine.column + my_column;
-        // Where not all of a row's eights are whole chunks, neighbouring lanes take neighbouring columns: what a warp touches
-        // at once then lies together, as 32 lanes' first of eight elements would not.
-        const int columns_left = b.outer - first.column - mine.column;
-        const bool by_chunks =
-            access == row_access::chunks && (columns_left >= tiling::warp_n || columns_left % 8 == 0);
+        const staged rows{static_cast<word>(simt.warp()) * staged::bytes};
         const bool by_rows = !is_of_bytes || a.axis == along::depth,
                    by_columns = !is_of_bytes || b.axis == along::depth;
         simt.barrier();  // the slots are free
         HALFTONE_UNROLL for (int i = 0; i < blocks_m; ++i) {
             simt.warp_barrier();
             HALFTONE_UNROLL for (int j = 0; j < blocks_n; ++j) {
-                const int row = simt.lane() / 4 * (by_rows ? 1 : 2), below = by_rows ? 8 : 1;
-                const int pair = row * staged_row / 2 +
-                                 (by_columns ? 4 * j + simt.lane() % 4 : j / 2 * 8 + simt.lane() % 4 * 2 + j % 2);
                 // Of interleaved columns two blocks have a pair together.
                 const vec<float, 4>&low = sums[i][j / 2 * 2], &high = sums[i][j / 2 * 2 + 1], &both = sums[i][j];
-                const int e = j % 2;
-                simt.store(pairs, pair, {by_columns ? both[0] : low[e], by_columns ? both[1] : high[e]});
-                simt.store(pairs, pair + below * staged_row / 2,
-                           {by_columns ? both[2] : low[2 + e], by_columns ? both[3] : high[2 + e]});
+                const int e = j % 2, row = simt.lane() / 4 * (by_rows ? 1 : 2), below = by_rows ? 8 : 1,
+                          pair = by_columns ? 4 * j + simt.lane() % 4 : j / 2 * 8 + simt.lane() % 4 * 2 + j % 2;
+                rows.put(simt, row, pair, {by_columns ? both[0] : low[e], by_columns ? both[1] : high[e]});
+                rows.put(simt, row + below, pair, {by_columns ? both[2] : low[2 + e], by_columns ? both[3] : high[2 + e]});
             }
             simt.warp_barrier();
-            const int first_row = first.row + mine.row + 16 * i, left = a.outer - first_row,
-                      rows = left < 16 ? left : 16;
-            if (by_chunks) {
-                for (int row = simt.lane() / lanes_in_row; row < rows && column < b.outer; row += rows_at_once) {
-                    const vec<float, 4> low = simt.load(fours, (row * staged_row + my_column) / 4),
-                                        high = simt.load(fours, (row * staged_row + my_column) / 4 + 1);
-                    finish_row(simt, end, row_access::chunks, first_row + row, column, column + 8,
-                               vec<float, 8>{low[0], low[1], low[2], low[3], high[0], high[1], high[2], high[3]});
-                }
-            } else {
-#if defined(__CUDA_ARCH__)
-#pragma unroll 1  // little code, which waits for memory anyway
-#endif
-                for (int e = simt.lane(); e < rows * tiling::warp_n; e += 32) {
-                    const int row = e / tiling::warp_n, across = e % tiling::warp_n;
-                    if (across >= columns_left) continue;
-                    finish_row(simt, end, row_access::elements, first_row + row,
-                               first.column + mine.column + across, b.outer,
-                               vec<float, 1>{simt.load(ones, row * staged_row + across)});
-                }
-            }
+            rows.finish(simt, end, access, first.row + mine.row + 16 * i, a.outer, first.column + mine.column, b.outer);
         }
     }
 };

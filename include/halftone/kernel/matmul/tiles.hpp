@@ -19,8 +19,8 @@
 
 namespace halftone::inline HALFTONE_ABI::kernel::on_device {
 
-/// Of 128x128 and of 64x64 elements of c.
-enum class matmul_tile { large, small };
+/// Of 64x64 and of 128x128 elements of c by the instructions of a warp, of 128x192 and of 128x256 by those of a warpgroup.
+enum class matmul_tile { small, large, wide, widest };
 
 struct matmul_cut {
     matmul_tile tile;
@@ -55,13 +55,21 @@ constexpr const matmul_table_row& matmul_row_of(int version) {
     return *found;
 }
 
-/// How long blocks take for a depth of one, in units of what a large block takes that shares its multiprocessor.
+/// How long a multiprocessor takes for tiles, in units of what a large block takes for a depth of one that shares its
+/// multiprocessor: for a depth of one, of a block that has the multiprocessor to itself, and of each where there are more,
+/// for the end of each that nothing hides, and for the start of all.
 struct tile_pace {
-    extent side;
-    double alone, among_others;
+    matmul_tile tile;
+    extent rows, columns;
+    double alone, among_others, end = 0, start = 0;
 };
-inline constexpr tile_pace large_pace{128, 1.25, 1}, small_pace{64, 0.5625, 0.4375};
-/// The same for the kernel that adds parts up: the depth of 16-bit products that its launch takes as long as.
+inline constexpr tile_pace tile_paces[] = {
+    {matmul_tile::small, 64, 64, 0.5625, 0.4375},
+    {matmul_tile::large, 128, 128, 1.25, 1},
+    {matmul_tile::wide, 128, 192, 0.93, 0.93, 130, 250},
+    {matmul_tile::widest, 128, 256, 1.19, 1.19, 130, 250},
+};
+/// The same for the kernel that adds parts up.
 inline constexpr double adding_launch_depth = 200;
 
 /// For c (m, n) and sums over k. `largest`: of the tiles that the operands can take. `slowness`: how many times longer
@@ -70,21 +78,21 @@ constexpr matmul_cut cut_matmul(const simt::architecture& gpu, extent m, extent 
                                 matmul_tile largest = matmul_tile::large, int slowness = 1) {
     const matmul_table_row& row = matmul_row_of(gpu.version);
     const double multiprocessors = gpu.multiprocessors;
+    const int most_parts = static_cast<int>(std::clamp<extent>(k / least_part_depth, 1, most_matmul_parts));
     matmul_cut best{matmul_tile::small, 1};
     double least = -1;
-    for (const matmul_tile tile : {matmul_tile::small, matmul_tile::large}) {
-        if (tile == matmul_tile::large && largest == matmul_tile::small) continue;
-        const tile_pace& pace = tile == matmul_tile::large ? large_pace : small_pace;
-        const extent tiles = ((m + pace.side - 1) / pace.side) * ((n + pace.side - 1) / pace.side);
-        const double share_of_large = static_cast<double>(pace.side * pace.side) / (128 * 128);
-        const int most = static_cast<int>(std::clamp<extent>(k / least_part_depth, 1, most_matmul_parts));
-        for (int parts = 1; parts <= most; ++parts) {
+    for (const tile_pace& pace : tile_paces) {
+        if (pace.tile > largest) continue;
+        const extent tiles = ((m + pace.rows - 1) / pace.rows) * ((n + pace.columns - 1) / pace.columns);
+        const double share_of_large = static_cast<double>(pace.rows * pace.columns) / (128 * 128);
+        for (int parts = 1; parts <= most_parts; ++parts) {
             const extent blocks = tiles * parts, rounds = (blocks + gpu.multiprocessors - 1) / gpu.multiprocessors;
-            const double depth = static_cast<double>((k + parts - 1) / parts),
-                         products = (rounds <= 1 ? pace.alone : static_cast<double>(rounds) * pace.among_others) * depth,
+            const double turns = static_cast<double>(rounds), depth = static_cast<double>((k + parts - 1) / parts),
+                         products = (rounds <= 1 ? pace.alone : turns * pace.among_others) * depth,
+                         ends = turns * pace.end + pace.start,
                          sums = static_cast<double>(row.sums_depth) * static_cast<double>(blocks) * share_of_large / multiprocessors,
-                         all = parts == 1 ? products : products + (sums + adding_launch_depth) / slowness;
-            if (least < 0 || all < least) least = all, best = {tile, parts};
+                         all = products + (ends + (parts == 1 ? 0 : sums + adding_launch_depth)) / slowness;
+            if (least < 0 || all < least) least = all, best = {pace.tile, parts};
         }
     }
     return best;

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What Hopper's tensor memory accelerator has to know of a matrix to copy tiles of it, made on the host.
+///
+///     const detail::tensor_map map = detail::make_tensor_map(data, columns, rows, leading, 128);
+#pragma once
+
+#include <cuda.h>
+
+#include <halftone/exec/cuda/error.cuh>
+#include <halftone/number/bfloat16.hpp>
+#include <halftone/number/float16.hpp>
+#include <halftone/tensor/shape.hpp>
+
+namespace halftone::inline HALFTONE_ABI::detail {
+
+/// 128 bytes that the driver fills in and that a kernel takes as an argument.
+struct tensor_map {
+    CUtensorMap of_driver;
+};
+
+/// The driver's function, without linking with the driver. Throws cuda_error where it has none.
+inline auto tensor_map_encoder() {
+    static const auto found = [] {
+        void* function = nullptr;
+        cudaDriverEntryPointQueryResult result{};
+        cuda_check(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &result),
+                   "cudaGetDriverEntryPointByVersion");
+        if (result != cudaDriverEntryPointSuccess) fail<cuda_error>("cuda: the driver has no cuTensorMapEncodeTiled");
+        return reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function);
+    }();
+    return found;
+}
+
+/// Of `outer` lines of `inner` neighbours, `leading` elements apart, of which a copy takes 128 bytes of box_outer lines, in
+/// 128-byte swizzle, zeros beyond the end. `data` and lines lie on multiples of 16 bytes.
+template <class T>
+tensor_map make_tensor_map(const T* data, extent inner, extent outer, extent leading, int box_outer) {
+    static_assert(std::is_same_v<T, bfloat16> || std::is_same_v<T, float16> || std::is_same_v<T, float>);
+    constexpr CUtensorMapDataType type = std::is_same_v<T, bfloat16>  ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
+                                         : std::is_same_v<T, float16> ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
+                                                                      : CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+    tensor_map map;
+    const cuuint64_t extents[] = {static_cast<cuuint64_t>(inner), static_cast<cuuint64_t>(outer)},
+                     strides[] = {static_cast<cuuint64_t>(leading) * sizeof(T)};
+    const cuuint32_t box[] = {128 / sizeof(T), static_cast<cuuint32_t>(box_outer)}, steps[] = {1, 1};
+    const CUresult code = tensor_map_encoder()(
+        &map.of_driver, type, 2, const_cast<T*>(data), extents, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+        CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    if (code != CUDA_SUCCESS) {
+        fail<cuda_error>("cuda: cuTensorMapEncodeTiled gave ", static_cast<int>(code), " for ", outer, " lines of ", inner,
+                         ", ", leading, " apart");
+    }
+    return map;
+}
+
+}  // namespace halftone::inline HALFTONE_ABI::detail
