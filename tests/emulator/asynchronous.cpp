@@ -1,0 +1,508 @@
+// SPDX-License-Identifier: MIT
+#include <emulator/asynchronous.hpp>
+#include <emulator/machine_state.hpp>
+#include <emulator/matrix_sums.hpp>
+
+namespace halftone::emulator {
+
+namespace {
+
+constexpr long most_bytes = (1 << 20) - 1;  // that a phase can lack, or have had too many
+constexpr int line_bytes = 128;             // of a box of a bulk copy
+
+}  // namespace
+
+// ---- order
+
+/// What the thread did, and what its warp did before a barrier of the warp, is from now on known to who acquires this.
+void machine_state::release(thread_state& t, vector_clock& to) {
+    warp_state& w = t.block->warps[static_cast<std::size_t>(t.index / 32)];
+    if (w.interval >= most_barriers) fail(*t.block, "more than ", most_barriers, " barriers of a warp");
+    ++w.interval;
+    if (option.check == checking::values_only) return;
+    to.join(t.clock);
+    for (int lane = 0; lane < 32; ++lane) to.learn(static_cast<std::size_t>(t.index / 32 * 32 + lane), w.last_barrier);
+    to.learn(static_cast<std::size_t>(t.index), w.interval);
+}
+
+/// A barrier of n threads.
+void machine_state::share_clocks(block_state& b, std::size_t first, std::size_t n) const {
+    if (b.asynchronous.mbarriers.empty() || option.check == checking::values_only) return;
+    vector_clock all;
+    for (std::size_t i = first; i < first + n; ++i) all.join(b.threads[i]->clock);
+    for (std::size_t i = first; i < first + n; ++i) b.threads[i]->clock = all;
+}
+
+/// What ordinary touches must not meet: mbarriers, and operands of products.
+void machine_state::touch_asynchronous(const block_state& b, const access& mine, word offset, std::size_t bytes,
+                                       effect e) const {
+    const auto clash = [&](const auto&... how) {
+        fail(b, name(mine), e == effect::read ? " reads" : " writes", " shared bytes at ", offset, how...);
+    };
+    for (const mbarrier_state& m : b.asynchronous.mbarriers) {
+        if (offset < m.at + sizeof(simt::mbarrier) && offset + bytes > m.at) clash(", where an mbarrier lies");
+    }
+    const std::vector<operand_read>& reads = b.asynchronous.reads;
+    if (e == effect::read || reads.empty()) return;
+    const vector_clock& clock = b.threads[mine.thread]->clock;
+    const std::size_t warps = b.warps.size();
+    for (std::size_t chunk = offset / 16; chunk <= (offset + bytes - 1) / 16; ++chunk) {
+        for (std::size_t w = 0; w < warps; ++w) {
+            const operand_read& r = reads[chunk * warps + w];
+            if (r.group == 0 || clock.knows(unit_of(static_cast<int>(w)), r.group - 1)) continue;
+            if (b.asynchronous.products[w].done < r.group)
+                clash(" while warp ", w, " (", name(r.at), ") reads them: not yet waited for");
+            clash(", read by warp ", w, " (", name(r.at), "), with no barrier between");
+        }
+    }
+}
+
+// ---- mbarriers
+
+mbarrier_state& machine_state::find_mbarrier(thread_state& t, simt::shared_span<simt::mbarrier> span, site_id id,
+                                             bool by_copy) const {
+    if (span.count < 1) refuse(t, id, " names an mbarrier of an empty span");
+    for (mbarrier_state& m : t.block->asynchronous.mbarriers) {
+        if (m.at != span.offset) continue;
+        const bool is_mine = m.initialiser == t.index;
+        if (is_mine && !by_copy) return m;
+        if (m.fenced != 0 && (is_mine || t.block->interval >= m.fenced + 1)) return m;
+        refuse(t, id,
+               detail::sentence(" uses an mbarrier that thread ", m.initialiser, " (", name(m.init),
+                                ") initialised, with no fence and barrier between"));
+    }
+    refuse(t, id, detail::sentence(" uses an mbarrier at ", span.offset, ", which nobody has initialised"));
+}
+
+void machine_state::end_phase_if_due(block_state& b, mbarrier_state& m) {
+    const auto wrong = [&](const char* how) {
+        fail(b, "phase ", m.phase, " of the mbarrier at ", m.at, " (", name(m.init), ") ", how);
+    };
+    if (m.bytes > most_bytes || m.bytes < -most_bytes) wrong("counts more bytes than it can");
+    if (m.pending == 0 && m.bytes < 0) wrong("is brought more bytes than it expects");
+    if (m.pending != 0 || m.bytes != 0) return;
+    if (m.copies != 0) wrong("ends before a copy has landed: it is brought more bytes than it expects");
+    if (++m.phase > most_barriers) wrong("is too late: more phases than the machine counts");
+    m.pending = m.count;
+    if (option.check == checking::races_too) {
+        m.over.join(m.arriving);
+        m.over.learn(first_copier + m.number, m.phase);
+    }
+    for (thread_state* t : m.waiting) make_ready(*t);
+    m.waiting.clear();
+}
+
+void machine_state::arrive(thread_state& t, mbarrier_state& m, site_id id) {
+    if (m.pending == 0) {
+        refuse(t, id,
+               detail::sentence(" arrives at an mbarrier at ", m.at, " of which all ", m.count, " arrivals were made"));
+    }
+    release(t, m.arriving);
+    --m.pending;
+    end_phase_if_due(*t.block, m);
+}
+
+void thread_access::mbarrier_init(simt::shared_span<simt::mbarrier> span, int arrivals, location at) const {
+    machine_->maybe_preempt(*thread_);
+    const site_id id = machine_->intern(operation::mbarrier_init, at);
+    block_state& b = *thread_->block;
+    auto& all = b.asynchronous.mbarriers;
+    if (span.count < 1 || arrivals < 1 || arrivals > most_bytes || all.size() == most_mbarriers) {
+        machine_->refuse(*thread_, id,
+                         detail::sentence(" is for ", arrivals, " arrivals, of an empty span or too many"));
+    }
+    machine_->touch(b, machine_->by(*thread_, id), span.offset, sizeof(simt::mbarrier), effect::write);
+    all.reserve(most_mbarriers);
+    all.push_back({span.offset, static_cast<word>(all.size()), arrivals, thread_->index, id});
+}
+void thread_access::mbarrier_init_fence(location at) const {
+    machine_->maybe_preempt(*thread_);
+    machine_->intern(operation::mbarrier_init_fence, at);
+    for (mbarrier_state& m : thread_->block->asynchronous.mbarriers) {
+        if (m.initialiser == thread_->index && m.fenced == 0) m.fenced = thread_->block->interval;
+    }
+}
+void thread_access::mbarrier_arrive(simt::shared_span<simt::mbarrier> span, location at) const {
+    machine_->maybe_preempt(*thread_);
+    const site_id id = machine_->intern(operation::mbarrier_arrive, at);
+    machine_->arrive(*thread_, machine_->find_mbarrier(*thread_, span, id, false), id);
+}
+void thread_access::mbarrier_expect(simt::shared_span<simt::mbarrier> span, word bytes, location at) const {
+    machine_->maybe_preempt(*thread_);
+    const site_id id = machine_->intern(operation::mbarrier_expect, at);
+    mbarrier_state& m = machine_->find_mbarrier(*thread_, span, id, false);
+    if (bytes > most_bytes) machine_->refuse(*thread_, id, detail::sentence(" expects ", bytes, " bytes"));
+    m.bytes += bytes;
+    machine_->arrive(*thread_, m, id);
+}
+void thread_access::mbarrier_wait(simt::shared_span<simt::mbarrier> span, word parity, location at) const {
+    machine_->maybe_preempt(*thread_);
+    const site_id id = machine_->intern(operation::mbarrier_wait, at);
+    mbarrier_state& m = machine_->find_mbarrier(*thread_, span, id, false);
+    if (parity > 1) machine_->refuse(*thread_, id, detail::sentence(" waits for a parity of ", parity));
+    if (machine_->harmed(damage::barrier_removed, id)) return;
+    while (m.phase % 2 == parity) {
+        m.waiting.push_back(thread_);
+        thread_->awaited = &m;
+        machine_->park(*thread_, id);
+    }
+    thread_->awaited = nullptr;
+    if (machine_->option.check == checking::races_too) thread_->clock.join(m.over);
+}
+
+// ---- bulk copies
+
+void thread_access::bulk_copy(word to, const tile_map& map, int x, int y, simt::shared_span<simt::mbarrier> done,
+                              location at) const {
+    machine_->maybe_preempt(*thread_);
+    const site_id id = machine_->intern(operation::bulk_copy, at);
+    block_state& b = *thread_->block;
+    const auto refuse = [&](const auto&... why) { machine_->refuse(*thread_, id, detail::sentence(why...)); };
+    if (machine_->option.architecture < 90) refuse(": an sm_", machine_->option.architecture, " has no bulk copies");
+    mbarrier_state& m = machine_->find_mbarrier(*thread_, done, id, true);
+    if (!map.can_be()) {
+        refuse(" copies from ", map.outer, " lines of ", map.inner, ", ", map.leading, " apart, in boxes of ",
+               map.box_outer, ": empty, too large or misaligned");
+    }
+    const std::size_t bytes = static_cast<std::size_t>(line_bytes * map.box_outer);
+    if (to % 1024 != 0) refuse(" copies to ", to, ", which is no multiple of 1024");
+    if (to + bytes > b.shared.size())
+        refuse(" copies ", bytes, " bytes to ", to, ", beyond the block's ", b.shared.size());
+    if (machine_->option.may_touch) {
+        const extent first = std::max<extent>(x, 0), last = std::min<extent>(extent{x} + 64, map.inner) - 1;
+        for (extent r = std::max<extent>(y, 0); r < std::min<extent>(extent{y} + map.box_outer, map.outer); ++r) {
+            const auto* line = static_cast<const std::uint16_t*>(map.data) + r * map.leading;
+            if (first > last) break;
+            machine_->expect_own(*thread_, line + first, operation::bulk_copy, at);
+            machine_->expect_own(*thread_, line + last, operation::bulk_copy, at);
+        }
+    }
+    const access issue = machine_->by(*thread_, id);
+    access write = issue;
+    write.warp_interval = m.phase & ((1u << 18) - 1);
+    write.thread = (first_copier + m.number) & 2047;
+    for (word i = to; i < to + bytes; i += 16) {
+        machine_->touch(b, issue, i, 16, effect::write);
+        if (machine_->option.check == checking::races_too) b.history.unite(i, write);
+    }
+
+    std::vector<std::uint16_t> rows(static_cast<std::size_t>(map.box_outer));
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+        const std::size_t j = machine_->random(i + 1);
+        rows[i] = rows[j];
+        rows[j] = static_cast<std::uint16_t>(i);
+    }
+    const auto delay = static_cast<long>(machine_->random(std::uint64_t{1} << machine_->random(18)));
+    b.asynchronous.copies.push_back(
+        {map, to, x, y, &m, id, thread_->index, machine_->count.switches + delay, std::move(rows)});
+    ++m.copies;
+    ++machine_->bulk_in_flight;
+}
+
+void machine_state::land_rows(bool of_any) {
+    try {
+        if (of_any) {
+            for (block_state& b : resident) {
+                if (auto& copies = b.asynchronous.copies; !copies.empty()) return land_rows(b, random(copies.size()));
+            }
+        }
+        block_state& b = resident[random(resident.size())];
+        auto& copies = b.asynchronous.copies;
+        if (copies.empty()) return;
+        const std::size_t picked = random(copies.size());
+        if (copies[picked].earliest <= count.switches) land_rows(b, picked);
+    } catch (const failure&) {
+        error = std::current_exception();
+    }
+}
+void machine_state::land_rows(block_state& b, std::size_t number) {
+    bulk_copy& c = b.asynchronous.copies[number];
+    const std::size_t landing = 1 + random(c.rows.size());
+    for (std::size_t i = 0; i < landing; ++i) {
+        const int row = c.rows.back();
+        c.rows.pop_back();
+        std::uint16_t elements[64] = {};
+        if (const extent line = extent{c.y} + row; line >= 0 && line < c.map.outer) {
+            const extent first = std::max<extent>(c.x, 0), end = std::min<extent>(extent{c.x} + 64, c.map.inner);
+            const auto* from = static_cast<const std::uint16_t*>(c.map.data) + line * c.map.leading;
+            if (first < end)
+                std::memcpy(elements + (first - c.x), from + first, static_cast<std::size_t>(2 * (end - first)));
+        }
+        for (int chunk = 0; chunk < 8; ++chunk) {
+            const word place =
+                simt::swizzled(c.to + static_cast<word>(line_bytes * row + 16 * chunk), simt::swizzle::b128);
+            std::memcpy(&b.shared[place], elements + 8 * chunk, 16);
+        }
+    }
+    mbarrier_state& m = *c.done;
+    m.bytes -= line_bytes * static_cast<long>(landing);
+    if (c.rows.empty()) {
+        --m.copies;
+        --bulk_in_flight;
+        b.asynchronous.copies.erase(b.asynchronous.copies.begin() + static_cast<std::ptrdiff_t>(number));
+    }
+    end_phase_if_due(b, m);
+}
+
+void machine_state::expect_nothing_under_way(const thread_state& t) const {
+    const block_state& b = *t.block;
+    const auto& products = b.asynchronous.products[static_cast<std::size_t>(t.index / 32)].under_way;
+    if (!products.empty()) fail(b, "thread ", t.index, " returns with a product under way: ", name(products.back().at));
+    if (const auto& copies = b.asynchronous.copies; !copies.empty() && b.finished + 1 == shape.threads)
+        fail(b, "ends with a copy in flight: thread ", copies[0].thread, " (", name(copies[0].at), ")");
+}
+
+// ---- products of warpgroups
+
+template <class Operands, class Work>
+void machine_state::of_warpgroup(thread_state& t, site_id id, Operands& mine, const Work& work) {
+    const std::size_t group = static_cast<std::size_t>(t.index / 128);
+    if (group >= t.block->asynchronous.warpgroups.size()) refuse(t, id, " is in no warpgroup of 128 threads");
+    warpgroup_state& g = t.block->asynchronous.warpgroups[group];
+    if (g.arrived == 0) g.at = id;
+    if (g.at != id) {
+        fail(*t.block, "warpgroup ", group, " parts: thread ", t.index, " is in ", name(id), ", others in ",
+             name(g.at));
+    }
+    g.operands[t.index % 128] = &mine;
+    if (++g.arrived < 128) return park(t, id);
+    g.arrived = 0;
+    work([&](int thread) -> Operands& { return *static_cast<Operands*>(g.operands[thread]); });
+    for (int i = t.index / 128 * 128; i < t.index / 128 * 128 + 128; ++i) {
+        if (i != t.index) make_ready(*t.block->threads[static_cast<std::size_t>(i)]);
+    }
+    maybe_preempt(t);
+}
+
+void thread_access::wgmma_fence(location at) const {
+    char nothing = 0;
+    machine_->together(*thread_, machine_->intern(operation::wgmma_fence, at), nothing, [this](const auto&) {
+        thread_->block->asynchronous.products[static_cast<std::size_t>(thread_->index / 32)].is_fenced = true;
+    });
+}
+void thread_access::wgmma_commit(location at) const {
+    char nothing = 0;
+    machine_->together(*thread_, machine_->intern(operation::wgmma_commit, at), nothing, [this](const auto&) {
+        ++thread_->block->asynchronous.products[static_cast<std::size_t>(thread_->index / 32)].groups;
+    });
+}
+
+/// All four warps may read the whole operand.
+void machine_state::read_operand(block_state& b, int first_thread, const tile_operand& o, int outer, site_id id) {
+    const auto fail_here = [&](const auto&... how) {
+        fail(b, "warpgroup ", first_thread / 128, " (", name(id), ")", how...);
+    };
+    if (o.offset % 32 != 0 || o.offset % 1024 > (o.is_outer ? 0 : 96))
+        fail_here(" multiplies from ", o.offset, " on, which is no multiple of 1024 and some steps of the depth");
+    each_chunk(o, outer, [&](word chunk) {
+        if (chunk + 16 > b.shared.size()) fail_here(" reads beyond the block's ", b.shared.size());
+    });
+    if (option.check == checking::values_only) return;
+}
+
+void thread_access::wgmma(vec<float, 4>* sums, int blocks, const matrix_unit& unit, const tile_operand& a,
+                          const tile_operand& b, bool keep, location at) const {
+    struct operands {
+        vec<float, 4>* sums;
+        tile_operand a, b;
+        bool keep;
+    } mine{sums, a, b, keep};
+    const site_id id = machine_->intern(operation::wgmma, at);
+    if (machine_->option.architecture != 90)
+        machine_->refuse(*thread_, id, detail::sentence(": an sm_", machine_->option.architecture, " has no wgmma"));
+    machine_->of_warpgroup(*thread_, id, mine, [&](const auto& of) {
+        block_state& block = *thread_->block;
+        const int first_thread = thread_->index / 128 * 128;
+        for (int i = 0; i < 128; ++i) {
+            if (of(i).a == a && of(i).b == b && of(i).keep == keep) continue;
+            machine_->fail(block, "warpgroup ", first_thread / 128, " parts: thread ", first_thread + i,
+                           " multiplies something else in ", machine_->name(id));
+        }
+        machine_->read_operand(block, first_thread, a, 64, id);
+        machine_->read_operand(block, first_thread, b, 8 * blocks, id);
+        ++machine_->count.warpgroup_mmas;
+        for (int warp = first_thread / 32; warp < first_thread / 32 + 4; ++warp) {
+            products_of_warp& p = block.asynchronous.products[static_cast<std::size_t>(warp)];
+            const auto sums_of = [&](int lane) { return of(32 * (warp % 4) + lane).sums; };
+            if (!p.is_fenced)
+                machine_->fail(block, "warp ", warp, " (", machine_->name(id),
+                               ") multiplies with no wgmma_fence before");
+            std::shared_ptr<accumulator> added_to;
+            for (const warpgroup_product& earlier : p.under_way) {
+                if (earlier.sums->of[0] == sums_of(0) && !earlier.sums->is_lost) added_to = earlier.sums;
+            }
+            if (added_to != nullptr) {
+                machine_->expect_untouched(block, warp, *added_to, id);
+            } else {
+                added_to = std::make_shared<accumulator>();
+                added_to->blocks = blocks;
+                added_to->values.resize(static_cast<std::size_t>(16 * 8 * blocks));
+                for (int lane = 0; lane < 32; ++lane) {
+                    vec<float, 4>* const own = added_to->of[lane] = sums_of(lane);
+                    for (int j = 0; j < blocks; ++j) {
+                        for (int i = 0; i < 4; ++i) {
+                            const int row = lane / 4 + 8 * (i / 2), column = 8 * j + lane % 4 * 2 + i % 2;
+                            added_to->values[static_cast<std::size_t>(8 * blocks * row + column)] = own[j][i];
+                            own[j][i] = detail::bit_cast<float>(accumulator::untouched);
+                        }
+                    }
+                }
+            }
+            p.under_way.push_back({a, b, unit, keep, p.groups, id, std::move(added_to)});
+        }
+    });
+}
+
+void machine_state::expect_untouched(const block_state& b, int warp, const accumulator& sums, site_id id) const {
+    for (int lane = 0; lane < 32; ++lane) {
+        for (int j = 0; j < sums.blocks; ++j) {
+            for (int i = 0; i < 4; ++i) {
+                if (detail::bit_cast<word>(sums.of[lane][j][i]) == accumulator::untouched) continue;
+                fail(b, "thread ", 32 * warp + lane,
+                     " changed sums while a product was under way that adds to them: ", name(id));
+            }
+        }
+    }
+}
+
+void thread_access::wgmma_wait(int allowed, location at) const {
+    const site_id id = machine_->intern(operation::wgmma_wait, at);
+    const bool weakened = machine_->harmed(damage::wait_weakened, id);
+    char nothing = 0;
+    machine_->together(*thread_, id, nothing, [&](const auto&) {
+        block_state& b = *thread_->block;
+        const int warp = thread_->index / 32;
+        products_of_warp& p = b.asynchronous.products[static_cast<std::size_t>(warp)];
+        if (allowed == 0) p.is_fenced = false;
+        const auto done_if = [&](int n) {
+            return std::max(p.done, p.groups - std::min(p.groups, static_cast<word>(n)));
+        };
+        const word believed = done_if(allowed);
+        p.done = done_if(allowed + (weakened ? 1 : 0));
+        auto& all = p.under_way;
+        const auto is_used_from = [&](const accumulator* sums, word group) {
+            return std::any_of(all.begin(), all.end(),
+                               [&](const warpgroup_product& of) { return of.sums.get() == sums && of.group >= group; });
+        };
+        for (const warpgroup_product& each : all) {
+            if (each.group < p.done) machine_->multiply(b, warp, each);
+        }
+        for (const warpgroup_product& each : all) {
+            accumulator& sums = *each.sums;
+            if (sums.is_lost || is_used_from(&sums, believed)) continue;
+            sums.is_lost = true;  // nobody writes there from now on
+            if (is_used_from(&sums, p.done)) continue;
+            machine_->expect_untouched(b, warp, sums, each.at);
+            for (int lane = 0; lane < 32; ++lane) {
+                for (int j = 0; j < sums.blocks; ++j) {
+                    for (int i = 0; i < 4; ++i) {
+                        const int row = lane / 4 + 8 * (i / 2), column = 8 * j + lane % 4 * 2 + i % 2;
+                        sums.of[lane][j][i] = sums.values[static_cast<std::size_t>(8 * sums.blocks * row + column)];
+                    }
+                }
+            }
+        }
+        std::erase_if(all, [&](const warpgroup_product& each) { return each.group < p.done; });
+        if (machine_->option.check == checking::values_only) return;
+        for (int i = 32 * warp; i < 32 * warp + 32; ++i)
+            b.threads[static_cast<std::size_t>(i)]->clock.learn(unit_of(warp), p.done);
+    });
+}
+
+/// The warp's 16 rows, from what the operands are now.
+void machine_state::multiply(const block_state& block, int warp, const warpgroup_product& p) const {
+    constexpr int depth = 16, most = 256;
+    const int columns = 8 * p.sums->blocks;
+    float a[16][depth], b[depth][most];
+    const auto read = [&](const tile_operand& o, const matrix_unit::operand& as, int outer, int k, float* two) {
+        const int byte = o.is_outer ? outer / 64 * 8192 + 128 * k + outer % 64 * 2 : 128 * outer + 2 * k;
+        word packed;
+        std::memcpy(&packed, &block.shared[simt::swizzled(o.offset + static_cast<word>(byte), simt::swizzle::b128)], 4);
+        as.unpack(packed, two);
+    };
+    float two[2];
+    for (int row = 0; row < 16; row += p.a.is_outer ? 2 : 1) {
+        for (int k = 0; k < depth; k += p.a.is_outer ? 1 : 2) {
+            read(p.a, p.unit.a, warp % 4 * 16 + row, k, two);
+            a[row][k] = two[0];
+            (p.a.is_outer ? a[row + 1][k] : a[row][k + 1]) = two[1];
+        }
+    }
+    for (int n = 0; n < columns; n += p.b.is_outer ? 2 : 1) {
+        for (int k = 0; k < depth; k += p.b.is_outer ? 1 : 2) {
+            read(p.b, p.unit.b, n, k, two);
+            b[k][n] = two[0];
+            (p.b.is_outer ? b[k][n + 1] : b[k + 1][n]) = two[1];
+        }
+    }
+    std::vector<float>& sums = p.sums->values;
+    if (!p.keep) std::fill(sums.begin(), sums.end(), 0.0f);
+    if (option.mma == accumulation::nearest) {
+        using vector = float __attribute__((vector_size(16)));
+        for (int row = 0; row < 16; ++row) {
+            for (int n = 0; n < columns; n += 8) {
+                vector sum[2], right[2];
+                std::memcpy(sum, &sums[static_cast<std::size_t>(columns * row + n)], sizeof sum);
+                for (int k = 0; k < depth; ++k) {
+                    const float x = a[row][k];
+                    const vector left{x, x, x, x};
+                    std::memcpy(right, &b[k][n], sizeof right);
+                    sum[0] += left * right[0], sum[1] += left * right[1];
+                }
+                std::memcpy(&sums[static_cast<std::size_t>(columns * row + n)], sum, sizeof sum);
+            }
+        }
+        return;
+    }
+    const sum_format format = format_of(p.unit, option.architecture);
+    multiplied x[16][depth], y[most][depth];
+    for (int k = 0; k < depth; ++k) {
+        for (int row = 0; row < 16; ++row) x[row][k] = {a[row][k], exponent_of(a[row][k], p.unit.a.least_exponent)};
+        for (int n = 0; n < columns; ++n) y[n][k] = {b[k][n], exponent_of(b[k][n], p.unit.b.least_exponent)};
+    }
+    for (int row = 0; row < 16; ++row) {
+        for (int n = 0; n < columns; ++n) {
+            float& sum = sums[static_cast<std::size_t>(columns * row + n)];
+            for (int k = 0; k < depth; k += format.products)
+                sum = add_truncated(sum, &x[row][k], &y[n][k], format.products, format);
+        }
+    }
+}
+
+// ---- registers
+
+void thread_access::registers(int n, operation what, location at) const {
+    const site_id id = machine_->intern(what, at);
+    block_state& b = *thread_->block;
+    asynchronous_state& all = b.asynchronous;
+    machine_->of_warpgroup(*thread_, id, n, [&](const auto& of) {
+        warpgroup_state& g = all.warpgroups[static_cast<std::size_t>(thread_->index / 128)];
+        for (int i = 0; i < 128; ++i) {
+            if (of(i) != n) machine_->refuse(*thread_, id, ": its warpgroup parts");
+        }
+        const bool is_wrong_way = what == operation::fewer_registers ? n > g.registers : n < g.registers;
+        if (n % 8 != 0 || n < 24 || n > 256 || is_wrong_way) {
+            machine_->refuse(*thread_, id,
+                             detail::sentence(": ", n, " registers of a thread that has ", g.registers,
+                                              ": no multiple of 8, outside 24 to 256 or the wrong way"));
+        }
+        g.wanted = n;
+        if (what == operation::more_registers) return;
+        g.registers = n;
+        for (thread_state* t : all.wanting_registers) machine_->make_ready(*t);
+        all.wanting_registers.clear();
+    });
+    warpgroup_state& g = all.warpgroups[static_cast<std::size_t>(thread_->index / 128)];
+    while (g.registers < n) {
+        int left = machine_->launch_registers() * machine_->shape.threads;
+        for (const warpgroup_state& other : all.warpgroups) left -= 128 * (&other == &g ? n : other.registers);
+        if (left >= 0) {
+            g.registers = n;
+        } else {
+            all.wanting_registers.push_back(thread_);
+            machine_->park(*thread_, id);
+        }
+    }
+}
+
+}  // namespace halftone::emulator
