@@ -28,6 +28,11 @@ void machine_state::release(thread_state& t, vector_clock& to) {
 /// A barrier of n threads.
 void machine_state::share_clocks(block_state& b, std::size_t first, std::size_t n) const {
     if (b.asynchronous.mbarriers.empty() || option.check == checking::values_only) return;
+    const vector_clock& one = b.threads[first]->clock;
+    if (std::all_of(b.threads.begin() + static_cast<std::ptrdiff_t>(first),
+                    b.threads.begin() + static_cast<std::ptrdiff_t>(first + n),
+                    [&](const auto& t) { return t->clock == one; }))
+        return;
     vector_clock all;
     for (std::size_t i = first; i < first + n; ++i) all.join(b.threads[i]->clock);
     for (std::size_t i = first; i < first + n; ++i) b.threads[i]->clock = all;
@@ -147,6 +152,7 @@ void thread_access::mbarrier_wait(simt::shared_span<simt::mbarrier> span, word p
         machine_->park(*thread_, id);
     }
     thread_->awaited = nullptr;
+    m.waited = m.phase;
     if (machine_->option.check == checking::races_too) thread_->clock.join(m.over);
 }
 
@@ -182,9 +188,20 @@ void thread_access::bulk_copy(word to, const tile_map& map, int x, int y, simt::
     write.warp_interval = m.phase & ((1u << 18) - 1);
     write.thread = (first_copier + m.number) & 2047;
     for (word i = to; i < to + bytes; i += 16) {
+        if (machine_->option.check == checking::races_too) {
+            machine_->touch_asynchronous(b, issue, i, 16, effect::write);
+            b.history.each(i, 16, [&](word, const byte_history& h) {
+                if (h.write.interval == 0 || h.write.thread >= first_unit ||
+                    machine_state::unordered(b, h.write, issue))
+                    return;
+                refuse(" writes over what ", machine_->name(h.write), " wrote: no fence orders copies after stores");
+            });
+        }
         machine_->touch(b, issue, i, 16, effect::write);
         if (machine_->option.check == checking::races_too) b.history.unite(i, write);
     }
+    m.copied = m.phase + 1;
+    m.copy = id;
 
     std::vector<std::uint16_t> rows(static_cast<std::size_t>(map.box_outer));
     for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -193,8 +210,7 @@ void thread_access::bulk_copy(word to, const tile_map& map, int x, int y, simt::
         rows[j] = static_cast<std::uint16_t>(i);
     }
     const auto delay = static_cast<long>(machine_->random(std::uint64_t{1} << machine_->random(18)));
-    b.asynchronous.copies.push_back(
-        {map, to, x, y, &m, id, thread_->index, machine_->count.switches + delay, std::move(rows)});
+    b.asynchronous.copies.push_back({map, to, x, y, &m, machine_->count.switches + delay, std::move(rows)});
     ++m.copies;
     ++machine_->bulk_in_flight;
 }
@@ -248,8 +264,10 @@ void machine_state::expect_nothing_under_way(const thread_state& t) const {
     const block_state& b = *t.block;
     const auto& products = b.asynchronous.products[static_cast<std::size_t>(t.index / 32)].under_way;
     if (!products.empty()) fail(b, "thread ", t.index, " returns with a product under way: ", name(products.back().at));
-    if (const auto& copies = b.asynchronous.copies; !copies.empty() && b.finished + 1 == shape.threads)
-        fail(b, "ends with a copy in flight: thread ", copies[0].thread, " (", name(copies[0].at), ")");
+    if (b.finished + 1 < shape.threads) return;
+    for (const mbarrier_state& m : b.asynchronous.mbarriers) {
+        if (m.waited < m.copied) fail(b, "ends with a copy that nobody has waited for: ", name(m.copy));
+    }
 }
 
 // ---- products of warpgroups
@@ -298,6 +316,28 @@ void machine_state::read_operand(block_state& b, int first_thread, const tile_op
         if (chunk + 16 > b.shared.size()) fail_here(" reads beyond the block's ", b.shared.size());
     });
     if (option.check == checking::values_only) return;
+    auto& reads = b.asynchronous.reads;
+    if (reads.empty()) reads.resize((b.shared.size() + 15) / 16 * b.warps.size());
+    access known{};  // to all threads, that copy
+    each_chunk(o, outer, [&](word chunk) {
+        b.history.each(chunk, 16, [&](word i, const byte_history& h) {
+            const access& write = h.write;
+            if (write.thread == known.thread && write.warp_interval == known.warp_interval && known.interval != 0)
+                return;
+            if (write.interval == 0) fail_here(" reads shared byte ", i, ", which nobody has written");
+            if (write.thread < first_copier)
+                fail_here(" reads shared byte ", i, ", written by ", name(write),
+                          ": no fence orders products after stores");
+            for (int t = first_thread; t < first_thread + 128; ++t) {
+                if (b.threads[static_cast<std::size_t>(t)]->clock.knows(write.thread, write.warp_interval)) continue;
+                fail_here(" reads shared byte ", i, ", which ", name(write),
+                          " brings: its mbarrier has not been waited for by thread ", t);
+            }
+            known = write;
+        });
+        for (std::size_t w = static_cast<std::size_t>(first_thread / 32), last = w + 4; w < last; ++w)
+            reads[chunk / 16 * b.warps.size() + w] = {b.asynchronous.products[w].groups + 1, id};
+    });
 }
 
 void thread_access::wgmma(vec<float, 4>* sums, int blocks, const matrix_unit& unit, const tile_operand& a,
@@ -314,7 +354,7 @@ void thread_access::wgmma(vec<float, 4>* sums, int blocks, const matrix_unit& un
         block_state& block = *thread_->block;
         const int first_thread = thread_->index / 128 * 128;
         for (int i = 0; i < 128; ++i) {
-            if (of(i).a == a && of(i).b == b && of(i).keep == keep) continue;
+            if (of(i).a == of(0).a && of(i).b == of(0).b && of(i).keep == of(0).keep) continue;
             machine_->fail(block, "warpgroup ", first_thread / 128, " parts: thread ", first_thread + i,
                            " multiplies something else in ", machine_->name(id));
         }

@@ -17,25 +17,29 @@ using site_id = std::uint16_t;
 struct thread_state;
 
 // Whom an access is by: a thread of the block, a warp's matrix unit, or the copies that an mbarrier counts.
-inline constexpr word first_unit = 1024, first_copier = first_unit + 32, most_mbarriers = 128;
+inline constexpr word first_unit = 1024, first_copier = first_unit + 32, most_mbarriers = 64;
 constexpr word unit_of(int warp) { return first_unit + static_cast<word>(warp); }
 
 /// Of everyone, what is known to be over: accesses whose number is less than the one here.
 class vector_clock {
   public:
-    bool knows(std::size_t who, word when) const { return who < known_.size() && known_[who] > when; }
+    bool knows(std::size_t who, word when) const { return at(who) < known_.size() && known_[at(who)] > when; }
     void learn(std::size_t who, word before) {
-        if (known_.size() <= who) known_.resize(who + 1);
-        known_[who] = std::max(known_[who], before);
+        if (known_.size() <= at(who)) known_.resize(at(who) + 1);
+        known_[at(who)] = std::max(known_[at(who)], before);
     }
     void join(const vector_clock& other) {
         if (known_.size() < other.known_.size()) known_.resize(other.known_.size());
         for (std::size_t i = 0; i < other.known_.size(); ++i) known_[i] = std::max(known_[i], other.known_[i]);
     }
-    bool empty() const { return known_.empty(); }
     void clear() { known_.clear(); }
+    bool operator==(const vector_clock&) const = default;
 
   private:
+    static constexpr std::size_t at(std::size_t who) {  // those that are no threads first
+        return who < first_unit ? who + (first_copier - first_unit) + most_mbarriers : who - first_unit;
+    }
+
     std::vector<word> known_;
 };
 
@@ -43,12 +47,13 @@ struct mbarrier_state {
     word at;
     word number;  // among the block's
     int count, initialiser;
-    site_id init;
+    site_id init, copy = 0;  // the last copy
     int pending = count;
-    word fenced = 0;  // the block's barriers before the fence of its initialisation, plus one; 0: none yet
-    word phase = 0;   // so many are over
-    long bytes = 0;   // to come, of this phase
-    int copies = 0;   // under way
+    word fenced = 0;              // the block's barriers before the fence of its initialisation, plus one; 0: none yet
+    word phase = 0;               // so many are over
+    long bytes = 0;               // to come, of this phase
+    word copied = 0, waited = 0;  // phases until the last that copies belong to, and the last that a thread waited for
+    int copies = 0;               // under way
     vector_clock arriving{}, over{};  // what arrivals of this phase released; what waits for phases before it acquire
     std::vector<thread_state*> waiting{};
 };
@@ -58,8 +63,6 @@ struct bulk_copy {
     word to;
     int x, y;
     mbarrier_state* done;
-    site_id at;
-    int thread;
     long earliest;
     std::vector<std::uint16_t> rows;  // that have not landed, in the order in which they will
 };
