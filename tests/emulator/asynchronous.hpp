@@ -2,7 +2,7 @@
 /// \file
 /// What works by itself on the emulated machine since Hopper: bulk copies, which land row by row, products of warpgroups
 /// between their issue and their wait, and the mbarriers that order them with threads. machine_state.hpp has them in each
-/// block; asynchronous.cpp does what they do.
+/// block; asynchronous.cpp and warpgroup.cpp do what they do.
 #pragma once
 
 #include <algorithm>
