@@ -170,6 +170,20 @@ class device {
     bool has_eight_bit_code() const {
         return true;
     }
+    /// Whether the kernels' code for Hopper's matrix instructions is taken: of sm_90a, for no other architecture.
+    bool has_wgmma_code() const { return architecture_.version == 90; }
+    /// For bulk copies of boxes of 64 x box_outer of a matrix: `outer` lines of `inner` elements, `leading` apart.
+    template <class T>
+    auto tile_map(const T* data, extent inner, extent outer, extent leading, int box_outer) const {
+        static_assert(sizeof(T) == 2);
+        const emulator::tile_map map{data, inner, outer, leading, box_outer};
+        if (!map.can_be()) {
+            throw failure(halftone::detail::sentence("a tile_map of ", outer, " lines of ", inner, ", ", leading,
+                                                     " apart, in boxes of ", box_outer,
+                                                     ": empty, too large or misaligned"));
+        }
+        return map;
+    }
     template <class Kernel>
     void launch(const Kernel& kernel) {
         do_in_order(call_of(kernel));
@@ -251,6 +265,7 @@ class device {
         count_.switches += s.switches;
         count_.bank_conflicts += s.bank_conflicts;
         count_.eight_bit_mmas += s.eight_bit_mmas;
+        count_.warpgroup_mmas += s.warpgroup_mmas;
         std::copy(std::begin(s.sites), std::end(s.sites), std::begin(count_.sites));
     }
 

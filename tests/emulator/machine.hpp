@@ -3,7 +3,7 @@
 /// A machine that runs GPU kernels on the host, for tests. One fiber for each CUDA thread, several blocks resident at
 /// once, everything that a GPU leaves open decided by a seed:
 ///   - which thread runs next, and how far one warp may run ahead of the others;
-///   - when an asynchronous copy lands: anywhere between its issue and its wait.
+///   - when an asynchronous copy lands: anywhere between its issue and its wait; a bulk copy row by row.
 /// Whatever a GPU leaves undefined is a failure, thrown as one sentence: an access out of bounds or misaligned; a read
 /// of shared memory that nobody wrote; two threads touching one byte of it, one of them writing, with no barrier
 /// between; any touch of a byte under an asynchronous copy before its wait; threads that part at a barrier or inside a
@@ -11,6 +11,9 @@
 ///
 /// Its matrix units round each addition to nearest, or, where asked to, do what those of the GPU that it poses as do
 /// (`accumulation`).
+///
+/// mbarriers order, too, what their arrivals release and their waits acquire, thread by thread; bulk copies and products
+/// of warpgroups work by themselves until those are waited for (asynchronous.hpp).
 ///
 /// It cannot show weak memory order, races on global memory, or occupancy.
 ///
@@ -37,6 +40,7 @@ enum class checking { values_only, races_too };
 
 /// A damage to a kernel that a test does without touching it, at the n-th place of its source where it can be done. A
 /// damage that no test notices means a missing test or a needless barrier.
+/// A wait for an mbarrier counts as a barrier, one for products of a warpgroup as a wait for copies.
 enum class damage { none, barrier_removed, wait_weakened, shuffle_misdirected };
 inline constexpr int damages = 4;
 
@@ -68,7 +72,7 @@ struct options {
 };
 
 struct statistics {
-    long blocks = 0, switches = 0, bank_conflicts = 0, eight_bit_mmas = 0;
+    long blocks = 0, switches = 0, bank_conflicts = 0, eight_bit_mmas = 0, warpgroup_mmas = 0;
     int sites[damages] = {};  ///< for each damage, the places in the kernel's source where it can be done
 };
 
@@ -98,7 +102,19 @@ enum class operation : std::uint8_t {
     mma,
     barrier,
     warp_barrier,
-    any
+    any,
+    mbarrier_init,
+    mbarrier_init_fence,
+    mbarrier_arrive,
+    mbarrier_expect,
+    mbarrier_wait,
+    bulk_copy,
+    wgmma,
+    wgmma_fence,
+    wgmma_commit,
+    wgmma_wait,
+    fewer_registers,
+    more_registers
 };
 
 /// What a matrix unit multiplies: `depth` of k, so many elements to a word, and how an operand reads them.
@@ -109,6 +125,27 @@ struct matrix_unit {
     };
     int depth, in_word;
     operand a, b;
+};
+
+/// simt::wgmma_operand, without its type.
+struct tile_operand {
+    word offset;
+    bool is_outer;
+    bool operator==(const tile_operand&) const = default;
+};
+
+/// A matrix in global memory that bulk copies take boxes of, as a CUtensorMap describes it to a GPU: `outer` lines of
+/// `inner` elements of 16 bits, `leading` apart, in boxes of 64 x box_outer.
+struct tile_map {
+    const void* data;
+    extent inner, outer, leading;
+    int box_outer;
+
+    /// What cuTensorMapEncodeTiled refuses.
+    bool can_be() const {
+        return simt::is_aligned(data, 16) && leading % 8 == 0 && leading > 0 && inner > 0 && outer > 0 &&
+               inner <= extent{1} << 32 && outer <= extent{1} << 32 && box_outer > 0 && box_outer <= 256;
+    }
 };
 
 struct thread_state;
@@ -142,6 +179,22 @@ class thread_access {
 
     /// Fragments of one lane; the machine gathers them into matrices.
     void mma(vec<float, 4>& d, const word* a, const word* b, const matrix_unit& unit, location at) const;
+
+    void mbarrier_init(simt::shared_span<simt::mbarrier> m, int arrivals, location at) const;
+    void mbarrier_init_fence(location at) const;
+    void mbarrier_arrive(simt::shared_span<simt::mbarrier> m, location at) const;
+    void mbarrier_expect(simt::shared_span<simt::mbarrier> m, word bytes, location at) const;
+    void mbarrier_wait(simt::shared_span<simt::mbarrier> m, word parity, location at) const;
+    void bulk_copy(word to, const tile_map& map, int x, int y, simt::shared_span<simt::mbarrier> done,
+                   location at) const;
+    void wgmma_fence(location at) const;
+    /// Of one thread: the sums of `blocks` neighbouring blocks of 8 columns.
+    void wgmma(vec<float, 4>* sums, int blocks, const matrix_unit& unit, const tile_operand& a, const tile_operand& b,
+               bool keep, location at) const;
+    void wgmma_commit(location at) const;
+    void wgmma_wait(int allowed, location at) const;
+    /// fewer_registers or more_registers.
+    void registers(int n, operation what, location at) const;
 
   private:
     machine_state* machine_;

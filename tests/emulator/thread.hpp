@@ -107,6 +107,44 @@ class thread_handle {
     /// PTX leaves the lower bits open: here they are some that would change a product.
     word round_tf32(word bits) const { return tfloat32(detail::bit_cast<float>(bits)).bits() | 0x1555; }
 
+    static constexpr bool has_wgmma = true;  // a machine that has none says so where it is used
+    using mbarrier_span = simt::shared_span<simt::mbarrier>;
+    void mbarrier_init(mbarrier_span m, int arrivals, location at = location::here()) const {
+        access_.mbarrier_init(m, arrivals, at);
+    }
+    void mbarrier_init_fence(location at = location::here()) const { access_.mbarrier_init_fence(at); }
+    void mbarrier_arrive(mbarrier_span m, location at = location::here()) const { access_.mbarrier_arrive(m, at); }
+    void mbarrier_expect(mbarrier_span m, word bytes, location at = location::here()) const {
+        access_.mbarrier_expect(m, bytes, at);
+    }
+    void mbarrier_wait(mbarrier_span m, word parity, location at = location::here()) const {
+        access_.mbarrier_wait(m, parity, at);
+    }
+    void bulk_copy(word to, const tile_map& map, int x, int y, mbarrier_span done,
+                   location at = location::here()) const {
+        access_.bulk_copy(to, map, x, y, done, at);
+    }
+    void wgmma_fence(location at = location::here()) const { access_.wgmma_fence(at); }
+    template <class T, bool A, bool B, int Blocks>
+    void wgmma(simt::element<T>, vec<float, 4> (&sums)[Blocks], simt::wgmma_operand<A> a, simt::wgmma_operand<B> b,
+               bool keep, location at = location::here()) const {
+        static_assert(sizeof(T) == 2 && (Blocks == 16 || Blocks == 24 || Blocks == 32));
+        access_.wgmma(sums, Blocks, {16, 2, operand<T>, operand<T>}, {a.offset, A}, {b.offset, B}, keep, at);
+    }
+    void wgmma_commit(location at = location::here()) const { access_.wgmma_commit(at); }
+    template <int N>
+    void wgmma_wait(simt::constant<N>, location at = location::here()) const {
+        access_.wgmma_wait(N, at);
+    }
+    template <int N>
+    void fewer_registers(simt::constant<N>, location at = location::here()) const {
+        access_.registers(N, operation::fewer_registers, at);
+    }
+    template <int N>
+    void more_registers(simt::constant<N>, location at = location::here()) const {
+        access_.registers(N, operation::more_registers, at);
+    }
+
   private:
     /// How a matrix unit reads words of T.
     template <class T>
