@@ -166,7 +166,7 @@ void thread_access::bulk_copy(word to, const tile_map& map, int x, int y, simt::
     const auto refuse = [&](const auto&... why) { machine_->refuse(*thread_, id, detail::sentence(why...)); };
     if (machine_->option.architecture < 90) refuse(": an sm_", machine_->option.architecture, " has no bulk copies");
     mbarrier_state& m = machine_->find_mbarrier(*thread_, done, id, true);
-    if (!map.can_be()) {
+    if (!map.can_be() || map.element_bytes != 2) {
         refuse(" copies from ", map.outer, " lines of ", map.inner, ", ", map.leading, " apart, in boxes of ",
                map.box_outer, ": empty, too large or misaligned");
     }
@@ -264,6 +264,7 @@ void machine_state::expect_nothing_under_way(const thread_state& t) const {
     const block_state& b = *t.block;
     const auto& products = b.asynchronous.products[static_cast<std::size_t>(t.index / 32)].under_way;
     if (!products.empty()) fail(b, "thread ", t.index, " returns with a product under way: ", name(products.back().at));
+    if (!t.stores.empty()) fail(b, "thread ", t.index, " returns with a bulk store to be read: ", name(t.stores[0].at));
     if (b.finished + 1 < shape.threads) return;
     for (const mbarrier_state& m : b.asynchronous.mbarriers) {
         if (m.waited < m.copied) fail(b, "ends with a copy that nobody has waited for: ", name(m.copy));

@@ -67,6 +67,14 @@ struct bulk_copy {
     std::vector<std::uint16_t> rows;  // that have not landed, in the order in which they will
 };
 
+/// A box on its way from shared memory, which is read at the wait.
+struct store_under_way {
+    tile_map map;
+    int x, y;
+    word from, group;
+    site_id at;
+};
+
 /// A warp's sums while products add to them, in which time its threads' own hold `untouched`.
 struct accumulator {
     vec<float, 4>* of[32];
@@ -109,6 +117,7 @@ struct asynchronous_state {
     std::vector<warpgroup_state> warpgroups;
     std::vector<operand_read> reads;  // of each 16 bytes by each warp, once there are products
     std::vector<thread_state*> wanting_registers;
+    std::vector<std::uint16_t> unfenced;  // of each 16 bytes the thread, plus one, that stored there and has not fenced yet
 
     void begin(int threads, int registers) {
         *this = {};

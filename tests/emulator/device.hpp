@@ -172,11 +172,11 @@ class device {
     }
     /// Whether the kernels' code for Hopper's matrix instructions is taken: of sm_90a, for no other architecture.
     bool has_wgmma_code() const { return architecture_.version == 90; }
-    /// For bulk copies of boxes of 64 x box_outer of a matrix: `outer` lines of `inner` elements, `leading` apart.
+    /// For bulk copies of boxes of 128 bytes x box_outer of a matrix: `outer` lines of `inner` elements, `leading` apart.
     template <class T>
     auto tile_map(const T* data, extent inner, extent outer, extent leading, int box_outer) const {
-        static_assert(sizeof(T) == 2);
-        const emulator::tile_map map{data, inner, outer, leading, box_outer};
+        static_assert(sizeof(T) == 2 || sizeof(T) == 4);
+        const emulator::tile_map map{data, inner, outer, leading, box_outer, static_cast<int>(sizeof(T))};
         if (!map.can_be()) {
             throw failure(halftone::detail::sentence("a tile_map of ", outer, " lines of ", inner, ", ", leading,
                                                      " apart, in boxes of ", box_outer,

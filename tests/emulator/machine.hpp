@@ -114,7 +114,11 @@ enum class operation : std::uint8_t {
     wgmma_commit,
     wgmma_wait,
     fewer_registers,
-    more_registers
+    more_registers,
+    stmatrix_x4,
+    bulk_store,
+    bulk_wait_read,
+    proxy_fence
 };
 
 /// What a matrix unit multiplies: `depth` of k, so many elements to a word, and how an operand reads them.
@@ -134,16 +138,18 @@ struct tile_operand {
     bool operator==(const tile_operand&) const = default;
 };
 
-/// A matrix in global memory that bulk copies take boxes of, as a CUtensorMap describes it to a GPU: `outer` lines of
-/// `inner` elements of 16 bits, `leading` apart, in boxes of 64 x box_outer.
+/// A matrix in global memory that bulk copies take or fill boxes of, as a CUtensorMap describes it to a GPU: `outer` lines of
+/// `inner` elements of 2 or 4 bytes, `leading` apart, in boxes of 128 bytes x box_outer.
 struct tile_map {
     const void* data;
     extent inner, outer, leading;
     int box_outer;
+    int element_bytes = 2;
 
+    int box_inner() const { return 128 / element_bytes; }
     /// What cuTensorMapEncodeTiled refuses.
     bool can_be() const {
-        return simt::is_aligned(data, 16) && leading % 8 == 0 && leading > 0 && inner > 0 && outer > 0 &&
+        return simt::is_aligned(data, 16) && leading * element_bytes % 16 == 0 && leading > 0 && inner > 0 && outer > 0 &&
                inner <= extent{1} << 32 && outer <= extent{1} << 32 && box_outer > 0 && box_outer <= 256;
     }
 };
@@ -195,6 +201,12 @@ class thread_access {
     void wgmma_wait(int allowed, location at) const;
     /// fewer_registers or more_registers.
     void registers(int n, operation what, location at) const;
+
+    void stmatrix(word row, const vec<word, 4>& values, location at) const;
+    void bulk_store(const tile_map& map, int x, int y, word from, location at) const;
+    void bulk_commit() const;
+    void bulk_wait_read(int allowed, location at) const;
+    void proxy_fence(location at) const;
 
   private:
     machine_state* machine_;

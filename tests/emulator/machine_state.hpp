@@ -42,7 +42,11 @@ inline constexpr const char* names[] = {"load",
                                         "wgmma_commit",
                                         "wgmma_wait",
                                         "fewer_registers",
-                                        "more_registers"};
+                                        "more_registers",
+                                        "stmatrix_x4",
+                                        "bulk_store",
+                                        "bulk_wait_read",
+                                        "proxy_fence"};
 /// What can be done to a word.
 constexpr damage harm_to(operation what) {
     switch (what) {
@@ -51,6 +55,7 @@ constexpr damage harm_to(operation what) {
             return damage::barrier_removed;
         case operation::async_wait:
         case operation::wgmma_wait:
+        case operation::bulk_wait_read:
             return damage::wait_weakened;
         case operation::shuffle:
             return damage::shuffle_misdirected;
@@ -87,6 +92,9 @@ struct thread_state {
     std::vector<async_copy> copies;
     vector_clock clock{};                     // what mbarriers told it, beyond what barriers order
     const mbarrier_state* awaited = nullptr;  // where it waits for one
+    word store_groups = 0;                    // of bulk stores, closed so far
+    std::vector<store_under_way> stores{};
+    std::vector<word> unfenced{};  // chunks that it has written and that bulk stores do not see yet
     stack_range stack{};
 };
 struct warp_state {
@@ -203,7 +211,10 @@ struct machine_state {
         }
         if (option.check == checking::values_only) return;
         mine.in_flight = e == effect::issue;
-        if (!b.asynchronous.mbarriers.empty()) touch_asynchronous(b, mine, offset, bytes, e);
+        if (!b.asynchronous.mbarriers.empty()) {
+            touch_asynchronous(b, mine, offset, bytes, e);
+            if (e == effect::write && mine.thread < first_unit) touch_bulk_stores(b, mine, offset, bytes);
+        }
         b.history.each(offset, bytes, [&](word i, byte_history& h) {
             const auto clash = [&](const auto&... how) {
                 fail(b, name(mine), e == effect::read ? " reads" : " writes", " shared byte ", i, how...);
@@ -282,6 +293,8 @@ struct machine_state {
     /// The one that lies there, in a state to be used by the thread, or by a copy that it issues.
     mbarrier_state& find_mbarrier(thread_state& t, simt::shared_span<simt::mbarrier> m, site_id id, bool by_copy) const;
     void touch_asynchronous(const block_state& b, const access& mine, word offset, std::size_t bytes, effect e) const;
+    void touch_bulk_stores(block_state& b, const access& mine, word offset, std::size_t bytes) const;
+    void finish_bulk_store(thread_state& t, const store_under_way& s, site_id waiting);
     void arrive(thread_state& t, mbarrier_state& m, site_id id);
     void end_phase_if_due(block_state& b, mbarrier_state& m);
     void release(thread_state& t, vector_clock& to);
@@ -411,7 +424,8 @@ struct machine_state {
         b.shared.assign(shape.shared_bytes, std::byte{0xff});  // a NaN in every floating-point format
         b.history.clear(option.check == checking::races_too ? shape.shared_bytes : 0);
         for (auto& t : b.threads) {
-            t->groups = 0;
+            t->groups = t->store_groups = 0;
+            t->stores.clear(), t->unfenced.clear();
             t->clock.clear();
             make_ready(*t);
         }

@@ -108,6 +108,7 @@ class thread_handle {
     word round_tf32(word bits) const { return tfloat32(detail::bit_cast<float>(bits)).bits() | 0x1555; }
 
     static constexpr bool has_wgmma = true;  // a machine that has none says so where it is used
+    int warpgroup() const { return thread() / 128; }
     using mbarrier_span = simt::shared_span<simt::mbarrier>;
     void mbarrier_init(mbarrier_span m, int arrivals, location at = location::here()) const {
         access_.mbarrier_init(m, arrivals, at);
@@ -136,6 +137,24 @@ class thread_handle {
     void wgmma_wait(simt::constant<N>, location at = location::here()) const {
         access_.wgmma_wait(N, at);
     }
+    template <int N, int Blocks>
+    void wgmma_wait(simt::constant<N>, vec<float, 4> (&)[Blocks], location at = location::here()) const {
+        access_.wgmma_wait(N, at);
+    }
+    template <class T>
+    void stmatrix_x4(simt::shared_span<simt::chunk<T>> row, const vec<word, 4>& values,
+                     location at = location::here()) const {
+        access_.stmatrix(row.offset, values, at);
+    }
+    void bulk_store(const tile_map& map, int x, int y, word from, location at = location::here()) const {
+        access_.bulk_store(map, x, y, from, at);
+    }
+    void bulk_commit() const { access_.bulk_commit(); }
+    template <int N>
+    void bulk_wait_read(simt::constant<N>, location at = location::here()) const {
+        access_.bulk_wait_read(N, at);
+    }
+    void proxy_fence(location at = location::here()) const { access_.proxy_fence(at); }
     template <int N>
     void fewer_registers(simt::constant<N>, location at = location::here()) const {
         access_.registers(N, operation::fewer_registers, at);

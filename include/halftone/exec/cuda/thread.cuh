@@ -162,6 +162,7 @@ class cuda_thread {
 #else
     static constexpr bool has_wgmma = false;
 #endif
+    __device__ static int warpgroup() { return __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 128, 0); }
     using mbarrier_span = shared_span<simt::mbarrier>;
     using hopper = warpgroup_instructions;
     __device__ static void mbarrier_init(mbarrier_span at, int arrivals) { hopper::init(address(at), arrivals); }

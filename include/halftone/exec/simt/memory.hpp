@@ -135,18 +135,4 @@ struct shared_tile {
     }
 };
 
-struct mbarrier {
-    std::uint64_t state;
-};
-
-/// A tile of 16-bit elements in shared memory that wgmma reads, in panels of 64 elements (128 bytes) in 128-byte swizzle
-/// (a 16-byte chunk c of row r lies at chunk c ^ r % 8), `offset` a multiple of 1024 but for steps of 16 of the depth.
-/// is_outer false (K-major): rows of the outer axis, each 64 elements of the depth: row r begins at offset + 128 r; 16
-/// further in depth is offset + 32. is_outer true (MN-major): panels of 64 outer elements by 64 rows of the depth: outer
-/// panel p, depth row k at offset + 8192 p + 128 k; 16 further in depth is offset + 2048.
-template <bool IsOuter>
-struct wgmma_operand {
-    word offset;
-};
-
 }  // namespace halftone::inline HALFTONE_ABI::simt

@@ -42,6 +42,7 @@
 ///                                            has_eight_bit_units
 ///     select_bytes(low, high, selector)      a word of four of these eight bytes, which the selector's hexadecimal digits
 ///                                            number, the lowest byte's being the lowest
+///     warpgroup()                            of four warps which; a compiler takes it for one number of all lanes
 ///     mbarrier_init(at, arrivals)            a barrier in shared memory that counts: by one thread, which mbarrier_init_fence()s
 ///                                            then, before a barrier() of all
 ///     mbarrier_arrive(at)                    one arrival, after what the thread did; mbarrier_expect(at, bytes) another, whose
@@ -60,7 +61,7 @@
 ///                                            mine, bulk_wait_read(constant<N>): at most N of MY groups are still to be read
 ///     stmatrix_x4(row, values)               the way back of ldmatrix_x4
 ///     proxy_fence()                          what I stored to shared memory is there for such copies, after a barrier too
-///                                            (from mbarrier_init on: only under `if constexpr` on has_wgmma)
+///                                            (from warpgroup on: only under `if constexpr` on has_wgmma)
 ///     round_tf32(bits)                       a float's bits, rounded to what mma_1688 reads of them, as tfloat32 rounds
 ///
 /// Types are deduced, so a kernel never has to write `simt.template word<...>()`. Return types of members are written

@@ -76,7 +76,7 @@ struct warpgroup_kernel {
                 simt.mbarrier_init_fence();
             }
             simt.barrier();
-            const int group = simt.shuffle(simt.thread() / 128, 0);  // which a compiler takes for one number of all lanes
+            const int group = simt.warpgroup();
             if (group == 2) {
                 simt.fewer_registers(constant<40>{});
                 if (simt.thread() % 128 == 0) fetch(simt);
@@ -152,6 +152,7 @@ struct warpgroup_kernel {
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE void multiply(Simt simt, int group) const {
         ring_place at;
+        word buffer = 0;  // of the two that results are copied from the next
         HALFTONE_KEEP_LOOP for (int number = simt.block().x; number < count(); number += blocks) {
             const warpgroup_work mine = work(number);
             sums_of_lane sums;
@@ -167,9 +168,11 @@ struct warpgroup_kernel {
             } else {
                 add_up<true, true>(simt, group, mine.panels, at, sums);
             }
-            finish(simt, group, mine, sums);
+            finish(simt, group, mine, sums, buffer);
         }
-        if constexpr (copies_results) simt.bulk_wait_read(constant<0>{});  // or shared memory would be another block's
+        if constexpr (copies_results) {
+            if (access == row_access::chunks) simt.bulk_wait_read(constant<0>{});  // or shared memory would be another block's
+        }
     }
     HALFTONE_KERNEL template <bool IsAOuter, bool IsBOuter, class Simt>
     HALFTONE_HD HALFTONE_INLINE static void add_up(Simt simt, int group, int panels, ring_place& at,
@@ -204,11 +207,11 @@ struct warpgroup_kernel {
     /// A result in rows of whole chunks goes by way of shared memory and is copied from there while the next tile is
     /// multiplied: stores would keep the warps waiting, as all blocks come to their ends together.
     HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD HALFTONE_INLINE void finish(Simt simt, int group, const warpgroup_work& mine, const sums_of_lane& sums) const {
+    HALFTONE_HD HALFTONE_INLINE void finish(Simt simt, int group, const warpgroup_work& mine, const sums_of_lane& sums,
+                                            word& buffer) const {
         const tile_place first{mine.tile.row + group * 64 + simt.warp() % 4 * 16, mine.tile.column};
         if constexpr (copies_results) {
-            if (access == row_access::chunks) return copy_results(simt, first, mine.part * rows_of_part, sums);
-            await_copies(simt, constant<0>{});
+            if (access == row_access::chunks) return copy_results(simt, first, mine.part * rows_of_part, sums, buffer);
         }
         const matmul_epilogue<Operands, Results> end = part.end(mine.part, epilogue);
         const staged rows{staging(simt)};
@@ -227,28 +230,26 @@ struct warpgroup_kernel {
     HALFTONE_HD HALFTONE_INLINE static word staging(Simt simt) {
         return ring_bytes + static_cast<word>(simt.warp()) * staging_bytes;
     }
-    HALFTONE_KERNEL template <int N, class Simt>
-    HALFTONE_HD HALFTONE_INLINE static void await_copies(Simt simt, constant<N> under_way) {
-        simt.bulk_wait_read(under_way);
-        simt.warp_barrier();
-    }
 
     /// 128 bytes of sixteen rows at a time, in two buffers in turn. Row 0 of the part that is summed is row_of_part of what
     /// the copies see.
     HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD HALFTONE_INLINE void copy_results(Simt simt, tile_place first, int row_of_part, const sums_of_lane& sums) const {
+    HALFTONE_HD HALFTONE_INLINE void copy_results(Simt simt, tile_place first, int row_of_part, const sums_of_lane& sums,
+                                                  word& buffer) const {
         constexpr int at_once = 128 / static_cast<int>(sizeof(result)), blocks = at_once / 8;
         HALFTONE_UNROLL for (int j = 0; j < blocks_n; j += blocks) {
             const tile_place here{first.row, first.column + 8 * j};
-            const word buffer = staging(simt) + static_cast<word>(j / blocks % 2) * buffer_bytes;
-            await_copies(simt, constant<1>{});
+            const word rows = staging(simt) + buffer;
+            simt.bulk_wait_read(constant<1>{});
+            simt.warp_barrier();
             HALFTONE_UNROLL for (int i = 0; i < blocks; i += 2) {
-                put_results(simt, buffer, here, i, sums[j + i], sums[j + i + 1]);
+                put_results(simt, rows, here, i, sums[j + i], sums[j + i + 1]);
             }
             simt.proxy_fence();
             simt.warp_barrier();
-            if (simt.lane() == 0) simt.bulk_store(c, here.column, row_of_part + here.row, buffer);
+            if (simt.lane() == 0) simt.bulk_store(c, here.column, row_of_part + here.row, rows);
             simt.bulk_commit();
+            buffer ^= buffer_bytes;
         }
     }
     /// Two blocks of eight columns, from block number i of the buffer on: of 16 bits each quarter of the warp stores one of

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT
+#include "kernel/matmul/warpgroup_checks.hpp"
+
+#include <emulator/damage.hpp>
+
+namespace {
+
+using namespace matmul_test;
+namespace emulator = ht::emulator;
+namespace simt = ht::simt;
+using on_device::matmul_tile;
+
+simt::architecture hopper(int multiprocessors) {
+    simt::architecture a = simt::architecture_of(90);
+    a.multiprocessors = multiprocessors;
+    return a;
+}
+
+TEST_CASE("matmul by warpgroups: every pair of layouts, edges, parts") {
+    emulator::device device({}, hopper(2));
+    warpgroups_in_all_layouts(device);
+}
+TEST_CASE("matmul by warpgroups: epilogues") {
+    emulator::device device({}, hopper(3));
+    warpgroups_finish_all(device);
+}
+TEST_CASE("matmul by warpgroups: damaged") {
+    emulator::check_kernels(
+        [](emulator::device& d) {
+            return warpgroups_multiply<bfloat16, bfloat16>(d, {140, 6 * 64, 200}, {matmul_tile::wide, 1}, 0, 1, 0);
+        },
+        hopper(2));
+}
+TEST_CASE("matmul by warpgroups: damaged, results that are not copied") {
+    emulator::check_kernels(
+        [](emulator::device& d) {
+            return warpgroups_multiply<bfloat16, bfloat16>(d, {130, 5 * 64, 203}, {matmul_tile::wide, 1}, 1, 0, 2);
+        },
+        hopper(1));
+}
+TEST_CASE("matmul on a Hopper: large products are cut into warpgroups' tiles, and unaligned ones are copied first") {
+    emulator::device device({}, hopper(1));
+    const sizes s{520, 600, 520};
+    REQUIRE(on_device::cut_matmul(device.architecture(), s.rows, s.columns, s.depth, matmul_tile::widest).tile > matmul_tile::large);
+    const std::vector<double> want = exact_product(s);
+    multiply_exactly<ht::amp_bf16, bfloat16, bfloat16, bfloat16>(device, s, want, layouts[0], layouts[1], layouts[0]);
+    CHECK(device.launches() == 1);
+    multiply_exactly<ht::amp_fp16, float16, float16, float>(device, s, want, layouts[2], layouts[3], layouts[2]);
+    CHECK(device.launches() == 1 + 3);
+}
+
+}  // namespace

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Products by warpgroups, whatever a device's cut would be, on any device that has them.
+///
+///     matmul_test::warpgroups_in_all_layouts(device);
+#pragma once
+
+#include <halftone/kernel/matmul/device.hpp>
+
+#include "kernel/matmul/checks.hpp"
+
+namespace matmul_test {
+
+namespace on_device = ht::kernel::on_device;
+
+/// c = epilogue(ab) by tiles of one kind, in so many parts.
+template <class T, class Device, class C, class Epilogue>
+void by_warpgroups(Device& device, const on_device::matmul_cut& cut, const ht::view<T, 2>& a, const ht::view<T, 2>& b,
+                   const ht::view<C, 2>& c, const Epilogue& epilogue) {
+    const auto end = ht::epilogue_of(epilogue, c);
+    on_device::multiply_by_warpgroups<T>(device, on_device::make_operand(a), on_device::make_operand(ht::transpose(b)), end,
+                                         on_device::access_to(end), cut);
+}
+
+/// Sums of small integers, which are exact, as the definition has them.
+template <class T, class C, class Device>
+bool warpgroups_multiply(Device& device, const sizes& s, const on_device::matmul_cut& cut, std::size_t of_a, std::size_t of_b,
+                         std::size_t of_c) {
+    const std::vector<double> want = exact_product(s);
+    const operand<T> a(s.rows, s.depth, aligned(layouts[of_a], s.rows, s.depth), small_integers{1}),
+        b(s.depth, s.columns, aligned(layouts[of_b], s.depth, s.columns), small_integers{2});
+    const operand<C> c(s.rows, s.columns, layouts[of_c]);
+    by_warpgroups(device, cut, a.view, b.view, c.view, ht::plain{});
+    device.synchronize();
+    return holds(c, s, want);
+}
+
+/// Tiles in the middle and at the edges, fewer panels than slots and more, one and several tiles a block, rows of c that are
+/// chunks and others.
+template <class Device>
+void warpgroups_in_all_layouts(Device& device) {
+    using on_device::matmul_tile;
+    constexpr sizes edges{150, 5 * 64 + 8, 408};
+    for (std::size_t a = 0; a < 4; ++a) {
+        for (std::size_t b = 0; b < 4; ++b) {
+            CAPTURE(a);
+            CAPTURE(b);
+            if ((a + b) % 2 == 0) {
+                CHECK(warpgroups_multiply<bfloat16, bfloat16>(device, edges, {matmul_tile::wide, 1}, a, b, 0));
+            } else {
+                CHECK(warpgroups_multiply<bfloat16, float>(device, edges, {matmul_tile::widest, 1}, a, b, 0));
+            }
+        }
+    }
+    CHECK(warpgroups_multiply<float16, float16>(device, edges, {matmul_tile::widest, 1}, 0, 1, 0));
+    CHECK(warpgroups_multiply<bfloat16, bfloat16>(device, {70, 72, 203}, {matmul_tile::wide, 1}, 0, 0, 2));  // odd rows of c
+    CHECK(warpgroups_multiply<bfloat16, float>(device, {1, 8, 1}, {matmul_tile::wide, 1}, 0, 0, 0));
+    CHECK(warpgroups_multiply<bfloat16, bfloat16>(device, {130, 9 * 64 + 24, 203}, {matmul_tile::wide, 3}, 0, 1, 0));
+    CHECK(warpgroups_multiply<float16, float>(device, {130, 9 * 64, 272}, {matmul_tile::widest, 4}, 1, 0, 2));
+}
+
+/// An epilogue gives exact sums the bits that it gives them by way of other tiles.
+template <class T, class C, class Device, class Epilogue>
+void warpgroups_finish(Device& device, const Epilogue& epilogue_with) {
+    constexpr sizes s{150, 136, 216};
+    const operand<T> a(s.rows, s.depth, layouts[0], small_integers{1}), b(s.depth, s.columns, layouts[1], small_integers{2});
+    const operand<C> extra(s.rows, s.columns, layouts[0], small_integers{3}), one(s.rows, s.columns, layouts[0], small_integers{4}),
+        two(s.rows, s.columns, layouts[0], small_integers{4});
+    const operand<float> bias(1, s.columns, layouts[0], small_integers{5});
+    const ht::view<float, 1> of_columns(bias.view.data(), {s.columns});
+    const auto epilogue = [&](const operand<C>& c) { return epilogue_with(of_columns, extra.view, c.view); };
+    using policy = std::conditional_t<std::is_same_v<T, bfloat16>, ht::amp_bf16, ht::amp_fp16>;
+    ht::matmul<policy>(device, a.view, b.view, one.view, epilogue(one));
+    by_warpgroups(device, {on_device::matmul_tile::wide, 1}, a.view, b.view, two.view, epilogue(two));
+    device.synchronize();
+    CHECK(one.memory.same_bits(two.memory));
+    CHECK(two.intact());
+}
+template <class Device>
+void warpgroups_finish_all(Device& device) {
+    const auto add = [](auto&&...) { return ht::add_product{}; };
+    warpgroups_finish<bfloat16, bfloat16>(device, add);
+    warpgroups_finish<bfloat16, float>(device, add);
+    warpgroups_finish<float16, float16>(device, [](auto&& bias, auto&&...) { return ht::bias_gelu{bias}; });
+    warpgroups_finish<bfloat16, bfloat16>(device, [](auto&& bias, auto&& extra, auto&&) { return ht::bias_residual{bias, extra}; });
+    warpgroups_finish<bfloat16, bfloat16>(device, [](auto&&, auto&&, auto&& c) { return ht::gelu_gradient{c}; });
+    warpgroups_finish<bfloat16, float>(device, [](auto&& bias, auto&& extra, auto&&) {
+        return ht::then{[](auto sum, auto x, auto beta) { return sum * x + beta; }, extra, bias};
+    });
+    warpgroups_finish<bfloat16, bfloat16>(device, [](auto&& bias, auto&& extra, auto&&) { return ht::bias_gelu_keep{bias, extra}; });
+}
+
+}  // namespace matmul_test
