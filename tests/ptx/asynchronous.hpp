@@ -5,8 +5,8 @@
 ///
 /// All of it ends as late as the hardware allows, and begins as early: where a bulk copy will write there are NaNs from
 /// the instruction on, and what it brings comes when a thread waits for it; the sums of a product are NaNs until they
-/// are waited for. Mbarriers order these, and not, in this machine's eyes, ordinary accesses of two warps: it would call
-/// them a race.
+/// are waited for. Mbarriers order these, and not, in this machine's eyes, ordinary accesses of two warps: it would
+/// call them a race.
 #pragma once
 
 #include <array>

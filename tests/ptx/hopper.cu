@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The machine for PTX as an sm_90: products by bulk copies of tensors, mbarriers and warpgroups, exact, and what it must
-/// find or refuse of them.
+/// The machine for PTX as an sm_90: products by bulk copies of tensors, mbarriers and warpgroups, exact, and what it
+/// must find or refuse of them.
 #include <cmath>
 #include <cstdint>
 #include <vector>
