@@ -33,11 +33,13 @@ handler decode_move(instruction& i, const mnemonic& name) {
 handler find(instruction& i, const mnemonic& name) {
     const std::string_view operation = name.operation();
     if (operation == "mov") return decode_move(i, name);
+    if (const handler found = decode_asynchronous(i, name)) return found;
     for (const std::string_view orders_memory : {"membar", "fence", "prefetch", "nanosleep", "griddepcontrol"}) {
         if (operation == orders_memory) return [](warp&, const instruction&, lane_mask) {};
     }
     if (operation == "trap") return [](warp& w, const instruction& a, lane_mask) { w.fail(a, "a trap"); };
-    for (const auto decode_kind : {decode_warp_wide, decode_memory, decode_convert, decode_arithmetic}) {
+    for (const auto decode_kind :
+         {decode_warp_wide, decode_warpgroup, decode_memory, decode_convert, decode_arithmetic}) {
         if (const handler found = decode_kind(i, name)) return found;
     }
     return nullptr;

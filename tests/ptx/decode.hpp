@@ -29,6 +29,10 @@ struct mnemonic {
 handler decode_warp_wide(instruction& i, const mnemonic& name);
 /// Loads, stores, atomics, asynchronous copies, addresses.
 handler decode_memory(instruction& i, const mnemonic& name);
+/// Mbarriers, and bulk copies of tensors.
+handler decode_asynchronous(instruction& i, const mnemonic& name);
+/// Products of warpgroups.
+handler decode_warpgroup(instruction& i, const mnemonic& name);
 handler decode_convert(instruction& i, const mnemonic& name);
 /// Sums, products, functions, comparisons, and what is done to bits.
 handler decode_arithmetic(instruction& i, const mnemonic& name);

@@ -2,8 +2,6 @@
 #include <algorithm>
 #include <bit>
 #include <iterator>
-#include <numeric>
-#include <random>
 #include <string_view>
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -72,8 +70,10 @@ void warp::begin(frame& f, const function& of) {
 }
 
 void warp::fail(const instruction& i, const std::string& why) const {
-    throw failure(why + ": " + i.text + ", block (" + std::to_string(block_.at.x) + ", " + std::to_string(block_.at.y) +
-                  ", " + std::to_string(block_.at.z) + "), warp " + std::to_string(first_thread_ / lanes) + " of " +
+    const bool is_long = i.text.size() > 160;
+    throw failure(why + ": " + (is_long ? i.text.substr(0, 150) + " ..." : i.text) + ", block (" +
+                  std::to_string(block_.at.x) + ", " + std::to_string(block_.at.y) + ", " +
+                  std::to_string(block_.at.z) + "), warp " + std::to_string(first_thread_ / lanes) + " of " +
                   frame_.f->name);
 }
 
@@ -104,6 +104,8 @@ std::byte* warp::memory(const instruction& i, space s, std::uint64_t address, st
         if (address + bytes > block_.shared.size()) fail(i, "beyond the block's shared memory");
         if (block_.shared.is_race(address, bytes, how, first_thread_ + lane, order_))
             fail(i, "a race in shared memory");
+        if (block_.beside.is_idle()) return block_.shared.data() + address;
+        if (const char* const why = block_.beside.objection(address, bytes, how != access::reads, known_)) fail(i, why);
         return block_.shared.data() + address;
     }
     if (s == space::local) {
@@ -165,10 +167,12 @@ bool warp::is_over() const {
         if (s != lane_state::is_over) return false;
     return true;
 }
-bool warp::is_at_barrier() const {
-    for (const lane_state s : state_)
-        if (s == lane_state::runs || s == lane_state::is_parked) return false;
-    return true;
+bool warp::waits() const {
+    return std::any_of(state_, state_ + lanes, [](lane_state s) { return s == lane_state::waits; });
+}
+const instruction& warp::last_wait() const {
+    const auto lane = std::find(state_, state_ + lanes, lane_state::waits) - state_;
+    return frame_.f->code[pc_[lane] - 1];
 }
 const instruction* warp::barrier() const {
     const instruction* at = nullptr;
@@ -236,6 +240,7 @@ void warp::call(const instruction& i, lane_mask m) {
 }
 
 void warp::advance() {
+    std::replace(state_, state_ + lanes, lane_state::waits, lane_state::runs);
     for (;;) {
         // Those furthest behind, and where they meet the next ones.
         std::uint32_t at = ~0u, next = ~0u;
@@ -309,6 +314,14 @@ void warp::advance() {
                     });
                     is_together = false;
                     continue;
+                case flow::wait:
+                    if (m != 0) i.run(*this, i, m);
+                    each([&](int l) {
+                        pc_[l] = at + 1;
+                        if ((m >> l & 1) != 0 && values(i.to[0])[l] == 0) state_[l] = lane_state::waits;
+                    });
+                    is_together = false;
+                    continue;
                 case flow::warp_wide: {
                     lane_mask wanted = ~lane_mask{0};
                     if (i.members >= 0) wanted = get<std::uint32_t>(i.members, std::countr_zero(m == 0 ? group : m));
@@ -331,54 +344,9 @@ void warp::advance() {
             if (!is_together) each([&](int l) { pc_[l] = at; });
         }
     }
+    if (waits()) return;
     for (int l = 0; l < lanes; ++l)
         if (state_[l] == lane_state::is_parked) fail(frame_.f->code[pc_[l]], "lanes that never meet");
-}
-
-namespace {
-void run_block(block_state& block, const function& kernel, unsigned threads, std::minstd_rand& random) {
-    block.shared.begin(kernel.shared_bytes + block.how.shared_bytes);
-    std::deque<warp> warps;
-    for (unsigned t = 0; t < threads; t += lanes)
-        warps.emplace_back(block, kernel, static_cast<int>(t), static_cast<int>(std::min(threads - t, 32u)));
-    std::vector<std::size_t> order(warps.size());
-    std::iota(order.begin(), order.end(), std::size_t{0});
-    for (;;) {
-        bool is_over = true, any = false, all = true;
-        if (block.how.seed != 0) std::shuffle(order.begin(), order.end(), random);
-        for (const std::size_t w : order) {
-            warps[w].advance();
-            is_over = is_over && warps[w].is_over();
-        }
-        if (is_over) return;
-        const instruction* at = nullptr;
-        for (warp& w : warps) {
-            const instruction* const mine = w.barrier();
-            if (mine != nullptr && at != nullptr && mine != at) w.fail(*mine, "threads that wait at two barriers");
-            if (mine != nullptr) at = mine;
-            w.vote(any, all);
-        }
-        for (warp& w : warps) w.tell(any, all);
-        for (warp& w : warps) w.pass_barrier();
-        block.shared.pass_barrier();
-    }
-}
-}  // namespace
-
-void run(module& m, const function& kernel, const launch& how, const reach& may_touch) {
-    const unsigned threads = how.block.x * how.block.y * how.block.z;
-    if (kernel.threads_at_most != 0 && threads > static_cast<unsigned>(kernel.threads_at_most))
-        throw failure("more threads than the kernel's launch bounds allow: " + kernel.name);
-    std::minstd_rand random(how.seed);
-    static thread_local shared_memory shared;  // of one block after the other
-    block_state block{m, how, may_touch, shared};
-    const std::uint64_t blocks = std::uint64_t{how.grid.x} * how.grid.y * how.grid.z;
-    for (std::uint64_t n = 0; n < blocks; ++n) {
-        const std::uint64_t at = how.seed % 2 == 0 ? n : blocks - 1 - n;
-        block.at = {static_cast<unsigned>(at % how.grid.x), static_cast<unsigned>(at / how.grid.x % how.grid.y),
-                    static_cast<unsigned>(at / how.grid.x / how.grid.y)};
-        run_block(block, kernel, threads, random);
-    }
 }
 
 }  // namespace halftone::ptx

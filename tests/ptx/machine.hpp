@@ -6,7 +6,8 @@
 /// A failure, as one sentence with the instruction: an access that is misaligned or to memory that is not the kernel's; a
 /// shuffle from a lane that does not take part; lanes that never meet at something warp-wide; threads that never meet at
 /// a barrier; races in shared memory (shared_memory.hpp). Shared memory and registers begin as NaNs; an asynchronous copy
-/// is done when it is waited for.
+/// is done when it is waited for. Lanes that wait for an mbarrier's phase let all others go on before they ask again, and
+/// fail where that never ends (asynchronous.hpp).
 ///
 /// It cannot show races in a GPU's own memory, nor weak memory order.
 #pragma once
@@ -15,6 +16,7 @@
 #include <deque>
 #include <functional>
 
+#include "ptx/asynchronous.hpp"
 #include "ptx/module.hpp"
 #include "ptx/shared_memory.hpp"
 
@@ -53,6 +55,7 @@ struct block_state {
     shape at{};
     std::uint64_t steps = 0;
     range last{};  // what the kernel has touched last
+    asynchronous beside{};
 };
 
 /// A function under way in a warp.
@@ -78,14 +81,14 @@ std::uint64_t bits_from(T value) {
 
 class warp {
   public:
-    enum class lane_state : std::uint8_t { runs, is_parked, is_at_barrier, is_over };
+    enum class lane_state : std::uint8_t { runs, waits, is_parked, is_at_barrier, is_over };
 
     warp(block_state& b, const function& kernel, int first_thread, int threads);
 
-    /// Until all lanes are over or at a barrier.
+    /// Until all lanes are over, at a barrier, or have to wait for an mbarrier.
     void advance();
     bool is_over() const;
-    bool is_at_barrier() const;
+    bool waits() const;
     void pass_barrier();
     /// The barrier that lanes wait at, of all of this warp one and the same; nullptr: none waits.
     const instruction* barrier() const;
@@ -115,6 +118,16 @@ class warp {
     void close_copies(int lane) { copies_[lane].push_back(std::move(open_copies_[lane])), open_copies_[lane].clear(); }
     void wait_for_copies(const instruction& i, int lane, std::size_t groups_left);
 
+    block_state& block() { return block_; }
+    int first_thread() const { return first_thread_; }
+    /// Which phases of mbarriers have been seen to be over.
+    knowledge& known() { return known_; }
+    warpgroup_sums& sums() { return sums_; }
+    /// Gives registers the sums of all products but those of so many groups.
+    void end_products(std::uint64_t groups_left);
+    /// What keeps it from going on, for sentences.
+    const instruction& last_wait() const;
+
     [[noreturn]] void fail(const instruction& i, const std::string& why) const;
 
   private:
@@ -132,6 +145,8 @@ class warp {
     std::uint64_t sink_[lanes] = {};
     std::vector<pending_copy> open_copies_[lanes];
     std::vector<std::vector<pending_copy>> copies_[lanes];
+    knowledge known_;
+    warpgroup_sums sums_;
 };
 
 }  // namespace halftone::ptx

@@ -86,12 +86,13 @@ struct compare_and_swap {
 
 space space_named(const mnemonic& name) {
     if (name.has("global") || name.has("const")) return space::global;
-    if (name.has("shared")) return space::shared;
+    if (name.has("shared") || name.has("shared::cta")) return space::shared;
     if (name.has("local")) return space::local;
     return name.has("param") ? space::param : space::generic;
 }
 
 handler copy_kind(instruction& i, const mnemonic& name) {
+    if (name.has("bulk")) return nullptr;
     if (name.has("commit_group"))
         return [](warp& w, const instruction&, lane_mask m) { each_lane(m, [&](int l) { w.close_copies(l); }); };
     if (name.has("wait_group"))

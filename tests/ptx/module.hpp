@@ -32,7 +32,7 @@ using handler = void (*)(warp&, const instruction&, lane_mask);
 enum class space : std::uint8_t { generic, global, shared, local, param };
 
 /// What the loop that runs a warp has to know of an instruction; the rest is its handler's.
-enum class flow : std::uint8_t { next, branch, branch_table, call, leave, block_barrier, warp_wide };
+enum class flow : std::uint8_t { next, branch, branch_table, call, leave, block_barrier, warp_wide, wait };
 
 struct instruction {
     handler run = nullptr;

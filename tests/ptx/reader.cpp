@@ -16,12 +16,12 @@ class reader {
     reader(module& m, const module::place& p, std::string name) : m_(m) {
         f_->name = std::move(name);
         f_->is_entry = p.is_entry;
-        scopes_.emplace_back();
+        begin_scope();
         head(std::string_view(m.source_).substr(p.head, p.body - 1 - p.head));
         body(std::string_view(m.source_).substr(p.body, p.end - p.body));
-        for (const auto& [at, label] : jumps_) f_->code[at].target = labels_.at(label);
+        for (const auto& [at, label] : jumps_) f_->code[at].target = place_of(label);
         for (const auto& [at, table] : table_jumps_)
-            for (const auto& label : tables_.at(table)) f_->code[at].targets.push_back(labels_.at(label));
+            for (const auto& label : tables_.at(table)) f_->code[at].targets.push_back(place_of({{0}, label}));
         // What a launch gives lies behind what stands in the source.
         f_->shared_bytes = round_up(f_->shared_bytes, most_alignment_);
         for (const std::int32_t r : open_shared_) f_->constants.emplace_back(r, f_->shared_bytes);
@@ -71,17 +71,18 @@ class reader {
             if (std::isspace(static_cast<unsigned char>(c)) != 0 || c == ';') {
                 ++i;
             } else if (c == '{') {
-                scopes_.emplace_back();
+                begin_scope();
                 ++i;
             } else if (c == '}') {
                 scopes_.pop_back();
+                open_.pop_back();
                 ++i;
             } else {
                 std::size_t n = i;
                 while (n < s.size() && is_word(s[n])) ++n;
                 if (n + 1 < s.size() && s[n] == ':' && s[n + 1] != ':') {
                     label_ = std::string(s.substr(i, n - i));
-                    labels_[label_] = static_cast<std::uint32_t>(f_->code.size());
+                    labels_[{open_.back(), label_}] = static_cast<std::uint32_t>(f_->code.size());
                     i = n + 1;
                     continue;
                 }
@@ -121,6 +122,21 @@ class reader {
                 throw failure(f.what() + (" in: " + std::string(s)));
             }
         }
+    }
+
+    void begin_scope() {
+        scopes_.emplace_back();
+        open_.push_back(scope_count_++);
+    }
+    /// Labels of two pieces of inline assembly may be one name: the innermost scope's counts.
+    struct jump {
+        std::vector<int> scopes;
+        std::string label;
+    };
+    std::uint32_t place_of(const jump& j) const {
+        for (auto scope = j.scopes.rbegin(); scope != j.scopes.rend(); ++scope)
+            if (const auto found = labels_.find({*scope, j.label}); found != labels_.end()) return found->second;
+        throw failure("no label " + j.label + " in " + f_->name);
     }
 
     void define(const std::string& name) { scopes_.back()[name] = f_->registers++; }
@@ -199,7 +215,7 @@ class reader {
         const auto op = dots[0];
         if (op == "bra") {
             i.kind = flow::branch;
-            jumps_.emplace_back(f_->code.size(), std::string(parts[0]));
+            jumps_.emplace_back(f_->code.size(), jump{open_, std::string(parts[0])});
         } else if (op == "brx") {
             i.kind = flow::branch_table;
             i.from.push_back(operand(parts[0]));
@@ -209,18 +225,26 @@ class reader {
         } else if (op == "call") {
             call(i, parts);
         } else {
+            bool is_addressed = false;
             const auto of = [&](std::string_view part) {
                 if (part.front() != '[') return operands(i.from, part);
-                part = trim(part.substr(1, part.size() - 2));
-                const auto plus = part.find('+');
-                i.from.push_back(operand(trim(part.substr(0, plus))));
-                if (plus != part.npos)
-                    i.offset = static_cast<std::int64_t>(number(trim(part.substr(plus + 1))).value());
+                // Behind a comma: where in a tensor.
+                const auto pieces = split(part.substr(1, part.size() - 2));
+                const auto plus = pieces[0].find('+');
+                i.from.push_back(operand(trim(pieces[0].substr(0, plus))));
+                if (plus != part.npos) {
+                    if (is_addressed) throw failure("an offset of a second address");
+                    i.offset = static_cast<std::int64_t>(number(trim(pieces[0].substr(plus + 1))).value());
+                }
+                is_addressed = true;
+                for (std::size_t c = 1; c < pieces.size(); ++c) operands(i.from, pieces[c]);
             };
             // Stores, copies and barriers have no result; "a|b" are two.
             const bool has_result = op != "st" && op != "cp" && op != "red" && op != "membar" && op != "fence" &&
                                     op != "trap" && (op != "bar" || dots[1] == "red") && op != "prefetch" &&
-                                    op != "nanosleep";
+                                    op != "nanosleep" && op != "setmaxnreg" &&
+                                    (op != "wgmma" || dots[1] == "mma_async") &&
+                                    (op != "mbarrier" || (dots[1] != "init" && dots[1] != "inval"));
             std::size_t first = 0;
             if (has_result && !parts.empty()) {
                 if (const auto bar = parts[0].find('|'); bar != parts[0].npos) {
@@ -265,8 +289,11 @@ class reader {
     std::vector<std::int32_t> open_shared_;
     std::uint64_t most_alignment_ = 1;
     std::string label_;
-    std::unordered_map<std::string, std::uint32_t> labels_;
-    std::vector<std::pair<std::size_t, std::string>> jumps_, table_jumps_;
+    std::map<std::pair<int, std::string>, std::uint32_t> labels_;
+    std::vector<int> open_;  // scopes, by numbers that no two of a function have
+    int scope_count_ = 0;
+    std::vector<std::pair<std::size_t, jump>> jumps_;
+    std::vector<std::pair<std::size_t, std::string>> table_jumps_;
     std::unordered_map<std::string, std::vector<std::string>> tables_;
 };
 

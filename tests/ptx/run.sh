@@ -2,16 +2,20 @@
 # SPDX-License-Identifier: MIT
 # Runs what nvcc has compiled on a machine without a GPU: this folder's machine for PTX takes the place of CUDA's runtime.
 #
-#     tests/ptx/run.sh [--objects FOLDER] [--sanitize] [--seed N] [NAME...] [-- DOCTEST-ARGUMENT...]
+#     tests/ptx/run.sh [--objects FOLDER] [--architecture 90a] [--sanitize] [--seed N] [NAME...] [-- DOCTEST-ARGUMENT...]
 #     tests/ptx/run.sh --library FILE
 #
-# NAME: products, say, for tests/cuda/products.cu, or machine for this folder's own; all of them where there is none. FOLDER
+# NAME: products, say, for tests/cuda/products.cu, or machine and hopper for this folder's own; all of them where there is none. FOLDER
 # has their objects, as tests/cuda/compile.sh --keep FOLDER leaves them; else they are compiled, for seconds to a minute each. --sanitize: address
 # sanitizer watches what the kernels touch, to the byte. --seed: blocks and warps take turns in an order drawn at random.
+# --architecture: what the tests are compiled for, and what the machine poses as; without it sm_80, but for those that need
+# another one. With 90a it has the instructions of Hopper alone: mbarriers, bulk copies of tensors, products of warpgroups.
 #
 # --library makes FILE, the machine alone. It runs any program that is linked with the shared runtime and has PTX of sm_80:
 #
 #     nvcc -cudart shared -gencode arch=compute_80,code=compute_80 -no-compress ... && LD_PRELOAD=FILE ./a.out
+#
+# or PTX of sm_90a (arch=compute_90a,code=compute_90a), where HALFTONE_PTX_ARCHITECTURE=90 is in the environment.
 #
 # CUDACXX names the compiler of CUDA, CXX the other one.
 set -euo pipefail
@@ -23,16 +27,17 @@ toolkit=$(cd "$(dirname "$(readlink -f "$(command -v "$nvcc")")")/.." && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-objects='' library='' sanitizer=''
+objects='' library='' sanitizer='' architecture=''
 names=()
 while (($#)); do
     case $1 in
-        --objects | --library | --seed)
+        --objects | --library | --seed | --architecture)
             (($# > 1)) || { echo "$1 needs a value" >&2; exit 2; }
             case $1 in
                 --objects) objects=$(cd "$2" && pwd) ;;
                 --library) library=$(cd "$(dirname "$2")" && pwd)/$(basename "$2") ;;
                 --seed) export HALFTONE_PTX_SEED=$2 ;;
+                --architecture) architecture=${2#sm_} ;;
             esac
             shift
             ;;
@@ -51,13 +56,13 @@ while (($#)); do
 done
 if [[ -n $objects && -n $sanitizer ]]; then echo "--sanitize compiles the tests itself" >&2; exit 2; fi
 if ((${#names[@]} == 0)); then
-    names=(machine bytes float8)
+    names=(machine hopper bytes float8)
     for test in "$root"/tests/cuda/*.cu; do
         name=$(basename "$test" .cu)
         if [[ " ${names[*]} " != *" $name "* && (-z $objects || -e $objects/tests_cuda_$name.cu.o) ]]; then names+=("$name"); fi
     done
 fi
-export work root nvcc toolkit objects sanitizer cxx=${CXX:-c++}
+export work root nvcc toolkit objects sanitizer asked=$architecture cxx=${CXX:-c++}
 # A fused multiply-add is a slow call where a compiler may not use the processor's.
 native=
 if "$cxx" -march=native -x c++ -c -o "$work/native.o" - <<<'int main() {}' 2>/dev/null; then native=-march=native; fi
@@ -68,8 +73,14 @@ compile_machine() {
     "$cxx" -std=c++20 -O2 -fPIC $native $sanitizer -Wall -Wextra -I"$root/tests" -I"$root/include" -isystem "$toolkit/include" \
         -c "$1" -o "$work/machine_$(basename "$1").o"
 }
-# What the machine poses as: from sm_89 on instructions know numbers of eight bits.
-architecture_of() { if [[ $1 == bytes || $1 == float8 ]]; then echo 89; else echo 80; fi; }
+# What the machine poses as: from sm_89 on instructions know numbers of eight bits, and those of sm_90a no other has.
+architecture_of() {
+    case $1 in
+        hopper) echo 90a ;;
+        bytes | float8) echo "${asked:-89}" ;;
+        *) echo "${asked:-80}" ;;
+    esac
+}
 compile_test() {
     local name=$1 source=$root/tests/cuda/$1.cu architecture
     architecture=$(architecture_of "$name")
@@ -77,7 +88,7 @@ compile_test() {
         ln -s "$objects/tests_cuda_$name.cu.o" "$work/test_$name.o"
         return
     fi
-    if [[ $name == machine ]]; then source=$root/tests/ptx/machine.cu; fi
+    if [[ -e $root/tests/ptx/$name.cu ]]; then source=$root/tests/ptx/$name.cu; fi
     "$nvcc" -std=c++20 -O1 ${sanitizer:+-Xcompiler "$sanitizer"} -I"$root/include" -I"$root/tests" \
         -gencode "arch=compute_$architecture,code=compute_$architecture" -no-compress -x cu -c "$source" -o "$work/test_$name.o"
 }
@@ -89,7 +100,7 @@ run_test() {
     # shellcheck disable=SC2086
     "$cxx" $sanitizer "$work/test_$name.o" "$work/main.o" "$work/libptx.so" "${libraries[@]}" -Wl,--as-needed,-rpath,"$work" \
         -lpthread -ldl -o "$work/$name" &&
-        HALFTONE_PTX_ARCHITECTURE=$(architecture_of "$name") ASAN_OPTIONS=detect_leaks=0 "$work/$name" -tce='*cublaslt*' "$@" >"$work/$name.log" 2>&1 || touch "$work/$name.failed"
+        HALFTONE_PTX_ARCHITECTURE=$(architecture_of "$name" | tr -d a) ASAN_OPTIONS=detect_leaks=0 "$work/$name" -tce='*cublaslt*' "$@" >"$work/$name.log" 2>&1 || touch "$work/$name.failed"
     if [[ -e $work/$name.failed ]]; then
         echo "$name fails:"
         head -n 60 "$work/$name.log"

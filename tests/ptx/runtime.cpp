@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What nvcc's own code calls, launches, and what the device is: of sm_80, with few multiprocessors.
+/// What nvcc's own code calls, launches, and what the device is: of sm_80, or what
+/// HALFTONE_PTX_ARCHITECTURE says, with few multiprocessors.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <string_view>
 #include <utility>
 
 #include "ptx/runtime.hpp"
@@ -12,7 +14,34 @@ using namespace halftone::ptx;
 
 namespace {
 
-/// The text of PTX in what nvcc has put into the program; empty: there is none that is not compressed.
+std::uint32_t from_environment(const char* name, std::uint32_t otherwise) {
+    const char* const text = std::getenv(name);
+    return text == nullptr ? otherwise : static_cast<std::uint32_t>(std::strtoul(text, nullptr, 10));
+}
+
+}  // namespace
+
+int halftone::ptx::architecture() {
+    static const auto version = static_cast<int>(from_environment("HALFTONE_PTX_ARCHITECTURE", 80));
+    return version;
+}
+
+namespace {
+
+/// How well PTX is the device's, as a GPU chooses: the newest that is not newer than itself; that of sm_90a and the like
+/// is no other device's at all, and there the best. 0: it cannot run it.
+int fitness(std::string_view ptx) {
+    const auto at = ptx.find(".target sm_");
+    if (at == ptx.npos) return 0;
+    ptx = ptx.substr(at + 11);
+    const auto digits = ptx.find_first_not_of("0123456789");
+    const int version = std::stoi(std::string(ptx.substr(0, digits)));
+    const bool is_only_its = digits != ptx.npos && ptx[digits] == 'a';
+    return version > architecture() || (is_only_its && version != architecture()) ? 0 : 2 * version + is_only_its;
+}
+
+/// The text of PTX in what nvcc has put into the program that is the best for the device; empty: there is none that it
+/// can run and that is not compressed.
 std::string ptx_of(const void* wrapper) {
     const auto* at = static_cast<const unsigned char* const*>(wrapper)[1];
     std::uint64_t bytes = 0;
@@ -20,6 +49,7 @@ std::string ptx_of(const void* wrapper) {
     std::uint16_t head = 0;
     std::memcpy(&head, at + 6, 2);
     const unsigned char* const end = at + head + bytes;
+    std::string_view best;
     for (at += head; at < end;) {
         std::uint16_t kind = 0;
         std::uint32_t entry = 0, compressed = 0;
@@ -30,11 +60,12 @@ std::string ptx_of(const void* wrapper) {
         std::memcpy(&compressed, at + 16, 4);
         if (kind == 1 && compressed == 0) {
             const auto* const text = reinterpret_cast<const char*>(at + entry);
-            return {text, strnlen(text, payload)};
+            const std::string_view ptx(text, strnlen(text, payload));
+            if (fitness(ptx) > fitness(best)) best = ptx;
         }
         at += entry + payload;
     }
-    return {};
+    return std::string(best);
 }
 
 /// Where the address sanitizer watches every access, kernels may reach all of the program's memory, as some GPUs let them.
@@ -43,17 +74,6 @@ constexpr bool reaches_all_memory = true;
 #else
 constexpr bool reaches_all_memory = false;
 #endif
-
-std::uint32_t from_environment(const char* name, std::uint32_t otherwise) {
-    const char* const text = std::getenv(name);
-    return text == nullptr ? otherwise : static_cast<std::uint32_t>(std::strtoul(text, nullptr, 10));
-}
-
-/// What the device is: 10 times its compute capability.
-int architecture() {
-    static const auto version = static_cast<int>(from_environment("HALFTONE_PTX_ARCHITECTURE", 80));
-    return version;
-}
 
 /// Another one for each launch; 0 where none is asked for.
 std::uint32_t seed() {
@@ -75,7 +95,7 @@ cudaError_t start(const void* f, dim3 grid, dim3 block, void** arguments, std::s
         return result(cudaErrorInvalidConfiguration);
     try {
         const function& code = k->code->named(k->name);
-        if (shared > k->most_shared || shared + code.shared_bytes + 1024 > all_shared_bytes)
+        if (shared > k->most_shared || shared + code.shared_bytes + 1024 > all_shared_bytes())
             return result(cudaErrorInvalidValue);
         auto how = std::make_shared<launch>();
         how->grid = {grid.x, grid.y, grid.z};
@@ -184,8 +204,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {
     std::snprintf(p->name, sizeof p->name, "PTX on the host");
     p->totalGlobalMem = std::size_t{8} << 30;
     p->sharedMemPerBlock = 48 * 1024;
-    p->sharedMemPerBlockOptin = most_shared_bytes;
-    p->sharedMemPerMultiprocessor = all_shared_bytes;
+    p->sharedMemPerBlockOptin = most_shared_bytes();
+    p->sharedMemPerMultiprocessor = all_shared_bytes();
     p->reservedSharedMemPerBlock = 1024;
     p->regsPerBlock = 65536;
     p->warpSize = 32;
@@ -218,7 +238,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr a, int) {
             *value = 48 * 1024;
             break;
         case cudaDevAttrMaxSharedMemoryPerBlockOptin:
-            *value = most_shared_bytes;
+            *value = static_cast<int>(most_shared_bytes());
             break;
         case cudaDevAttrMaxGridDimX:
             *value = 0x7fffffff;
@@ -287,7 +307,7 @@ cudaError_t cudaFuncSetAttribute(const void* f, cudaFuncAttribute a, int value) 
     kernel* const k = find_kernel(f);
     if (k == nullptr) return result(cudaErrorInvalidDeviceFunction);
     if (a != cudaFuncAttributeMaxDynamicSharedMemorySize) return result(cudaSuccess);
-    if (value < 0 || static_cast<std::size_t>(value) > most_shared_bytes) return result(cudaErrorInvalidValue);
+    if (value < 0 || static_cast<std::size_t>(value) > most_shared_bytes()) return result(cudaErrorInvalidValue);
     k->most_shared = static_cast<std::size_t>(value);
     return result(cudaSuccess);
 }
@@ -297,8 +317,17 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* a, const void* f) {
     const kernel* const k = find_kernel(f);
     if (k == nullptr) return result(cudaErrorInvalidDeviceFunction);
     a->ptxVersion = a->binaryVersion = k->code->version();
-    a->maxThreadsPerBlock = 1024;
     a->numRegs = 32;
+    a->maxDynamicSharedSizeBytes = static_cast<int>(k->most_shared);
+    try {
+        const function& code = k->code->named(k->name);
+        a->maxThreadsPerBlock = code.threads_at_most != 0 ? code.threads_at_most : 1024;
+        a->sharedSizeBytes = code.shared_bytes;
+        a->localSizeBytes = code.local_bytes;
+    } catch (const failure& e) {
+        std::fprintf(stderr, "kernel %s: %s\n", k->name.c_str(), e.what());
+        return result(cudaErrorInvalidKernelImage);
+    }
     return cudaSuccess;
 }
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* n, const void*, int, std::size_t, unsigned) {

@@ -55,7 +55,11 @@ struct kernel {
     std::size_t most_shared = 48 * 1024;
 };
 
-constexpr std::size_t most_shared_bytes = 163 * 1024, all_shared_bytes = 164 * 1024;
+/// What the device is: 10 times its compute capability.
+int architecture();
+/// Of a multiprocessor, and the most of a block.
+inline std::size_t all_shared_bytes() { return (architecture() == 90 ? 228 : 164) * std::size_t{1024}; }
+inline std::size_t most_shared_bytes() { return all_shared_bytes() - 1024; }
 
 /// All that the runtime knows.
 struct gpu {

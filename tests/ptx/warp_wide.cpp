@@ -60,6 +60,14 @@ constexpr handler vote = [](warp& w, const instruction& i, lane_mask m) {
     });
     each_lane(m, [&](int l) { w.values(i.to[0])[l] = (i.option == 'n' ? any : all) ? 1 : 0; });
 };
+/// The lowest lane of those that take part.
+constexpr handler elect = [](warp& w, const instruction& i, lane_mask m) {
+    const int leader = std::countr_zero(m);
+    each_lane(m, [&](int l) {
+        w.set<std::uint32_t>(i.to[0], l, static_cast<std::uint32_t>(leader));
+        w.values(i.to[1])[l] = l == leader ? 1 : 0;
+    });
+};
 constexpr handler match_any = [](warp& w, const instruction& i, lane_mask m) {
     std::uint32_t same[lanes] = {};
     each_lane(m, [&](int l) {
@@ -179,6 +187,7 @@ handler decode_warp_wide(instruction& i, const mnemonic& name) {
         return together(name.has("any") || name.has("all") ? vote : nullptr);
     }
     if (operation == "match") return together(name.has("any") ? match_any : nullptr);
+    if (operation == "elect") return together(elect);
     if (operation == "activemask")
         return [](warp& w, const instruction& a, lane_mask m) {
             each_lane(m, [&](int l) { w.set<std::uint32_t>(a.to[0], l, m); });

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What the driver makes tensor maps with, and how programs that are linked with the runtime alone get at it.
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+
+#include <cuda.h>
+
+#include "ptx/runtime.hpp"
+
+using namespace halftone::ptx;
+
+namespace {
+
+/// Why the driver does not take it, by what its manual says; nullptr: it does.
+const char* objection(const CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank, const void* address,
+                      const cuuint64_t* extents, const cuuint64_t* strides, const cuuint32_t* box,
+                      const cuuint32_t* steps, CUtensorMapSwizzle swizzle) {
+    const auto any = [&](const auto* values, cuuint32_t count, const auto& is_wrong) {
+        return std::any_of(values, values + count, is_wrong);
+    };
+    const auto at = reinterpret_cast<std::uintptr_t>(address);
+    if (map == nullptr || reinterpret_cast<std::uintptr_t>(map) % 64 != 0)
+        return "a map that is not aligned to 64 bytes";
+    if (rank == 0 || rank > 5) return "a tensor of no axis, or of more than 5";
+    if (at == 0 || at % 16 != 0) return "an address that is no multiple of 16";
+    if (any(extents, rank, [](cuuint64_t n) { return n == 0 || n > cuuint64_t{1} << 32; }))
+        return "an axis of no element, or of more than 2^32";
+    if (any(strides, rank - 1, [](cuuint64_t n) { return n % 16 != 0 || n >= cuuint64_t{1} << 40; }))
+        return "rows whose distance is no multiple of 16 bytes below 2^40";
+    if (any(box, rank, [](cuuint32_t n) { return n == 0 || n > 256; })) return "a box of no element, or more than 256";
+    if (any(steps, rank, [](cuuint32_t n) { return n == 0 || n > 8; })) return "steps that are not 1 to 8";
+    const bool has_two_bytes = type == CU_TENSOR_MAP_DATA_TYPE_UINT16 || type == CU_TENSOR_MAP_DATA_TYPE_FLOAT16 ||
+                               type == CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+    if (has_two_bytes && box[0] * 2 % 16 != 0) return "rows of a box that are no multiple of 16 bytes";
+    if (has_two_bytes && swizzle == CU_TENSOR_MAP_SWIZZLE_128B && box[0] * 2 > 128)
+        return "rows of a box that are longer than its swizzle's 128 bytes";
+    return nullptr;
+}
+
+/// What the driver takes and this machine does not know.
+const char* limit(CUtensorMapDataType type, cuuint32_t rank, const cuuint32_t* box, const cuuint32_t* steps,
+                  CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle, CUtensorMapFloatOOBfill fill) {
+    if (rank != 2) return "a tensor of other than 2 axes";
+    if (type != CU_TENSOR_MAP_DATA_TYPE_UINT16 && type != CU_TENSOR_MAP_DATA_TYPE_FLOAT16 &&
+        type != CU_TENSOR_MAP_DATA_TYPE_BFLOAT16)
+        return "elements that are not of 16 bits";
+    if (swizzle != CU_TENSOR_MAP_SWIZZLE_128B || box[0] != tensor_map::box_inner)
+        return "a box other than of rows of 128 bytes in 128-byte swizzle";
+    if (interleave != CU_TENSOR_MAP_INTERLEAVE_NONE || fill != CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE || steps[0] != 1 ||
+        steps[1] != 1)
+        return "elements interleaved, in steps, or not zero beyond the tensor";
+    return nullptr;
+}
+
+CUresult encode_tiled(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank, void* address,
+                      const cuuint64_t* extents, const cuuint64_t* strides, const cuuint32_t* box,
+                      const cuuint32_t* steps, CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
+                      CUtensorMapL2promotion, CUtensorMapFloatOOBfill fill) {
+    if (const char* const why = objection(map, type, rank, address, extents, strides, box, steps, swizzle)) {
+        std::fprintf(stderr, "cuTensorMapEncodeTiled: %s\n", why);
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (const char* const why = limit(type, rank, box, steps, interleave, swizzle, fill)) {
+        std::fprintf(stderr, "cuTensorMapEncodeTiled: the machine for PTX does not know %s\n", why);
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    tensor_map made;
+    made.address = reinterpret_cast<std::uint64_t>(address);
+    made.extent[0] = extents[0];
+    made.extent[1] = extents[1];
+    made.pitch = strides[0];
+    made.box_outer = box[1];
+    std::memcpy(map, &made, sizeof made);
+    return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+extern "C" {
+
+/// A device before sm_90 has a driver that has the function, too: it is the device that fails.
+cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** function, unsigned version, unsigned long long,
+                                             cudaDriverEntryPointQueryResult* status) {
+    const bool is_known = std::strcmp(symbol, "cuTensorMapEncodeTiled") == 0, is_new = version >= 12000;
+    *function = is_known && is_new ? reinterpret_cast<void*>(&encode_tiled) : nullptr;
+    if (status != nullptr)
+        *status = !is_known ? cudaDriverEntryPointSymbolNotFound
+                  : is_new  ? cudaDriverEntryPointSuccess
+                            : cudaDriverEntryPointVersionNotSufficent;
+    return result(*function != nullptr || status != nullptr ? cudaSuccess : cudaErrorSymbolNotFound);
+}
+cudaError_t cudaGetDriverEntryPoint(const char* symbol, void** function, unsigned long long flags,
+                                    cudaDriverEntryPointQueryResult* status) {
+    return cudaGetDriverEntryPointByVersion(symbol, function, CUDART_VERSION, flags, status);
+}
+
+}  // extern "C"

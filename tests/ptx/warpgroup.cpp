@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Section 9.7.15 of the PTX ISA's manual: products of warpgroups, whose operands are tiles in shared memory.
+///
+/// Each of the four warps does its 16 rows when it comes to the instruction: none of them needs another's numbers, and
+/// until all four have waited, nothing may write what they read. That all of them came is seen at the end (block.cpp).
+#include <algorithm>
+
+#include <halftone/number.hpp>
+
+#include "ptx/by_type.hpp"
+#include "ptx/decode.hpp"
+
+namespace halftone::ptx {
+
+namespace {
+
+constexpr int depth = 16;
+
+/// A tile in 128-byte swizzle, as a descriptor tells it: K-major, rows of 64 of the depth, or MN-major, panels of 64
+/// columns by 64 of the depth. No other layout is known here.
+class operand {
+  public:
+    operand(const warp& w, const instruction& i, std::uint64_t bits, bool is_outer, int outer)
+        : start_((bits & 0x3fff) << 4), is_outer_(is_outer), outer_(static_cast<std::uint64_t>(outer)) {
+        const std::uint64_t leading = bits >> 16 & 0x3fff, stride = bits >> 32 & 0x3fff;
+        const std::string of = is_outer ? ", MN-major" : ", K-major";
+        if (bits >> 62 != 1) w.fail(i, "a descriptor of another swizzle than 128 bytes" + of);
+        if ((bits >> 49 & 7) != 0) w.fail(i, "a descriptor with a base offset" + of);
+        if ((bits & ~std::uint64_t{0xc00e3fff3fff3fff}) != 0)
+            w.fail(i, "a descriptor with bits that mean nothing" + of);
+        if (stride != 64) w.fail(i, "a descriptor whose rows by eight are not 1024 bytes apart" + of);
+        if (leading != (is_outer ? 512 : 1)) w.fail(i, "a descriptor of an unknown leading offset" + of);
+        if (start_ % 1024 != 0 && (is_outer || start_ % 1024 > 96 || start_ % 32 != 0))
+            w.fail(i, "a tile that does not begin at a multiple of 1024 bytes" + of);
+    }
+
+    /// Bytes of shared memory, of element 0 or any of the outer axis at any of the depth.
+    std::uint64_t place(std::uint64_t o, std::uint64_t k) const {
+        const std::uint64_t at =
+            is_outer_ ? start_ + 8192 * (o / 64) + 128 * k + 2 * (o % 64) : start_ + 128 * o + 2 * k;
+        return at ^ (at >> 3 & 0x70);
+    }
+    /// What it reads, piece by piece: f(begin, bytes).
+    template <class F>
+    void each_piece(const F& f) const {
+        if (!is_outer_) return f(start_ / 128 * 128, 128 * outer_);
+        for (std::uint64_t panel = 0; panel < outer_ / 64; ++panel)
+            f(start_ + 8192 * panel, std::uint64_t{128} * depth);
+    }
+
+  private:
+    std::uint64_t start_;
+    bool is_outer_;
+    std::uint64_t outer_;
+};
+
+/// to: sums; from: descriptors of a and b, whether to keep the sums, and how the instruction takes each of the two.
+template <class T, int Columns>
+constexpr handler multiply = [](warp& w, const instruction& i, lane_mask m) {
+    if (m != ~lane_mask{0}) w.fail(i, "lanes that take no part");
+    const auto same = [&](std::size_t n) {
+        const std::uint64_t* const values = w.values(i.from[n]);
+        if (!std::all_of(values, values + lanes, [&](std::uint64_t v) { return v == values[0]; }))
+            w.fail(i, "operands that lanes do not agree about");
+        return values[0];
+    };
+    const bool keeps = same(2) != 0;
+    if (same(3) != 1 || same(4) != 1) w.fail(i, "an operand whose sign is to change");
+    if (same(5) > 1 || same(6) > 1) w.fail(i, "a layout that is neither 0 nor 1");
+    auto& sums = w.sums();
+    if (sums.is_fence_due) w.fail(i, "no wgmma.fence before");
+    const operand a(w, i, same(0), same(5) == 1, 64), b(w, i, same(1), same(6) == 1, Columns);
+    auto& block = w.block();
+    for (const operand* o : {&a, &b}) {
+        o->each_piece([&](std::uint64_t at, std::uint64_t bytes) {
+            if (at + bytes > block.shared.size()) w.fail(i, "beyond the block's shared memory");
+            if (const char* const why = block.beside.objection(at, bytes, false, w.known())) w.fail(i, why);
+            block.beside.operands.push_back({w.first_thread() / lanes, sums.groups, at, bytes});
+        });
+    }
+
+    const auto read = [&](const operand& o, std::uint64_t outer, std::uint64_t k) {
+        decltype(T{}.bits()) bits;
+        std::memcpy(&bits, block.shared.data() + o.place(outer, k), sizeof bits);
+        return static_cast<double>(static_cast<float>(T::from_bits(bits)));
+    };
+    const auto first_row = static_cast<std::uint64_t>(w.first_thread() / lanes % 4 * 16);
+    static thread_local double left[16][depth], right[depth][Columns];
+    for (std::uint64_t k = 0; k < depth; ++k) {
+        for (std::uint64_t row = 0; row < 16; ++row) left[row][k] = read(a, first_row + row, k);
+        for (std::uint64_t column = 0; column < Columns; ++column) right[k][column] = read(b, column, k);
+    }
+    // In double, and rounded once.
+    static thread_local double result[16][Columns];
+    const auto each_sum = [&](const auto& f) {
+        for (std::size_t n = 0; n < Columns / 2; ++n)
+            for (int l = 0; l < lanes; ++l)
+                f(n, l,
+                  result[static_cast<std::size_t>(l / 4) + n % 4 / 2 * 8]
+                        [n / 4 * 8 + static_cast<std::size_t>(l % 4) * 2 + n % 2]);
+    };
+    each_sum([&](std::size_t n, int l, double& sum) {
+        const std::uint64_t bits = w.values(i.to[n])[l];
+        const auto* const under_way = sums.find(bits);
+        sum = !keeps ? 0 : under_way != nullptr ? under_way->values[static_cast<std::size_t>(l)] : low<float>(bits);
+    });
+    for (std::size_t row = 0; row < 16; ++row)
+        for (std::size_t k = 0; k < depth; ++k)
+            for (std::size_t column = 0; column < Columns; ++column)
+                result[row][column] += left[row][k] * right[k][column];
+    const std::uint64_t number = sums.first + sums.under_way.size();
+    sums.under_way.resize(sums.under_way.size() + Columns / 2, {sums.groups, {}});
+    each_sum([&](std::size_t n, int l, double sum) {
+        sums.under_way[static_cast<std::size_t>(number - sums.first) + n].values[static_cast<std::size_t>(l)] =
+            static_cast<float>(sum);
+        w.values(i.to[n])[l] = warpgroup_sums::token(number + n);
+    });
+    if (sums.under_way.size() > 0xffff) w.fail(i, "more sums under way than this machine tells apart");
+    ++sums.done;
+};
+
+constexpr handler fence = [](warp& w, const instruction&, lane_mask) { w.sums().is_fence_due = false; };
+constexpr handler commit = [](warp& w, const instruction&, lane_mask) { ++w.sums().groups; };
+constexpr handler wait = [](warp& w, const instruction& i, lane_mask) {
+    w.end_products(static_cast<std::uint64_t>(w.values(i.from[0])[0]));
+};
+constexpr handler set_registers = [](warp& w, const instruction& i, lane_mask) {
+    const std::uint64_t count = w.values(i.from[0])[0];
+    if (count < 24 || count > 256 || count % 8 != 0) w.fail(i, "registers that are no multiple of 8 from 24 to 256");
+};
+
+template <class T>
+handler by_columns(const mnemonic& name) {
+    if (name.has("m64n128k16")) return multiply<T, 128>;
+    if (name.has("m64n192k16")) return multiply<T, 192>;
+    if (name.has("m64n256k16")) return multiply<T, 256>;
+    return nullptr;
+}
+std::size_t columns_of(const mnemonic& name) {
+    return name.has("m64n128k16") ? 128 : name.has("m64n192k16") ? 192 : 256;
+}
+
+}  // namespace
+
+void warp::end_products(std::uint64_t groups_left) {
+    const std::uint64_t over = sums_.groups > groups_left ? sums_.groups - groups_left : 0;  // groups before this one
+    std::size_t count = 0;
+    while (count < sums_.under_way.size() && sums_.under_way[count].group < over) ++count;
+    if (count != 0) {
+        for (std::size_t r = 0; r < frame_.registers.size(); ++r) {
+            const auto* const sum = sums_.find(frame_.registers[r]);
+            if (sum != nullptr && sum->group < over) frame_.registers[r] = bits_from(sum->values[r % lanes]);
+        }
+        sums_.under_way.erase(sums_.under_way.begin(), sums_.under_way.begin() + static_cast<std::ptrdiff_t>(count));
+        sums_.first += count;
+    }
+    // Whoever has waited for all of them is about to touch them.
+    if (sums_.under_way.empty()) sums_.is_fence_due = true;
+    const int mine = first_thread_ / lanes;
+    std::erase_if(block_.beside.operands,
+                  [&](const asynchronous::operand& o) { return o.warp == mine && o.group < over; });
+}
+
+handler decode_warpgroup(instruction& i, const mnemonic& name) {
+    if (name.operation() == "setmaxnreg") {
+        i.kind = flow::warp_wide;
+        return set_registers;
+    }
+    if (name.operation() != "wgmma") return nullptr;
+    i.kind = flow::warp_wide;
+    const std::string_view form = name.form();
+    if (form == "fence") return fence;
+    if (form == "commit_group") return commit;
+    if (form == "wait_group") return wait;
+    // wgmma.mma_async.sync.aligned.SHAPE.f32.T.T
+    const std::vector<std::string_view>& words = name.words;
+    if (form != "mma_async" || words.size() != 8 || words[5] != "f32" || words[6] != words[7]) return nullptr;
+    if (i.from.size() != 7 || i.to.size() != columns_of(name) / 2) return nullptr;  // a in registers, say
+    if (words[6] == "bf16") return by_columns<bfloat16>(name);
+    if (words[6] == "f16") return by_columns<float16>(name);
+    return nullptr;
+}
+
+}  // namespace halftone::ptx
