@@ -7,7 +7,7 @@
 #
 #     FOLDER                where the pack goes: each program stripped and compressed, text.gz, manifest.json
 #     --build FOLDER        where to build, to keep what is built; a temporary folder otherwise
-#     --architectures LIST  as CMake writes them; 90-real otherwise, and 90a-real beside it where the headers have code for it
+#     --architectures LIST  as CMake writes them; 90a-real otherwise, which is Hopper with its own instructions
 #     --most MB             what the pack may take, 40 by default
 #
 # manifest.json tells commit, compilers, flags, sizes and SHA-256. Needs nvcc (CUDACXX names it), CMake, ninja or make, and
@@ -55,10 +55,7 @@ if [[ -z $build ]]; then
     trap 'rm -rf "$build"' EXIT
 fi
 mkdir -p "$build" || die "cannot make $build"
-if [[ -z $architectures ]]; then
-    architectures=90-real
-    if grep -rqs __CUDA_ARCH_FEAT_SM90_ALL "$root/include"; then architectures+=';90a-real'; fi
-fi
+architectures=${architectures:-90a-real}
 
 # The C++ library goes along, since that of another machine may be older; the CUDA libraries are found there.
 configure=("$cmake" -S "$root" -B "$build" -DHALFTONE_BUILD_CUDA=ON -DHALFTONE_BUILD_EMULATOR=OFF -DCMAKE_BUILD_TYPE=Release
