@@ -59,8 +59,9 @@ class cublaslt_engine final : public matmul_engine {
     const char* name() const override { return "cublaslt"; }
     bool can(const product_description& p) override { return plan_for(p).is_possible; }
     // Where nothing was measured, from peaks and bandwidths: halftone's kernels multiply by mma.sync, which gives an
-    // sm_80 to 89 all it has, a Hopper or a Blackwell about two thirds. There cuBLASLt makes up for the 8 bytes an
-    // element that float sums cost on their way to a kernel of their own from a depth of about 1200 on.
+    // sm_80 to 89 all it has, a Hopper or a Blackwell about two thirds, but for 16 bits in code for sm_90a. There cuBLASLt
+    // makes up for the 8 bytes an element that float sums cost on their way to a kernel of their own from a depth of about
+    // 1200 on.
     bool prefers(const product_description& p) const override {
         if (const std::optional<bool> measured = table_.prefers_engine(p)) return *measured;
         return p.end == product_end::result || (architecture_ >= 90 && p.k >= 1200);

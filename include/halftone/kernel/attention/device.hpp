@@ -29,7 +29,7 @@ namespace on_device {
 template <class T, int Head>
 struct attention_tiles {
     static constexpr int row_blocks = Head <= 64 ? 2 : 1;
-    using forward = flash_attention_kernel<T, Head, 2, 4, 64>;
+    using forward = flash_attention_kernel<T, Head, 2, 4, (Head > 96 ? 48 : 64)>;
     using by_queries =
         flash_attention_slopes_kernel<T, Head, row_blocks, 4, (Head > 64 ? 32 : 64), attention_side::queries>;
     using by_keys = flash_attention_slopes_kernel<T, Head, row_blocks, 4, (Head > 64 ? 32 : 64), attention_side::keys>;
