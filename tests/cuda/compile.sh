@@ -40,7 +40,7 @@ fi
 # Each file with the most kernels that it may have on one architecture: what users wait for when they compile. Those marked
 # `again`, whose kernels other files here have, too, are read and not compiled where there is no --full; those marked `each`
 # are compiled for every architecture from the source; those marked `bytes`, which multiply numbers of eight bits, for sm_89
-# beside these. What takes longest comes first.
+# beside these; those marked `hopper`, which is for its own instructions, for sm_90a alone. What takes longest comes first.
 if (($#)); then
     printf '%s 100000 each\n' "$@" >"$work/files"
 else
@@ -49,6 +49,7 @@ tests/cuda/model.cu 300
 tests/cuda/steps.cu 300
 tests/cuda/attention.cu 100
 tests/cuda/products.cu 120
+tests/cuda/warpgroups.cu 60 hopper
 tests/cuda/losses.cu 120
 tests/cuda/pointwise.cu 150
 tests/cuda/rows.cu 200
@@ -96,6 +97,7 @@ compile_one() {
         again) if [[ $full == no ]]; then what=(-fdevice-syntax-only -cuda) result=ii; fi ;;
         each) code=$each_code ;;
         bytes) code="$each_code -gencode=arch=compute_89,code=sm_89" ;;
+        hopper) code="-gencode=arch=compute_90a,code=[sm_90a,compute_90a]" ;;
     esac
     # shellcheck disable=SC2086  # several words each
     { time "$nvcc" -x cu $options $code "${what[@]}" "$file" -o "$work/$name.$result" >"$work/$name.log" 2>&1; } 2>"$work/$name.seconds" || touch "$work/$name.failed"

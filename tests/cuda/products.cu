@@ -5,7 +5,6 @@
 
 #include "cuda/device.cuh"
 #include "kernel/matmul/epilogue_checks.hpp"
-#include "kernel/matmul/warpgroup_checks.hpp"
 
 #if defined(HALFTONE_TEST_CUBLASLT)
 #include <halftone/exec/cuda/cublaslt.cuh>
@@ -60,16 +59,6 @@ TEST_CASE("matmul on cuda: unaligned operands have the bits of aligned ones, by 
     unaligned_as_aligned<ht::tf32, float>(device, s);
     const sizes too_few{33, 65, 37};
     unaligned_as_aligned<ht::amp_bf16, bfloat16>(device, too_few);
-}
-
-TEST_CASE("matmul on cuda: by warpgroups, in every pair of layouts and with every epilogue") {
-    device_type device;
-    if (!device.has_wgmma_code()) {
-        MESSAGE("not compiled for sm_90a, or the GPU is none: no products by warpgroups here");
-        return;
-    }
-    warpgroups_in_all_layouts(device);
-    warpgroups_finish_all(device);
 }
 
 TEST_CASE("matmul on cuda: parts of k") {

@@ -2,7 +2,7 @@
 /// \file
 /// The host's side of products by warpgroups: which device has them, and their launch.
 ///
-///     if (has_warpgroups<Compute>(device, a, b)) multiply_by_warpgroups<Compute>(device, a, b, epilogue, access, cut);
+///     if (has_warpgroups<Compute>(device)) multiply_by_warpgroups<Compute>(device, a, b, epilogue, access, cut);
 #pragma once
 
 #include <halftone/kernel/matmul/tiles.hpp>
@@ -10,11 +10,14 @@
 
 namespace halftone::inline HALFTONE_ABI::kernel::on_device {
 
-/// Whether the device's code has them, if it can have any.
+/// Whether the device's code may have them: what is compiled for older GPUs alone has not.
+template <class Compute, class Device>
+inline constexpr bool can_have_warpgroups = sizeof(storage_of<Compute>) == 2 && simt::code_of_this_file().with_228_kb &&
+                                            requires(Device& device) { device.has_wgmma_code(); };
 template <class Compute, class Device>
 bool has_warpgroups(Device& device) {
-    if constexpr (sizeof(storage_of<Compute>) == 2 && requires { device.has_wgmma_code(); }) {
-        return simt::code_of_this_file().with_228_kb && device.has_wgmma_code();
+    if constexpr (can_have_warpgroups<Compute, Device>) {
+        return device.has_wgmma_code();
     } else {
         return false;
     }

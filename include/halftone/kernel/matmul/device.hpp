@@ -245,7 +245,7 @@ struct matmul<Device> {
                     const bool by_warpgroups = batch.count == 1 && k > 0 && has_warpgroups<Compute>(device);
                     const matmul_cut cut = cut_matmul(device.architecture(), m, n, k,
                                                       by_warpgroups ? matmul_tile::widest : matmul_tile::large, slowness);
-                    if constexpr (sizeof(A) == 2) {
+                    if constexpr (can_have_warpgroups<Compute, Device>) {
                         if (cut.tile > matmul_tile::large)
                             return multiply_by_warpgroups<Compute>(device, of_x.operand, of_y.operand, epilogue, access, cut);
                     }

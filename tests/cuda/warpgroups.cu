@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Products in Hopper's own instructions, whatever the shape: the checks of tests/kernel, where the code is for sm_90a.
+#include <doctest/doctest.h>
+
+#include "cuda/device.cuh"
+#include "kernel/matmul/warpgroup_checks.hpp"
+
+namespace {
+
+bool are_there(support::waiting_cuda& device) {
+    if (device.has_wgmma_code()) return true;
+    MESSAGE("not compiled for sm_90a, or the GPU is none: no products by warpgroups here");
+    return false;
+}
+
+TEST_CASE("matmul on cuda by warpgroups: every pair of layouts, edges, parts") {
+    support::waiting_cuda device;
+    if (are_there(device)) matmul_test::warpgroups_in_all_layouts(device);
+}
+TEST_CASE("matmul on cuda by warpgroups: epilogues") {
+    support::waiting_cuda device;
+    if (are_there(device)) matmul_test::warpgroups_finish_all(device);
+}
+
+}  // namespace
