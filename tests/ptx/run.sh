@@ -76,7 +76,7 @@ compile_machine() {
 # What the machine poses as: from sm_89 on instructions know numbers of eight bits, and those of sm_90a no other has.
 architecture_of() {
     case $1 in
-        hopper) echo 90a ;;
+        hopper | warpgroups) echo 90a ;;
         bytes | float8) echo "${asked:-89}" ;;
         *) echo "${asked:-80}" ;;
     esac
@@ -84,7 +84,7 @@ architecture_of() {
 compile_test() {
     local name=$1 source=$root/tests/cuda/$1.cu architecture
     architecture=$(architecture_of "$name")
-    if [[ -n $objects && -e $objects/tests_cuda_$name.cu.o && $architecture == 80 ]]; then
+    if [[ -n $objects && -e $objects/tests_cuda_$name.cu.o && $architecture =~ ^(80|90a)$ ]]; then
         ln -s "$objects/tests_cuda_$name.cu.o" "$work/test_$name.o"
         return
     fi

@@ -47,6 +47,8 @@ TEST_CASE("matmul on a Hopper: large products are cut into warpgroups' tiles, an
     CHECK(device.launches() == 1);
     multiply_exactly<ht::amp_fp16, float16, float16, float>(device, s, want, layouts[2], layouts[3], layouts[2]);
     CHECK(device.launches() == 1 + 3);
+    multiply_exactly<ht::amp_bf16, ht::float8_e5m2, ht::float8_e4m3, float>(device, s, want, layouts[0], layouts[3], layouts[0]);
+    CHECK(device.launches() == 1 + 3 + 3);  // copies that give each number 16 bits
 }
 
 }  // namespace

@@ -9,7 +9,8 @@
 ///
 /// Operands of eight bits that such a type multiplies exactly go to the matrix units as they are where the GPU has
 /// some for them, in whichever layouts: a linear layer's forward product, the gradient of its input and that of its
-/// weight have each a pair of their own. Unaligned ones are widened on their way through registers, as on any other.
+/// weight have each a pair of their own. Unaligned ones are widened on their way through registers, as on any other, or, of
+/// large products on a Hopper, by a copy.
 #pragma once
 
 #include <halftone/kernel/fp64/device.hpp>
@@ -22,6 +23,7 @@
 #include <halftone/kernel/matmul/matrix_unit.hpp>
 #include <halftone/kernel/matmul/multiply_add.hpp>
 #include <halftone/kernel/matmul/tiles.hpp>
+#include <halftone/kernel/matmul/widened_copy.hpp>
 #include <halftone/number/split.hpp>
 
 namespace halftone::inline HALFTONE_ABI::kernel {
@@ -227,6 +229,13 @@ struct matmul<Device> {
         const row_access access = access_to(epilogue);
         if constexpr (has_matrix_unit<Compute> && eight_bit<A> && eight_bit<B>) {
             if (multiply_bytes(device, x, y, epilogue, access, batch)) return;
+            if constexpr (can_have_warpgroups<Compute, Device>) {
+                const matmul_cut cut = cut_matmul(device.architecture(), m, n, k, matmul_tile::widest);
+                if (cut.tile > matmul_tile::large && batch.count == 1 && k > 0 && has_warpgroups<Compute>(device)) {
+                    const widened_copy<Compute> wide_x(device, x), wide_y(device, y);
+                    return multiply_by_warpgroups<Compute>(device, wide_x.operand, wide_y.operand, epilogue, access, cut);
+                }
+            }
         }
         if constexpr (has_matrix_unit<Compute>) {
             constexpr int depth = 64 / sizeof(storage_of<Compute>), slowness = sizeof(storage_of<Compute>) / 2;
