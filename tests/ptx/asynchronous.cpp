@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Sections 9.7.9.27 and 9.7.13.15 of the PTX ISA's manual: bulk copies of tensors, and mbarriers.
+/// Sections 9.7.9.27 and 9.7.13.15 of the PTX ISA's manual: bulk copies of tensors into shared memory, and mbarriers.
 #include <algorithm>
 #include <iterator>
 
@@ -17,12 +17,16 @@ const char* asynchronous::objection(std::uint64_t at, std::uint64_t bytes, bool 
         if (found == known.end() || found->second < next->second.phases)
             return "it touches what a bulk copy writes, and has not waited for that";
     }
-    return writes && is_read_by_products(at, bytes) ? "it writes what a wgmma under way reads" : nullptr;
+    return writes ? reader_of(at, bytes) : nullptr;
 }
 
-bool asynchronous::is_read_by_products(std::uint64_t at, std::uint64_t bytes) const {
-    return std::any_of(operands.begin(), operands.end(),
-                       [&](const operand& o) { return at < o.at + o.bytes && o.at < at + bytes; });
+const char* asynchronous::reader_of(std::uint64_t at, std::uint64_t bytes) const {
+    const auto meets = [&](std::uint64_t from, std::uint64_t size) { return at < from + size && from < at + bytes; };
+    for (const bulk_store& s : stores)
+        if (meets(s.from, s.map.box_bytes())) return "it writes what a bulk store under way reads";
+    for (const operand& o : operands)
+        if (meets(o.at, o.bytes)) return "it writes what a wgmma under way reads";
+    return nullptr;
 }
 
 void asynchronous::advance(std::uint64_t at, mbarrier& m) {
@@ -33,19 +37,32 @@ void asynchronous::advance(std::uint64_t at, mbarrier& m) {
     m.given[at] = m.phases;
 }
 
-namespace {
-
-constexpr std::uint64_t stamp = 0x7265697272616272;
-constexpr std::int64_t most = (1 << 20) - 1;  // arrivals, and bytes
-
-/// The mbarrier of a lane's first address, or of any; that it was made is read as other memory is, so that it must
-/// have been made before a barrier.
-std::uint64_t place(warp& w, const instruction& i, std::size_t operand, int lane) {
+std::uint64_t shared_place(warp& w, const instruction& i, std::size_t operand, int lane) {
     std::uint64_t at = w.values(i.from[operand])[lane];
     if (operand == 0) at += static_cast<std::uint64_t>(i.offset);
     if (i.at == space::generic) at = w.from_generic(space::shared, at, lane);
     return at & 0xffffffffu;
 }
+
+tensor_map map_at(warp& w, const instruction& i, std::uint64_t at, int lane) {
+    // The kernel's parameters lie as a GPU's do, but for where they begin.
+    const auto parameters = reinterpret_cast<std::uint64_t>(w.block().how.parameters.data());
+    const bool is_parameter = at >= parameters && at < parameters + 8 * w.block().how.parameters.size();
+    if ((is_parameter ? at - parameters : at) % 64 != 0) w.fail(i, "a tensor map that is misaligned");
+    tensor_map map;
+    auto* const to = reinterpret_cast<std::byte*>(&map);
+    for (std::uint64_t n = 0; n < sizeof map; n += 8)
+        std::memcpy(to + n, w.memory(i, space::generic, at + n, 8, lane, access::reads), 8);
+    if (map.stamp != tensor_map::written) w.fail(i, "no tensor map that cuTensorMapEncodeTiled has made");
+    return map;
+}
+
+namespace {
+
+constexpr std::uint64_t stamp = 0x7265697272616272;
+constexpr std::int64_t most = (1 << 20) - 1;  // arrivals, and bytes
+
+/// That it was made is read as other memory is, so that it must have been made before a barrier.
 mbarrier& mbarrier_at(warp& w, const instruction& i, std::uint64_t at, int lane) {
     const std::byte* const there = w.memory(i, space::shared, at, 8, lane, access::reads);
     auto& all = w.block().beside.mbarriers;
@@ -56,7 +73,7 @@ mbarrier& mbarrier_at(warp& w, const instruction& i, std::uint64_t at, int lane)
 
 constexpr handler make = [](warp& w, const instruction& i, lane_mask m) {
     each_lane(m, [&](int l) {
-        const std::uint64_t at = place(w, i, 0, l);
+        const std::uint64_t at = shared_place(w, i, 0, l);
         const std::int64_t arrivals = w.get<std::uint32_t>(i.from[1], l);
         if (arrivals < 1 || arrivals > most) w.fail(i, "an mbarrier of so many arrivals");
         std::memcpy(w.memory(i, space::shared, at, 8, l, access::writes), &stamp, 8);
@@ -67,7 +84,7 @@ constexpr handler make = [](warp& w, const instruction& i, lane_mask m) {
 };
 constexpr handler unmake = [](warp& w, const instruction& i, lane_mask m) {
     each_lane(m, [&](int l) {
-        const std::uint64_t at = place(w, i, 0, l);
+        const std::uint64_t at = shared_place(w, i, 0, l);
         mbarrier_at(w, i, at, l);
         w.block().beside.mbarriers.erase(at);
         std::memset(w.memory(i, space::shared, at, 8, l, access::writes), 0xff, 8);
@@ -82,7 +99,7 @@ constexpr handler fence_made = [](warp& w, const instruction&, lane_mask m) {
 };
 
 void arrive(warp& w, const instruction& i, int lane, std::uint32_t arrivals, std::uint32_t bytes) {
-    const std::uint64_t at = place(w, i, 0, lane);
+    const std::uint64_t at = shared_place(w, i, 0, lane);
     mbarrier& b = mbarrier_at(w, i, at, lane);
     if (arrivals < 1 || arrivals > b.missing) w.fail(i, "more arrivals than a phase of the mbarrier has");
     b.bytes += bytes;
@@ -98,22 +115,16 @@ constexpr handler arrive_and_expect = [](warp& w, const instruction& i, lane_mas
     each_lane(m, [&](int l) { arrive(w, i, l, 1, w.get<std::uint32_t>(i.from[1], l)); });
 };
 
-/// A chunk of 16 bytes lies where its place among eight and the row's among eight say.
-std::uint64_t swizzled(std::uint64_t at) { return at ^ (at >> 3 & 0x70); }
-
 void bring(warp& w, const asynchronous::bulk_copy& c) {
     std::byte* const shared = w.block().shared.data();
+    const std::uint64_t bytes = c.map.element_bytes;
     for (std::uint64_t row = 0; row < c.map.box_outer; ++row) {
-        for (std::uint64_t column = 0; column < tensor_map::box_inner; ++column) {
+        for (std::uint64_t column = 0; column < c.map.box_inner(); ++column) {
             const std::int64_t x = c.x + static_cast<std::int64_t>(column), y = c.y + static_cast<std::int64_t>(row);
-            const bool is_inside = x >= 0 && y >= 0 && static_cast<std::uint64_t>(x) < c.map.extent[0] &&
-                                   static_cast<std::uint64_t>(y) < c.map.extent[1];
-            std::byte* const to = shared + swizzled(c.to + 128 * row + 2 * column);
-            std::memset(to, 0, 2);
-            if (!is_inside) continue;
-            const std::uint64_t from =
-                c.map.address + c.map.pitch * static_cast<std::uint64_t>(y) + 2 * static_cast<std::uint64_t>(x);
-            std::memcpy(to, w.memory(*c.by, space::global, from, 2, 0, access::reads), 2);
+            std::byte* const to = shared + swizzled(c.to + tensor_map::row_bytes * row + bytes * column);
+            std::memset(to, 0, bytes);
+            if (c.map.has(x, y))
+                std::memcpy(to, w.memory(*c.by, space::global, c.map.place(x, y), bytes, 0, access::reads), bytes);
         }
     }
 }
@@ -134,7 +145,7 @@ void bring_until_over(warp& w, std::uint64_t at, mbarrier& b) {
 /// Is told that a phase is over, or to come again.
 constexpr handler try_wait = [](warp& w, const instruction& i, lane_mask m) {
     each_lane(m, [&](int l) {
-        const std::uint64_t at = place(w, i, 0, l);
+        const std::uint64_t at = shared_place(w, i, 0, l);
         mbarrier& b = mbarrier_at(w, i, at, l);
         const std::uint32_t parity = w.get<std::uint32_t>(i.from[1], l);
         if (parity > 1) w.fail(i, "a parity that is neither 0 nor 1");
@@ -148,34 +159,22 @@ constexpr handler try_wait = [](warp& w, const instruction& i, lane_mask m) {
     });
 };
 
-tensor_map map_at(warp& w, const instruction& i, std::uint64_t at, int lane) {
-    // The kernel's parameters lie as a GPU's do, but for where they begin.
-    const auto parameters = reinterpret_cast<std::uint64_t>(w.block().how.parameters.data());
-    const bool is_parameter = at >= parameters && at < parameters + 8 * w.block().how.parameters.size();
-    if ((is_parameter ? at - parameters : at) % 64 != 0) w.fail(i, "a tensor map that is misaligned");
-    tensor_map map;
-    auto* const to = reinterpret_cast<std::byte*>(&map);
-    for (std::uint64_t n = 0; n < sizeof map; n += 8)
-        std::memcpy(to + n, w.memory(i, space::generic, at + n, 8, lane, access::reads), 8);
-    if (map.stamp != tensor_map::written) w.fail(i, "no tensor map that cuTensorMapEncodeTiled has made");
-    return map;
-}
 constexpr handler bulk_copy = [](warp& w, const instruction& i, lane_mask m) {
     auto& beside = w.block().beside;
     each_lane(m, [&](int l) {
         asynchronous::bulk_copy c;
         c.by = &i;
-        c.to = place(w, i, 0, l);
+        c.to = shared_place(w, i, 0, l);
         c.map = map_at(w, i, w.values(i.from[1])[l], l);
         c.x = w.get<std::int32_t>(i.from[2], l);
         c.y = w.get<std::int32_t>(i.from[3], l);
-        c.done = place(w, i, 4, l);
+        c.done = shared_place(w, i, 4, l);
         const mbarrier& b = mbarrier_at(w, i, c.done, l);
         if (!b.is_fenced) w.fail(i, "an mbarrier that no fence.mbarrier_init has shown to copies");
         const std::uint64_t bytes = c.map.box_bytes();
         if (c.to % 1024 != 0) w.fail(i, "misaligned: 128-byte swizzle wants a multiple of 1024");
         if (c.to + bytes > w.block().shared.size()) w.fail(i, "beyond the block's shared memory");
-        if (beside.is_read_by_products(c.to, bytes)) w.fail(i, "it writes what a wgmma under way reads");
+        if (const char* const why = beside.reader_of(c.to, bytes)) w.fail(i, why);
         for (const auto& other : beside.copies)
             if (c.to < other.to + other.map.box_bytes() && other.to < c.to + bytes)
                 w.fail(i, "it writes where another bulk copy under way does");
@@ -184,6 +183,7 @@ constexpr handler bulk_copy = [](warp& w, const instruction& i, lane_mask m) {
             next = beside.landings.erase(std::prev(next));
         beside.landings[c.to] = {bytes, c.done, b.phases + 1};
         std::memset(w.block().shared.data() + c.to, 0xff, bytes);
+        beside.note_write(c.to, bytes, asynchronous::writer{});
         beside.copies.push_back(c);
     });
 };

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What is under way beside a block's warps on sm_90: bulk copies of tensors, products of warpgroups, and the mbarriers
-/// that tell when copies are done.
+/// What is under way beside a block's warps on sm_90: bulk copies of tensors both ways, products of warpgroups, and the
+/// mbarriers that tell when copies into shared memory are done.
 ///
 /// All of it ends as late as the hardware allows, and begins as early: where a bulk copy will write there are NaNs from
-/// the instruction on, and what it brings comes when a thread waits for it; the sums of a product are NaNs until they
-/// are waited for. Mbarriers order these, and not, in this machine's eyes, ordinary accesses of two warps: it would
-/// call them a race.
+/// the instruction on, and what it brings comes when a thread waits for it; a bulk store reads and writes when its
+/// thread waits for it; the sums of a product are NaNs until they are waited for. Mbarriers order these, and not, in
+/// this machine's eyes, ordinary accesses of two warps: it would call them a race.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <deque>
@@ -20,19 +21,35 @@
 namespace halftone::ptx {
 
 /// A CUtensorMap as this machine's cuTensorMapEncodeTiled writes it (runtime_tensor_map.cpp): of two axes, the first
-/// with neighbours in memory, of numbers of 16 bits; boxes of 64 by box_outer in 128-byte swizzle.
+/// with neighbours in memory, of numbers of 16 or 32 bits; boxes of 128 bytes by box_outer in 128-byte swizzle.
 struct tensor_map {
-    static constexpr std::uint64_t written = 0x70616d726f736e74, box_inner = 64;
+    static constexpr std::uint64_t written = 0x70616d726f736e74, row_bytes = 128;
 
     std::uint64_t stamp = written, address = 0;
     std::uint64_t extent[2] = {};
     std::uint64_t pitch = 0;  ///< bytes from a row to the next
     std::uint64_t box_outer = 0;
-    std::uint64_t unused[10] = {};
+    std::uint64_t element_bytes = 0;
+    std::uint64_t unused[9] = {};
 
-    std::uint64_t box_bytes() const { return 2 * box_inner * box_outer; }
+    std::uint64_t box_bytes() const { return row_bytes * box_outer; }
+    std::uint64_t box_inner() const { return row_bytes / element_bytes; }
+    bool has(std::int64_t x, std::int64_t y) const {
+        return x >= 0 && y >= 0 && static_cast<std::uint64_t>(x) < extent[0] &&
+               static_cast<std::uint64_t>(y) < extent[1];
+    }
+    std::uint64_t place(std::int64_t x, std::int64_t y) const {
+        return address + pitch * static_cast<std::uint64_t>(y) + element_bytes * static_cast<std::uint64_t>(x);
+    }
 };
 static_assert(sizeof(tensor_map) == 128);
+/// The map that an instruction's lane has the address of.
+tensor_map map_at(warp& w, const instruction& i, std::uint64_t at, int lane);
+
+/// A byte of a box lies where the place of its chunk of 16 among eight and its row's among eight say.
+inline std::uint64_t swizzled(std::uint64_t at) { return at ^ (at >> 3 & 0x70); }
+/// What an instruction's lane has the address of, in shared memory.
+std::uint64_t shared_place(warp& w, const instruction& i, std::size_t operand, int lane);
 
 /// How many phases of each mbarrier, by its address, someone knows to be over.
 using knowledge = std::map<std::uint64_t, std::uint64_t>;
@@ -62,6 +79,24 @@ struct asynchronous {
     struct landing {
         std::uint64_t bytes = 0, done = 0, phases = 0;
     };
+    /// A bulk copy from shared memory, which its thread has yet to wait for.
+    struct bulk_store {
+        const instruction* by = nullptr;
+        tensor_map map{};
+        std::uint64_t from = 0;
+        std::int32_t x = 0, y = 0;
+        int thread = 0;
+        std::uint64_t group = 0;  ///< of its thread's
+    };
+    struct thread_state {
+        std::uint64_t store_groups = 0;  ///< closed
+        std::uint32_t fences = 1;        ///< from its ordinary writes to bulk stores: one more than so many
+    };
+    /// Who wrote four bytes last, and how many fences of its own were before; 0: nobody, or a copy.
+    struct writer {
+        std::uint32_t fences = 0;
+        int thread = 0;
+    };
     /// What a product under way reads.
     struct operand {
         int warp = 0;
@@ -71,14 +106,28 @@ struct asynchronous {
     std::map<std::uint64_t, mbarrier> mbarriers;
     std::vector<bulk_copy> copies;
     std::map<std::uint64_t, landing> landings;
+    std::vector<bulk_store> stores;
     std::vector<operand> operands;
-    std::uint64_t changes = 0;  ///< of mbarriers, so that a block is seen to stand still
+    std::vector<thread_state> threads;
+    std::vector<writer> writers;  ///< none before sm_90
+    std::uint64_t changes = 0;    ///< of mbarriers, so that a block is seen to stand still
 
     /// Whether nothing objects to anything.
-    bool is_idle() const { return landings.empty() && operands.empty(); }
+    bool is_idle() const { return landings.empty() && operands.empty() && stores.empty(); }
     /// Why a warp that knows this may not touch shared memory there; nullptr: it may.
     const char* objection(std::uint64_t at, std::uint64_t bytes, bool writes, const knowledge& known) const;
-    bool is_read_by_products(std::uint64_t at, std::uint64_t bytes) const;
+    /// What reads there and is not waited for, for sentences; nullptr: nothing.
+    const char* reader_of(std::uint64_t at, std::uint64_t bytes) const;
+    void note_write(std::uint64_t at, std::uint64_t bytes, const writer& by) {
+        if (writers.empty()) return;
+        const auto word = [&](std::uint64_t n) { return writers.begin() + static_cast<std::ptrdiff_t>(n / 4); };
+        std::fill(word(at), word(at + bytes + 3), by);
+    }
+    void note_write(std::uint64_t at, std::uint64_t bytes, int thread) {
+        note_write(at, bytes, {threads[static_cast<std::size_t>(thread)].fences, thread});
+    }
+    /// The thread that wrote what lies there, with no fence since; -1: none.
+    int unfenced_writer(std::uint64_t at, std::uint64_t bytes) const;
     /// Ends the phase if nothing is missing.
     void advance(std::uint64_t at, mbarrier& m);
 };

@@ -19,6 +19,11 @@ constexpr int most_idle_turns = 1000;  // in which nothing comes to an mbarrier
 void check_ends(block_state& block, std::deque<warp>& warps) {
     if (!block.beside.copies.empty())
         warps.front().fail(*block.beside.copies.front().by, "a bulk copy that nobody waits for");
+    if (!block.beside.stores.empty()) {
+        const auto& store = block.beside.stores.front();
+        warps[static_cast<std::size_t>(store.thread / lanes)].fail(*store.by,
+                                                                   "a bulk store that its thread does not wait for");
+    }
     for (std::size_t w = 0; w < warps.size(); ++w) {
         const auto begun = [&](std::size_t of) { return of < warps.size() ? warps[of].sums().done : 0; };
         if (begun(w) != begun(w / 4 * 4))
@@ -30,6 +35,8 @@ void check_ends(block_state& block, std::deque<warp>& warps) {
 void run_block(block_state& block, const function& kernel, unsigned threads, std::minstd_rand& random) {
     block.shared.begin(kernel.shared_bytes + block.how.shared_bytes);
     block.beside = {};
+    block.beside.threads.resize(threads);
+    if (block.code.version() >= 90) block.beside.writers.resize(block.shared.size() / 4 + 1);
     std::uint64_t changes = 0;
     int idle_turns = 0;
     std::deque<warp> warps;

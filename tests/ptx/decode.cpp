@@ -34,6 +34,7 @@ handler find(instruction& i, const mnemonic& name) {
     const std::string_view operation = name.operation();
     if (operation == "mov") return decode_move(i, name);
     if (const handler found = decode_asynchronous(i, name)) return found;
+    if (const handler found = decode_bulk_store(i, name)) return found;
     for (const std::string_view orders_memory : {"membar", "fence", "prefetch", "nanosleep", "griddepcontrol"}) {
         if (operation == orders_memory) return [](warp&, const instruction&, lane_mask) {};
     }

@@ -29,8 +29,10 @@ struct mnemonic {
 handler decode_warp_wide(instruction& i, const mnemonic& name);
 /// Loads, stores, atomics, asynchronous copies, addresses.
 handler decode_memory(instruction& i, const mnemonic& name);
-/// Mbarriers, and bulk copies of tensors.
+/// Mbarriers, and bulk copies of tensors into shared memory.
 handler decode_asynchronous(instruction& i, const mnemonic& name);
+/// The way back, and the fence before it.
+handler decode_bulk_store(instruction& i, const mnemonic& name);
 /// Products of warpgroups.
 handler decode_warpgroup(instruction& i, const mnemonic& name);
 handler decode_convert(instruction& i, const mnemonic& name);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The machine for PTX as an sm_90: products by bulk copies of tensors, mbarriers and warpgroups, exact, and what it
-/// must find or refuse of them.
+/// The machine for PTX as an sm_90: products by bulk copies of tensors, mbarriers and warpgroups, exact, bulk copies
+/// back, and what it must find or refuse of them.
 #include <cmath>
 #include <cstdint>
 #include <vector>
@@ -138,11 +138,13 @@ struct matrix {
         }
     }
     map_of map(cuuint32_t box_outer) const {
-        return {std::is_same_v<T, bfloat16> ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
+        return {std::is_same_v<T, bfloat16>  ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
+                : std::is_same_v<T, float16> ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
+                                             : CU_TENSOR_MAP_DATA_TYPE_FLOAT32,
                 data,
                 {static_cast<cuuint64_t>(columns), static_cast<cuuint64_t>(rows)},
                 sizeof(T) * static_cast<cuuint64_t>(pitch),
-                {64, box_outer}};
+                {128 / sizeof(T), box_outer}};
     }
 };
 
@@ -309,6 +311,190 @@ TEST_CASE("the machine for PTX as an sm_90 finds each planted mistake") {
     CHECK_FALSE(ends_well<mistake::a_warp_less>());
 }
 
+constexpr unsigned box_bytes = 16 * 128;
+__device__ unsigned in_box(unsigned row, unsigned chunk) { return row * 128 + (chunk ^ row % 8) * 16; }
+/// Exact in all types.
+__host__ __device__ int in_matrix(int row, int column) { return (row * 7 + column * 3) % 101 + 1; }
+
+/// All of a matrix by one warp, from before its beginning on: 128 bytes of 16 rows at a time, in two buffers in turn.
+template <class T>
+__global__ void __launch_bounds__(32) write_back(const __grid_constant__ CUtensorMap to, int rows, int columns) {
+    extern __shared__ __align__(1024) unsigned char boxes[];
+    constexpr int across = 128 / static_cast<int>(sizeof(T));
+    const unsigned lane = threadIdx.x;
+    unsigned buffer = 0;
+    for (int y = -3; y < rows; y += 16) {
+        for (int x = -5; x < columns; x += across) {
+            const unsigned box = shared_address(boxes) + buffer;
+            bulk_wait_read<1>();
+            __syncwarp();
+            const auto value = [&](unsigned row, unsigned column) {
+                return T(static_cast<float>(in_matrix(y + static_cast<int>(row), x + static_cast<int>(column))));
+            };
+            if constexpr (sizeof(T) == 2) {
+                for (unsigned i = 0; i < 8; i += 2) {
+                    unsigned words[4];
+                    for (unsigned p = 0; p < 4; ++p) {
+                        const unsigned row = lane / 4 + p % 2 * 8, column = (i + p / 2) * 8 + lane % 4 * 2;
+                        words[p] = value(row, column).bits() | unsigned{value(row, column + 1).bits()} << 16;
+                    }
+                    store_matrices(box + in_box(lane % 16, i + lane / 16), words);
+                }
+            } else {
+                for (unsigned row = 0; row < 16; ++row)
+                    *reinterpret_cast<float*>(boxes + buffer + in_box(row, lane / 4) + lane % 4 * 4) = value(row, lane);
+            }
+            proxy_fence();
+            __syncwarp();
+            if (lane == 0) bulk_store(&to, x, y, box);
+            bulk_commit();
+            buffer ^= box_bytes;
+        }
+    }
+    bulk_wait_read<0>();
+}
+/// All of a matrix by one thread, from another one.
+__global__ void pass_on(const __grid_constant__ CUtensorMap from, const __grid_constant__ CUtensorMap to, int rows,
+                        int columns, int across) {
+    extern __shared__ __align__(1024) unsigned char box[];
+    __shared__ std::uint64_t mbarrier;
+    const unsigned at = shared_address(box), done = shared_address(&mbarrier);
+    mbarrier_init(done, 1);
+    mbarrier_init_fence();
+    unsigned parity = 0;
+    for (int y = 0; y < rows; y += 16) {
+        for (int x = 0; x < columns; x += across) {
+            mbarrier_expect(done, box_bytes);
+            bulk_copy(at, &from, x, y, done);
+            mbarrier_wait(done, parity);
+            parity ^= 1;
+            bulk_store(&to, x, y, at);
+            bulk_commit();
+            bulk_wait_read<0>();
+        }
+    }
+}
+
+template <class T>
+void check_write_back(int rows, int columns) {
+    const matrix<T> one(rows, columns), two(rows, columns), *const both[] = {&one, &two};
+    const auto count = static_cast<std::size_t>(rows * one.pitch);
+    CUtensorMap map_one, map_two;
+    REQUIRE(one.map(16).encode(&map_one) == CUDA_SUCCESS);
+    REQUIRE(two.map(16).encode(&map_two) == CUDA_SUCCESS);
+    const std::vector<T> before(count, T(-1.0f));
+    for (const matrix<T>* to : both)
+        REQUIRE(cudaMemcpy(to->data, before.data(), count * sizeof(T), cudaMemcpyHostToDevice) == cudaSuccess);
+    write_back<T><<<1, 32, 2 * box_bytes>>>(map_one, rows, columns);
+    pass_on<<<1, 1, box_bytes>>>(map_one, map_two, rows, columns, 128 / static_cast<int>(sizeof(T)));
+    REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
+    std::vector<T> after(count);
+    for (const matrix<T>* from : both) {
+        REQUIRE(cudaMemcpy(after.data(), from->data, count * sizeof(T), cudaMemcpyDeviceToHost) == cudaSuccess);
+        int wrong = 0;
+        for (int i = 0; i < rows * one.pitch; ++i) {
+            const int row = i / one.pitch, column = i % one.pitch;
+            const int want = column < columns ? in_matrix(row, column) : -1;
+            wrong += static_cast<float>(after[static_cast<std::size_t>(i)]) != static_cast<float>(want);
+        }
+        CHECK(wrong == 0);
+    }
+}
+TEST_CASE("the machine for PTX as an sm_90: bulk copies from shared memory") {
+    check_write_back<bfloat16>(37, 200);
+    check_write_back<float16>(16, 59);
+    check_write_back<float>(50, 91);
+    check_write_back<float>(1, 1);
+}
+
+enum class lapse {
+    none,
+    misaligned,
+    beyond_shared_memory,
+    no_fence,
+    fence_of_another,
+    fence_too_early,
+    no_barrier,
+    overwritten,
+    overwritten_by_matrices,
+    overwritten_by_a_copy,
+    no_barrier_before_others_write,
+    no_commit,
+    no_wait,
+    too_weak_a_wait,
+    wait_of_another
+};
+
+/// 64 by 16, of one warp.
+template <lapse M>
+__global__ void __launch_bounds__(32) one_box(const __grid_constant__ CUtensorMap to) {
+    extern __shared__ __align__(1024) unsigned char boxes[];
+    __shared__ std::uint64_t mbarrier;
+    const unsigned lane = threadIdx.x, begin = shared_address(boxes), done = shared_address(&mbarrier);
+    const auto fill = [&] {
+        const unsigned ones[4] = {0x3f803f80, 0x3f803f80, 0x3f803f80, 0x3f803f80};
+        for (unsigned i = 0; i < 8; i += 2) store_matrices(begin + in_box(lane % 16, i + lane / 16), ones);
+    };
+    if (M == lapse::fence_too_early) proxy_fence();
+    fill();
+    if (M == lapse::fence_of_another) __syncwarp();
+    if (M == lapse::fence_of_another ? lane == 0 : M != lapse::no_fence && M != lapse::fence_too_early) proxy_fence();
+    if (M != lapse::no_barrier) __syncwarp();
+    const unsigned skipped = M == lapse::misaligned ? 512 : M == lapse::beyond_shared_memory ? box_bytes : 0;
+    if (lane == 0) bulk_store(&to, 0, 0, begin + skipped);
+    if (M != lapse::no_commit) bulk_commit();
+    if (M == lapse::overwritten && lane == 0) boxes[40] = 0;
+    if (M == lapse::overwritten_by_matrices) fill();
+    if (M == lapse::overwritten_by_a_copy && lane == 0) {
+        mbarrier_init(done, 1);
+        mbarrier_init_fence();
+        mbarrier_expect(done, box_bytes);
+        bulk_copy(begin, &to, 0, 0, done);
+        mbarrier_wait(done, 0);
+    }
+    if (M == lapse::too_weak_a_wait) {
+        bulk_wait_read<1>();
+    } else if (M == lapse::wait_of_another ? lane != 0 : M != lapse::no_wait) {
+        bulk_wait_read<0>();
+    }
+    if (M != lapse::no_barrier_before_others_write) __syncwarp();
+    if (lane == 5 && M != lapse::no_commit && M != lapse::no_wait) boxes[40] = 0;
+}
+
+/// Whether the kernel ends, and with numbers.
+template <lapse M>
+bool stores_well() {
+    matrix<bfloat16> to(16, 64);
+    to.fill([](int, int) { return 2; });
+    CUtensorMap map;
+    REQUIRE(to.map(16).encode(&map) == CUDA_SUCCESS);
+    one_box<M><<<1, 32, box_bytes + 512>>>(map);
+    bool is_well = cudaDeviceSynchronize() == cudaSuccess;
+    cudaDeviceReset();
+    std::vector<bfloat16> result(16 * 64);
+    REQUIRE(cudaMemcpy(result.data(), to.data, result.size() * 2, cudaMemcpyDeviceToHost) == cudaSuccess);
+    for (const bfloat16 x : result) is_well = is_well && static_cast<float>(x) == 1;
+    return is_well;
+}
+
+TEST_CASE("the machine for PTX as an sm_90 finds each mistake about bulk copies from shared memory") {
+    CHECK(stores_well<lapse::none>());
+    CHECK_FALSE(stores_well<lapse::misaligned>());
+    CHECK_FALSE(stores_well<lapse::beyond_shared_memory>());
+    CHECK_FALSE(stores_well<lapse::no_fence>());
+    CHECK_FALSE(stores_well<lapse::fence_of_another>());
+    CHECK_FALSE(stores_well<lapse::fence_too_early>());
+    CHECK_FALSE(stores_well<lapse::no_barrier>());
+    CHECK_FALSE(stores_well<lapse::overwritten>());
+    CHECK_FALSE(stores_well<lapse::overwritten_by_matrices>());
+    CHECK_FALSE(stores_well<lapse::overwritten_by_a_copy>());
+    CHECK_FALSE(stores_well<lapse::no_barrier_before_others_write>());
+    CHECK_FALSE(stores_well<lapse::no_commit>());
+    CHECK_FALSE(stores_well<lapse::no_wait>());
+    CHECK_FALSE(stores_well<lapse::too_weak_a_wait>());
+    CHECK_FALSE(stores_well<lapse::wait_of_another>());
+}
+
 TEST_CASE("the machine for PTX as an sm_90 refuses tensor maps that the driver does") {
     matrix<bfloat16> a(128, 64);
     CUtensorMap map[2];
@@ -331,6 +517,8 @@ TEST_CASE("the machine for PTX as an sm_90 refuses tensor maps that the driver d
     CHECK(refuses([](map_of& m) { m.box[0] = 32; }));
     CHECK(refuses([](map_of& m) { m.steps[1] = 2; }));
     CHECK(refuses([](map_of& m) { m.type = CU_TENSOR_MAP_DATA_TYPE_FLOAT32; }));
+    CHECK_FALSE(refuses([](map_of& m) { m.type = CU_TENSOR_MAP_DATA_TYPE_FLOAT32, m.box[0] = 32; }));
+    CHECK(refuses([](map_of& m) { m.type = CU_TENSOR_MAP_DATA_TYPE_FLOAT64, m.box[0] = 16; }));
     void* found = nullptr;
     cudaDriverEntryPointQueryResult status{};
     CHECK(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeSquare", &found, 12000, cudaEnableDefault, &status) ==

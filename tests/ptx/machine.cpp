@@ -104,8 +104,11 @@ std::byte* warp::memory(const instruction& i, space s, std::uint64_t address, st
         if (address + bytes > block_.shared.size()) fail(i, "beyond the block's shared memory");
         if (block_.shared.is_race(address, bytes, how, first_thread_ + lane, order_))
             fail(i, "a race in shared memory");
-        if (block_.beside.is_idle()) return block_.shared.data() + address;
-        if (const char* const why = block_.beside.objection(address, bytes, how != access::reads, known_)) fail(i, why);
+        auto& beside = block_.beside;
+        const bool writes = how != access::reads;
+        if (!beside.is_idle())
+            if (const char* const why = beside.objection(address, bytes, writes, known_)) fail(i, why);
+        if (writes) beside.note_write(address, bytes, first_thread_ + lane);
         return block_.shared.data() + address;
     }
     if (s == space::local) {

@@ -240,7 +240,7 @@ class reader {
                 for (std::size_t c = 1; c < pieces.size(); ++c) operands(i.from, pieces[c]);
             };
             // Stores, copies and barriers have no result; "a|b" are two.
-            const bool has_result = op != "st" && op != "cp" && op != "red" && op != "membar" && op != "fence" &&
+            const bool has_result = op != "st" && op != "stmatrix" && op != "cp" && op != "red" && op != "membar" && op != "fence" &&
                                     op != "trap" && (op != "bar" || dots[1] == "red") && op != "prefetch" &&
                                     op != "nanosleep" && op != "setmaxnreg" &&
                                     (op != "wgmma" || dots[1] == "mma_async") &&

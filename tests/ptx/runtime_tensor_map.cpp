@@ -14,6 +14,20 @@ using namespace halftone::ptx;
 
 namespace {
 
+/// 0: not known here.
+cuuint32_t bytes_of(CUtensorMapDataType type) {
+    switch (type) {
+        case CU_TENSOR_MAP_DATA_TYPE_UINT16:
+        case CU_TENSOR_MAP_DATA_TYPE_FLOAT16:
+        case CU_TENSOR_MAP_DATA_TYPE_BFLOAT16:
+            return 2;
+        case CU_TENSOR_MAP_DATA_TYPE_FLOAT32:
+            return 4;
+        default:
+            return 0;
+    }
+}
+
 /// Why the driver does not take it, by what its manual says; nullptr: it does.
 const char* objection(const CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank, const void* address,
                       const cuuint64_t* extents, const cuuint64_t* strides, const cuuint32_t* box,
@@ -32,10 +46,9 @@ const char* objection(const CUtensorMap* map, CUtensorMapDataType type, cuuint32
         return "rows whose distance is no multiple of 16 bytes below 2^40";
     if (any(box, rank, [](cuuint32_t n) { return n == 0 || n > 256; })) return "a box of no element, or more than 256";
     if (any(steps, rank, [](cuuint32_t n) { return n == 0 || n > 8; })) return "steps that are not 1 to 8";
-    const bool has_two_bytes = type == CU_TENSOR_MAP_DATA_TYPE_UINT16 || type == CU_TENSOR_MAP_DATA_TYPE_FLOAT16 ||
-                               type == CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
-    if (has_two_bytes && box[0] * 2 % 16 != 0) return "rows of a box that are no multiple of 16 bytes";
-    if (has_two_bytes && swizzle == CU_TENSOR_MAP_SWIZZLE_128B && box[0] * 2 > 128)
+    const cuuint32_t row_bytes = box[0] * bytes_of(type);
+    if (row_bytes % 16 != 0) return "rows of a box that are no multiple of 16 bytes";
+    if (swizzle == CU_TENSOR_MAP_SWIZZLE_128B && row_bytes > 128)
         return "rows of a box that are longer than its swizzle's 128 bytes";
     return nullptr;
 }
@@ -44,10 +57,8 @@ const char* objection(const CUtensorMap* map, CUtensorMapDataType type, cuuint32
 const char* limit(CUtensorMapDataType type, cuuint32_t rank, const cuuint32_t* box, const cuuint32_t* steps,
                   CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle, CUtensorMapFloatOOBfill fill) {
     if (rank != 2) return "a tensor of other than 2 axes";
-    if (type != CU_TENSOR_MAP_DATA_TYPE_UINT16 && type != CU_TENSOR_MAP_DATA_TYPE_FLOAT16 &&
-        type != CU_TENSOR_MAP_DATA_TYPE_BFLOAT16)
-        return "elements that are not of 16 bits";
-    if (swizzle != CU_TENSOR_MAP_SWIZZLE_128B || box[0] != tensor_map::box_inner)
+    if (bytes_of(type) == 0) return "elements that are neither of 16 bits nor floats";
+    if (swizzle != CU_TENSOR_MAP_SWIZZLE_128B || box[0] * bytes_of(type) != tensor_map::row_bytes)
         return "a box other than of rows of 128 bytes in 128-byte swizzle";
     if (interleave != CU_TENSOR_MAP_INTERLEAVE_NONE || fill != CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE || steps[0] != 1 ||
         steps[1] != 1)
@@ -73,6 +84,7 @@ CUresult encode_tiled(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t ran
     made.extent[1] = extents[1];
     made.pitch = strides[0];
     made.box_outer = box[1];
+    made.element_bytes = bytes_of(type);
     std::memcpy(map, &made, sizeof made);
     return CUDA_SUCCESS;
 }

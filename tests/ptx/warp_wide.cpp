@@ -100,6 +100,20 @@ constexpr handler load_matrices = [](warp& w, const instruction& i, lane_mask m)
     }
 };
 
+/// The way back.
+constexpr handler store_matrices = [](warp& w, const instruction& i, lane_mask m) {
+    if (m != ~lane_mask{0}) w.fail(i, "lanes that take no part");
+    for (std::size_t n = 0; n + 1 < i.from.size(); ++n) {
+        for (int row = 0; row < 8; ++row) {
+            const int to = static_cast<int>(8 * n) + row;
+            std::uint32_t pairs[4];
+            for (int p = 0; p < 4; ++p) pairs[p] = w.get<std::uint32_t>(i.from[n + 1], 4 * row + p);
+            const std::uint64_t at = w.values(i.from[0])[to] + static_cast<std::uint64_t>(i.offset);
+            std::memcpy(w.memory(i, space::shared, at, 16, to, access::writes), pairs, 16);
+        }
+    }
+};
+
 /// Sums of a product of 16 by K with K by 8, in double, rounded once. A register has K / 8 numbers, neighbours along k:
 /// those of a are rows l / 4 and 8 further, then the second half of k; those of b the halves of k. of_a(bits, part) and
 /// of_b give a number.
@@ -167,7 +181,7 @@ handler decode_warp_wide(instruction& i, const mnemonic& name) {
     const std::string_view operation = name.operation();
     const auto together = [&](handler h) {
         i.kind = flow::warp_wide;
-        if (h != nullptr && operation != "mma" && operation != "ldmatrix") i.members = i.from.back();
+        if (h != nullptr && operation != "mma" && !operation.ends_with("matrix")) i.members = i.from.back();
         return h;
     };
     constexpr handler nothing = [](warp&, const instruction&, lane_mask) {};
@@ -195,6 +209,10 @@ handler decode_warp_wide(instruction& i, const mnemonic& name) {
     if (operation == "ldmatrix") {
         i.option = name.has("trans") ? 1 : 0;
         return together(load_matrices);
+    }
+    if (operation == "stmatrix") {
+        const bool is_known = name.has("m8n8") && name.has("shared") && name.type() == "b16" && !name.has("trans");
+        return together(is_known ? store_matrices : nullptr);
     }
     if (operation == "mma") {
         if (name.has("m16n8k16") && name.has("bf16")) return together(multiply_numbers<16, bfloat16, bfloat16>);
