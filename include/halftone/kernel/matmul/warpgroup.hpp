@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A product of 16-bit operands in Hopper's own instructions; sums in float. On an H100 it does what cuBLASLt does in the
-/// same time (bench/results/gpu_h100/summary.md).
+/// A product of 16-bit operands in Hopper's own instructions; sums in float. From 2,048 rows and columns up it takes an
+/// H200 0.89 to 1.04 of cuBLASLt's time (bench/results/gpu_h200/summary.md).
 ///
 /// A block has two warpgroups that multiply and one of which a single thread fetches. It computes tile after tile of c, and
 /// a ring of slots in shared memory, one panel of a and one of b in each, goes on from tile to tile, so that fetching never
