@@ -39,6 +39,13 @@ FNR <= 60 && /\/\/ Longer than 400 lines because / { long_with_reason[file] = 1 
     sub(/[^A-Za-z0-9_].*/, "", macro)
     if (!(macro in macros)) { macros[macro] = file; macro_count++ }
 }
+# What a header takes back leaves nothing to those who include it.
+/^[ \t]*#[ \t]*undef[ \t]+HALFTONE_/ {
+    macro = $0
+    sub(/^[ \t]*#[ \t]*undef[ \t]+/, "", macro)
+    sub(/[^A-Za-z0-9_].*/, "", macro)
+    if (macro in macros && macros[macro] == file) { delete macros[macro]; macro_count-- }
+}
 
 # The floor a file stands on. config, version and error are floor 0; any other file directly in halftone/ is an
 # umbrella, which stands on the highest floor it includes. Walking the includes also finds circles.

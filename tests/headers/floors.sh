@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # Checks the order of the house without compiling: a header includes only floors below its own or siblings, no includes
 # go in a circle, every file begins with its SPDX line, no header exceeds 400 lines without a reason near its top, and
-# the macros named HALFTONE_* are fewer than ten.
+# the macros named HALFTONE_* that headers leave behind are fewer than ten.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 cd "$root"

@@ -33,14 +33,6 @@
 #define HALFTONE_UNROLL
 #endif
 
-/// Before one that has to stay a loop: what a kernel does once a tile is fetched anew each time, and long code takes longer
-/// to come than to run.
-#if defined(__CUDA_ARCH__)
-#define HALFTONE_KEEP_LOOP _Pragma("unroll 1")
-#else
-#define HALFTONE_KEEP_LOOP
-#endif
-
 namespace halftone::inline HALFTONE_ABI::simt {
 
 using word = std::uint32_t;

@@ -123,6 +123,22 @@ HALFTONE_HD HALFTONE_INLINE auto run_part(Simt simt, const Part& part) -> declty
     return part(simt);
 }
 
+/// Two numbers rounded to T, the first in the low half.
+template <class T>
+HALFTONE_HD HALFTONE_INLINE word packed(float low, float high) {
+#if defined(__CUDA_ARCH__)
+    word both;
+    if constexpr (std::is_same_v<T, bfloat16>) {
+        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+    } else {
+        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+    }
+    return both;
+#else
+    return T(low).bits() | static_cast<word>(T(high).bits()) << 16;
+#endif
+}
+
 /// Names an element type to a word.
 template <class T>
 struct element {};

@@ -46,7 +46,10 @@ struct staged_rows {
                            vec<float, 8>{low[0], low[1], low[2], low[3], high[0], high[1], high[2], high[3]});
             }
         } else {
-            HALFTONE_KEEP_LOOP for (int e = simt.lane(); e < rows * Width; e += 32) {
+#if defined(__CUDA_ARCH__)
+#pragma unroll 1  // little code, which waits for memory anyway
+#endif
+            for (int e = simt.lane(); e < rows * Width; e += 32) {
                 const int row = e / Width, across = e % Width;
                 if (across >= columns_left) continue;
                 finish_row(simt, end, row_access::elements, first_row + row, first_column + across, c_columns,

@@ -153,7 +153,10 @@ struct warpgroup_kernel {
     HALFTONE_HD HALFTONE_INLINE void multiply(Simt simt, int group) const {
         ring_place at;
         word buffer = 0;  // of the two that results are copied from the next
-        HALFTONE_KEEP_LOOP for (int number = simt.block().x; number < count(); number += blocks) {
+#if defined(__CUDA_ARCH__)
+#pragma unroll 1  // how often is not known, and once around is much code
+#endif
+        for (int number = simt.block().x; number < count(); number += blocks) {
             const warpgroup_work mine = work(number);
             sums_of_lane sums;
             // A loop for each pair of layouts, whose instructions know theirs.
@@ -180,7 +183,10 @@ struct warpgroup_kernel {
         using of_a = simt::wgmma_operand<IsAOuter>;
         using of_b = simt::wgmma_operand<IsBOuter>;
         int before = 0;
-        HALFTONE_KEEP_LOOP for (int i = 0; i < panels; ++i) {
+#if defined(__CUDA_ARCH__)
+#pragma unroll 1  // how often is not known, and once around is much code
+#endif
+        for (int i = 0; i < panels; ++i) {
             simt.mbarrier_wait(full(at.slot), at.turn);
             // 64 rows are 8192 bytes in either layout.
             const of_a left{slot_at(at.slot) + static_cast<word>(group) * 8192};

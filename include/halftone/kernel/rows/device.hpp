@@ -23,24 +23,8 @@
 
 namespace halftone::inline HALFTONE_ABI::kernel::on_device {
 
-using simt::constant, simt::global_span, simt::grid_shape, simt::shared_span, simt::vec, simt::word;
+using simt::constant, simt::global_span, simt::grid_shape, simt::packed, simt::shared_span, simt::vec, simt::word;
 using simt::run_part;  // unqualified calls find a thread handle's own
-
-/// Two numbers rounded to T, the first in the low half.
-template <class T>
-HALFTONE_HD HALFTONE_INLINE word packed(float low, float high) {
-#if defined(__CUDA_ARCH__)
-    word both;
-    if constexpr (std::is_same_v<T, bfloat16>) {
-        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
-    } else {
-        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
-    }
-    return both;
-#else
-    return T(low).bits() | static_cast<word>(T(high).bits()) << 16;
-#endif
-}
 
 /// Elements in the widest vector whose parts of all these types have at most 16 bytes.
 template <class... Ts>
