@@ -24,8 +24,13 @@ inline auto tensor_map_encoder() {
     static const auto found = [] {
         void* function = nullptr;
         cudaDriverEntryPointQueryResult result{};
+#if CUDART_VERSION >= 12050
         cuda_check(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &result),
                    "cudaGetDriverEntryPointByVersion");
+#else
+        cuda_check(cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &function, cudaEnableDefault, &result),
+                   "cudaGetDriverEntryPoint");
+#endif
         if (result != cudaDriverEntryPointSuccess) fail<cuda_error>("cuda: the driver has no cuTensorMapEncodeTiled");
         return reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function);
     }();
