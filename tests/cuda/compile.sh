@@ -49,7 +49,7 @@ tests/cuda/model.cu 300
 tests/cuda/steps.cu 300
 tests/cuda/attention.cu 100
 tests/cuda/products.cu 120
-tests/cuda/warpgroups.cu 60 hopper
+tests/cuda/warpgroups.cu 70 hopper
 tests/cuda/losses.cu 120
 tests/cuda/pointwise.cu 150
 tests/cuda/rows.cu 200

@@ -43,6 +43,8 @@ class hot_kernel:
         return i.word == self.unit
 
     def brings(self, i):
+        if self.unit == "HGMMA":  # copies are another warp's, and what they say to this one a barrier
+            return i.word == "SYNCS"
         return i.word == "LDGSTS" or i.word in ("LDG", "LD") and i.is_wide() == self.is_whole
 
 
@@ -66,6 +68,10 @@ def products():
         yield by_units(f"{short}, tiles of 64", compute, stored, 64, 4, 0, epilogue)
         yield by_units(f"{short}, unaligned", compute, stored, 64, 2, 1, epilogue)
     yield by_units("bf16, tiles of 128, bias and gelu", "bfloat16", 2, 128, 3, 0, gelu)
+    for across, out in ((192, "bfloat16"), (256, "float")):  # 64 deep, 16 at a time
+        yield hot_kernel(f"product bf16 by warpgroups, tiles of 128x{across}", "warpgroups",
+                         f"warpgroup_kernel<bfloat16, warpgroup_tiling<{across}, 4>, tensor_map, {result.format(out)}>", (4,),
+                         unit="HGMMA")
     for side in (128, 64):  # 8 x 8 sums of a thread, 8 deep
         yield hot_kernel(f"product fp32, tiles of {side}", "products",
                          f"multiply_add_kernel<float, multiply_add_tiling<{side}, {side}>, float, float, "
@@ -199,8 +205,8 @@ def compare(row, before):
 def table(rows, compiler):
     """For people: of each figure that on sm_80, then that on sm_90."""
     lines = [f"# The machine code of the GPU's hot kernels ({compiler})", "",
-             "Written by tests/cuda/gates.py, which holds it. Each cell has sm_80 and sm_90. A turn: multiplications of one",
-             "warp (HMMA), or one thread (FFMA), once around the main loop, as the tiles' sizes say; for each of them the",
+             "Written by tests/cuda/gates.py, which holds it. Each cell has sm_80 and sm_90, or sm_90a alone. A turn: multiplications of one",
+             "warp (HMMA), of a warpgroup (HGMMA) or one thread (FFMA), once around the main loop, as the tiles' sizes say; for each of them the",
              "instructions and the reads of shared memory (LDSM, LDS) on the hot way around. 16 bytes: how many of a kernel's",
              "loads and stores in global memory move so many; code for rows' ends and unaligned rows counts, too. No kernel",
              "here has local memory or accesses of which the compiler does not know the memory.", "",
