@@ -48,7 +48,7 @@ class cublaslt_engine final : public matmul_engine {
             fail<argument_error>("cublaslt: the matmul table ", table_.name(), " was measured on an sm_",
                                  table_.architecture(), ", and ", properties.name, " is an sm_", architecture_);
         }
-        cuda_check(cudaGetDevice(&device_), "cudaGetDevice");
+        device_ = present_device();
         cublaslt_check(cublasLtCreate(&handle_), "cublasLtCreate");
     }
     ~cublaslt_engine() override {

@@ -230,10 +230,12 @@ struct matmul<Device> {
         if constexpr (has_matrix_unit<Compute> && eight_bit<A> && eight_bit<B>) {
             if (multiply_bytes(device, x, y, epilogue, access, batch)) return;
             if constexpr (can_have_warpgroups<Compute, Device>) {
-                const matmul_cut cut = cut_matmul(device.architecture(), m, n, k, matmul_tile::widest);
-                if (cut.tile > matmul_tile::large && batch.count == 1 && k > 0 && has_warpgroups<Compute>(device)) {
-                    const widened_copy<Compute> wide_x(device, x), wide_y(device, y);
-                    return multiply_by_warpgroups<Compute>(device, wide_x.operand, wide_y.operand, epilogue, access, cut);
+                if (batch.count == 1 && k > 0 && has_warpgroups<Compute>(device)) {
+                    const matmul_cut cut = cut_matmul(device.architecture(), m, n, k, matmul_tile::widest);
+                    if (cut.tile > matmul_tile::large) {
+                        const widened_copy<Compute> wide_x(device, x), wide_y(device, y);
+                        return multiply_by_warpgroups<Compute>(device, wide_x.operand, wide_y.operand, epilogue, access, cut);
+                    }
                 }
             }
         }

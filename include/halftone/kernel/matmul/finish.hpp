@@ -55,18 +55,25 @@ HALFTONE_HD HALFTONE_INLINE vec<float, N> scale_sums(Simt simt, const scaled_sum
     return sums;
 }
 
+/// An expression of so many arguments for each of N neighbours.
+template <int Arguments, int N, class E>
+HALFTONE_HD HALFTONE_INLINE vec<float, N> evaluate_each(const E& expression, const vec<float, N>* arguments) {
+    vec<float, N> values;
+    HALFTONE_UNROLL for (int e = 0; e < N; ++e) {
+        float of_element[Arguments];
+        HALFTONE_UNROLL for (int i = 0; i < Arguments; ++i) of_element[i] = arguments[i][e];
+        values[e] = scalar::evaluate(expression, of_element);
+    }
+    return values;
+}
+
 HALFTONE_KERNEL template <int Arguments, int N, class Simt>
 HALFTONE_HD HALFTONE_INLINE void store_results(Simt, const pack<>&, row_access, int, int, int, const vec<float, N>*) {}
 HALFTONE_KERNEL template <int Arguments, int N, class Simt, class Result, class... Rest>
 HALFTONE_HD HALFTONE_INLINE void store_results(Simt simt, const pack<Result, Rest...>& results, row_access access,
                                                int row, int column, int columns, const vec<float, N>* arguments) {
-    vec<float, N> values;
-    HALFTONE_UNROLL for (int e = 0; e < N; ++e) {
-        float of_element[Arguments];
-        HALFTONE_UNROLL for (int i = 0; i < Arguments; ++i) of_element[i] = arguments[i][e];
-        values[e] = scalar::evaluate(results.first.expression, of_element);
-    }
-    store_some(simt, rest_of(results.first, row, column, columns), access, values);
+    store_some(simt, rest_of(results.first, row, column, columns), access,
+               evaluate_each<Arguments>(results.first.expression, arguments));
     store_results<Arguments>(simt, results.rest, access, row, column, columns, arguments);
 }
 
@@ -100,15 +107,10 @@ HALFTONE_HD HALFTONE_INLINE vec<float, N> result_of_row(Simt simt, const matmul_
                                                         row_access access, int row, int column, int columns,
                                                         const vec<float, N>& sums) {
     constexpr int arguments = 1 + static_cast<int>(Operands::count);
-    vec<float, N> values[arguments], result;
+    vec<float, N> values[arguments];
     values[0] = scale_sums(simt, epilogue.operands, sums);
     load_operands(simt, epilogue.operands, access, row, column, columns, values + 1);
-    HALFTONE_UNROLL for (int e = 0; e < N; ++e) {
-        float of_element[arguments];
-        HALFTONE_UNROLL for (int i = 0; i < arguments; ++i) of_element[i] = values[i][e];
-        result[e] = scalar::evaluate(epilogue.results.first.expression, of_element);
-    }
-    return result;
+    return evaluate_each<arguments>(epilogue.results.first.expression, values);
 }
 
 /// The same for another matrix of results, so many elements further on; operands of an element each lie as the results do.
