@@ -251,8 +251,8 @@ class cuda {
     }
     /// For bulk_copy: `outer` lines of `inner` neighbours, `leading` elements apart, of which a copy takes box_outer.
     template <class T>
-    detail::tensor_map tile_map(const T* data, extent inner, extent outer, extent leading, int box_outer) const {
-        return detail::make_tensor_map(data, inner, outer, leading, box_outer);
+    detail::tensor_map tile_map(const T* data, extent inner, extent outer, extent leading, int box_outer) {
+        return tensor_maps_.make(data, inner, outer, leading, box_outer);
     }
     /// Runs a kernel of exec/simt/simt.hpp's kind.
     template <class Kernel>
@@ -371,6 +371,7 @@ class cuda {
     engine_slot engines_;
     std::unordered_set<const void*> prepared_;
     std::unordered_map<const void*, int> code_versions_;
+    detail::tensor_map_maker tensor_maps_;
     int has_wgmma_code_ = -1;  // not asked for yet
 };
 
