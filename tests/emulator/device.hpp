@@ -174,7 +174,7 @@ class device {
     bool has_wgmma_code() const { return architecture_.version == 90; }
     /// For bulk copies of boxes of 128 bytes x box_outer of a matrix: `outer` lines of `inner` elements, `leading` apart.
     template <class T>
-    auto tile_map(const T* data, extent inner, extent outer, extent leading, int box_outer) const {
+    auto tile_map(const T* data, extent inner, extent outer, extent leading, int box_outer) {
         static_assert(sizeof(T) == 2 || sizeof(T) == 4);
         const emulator::tile_map map{data, inner, outer, leading, box_outer, static_cast<int>(sizeof(T))};
         if (!map.can_be()) {

@@ -298,7 +298,7 @@ struct warpgroup_kernel {
 
 /// What copies take of an operand of `outer` elements a tile.
 template <class Device, class T>
-auto panel_map(const Device& device, const product_operand<T>& o, int outer) {
+auto panel_map(Device& device, const product_operand<T>& o, int outer) {
     constexpr extent in_chunk = 16 / static_cast<extent>(sizeof(T));
     const extent length = o.length(), apart = (length + in_chunk - 1) / in_chunk * in_chunk;
     return device.tile_map(o.elements.data, length, o.lines(), o.leading > 0 ? o.leading : apart,
@@ -306,7 +306,7 @@ auto panel_map(const Device& device, const product_operand<T>& o, int outer) {
 }
 /// What they give of a result, 16 rows at a time; `otherwise` where it is not copied.
 template <class Device, class Map, class Results>
-Map result_map(const Device& device, const Results& results, extent rows, extent columns, row_access access, const Map& otherwise) {
+Map result_map(Device& device, const Results& results, extent rows, extent columns, row_access access, const Map& otherwise) {
     if constexpr (is_copied_in_bulk<Results>) {
         const extent leading = rows <= 1 ? (columns + 7) / 8 * 8 : results.first.stride;
         if (access == row_access::chunks) return device.tile_map(results.first.data, columns, rows, leading, 16);
