@@ -19,7 +19,9 @@
 
 #if defined(__x86_64__)
 #include <halftone/exec/cpu/set/avx512_bf16.inc>
-namespace halftone::inline HALFTONE_ABI::avx512_bf16 {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace avx512_bf16 {
 /// `random`: eight vectors of numbers around one, as multiply_add_peak takes them.
 inline float pair_peak(long count, const bfloat16* random) {
     constexpr int factors = 4;
@@ -53,12 +55,16 @@ inline void stream_copy(std::byte* to, const std::byte* from, std::size_t n) {
     }
     _mm_sfence();
 }
-}  // namespace halftone::inline HALFTONE_ABI::avx512_bf16
+}  // namespace avx512_bf16
+}  // namespace HALFTONE_ABI
+}  // namespace halftone
 #include <halftone/exec/cpu/set/end.inc>
 
 // Sorted, these two would change places.
 #include <halftone/exec/cpu/set/amx.inc>
-namespace halftone::inline HALFTONE_ABI::amx {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace amx {
 /// `random`: four tiles of 16 x 32 numbers around one, as multiply_add_peak takes them.
 inline float tile_peak(long count, const bfloat16* random) {
     enter_tiles();
@@ -82,7 +88,9 @@ inline float tile_peak(long count, const bfloat16* random) {
     leave_tiles();
     return sums[0];
 }
-}  // namespace halftone::inline HALFTONE_ABI::amx
+}  // namespace amx
+}  // namespace HALFTONE_ABI
+}  // namespace halftone
 #include <halftone/exec/cpu/set/end.inc>
 #endif
 

@@ -3,7 +3,8 @@
 /// What every other header stands on: the dialect check, the marks for code that also runs on a GPU, and the name of
 /// the inline namespace.
 ///
-///     namespace halftone::inline HALFTONE_ABI { ... }     // how every header opens
+///     namespace halftone {                 // how every header opens: one by one, for tools that know no more
+///     inline namespace HALFTONE_ABI {
 ///
 /// The inline namespace carries the version and each compiler flag that changes what the code below computes, so that
 /// two libraries built with other flags or another version live in one program without sharing a symbol.

@@ -14,7 +14,8 @@
 
 #include <halftone/config.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 /// The base of all of halftone's exceptions.
 struct error : std::runtime_error {
@@ -84,4 +85,5 @@ template <class Error, class... Parts>
     detail::fail_with<Error>({detail::part_of(parts)...});
 }
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

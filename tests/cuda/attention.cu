@@ -7,7 +7,9 @@
 #include "kernel/attention/checks.hpp"
 
 // Kernels for floats in tfloat32, of two sizes; tests/cuda/attention_tf32.cu runs them all.
-namespace halftone::inline HALFTONE_ABI::detail {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace detail {
 
 template <int Head>
 using tf32_tiles = kernel::on_device::attention_tiles<float, Head>;
@@ -18,7 +20,9 @@ template __global__ void kernel_entry(const __grid_constant__ tf32_tiles<128>::f
 template __global__ void kernel_entry(const __grid_constant__ tf32_tiles<128>::by_queries kernel);
 template __global__ void kernel_entry(const __grid_constant__ tf32_tiles<128>::by_keys kernel);
 
-}  // namespace halftone::inline HALFTONE_ABI::detail
+}  // namespace detail
+}  // namespace HALFTONE_ABI
+}  // namespace halftone
 
 namespace {
 

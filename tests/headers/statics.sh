@@ -29,7 +29,8 @@ writable() {
 }
 
 cat >"$work/planted.cpp" <<'CODE'
-namespace halftone::inline v9_9 {
+namespace halftone {
+inline namespace v9_9 {
 inline int global = 1;
 inline const int constant = 2;
 inline thread_local int of_a_thread = 3;
@@ -42,7 +43,8 @@ struct polymorphic {
     virtual ~polymorphic() = default;
 };
 const int* read() { return ++global, ++of_a_thread, new polymorphic, count<long>(), &constant; }
-}  // namespace halftone::inline v9_9
+}  // namespace v9_9
+}  // namespace halftone
 CODE
 "$cxx" -std=c++20 -c "$work/planted.cpp" -o "$work/planted.o"
 writable "$work/planted.o" >"$work/found"

@@ -51,7 +51,8 @@ struct result_of<ht::matmul_epilogue<Operands, ht::pack<ht::matmul_result<Es, Ts
 
 }  // namespace
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 namespace kernel {
 
@@ -163,7 +164,8 @@ struct cross_entropy<recorder> {
 
 }  // namespace kernel
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone
 
 namespace {
 

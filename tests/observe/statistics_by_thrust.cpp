@@ -13,7 +13,8 @@
 
 #include "observe/statistics_checks.hpp"
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 namespace detail {
 #include <halftone/observe/statistics.inc>
@@ -35,7 +36,8 @@ tensor_statistics statistics_of(thrust_on_the_host&, const view<T, Rank>& values
     return detail::statistics_from(counts, largest);
 }
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone
 
 namespace {
 

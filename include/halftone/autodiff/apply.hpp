@@ -45,7 +45,8 @@
 #include <halftone/autodiff/elementwise.hpp>
 #include <halftone/autodiff/matmul.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 /// The context in which the functions of a user's operation run: outside autocast, or by the policy of its region.
 template <class Device, class Policy = as_given>
@@ -394,4 +395,5 @@ auto apply(Context&& context, const Arguments&... arguments) {
     }
 }
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

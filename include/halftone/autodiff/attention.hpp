@@ -15,7 +15,8 @@
 #include <halftone/autodiff/operation.hpp>
 #include <halftone/kernel/attention/attention.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 namespace detail {
 
@@ -201,4 +202,5 @@ template <class Roles, class Context, class T>
         return detail::composition<op::attention, Roles>::run(context.root(), qkv, heads, options, sequences.sequences);
     }
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

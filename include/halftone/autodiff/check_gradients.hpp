@@ -37,7 +37,8 @@
 #include <halftone/policy/model.hpp>
 #include <halftone/tensor/host_tensor.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 /// An element disagrees where |backward's - differences'| > atol + rtol |differences'|, or either is NaN.
 struct gradient_check_options {
@@ -279,4 +280,5 @@ template <class Device, detail::model_with_parameters Model, class F>
     return check_gradients(device, gradient_check_options{}, model, f);
 }
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -14,7 +14,8 @@
 #include <halftone/autodiff/elementwise.hpp>
 #include <halftone/kernel/dropout/dropout.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 struct dropout_options {
     float p = 0.5f;  ///< the probability with which an element is dropped, 0 to 1
@@ -153,4 +154,5 @@ variable<Y, Rank> dropout(Context&& context, const variable<X, Rank>& x, const d
     return detail::dropped<Y>(root, in, kernel::dropout_draw::of(nullptr, 0, 0), residual);
 }
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -14,7 +14,8 @@
 
 #include <halftone/autodiff/pointwise.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 template <class As = by_category, recording_context Context, class X, int Rank>
 auto neg(Context&& context, const variable<X, Rank>& x) {
@@ -193,4 +194,5 @@ variable<Y, Rank> given_as(Context&& context, const variable<X, Rank>& x) {
 
 }  // namespace detail
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -16,7 +16,8 @@
 
 #include <halftone/autodiff/reduce.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 namespace detail {
 
@@ -118,4 +119,5 @@ auto norm(Context&& context, const variable<X, Rank>& x) {
         context, [](auto s) { return halftone::where(s == 0, 0, halftone::sqrt(s)); }, squares);
 }
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -10,7 +10,8 @@
 #include <halftone/kernel/embedding/embedding.hpp>
 #include <halftone/kernel/embedding_rows/embedding_rows.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 namespace detail {
 
@@ -115,4 +116,5 @@ auto embedding(Context&& context, const const_view<std::int32_t, 2>& tokens, con
     return y;
 }
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

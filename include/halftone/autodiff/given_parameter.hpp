@@ -9,7 +9,8 @@
 #include <halftone/autodiff/tape.hpp>
 #include <halftone/policy/category.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 namespace detail {
 
@@ -138,4 +139,5 @@ template <class As = by_category, class Context, class... T> requires detail::pa
 void cross_entropy(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
 // clang-format on
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -13,7 +13,8 @@
 
 #include <halftone/autodiff/tape.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 namespace detail {
 
@@ -99,4 +100,5 @@ variable<float, Rank> gradient_variables<Device>::find(const void* owner, std::s
                          "; it was not asked for, or the loss does not depend on it");
 }
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

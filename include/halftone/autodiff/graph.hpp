@@ -21,7 +21,9 @@
 #include <halftone/exec/ranges.hpp>
 #include <halftone/memory/arena.hpp>
 
-namespace halftone::inline HALFTONE_ABI::detail {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace detail {
 
 /// Memory for the records of one step: chunks that are kept from step to step, never moved while in use.
 class record_memory {
@@ -270,4 +272,6 @@ class graph {
     int holders_ = 1;
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::detail
+}  // namespace detail
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

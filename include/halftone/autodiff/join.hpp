@@ -16,7 +16,8 @@
 
 #include <halftone/autodiff/pointwise.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 namespace detail {
 
@@ -156,4 +157,5 @@ auto stack(Context&& context, int axis, const variable<First, Rank>& first, cons
     return detail::join<op::stack, As>(context, all, rows, first, rest...);
 }
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -32,7 +32,8 @@
 #include <halftone/autodiff/softmax.hpp>
 #include <halftone/policy/ledger_table.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 /// Marks a tape that keeps types alone: ht::tape recorder{device, ht::ledger_of_calls}.
 struct ledger_tape {};
@@ -387,4 +388,5 @@ class tape<Device, ledger_tape> : public basic_context<Device, recording::on> {
 template <class Device>
 tape(Device&, ledger_tape) -> tape<Device, ledger_tape>;
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

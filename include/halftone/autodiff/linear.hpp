@@ -18,7 +18,8 @@
 #include <halftone/kernel/column_sum/column_sum.hpp>
 #include <halftone/kernel/matmul/matmul.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 namespace detail {
 
@@ -213,4 +214,5 @@ variable<Y, Rank> mlp(Context&& context, const variable<X, Rank>& x, const Weigh
     return detail::composition<op::mlp, Roles>::run(context.root(), x, up, up_bias, down, down_bias, residual);
 }
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

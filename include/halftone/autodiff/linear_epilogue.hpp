@@ -8,7 +8,9 @@
 #include <halftone/autodiff/operation.hpp>
 #include <halftone/kernel/matmul/epilogue.hpp>
 
-namespace halftone::inline HALFTONE_ABI::detail {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace detail {
 
 /// Either may be `absent`. The bias is read as the weight of a product in Compute is: values_for says where.
 template <class Compute, class Bias, class Residual>
@@ -26,4 +28,6 @@ auto linear_epilogue(const Bias& bias, const Residual& residual) {
     }
 }
 
-}  // namespace halftone::inline HALFTONE_ABI::detail
+}  // namespace detail
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -16,7 +16,8 @@
 #include <halftone/kernel/cross_entropy/cross_entropy.hpp>
 #include <halftone/kernel/linear_cross_entropy/linear_cross_entropy.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 /// Whether linear_cross_entropy keeps its logits for the backward pass, or computes them there again: one product of four,
 /// with the same bits.
@@ -206,4 +207,5 @@ auto linear_cross_entropy(Context&& context, const variable<X, Rank>& x, const W
     return detail::given_as<op::linear_cross_entropy, detail::linear_loss<typename Roles::compute>>(context, loss);
 }
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

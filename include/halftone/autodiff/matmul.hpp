@@ -21,7 +21,8 @@
 #include <halftone/autodiff/linear.hpp>
 #include <halftone/autodiff/pointwise.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 namespace detail {
 
@@ -299,4 +300,5 @@ auto as_variable(Context&& context, const parameter<Storage, Rank>& p) {
     }
 }
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -10,7 +10,8 @@
 #include <halftone/kernel/layer_norm/layer_norm.hpp>
 #include <halftone/kernel/rms_norm/rms_norm.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 namespace detail {
 
@@ -148,4 +149,5 @@ auto rms_norm(Context&& context, const variable<X, Rank>& x, const Gain& gain, f
     return y;
 }
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

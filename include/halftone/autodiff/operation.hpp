@@ -9,7 +9,8 @@
 #include <halftone/policy/check.hpp>
 #include <halftone/policy/operations.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 /// Stands for an operand that is not there: a linear layer without bias.
 struct absent {
@@ -288,4 +289,5 @@ void pass_gradient(Tape& tape, const gradient_of<T, Rank>& from, const gradient_
 
 }  // namespace detail
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

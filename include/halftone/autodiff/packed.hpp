@@ -14,7 +14,8 @@
 #include <halftone/kernel/packed_positions/packed_positions.hpp>
 #include <halftone/tensor/packed.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 /// Packed documents as layers take them, on the device, for as long as this is there. Empty: each row is one document.
 struct documents {
@@ -64,4 +65,5 @@ documents bring_documents(Context&& context, const packed& p, const shape<2>& to
     return {positions, {offsets, offsets, packed_sequences::of(offsets.view(), longest)}};
 }
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

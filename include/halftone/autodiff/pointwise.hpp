@@ -16,7 +16,8 @@
 #include <halftone/autodiff/given_parameter.hpp>
 #include <halftone/autodiff/operation.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 namespace detail {
 
@@ -183,4 +184,5 @@ auto tanh(Context&& context, const variable<A, Rank>& a) {
     return detail::pointwise<op::tanh, As>(context, detail::tanh_function{}, a);
 }
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -13,7 +13,9 @@
 #include <halftone/kernel/embedding/embedding.hpp>
 #include <halftone/kernel/matmul/matmul.hpp>
 
-namespace halftone::inline HALFTONE_ABI::detail {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace detail {
 
 /// How matrices are read: as they lie, or transposed.
 enum class orientation { straight, transposed };
@@ -381,4 +383,6 @@ variable<T, 1> extended(Root& root, const variable<T, 1>& x, extent count) {
     return y;
 }
 
-}  // namespace halftone::inline HALFTONE_ABI::detail
+}  // namespace detail
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

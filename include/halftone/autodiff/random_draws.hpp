@@ -19,7 +19,8 @@
 #include <halftone/kernel/dropout/dropout.hpp>
 #include <halftone/memory/resource.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 /// What a tape's random numbers follow from: to be kept with a checkpoint, or to repeat a step.
 struct random_state {
@@ -96,4 +97,5 @@ class random_draws {
 
 }  // namespace detail
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -14,7 +14,8 @@
 #include <halftone/autodiff/pointwise.hpp>
 #include <halftone/kernel/sum/sum.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 namespace detail {
 
@@ -123,4 +124,5 @@ auto mean_squared_error(Context&& context, const variable<X, Rank>& prediction, 
     return mean_squared_error(context, prediction, context.root().bring(target));
 }
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -13,7 +13,8 @@
 #include <halftone/policy/check.hpp>
 #include <halftone/policy/recipe.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 /// A context with another policy: what `autocast` returns. It refers to its root, and ends with its scope.
 template <class Policy, class Root>
@@ -64,4 +65,5 @@ auto autocast(Context&& context) {
     }
 }
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -8,7 +8,9 @@
 #include <halftone/kernel/convert/convert.hpp>
 #include <halftone/kernel/map/map.hpp>
 
-namespace halftone::inline HALFTONE_ABI::detail {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace detail {
 
 /// `run(tape, record)`: gives each input that takes one its gradient, computed by operations on tape.inner() of what
 /// tape.take(record's result) returns. Specialised for each record that has one; a record of a user's own may have a
@@ -57,4 +59,6 @@ struct parameter_record {
     }
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::detail
+}  // namespace detail
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

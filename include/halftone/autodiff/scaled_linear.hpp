@@ -15,7 +15,8 @@
 #include <halftone/kernel/matmul/matmul.hpp>
 #include <halftone/kernel/quantize/quantize.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 namespace detail {
 
@@ -327,4 +328,5 @@ auto mlp(Context&& context, const variable<X, Rank>& x, const Weight& up, const 
     return y;
 }
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -22,7 +22,8 @@
 #include <halftone/autodiff/variable.hpp>
 #include <halftone/kernel/target_share/target_share.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 namespace detail {
 
@@ -144,4 +145,5 @@ Value scaled_as(const shared_loss<Variable>&, Value value) {
     return value;
 }
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -13,7 +13,8 @@
 #include <halftone/autodiff/pointwise.hpp>
 #include <halftone/kernel/softmax/softmax.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 namespace detail {
 
@@ -69,4 +70,5 @@ auto log_softmax(Context&& context, const variable<X, Rank>& x, double scale = 1
     return detail::softmax_of<op::log_softmax, As, kernel::log_softmax>(context, x, scale);
 }
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

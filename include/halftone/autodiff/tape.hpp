@@ -18,7 +18,8 @@
 #include <halftone/kernel/write_mode.hpp>
 #include <halftone/memory/gradient_slabs.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 /// Whether a context keeps what a backward pass needs.
 enum class recording { on, off };
@@ -369,4 +370,5 @@ variable<T, Rank> detach(Context&& context, const variable<T, Rank>& v) {
     return context.root().detach(v);
 }
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -24,7 +24,8 @@
 #include <halftone/autodiff/twice_free_rules.hpp>
 #include <halftone/autodiff/twice_rules.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 namespace detail {
 
@@ -97,4 +98,5 @@ variable<float, 0> norm(Context&&, const Scaled&) {
     return {};
 }
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -15,7 +15,8 @@
 #include <halftone/autodiff/apply.hpp>
 #include <halftone/autodiff/twice_tape.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 namespace detail {
 
@@ -220,4 +221,5 @@ struct rule<
 
 }  // namespace detail
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

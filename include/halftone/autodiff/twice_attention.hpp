@@ -16,7 +16,9 @@
 #include <halftone/autodiff/softmax.hpp>
 #include <halftone/kernel/attention/math.hpp>
 
-namespace halftone::inline HALFTONE_ABI::detail {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace detail {
 
 using kernel::attention_sum;
 
@@ -259,4 +261,6 @@ struct composition<op::attention, Roles> {
     }
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::detail
+}  // namespace detail
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -9,7 +9,9 @@
 #include <halftone/autodiff/products.hpp>
 #include <halftone/autodiff/twice_rules.hpp>
 
-namespace halftone::inline HALFTONE_ABI::detail {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace detail {
 
 template <class T, int Rank>
 factor<T> factor_of_matrices(const variable<T, Rank>& v) {
@@ -94,4 +96,6 @@ struct rule<parameter_read_record<Storage, T, Rank>> {
     }
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::detail
+}  // namespace detail
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

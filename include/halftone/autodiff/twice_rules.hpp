@@ -15,7 +15,9 @@
 #include <halftone/autodiff/reduce.hpp>
 #include <halftone/autodiff/softmax.hpp>
 
-namespace halftone::inline HALFTONE_ABI::detail {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace detail {
 
 /// f over variables in the shape of the first, in the type Y.
 template <class Y, class Root, class F, class First, class... Rest>
@@ -327,4 +329,6 @@ struct rule<cross_entropy_record<X, Rank>> {
     }
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::detail
+}  // namespace detail
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -12,7 +12,8 @@
 #include <halftone/autodiff/rule.hpp>
 #include <halftone/kernel/convert/convert.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 inline constexpr twice_tape twice{};
 
@@ -393,4 +394,5 @@ gradient_variables<Device> gradient_variables<Device>::over(const float* scale) 
     return std::move(*this);
 }
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

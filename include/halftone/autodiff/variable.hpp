@@ -14,7 +14,8 @@
 #include <halftone/autodiff/graph.hpp>
 #include <halftone/tensor/view.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 namespace detail {
 
@@ -226,4 +227,5 @@ Value scaled_as(const weighted<Variable>&, Value value) {
     return value;
 }
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

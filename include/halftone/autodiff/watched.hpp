@@ -25,7 +25,8 @@
 #include <halftone/autodiff/operation.hpp>
 #include <halftone/autodiff/watched_tensor.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 /// Names the kind of tape that is watched.
 struct watched_tape {
@@ -367,4 +368,5 @@ class tape<Device, watched_tape> : public tape<Device, plain_tape> {
 template <class Device>
 tape(Device&, watched_tape) -> tape<Device, watched_tape>;
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

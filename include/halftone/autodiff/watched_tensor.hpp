@@ -17,7 +17,8 @@
 #include <halftone/number/float8.hpp>
 #include <halftone/tensor/view.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 /// What a tensor is to the operation that gave it.
 enum class tensor_role {
@@ -131,4 +132,5 @@ class tensor_listener {
     virtual void on_input(const watched_tensor&) {}
 };
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -22,7 +22,8 @@
 #include <halftone/tensor/packed.hpp>
 #include <halftone/tensor/view.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 class micro_batches;
 
@@ -198,4 +199,5 @@ class language_data {
     std::vector<std::int32_t> tokens_, targets_;
 };
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -7,11 +7,13 @@
 
 #include <halftone/error.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 /// A source of data that is missing, unreadable, empty, too short, or holds what it must not.
 struct data_error : error {
     using error::error;
 };
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

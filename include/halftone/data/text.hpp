@@ -18,7 +18,8 @@
 
 #include <halftone/data/data_error.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 struct text_options {
     /// Where not empty, only files of a folder that end in one of these (".md") are read. A file given by its own name
@@ -119,4 +120,5 @@ inline std::string read_text(const std::vector<std::filesystem::path>& paths, co
     return corpus;
 }
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -15,7 +15,8 @@
 #include <halftone/data/data_error.hpp>
 #include <halftone/tensor/shape.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 /// Token ids that lie in memory as bytes, as 16-bit or as 32-bit numbers. It owns nothing.
 class token_view {
@@ -94,4 +95,5 @@ inline void check_tokens(const token_view& tokens, extent vocabulary) {
     }
 }
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

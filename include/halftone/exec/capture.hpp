@@ -16,7 +16,8 @@
 
 #include <halftone/config.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 template <class Device>
 concept capturing_device = requires(Device& device, typename Device::captured& work, void (&f)()) {
@@ -42,4 +43,5 @@ inline constexpr const char* replay_in_capture = "a captured step is replayed in
 
 }  // namespace detail
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -25,7 +25,8 @@
 #include <halftone/number/tfloat32.hpp>
 #include <halftone/tensor/shape.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 /// The element types that engines know. Operands of tfloat32 are floats in memory, of which products read 19 bits. Of a
 /// product float8_e5m2 is the type of a alone, b's is float8_e4m3 then: what the gradients of linear layers read.
@@ -127,4 +128,5 @@ class engine_slot {
     std::unique_ptr<matmul_engine> engine_;
 };
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

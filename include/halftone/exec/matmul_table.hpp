@@ -25,7 +25,8 @@
 #include <halftone/error.hpp>
 #include <halftone/exec/matmul_engine.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 /// A product that both ways were measured with.
 struct measured_product {
@@ -169,4 +170,5 @@ class matmul_table {
     std::vector<measured_product> products_;
 };
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

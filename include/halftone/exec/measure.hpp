@@ -15,7 +15,8 @@
 #include <halftone/exec/simt/simt.hpp>
 #include <halftone/exec/workspace.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 namespace detail {
 
@@ -111,4 +112,5 @@ std::size_t workspace_bytes(Device& device, const Calls& calls) {
     }
 }
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

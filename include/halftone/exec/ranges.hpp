@@ -9,7 +9,8 @@
 
 #include <halftone/config.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 /// The part of a training step that a range belongs to.
 enum class pass { forward, backward, update };
@@ -49,4 +50,5 @@ class range {
     range_listener* listener_;
 };
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -15,7 +15,8 @@
 
 #include <halftone/memory/resource.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 /// Says that a thing is made to count what an operation would take, and to touch no data; exec/measure.hpp has the use.
 struct measuring {
@@ -131,4 +132,5 @@ class workspace final : public fixture {
     std::size_t total_ = 0, wanted_ = 0;
 };
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

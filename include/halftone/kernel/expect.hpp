@@ -7,7 +7,9 @@
 
 #include <halftone/tensor/view.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
 
 /// Throws shape_error where the view has another shape or lies in pieces.
 template <class T, int Rank>
@@ -38,4 +40,6 @@ void expect_written_rows(const char* operation, const char* argument, const view
     detail::expect_elements_once(operation, argument, v);
 }
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

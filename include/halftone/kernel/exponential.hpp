@@ -11,7 +11,9 @@
 
 #include <halftone/config.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel::on_device {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel::on_device {
 
 /// 2^x with a relative error of 4 u; 0 where that lies below 2^-126.
 HALFTONE_HD HALFTONE_INLINE float power_of_two(float x) {
@@ -47,4 +49,6 @@ HALFTONE_HD HALFTONE_INLINE float quotient(float a, float b) {
 #endif
 }
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel::on_device
+}  // namespace kernel::on_device
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -7,11 +7,13 @@
 
 #include <halftone/config.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 enum class write_mode {
     overwrite,  ///< old contents are not read
     add,        ///< the sum of old and new, computed in float and rounded once to the element type
 };
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -18,7 +18,8 @@
 #include <halftone/number/classify.hpp>
 #include <halftone/policy/model.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 /// By what a tensor was multiplied, and what gives its values back.
 struct tensor_scale {
@@ -174,4 +175,5 @@ class amax_histories {
     buffer on_device_, history_;
 };
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

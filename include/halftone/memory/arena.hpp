@@ -12,7 +12,8 @@
 
 #include <halftone/memory/resource.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 class arena final : public fixture {
   public:
@@ -134,4 +135,5 @@ class arena final : public fixture {
     std::size_t live_ = 0, peak_ = 0;
 };
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -18,7 +18,8 @@
 #include <halftone/memory/resource.hpp>
 #include <halftone/tensor/view.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 template <class T>
 struct gradient_rows {
@@ -119,4 +120,5 @@ class row_memory final : public fixture {
 
 }  // namespace detail
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -17,7 +17,8 @@
 #include <halftone/memory/square_sum.hpp>
 #include <halftone/memory/store.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 class gradient_slabs {
   public:
@@ -179,4 +180,5 @@ class gradient_slabs {
     std::vector<bool> claimed_, reached_;                    // in the window that is open; in the one that ended last
 };
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -15,7 +15,8 @@
 #include <halftone/number/normal.hpp>
 #include <halftone/number/philox.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 /// One value, or random numbers around it, normally distributed or evenly.
 struct initial {
@@ -64,4 +65,5 @@ void fill_initial(const initial& values, std::byte* target, std::size_t first, s
 
 }  // namespace detail
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

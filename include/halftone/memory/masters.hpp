@@ -10,7 +10,9 @@
 
 #include <halftone/number/remainder.hpp>
 
-namespace halftone::inline HALFTONE_ABI::detail {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace detail {
 
 /// Copies, out of whole masters.
 template <class Param, class Compute, rounding CopyRounding>
@@ -30,4 +32,6 @@ inline void split_values(const std::byte* values, std::byte* master, std::byte* 
     }
 }
 
-}  // namespace halftone::inline HALFTONE_ABI::detail
+}  // namespace detail
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

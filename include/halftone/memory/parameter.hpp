@@ -13,7 +13,8 @@
 #include <halftone/config.hpp>
 #include <halftone/tensor/split_view.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 class store;
 
@@ -54,4 +55,5 @@ class parameter {
     halftone::shape<Rank> shape_{};
 };
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

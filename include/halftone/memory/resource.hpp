@@ -19,7 +19,8 @@
 #include <sys/mman.h>
 #endif
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 /// Every block begins on a boundary of this many bytes: a cache line, the widest vector, an AMX row.
 inline constexpr std::size_t block_alignment = 64;
@@ -225,4 +226,5 @@ class buffer {
     memory_kind kind_ = memory_kind::other;
 };
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

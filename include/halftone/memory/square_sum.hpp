@@ -15,7 +15,8 @@
 #include <halftone/number/classify.hpp>
 #include <halftone/tensor/shape.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 struct square_sum {
     double sum = 0;
@@ -34,4 +35,5 @@ struct square_sum {
     }
 };
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -31,7 +31,8 @@
 #include <halftone/policy/model.hpp>
 #include <halftone/policy/path.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 class store final : public fixture {
   public:
@@ -397,4 +398,5 @@ bool parameter<Storage, Rank>::is_frozen() const {
     return store_->entries()[entry_].frozen;
 }
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -14,7 +14,8 @@
 #include <halftone/memory/resource.hpp>
 #include <halftone/tensor/shape.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 /// A parameter.
 struct store_entry {
@@ -53,4 +54,5 @@ struct store_group : storage_layout {
     buffer master{}, copy{};
 };
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

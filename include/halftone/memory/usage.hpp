@@ -12,7 +12,8 @@
 
 #include <halftone/config.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 /// What a piece of memory holds.
 enum class memory_kind {
@@ -84,4 +85,5 @@ class memory_usage {
     std::uint64_t allocations_ = 0;
 };
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -13,7 +13,9 @@
 #include <halftone/autodiff/dropout.hpp>
 #include <halftone/nn/linear.hpp>
 
-namespace halftone::inline HALFTONE_ABI::nn {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace nn {
 
 template <class P>
 struct attention {
@@ -73,4 +75,6 @@ struct attention {
     }
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::nn
+}  // namespace nn
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -12,7 +12,9 @@
 
 #include <halftone/autodiff/dropout.hpp>
 
-namespace halftone::inline HALFTONE_ABI::nn {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace nn {
 
 class dropout {
   public:
@@ -34,4 +36,6 @@ class dropout {
     float p_;
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::nn
+}  // namespace nn
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -10,7 +10,9 @@
 #include <halftone/autodiff/embedding.hpp>
 #include <halftone/autodiff/packed.hpp>
 
-namespace halftone::inline HALFTONE_ABI::nn {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace nn {
 
 /// Its token table may also be the weight of the head (tied weights): the table is stored as a linear layer's weight
 /// is.
@@ -36,4 +38,6 @@ struct embedding {
     static decltype(auto) visit(auto&&, auto&& f) { return f(); }
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::nn
+}  // namespace nn
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

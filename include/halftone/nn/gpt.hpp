@@ -26,7 +26,9 @@
 #include <halftone/nn/norm.hpp>
 #include <halftone/nn/stack.hpp>
 
-namespace halftone::inline HALFTONE_ABI::nn {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace nn {
 
 struct gpt_config {
     extent vocabulary = 256;
@@ -167,4 +169,6 @@ class gpt : public model {
     head head_;
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::nn
+}  // namespace nn
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -13,7 +13,9 @@
 
 #include <halftone/autodiff/linear.hpp>
 
-namespace halftone::inline HALFTONE_ABI::nn {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace nn {
 
 template <class P>
 struct linear {
@@ -39,4 +41,6 @@ struct linear {
     static decltype(auto) visit(auto&&, auto&& f) { return f(); }
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::nn
+}  // namespace nn
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -27,7 +27,8 @@
 #include <halftone/policy/model.hpp>
 #include <halftone/policy/operations.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 /// What a model does not know of its training; 0: nothing is said about it.
 struct lint_options {
@@ -366,4 +367,5 @@ std::vector<lint_finding> lint(const Model& model, const lint_options& options =
     return std::move(l.findings);
 }
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

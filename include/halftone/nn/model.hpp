@@ -23,7 +23,9 @@
 #include <halftone/memory/store.hpp>
 #include <halftone/policy/check.hpp>
 
-namespace halftone::inline HALFTONE_ABI::nn {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace nn {
 
 class model {
   public:
@@ -55,4 +57,6 @@ class model {
     store parameters_;
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::nn
+}  // namespace nn
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -11,7 +11,9 @@
 
 #include <halftone/autodiff/norm.hpp>
 
-namespace halftone::inline HALFTONE_ABI::nn {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace nn {
 
 template <class P>
 struct layer_norm {
@@ -49,4 +51,6 @@ struct rms_norm {
     static decltype(auto) visit(auto&&, auto&& f) { return f(); }
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::nn
+}  // namespace nn
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -21,7 +21,9 @@
 
 #include <halftone/autodiff/embedding.hpp>
 
-namespace halftone::inline HALFTONE_ABI::nn {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace nn {
 
 struct sparse_embedding_options {
     initial table{.deviation = 0.02f};  ///< how the table begins
@@ -50,4 +52,6 @@ struct sparse_embedding {
     static decltype(auto) visit(auto&&, auto&& f) { return f(); }
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::nn
+}  // namespace nn
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

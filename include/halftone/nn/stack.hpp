@@ -16,7 +16,9 @@
 #include <halftone/autodiff/operation.hpp>
 #include <halftone/policy/repeat.hpp>
 
-namespace halftone::inline HALFTONE_ABI::nn {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace nn {
 
 namespace detail {
 
@@ -118,4 +120,6 @@ class stack {
     typename list::special special_;
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::nn
+}  // namespace nn
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

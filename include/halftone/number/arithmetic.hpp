@@ -8,7 +8,9 @@
 
 #include <halftone/config.hpp>
 
-namespace halftone::inline HALFTONE_ABI::detail {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace detail {
 
 /// An empty base of `Number`, a type that is explicitly constructed from float and implicitly converted to it.
 template <class Number>
@@ -27,4 +29,6 @@ struct narrow_arithmetic {
     }
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::detail
+}  // namespace detail
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

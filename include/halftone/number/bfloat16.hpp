@@ -23,7 +23,8 @@
 #include <halftone/number/limits.hpp>
 #include <halftone/number/traits.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 namespace detail {
 
@@ -94,7 +95,8 @@ struct number_traits<bfloat16> : ieee_format<8, -125, 128> {
     static constexpr const char* name = "bfloat16";
 };
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone
 
 template <>
 class std::numeric_limits<halftone::bfloat16>

@@ -12,7 +12,9 @@
 
 #include <halftone/config.hpp>
 
-namespace halftone::inline HALFTONE_ABI::detail {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace detail {
 
 /// std::bit_cast for kernels too. By reference, because a compiler may take a float that is passed by value under
 /// -ffinite-math-only for neither infinite nor NaN.
@@ -92,4 +94,6 @@ HALFTONE_HD HALFTONE_INLINE constexpr std::uint32_t float_bits_odd(Integer x) {
     }
 }
 
-}  // namespace halftone::inline HALFTONE_ABI::detail
+}  // namespace detail
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -13,7 +13,8 @@
 #include <halftone/number/bits.hpp>
 #include <halftone/number/traits.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 /// A number that IEEE 754's rules encode: infinity is all ones in the exponent and a zero fraction, a larger pattern is
 /// a NaN.
@@ -56,4 +57,5 @@ HALFTONE_HD HALFTONE_INLINE constexpr bool is_nan(const T& x) {
     return detail::magnitude_bits<T>::of(x) > detail::magnitude_bits<T>::infinity;
 }
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

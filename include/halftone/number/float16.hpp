@@ -23,7 +23,8 @@
 #include <halftone/number/limits.hpp>
 #include <halftone/number/traits.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 namespace detail {
 
@@ -117,7 +118,8 @@ struct number_traits<float16> : ieee_format<11, -13, 16> {
     static constexpr const char* name = "float16";
 };
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone
 
 template <>
 class std::numeric_limits<halftone::float16>

@@ -29,7 +29,8 @@
 #include <halftone/number/limits.hpp>
 #include <halftone/number/traits.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 class float8_e4m3;
 class float8_e5m2;
@@ -205,7 +206,8 @@ HALFTONE_HD HALFTONE_INLINE constexpr bool is_nan(const float8_e4m3& x) { return
 HALFTONE_HD HALFTONE_INLINE constexpr bool is_inf(const float8_e4m3&) { return false; }
 HALFTONE_HD HALFTONE_INLINE constexpr bool is_finite(const float8_e4m3& x) { return !is_nan(x); }
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone
 
 template <>
 class std::numeric_limits<halftone::float8_e5m2>

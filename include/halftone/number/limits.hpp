@@ -13,7 +13,9 @@
 #include <halftone/config.hpp>
 #include <halftone/number/traits.hpp>
 
-namespace halftone::inline HALFTONE_ABI::detail {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace detail {
 
 /// How many decimal digits so many binary ones are worth, towards zero.
 constexpr int decimal(int binary) { return binary * 30103 / 100000; }
@@ -71,4 +73,6 @@ class ieee_limits {
     }
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::detail
+}  // namespace detail
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -15,7 +15,8 @@
 #include <halftone/config.hpp>
 
 #include <halftone/number/precise/begin.inc>
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 struct normal_pair {
     float first;
@@ -30,5 +31,6 @@ HALFTONE_HD inline normal_pair normal(std::uint32_t a, std::uint32_t b) {
     return {static_cast<float>(radius * std::cos(angle)), static_cast<float>(radius * std::sin(angle))};
 }
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone
 #include <halftone/number/precise/end.inc>

@@ -12,7 +12,8 @@
 
 #include <halftone/config.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 /// The generator: 128 bits of counter and 64 of key to 128 random bits.
 struct philox {
@@ -63,4 +64,5 @@ HALFTONE_HD constexpr std::uint32_t random_bits(std::uint64_t seed, std::uint32_
 /// 32 random bits as a float in [0, 1): one of the 2^24 multiples of 2^-24.
 HALFTONE_HD constexpr float uniform(std::uint32_t random) { return static_cast<float>(random >> 8) * 0x1p-24f; }
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -15,7 +15,8 @@
 #include <halftone/number/bfloat16.hpp>
 #include <halftone/number/round_to.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 /// The low 16 bits of a float whose nearest bfloat16 lies elsewhere. No number by itself.
 class bfloat16_remainder {
@@ -51,4 +52,5 @@ HALFTONE_HD HALFTONE_INLINE constexpr float join(const float_halves& h) {
     return detail::bit_cast<float>((high << 16) + low - ((low & 0x8000) << 1));
 }
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

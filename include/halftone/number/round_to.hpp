@@ -24,7 +24,8 @@
 #include <halftone/number/rounding.hpp>
 #include <halftone/number/traits.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 namespace detail {
 
@@ -109,4 +110,5 @@ HALFTONE_HD HALFTONE_INLINE constexpr T round_stochastic(float x, std::uint32_t 
     return round_to<T, rounding::stochastic>(x, random);
 }
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -7,7 +7,8 @@
 
 #include <halftone/config.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 enum class rounding {
     nearest_even,  ///< the nearer neighbour, of two equally near ones the one whose last bit is zero (IEEE 754's
@@ -17,4 +18,5 @@ enum class rounding {
     stochastic,    ///< either neighbour, the nearer one more often, so that the mean is the number itself
 };
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -14,7 +14,8 @@
 #include <halftone/number/bits.hpp>
 #include <halftone/number/traits.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 namespace detail {
 
@@ -55,4 +56,5 @@ HALFTONE_HD HALFTONE_INLINE constexpr T saturate(const From& x) {
     return saturate<T>(static_cast<float>(x));
 }
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -32,7 +32,8 @@
 #include <halftone/number/limits.hpp>
 #include <halftone/number/traits.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 template <class T, int N>
 class split : detail::narrow_arithmetic<split<T, N>> {
@@ -132,7 +133,8 @@ struct whole_operand<split<bfloat16, 3>> {
 template <class Compute>
 using unsplit = typename detail::whole_operand<Compute>::type;
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone
 
 template <int N>
 class std::numeric_limits<halftone::split<halftone::bfloat16, N>> : public std::numeric_limits<float> {

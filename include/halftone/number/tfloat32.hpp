@@ -22,7 +22,8 @@
 #include <halftone/number/limits.hpp>
 #include <halftone/number/traits.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 namespace detail {
 
@@ -82,7 +83,8 @@ struct number_traits<tfloat32> : ieee_format<11, -125, 128> {
     using storage = float;
 };
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone
 
 template <>
 class std::numeric_limits<halftone::tfloat32>

@@ -17,7 +17,8 @@
 #include <halftone/config.hpp>
 #include <halftone/number/bits.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 /// Specialise it for a number type, best by way of `ieee_format`.
 template <class T>
@@ -88,4 +89,5 @@ concept eight_bit = number<T> && sizeof(T) == 1;
 template <number T>
 inline constexpr double unit_roundoff = number_traits<T>::unit_roundoff;
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -26,7 +26,8 @@ struct _MEMORYSTATUSEX;
 extern "C" __declspec(dllimport) int __stdcall GlobalMemoryStatusEx(_MEMORYSTATUSEX*);
 #endif
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 /// The processor's name, and the numbers of its generation where there are any: virtual machines shorten names. Its
 /// architecture where the system does not tell the name.
@@ -83,4 +84,5 @@ inline std::uint64_t physical_memory() {
 #endif
 }
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

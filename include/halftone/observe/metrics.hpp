@@ -18,7 +18,8 @@
 #include <halftone/observe/output_file.hpp>
 #include <halftone/observe/step_metrics.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 class metrics_file {
   public:
@@ -52,4 +53,5 @@ class metrics_file {
     output_file file_;
 };
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

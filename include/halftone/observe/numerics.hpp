@@ -31,7 +31,8 @@
 #include <halftone/observe/numerics_proposals.hpp>
 #include <halftone/observe/statistics.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 template <class Device>
 class numerics_collector final : public tensor_listener {
@@ -131,4 +132,5 @@ class numerics_collector final : public tensor_listener {
 template <class Device>
 numerics_collector(Device&, tape<Device, watched_tape>&) -> numerics_collector<Device>;
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

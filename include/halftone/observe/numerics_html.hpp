@@ -12,7 +12,8 @@
 #include <halftone/number/float8.hpp>
 #include <halftone/observe/numerics.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 namespace detail {
 
@@ -162,4 +163,5 @@ inline std::string numerics_html(const numerics_view& view, const std::string& t
     return page + "</table>\n</body>\n</html>\n";
 }
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -15,7 +15,8 @@
 
 #include <halftone/observe/numerics.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 inline nlohmann::ordered_json numerics_json(const numerics_view& view) {
     using json = nlohmann::ordered_json;
@@ -62,4 +63,5 @@ inline nlohmann::ordered_json numerics_json(const numerics_view& view) {
     return j;
 }
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -18,7 +18,8 @@
 #include <halftone/number/float16.hpp>
 #include <halftone/observe/numerics_view.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 namespace detail {
 
@@ -393,4 +394,5 @@ inline std::vector<numerics_proposal> numerics_view::proposals(double threshold)
     return detail::numerics_judge(*this, threshold).take();
 }
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -8,7 +8,9 @@
 
 #include <halftone/config.hpp>
 
-namespace halftone::inline HALFTONE_ABI::detail {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace detail {
 
 /// "3.1%", "0.012%", "1e-06%".
 inline std::string percent_text(double share) {
@@ -22,4 +24,6 @@ inline std::string number_text(double x) {
     return text;
 }
 
-}  // namespace halftone::inline HALFTONE_ABI::detail
+}  // namespace detail
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -17,7 +17,8 @@
 #include <halftone/observe/operand_proposals.hpp>
 #include <halftone/observe/statistics.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 struct numerics_row {
     watched_operation by;                 ///< of weights: `layer` alone
@@ -139,4 +140,5 @@ inline void numerics_view::print(std::ostream& out) const {
            "of all that an operation gives.\n";
 }
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

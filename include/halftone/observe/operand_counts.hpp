@@ -16,7 +16,8 @@
 #include <halftone/number/saturate.hpp>
 #include <halftone/observe/statistics.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 struct operand_counts {
     scaled_tensor tensor{};
@@ -75,4 +76,5 @@ void count_operand(Device& device, const watched_tensor& t, operand_counts& coun
 
 }  // namespace detail
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -9,7 +9,9 @@
 #include <halftone/observe/numerics_text.hpp>
 #include <halftone/observe/operand_counts.hpp>
 
-namespace halftone::inline HALFTONE_ABI::detail {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace detail {
 
 /// What speaks against how a layer's operands are scaled, or against eight bits.
 struct operand_findings {
@@ -70,4 +72,6 @@ void judge_operand(const operand_counts& o, const tensor_statistics& counts, con
     }
 }
 
-}  // namespace halftone::inline HALFTONE_ABI::detail
+}  // namespace detail
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -24,7 +24,8 @@
 
 #include <halftone/error.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 /// A file or folder that cannot be made or written.
 struct output_error : error {
@@ -129,4 +130,5 @@ class output_folder {
     std::vector<std::filesystem::path> made_;
 };
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -37,7 +37,8 @@
 #include <halftone/optim/optimizer.hpp>
 #include <halftone/scale/resident.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 /// A step that met a value which is not finite, or was skipped.
 struct overflow {
@@ -344,4 +345,5 @@ inline std::string overflow::text() const {
     return t;
 }
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

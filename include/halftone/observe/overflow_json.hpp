@@ -16,7 +16,8 @@
 
 #include <halftone/observe/overflow.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 namespace detail {
 
@@ -63,4 +64,5 @@ inline nlohmann::ordered_json overflow_json(const overflow& o) {
     return j;
 }
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -14,7 +14,8 @@
 #include <halftone/kernel/tally/reference.hpp>
 #include <halftone/memory/store.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 /// What an operation read that was not finite by itself.
 struct overflow_source {
@@ -93,4 +94,5 @@ class odd_weights {
 
 }  // namespace detail
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -21,7 +21,8 @@
 
 #include <halftone/exec/ranges.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 class profiler final : public range_listener {
   public:
@@ -130,4 +131,5 @@ class profiler final : public range_listener {
     std::int64_t last_ = 0;
 };
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

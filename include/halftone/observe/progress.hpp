@@ -21,7 +21,8 @@
 
 #include <halftone/number/classify.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 struct progress_state {
     std::int64_t step = 0;            ///< steps done
@@ -173,4 +174,5 @@ class progress {
     bool is_open_ = false;
 };
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

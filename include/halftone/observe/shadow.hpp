@@ -36,7 +36,8 @@
 #include <halftone/observe/shadow_report.hpp>
 #include <halftone/observe/shadow_rows.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 namespace detail {
 
@@ -252,4 +253,5 @@ shadow_report shadow_run(Device& device, Model& model, Twin& twin, const Step& s
     return report;
 }
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -12,7 +12,9 @@
 #include <halftone/kernel/attention/reference.hpp>
 #include <halftone/observe/shadow_products.hpp>
 
-namespace halftone::inline HALFTONE_ABI::detail {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace detail {
 
 /// Operands in host memory, and where bounds go.
 struct shadow_heads {
@@ -229,4 +231,6 @@ struct shadow_rule<attention_record<Roles, T>> {
     }
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::detail
+}  // namespace detail
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -13,7 +13,8 @@
 
 #include <halftone/observe/shadow_report.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 inline nlohmann::ordered_json shadow_json(const shadow_report& report) {
     using json = nlohmann::ordered_json;
@@ -39,4 +40,5 @@ inline nlohmann::ordered_json shadow_json(const shadow_report& report) {
     return j;
 }
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

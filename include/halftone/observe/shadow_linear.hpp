@@ -12,7 +12,9 @@
 #include <halftone/autodiff/scaled_linear.hpp>
 #include <halftone/observe/shadow_products.hpp>
 
-namespace halftone::inline HALFTONE_ABI::detail {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace detail {
 
 /// Operands as they lie, converted to the type that a product reads.
 template <class Roles>
@@ -299,4 +301,6 @@ template <class Roles, class X, class Y, int Rank, class Weight, class Bias>
 struct shadow_rule<scaled_mlp_record<Roles, X, Y, Rank, Weight, Bias>>
     : shadow_perceptron<Roles, X, Y, scaled_reading<Roles>> {};
 
-}  // namespace halftone::inline HALFTONE_ABI::detail
+}  // namespace detail
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -10,7 +10,9 @@
 #include <halftone/autodiff/loss.hpp>
 #include <halftone/observe/shadow_products.hpp>
 
-namespace halftone::inline HALFTONE_ABI::detail {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace detail {
 
 /// Rows of logits that lie as Logit, their errors at most `error` each (one for a row), and what becomes of them.
 struct shadow_logits {
@@ -198,4 +200,6 @@ struct shadow_rule<linear_cross_entropy_record<Roles, X, Rank, Weight>> {
     static std::size_t at(extent i) { return static_cast<std::size_t>(i); }
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::detail
+}  // namespace detail
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -12,7 +12,9 @@
 #include <halftone/exec/simt/simt.hpp>
 #include <halftone/observe/shadow_tape.hpp>
 
-namespace halftone::inline HALFTONE_ABI::detail {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace detail {
 
 /// A matrix in host memory, with the norms of its rows and columns.
 struct shadow_matrix {
@@ -222,4 +224,6 @@ struct shadow_rule<matmul_record<Roles, A, B, Y, Rank>> {
     }
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::detail
+}  // namespace detail
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -15,7 +15,8 @@
 
 #include <halftone/autodiff/watched.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 struct shadow_row {
     watched_operation by;                 ///< of a weight's copy: `layer` alone
@@ -89,4 +90,5 @@ inline void shadow_report::print(std::ostream& out) const {
     }
 }
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

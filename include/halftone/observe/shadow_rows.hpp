@@ -13,7 +13,9 @@
 #include <halftone/autodiff/reduce.hpp>
 #include <halftone/observe/shadow_products.hpp>
 
-namespace halftone::inline HALFTONE_ABI::detail {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace detail {
 
 // ---- norms
 
@@ -331,4 +333,6 @@ struct shadow_rule<apply_record<Op, Y, Rank, Kept, Destinations, To, Policy>> {
     }
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::detail
+}  // namespace detail
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -18,7 +18,8 @@
 #include <halftone/autodiff/watched.hpp>
 #include <halftone/number/classify.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 namespace detail {
 
@@ -375,4 +376,5 @@ class tape<Device, Kind> : public tape<Device, watched_tape> {
     detail::shadow_notes<Device>* notes_ = nullptr;
 };
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -15,7 +15,8 @@
 #include <halftone/exec/cuda/thrust.cuh>
 #include <halftone/observe/statistics.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 namespace detail {
 #include <halftone/observe/statistics.inc>
@@ -58,4 +59,5 @@ tensor_statistics statistics_of(cuda& device, const view<T, Rank>& values) {
     return detail::statistics_from(counts, largest);
 }
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -17,7 +17,8 @@
 #include <halftone/number/traits.hpp>
 #include <halftone/tensor/view.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 /// Counts of a tensor's values, by their exponents.
 struct tensor_statistics {
@@ -138,4 +139,5 @@ tensor_statistics statistics_of(Device& device, const view<T, Rank>& values) {
     return detail::statistics_on_host(view<const T, 1>(host.data(), {all.size()}));
 }
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -8,7 +8,8 @@
 
 #include <halftone/optim/step_result.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 struct step_metrics {
     std::int64_t step = 0;             ///< steps done, skipped ones included
@@ -22,4 +23,5 @@ struct step_metrics {
     skip_counts skips{};               ///< the same by reason
 };
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

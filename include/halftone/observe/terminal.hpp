@@ -28,7 +28,8 @@ __declspec(dllimport) int __stdcall GetConsoleScreenBufferInfo(void*, _CONSOLE_S
 }
 #endif
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 /// The columns of the terminal that `stream` writes to, 80 where it does not tell; 0 where there is none. A console of
 /// Windows is told to heed escape sequences; one that cannot (before Windows 10) counts as none.
@@ -59,4 +60,5 @@ inline int terminal_columns(std::FILE* stream) {
 #endif
 }
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

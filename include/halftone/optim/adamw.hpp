@@ -25,7 +25,8 @@
 #include <halftone/kernel/adamw/adamw.hpp>
 #include <halftone/optim/optimizer.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 struct adamw_options {
     double lr = 1e-3;
@@ -129,4 +130,5 @@ adamw(Device&, Model&, const adamw_options&, std::initializer_list<parameter_gro
 template <class Device, class Model>
 adamw(Device&, Model&, const adamw_options&, std::vector<parameter_group>) -> adamw<Device, Model>;
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

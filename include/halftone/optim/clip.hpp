@@ -19,7 +19,8 @@
 #include <halftone/number/classify.hpp>
 #include <halftone/scale/gradients.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 /// The norm that clip_grad_norm found, to be read when it is wanted. Good until the next window of its accumulator
 /// begins, or the accumulator is gone.
@@ -151,4 +152,5 @@ void clip_grad_value(Device&, const scaled<T>& g, float limit) {
     clip_grad_value(g, limit);
 }
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

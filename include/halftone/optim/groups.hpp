@@ -18,7 +18,8 @@
 #include <halftone/memory/store.hpp>
 #include <halftone/number/classify.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 enum class training { updated, frozen };
 
@@ -166,4 +167,5 @@ inline std::vector<parameter_group> with_undecayed(const store& parameters, std:
 
 }  // namespace detail
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

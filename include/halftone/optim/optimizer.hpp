@@ -26,7 +26,8 @@
 #include <halftone/policy/check.hpp>
 #include <halftone/scale/accumulator.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 namespace detail {
 
@@ -358,4 +359,5 @@ consteval bool check_step() {
 
 }  // namespace detail
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

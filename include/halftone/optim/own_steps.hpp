@@ -18,7 +18,9 @@
 #include <halftone/memory/fixture.hpp>
 #include <halftone/optim/groups.hpp>
 
-namespace halftone::inline HALFTONE_ABI::detail {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace detail {
 
 /// The count of one cohort.
 struct cohort_record {
@@ -139,4 +141,6 @@ class own_steps final : public fixture {
     std::vector<std::size_t> counting_;  // cohorts that the step under way reaches, but 0
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::detail
+}  // namespace detail
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -15,7 +15,8 @@
 
 #include <halftone/config.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 enum class schedule {
     constant,  ///< 1
@@ -51,4 +52,5 @@ HALFTONE_HD inline double rate_multiplier(const schedule_options& s, std::int64_
     return s.final_ratio + (1 - s.final_ratio) * left;
 }
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -23,7 +23,8 @@
 #include <halftone/kernel/sgd/sgd.hpp>
 #include <halftone/optim/optimizer.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 using kernel::momentum_kind;
 inline constexpr momentum_kind nesterov = momentum_kind::nesterov;
@@ -136,4 +137,5 @@ sgd(Device&, Model&, const sgd_options&, std::initializer_list<parameter_group>)
 template <class Device, class Model>
 sgd(Device&, Model&, const sgd_options&, std::vector<parameter_group>) -> sgd<Device, Model>;
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -11,7 +11,8 @@
 
 #include <halftone/config.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 enum class step_result : std::int32_t {
     taken,
@@ -50,4 +51,5 @@ struct skip_counts {
     friend constexpr bool operator==(const skip_counts&, const skip_counts&) = default;
 };
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

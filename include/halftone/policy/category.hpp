@@ -23,7 +23,8 @@
 #include <halftone/policy/promotion.hpp>
 #include <halftone/policy/recipe.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 /// What autocast does with an operation.
 enum class category {
@@ -279,4 +280,5 @@ using chosen_output = typename detail::chosen<As, P, Op, Inputs...>::type;
 template <class As, class P, class Op, class... Inputs>
 using chosen_compute = typename detail::chosen<As, P, Op, Inputs...>::compute;
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

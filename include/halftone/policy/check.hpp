@@ -15,7 +15,8 @@
 #include <halftone/policy/recipe.hpp>
 #include <halftone/policy/roles.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 /// The accumulator has at least the significand and the exponent range of the operands.
 template <class P>
@@ -180,4 +181,5 @@ consteval bool check_trainable() {
     return detail::check_owners(owners_of<Model>{});
 }
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -38,7 +38,8 @@
 #include <halftone/policy/model.hpp>
 #include <halftone/policy/operations.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 namespace detail::ledger {
 
@@ -292,4 +293,5 @@ constexpr int count_at() {
 template <class Model, path_name Pattern, class Input = void>
 inline constexpr int casts_at = detail::ledger::count_at<Model, Pattern, Input>();
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

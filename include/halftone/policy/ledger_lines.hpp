@@ -15,7 +15,8 @@
 #include <halftone/policy/category.hpp>
 #include <halftone/policy/model.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 enum class ledger_pass { forward, recomputation, input_gradient, weight_gradient };
 
@@ -215,4 +216,5 @@ constexpr bool operator==(const ledger_entry& a, const ledger_entry& b) {
     return same;
 }
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -16,7 +16,8 @@
 #include <halftone/config.hpp>
 #include <halftone/policy/ledger.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 namespace detail::ledger {
 
@@ -87,4 +88,5 @@ std::string ledger_json() {
     return ledger_json(ledger<Model, Input>);
 }
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -41,7 +41,8 @@
 #include <halftone/policy/roles.hpp>
 #include <halftone/policy/scaling.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 /// Terms of equal size that a running sum in T can count: 2^p.
 template <number T>
@@ -219,4 +220,5 @@ consteval bool check_scaled_range() {
                                              (static_cast<double>(Ratio) < range)>) > 0;
 }
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -33,7 +33,8 @@
 #include <halftone/policy/recipe.hpp>
 #include <halftone/policy/types.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 /// Given to `visit`, it returns the types of the children.
 struct collector {
@@ -313,4 +314,5 @@ consteval bool check_recipe() {
     return true;
 }
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

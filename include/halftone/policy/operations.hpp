@@ -10,7 +10,8 @@
 #include <halftone/config.hpp>
 #include <halftone/policy/category.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 namespace detail {
 
@@ -127,4 +128,5 @@ using linear_loss = storage_of<typename linear_loss_given<Compute>::type>;
 
 }  // namespace detail
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -16,7 +16,8 @@
 
 #include <halftone/config.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 /// A path that can be a template argument. Eight words and not an array of characters: nvcc 13.0 prints and mangles
 /// scalars correctly, and array members not. (It also misprints a path as a kernel's own argument: give kernels at<>.)
@@ -193,4 +194,5 @@ struct spell<Place, std::index_sequence<I...>> {
 template <class P>
 using spelled_path = typename detail::spell<detail::place<P>, std::make_index_sequence<path_of<P>.size()>>::type;
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

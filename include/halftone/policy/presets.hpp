@@ -15,7 +15,8 @@
 #include <halftone/policy/roles.hpp>
 #include <halftone/policy/scaling.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 /// Everything in fp32: the run that the others are measured against.
 struct full_fp32 {
@@ -206,4 +207,5 @@ struct with_scaling : detail::policy_with_roles<P> {
     using scaling = S;
 };
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

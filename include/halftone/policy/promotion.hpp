@@ -13,7 +13,8 @@
 #include <halftone/config.hpp>
 #include <halftone/number/traits.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 /// Wide has at least the significand and the exponent range of Narrow.
 template <class Wide, class Narrow>
@@ -54,4 +55,5 @@ struct widest<Found, T, Rest...> : widest<Found, Rest...> {};
 template <class... Ts>
 using promote = typename detail::widest<void, Ts...>::type;
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -18,7 +18,8 @@
 #include <halftone/policy/presets.hpp>
 #include <halftone/policy/roles.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 /// Policy for every layer that Pattern names (see path_matches), and for everything below it.
 template <path_name Pattern, class Policy>
@@ -120,4 +121,5 @@ struct scaling<recipe<Default, Rules...>> {
 template <class P, class Region>
 using policy_within = typename detail::within<resolve<P>, resolve<Region>>::type;
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

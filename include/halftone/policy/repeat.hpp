@@ -16,7 +16,8 @@
 #include <halftone/policy/path.hpp>
 #include <halftone/policy/recipe.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 /// Stands for "last" among indices.
 inline constexpr int last_index = -1;
@@ -110,4 +111,5 @@ using as_indices_t = typename as_indices<Found, std::make_index_sequence<Found::
 template <class P, path_name Name>
 struct classes_of : detail::as_indices_t<detail::spelled_indices<root_of<P>, path_of<at<P, Name>>>> {};
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -35,7 +35,8 @@
 #include <halftone/number/rounding.hpp>
 #include <halftone/number/traits.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 namespace detail {
 
@@ -211,4 +212,5 @@ struct scaling<P> {
 template <class P>
 inline constexpr bool needs_scaling = detail::scaling<P>::value;
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

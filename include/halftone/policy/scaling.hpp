@@ -33,7 +33,8 @@
 #include <halftone/config.hpp>
 #include <halftone/number/bits.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 /// Which amax of a history counts.
 enum class amax_rule { max, most_recent };
@@ -107,4 +108,5 @@ HALFTONE_HD HALFTONE_INLINE constexpr float scale_for(float amax, float largest,
     return bit_cast<float>(bits);
 }
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -23,7 +23,8 @@
 #include <halftone/policy/category.hpp>
 #include <halftone/policy/model.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 /// One line of the table.
 struct policy_row {
@@ -111,4 +112,5 @@ void print_policies(std::ostream& out) {
     }
 }
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

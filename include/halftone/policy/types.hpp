@@ -11,7 +11,8 @@
 
 #include <halftone/config.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 /// A list of types; an object of it holds nothing.
 template <class... Ts>
@@ -55,4 +56,5 @@ using concatenate_t = typename detail::concatenate<Lists...>::type;
 template <class List>
 using unique_t = typename detail::unique<List>::type;
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -20,7 +20,8 @@
 #include <halftone/memory/fixture.hpp>
 #include <halftone/scale/gradients.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 /// Marks an accumulator for losses as they are.
 struct unscaled_t {};
@@ -211,4 +212,5 @@ class accumulator<Kind, types<Models...>> {
     std::vector<const store*> left_out_;
 };
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -19,7 +19,8 @@
 #include <halftone/number/classify.hpp>
 #include <halftone/scale/scaler.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 struct grad_scaler_options {
     float init_scale = 65536.0f;
@@ -201,4 +202,5 @@ grad_scaler(Device&) -> grad_scaler<Device>;
 template <class Device>
 grad_scaler(Device&, const grad_scaler_options&) -> grad_scaler<Device>;
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

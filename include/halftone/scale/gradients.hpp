@@ -26,7 +26,8 @@
 #include <halftone/scale/resident.hpp>
 #include <halftone/scale/scaled.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 namespace detail {
 
@@ -282,4 +283,5 @@ inline constexpr bool is_gradients = false;
 template <class Device, class Models>
 inline constexpr bool is_gradients<gradients<Device, Models>> = true;
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

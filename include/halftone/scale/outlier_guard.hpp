@@ -29,7 +29,8 @@
 #include <halftone/number/classify.hpp>
 #include <halftone/scale/gradients.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 /// What is watched.
 enum class outlier_of {
@@ -276,4 +277,5 @@ outlier_guard(Device&) -> outlier_guard<Device>;
 template <class Device>
 outlier_guard(Device&, const outlier_options&) -> outlier_guard<Device>;
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -12,7 +12,8 @@
 
 #include <halftone/memory/resource.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 /// What lies at a place in the device's memory. On a GPU it waits for the device.
 template <class T, class Device>
@@ -43,4 +44,5 @@ class resident {
     buffer memory_;
 };
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -13,7 +13,8 @@
 
 #include <halftone/autodiff/variable.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 /// Which scale it was: a scaler's clock, and what it showed. The clock ticks when the scale may change, and a last time
 /// when its scaler is gone; whoever has a stamp keeps the clock, so that no other scaler's is taken for it.
@@ -70,4 +71,5 @@ scaled<Value> scaled_as(const scaled<T>& loss, Value value) {
     return {std::move(value), nullptr, loss.stamp()};
 }
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

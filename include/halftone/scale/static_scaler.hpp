@@ -9,7 +9,8 @@
 
 #include <halftone/scale/grad_scaler.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 struct static_scaler_options {
     float scale = 1024.0f;
@@ -107,4 +108,5 @@ class no_scaling : public detail::scaler<Device> {
 template <class Device>
 no_scaling(Device&) -> no_scaling<Device>;
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

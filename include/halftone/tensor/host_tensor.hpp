@@ -15,7 +15,8 @@
 #include <halftone/tensor/split_view.hpp>
 #include <halftone/tensor/tensor.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 /// Numbers in host memory, row-major; a value, which is copied with all that it holds.
 template <class T, int Rank>
@@ -124,4 +125,5 @@ tensor<T, Rank> to_device(Device& device, const host_tensor<T, Rank>& values) {
     return to_device(device, values.view());
 }
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -19,7 +19,8 @@
 
 #include <halftone/tensor/view.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 struct packed {
     const_view<std::int32_t, 1> offsets{};  ///< (documents + 1)
@@ -31,4 +32,5 @@ struct packed {
     }
 };
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -12,7 +12,8 @@
 
 #include <halftone/error.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 /// An extent or a stride, in elements.
 using extent = std::int64_t;
@@ -82,4 +83,5 @@ constexpr void check_shape(const char* what, const shape<Rank>& s) {
     if (!detail::is_possible(s)) detail::refuse_shape(what, s);
 }
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

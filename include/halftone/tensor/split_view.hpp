@@ -8,7 +8,8 @@
 #include <halftone/number/remainder.hpp>
 #include <halftone/tensor/view.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 /// Both views have one shape and are contiguous.
 template <int Rank>
@@ -19,4 +20,5 @@ struct split_view {
     const halftone::shape<Rank>& shape() const { return nearest.shape(); }
 };
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

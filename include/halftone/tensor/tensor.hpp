@@ -10,7 +10,8 @@
 #include <halftone/memory/resource.hpp>
 #include <halftone/tensor/view.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 template <class T, int Rank>
 class tensor {
@@ -57,4 +58,5 @@ view<T, Rank> as_view(const tensor<T, Rank>& t) {
     return t.view();
 }
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

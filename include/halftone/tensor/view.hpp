@@ -13,7 +13,8 @@
 
 #include <halftone/tensor/shape.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 /// Says of a foreign type which number type it holds bit for bit, so that views take pointers to it:
 /// <halftone/kernel.cuh> says it of `__half` and `__nv_bfloat16`. Specialise it for your own.
@@ -237,4 +238,5 @@ using view_of = decltype(as_view(std::declval<const T&>()));
 
 }  // namespace detail
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

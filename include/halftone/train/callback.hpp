@@ -13,7 +13,8 @@
 #include <halftone/observe/overflow.hpp>
 #include <halftone/observe/step_metrics.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 /// Where a run is.
 struct trainer_state : step_metrics {
@@ -65,4 +66,5 @@ class trainer_callback {
     virtual void on_evaluate(const trainer_state&, const evaluation_result&) {}
 };
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -44,7 +44,8 @@
 #include <halftone/exec/capture.hpp>
 #include <halftone/train/step_inputs.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 /// What a call of a captured step did.
 enum class step_run {
@@ -224,4 +225,5 @@ captured_step(Device&, Step) -> captured_step<Device, Step>;
 template <class Device, class Step>
 captured_step(Device&, Step, const captured_step_options&) -> captured_step<Device, Step>;
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -30,7 +30,8 @@
 #include <halftone/autodiff/share.hpp>
 #include <halftone/scale/resident.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 namespace detail {
 
@@ -144,4 +145,5 @@ loss_meter(Device&) -> loss_meter<Device>;
 template <class Device>
 loss_meter(Device&, std::size_t) -> loss_meter<Device>;
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -13,7 +13,9 @@
 
 #include <halftone/config.hpp>
 
-namespace halftone::inline HALFTONE_ABI::detail {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace detail {
 
 /// The latest numbers of a series, as many as it has room for.
 class recent {
@@ -35,4 +37,6 @@ class recent {
     std::size_t count_ = 0;
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::detail
+}  // namespace detail
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

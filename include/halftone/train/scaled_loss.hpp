@@ -9,7 +9,9 @@
 #include <halftone/policy/model.hpp>
 #include <halftone/scale/accumulator.hpp>
 
-namespace halftone::inline HALFTONE_ABI::detail {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace detail {
 
 /// Throws state_error, the window dropped, where gradients went through fp16 and no policy of the Model's says that its
 /// loss needs a scale.
@@ -23,4 +25,6 @@ void check_scaled(Accumulator& acc) {
         "of bfloat16");
 }
 
-}  // namespace halftone::inline HALFTONE_ABI::detail
+}  // namespace detail
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

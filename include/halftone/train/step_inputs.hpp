@@ -16,7 +16,9 @@
 #include <halftone/memory/resource.hpp>
 #include <halftone/tensor/view.hpp>
 
-namespace halftone::inline HALFTONE_ABI::detail {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace detail {
 
 template <class T>
 inline constexpr bool is_view = false;
@@ -126,4 +128,6 @@ class step_inputs {
     std::string text_;
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::detail
+}  // namespace detail
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

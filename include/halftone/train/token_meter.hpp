@@ -9,7 +9,9 @@
 
 #include <halftone/tensor/shape.hpp>
 
-namespace halftone::inline HALFTONE_ABI::detail {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace detail {
 
 struct token_meter {
     double tokens = 0, seconds = 0;
@@ -17,4 +19,6 @@ struct token_meter {
     double rate() const { return seconds > 0 ? tokens / seconds : 0; }
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::detail
+}  // namespace detail
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -41,7 +41,8 @@
 #include <halftone/train/training_data.hpp>
 #include <halftone/train/window_mean.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 /// `Kind`: of its tape.
 template <class Device, class Model, class Kind = plain_tape>
@@ -397,4 +398,5 @@ template <class Device, class Model>
 trainer(Device&, Model&, const training_arguments&, watched_tape, std::vector<parameter_group>)
     -> trainer<Device, Model, watched_tape>;
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -16,7 +16,8 @@
 #include <halftone/optim/schedule.hpp>
 #include <halftone/tensor/shape.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 /// Whether steps are captured (train/captured_step.hpp). The numbers are the same.
 enum class step_capture {
@@ -121,4 +122,5 @@ inline void check(const training_arguments& a) {
     }
 }
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -15,7 +15,8 @@
 
 #include <halftone/tensor/view.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 /// Gives the batch of a step: `rows` rows, which split into micro-batches for the model's loss. size() counts its
 /// tokens.
@@ -32,4 +33,5 @@ concept evaluation_data = requires(Data& data, extent first, extent rows) {
     data.window(first, rows).size();
 };
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

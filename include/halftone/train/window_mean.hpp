@@ -11,7 +11,9 @@
 
 #include <halftone/autodiff/share.hpp>
 
-namespace halftone::inline HALFTONE_ABI::detail {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace detail {
 
 /// Over the targets that count, where a batch has targets (autodiff/share.hpp), else over the tokens.
 class window_mean {
@@ -30,4 +32,6 @@ class window_mean {
     double sum_ = 0, weights_ = 0;
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::detail
+}  // namespace detail
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -26,7 +26,8 @@
     where TEST_KERNEL(avx2::name<__VA_ARGS__>);      \
     where TEST_KERNEL(avx512::name<__VA_ARGS__>)
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 // Products, with all that a unit and its packing call.
 #define TEST_PRODUCT(Compute, T)                          \
@@ -147,6 +148,7 @@ TEST_CONVERSION(float16, float16);
 TEST_KERNEL_OF_SETS(TEST_ELEMENTS, quantize_piece, bfloat16, float8_e4m3);
 TEST_KERNEL_OF_SETS(TEST_ELEMENTS, quantize_piece, bfloat16, float8_e5m2);
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone
 
 #endif

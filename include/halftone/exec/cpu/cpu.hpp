@@ -27,7 +27,8 @@
 #include <halftone/exec/workspace.hpp>
 #include <halftone/tensor/shape.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 struct cpu_options {
     int threads = 0;                                    ///< 0: as many as the processors that this process may use
@@ -156,4 +157,5 @@ class cpu {
     bool measures_ = false;
 };
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

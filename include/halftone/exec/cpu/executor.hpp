@@ -13,7 +13,8 @@
 
 #include <halftone/exec/cpu/region_gate.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 /// Runs a function on several threads at once.
 class executor {
@@ -37,4 +38,5 @@ class executor {
     virtual void run(task function, void* argument) = 0;
 };
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

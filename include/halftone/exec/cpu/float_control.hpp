@@ -15,7 +15,9 @@
 #include <xmmintrin.h>
 #endif
 
-namespace halftone::inline HALFTONE_ABI::detail {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace detail {
 
 class float_control {
   public:
@@ -62,4 +64,6 @@ class float_control_scope {
     bool changes_;
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::detail
+}  // namespace detail
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

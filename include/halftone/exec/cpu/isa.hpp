@@ -23,7 +23,8 @@
 #endif
 #endif
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 /// An instruction set for CPU kernels.
 enum class isa {
@@ -120,4 +121,5 @@ inline isa default_isa() {
     return set;
 }
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

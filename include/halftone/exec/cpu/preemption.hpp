@@ -20,7 +20,9 @@
 #include <time.h>
 #endif
 
-namespace halftone::inline HALFTONE_ABI::detail {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace detail {
 
 class preemption_watch {
   public:
@@ -70,4 +72,6 @@ class recent_event {
     std::atomic<clock::rep> time_{clock::rep{-1} << 61};
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::detail
+}  // namespace detail
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

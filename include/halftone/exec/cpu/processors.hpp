@@ -21,7 +21,9 @@
 #include <unistd.h>
 #endif
 
-namespace halftone::inline HALFTONE_ABI::detail {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace detail {
 
 using thread_id = int;
 
@@ -156,4 +158,6 @@ inline int usable_processors() {
     return std::max(count, 1);
 }
 
-}  // namespace halftone::inline HALFTONE_ABI::detail
+}  // namespace detail
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

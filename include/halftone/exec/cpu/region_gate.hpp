@@ -18,7 +18,8 @@
 
 #include <halftone/config.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 class region_gate {
   public:
@@ -122,4 +123,5 @@ class region_gate {
     alignas(64) std::atomic<std::uint32_t> departures_{0};  ///< by those who were the last to leave a closed region
 };
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

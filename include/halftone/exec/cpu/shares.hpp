@@ -12,7 +12,9 @@
 
 #include <halftone/tensor/shape.hpp>
 
-namespace halftone::inline HALFTONE_ABI::detail {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace detail {
 
 class index_shares {
   public:
@@ -46,4 +48,6 @@ class index_shares {
     share shares_[most];
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::detail
+}  // namespace detail
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

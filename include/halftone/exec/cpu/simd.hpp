@@ -46,39 +46,53 @@
 #endif
 
 #include <halftone/exec/cpu/set/portable.inc>
-namespace halftone::inline HALFTONE_ABI::portable {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace portable {
 #include <halftone/exec/cpu/simd/portable.inc>
 #include <halftone/exec/cpu/simd/float8.inc>
 #include <halftone/exec/cpu/simd/lot.inc>
 #include <halftone/exec/cpu/simd/math.inc>
-}  // namespace halftone::inline HALFTONE_ABI::portable
+}  // namespace portable
+}  // namespace HALFTONE_ABI
+}  // namespace halftone
 #include <halftone/exec/cpu/set/end.inc>
 
 #if defined(__x86_64__)
 
 #include <halftone/exec/cpu/set/avx2.inc>
-namespace halftone::inline HALFTONE_ABI::avx2 {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace avx2 {
 #include <halftone/exec/cpu/simd/avx2.inc>
 #include <halftone/exec/cpu/simd/float8.inc>
 #include <halftone/exec/cpu/simd/lot.inc>
 #include <halftone/exec/cpu/simd/math.inc>
-}  // namespace halftone::inline HALFTONE_ABI::avx2
+}  // namespace avx2
+}  // namespace HALFTONE_ABI
+}  // namespace halftone
 #include <halftone/exec/cpu/set/end.inc>
 
 #include <halftone/exec/cpu/set/avx512.inc>
-namespace halftone::inline HALFTONE_ABI::avx512 {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace avx512 {
 #include <halftone/exec/cpu/simd/avx512.inc>
 #include <halftone/exec/cpu/simd/float8.inc>
 #include <halftone/exec/cpu/simd/lot.inc>
 #include <halftone/exec/cpu/simd/math.inc>
-}  // namespace halftone::inline HALFTONE_ABI::avx512
+}  // namespace avx512
+}  // namespace HALFTONE_ABI
+}  // namespace halftone
 #include <halftone/exec/cpu/set/end.inc>
 
 #else
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 namespace avx2 = portable;
 namespace avx512 = portable;
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone
 
 #endif

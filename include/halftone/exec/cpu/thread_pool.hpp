@@ -22,7 +22,8 @@
 #include <halftone/exec/cpu/processors.hpp>
 #include <halftone/exec/cpu/time_slice.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 /// A fixed number of threads, the caller among them. It bears one run at a time, and so belongs to one context.
 ///
@@ -194,4 +195,5 @@ class thread_pool final : public executor {
     detail::recent_event preempted_;  ///< one of the helpers
 };
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

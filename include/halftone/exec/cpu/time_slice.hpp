@@ -20,7 +20,9 @@
 #include <unistd.h>
 #endif
 
-namespace halftone::inline HALFTONE_ABI::detail {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace detail {
 
 class short_time_slice {
   public:
@@ -75,4 +77,6 @@ class short_time_slice {
     bool changed_;
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::detail
+}  // namespace detail
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

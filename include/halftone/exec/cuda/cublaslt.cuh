@@ -24,7 +24,8 @@
 #include <halftone/exec/matmul_engine.hpp>
 #include <halftone/exec/matmul_table.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 namespace detail {
 
@@ -207,4 +208,5 @@ struct cublaslt {
     }
 };
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -48,7 +48,8 @@
 #include <halftone/exec/simt/architecture.hpp>
 #include <halftone/exec/workspace.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 /// A value that starts an engine for a context's products: nothing, or a ht::cublaslt (exec/cuda/cublaslt.cuh).
 class any_matmul_engine {
@@ -375,4 +376,5 @@ class cuda {
     int has_wgmma_code_ = -1;  // not asked for yet
 };
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

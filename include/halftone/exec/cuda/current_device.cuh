@@ -7,7 +7,9 @@
 
 #include <halftone/exec/cuda/error.cuh>
 
-namespace halftone::inline HALFTONE_ABI::detail {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace detail {
 
 /// Costs some ten nanoseconds where the device is the present one already. Throws nothing: where a device cannot be
 /// had, the calls that follow say so.
@@ -59,4 +61,6 @@ inline int device_of(cudaStream_t stream) {
     return -1;
 }
 
-}  // namespace halftone::inline HALFTONE_ABI::detail
+}  // namespace detail
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

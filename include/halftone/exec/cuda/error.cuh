@@ -13,7 +13,8 @@
 #error "halftone: needs CUDA 12.4 or newer"
 #endif
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 /// A call of CUDA's failed.
 struct cuda_error : error {
@@ -35,4 +36,5 @@ inline void cuda_check(cudaError_t code, const char* call, const char* file = __
 
 }  // namespace detail
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -12,7 +12,8 @@
 
 #include <halftone/exec/cuda/current_device.cuh>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 /// Made by ht::cuda's record(). Any thread may ask it.
 class cuda_event {
@@ -55,4 +56,5 @@ inline double seconds_between(const cuda_event& begin, const cuda_event& end) {
     return static_cast<double>(milliseconds) * 1e-3;
 }
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -13,7 +13,8 @@
 
 #include <halftone/exec/cuda/error.cuh>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 /// Refers to addresses, and does not keep what lies there.
 class cuda_graph {
@@ -93,4 +94,5 @@ class stream_capture {
 
 }  // namespace detail
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

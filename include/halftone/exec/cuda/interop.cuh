@@ -17,7 +17,8 @@
 #include <halftone/number/float8.hpp>
 #include <halftone/tensor/view.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 template <>
 struct stands_for<__half> {
@@ -41,4 +42,5 @@ static_assert(sizeof(__nv_bfloat16) == sizeof(bfloat16) && alignof(__nv_bfloat16
 static_assert(sizeof(__nv_fp8_e4m3) == 1 && alignof(__nv_fp8_e4m3) == 1 && sizeof(__nv_fp8_e5m2) == 1 &&
               alignof(__nv_fp8_e5m2) == 1);
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -12,7 +12,8 @@
 #include <halftone/exec/cuda/stream_state.cuh>
 #include <halftone/memory/resource.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 class cuda_memory final : public memory_resource {
   public:
@@ -90,4 +91,5 @@ class cuda_memory final : public memory_resource {
     std::size_t keeps_ = cuda_pool::everything;
 };
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

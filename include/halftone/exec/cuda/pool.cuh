@@ -16,7 +16,8 @@
 
 #include <halftone/exec/cuda/current_device.cuh>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 class cuda_pool {
   public:
@@ -51,4 +52,5 @@ class cuda_pool {
     cudaMemPool_t pool_ = nullptr;
 };
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

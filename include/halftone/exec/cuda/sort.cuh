@@ -15,7 +15,8 @@
 
 #include <halftone/exec/cuda/cuda.cuh>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 namespace detail {
 
@@ -76,4 +77,5 @@ void inclusive_sum(cuda& device, Count* counts, extent count) {
     detail::scan(device, memory.data(), bytes, counts, count);
 }
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

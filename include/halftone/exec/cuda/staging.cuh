@@ -10,7 +10,8 @@
 
 #include <halftone/exec/cuda/stream_state.cuh>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 /// A ring of pinned buffers, each guarded by an event that tells when its transfer is through. It grows to the largest
 /// transfers it has seen, so that a steady program allocates nothing.
@@ -68,4 +69,5 @@ class pinned_staging {
     std::size_t next_ = 0;
 };
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

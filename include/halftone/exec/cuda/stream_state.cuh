@@ -9,7 +9,9 @@
 
 #include <halftone/exec/cuda/current_device.cuh>
 
-namespace halftone::inline HALFTONE_ABI::detail {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace detail {
 
 /// nullptr: what the stream is given is done. Otherwise who has it noted down, as a sentence begins. Asks the driver, and
 /// the capture goes on as before. Where CUDA cannot tell, after a failed kernel, say, the calls that follow say so.
@@ -35,4 +37,6 @@ class beside_captures {
     cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::detail
+}  // namespace detail
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -13,7 +13,9 @@
 #include <halftone/number/float16.hpp>
 #include <halftone/tensor/shape.hpp>
 
-namespace halftone::inline HALFTONE_ABI::detail {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace detail {
 
 /// 128 bytes that the driver fills in and that a kernel takes as an argument.
 struct tensor_map {
@@ -66,4 +68,6 @@ class tensor_map_maker {
     encoder encode_ = nullptr;
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::detail
+}  // namespace detail
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

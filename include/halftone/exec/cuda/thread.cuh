@@ -15,7 +15,9 @@
 #error "halftone: kernels need an sm_80; compile with -arch=sm_80 or newer, or -arch=native"
 #endif
 
-namespace halftone::inline HALFTONE_ABI::detail {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace detail {
 
 /// One name and type for the dynamic shared memory of all kernels, or nvcc objects.
 extern __shared__ __align__(1024) unsigned char halftone_shared_memory[];
@@ -290,4 +292,6 @@ __global__ void fill_entry(T* to, extent n, T value) {
 
 #pragma GCC visibility pop
 
-}  // namespace halftone::inline HALFTONE_ABI::detail
+}  // namespace detail
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

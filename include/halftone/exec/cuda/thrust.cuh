@@ -21,7 +21,8 @@
 #include <halftone/exec/cuda/cuda.cuh>
 #include <halftone/tensor/view.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 namespace detail {
 
@@ -62,4 +63,5 @@ thrust::device_ptr<T> end(const view<T, Rank>& v) {
     return begin(v) + v.size();
 }
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -8,7 +8,9 @@
 #include <halftone/exec/cuda/tensor_map.cuh>
 #include <halftone/exec/simt/simt.hpp>
 
-namespace halftone::inline HALFTONE_ABI::detail {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace detail {
 
 // The registers of 64 x 192 and of 64 x 256 sums, as the assembler and the compiler want them listed.
 #define HALFTONE_96_REGISTERS \
@@ -136,4 +138,6 @@ class warpgroup_instructions {
     }
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::detail
+}  // namespace detail
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

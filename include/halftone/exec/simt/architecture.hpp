@@ -11,7 +11,9 @@
 
 #include <halftone/config.hpp>
 
-namespace halftone::inline HALFTONE_ABI::simt {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace simt {
 
 /// Datacentres' Hopper and Blackwell: 228 KB of shared memory to a multiprocessor, of which a block may have 227.
 constexpr bool has_228_kb(int version) { return version == 90 || (version >= 100 && version < 120); }
@@ -59,4 +61,6 @@ constexpr architecture architecture_of(int version) {
     return {version, (has_228_kb(version) ? 227 : is_middle ? 163 : 99) * 1024, multiprocessors};
 }
 
-}  // namespace halftone::inline HALFTONE_ABI::simt
+}  // namespace simt
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

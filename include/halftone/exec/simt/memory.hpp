@@ -33,7 +33,9 @@
 #define HALFTONE_UNROLL
 #endif
 
-namespace halftone::inline HALFTONE_ABI::simt {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace simt {
 
 using word = std::uint32_t;
 
@@ -127,4 +129,6 @@ struct shared_tile {
     }
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::simt
+}  // namespace simt
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

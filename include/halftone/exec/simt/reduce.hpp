@@ -10,7 +10,9 @@
 
 #include <halftone/exec/simt/simt.hpp>
 
-namespace halftone::inline HALFTONE_ABI::simt {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace simt {
 
 struct plus {
     template <class T>
@@ -64,4 +66,6 @@ HALFTONE_HD HALFTONE_INLINE T block_max(Simt simt, T value, shared_span<T> scrat
     return block_reduce<Threads>(simt, value, scratch, maximum{});
 }
 
-}  // namespace halftone::inline HALFTONE_ABI::simt
+}  // namespace simt
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -75,7 +75,8 @@
 #include <halftone/number/float8.hpp>
 #include <halftone/number/tfloat32.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 /// A device that runs kernels written in these words. The CPU is none: its kernels are written on vectors.
 template <class Device>
@@ -181,4 +182,5 @@ concept thread_handle = requires(S simt, shared_span<float> shared, shared_span<
 
 }  // namespace simt
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -17,7 +17,8 @@
 
 #include <halftone/exec/simt/simt.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 template <class Device>
 concept sorting_device = simt_device<Device> &&
@@ -30,4 +31,5 @@ concept summing_device = simt_device<Device> && requires(Device& device, simt::w
     inclusive_sum(device, counts, extent{1});
 };
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

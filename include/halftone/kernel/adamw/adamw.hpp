@@ -19,7 +19,9 @@
 #include <halftone/number/remainder.hpp>
 #include <halftone/number/rounding.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
 
 /// What all parameters of an optimizer share.
 struct adamw_decays {
@@ -93,4 +95,6 @@ void check(const adamw_arguments<Param, Copy, Accumulate, State>& a) {
         fail<argument_error>("adamw: the random index begins at ", a.key.first, "; expected a multiple of 4");
 }
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -10,7 +10,9 @@
 #define HALFTONE_BODY <halftone/kernel/adamw/cpu.inc>
 #include <halftone/exec/cpu/each_set.inc>
 
-namespace halftone::inline HALFTONE_ABI::kernel {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
 
 template <>
 struct adamw<cpu> {
@@ -52,4 +54,6 @@ struct adamw<cpu> {
     }
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

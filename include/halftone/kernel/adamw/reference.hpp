@@ -12,7 +12,9 @@
 #include <halftone/kernel/gradient_norm/reference.hpp>
 #include <halftone/tensor/view.hpp>
 
-namespace halftone::inline HALFTONE_ABI::reference {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace reference {
 
 /// Gradients are read with `factors`, those of a plain gradient by default.
 template <class W, class G, class M>
@@ -31,4 +33,6 @@ void adamw(const view<W, 1>& weights, const view<G, 1>& gradients, const view<M,
     }
 }
 
-}  // namespace halftone::inline HALFTONE_ABI::reference
+}  // namespace reference
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

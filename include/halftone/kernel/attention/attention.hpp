@@ -30,7 +30,8 @@
 #include <halftone/policy/check.hpp>
 #include <halftone/policy/recipe.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 enum class attention_mask {
     full,    ///< every query sees every key
@@ -389,4 +390,5 @@ void attention_gradients(Device& device, const kernel::attention_backward<T>& vi
     detail::run_attention<unscaled_compute<roles>>(device, views);
 }
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

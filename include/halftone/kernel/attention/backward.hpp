@@ -13,7 +13,9 @@
 
 #include <halftone/kernel/attention/hidden.hpp>
 
-namespace halftone::inline HALFTONE_ABI::detail {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace detail {
 
 struct attention_backward_layout : attention_layout {
     extent parts;       ///< tasks that share the blocks of keys of one head
@@ -341,4 +343,6 @@ struct packed_attention_backward_task {
     }
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::detail
+}  // namespace detail
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

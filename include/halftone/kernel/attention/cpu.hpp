@@ -12,7 +12,9 @@
 #include <halftone/kernel/matmul/cpu.hpp>
 #include <halftone/kernel/softmax/cpu.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
 
 template <>
 struct attention<cpu> {
@@ -93,4 +95,6 @@ struct attention<cpu> {
     }
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -11,7 +11,9 @@
 
 #include <halftone/kernel/attention/device_fragments.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel::on_device {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel::on_device {
 
 /// What kernels of the backward pass are told.
 template <class T>
@@ -308,4 +310,6 @@ struct flash_attention_slopes_kernel {
     }
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel::on_device
+}  // namespace kernel::on_device
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

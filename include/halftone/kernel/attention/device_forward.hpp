@@ -11,7 +11,9 @@
 
 #include <halftone/kernel/attention/device_fragments.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel::on_device {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel::on_device {
 
 /// o and logsumexp; head_size is at most Head. Chunks of all operands lie on multiples of 16 bytes.
 template <class T, int Head, int RowBlocks, int Warps, int KeyRows>
@@ -240,4 +242,6 @@ struct flash_attention_kernel {
     }
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel::on_device
+}  // namespace kernel::on_device
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -8,7 +8,9 @@
 
 #include <halftone/kernel/attention/device_tiles.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel::on_device {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel::on_device {
 
 /// The sums of 16 rows and 8 columns: a lane has columns 2 (lane % 4) and the next, of row lane / 4, then of row lane /
 /// 4 + 8.
@@ -381,4 +383,6 @@ struct tile_source {
     }
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel::on_device
+}  // namespace kernel::on_device
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

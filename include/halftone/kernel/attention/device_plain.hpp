@@ -12,7 +12,9 @@
 
 #include <halftone/kernel/attention/device_backward.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel::on_device {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel::on_device {
 
 /// The tiles of one block in shared memory. Parts: head_size is at most 32 Parts. Kept: kept rows of a warp.
 template <class Compute, int Parts, int Kept>
@@ -320,4 +322,6 @@ struct plain_attention_slopes_kernel {
     }
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel::on_device
+}  // namespace kernel::on_device
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -11,7 +11,9 @@
 #include <halftone/kernel/exponential.hpp>
 #include <halftone/kernel/rows/device.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel::on_device {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel::on_device {
 
 HALFTONE_HD HALFTONE_INLINE constexpr int smaller(int a, int b) { return a < b ? a : b; }
 
@@ -252,4 +254,6 @@ struct query_terms_kernel {
     }
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel::on_device
+}  // namespace kernel::on_device
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

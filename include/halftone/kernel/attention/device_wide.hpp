@@ -10,7 +10,9 @@
 
 #include <halftone/kernel/attention/device_backward.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel::on_device {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel::on_device {
 
 /// As flash_attention_slopes_kernel's by keys; Pairs of warps.
 template <class T, int Head, int Pairs, int StreamedRows>
@@ -192,4 +194,6 @@ struct wide_attention_slopes_kernel {
     }
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel::on_device
+}  // namespace kernel::on_device
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

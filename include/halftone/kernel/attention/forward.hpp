@@ -9,7 +9,9 @@
 
 #include <halftone/kernel/attention/hidden.hpp>
 
-namespace halftone::inline HALFTONE_ABI::detail {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace detail {
 
 struct attention_forward_layout : attention_layout {
     extent parts, part_queries;  ///< of a head
@@ -199,4 +201,6 @@ struct packed_attention_forward_task {
     }
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::detail
+}  // namespace detail
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -10,7 +10,9 @@
 #include <halftone/kernel/attention/attention.hpp>
 #include <halftone/kernel/fp64/each.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel::fp64 {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel::fp64 {
 
 /// The vectors of a (batch, time, heads, head_size) tensor.
 template <class T>
@@ -198,4 +200,6 @@ void attend(Device& device, const attention_backward<double>& a) {
                  scores, v, d_o, head_vectors<double>(a.dk), head_vectors<double>(a.dv), {terms.data, terms.count}});
 }
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel::fp64
+}  // namespace kernel::fp64
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

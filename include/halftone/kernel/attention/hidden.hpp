@@ -15,7 +15,9 @@
 
 #include <halftone/kernel/attention/tiles.hpp>
 
-namespace halftone::inline HALFTONE_ABI::detail {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace detail {
 
 /// The sums of one product unit's rows and columns, on the stack.
 struct unit_sums {
@@ -93,4 +95,6 @@ void multiply_seen_by_columns(const product_unit& unit, extent rows, extent dept
     }
 }
 
-}  // namespace halftone::inline HALFTONE_ABI::detail
+}  // namespace detail
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -21,7 +21,9 @@
 #include <halftone/kernel/softmax/softmax.hpp>
 #include <halftone/number/classify.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
 
 /// The keys that a query sees, of a (queries, keys) matrix.
 struct attention_visibility {
@@ -193,4 +195,6 @@ struct attention_math {
     }
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

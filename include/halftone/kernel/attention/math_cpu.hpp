@@ -10,7 +10,9 @@
 #include <halftone/kernel/attention/math.hpp>
 #include <halftone/kernel/rows/cut.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
 
 template <>
 struct attention_rows<cpu> {
@@ -126,4 +128,6 @@ struct attention_rows<cpu> {
     }
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

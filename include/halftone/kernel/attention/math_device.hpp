@@ -9,7 +9,9 @@
 #include <halftone/exec/simt/reduce.hpp>
 #include <halftone/kernel/attention/math.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
 
 namespace on_device {
 
@@ -252,4 +254,6 @@ struct attention_rows<Device> {
     }
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

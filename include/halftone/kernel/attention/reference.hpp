@@ -17,7 +17,9 @@
 
 #include <halftone/kernel/attention/attention.hpp>
 
-namespace halftone::inline HALFTONE_ABI::reference {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace reference {
 
 /// The factor of the scores.
 inline double attention_scale(const attention_options& options, extent head_size) {
@@ -173,4 +175,6 @@ void attention_gradients(const view<T, 4>& q,  // shapes as above
     }
 }
 
-}  // namespace halftone::inline HALFTONE_ABI::reference
+}  // namespace reference
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

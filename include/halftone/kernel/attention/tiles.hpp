@@ -10,7 +10,9 @@
 #include <halftone/kernel/attention/attention.hpp>
 #include <halftone/kernel/product/product.hpp>
 
-namespace halftone::inline HALFTONE_ABI::detail {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace detail {
 
 /// The forward pass takes as many queries and keys at a time, so that the keys and values of a tile stay in the
 /// second-level cache meanwhile; within these one group of queries after the other, whose scores and weights stay in
@@ -67,23 +69,31 @@ struct attention_slope_tile {
     void* panel;                    ///< a panel of b: the slopes once more
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::detail
+}  // namespace detail
+}  // namespace HALFTONE_ABI
+}  // namespace halftone
 
 #define HALFTONE_BODY <halftone/kernel/attention/cpu.inc>
 #include <halftone/exec/cpu/each_set.inc>
 
 #if defined(__x86_64__)
 #include <halftone/exec/cpu/set/avx512_bf16.inc>
-namespace halftone::inline HALFTONE_ABI::avx512_bf16 {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace avx512_bf16 {
 using namespace avx512;
 using avx512::store;  // and not the class of that name
 #include <halftone/kernel/attention/cpu.inc>
 #include <halftone/kernel/attention/pairs.inc>
-}  // namespace halftone::inline HALFTONE_ABI::avx512_bf16
+}  // namespace avx512_bf16
+}  // namespace HALFTONE_ABI
+}  // namespace halftone
 #include <halftone/exec/cpu/set/end.inc>
 #endif
 
-namespace halftone::inline HALFTONE_ABI::detail {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace detail {
 
 /// A product unit and the bodies that go with it.
 template <class T>
@@ -241,4 +251,6 @@ T* vector_at(const view<T, 4>& v, extent batch, extent time, extent head) {
     return v.data() + batch * v.stride_of(0) + time * v.stride_of(1) + head * v.stride_of(2);
 }
 
-}  // namespace halftone::inline HALFTONE_ABI::detail
+}  // namespace detail
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -10,11 +10,15 @@
 #include <halftone/kernel/expect.hpp>
 #include <halftone/kernel/write_mode.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
 
 /// run(device, x, out, mode): out[j] = (or +=) the sum over i of x[i][j]; x is (rows, width), and its rows may lie
 /// apart, out is (width). Throws shape_error.
 template <class Device>
 struct column_sum;
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

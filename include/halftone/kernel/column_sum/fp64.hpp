@@ -6,7 +6,9 @@
 #include <halftone/kernel/column_sum/column_sum.hpp>
 #include <halftone/kernel/fp64/each.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel::fp64 {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel::fp64 {
 
 template <class X>
 struct column_term {
@@ -25,4 +27,6 @@ void sum_columns(Device& device, const view<X, 2>& x, const view<Y, 1>& out, wri
     sum_rows(device, x.extent_of(0), x.extent_of(1), 1, column_term<X>{rows_of<X>(x)}, 1.0, out.data(), mode);
 }
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel::fp64
+}  // namespace kernel::fp64
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -7,7 +7,9 @@
 
 #include <halftone/tensor/view.hpp>
 
-namespace halftone::inline HALFTONE_ABI::reference {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace reference {
 
 template <class X, class Y>
 void column_sum(const view<X, 2>& x,      // (rows, width)
@@ -19,4 +21,6 @@ void column_sum(const view<X, 2>& x,      // (rows, width)
     }
 }
 
-}  // namespace halftone::inline HALFTONE_ABI::reference
+}  // namespace reference
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -12,7 +12,9 @@
 
 #include <halftone/kernel/expect.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
 
 /// run(device, from, to, factor = 1): `from` and `to` of one shape, any rank; contiguous, or of rank 2 with rows that
 /// lie apart. They may be the same memory where the types agree. Throws shape_error.
@@ -20,4 +22,6 @@ namespace halftone::inline HALFTONE_ABI::kernel {
 template <class Device>
 struct convert;
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

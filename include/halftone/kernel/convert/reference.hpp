@@ -7,11 +7,15 @@
 
 #include <halftone/tensor/view.hpp>
 
-namespace halftone::inline HALFTONE_ABI::reference {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace reference {
 
 template <class X, class Y>
 void convert(const view<X, 1>& from, const view<Y, 1>& to, double factor) {
     for (extent i = 0; i < from.extent_of(0); ++i) to(i) = static_cast<Y>(factor * static_cast<double>(from(i)));
 }
 
-}  // namespace halftone::inline HALFTONE_ABI::reference
+}  // namespace reference
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

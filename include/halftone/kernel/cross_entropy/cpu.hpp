@@ -11,7 +11,9 @@
 #define HALFTONE_BODY <halftone/kernel/cross_entropy/cpu.inc>
 #include <halftone/exec/cpu/each_set.inc>
 
-namespace halftone::inline HALFTONE_ABI::kernel {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
 
 template <>
 struct cross_entropy<cpu> {
@@ -112,4 +114,6 @@ struct cross_entropy<cpu> {
     }
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

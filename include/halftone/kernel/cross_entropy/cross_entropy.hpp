@@ -23,7 +23,9 @@
 #include <halftone/kernel/expect.hpp>
 #include <halftone/kernel/fp64/fp64.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
 
 template <class X>
 struct cross_entropy_forward {
@@ -81,4 +83,6 @@ void check(const cross_entropy_backward<X, D>& a) {
     expect_written_rows("cross_entropy backward", "dlogits", a.dlogits, a.logits.shape());
 }
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -15,7 +15,9 @@
 #include <halftone/kernel/rows/device.hpp>
 #include <halftone/kernel/softmax/online.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
 
 namespace on_device {
 
@@ -232,4 +234,6 @@ struct cross_entropy<Device> {
     }
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -6,7 +6,9 @@
 #include <halftone/kernel/cross_entropy/cross_entropy.hpp>
 #include <halftone/kernel/softmax/fp64.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel::fp64 {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel::fp64 {
 
 template <class X>
 struct cross_entropy_row {
@@ -123,4 +125,6 @@ void cross_entropy_rows(Device& device, const cross_entropy_backward<X, D>& a) {
                   a.ignore_index});
 }
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel::fp64
+}  // namespace kernel::fp64
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

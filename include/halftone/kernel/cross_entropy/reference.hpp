@@ -11,7 +11,9 @@
 
 #include <halftone/kernel/softmax/reference.hpp>
 
-namespace halftone::inline HALFTONE_ABI::reference {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace reference {
 
 /// The number of rows whose target is not `ignored`.
 template <class I>
@@ -53,4 +55,6 @@ void cross_entropy_backward(const view<X, 2>& logits, const view<I, 1>& targets,
     }
 }
 
-}  // namespace halftone::inline HALFTONE_ABI::reference
+}  // namespace reference
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -11,7 +11,9 @@
 #define HALFTONE_BODY <halftone/kernel/dropout/cpu.inc>
 #include <halftone/exec/cpu/each_set.inc>
 
-namespace halftone::inline HALFTONE_ABI::kernel {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
 
 template <>
 struct dropout<cpu> {
@@ -36,4 +38,6 @@ struct dropout<cpu> {
     }
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

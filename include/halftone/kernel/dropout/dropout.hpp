@@ -20,7 +20,9 @@
 #include <halftone/kernel/expect.hpp>
 #include <halftone/number/philox.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
 
 /// Which random numbers are drawn at present, in the device's memory.
 struct random_record {
@@ -56,4 +58,6 @@ void check_dropout(const view<const X, 1>& x, const view<const Y, 1>& base, cons
     expect("dropout", "y", y, x.shape());
 }
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -7,7 +7,9 @@
 #include <halftone/kernel/dropout/dropout.hpp>
 #include <halftone/kernel/fp64/each.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel::fp64 {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel::fp64 {
 
 template <class X, class Y>
 struct dropout_element {
@@ -46,4 +48,6 @@ void drop(Device& device, const view<const X, 1>& x, const view<const Y, 1>& bas
              dropout_element<X, Y>{simt::span_of(x), simt::span_of(base), simt::span_of(y), {draw.record, 1}, draw});
 }
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel::fp64
+}  // namespace kernel::fp64
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

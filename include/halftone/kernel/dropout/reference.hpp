@@ -8,7 +8,9 @@
 #include <halftone/number/philox.hpp>
 #include <halftone/tensor/view.hpp>
 
-namespace halftone::inline HALFTONE_ABI::reference {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace reference {
 
 /// Whether dropout of probability p, a multiple of 2^-32, drops element i.
 inline bool is_dropped(std::uint64_t seed, std::uint32_t pass, std::uint32_t tensor, extent i, double p) {
@@ -25,4 +27,6 @@ void dropout(const view<X, 1>& x, const view<B, 1>& base, const view<Y, 1>& y, s
     }
 }
 
-}  // namespace halftone::inline HALFTONE_ABI::reference
+}  // namespace reference
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -16,7 +16,9 @@
 #include <halftone/kernel/fp64/device.hpp>
 #include <halftone/kernel/rows/device.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
 
 namespace on_device {
 
@@ -347,4 +349,6 @@ struct embedding<Device> {
     }
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

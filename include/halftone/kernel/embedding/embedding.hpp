@@ -19,7 +19,9 @@
 #include <halftone/kernel/write_mode.hpp>
 #include <halftone/memory/square_sum.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
 
 template <class T, class Y>
 struct embedding_forward {
@@ -70,4 +72,6 @@ void check(const embedding_backward<Y, G>& a) {
     expect_optional("embedding backward", "dpositions", a.dpositions, {a.dpositions.extent_of(0), width});
 }
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -7,7 +7,9 @@
 #include <halftone/kernel/embedding/embedding.hpp>
 #include <halftone/kernel/fp64/each.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel::fp64 {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel::fp64 {
 
 template <class T, class Y>
 struct embedding_element {
@@ -79,4 +81,6 @@ void embed(Device& device, const embedding_backward<Y, G>& a) {
     if (a.dpositions.extent_of(0) != 0) add_up(a.dpositions, a.dpositions.extent_of(0));
 }
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel::fp64
+}  // namespace kernel::fp64
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

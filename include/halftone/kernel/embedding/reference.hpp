@@ -11,7 +11,9 @@
 
 #include <halftone/tensor/view.hpp>
 
-namespace halftone::inline HALFTONE_ABI::reference {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace reference {
 
 template <class I, class T, class Y>
 void embedding(const view<I, 1>& tokens,                               // (rows)
@@ -48,4 +50,6 @@ void embedding_backward(const view<I, 1>& tokens, const view<Y, 2>& dy, const vi
     }
 }
 
-}  // namespace halftone::inline HALFTONE_ABI::reference
+}  // namespace reference
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -11,7 +11,9 @@
 #include <halftone/kernel/embedding/cpu.hpp>
 #include <halftone/kernel/embedding_rows/embedding_rows.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
 
 template <>
 struct embedding_rows<cpu> {
@@ -66,4 +68,6 @@ struct embedding_rows<cpu> {
     }
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

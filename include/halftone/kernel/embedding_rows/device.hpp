@@ -12,7 +12,9 @@
 #include <halftone/kernel/embedding/device.hpp>
 #include <halftone/kernel/embedding_rows/embedding_rows.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
 
 namespace on_device {
 
@@ -229,4 +231,6 @@ struct embedding_rows<Device> {
     }
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

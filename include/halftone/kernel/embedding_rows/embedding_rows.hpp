@@ -19,7 +19,9 @@
 #include <halftone/kernel/embedding/embedding.hpp>
 #include <halftone/memory/gradient_rows.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
 
 template <class Y, class G>
 struct embedding_rows_backward {
@@ -55,4 +57,6 @@ void check(const embedding_rows_backward<Y, G>& a) {
     if (lookups > most) fail<argument_error>("embedding rows: ", lookups, " tokens; expected at most ", most);
 }
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

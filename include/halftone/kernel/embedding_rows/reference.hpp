@@ -11,7 +11,9 @@
 
 #include <halftone/tensor/view.hpp>
 
-namespace halftone::inline HALFTONE_ABI::reference {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace reference {
 
 /// Adds each row of dy to that of its token.
 template <class I, class Y>
@@ -23,4 +25,6 @@ void embedding_rows(const view<I, 1>& tokens, const view<Y, 2>& dy, std::map<std
     }
 }
 
-}  // namespace halftone::inline HALFTONE_ABI::reference
+}  // namespace reference
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -7,7 +7,9 @@
 #include <halftone/kernel/fp64/each.hpp>
 #include <halftone/kernel/rows/cut.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel::fp64 {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel::fp64 {
 
 template <>
 struct each<cpu> {
@@ -21,4 +23,6 @@ struct each<cpu> {
     }
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel::fp64
+}  // namespace kernel::fp64
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

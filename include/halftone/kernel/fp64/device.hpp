@@ -6,7 +6,9 @@
 #include <halftone/exec/simt/simt.hpp>
 #include <halftone/kernel/fp64/each.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
 
 namespace on_device {
 
@@ -41,4 +43,6 @@ struct each<Device> {
 
 }  // namespace fp64
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -24,7 +24,9 @@
 #include <halftone/kernel/fp64/fp64.hpp>
 #include <halftone/kernel/write_mode.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel::fp64 {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel::fp64 {
 
 using simt::global_span;
 
@@ -139,4 +141,6 @@ void sum_rows(Device& device, extent rows, extent columns, extent cost, const Te
     for_each(device, columns, left, sum_level<level_term, G>{below(), left, columns, factor, results, mode});
 }
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel::fp64
+}  // namespace kernel::fp64
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

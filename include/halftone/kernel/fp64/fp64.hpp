@@ -10,7 +10,9 @@
 
 #include <halftone/config.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
 
 /// Whether an operation on these element types computes in double.
 template <class... T>
@@ -20,4 +22,6 @@ inline constexpr bool in_double = (std::is_same_v<std::remove_const_t<T>, double
 template <class... T>
 using statistic = std::conditional_t<in_double<T...>, double, float>;
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

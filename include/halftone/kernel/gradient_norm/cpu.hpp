@@ -8,19 +8,25 @@
 #include <halftone/memory/square_sum.hpp>
 #include <halftone/number/classify.hpp>
 
-namespace halftone::inline HALFTONE_ABI::detail {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace detail {
 
 struct chunk_squares {
     float squares, largest;  // the largest magnitude tells whether a square could have left float's range
     std::int32_t found_inf;
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::detail
+}  // namespace detail
+}  // namespace HALFTONE_ABI
+}  // namespace halftone
 
 #define HALFTONE_BODY <halftone/kernel/gradient_norm/cpu.inc>
 #include <halftone/exec/cpu/each_set.inc>
 
-namespace halftone::inline HALFTONE_ABI::detail {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace detail {
 
 template <class G>
 double squares_in_double(extent count, const G* g, const kernel::gradient_factors& f) {
@@ -49,9 +55,13 @@ inline double tree_sum(double* terms, extent count) {
     return count == 0 ? 0.0 : terms[0];
 }
 
-}  // namespace halftone::inline HALFTONE_ABI::detail
+}  // namespace detail
+}  // namespace HALFTONE_ABI
+}  // namespace halftone
 
-namespace halftone::inline HALFTONE_ABI::kernel {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
 
 template <>
 struct gradient_norm<cpu> {
@@ -111,4 +121,6 @@ struct gradient_norm<cpu> {
     }
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

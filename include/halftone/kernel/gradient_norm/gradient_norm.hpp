@@ -18,7 +18,9 @@
 #include <halftone/kernel/expect.hpp>
 #include <halftone/kernel/update/records.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
 
 /// Of a sparse gradient only the first *count rows are there: what lies behind them is not looked at.
 struct row_limit {
@@ -40,4 +42,6 @@ struct gradient_norm {
                   "for ht::cpu, <halftone/cuda.cuh> for ht::cuda");
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -9,7 +9,9 @@
 #include <halftone/number/classify.hpp>
 #include <halftone/tensor/view.hpp>
 
-namespace halftone::inline HALFTONE_ABI::reference {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace reference {
 
 /// The gradient as its readers see it: unscaled, then clipped by norm, then by value.
 template <class G>
@@ -38,4 +40,6 @@ bool all_finite(const view<G, 1>& gradients) {
     return true;
 }
 
-}  // namespace halftone::inline HALFTONE_ABI::reference
+}  // namespace reference
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -14,7 +14,9 @@
 #include <halftone/kernel/rows/care_device.hpp>
 #include <halftone/kernel/rows/norm_device.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
 
 namespace on_device {
 
@@ -145,4 +147,6 @@ struct layer_norm<Device> {
     }
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -10,7 +10,9 @@
 #include <halftone/kernel/layer_norm/layer_norm.hpp>
 #include <halftone/kernel/rows/care.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel::fp64 {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel::fp64 {
 
 /// A row that needs care (rows/care.hpp), by a power of two so that its squares stay in range. Its mean is two numbers, of which
 /// the second corrects the first; without one, as root mean square normalisation has it, both are 0.
@@ -180,4 +182,6 @@ void layer_norm_rows(Device& device, const layer_norm_backward<X, W, Y, G>& a) {
              norm_backward_row<X, W, Y>{in, simt::span_of(a.gain), rows_of<X>(a.dx), width, a.dx_mode});
 }
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel::fp64
+}  // namespace kernel::fp64
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -17,7 +17,9 @@
 #include <halftone/kernel/fp64/fp64.hpp>
 #include <halftone/kernel/write_mode.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
 
 template <class X, class W, class Y>
 struct layer_norm_forward {
@@ -73,4 +75,6 @@ void check(const layer_norm_backward<X, W, Y, G>& a) {
     expect_optional("layer_norm backward", "dbias", a.dbias, {width});
 }
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -11,7 +11,9 @@
 #include <halftone/kernel/linear_cross_entropy/linear_cross_entropy.hpp>
 #include <halftone/kernel/matmul/matmul.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
 
 template <class Device, std::size_t LogitBytes>
 struct linear_cross_entropy_by_rows {
@@ -91,4 +93,6 @@ struct linear_cross_entropy_by_rows {
     }
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -20,7 +20,9 @@
 #define HALFTONE_BODY <halftone/kernel/linear_cross_entropy/cpu.inc>
 #include <halftone/exec/cpu/each_set.inc>
 
-namespace halftone::inline HALFTONE_ABI::kernel {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
 
 /// Rows and classes of a block: a function of the shape alone, since sums go from block to block.
 struct logit_blocks {
@@ -205,4 +207,6 @@ struct linear_cross_entropy<cpu, LogitBytes> {
     }
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

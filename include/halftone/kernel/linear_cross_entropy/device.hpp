@@ -7,9 +7,13 @@
 #include <halftone/kernel/linear_cross_entropy/by_rows.hpp>
 #include <halftone/kernel/matmul/device.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
 
 template <simt_device Device, std::size_t LogitBytes>
 struct linear_cross_entropy<Device, LogitBytes> : linear_cross_entropy_by_rows<Device, LogitBytes> {};
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -22,7 +22,9 @@
 #include <halftone/kernel/matmul/matmul.hpp>
 #include <halftone/kernel/write_mode.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
 
 /// Everything but x and w: as cross_entropy has it. All of (rows) but loss and count, which hold one value.
 struct linear_cross_entropy_rows {
@@ -68,4 +70,6 @@ view<T, 1> some_of(const view<T, 1>& v, extent first, extent count) {
     return {v.data() + first, {count}};
 }
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -14,7 +14,9 @@
 #include <halftone/kernel/map/map.hpp>
 #include <halftone/kernel/rows/rows.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
 
 // What the body does with an operand; the element type stands in its own type.
 template <class T>
@@ -37,12 +39,16 @@ inline constexpr bool map_is_of<T, map_write<T>> = true;
 template <class T>
 inline constexpr bool map_is_of<T, map_add<T>> = true;
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone
 
 #define HALFTONE_BODY <halftone/kernel/map/cpu.inc>
 #include <halftone/exec/cpu/each_set.inc>
 
-namespace halftone::inline HALFTONE_ABI::kernel {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
 
 /// A map without its types: rows of `columns`, whole lots of vectors, go through `block`.
 struct map_body {
@@ -334,4 +340,6 @@ struct map<cpu> {
     }
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -12,7 +12,8 @@
 
 #include <halftone/kernel/map/expression.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 namespace symbolic {
 
@@ -258,4 +259,5 @@ constexpr auto gradient_expression(const E& e) {
         results, std::make_integer_sequence<int, static_cast<int>(decltype(results)::count)>{});
 }
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -20,7 +20,9 @@
 #include <halftone/kernel/map/device_kernels.hpp>
 #include <halftone/kernel/map/fp64.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
 
 template <simt_device Device>
 struct map<Device> {
@@ -249,4 +251,6 @@ struct map<Device> {
     }
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -10,7 +10,9 @@
 #include <halftone/kernel/map/scalar.hpp>
 #include <halftone/kernel/rows/device.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel::on_device {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel::on_device {
 
 /// Elements of type T as a map's rows and columns lay them out; `vector` of them are 16 bytes.
 template <class T, map_access Access>
@@ -281,4 +283,6 @@ struct map_total_kernel {
     }
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel::on_device
+}  // namespace kernel::on_device
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

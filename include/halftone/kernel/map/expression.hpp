@@ -20,7 +20,8 @@
 #include <halftone/config.hpp>
 #include <halftone/kernel/map/node.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 /// The operators, and the functions, which are also names of `halftone`.
 namespace symbolic {
@@ -384,4 +385,5 @@ constexpr auto trace(const F& f) {
     return detail::trace(f, std::make_integer_sequence<int, Arguments>{});
 }
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -8,7 +8,9 @@
 #include <halftone/kernel/map/map.hpp>
 #include <halftone/kernel/map/scalar.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel::fp64 {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel::fp64 {
 
 /// An operand of a map: element (row, column) lies at row * row_step + column * column_step.
 template <class T>
@@ -224,4 +226,6 @@ void sum(Device& device, const E& e, const pack<view<const X, 1>...>& inputs, do
     (std::index_sequence_for<X...>{});
 }
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel::fp64
+}  // namespace kernel::fp64
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -10,7 +10,9 @@
 #include <halftone/kernel/map/map.hpp>
 #include <halftone/kernel/rows/rows.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
 
 /// An operand of a block: the bytes from one row to the next, and from one element to the next (0 for a scalar, and for
 /// a sum of all elements).
@@ -126,4 +128,6 @@ struct map_job {
     }
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

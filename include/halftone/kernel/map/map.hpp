@@ -23,7 +23,8 @@
 #include <halftone/kernel/write_mode.hpp>
 #include <halftone/tensor/tensor.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 namespace kernel {
 
@@ -189,4 +190,5 @@ void map(Device& device, const F& f, const Views&... views) {
                              detail::slice<0>(all, std::make_integer_sequence<int, inputs>{}));
 }
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

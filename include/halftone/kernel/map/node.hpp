@@ -14,7 +14,8 @@
 #include <halftone/config.hpp>
 #include <halftone/kernel/map/pack.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 namespace symbolic {
 
@@ -265,4 +266,5 @@ using lifted = decltype(lift(std::declval<const T&>()));
 
 }  // namespace symbolic
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

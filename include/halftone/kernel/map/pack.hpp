@@ -10,7 +10,8 @@
 
 #include <halftone/config.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 template <class... T>
 struct pack {
@@ -47,4 +48,5 @@ inline constexpr bool is_pack = false;
 template <class... T>
 inline constexpr bool is_pack<pack<T...>> = true;
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

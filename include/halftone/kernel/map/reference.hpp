@@ -12,7 +12,9 @@
 #include <halftone/kernel/map/map.hpp>
 #include <halftone/kernel/map/scalar.hpp>
 
-namespace halftone::inline HALFTONE_ABI::reference {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace reference {
 
 /// The value of an expression at some arguments.
 template <expression E>
@@ -86,4 +88,6 @@ std::vector<double> map_gradient(const pack<E...>& expressions, const pack<Outpu
     return gradient;
 }
 
-}  // namespace halftone::inline HALFTONE_ABI::reference
+}  // namespace reference
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

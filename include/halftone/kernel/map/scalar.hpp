@@ -26,7 +26,9 @@
 #include <halftone/number/classify.hpp>
 
 #include <halftone/number/precise/begin.inc>
-namespace halftone::inline HALFTONE_ABI::scalar {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace scalar {
 
 namespace op = symbolic::op;
 
@@ -352,5 +354,7 @@ HALFTONE_HD inline V evaluate(const E& e, const V* arguments) {
     return detail::walk::to(e, arguments);
 }
 
-}  // namespace halftone::inline HALFTONE_ABI::scalar
+}  // namespace scalar
+}  // namespace HALFTONE_ABI
+}  // namespace halftone
 #include <halftone/number/precise/end.inc>

@@ -18,7 +18,9 @@
 #include <halftone/number/float16.hpp>
 #include <halftone/number/traits.hpp>
 
-namespace halftone::inline HALFTONE_ABI::symbolic {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace symbolic {
 
 namespace op {
 /// Op where its value becomes a T: bfloat16, which stands for all of 8 significant bits and fewer, or float16 for others.
@@ -77,4 +79,6 @@ HALFTONE_HD constexpr auto shorten(const E& e) {
     }
 }
 
-}  // namespace halftone::inline HALFTONE_ABI::symbolic
+}  // namespace symbolic
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -7,7 +7,9 @@
 #include <halftone/kernel/product/lookahead.hpp>
 #include <halftone/kernel/rows/rows.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
 
 /// Rows and columns of a product's result.
 struct result_block {
@@ -91,4 +93,6 @@ bool results_stream(const void* given, extent rows, extent columns) {
     return all_stream(epilogue.operands, epilogue.results, rows, columns);
 }
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -13,7 +13,9 @@
 
 #include <halftone/kernel/matmul/operand.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel::on_device {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel::on_device {
 
 /// A block takes whole lines, or 1,024 elements of one: neighbours by neighbouring lanes, both where it reads and where
 /// it writes. Bits: one kernel for all numbers of 16.
@@ -101,4 +103,6 @@ class aligned_copy {
     workspace::lease lease_;
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel::on_device
+}  // namespace kernel::on_device
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -11,7 +11,9 @@
 
 #include <halftone/kernel/matmul/operand.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel::on_device {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel::on_device {
 
 /// A warp takes 32 x 32 elements, each lane 8 lines of 4: 32 bytes side by side, both where it reads and where it
 /// writes, without shared memory.
@@ -98,4 +100,6 @@ class depth_copy {
     workspace::lease lease_;
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel::on_device
+}  // namespace kernel::on_device
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -13,7 +13,9 @@
 
 #include <halftone/kernel/matmul/finish.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel::on_device {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel::on_device {
 
 struct one_matrix {
     static constexpr extent count = 1, a = 0, b = 0, c = 0;
@@ -72,4 +74,6 @@ void launch_each(Device& device, const Kernel& kernel, const matrix_batch& all) 
     }
 }
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel::on_device
+}  // namespace kernel::on_device
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -10,7 +10,9 @@
 #include <halftone/memory/square_sum.hpp>
 #include <halftone/tensor/view.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
 
 /// An operand without its element type, and what packs a piece of it. Strides are in elements.
 struct blocked_operand {
@@ -68,4 +70,6 @@ struct blocked_epilogue {
     square_sum* squares;               ///< of them, where somebody asks
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -20,7 +20,9 @@
 #include <halftone/kernel/matmul/cut.hpp>
 #include <halftone/kernel/squares/cpu.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
 
 /// One product on its way. Nothing here knows types, so that a program holds these loops once.
 class blocked_product {
@@ -397,4 +399,6 @@ class blocked_product {
     extent blocks_, group_panels_;
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -8,7 +8,9 @@
 #include <halftone/kernel/matmul/along_depth.hpp>
 #include <halftone/kernel/matmul/finish.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel::on_device {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel::on_device {
 
 template <class Device>
 concept engine_holder = requires(Device& device, const product_description& p) {
@@ -156,4 +158,6 @@ bool multiply_by_engine(Device& device, const product_operand<A>& a, const produ
     return false;
 }
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel::on_device
+}  // namespace kernel::on_device
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

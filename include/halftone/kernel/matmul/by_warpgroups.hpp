@@ -8,7 +8,9 @@
 #include <halftone/kernel/matmul/tiles.hpp>
 #include <halftone/kernel/matmul/warpgroup.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel::on_device {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel::on_device {
 
 /// Whether the device's code may have them: what is compiled for older GPUs alone has not.
 template <class Compute, class Device>
@@ -54,4 +56,6 @@ void multiply_by_warpgroups(Device& device, const product_operand<T>& a, const p
     run(warpgroup_tiling<192, 4>{});
 }
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel::on_device
+}  // namespace kernel::on_device
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -7,7 +7,9 @@
 
 #include <halftone/kernel/product/product.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
 
 /// What stays in the second-level cache while the rest passes by.
 enum class kept_near {
@@ -145,4 +147,6 @@ struct blocked_cut {
     extent row_bytes(const product_unit& unit) const { return unit.element * upward(depth, piece); }
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -20,7 +20,8 @@
 #include <halftone/kernel/map/short_form.hpp>
 #include <halftone/tensor/tensor.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 /// An operand with one value for each column.
 template <class T>
@@ -264,4 +265,5 @@ auto epilogue_of(const then<F, Views...>& e, const view<C, 2>& c) {
                                  make_pack(detail::result_of(trace<1 + sizeof...(Views)>(e.f), c)));
 }
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

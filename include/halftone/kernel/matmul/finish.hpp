@@ -12,7 +12,9 @@
 #include <halftone/kernel/matmul/epilogue.hpp>
 #include <halftone/kernel/matmul/operand.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel::on_device {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel::on_device {
 
 template <class T>
 HALFTONE_HD HALFTONE_INLINE global_span<const T> rest_of(const column_operand<T>& o, int, int column, int columns) {
@@ -253,4 +255,6 @@ row_access access_to(const matmul_epilogue<Operands, Results>& epilogue) {
     return access_to(epilogue.operands) & access_to(epilogue.results);
 }
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel::on_device
+}  // namespace kernel::on_device
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -8,7 +8,9 @@
 #include <halftone/kernel/map/scalar.hpp>
 #include <halftone/kernel/matmul/epilogue.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel::fp64 {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel::fp64 {
 
 template <class Results>
 inline constexpr bool gives_double = false;
@@ -99,4 +101,6 @@ void multiply(Device& device, const view<A, 2>& a, const view<B, 2>& b,
                   epilogue});
 }
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel::fp64
+}  // namespace kernel::fp64
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -37,7 +37,8 @@
 #include <halftone/policy/check.hpp>
 #include <halftone/policy/recipe.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 namespace kernel {
 
@@ -184,4 +185,5 @@ void batched_matmul(Device&, const A&, const B&, const C&) {
                   "halftone: batched_matmul is called without a policy: ht::batched_matmul<ht::amp_bf16>(device, a, b, c)");
 }
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -23,7 +23,9 @@
 #include <halftone/kernel/matmul/panel.hpp>
 #include <halftone/kernel/matmul/staged_rows.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel::on_device {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel::on_device {
 
 /// How a block's tile is cut between its warps, and how long its ring is.
 template <int TileM, int TileN, int Depth, int WarpsM, int WarpsN, int Stages>
@@ -290,4 +292,6 @@ struct matrix_unit_kernel {
     }
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel::on_device
+}  // namespace kernel::on_device
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -12,7 +12,9 @@
 
 #include <halftone/kernel/matmul/finish.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel::on_device {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel::on_device {
 
 /// A tile of c, by warps that take 32x64 of it each.
 template <int TileM, int TileN>
@@ -187,4 +189,6 @@ struct multiply_add_kernel {
     }
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel::on_device
+}  // namespace kernel::on_device
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -10,7 +10,9 @@
 
 #include <halftone/kernel/rows/device.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel::on_device {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel::on_device {
 
 /// How rows of a matrix may be read and written: in chunks of 16 bytes, or one element after the other.
 enum class row_access { chunks, elements };
@@ -126,4 +128,6 @@ HALFTONE_HD HALFTONE_INLINE void store_some(Simt simt, const global_span<T>& to,
     run_part(simt, store_some_part<N, T>{to, access, values});
 }
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel::on_device
+}  // namespace kernel::on_device
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

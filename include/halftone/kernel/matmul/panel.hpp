@@ -15,7 +15,9 @@
 
 #include <halftone/kernel/matmul/operand.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel::on_device {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel::on_device {
 
 /// A fragment is 16 of the outer axis by 32 bytes of the depth, four matrices of 8 by 16 bytes. An a has the outer half
 /// change first, as mma takes it; a b has the depth change first: its words 0 and 1 are one b of mma, words 2 and 3 the
@@ -206,4 +208,6 @@ class panel_fetch {
     simt::chunk<element> held_[Passage == passage::direct ? 1 : count];
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel::on_device
+}  // namespace kernel::on_device
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

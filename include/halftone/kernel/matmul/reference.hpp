@@ -7,7 +7,9 @@
 
 #include <halftone/tensor/view.hpp>
 
-namespace halftone::inline HALFTONE_ABI::reference {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace reference {
 
 /// finish(sum, i, j) is given every sum once and stores what becomes of it.
 template <class Compute, class A, class B, class Finish>
@@ -26,4 +28,6 @@ void matmul(const view<A, 2>& a,  // (rows, depth)
     }
 }
 
-}  // namespace halftone::inline HALFTONE_ABI::reference
+}  // namespace reference
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

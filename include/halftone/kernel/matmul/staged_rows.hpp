@@ -11,7 +11,9 @@
 
 #include <halftone/kernel/matmul/finish.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel::on_device {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel::on_device {
 
 template <int Width>
 struct staged_rows {
@@ -63,4 +65,6 @@ struct staged_rows {
     HALFTONE_HD HALFTONE_INLINE static int place_of_four(int row, int four) { return row * (Width / 4) + (four ^ row % 4 * 2); }
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel::on_device
+}  // namespace kernel::on_device
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -18,7 +18,9 @@
 #include <halftone/kernel/matmul/blocked.hpp>
 #include <halftone/kernel/squares/cpu.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
 
 /// How a product on tiles is cut. Any cut gives the same bits, so it may follow the number of threads.
 struct tile_cut {
@@ -270,4 +272,6 @@ class tile_product {
     std::size_t sums_bytes_;  // of a block, where they wait for further passes
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

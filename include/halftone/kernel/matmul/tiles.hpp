@@ -17,7 +17,9 @@
 #include <halftone/exec/simt/architecture.hpp>
 #include <halftone/tensor/shape.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel::on_device {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel::on_device {
 
 /// Of 64x64 and of 128x128 elements of c by the instructions of a warp, of 128x192 and of 128x256 by those of a warpgroup.
 enum class matmul_tile { small, large, wide, widest };
@@ -107,4 +109,6 @@ constexpr bool pays_to_align(const simt::architecture& gpu, extent m, extent n, 
     return unaligned <= products / 256 && products >= gpu.multiprocessors * (extent{1} << 23);
 }
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel::on_device
+}  // namespace kernel::on_device
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

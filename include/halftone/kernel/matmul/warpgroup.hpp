@@ -18,7 +18,9 @@
 
 #include <halftone/kernel/matmul/staged_rows.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel::on_device {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel::on_device {
 
 /// A tile, and how long the ring is: of so many panels 64 deep.
 template <int TileN, int Stages>
@@ -314,4 +316,6 @@ Map result_map(Device& device, const Results& results, extent rows, extent colum
     return otherwise;
 }
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel::on_device
+}  // namespace kernel::on_device
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -11,7 +11,9 @@
 #include <halftone/kernel/convert/device.hpp>
 #include <halftone/kernel/matmul/operand.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel::on_device {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel::on_device {
 
 template <class T>
 class widened_copy {
@@ -34,4 +36,6 @@ class widened_copy {
     workspace::lease lease_;
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel::on_device
+}  // namespace kernel::on_device
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -8,7 +8,9 @@
 #include <halftone/exec/cpu/cpu.hpp>
 #include <halftone/kernel/packed_positions/packed_positions.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
 
 template <>
 struct packed_positions<cpu> {
@@ -25,4 +27,6 @@ struct packed_positions<cpu> {
     }
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -6,7 +6,9 @@
 #include <halftone/exec/simt/simt.hpp>
 #include <halftone/kernel/packed_positions/packed_positions.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
 
 namespace on_device {
 
@@ -61,4 +63,6 @@ struct packed_positions<Device> {
     }
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -12,7 +12,9 @@
 
 #include <halftone/kernel/expect.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
 
 /// run, which throws shape_error for offsets without an end.
 template <class Device>
@@ -25,4 +27,6 @@ inline void check_packed_positions(const const_view<std::int32_t, 1>& offsets,  
     if (offsets.extent_of(0) < 1) fail<shape_error>("packed_positions: offsets is empty; expected documents + 1");
 }
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -11,7 +11,9 @@
 
 #include <halftone/tensor/view.hpp>
 
-namespace halftone::inline HALFTONE_ABI::reference {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace reference {
 
 inline void packed_positions(const const_view<std::int32_t, 1>& offsets,  // (documents + 1)
                              const view<std::int32_t, 1>& positions) {    // (tokens)
@@ -23,4 +25,6 @@ inline void packed_positions(const const_view<std::int32_t, 1>& offsets,  // (do
     }
 }
 
-}  // namespace halftone::inline HALFTONE_ABI::reference
+}  // namespace reference
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

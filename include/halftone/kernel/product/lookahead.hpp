@@ -12,7 +12,8 @@
 #include <halftone/config.hpp>
 #include <halftone/tensor/shape.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 inline constexpr extent lookahead_depth = 16;
 
@@ -112,4 +113,5 @@ class lookahead {
     int count_ = 0;
 };
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

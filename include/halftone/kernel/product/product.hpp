@@ -19,7 +19,8 @@
 #include <halftone/kernel/product/lookahead.hpp>
 #include <halftone/policy/promotion.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 /// A block of a, packed or where it lies. Elements of a row lie side by side, rows `stride` elements apart. Or `by_depth`:
 /// depth_rows rows have what they have of one k side by side, k by k, or pairs of k where a unit multiplies pairs; the
@@ -78,7 +79,8 @@ struct few_product {
 /// Up to so many rows of a are multiplied by b where it lies, however it does; more where its rows are read on.
 inline constexpr extent few_rows = 4;
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone
 
 #define HALFTONE_BODY <halftone/kernel/product/fma_packing.inc>
 #include <halftone/exec/cpu/each_set.inc>
@@ -89,29 +91,42 @@ inline constexpr extent few_rows = 4;
 
 #if defined(__x86_64__)
 #include <halftone/exec/cpu/set/avx512.inc>
-namespace halftone::inline HALFTONE_ABI::avx512 {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace avx512 {
 #include <halftone/kernel/product/by_depth.inc>
-}  // namespace halftone::inline HALFTONE_ABI::avx512
+}  // namespace avx512
+}  // namespace HALFTONE_ABI
+}  // namespace halftone
 #include <halftone/exec/cpu/set/end.inc>
 
 #include <halftone/exec/cpu/set/avx512_bf16.inc>
-namespace halftone::inline HALFTONE_ABI::avx512_bf16 {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace avx512_bf16 {
 #include <halftone/kernel/product/bf16_packing.inc>
 #include <halftone/kernel/product/bf16_few.inc>
 #include <halftone/kernel/product/bf16.inc>
 #include <halftone/kernel/product/bf16_results.inc>
-}  // namespace halftone::inline HALFTONE_ABI::avx512_bf16
+}  // namespace avx512_bf16
+}  // namespace HALFTONE_ABI
+}  // namespace halftone
 #include <halftone/exec/cpu/set/end.inc>
 
 #include <halftone/exec/cpu/set/amx.inc>
-namespace halftone::inline HALFTONE_ABI::amx {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace amx {
 #include <halftone/exec/cpu/simd/tile_amx.inc>
 #include <halftone/kernel/product/tile.inc>
-}  // namespace halftone::inline HALFTONE_ABI::amx
+}  // namespace amx
+}  // namespace HALFTONE_ABI
+}  // namespace halftone
 #include <halftone/exec/cpu/set/end.inc>
 #endif
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 struct product_unit {
     int rows;     ///< a's rows are a multiple of this in memory; the work goes by as many at a time
@@ -265,4 +280,5 @@ product_packing<T> packing_for(const cpu& device) {
     };
 }
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

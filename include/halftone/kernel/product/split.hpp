@@ -29,7 +29,8 @@
 #include <halftone/kernel/product/product.hpp>
 #include <halftone/number/split.hpp>
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 /// So much of k is summed apart: the pieces of 32 rows and of 32 columns stay in the first-level cache.
 inline constexpr extent split_depth = 128;
@@ -55,24 +56,34 @@ struct split_tile_additions {
     }
 };
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone
 
 #if defined(__x86_64__)
 #include <halftone/exec/cpu/set/avx512.inc>
-namespace halftone::inline HALFTONE_ABI::avx512 {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace avx512 {
 #include <halftone/kernel/product/split.inc>
-}  // namespace halftone::inline HALFTONE_ABI::avx512
+}  // namespace avx512
+}  // namespace HALFTONE_ABI
+}  // namespace halftone
 #include <halftone/exec/cpu/set/end.inc>
 
 #include <halftone/exec/cpu/set/amx.inc>
-namespace halftone::inline HALFTONE_ABI::amx {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace amx {
 using avx512::add_split_sums;
 #include <halftone/kernel/product/split_tile.inc>
-}  // namespace halftone::inline HALFTONE_ABI::amx
+}  // namespace amx
+}  // namespace HALFTONE_ABI
+}  // namespace halftone
 #include <halftone/exec/cpu/set/end.inc>
 #endif
 
-namespace halftone::inline HALFTONE_ABI {
+namespace halftone {
+inline namespace HALFTONE_ABI {
 
 namespace detail {
 
@@ -117,4 +128,5 @@ product_packing<T> matmul_packing_for(const cpu& device) {
     return packing_for<unsplit<Compute>, T>(device);
 }
 
-}  // namespace halftone::inline HALFTONE_ABI
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

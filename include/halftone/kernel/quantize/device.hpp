@@ -9,7 +9,9 @@
 #include <halftone/kernel/quantize/quantize.hpp>
 #include <halftone/kernel/update/device.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
 
 namespace on_device {
 
@@ -244,4 +246,6 @@ struct quantize<Device> {
     }
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -19,7 +19,9 @@
 #include <halftone/memory/amax_history.hpp>
 #include <halftone/number/saturate.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
 
 /// Whether a tensor's amax goes into its record.
 enum class gathering { off, on };
@@ -70,4 +72,6 @@ void check_quantize(const view<X, Rank>& x, const view<Y, Rank>& y) {
     expect("quantize", "y", y, x.shape());
 }
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -15,7 +15,9 @@
 #include <halftone/policy/scaling.hpp>
 #include <halftone/tensor/view.hpp>
 
-namespace halftone::inline HALFTONE_ABI::reference {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace reference {
 
 /// The largest magnitude; infinity where a number is not finite.
 template <class X>
@@ -43,4 +45,6 @@ void quantize(const view<X, 1>& x, double scale, const view<Y, 1>& y) {
         y(i) = is_finite(x(i)) ? saturate<Y>(static_cast<double>(x(i)) * scale) : Y(static_cast<float>(x(i)));
 }
 
-}  // namespace halftone::inline HALFTONE_ABI::reference
+}  // namespace reference
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

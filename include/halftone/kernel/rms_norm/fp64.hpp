@@ -6,7 +6,9 @@
 #include <halftone/kernel/layer_norm/fp64.hpp>
 #include <halftone/kernel/rms_norm/rms_norm.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel::fp64 {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel::fp64 {
 
 template <class X, class W, class Y>
 struct rms_norm_row {
@@ -64,4 +66,6 @@ void rms_norm_rows(Device& device, const rms_norm_backward<X, W, Y, G>& a) {
              norm_backward_row<X, W, Y>{in, simt::span_of(a.gain), rows_of<X>(a.dx), width, a.dx_mode});
 }
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel::fp64
+}  // namespace kernel::fp64
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -11,7 +11,9 @@
 
 #include <halftone/tensor/view.hpp>
 
-namespace halftone::inline HALFTONE_ABI::reference {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace reference {
 
 template <class X, class W, class Y, class S>
 void rms_norm(const view<X, 2>& x,                  // (rows, width)
@@ -52,4 +54,6 @@ void rms_norm_backward(const view<X, 2>& x, const view<W, 1>& gain, const view<Y
     }
 }
 
-}  // namespace halftone::inline HALFTONE_ABI::reference
+}  // namespace reference
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -15,7 +15,9 @@
 #include <halftone/kernel/fp64/fp64.hpp>
 #include <halftone/kernel/write_mode.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
 
 template <class X, class W, class Y>
 struct rms_norm_forward {
@@ -63,4 +65,6 @@ void check(const rms_norm_backward<X, W, Y, G>& a) {
     expect_optional("rms_norm backward", "dgain", a.dgain, {width});
 }
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

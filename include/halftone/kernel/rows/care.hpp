@@ -16,7 +16,9 @@
 
 #include <halftone/tensor/shape.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
 
 /// Of rows whose sums are taken in Real, each term through at most `depth` additions.
 template <class Real>
@@ -97,4 +99,6 @@ template <class X, class W, class Y>
     return {0, scale};
 }
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

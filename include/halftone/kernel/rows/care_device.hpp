@@ -8,7 +8,9 @@
 #include <halftone/exec/simt/reduce.hpp>
 #include <halftone/kernel/rows/care.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel::on_device {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel::on_device {
 
 /// Shared memory for it, from the first byte on: nobody else's by then.
 template <int Threads>
@@ -32,4 +34,6 @@ struct standard_row {
     HALFTONE_HD HALFTONE_INLINE float operator()(float v) const { return (v * part - average) * scale; }
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel::on_device
+}  // namespace kernel::on_device
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -11,7 +11,9 @@
 
 #include <halftone/tensor/shape.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
 
 /// `rows` in pieces of `each`, the last one perhaps smaller.
 struct row_pieces {
@@ -55,4 +57,6 @@ constexpr extent sum_depth(extent width) { return width / 16 + 9; }
 /// Floats from one partial sum to the next: whole cache lines, so that no two threads write to one.
 constexpr extent partial_stride(extent width) { return (width + 15) / 16 * 16; }
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -21,7 +21,9 @@
 #include <halftone/kernel/rows/cut.hpp>
 #include <halftone/kernel/write_mode.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel::on_device {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel::on_device {
 
 using simt::constant, simt::global_span, simt::grid_shape, simt::packed, simt::shared_span, simt::vec, simt::word;
 using simt::run_part;  // unqualified calls find a thread handle's own
@@ -397,4 +399,6 @@ inline row_pieces cut_rows_for_sums(extent rows) {
     return {rows, each, (rows + each - 1) / each};
 }
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel::on_device
+}  // namespace kernel::on_device
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

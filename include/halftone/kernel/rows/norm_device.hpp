@@ -18,7 +18,9 @@
 #include <halftone/kernel/rows/device.hpp>
 #include <halftone/kernel/rows/spaced.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel::on_device {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel::on_device {
 
 /// dx = rstd (dy gain - mean(dy gain) - xhat mean(dy gain xhat)), xhat = (x - mean) rstd.
 struct layer_norm_row {
@@ -361,4 +363,6 @@ void norm_backward(Device& device, const Arguments& a, const Mean& mean = {}, co
     if (bias_wanted) add_partials(device, cut.count, dbias.data, width, width, bias.data(), a.parameter_mode);
 }
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel::on_device
+}  // namespace kernel::on_device
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

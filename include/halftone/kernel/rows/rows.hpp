@@ -17,18 +17,24 @@
 #include <halftone/tensor/view.hpp>
 
 // Not kernel::detail: in kernels `detail` is halftone's, and must not become another namespace by an include.
-namespace halftone::inline HALFTONE_ABI::detail {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace detail {
 
 inline constexpr float lane_numbers[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 
-}  // namespace halftone::inline HALFTONE_ABI::detail
+}  // namespace detail
+}  // namespace HALFTONE_ABI
+}  // namespace halftone
 
 #define HALFTONE_BODY <halftone/kernel/rows/rows.inc>
 #include <halftone/exec/cpu/each_set.inc>
 #define HALFTONE_BODY <halftone/kernel/rows/side_by_side.inc>
 #include <halftone/exec/cpu/each_set.inc>
 
-namespace halftone::inline HALFTONE_ABI::kernel {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
 
 /// Rows that are begun and not finished at a time, at most, by kernels that finish them late (side_by_side.inc).
 constexpr extent held_rows(extent width) { return width <= 256 ? 8 : width <= 2048 ? 2 : 1; }
@@ -60,4 +66,6 @@ void add_partials(cpu& device, extent pieces, const float* partials, extent stri
     });
 }
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

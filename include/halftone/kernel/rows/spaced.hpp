@@ -9,7 +9,9 @@
 #include <halftone/kernel/rows/cut.hpp>
 #include <halftone/tensor/view.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
 
 template <class T>
 struct spaced_rows {
@@ -38,4 +40,6 @@ T* second_row(const view<T, 2>& v) {
     return v.extent_of(0) > 1 ? v.data() + v.stride_of(0) : nullptr;
 }
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -10,7 +10,9 @@
 #include <halftone/kernel/update/device.hpp>
 #include <halftone/kernel/update/rows.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
 
 namespace on_device {
 
@@ -127,4 +129,6 @@ struct sgd<Device> {
     }
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

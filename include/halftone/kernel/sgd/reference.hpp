@@ -9,7 +9,9 @@
 #include <halftone/kernel/sgd/sgd.hpp>
 #include <halftone/tensor/view.hpp>
 
-namespace halftone::inline HALFTONE_ABI::reference {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace reference {
 
 /// Gradients are read with `factors`, those of a plain gradient by default.
 template <class W, class G, class M>
@@ -28,4 +30,6 @@ void sgd(const view<W, 1>& weights, const view<G, 1>& gradients, const view<M, 1
     }
 }
 
-}  // namespace halftone::inline HALFTONE_ABI::reference
+}  // namespace reference
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -19,7 +19,9 @@
 #include <halftone/number/remainder.hpp>
 #include <halftone/number/rounding.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
 
 /// Plain momentum, or Nesterov's (Sutskever et al. 2013): the gradient is corrected by the momentum once more.
 enum class momentum_kind { plain, nesterov };
@@ -95,4 +97,6 @@ void check(const sgd_arguments<Param, Copy, Accumulate, State>& a) {
         fail<argument_error>("sgd: the random index begins at ", a.key.first, "; expected a multiple of 4");
 }
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -13,7 +13,9 @@
 #define HALFTONE_BODY <halftone/kernel/softmax/cpu.inc>
 #include <halftone/exec/cpu/each_set.inc>
 
-namespace halftone::inline HALFTONE_ABI::kernel {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
 
 template <>
 struct softmax<cpu> {
@@ -117,4 +119,6 @@ struct log_softmax<cpu> {
     }
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -15,7 +15,9 @@
 #include <halftone/kernel/softmax/online.hpp>
 #include <halftone/kernel/softmax/softmax.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
 
 namespace on_device {
 
@@ -202,4 +204,6 @@ struct softmax<Device> : on_device::softmax_driver<Device, on_device::softmax_fo
 template <simt_device Device>
 struct log_softmax<Device> : on_device::softmax_driver<Device, on_device::softmax_form::logarithm> {};
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

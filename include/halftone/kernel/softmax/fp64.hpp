@@ -8,7 +8,9 @@
 #include <halftone/kernel/fp64/each.hpp>
 #include <halftone/kernel/softmax/softmax.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel::fp64 {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel::fp64 {
 
 /// What is subtracted from a row's values, the largest, or the smallest of a negative factor, and the sum of
 /// exp(factor (x - subtracted)). NaN where the row holds one.
@@ -92,4 +94,6 @@ void softmax_rows(Device& device, const softmax_backward<X, Y>& a) {
                   a.mode});
 }
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel::fp64
+}  // namespace kernel::fp64
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -20,7 +20,9 @@
 #include <halftone/kernel/exponential.hpp>
 #include <halftone/kernel/rows/device.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel::on_device {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel::on_device {
 
 inline constexpr float minus_infinity = -std::numeric_limits<float>::infinity();
 
@@ -67,4 +69,6 @@ struct exponential_sum {
     }
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel::on_device
+}  // namespace kernel::on_device
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

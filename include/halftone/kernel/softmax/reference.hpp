@@ -12,7 +12,9 @@
 
 #include <halftone/tensor/view.hpp>
 
-namespace halftone::inline HALFTONE_ABI::reference {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace reference {
 
 /// The sum over j of exp(s (x[i][j] - m)), where the largest s x[i][j] is s m, so that no exponential overflows. m and the
 /// sum stay apart: log(sum) is lost in a large m, and s times a difference is more exact than a difference of products.
@@ -71,4 +73,6 @@ void log_softmax_backward(const view<Y, 2>& y, const view<D, 2>& dy, double scal
     }
 }
 
-}  // namespace halftone::inline HALFTONE_ABI::reference
+}  // namespace reference
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -19,7 +19,9 @@
 #include <halftone/kernel/fp64/fp64.hpp>
 #include <halftone/kernel/write_mode.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
 
 template <class X, class Y>
 struct softmax_forward {
@@ -59,4 +61,6 @@ void check(const softmax_backward<X, Y>& a) {
     expect_rows("softmax backward", "dx", a.dx, a.y.shape());
 }
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -10,7 +10,9 @@
 #define HALFTONE_BODY <halftone/kernel/squares/cpu.inc>
 #include <halftone/exec/cpu/each_set.inc>
 
-namespace halftone::inline HALFTONE_ABI::kernel {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
 
 /// A matrix that is being written, in tiles. Whoever has written a block of whole tiles says so; the sums do not depend
 /// on which blocks there were.
@@ -58,4 +60,6 @@ class written_squares {
                   float* sums, extent apart);
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

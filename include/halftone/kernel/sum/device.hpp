@@ -13,7 +13,9 @@
 #include <halftone/kernel/rows/device.hpp>
 #include <halftone/kernel/sum/sum.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
 
 namespace on_device {
 
@@ -121,4 +123,6 @@ struct sum<Device> {
     }
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -7,7 +7,9 @@
 
 #include <halftone/kernel/map/reference.hpp>
 
-namespace halftone::inline HALFTONE_ABI::reference {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace reference {
 
 template <expression E, class... Inputs, class Y>
 void sum(const E& e, const pack<Inputs...>& inputs, double factor, const view<Y, 0>& out) {
@@ -18,4 +20,6 @@ void sum(const E& e, const pack<Inputs...>& inputs, double factor, const view<Y,
     *out.data() = static_cast<Y>(factor * total);
 }
 
-}  // namespace halftone::inline HALFTONE_ABI::reference
+}  // namespace reference
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

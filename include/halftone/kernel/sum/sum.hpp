@@ -14,7 +14,9 @@
 #include <halftone/kernel/expect.hpp>
 #include <halftone/kernel/map/derivative.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
 
 /// Elements whose sum is one float.
 inline constexpr extent sum_piece = 16384;
@@ -27,4 +29,6 @@ inline constexpr extent sum_piece = 16384;
 template <class Device>
 struct sum;
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

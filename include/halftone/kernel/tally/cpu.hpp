@@ -7,19 +7,25 @@
 #include <halftone/kernel/rows/rows.hpp>
 #include <halftone/kernel/tally/reference.hpp>
 
-namespace halftone::inline HALFTONE_ABI::detail {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace detail {
 
 struct chunk_magnitude {
     float largest;
     std::int32_t is_odd;  // 1 where a value is not finite
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::detail
+}  // namespace detail
+}  // namespace HALFTONE_ABI
+}  // namespace halftone
 
 #define HALFTONE_BODY <halftone/kernel/tally/cpu.inc>
 #include <halftone/exec/cpu/each_set.inc>
 
-namespace halftone::inline HALFTONE_ABI::kernel {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
 
 template <>
 struct tally<cpu> {
@@ -49,4 +55,6 @@ struct tally<cpu> {
     }
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

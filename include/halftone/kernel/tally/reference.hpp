@@ -9,7 +9,9 @@
 #include <halftone/number/classify.hpp>
 #include <halftone/tensor/view.hpp>
 
-namespace halftone::inline HALFTONE_ABI::reference {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace reference {
 
 template <class T, int Rank>
 kernel::value_tally tally(const view<T, Rank>& values) {
@@ -29,4 +31,6 @@ kernel::value_tally tally(const view<T, Rank>& values) {
     return t;
 }
 
-}  // namespace halftone::inline HALFTONE_ABI::reference
+}  // namespace reference
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -12,7 +12,9 @@
 #include <halftone/number/bfloat16.hpp>
 #include <halftone/number/float16.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
 
 struct value_tally {
     extent positive_infinities = 0, negative_infinities = 0, nans = 0;
@@ -37,4 +39,6 @@ struct tally {
                   "ht::cpu, <halftone/cuda.cuh> for ht::cuda");
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

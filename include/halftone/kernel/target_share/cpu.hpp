@@ -6,7 +6,9 @@
 #include <halftone/exec/cpu/cpu.hpp>
 #include <halftone/kernel/target_share/target_share.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
 
 template <>
 struct target_share<cpu> {
@@ -25,4 +27,6 @@ struct target_share<cpu> {
     }
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

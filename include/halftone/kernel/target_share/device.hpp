@@ -6,7 +6,9 @@
 #include <halftone/kernel/rows/device.hpp>
 #include <halftone/kernel/target_share/target_share.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
 
 namespace on_device {
 
@@ -47,4 +49,6 @@ struct target_share<Device> {
     }
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

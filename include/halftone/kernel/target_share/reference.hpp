@@ -7,7 +7,9 @@
 
 #include <halftone/kernel/target_share/target_share.hpp>
 
-namespace halftone::inline HALFTONE_ABI::reference {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace reference {
 
 inline double counted(const const_view<std::int32_t, 1>& targets) {
     double n = 0;
@@ -15,4 +17,6 @@ inline double counted(const const_view<std::int32_t, 1>& targets) {
     return n;
 }
 
-}  // namespace halftone::inline HALFTONE_ABI::reference
+}  // namespace reference
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -14,7 +14,9 @@
 
 #include <halftone/kernel/expect.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
 
 /// What counting finds, in the device's memory.
 struct target_counts {
@@ -44,4 +46,6 @@ inline void check_targets_of_share(const const_view<std::int32_t, 1>& targets, c
     expect("target_share", "of", of, of.shape());
 }
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -18,7 +18,9 @@
 #define HALFTONE_BODY <halftone/kernel/update/cpu.inc>
 #include <halftone/exec/cpu/each_set.inc>
 
-namespace halftone::inline HALFTONE_ABI::kernel {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
 
 /// Elements that one thread takes at a time: a multiple of a cache line in every type, and four times as many where
 /// there are enough for all, since memory is read faster in longer runs.
@@ -54,4 +56,6 @@ void update_rows(cpu& device, const gradient_rows<Accumulate>& rows, const Updat
     });
 }
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -16,7 +16,9 @@
 #include <halftone/number/remainder.hpp>
 #include <halftone/number/round_to.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel::on_device {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel::on_device {
 
 enum class run_access { vectors, elements };
 
@@ -243,4 +245,6 @@ inline int update_blocks(extent count, int threads) {
     return static_cast<int>(blocks < most ? blocks : most);
 }
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel::on_device
+}  // namespace kernel::on_device
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -17,7 +17,9 @@
 
 #include <halftone/number/bits.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
 
 /// What the readers of a gradient apply to it.
 struct gradient_factors {
@@ -144,4 +146,6 @@ struct rounding_key {
     std::uint64_t first = 0;   ///< a multiple of 4
 };
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

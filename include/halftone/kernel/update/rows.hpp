@@ -7,7 +7,9 @@
 #include <halftone/kernel/expect.hpp>
 #include <halftone/memory/gradient_rows.hpp>
 
-namespace halftone::inline HALFTONE_ABI::kernel {
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
 
 /// The checks of a step's arguments `a`, whose gradient is that of `rows`. Throws shape_error, argument_error.
 template <class Arguments, class Accumulate>
@@ -21,4 +23,6 @@ void check_rows(const char* operation, Arguments a, const gradient_rows<Accumula
         fail<shape_error>(operation, ": a table of ", a.master.size(), " numbers and a gradient of rows of ", width);
 }
 
-}  // namespace halftone::inline HALFTONE_ABI::kernel
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone
