@@ -12,7 +12,7 @@
 #include <vector>
 
 #include <halftone/amp.hpp>
-#include <halftone/autodiff/twice.hpp>
+#include <halftone/autodiff/double_backward/double_backward.hpp>
 
 #include "with_device.hpp"
 

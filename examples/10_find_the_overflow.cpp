@@ -10,8 +10,8 @@
 #include <vector>
 
 #include <halftone/amp.hpp>
-#include <halftone/observe/numerics.hpp>
-#include <halftone/observe/overflow.hpp>
+#include <halftone/observe/numerics/numerics.hpp>
+#include <halftone/observe/overflow/overflow.hpp>
 
 #include "with_device.hpp"
 

@@ -19,8 +19,8 @@
 #include <halftone/amp.hpp>
 #include <halftone/data/batches.hpp>
 #include <halftone/data/text.hpp>
-#include <halftone/observe/machine.hpp>
-#include <halftone/observe/output_file.hpp>
+#include <halftone/observe/metrics/machine.hpp>
+#include <halftone/observe/metrics/output_file.hpp>
 
 namespace ht = halftone;
 

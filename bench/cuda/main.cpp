@@ -12,8 +12,8 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include <halftone/observe/machine.hpp>
-#include <halftone/observe/output_file.hpp>
+#include <halftone/observe/metrics/machine.hpp>
+#include <halftone/observe/metrics/output_file.hpp>
 
 #include "bench.hpp"
 

@@ -12,7 +12,7 @@
 #include <support/protocol.hpp>
 #include <support/random.hpp>
 
-#include <halftone/kernel/product/product.hpp>
+#include <halftone/kernel/matmul/cpu/product.hpp>
 
 #define HALFTONE_BODY <support/peak.inc>
 #include <halftone/exec/cpu/each_set.inc>

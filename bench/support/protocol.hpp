@@ -25,8 +25,8 @@
 #include <nlohmann/json.hpp>
 
 #include <halftone/exec/cpu/cpu.hpp>
-#include <halftone/observe/machine.hpp>
-#include <halftone/observe/output_file.hpp>
+#include <halftone/observe/metrics/machine.hpp>
+#include <halftone/observe/metrics/output_file.hpp>
 
 #if !defined(HALFTONE_COMMIT)
 #define HALFTONE_COMMIT "unknown"

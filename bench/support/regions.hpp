@@ -16,7 +16,7 @@
 #include <support/protocol.hpp>
 
 #include <halftone/exec/cpu/thread_pool.hpp>
-#include <halftone/observe/profile.hpp>
+#include <halftone/observe/profile/profile.hpp>
 
 namespace bench {
 

@@ -13,7 +13,7 @@
 #include <new>
 
 #include <halftone/exec/cpu/cpu.hpp>
-#include <halftone/observe/output_file.hpp>
+#include <halftone/observe/metrics/output_file.hpp>
 #include <halftone/policy/presets.hpp>
 
 #include "gpu.hpp"

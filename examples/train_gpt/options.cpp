@@ -8,7 +8,7 @@
 #include <CLI/CLI.hpp>
 
 #include <halftone/exec/cpu/isa.hpp>
-#include <halftone/observe/machine.hpp>
+#include <halftone/observe/metrics/machine.hpp>
 #include <halftone/version.hpp>
 
 namespace ht = halftone;

@@ -4,13 +4,13 @@
 #include <cstdio>
 #include <iostream>
 
-#include <halftone/observe/machine.hpp>
-#include <halftone/observe/metrics.hpp>
-#include <halftone/observe/numerics_html.hpp>
-#include <halftone/observe/numerics_json.hpp>
-#include <halftone/observe/overflow_json.hpp>
-#include <halftone/observe/progress.hpp>
-#include <halftone/observe/terminal.hpp>
+#include <halftone/observe/metrics/machine.hpp>
+#include <halftone/observe/metrics/metrics.hpp>
+#include <halftone/observe/metrics/progress.hpp>
+#include <halftone/observe/metrics/terminal.hpp>
+#include <halftone/observe/numerics/html.hpp>
+#include <halftone/observe/numerics/json.hpp>
+#include <halftone/observe/overflow/json.hpp>
 
 #if !defined(HALFTONE_COMMIT)
 #define HALFTONE_COMMIT "unknown"

@@ -7,7 +7,7 @@
 #include <string>
 
 #include <halftone/data/tokens.hpp>
-#include <halftone/observe/profile.hpp>
+#include <halftone/observe/profile/profile.hpp>
 #include <halftone/policy/presets.hpp>
 #include <halftone/train/callback.hpp>
 

@@ -13,7 +13,7 @@
 #if defined(TRAIN_GPT_MORE)
 #include <iostream>
 
-#include <halftone/observe/shadow.hpp>
+#include <halftone/observe/shadow/shadow.hpp>
 #endif
 
 #include "run.hpp"

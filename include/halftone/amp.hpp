@@ -17,14 +17,14 @@
 ///     }
 #pragma once
 
-#include <halftone/autodiff/apply.hpp>
-#include <halftone/autodiff/elementwise.hpp>
-#include <halftone/autodiff/elementwise_loss.hpp>
-#include <halftone/autodiff/join.hpp>
-#include <halftone/autodiff/matmul.hpp>
-#include <halftone/autodiff/pointwise.hpp>
-#include <halftone/autodiff/reduce.hpp>
-#include <halftone/autodiff/softmax.hpp>
+#include <halftone/autodiff/op/apply.hpp>
+#include <halftone/autodiff/op/elementwise.hpp>
+#include <halftone/autodiff/op/elementwise_loss.hpp>
+#include <halftone/autodiff/op/join.hpp>
+#include <halftone/autodiff/op/matmul.hpp>
+#include <halftone/autodiff/op/pointwise.hpp>
+#include <halftone/autodiff/op/reduce.hpp>
+#include <halftone/autodiff/op/softmax.hpp>
 #include <halftone/kernel.hpp>
 #include <halftone/nn/gpt.hpp>
 #include <halftone/optim/adamw.hpp>

@@ -9,13 +9,13 @@
 ///     ht::trainer trainer{device, model, {.per_device_train_batch_size = 16, .max_steps = 500, .learning_rate = 1e-3}};
 ///     trainer.train(data);
 ///
-/// What writes JSON (observe/metrics.hpp) is included by the programs that want it, and not from here.
+/// What writes JSON (observe/metrics/metrics.hpp) is included by the programs that want it, and not from here.
 #pragma once
 
 #include <halftone/amp.hpp>
 #include <halftone/data/batches.hpp>
 #include <halftone/data/text.hpp>
-#include <halftone/observe/profile.hpp>
-#include <halftone/observe/progress.hpp>
-#include <halftone/observe/statistics.hpp>
+#include <halftone/kernel/exponent_counts/exponent_counts.hpp>
+#include <halftone/observe/metrics/progress.hpp>
+#include <halftone/observe/profile/profile.hpp>
 #include <halftone/train/trainer.hpp>

@@ -6,7 +6,7 @@
 
 #include <doctest/doctest.h>
 
-#include <halftone/autodiff/attention.hpp>
+#include <halftone/autodiff/op/attention.hpp>
 #include <halftone/kernel/attention/cpu.hpp>
 #include <halftone/kernel/attention/reference.hpp>
 

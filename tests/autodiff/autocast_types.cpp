@@ -4,7 +4,7 @@
 /// themselves, which are asked what they return and not run; of what only layers have, by its category.
 ///
 /// Losses outside autocast are floats here, and have 16 bits in PyTorch where their inputs have: models have their
-/// losses there (autodiff/loss.hpp).
+/// losses there (autodiff/op/loss.hpp).
 #include <algorithm>
 #include <fstream>
 #include <functional>
@@ -15,8 +15,8 @@
 #include <doctest/doctest.h>
 
 #include <halftone/amp.hpp>
-#include <halftone/autodiff/elementwise_loss.hpp>
-#include <halftone/autodiff/join.hpp>
+#include <halftone/autodiff/op/elementwise_loss.hpp>
+#include <halftone/autodiff/op/join.hpp>
 
 namespace {
 

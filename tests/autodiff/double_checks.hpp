@@ -9,15 +9,15 @@
 
 #include <doctest/doctest.h>
 
-#include <halftone/autodiff/apply.hpp>
-#include <halftone/autodiff/check_gradients.hpp>
-#include <halftone/autodiff/dropout.hpp>
-#include <halftone/autodiff/elementwise.hpp>
-#include <halftone/autodiff/elementwise_loss.hpp>
-#include <halftone/autodiff/join.hpp>
-#include <halftone/autodiff/loss.hpp>
-#include <halftone/autodiff/matmul.hpp>
-#include <halftone/autodiff/softmax.hpp>
+#include <halftone/autodiff/op/apply.hpp>
+#include <halftone/autodiff/op/dropout.hpp>
+#include <halftone/autodiff/op/elementwise.hpp>
+#include <halftone/autodiff/op/elementwise_loss.hpp>
+#include <halftone/autodiff/op/join.hpp>
+#include <halftone/autodiff/op/loss.hpp>
+#include <halftone/autodiff/op/matmul.hpp>
+#include <halftone/autodiff/op/softmax.hpp>
+#include <halftone/observe/check_gradients.hpp>
 
 #include "kernel/map/bounded.hpp"
 #include "support/bounds.hpp"

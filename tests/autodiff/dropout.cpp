@@ -2,8 +2,8 @@
 /// \file
 /// Dropout on a tape: its kernel is tested where it lies, here the way of its gradient, which numbers it draws, and its
 /// types.
-#include <halftone/kernel/dropout/cpu.hpp>
 #include <halftone/kernel.hpp>
+#include <halftone/kernel/dropout/cpu.hpp>
 
 #include "autodiff/dropout_checks.hpp"
 

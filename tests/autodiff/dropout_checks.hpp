@@ -11,9 +11,9 @@
 
 #include <doctest/doctest.h>
 
-#include <halftone/autodiff/dropout.hpp>
-#include <halftone/autodiff/reduce.hpp>
-#include <halftone/autodiff/twice.hpp>
+#include <halftone/autodiff/double_backward/double_backward.hpp>
+#include <halftone/autodiff/op/dropout.hpp>
+#include <halftone/autodiff/op/reduce.hpp>
 #include <halftone/tensor/host_tensor.hpp>
 
 #include "support/random.hpp"

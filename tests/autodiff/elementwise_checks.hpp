@@ -10,8 +10,8 @@
 
 #include <doctest/doctest.h>
 
-#include <halftone/autodiff/elementwise.hpp>
-#include <halftone/autodiff/elementwise_loss.hpp>
+#include <halftone/autodiff/op/elementwise.hpp>
+#include <halftone/autodiff/op/elementwise_loss.hpp>
 
 #include "kernel/map/bounded.hpp"
 #include "support/bounds.hpp"

@@ -5,7 +5,7 @@
 
 #include <doctest/doctest.h>
 
-#include <halftone/autodiff/embedding.hpp>
+#include <halftone/autodiff/op/embedding.hpp>
 #include <halftone/kernel/embedding/cpu.hpp>
 
 #include "autodiff/weigh.hpp"

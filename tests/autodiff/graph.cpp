@@ -5,7 +5,7 @@
 
 #include <doctest/doctest.h>
 
-#include <halftone/autodiff/graph.hpp>
+#include <halftone/autodiff/engine/graph.hpp>
 #include <halftone/policy/operations.hpp>
 
 namespace {

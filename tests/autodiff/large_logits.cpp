@@ -7,8 +7,8 @@
 
 #include <doctest/doctest.h>
 
-#include <halftone/autodiff/elementwise_loss.hpp>
-#include <halftone/autodiff/loss.hpp>
+#include <halftone/autodiff/op/elementwise_loss.hpp>
+#include <halftone/autodiff/op/loss.hpp>
 #include <halftone/kernel/linear_cross_entropy/cpu.hpp>
 #include <halftone/kernel/map/cpu.hpp>
 #include <halftone/kernel/sum/cpu.hpp>

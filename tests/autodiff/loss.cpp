@@ -6,7 +6,7 @@
 
 #include <doctest/doctest.h>
 
-#include <halftone/autodiff/loss.hpp>
+#include <halftone/autodiff/op/loss.hpp>
 #include <halftone/kernel/cross_entropy/reference.hpp>
 #include <halftone/kernel/linear_cross_entropy/cpu.hpp>
 

@@ -5,7 +5,7 @@
 
 #include <doctest/doctest.h>
 
-#include <halftone/autodiff/norm.hpp>
+#include <halftone/autodiff/op/norm.hpp>
 #include <halftone/kernel/layer_norm/cpu.hpp>
 #include <halftone/kernel/layer_norm/reference.hpp>
 #include <halftone/kernel/rms_norm/cpu.hpp>

@@ -10,7 +10,7 @@
 
 #include <doctest/doctest.h>
 
-#include <halftone/autodiff/elementwise_loss.hpp>
+#include <halftone/autodiff/op/elementwise_loss.hpp>
 #include <halftone/kernel/map/map.hpp>
 #include <halftone/tensor/host_tensor.hpp>
 

@@ -6,7 +6,7 @@
 
 #include <doctest/doctest.h>
 
-#include <halftone/autodiff/reduce.hpp>
+#include <halftone/autodiff/op/reduce.hpp>
 #include <halftone/kernel/map/cpu.hpp>
 #include <halftone/kernel/sum/cpu.hpp>
 #include <halftone/kernel/sum/reference.hpp>

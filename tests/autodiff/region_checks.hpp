@@ -12,8 +12,8 @@
 #include <doctest/doctest.h>
 
 #include <halftone/amp.hpp>
-#include <halftone/autodiff/apply.hpp>
-#include <halftone/autodiff/elementwise_loss.hpp>
+#include <halftone/autodiff/op/apply.hpp>
+#include <halftone/autodiff/op/elementwise_loss.hpp>
 
 #include "support/cubed.hpp"
 #include "support/gradient_sink.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Free operations in regions, and operations of a user's own, on the CPU.
-#include <halftone/autodiff/twice.hpp>
+#include <halftone/autodiff/double_backward/double_backward.hpp>
 
 #include "autodiff/region_checks.hpp"
 #include "support/gradient_check.hpp"

@@ -9,7 +9,7 @@
 
 #include <doctest/doctest.h>
 
-#include <halftone/autodiff/linear.hpp>
+#include <halftone/autodiff/op/linear.hpp>
 #include <halftone/kernel/quantize/reference.hpp>
 
 #include "autodiff/compare.hpp"

@@ -6,8 +6,8 @@
 
 #include <doctest/doctest.h>
 
-#include <halftone/autodiff/reduce.hpp>
-#include <halftone/autodiff/softmax.hpp>
+#include <halftone/autodiff/op/reduce.hpp>
+#include <halftone/autodiff/op/softmax.hpp>
 #include <halftone/kernel/map/cpu.hpp>
 #include <halftone/kernel/softmax/cpu.hpp>
 #include <halftone/kernel/sum/cpu.hpp>

@@ -7,7 +7,7 @@
 
 #include <doctest/doctest.h>
 
-#include <halftone/autodiff/linear.hpp>
+#include <halftone/autodiff/op/linear.hpp>
 #include <halftone/kernel/column_sum/cpu.hpp>
 #include <halftone/kernel/matmul/cpu.hpp>
 

@@ -3,7 +3,7 @@
 /// Operations of the user's own on a tape for second derivatives, on any device.
 #pragma once
 
-#include <halftone/autodiff/apply.hpp>
+#include <halftone/autodiff/op/apply.hpp>
 
 #include "autodiff/twice_checks.hpp"
 #include "support/cubed.hpp"

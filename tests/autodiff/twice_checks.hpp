@@ -3,7 +3,7 @@
 /// Second derivatives of every operation that a tape for them admits, on any device.
 #pragma once
 
-#include <halftone/autodiff/elementwise_loss.hpp>
+#include <halftone/autodiff/op/elementwise_loss.hpp>
 #include <halftone/kernel/attention/reference.hpp>
 #include <halftone/kernel/cross_entropy/reference.hpp>
 #include <halftone/kernel/layer_norm/reference.hpp>

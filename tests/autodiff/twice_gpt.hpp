@@ -4,7 +4,7 @@
 /// (nn/oracle.hpp).
 #pragma once
 
-#include <halftone/autodiff/elementwise_loss.hpp>
+#include <halftone/autodiff/op/elementwise_loss.hpp>
 
 #include "autodiff/second_order.hpp"
 #include "nn/oracle.hpp"

@@ -8,7 +8,7 @@
 #include <limits>
 #include <vector>
 
-#include <halftone/autodiff/twice.hpp>
+#include <halftone/autodiff/double_backward/double_backward.hpp>
 
 #include "kernel/attention/hidden.hpp"
 

@@ -8,8 +8,8 @@
 
 #include <doctest/doctest.h>
 
-#include <halftone/autodiff/loss.hpp>
-#include <halftone/autodiff/twice.hpp>
+#include <halftone/autodiff/double_backward/double_backward.hpp>
+#include <halftone/autodiff/op/loss.hpp>
 #include <halftone/kernel/column_sum/cpu.hpp>
 #include <halftone/kernel/cross_entropy/cpu.hpp>
 #include <halftone/kernel/map/cpu.hpp>

@@ -16,7 +16,7 @@
 #include <doctest/doctest.h>
 
 #include <halftone/amp.hpp>
-#include <halftone/autodiff/twice.hpp>
+#include <halftone/autodiff/double_backward/double_backward.hpp>
 
 #include "support/bounds.hpp"
 #include "support/gradient_sink.hpp"

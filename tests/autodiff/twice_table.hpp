@@ -7,8 +7,8 @@
 
 #include <numeric>
 
-#include <halftone/autodiff/apply.hpp>
-#include <halftone/autodiff/dropout.hpp>
+#include <halftone/autodiff/op/apply.hpp>
+#include <halftone/autodiff/op/dropout.hpp>
 
 #include "autodiff/twice_checks.hpp"
 

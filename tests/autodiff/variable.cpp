@@ -6,8 +6,8 @@
 
 #include <doctest/doctest.h>
 
-#include <halftone/autodiff/join.hpp>
-#include <halftone/autodiff/tape.hpp>
+#include <halftone/autodiff/engine/tape.hpp>
+#include <halftone/autodiff/op/join.hpp>
 
 namespace {
 

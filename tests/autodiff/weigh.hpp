@@ -6,7 +6,7 @@
 ///     tape.backward(autodiff_test::weigh(tape, y, weights), sink);
 #pragma once
 
-#include <halftone/autodiff/reduce.hpp>
+#include <halftone/autodiff/op/reduce.hpp>
 #include <halftone/kernel/map/cpu.hpp>
 #include <halftone/kernel/sum/cpu.hpp>
 

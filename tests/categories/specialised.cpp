@@ -12,11 +12,11 @@
 #include <doctest/doctest.h>
 
 #include <halftone/amp.hpp>
-#include <halftone/autodiff/elementwise_loss.hpp>
-#include <halftone/autodiff/ledger.hpp>
-#include <halftone/autodiff/twice.hpp>
+#include <halftone/autodiff/double_backward/double_backward.hpp>
+#include <halftone/autodiff/op/elementwise_loss.hpp>
 #include <halftone/nn/gpt.hpp>
 #include <halftone/nn/mlp.hpp>
+#include <halftone/observe/ledger/ledger.hpp>
 #include <halftone/policy/ledger.hpp>
 
 #include "support/gradient_sink.hpp"

@@ -10,7 +10,7 @@
 // expect-nvcc: halftone: apply: this operation has no `static auto forward(auto& ctx, ...)` for these inputs
 #include <tuple>
 
-#include <halftone/autodiff/apply.hpp>
+#include <halftone/autodiff/op/apply.hpp>
 #include <halftone/kernel.hpp>
 
 namespace ht = halftone;

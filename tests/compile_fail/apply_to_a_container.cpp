@@ -2,7 +2,7 @@
 // expect: halftone: apply: an argument is a container of variables or parameters
 #include <vector>
 
-#include <halftone/autodiff/apply.hpp>
+#include <halftone/autodiff/op/apply.hpp>
 #include <halftone/kernel.hpp>
 
 namespace ht = halftone;

@@ -4,7 +4,7 @@
 // expect: halftone: this operation states both `cast_inputs`, a type, and `cast_rule`, a category
 // expect: halftone: the category of this operation is `stated`, and it states no type
 // expect: halftone: this operation is not for low precision (its category is ht::category::banned); open a region with ht::autocast<ht::full_fp32>(ctx) around it
-#include <halftone/autodiff/apply.hpp>
+#include <halftone/autodiff/op/apply.hpp>
 #include <halftone/kernel.hpp>
 
 namespace ht = halftone;

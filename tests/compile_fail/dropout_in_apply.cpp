@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // expect: halftone: dropout: the functions of an operation of your own (ht::apply) run in a context that records nothing, where dropout would do nothing on a tape either: call it on the tape, before or after ht::apply
-#include <halftone/autodiff/apply.hpp>
+#include <halftone/autodiff/op/apply.hpp>
 #include <halftone/kernel.hpp>
 #include <halftone/kernel/dropout/cpu.hpp>
 #include <halftone/nn/dropout.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // expect: halftone: linear: products of eight-bit operands are not differentiable twice, since their rounding is not; give the layers that a gradient penalty goes through another policy
-#include <halftone/autodiff/twice.hpp>
+#include <halftone/autodiff/double_backward/double_backward.hpp>
 #include <halftone/kernel/column_sum/cpu.hpp>
 #include <halftone/kernel/map/cpu.hpp>
 #include <halftone/kernel/matmul/cpu.hpp>

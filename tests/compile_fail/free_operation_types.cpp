@@ -7,8 +7,8 @@
 // expect-nvcc: halftone: as_variable: the store keeps this parameter in the types of its roles `param` and `compute`
 // expect-nvcc: halftone: matmul of variables takes matrices
 #include <halftone/amp.hpp>
-#include <halftone/autodiff/elementwise_loss.hpp>
-#include <halftone/autodiff/matmul.hpp>
+#include <halftone/autodiff/op/elementwise_loss.hpp>
+#include <halftone/autodiff/op/matmul.hpp>
 
 namespace ht = halftone;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // expect: halftone: gradients: name what the loss is to be differentiated by: tape.gradients(loss, model)
 #include <halftone/amp.hpp>
-#include <halftone/autodiff/twice.hpp>
+#include <halftone/autodiff/double_backward/double_backward.hpp>
 
 namespace ht = halftone;
 

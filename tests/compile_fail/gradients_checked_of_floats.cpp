@@ -3,7 +3,7 @@
 // expect: halftone: check_gradients: the function's result is no variable of doubles
 // expect: halftone: check_gradients: this model has parameters that are no doubles
 #include <halftone/amp.hpp>
-#include <halftone/autodiff/check_gradients.hpp>
+#include <halftone/observe/check_gradients.hpp>
 
 namespace ht = halftone;
 

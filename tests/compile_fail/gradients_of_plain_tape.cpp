@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // expect: halftone: tape: this one gives gradients to an accumulator and to leaves, by backward(loss, acc) and gradient(x); for gradients that are variables, to be differentiated again, write ht::tape tape{device, ht::twice}
 #include <halftone/amp.hpp>
-#include <halftone/autodiff/twice.hpp>
+#include <halftone/autodiff/double_backward/double_backward.hpp>
 
 namespace ht = halftone;
 

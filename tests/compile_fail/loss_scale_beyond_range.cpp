@@ -2,7 +2,7 @@
 // expect: halftone: the gradient of a mean over so many terms begins at up to loss_scale<...> / terms<...>
 // expect: loss_scale<16777216>
 // expect: largest_number<65504>
-#include <halftone/policy/lint.hpp>
+#include <halftone/observe/lint/policy_lint.hpp>
 #include <halftone/policy/presets.hpp>
 
 namespace ht = halftone;

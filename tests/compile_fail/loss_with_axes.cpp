@@ -2,7 +2,7 @@
 // expect: halftone: a loss is one number, and this variable has axes: differentiate its sum or its mean, ht::sum(tape, y) or ht::mean(tape, y), or a loss of it
 // never: no matching function
 #include <halftone/amp.hpp>
-#include <halftone/autodiff/twice.hpp>
+#include <halftone/autodiff/double_backward/double_backward.hpp>
 
 namespace ht = halftone;
 

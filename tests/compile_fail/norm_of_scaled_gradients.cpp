@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // expect: halftone: these gradients are still multiplied by the loss scale, and so would be what is computed of them: unscale them first
 #include <halftone/amp.hpp>
-#include <halftone/autodiff/twice.hpp>
+#include <halftone/autodiff/double_backward/double_backward.hpp>
 
 namespace ht = halftone;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // expect: this looks at what a tape shows, and a plain tape shows nothing: write ht::tape tape{device, ht::watched};
 #include <halftone/exec/cpu/cpu.hpp>
-#include <halftone/observe/numerics.hpp>
+#include <halftone/observe/numerics/numerics.hpp>
 
 namespace ht = halftone;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // expect: this looks at what a tape shows, and a plain tape shows nothing: write ht::tape tape{device, ht::watched};
 #include <halftone/kernel/tally/cpu.hpp>
-#include <halftone/observe/overflow.hpp>
+#include <halftone/observe/overflow/overflow.hpp>
 
 namespace ht = halftone;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // expect: halftone: this operation takes variables, and is given a parameter of a layer: ht::as_variable(ctx, layer.weight) is one, whose gradient goes where the parameter's does
 #include <halftone/amp.hpp>
-#include <halftone/autodiff/matmul.hpp>
+#include <halftone/autodiff/op/matmul.hpp>
 
 namespace ht = halftone;
 

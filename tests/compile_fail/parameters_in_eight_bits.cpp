@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // expect: halftone: this policy keeps or sums numbers in eight bits, where updates and sums get lost
-#include <halftone/autodiff/tape.hpp>
+#include <halftone/autodiff/engine/tape.hpp>
 
 namespace ht = halftone;
 

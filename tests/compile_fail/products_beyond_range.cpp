@@ -2,7 +2,7 @@
 // expect: halftone: products of so many terms of these sizes reach a number that this policy's results (role `output`) cannot
 // expect: reached_number<131072>
 // expect: largest_number<65504>
-#include <halftone/policy/lint.hpp>
+#include <halftone/observe/lint/policy_lint.hpp>
 #include <halftone/policy/presets.hpp>
 
 namespace ht = halftone;

@@ -2,7 +2,7 @@
 // expect: halftone: numbers of a tensor that are so much smaller than its largest are zero in the eight bits that this policy scales
 // expect: reached_number<1000000
 // expect: largest_number<458752
-#include <halftone/policy/lint.hpp>
+#include <halftone/observe/lint/policy_lint.hpp>
 #include <halftone/policy/presets.hpp>
 
 namespace ht = halftone;

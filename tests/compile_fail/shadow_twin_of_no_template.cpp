@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // expect: shadow_twin: this model is no template of a policy alone, so nobody knows which type it is in fp32; name that one yourself: my_model<ht::full_fp32> twin{...};
-#include <halftone/observe/shadow.hpp>
+#include <halftone/observe/shadow/shadow.hpp>
 
 namespace ht = halftone;
 

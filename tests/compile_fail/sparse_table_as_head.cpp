@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // expect: halftone: a table with a sparse gradient (ht::nn::sparse_embedding) can only be looked up
 // expect: take ht::nn::embedding, whose table has a dense gradient
-#include <halftone/autodiff/linear.hpp>
+#include <halftone/autodiff/op/linear.hpp>
 #include <halftone/kernel.hpp>
 #include <halftone/nn/sparse_embedding.hpp>
 #include <halftone/policy/presets.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // expect: halftone: this operation reads a parameter in a wider type than its bf16 copy, and its master is split (ht::with_split_master)
-#include <halftone/autodiff/operation.hpp>
+#include <halftone/autodiff/engine/operation.hpp>
 
 namespace ht = halftone;
 

@@ -8,7 +8,7 @@
 // expect-nvcc: significand_bits<24>
 // expect-nvcc: Lost=16777216
 #include <halftone/number/float16.hpp>
-#include <halftone/policy/lint.hpp>
+#include <halftone/observe/lint/policy_lint.hpp>
 #include <halftone/policy/presets.hpp>
 
 namespace ht = halftone;

@@ -6,7 +6,7 @@
 // expect-nvcc: K=512
 // expect-nvcc: Lost=256
 #include <halftone/number/bfloat16.hpp>
-#include <halftone/policy/lint.hpp>
+#include <halftone/observe/lint/policy_lint.hpp>
 #include <halftone/policy/presets.hpp>
 
 namespace ht = halftone;

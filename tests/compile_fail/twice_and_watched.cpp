@@ -2,8 +2,8 @@
 // expect: halftone: tape: one tape is not both for second derivatives and watched
 // expect: find the overflow of a step by the same loss without its penalty, on ht::tape tape{device, ht::watched}
 #include <halftone/amp.hpp>
-#include <halftone/autodiff/twice.hpp>
-#include <halftone/autodiff/watched.hpp>
+#include <halftone/autodiff/double_backward/double_backward.hpp>
+#include <halftone/observe/watch/watched_tape.hpp>
 
 namespace ht = halftone;
 

@@ -2,7 +2,7 @@
 // expect: halftone: apply: on a tape for second derivatives the operations of backward are recorded
 // expect: write this backward out of halftone's operations (ht::map, ht::matmul, ...), or apply it on ht::tape tape{device}
 #include <halftone/amp.hpp>
-#include <halftone/autodiff/twice.hpp>
+#include <halftone/autodiff/double_backward/double_backward.hpp>
 
 namespace ht = halftone;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // expect: tape: second derivatives are taken in float, and an operation here gives double: cast its operands, ht::cast<float>(tape, x), or record on ht::tape tape{device}; ht::check_gradients compares first derivatives in double
 #include <halftone/amp.hpp>
-#include <halftone/autodiff/twice.hpp>
+#include <halftone/autodiff/double_backward/double_backward.hpp>
 
 namespace ht = halftone;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // expect: halftone: matmul: products of eight-bit operands have no second derivatives, since the gradients of these would be rounded to eight bits; cast them first, ht::cast<ht::bfloat16>(tape, x)
 #include <halftone/amp.hpp>
-#include <halftone/autodiff/twice.hpp>
+#include <halftone/autodiff/double_backward/double_backward.hpp>
 
 namespace ht = halftone;
 

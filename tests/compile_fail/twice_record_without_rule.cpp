@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // expect: halftone: tape: this operation cannot be differentiated twice, since its backward pass is not made of operations on the tape
 #include <halftone/amp.hpp>
-#include <halftone/autodiff/twice.hpp>
+#include <halftone/autodiff/double_backward/double_backward.hpp>
 
 namespace ht = halftone;
 

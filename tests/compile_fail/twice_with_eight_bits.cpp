@@ -2,7 +2,7 @@
 // expect: halftone: linear: products of eight-bit operands are not differentiable twice, since their rounding is not; give the layers that a gradient penalty goes through another policy, ht::amp_bf16 for one, or record on ht::tape tape{device}
 // never: halftone: tape: this operation cannot be differentiated twice
 #include <halftone/amp.hpp>
-#include <halftone/autodiff/twice.hpp>
+#include <halftone/autodiff/double_backward/double_backward.hpp>
 
 namespace ht = halftone;
 

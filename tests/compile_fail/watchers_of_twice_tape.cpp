@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 // expect: halftone: this looks at what a tape shows, and one for second derivatives shows nothing, nor can it be watched as well: look at the same loss without its penalty, on ht::tape tape{device, ht::watched}
 // never: a plain tape shows nothing
-#include <halftone/autodiff/twice.hpp>
+#include <halftone/autodiff/double_backward/double_backward.hpp>
 #include <halftone/kernel/tally/cpu.hpp>
-#include <halftone/observe/numerics.hpp>
-#include <halftone/observe/overflow.hpp>
+#include <halftone/observe/numerics/numerics.hpp>
+#include <halftone/observe/overflow/overflow.hpp>
 
 namespace ht = halftone;
 

@@ -22,9 +22,9 @@ else
     work=$(mktemp -d)
     trap 'rm -rf "$work"' EXIT
     # What most headers include: the standard library's headers, threads and vectors weigh more than ours.
-    precompiled_headers=(error.hpp tensor/shape.hpp tensor/view.hpp memory/resource.hpp tensor/tensor.hpp kernel/rows/device.hpp
-        autodiff/graph.hpp memory/store.hpp memory/gradient_slabs.hpp autodiff/pointwise.hpp exec/cpu/cpu.hpp
-        kernel/product/product.hpp kernel/rows/rows.hpp)
+    precompiled_headers=(error.hpp tensor/shape.hpp tensor/view.hpp memory/resource.hpp tensor/tensor.hpp kernel/common/rows/device.hpp
+        autodiff/engine/graph.hpp memory/store.hpp memory/gradient_slabs.hpp autodiff/op/pointwise.hpp exec/cpu/cpu.hpp
+        kernel/matmul/cpu/product.hpp kernel/common/rows/rows.hpp)
     # shellcheck disable=SC2086  # several words
     precompile "$work" . "$CXX" $flags
     tasks=$(precompiled_for "$work" . "${headers[@]}")

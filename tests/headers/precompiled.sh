@@ -7,7 +7,7 @@
 #     precompiled_for FOLDER INCLUDE FILE...        for each file its name and, after a tab, what to give to -include; or nothing
 
 # The later ones include most of the earlier ones. Whoever sources this may have a list of its own.
-precompiled_headers=(tensor/view.hpp policy/presets.hpp exec/cpu/cpu.hpp memory/store.hpp autodiff/tape.hpp kernel.hpp autodiff/linear.hpp optim/adamw.hpp amp.hpp)
+precompiled_headers=(tensor/view.hpp policy/presets.hpp exec/cpu/cpu.hpp memory/store.hpp autodiff/engine/tape.hpp kernel.hpp autodiff/op/linear.hpp optim/adamw.hpp amp.hpp)
 
 precompile() {
     local folder=$1 include=$2 header name

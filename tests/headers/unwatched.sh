@@ -13,12 +13,12 @@ trap 'rm -rf "$work"' EXIT
 
 # The kernels themselves, which know of no tape, are left out of what is compiled.
 cat >"$work/one.cpp" <<'CODE'
-#include <halftone/autodiff/reduce.hpp>
+#include <halftone/autodiff/op/reduce.hpp>
 #include <halftone/kernel.hpp>
 #include <halftone/nn/linear.hpp>
 #if WATCHING
-#include <halftone/observe/numerics.hpp>
-#include <halftone/observe/overflow.hpp>
+#include <halftone/observe/numerics/numerics.hpp>
+#include <halftone/observe/overflow/overflow.hpp>
 #endif
 #include <support/compiled/kernels.hpp>
 namespace ht = halftone;
@@ -39,11 +39,11 @@ CODE
 cat >"$work/mixed.cpp" <<'CODE'
 #include <halftone/amp.hpp>
 #if WATCHING
-#include <halftone/autodiff/ledger.hpp>
-#include <halftone/observe/numerics.hpp>
-#include <halftone/observe/overflow.hpp>
-#include <halftone/observe/shadow.hpp>
-#include <halftone/policy/lint.hpp>
+#include <halftone/observe/ledger/ledger.hpp>
+#include <halftone/observe/numerics/numerics.hpp>
+#include <halftone/observe/overflow/overflow.hpp>
+#include <halftone/observe/shadow/shadow.hpp>
+#include <halftone/observe/lint/policy_lint.hpp>
 #endif
 #include <support/compiled/kernels.hpp>
 namespace ht = halftone;

@@ -9,7 +9,7 @@
 
 #include <vector>
 
-#include <halftone/autodiff/operation.hpp>
+#include <halftone/autodiff/engine/operation.hpp>
 
 #include "support/layers.hpp"
 

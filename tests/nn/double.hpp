@@ -7,10 +7,10 @@
 
 #include <doctest/doctest.h>
 
-#include <halftone/autodiff/check_gradients.hpp>
-#include <halftone/autodiff/matmul.hpp>
+#include <halftone/autodiff/op/matmul.hpp>
 #include <halftone/nn/gpt.hpp>
 #include <halftone/nn/model.hpp>
+#include <halftone/observe/check_gradients.hpp>
 
 namespace double_nn {
 

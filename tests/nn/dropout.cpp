@@ -8,8 +8,8 @@
 #include <doctest/doctest.h>
 
 #include <halftone/amp.hpp>
-#include <halftone/autodiff/apply.hpp>
-#include <halftone/autodiff/twice.hpp>
+#include <halftone/autodiff/double_backward/double_backward.hpp>
+#include <halftone/autodiff/op/apply.hpp>
 #include <halftone/nn/dropout.hpp>
 
 #include "nn/oracle.hpp"

@@ -11,12 +11,12 @@
 
 #include <doctest/doctest.h>
 
-#include <halftone/autodiff/elementwise_loss.hpp>
-#include <halftone/autodiff/ledger.hpp>
+#include <halftone/autodiff/op/elementwise_loss.hpp>
 #include <halftone/exec/cpu/cpu.hpp>
 #include <halftone/kernel/linear_cross_entropy/by_rows.hpp>
 #include <halftone/nn/gpt.hpp>
 #include <halftone/nn/sparse_embedding.hpp>
+#include <halftone/observe/ledger/ledger.hpp>
 #include <halftone/scale/accumulator.hpp>
 
 #include "support/cubed.hpp"

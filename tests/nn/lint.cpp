@@ -9,10 +9,10 @@
 #include <halftone/kernel.hpp>
 #include <halftone/nn/gpt.hpp>
 #include <halftone/nn/linear.hpp>
-#include <halftone/nn/lint.hpp>
 #include <halftone/nn/model.hpp>
 #include <halftone/nn/norm.hpp>
 #include <halftone/nn/sparse_embedding.hpp>
+#include <halftone/observe/lint/lint.hpp>
 #include <halftone/policy.hpp>
 
 namespace {

@@ -5,8 +5,8 @@
 
 #include <doctest/doctest.h>
 
-#include <halftone/observe/machine.hpp>
-#include <halftone/observe/terminal.hpp>
+#include <halftone/observe/metrics/machine.hpp>
+#include <halftone/observe/metrics/terminal.hpp>
 
 namespace ht = halftone;
 

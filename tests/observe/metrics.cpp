@@ -7,7 +7,7 @@
 
 #include <doctest/doctest.h>
 
-#include <halftone/observe/metrics.hpp>
+#include <halftone/observe/metrics/metrics.hpp>
 
 #include "support/temporary_folder.hpp"
 

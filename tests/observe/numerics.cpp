@@ -9,9 +9,9 @@
 #include <doctest/doctest.h>
 
 #include <halftone/amp.hpp>
-#include <halftone/observe/numerics_html.hpp>
-#include <halftone/observe/numerics_json.hpp>
-#include <halftone/observe/overflow_json.hpp>
+#include <halftone/observe/numerics/html.hpp>
+#include <halftone/observe/numerics/json.hpp>
+#include <halftone/observe/overflow/json.hpp>
 
 #include "observe/operand_checks.hpp"
 #include "support/cube.hpp"

@@ -5,7 +5,7 @@
 
 #include <doctest/doctest.h>
 
-#include <halftone/observe/output_file.hpp>
+#include <halftone/observe/metrics/output_file.hpp>
 
 #include "support/temporary_folder.hpp"
 

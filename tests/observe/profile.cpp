@@ -6,7 +6,7 @@
 
 #include <doctest/doctest.h>
 
-#include <halftone/observe/profile.hpp>
+#include <halftone/observe/profile/profile.hpp>
 
 namespace ht = halftone;
 

@@ -9,7 +9,7 @@
 
 #include <doctest/doctest.h>
 
-#include <halftone/observe/progress.hpp>
+#include <halftone/observe/metrics/progress.hpp>
 
 namespace ht = halftone;
 

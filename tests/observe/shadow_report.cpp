@@ -7,7 +7,7 @@
 
 #include <doctest/doctest.h>
 
-#include <halftone/observe/shadow_json.hpp>
+#include <halftone/observe/shadow/json.hpp>
 
 namespace {
 

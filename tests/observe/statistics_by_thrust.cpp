@@ -17,7 +17,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 
 namespace detail {
-#include <halftone/observe/statistics.inc>
+#include <halftone/kernel/exponent_counts/place.inc>
 }
 
 struct thrust_on_the_host {};

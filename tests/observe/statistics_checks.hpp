@@ -12,9 +12,9 @@
 
 #include <doctest/doctest.h>
 
+#include <halftone/kernel/exponent_counts/exponent_counts.hpp>
 #include <halftone/number/bfloat16.hpp>
 #include <halftone/number/float16.hpp>
-#include <halftone/observe/statistics.hpp>
 
 namespace statistics_checks {
 

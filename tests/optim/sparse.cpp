@@ -3,8 +3,7 @@
 /// Sparse gradients on the CPU: memory, growth, limits, steps as torch has them.
 #include <string>
 
-#include <halftone/autodiff/reduce.hpp>
-#include <halftone/autodiff/watched.hpp>
+#include <halftone/autodiff/op/reduce.hpp>
 #include <halftone/kernel/adamw/cpu.hpp>
 #include <halftone/kernel/cross_entropy/cpu.hpp>
 #include <halftone/kernel/embedding_rows/cpu.hpp>
@@ -13,6 +12,7 @@
 #include <halftone/kernel/quantize/cpu.hpp>
 #include <halftone/kernel/sgd/cpu.hpp>
 #include <halftone/kernel/sum/cpu.hpp>
+#include <halftone/observe/watch/watched_tape.hpp>
 
 #include "optim/golden.hpp"
 #include "optim/sparse_checks.hpp"

@@ -12,8 +12,8 @@
 
 #include <doctest/doctest.h>
 
-#include <halftone/autodiff/embedding.hpp>
-#include <halftone/autodiff/loss.hpp>
+#include <halftone/autodiff/op/embedding.hpp>
+#include <halftone/autodiff/op/loss.hpp>
 #include <halftone/kernel/adamw/reference.hpp>
 #include <halftone/nn/model.hpp>
 #include <halftone/nn/sparse_embedding.hpp>

@@ -9,7 +9,7 @@
 #include <halftone/number/bfloat16.hpp>
 #include <halftone/number/classify.hpp>
 #include <halftone/number/float16.hpp>
-#include <halftone/policy/lint.hpp>
+#include <halftone/observe/lint/policy_lint.hpp>
 #include <halftone/policy/presets.hpp>
 
 namespace {

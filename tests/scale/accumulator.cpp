@@ -5,8 +5,8 @@
 
 #include <doctest/doctest.h>
 
-#include <halftone/autodiff/reduce.hpp>
-#include <halftone/autodiff/tape.hpp>
+#include <halftone/autodiff/engine/tape.hpp>
+#include <halftone/autodiff/op/reduce.hpp>
 #include <halftone/kernel.hpp>
 #include <halftone/nn/linear.hpp>
 #include <halftone/optim/clip.hpp>

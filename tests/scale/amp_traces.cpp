@@ -14,9 +14,9 @@
 
 #include <doctest/doctest.h>
 
-#include <halftone/autodiff/pointwise.hpp>
-#include <halftone/autodiff/reduce.hpp>
-#include <halftone/autodiff/tape.hpp>
+#include <halftone/autodiff/engine/tape.hpp>
+#include <halftone/autodiff/op/pointwise.hpp>
+#include <halftone/autodiff/op/reduce.hpp>
 #include <halftone/kernel.hpp>
 #include <halftone/nn/linear.hpp>
 #include <halftone/nn/model.hpp>

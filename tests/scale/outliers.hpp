@@ -11,7 +11,7 @@
 
 #include <doctest/doctest.h>
 
-#include <halftone/autodiff/tape.hpp>
+#include <halftone/autodiff/engine/tape.hpp>
 #include <halftone/optim/sgd.hpp>
 #include <halftone/scale/grad_scaler.hpp>
 #include <halftone/scale/outlier_guard.hpp>

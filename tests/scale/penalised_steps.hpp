@@ -8,7 +8,7 @@
 #include <doctest/doctest.h>
 
 #include <halftone/amp.hpp>
-#include <halftone/autodiff/twice.hpp>
+#include <halftone/autodiff/double_backward/double_backward.hpp>
 #include <halftone/train/captured_step.hpp>
 
 #include "optim/sparse_checks.hpp"

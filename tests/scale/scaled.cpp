@@ -4,7 +4,7 @@
 
 #include <doctest/doctest.h>
 
-#include <halftone/autodiff/variable.hpp>
+#include <halftone/autodiff/engine/variable.hpp>
 #include <halftone/scale/grad_scaler.hpp>
 
 #include "optim/small_model.hpp"

@@ -5,7 +5,7 @@
 ///     auto y = ht::apply<support::cube>(ctx, x);
 #pragma once
 
-#include <halftone/autodiff/apply.hpp>
+#include <halftone/autodiff/op/apply.hpp>
 
 namespace support {
 

@@ -3,8 +3,8 @@
 /// An operation as users write them: x^3, which keeps its input. A test that wants a cast rule derives from it.
 #pragma once
 
-#include <halftone/autodiff/apply.hpp>
-#include <halftone/autodiff/pointwise.hpp>
+#include <halftone/autodiff/op/apply.hpp>
+#include <halftone/autodiff/op/pointwise.hpp>
 
 namespace support {
 

@@ -15,7 +15,7 @@
 #include <doctest/doctest.h>
 
 #include <halftone/amp.hpp>
-#include <halftone/autodiff/twice.hpp>
+#include <halftone/autodiff/double_backward/double_backward.hpp>
 #include <halftone/nn/dropout.hpp>
 #include <halftone/nn/sparse_embedding.hpp>
 

@@ -13,7 +13,7 @@
 #include <doctest/doctest.h>
 
 #include <halftone/amp.hpp>
-#include <halftone/observe/overflow.hpp>
+#include <halftone/observe/overflow/overflow.hpp>
 
 #include "support/random.hpp"
 #include "support/store_bytes.hpp"

@@ -7,8 +7,8 @@
 
 #include <doctest/doctest.h>
 
-#include <halftone/autodiff/matmul.hpp>
-#include <halftone/autodiff/twice.hpp>
+#include <halftone/autodiff/double_backward/double_backward.hpp>
+#include <halftone/autodiff/op/matmul.hpp>
 #include <halftone/optim/sgd.hpp>
 
 #include "train/small_gpt.hpp"

@@ -3,8 +3,8 @@
 /// Shadow runs on the CPU: sound steps have nothing to report, and what is wrong in one layer has its name.
 #include <sstream>
 
-#include <halftone/autodiff/elementwise_loss.hpp>
-#include <halftone/autodiff/softmax.hpp>
+#include <halftone/autodiff/op/elementwise_loss.hpp>
+#include <halftone/autodiff/op/softmax.hpp>
 
 #include "nn/pack.hpp"
 #include "support/gradient_sink.hpp"

@@ -9,7 +9,7 @@
 #include <doctest/doctest.h>
 
 #include <halftone/amp.hpp>
-#include <halftone/observe/shadow.hpp>
+#include <halftone/observe/shadow/shadow.hpp>
 
 #include "support/cube.hpp"
 #include "support/random.hpp"

@@ -10,7 +10,7 @@
 
 #include <doctest/doctest.h>
 
-#include <halftone/autodiff/reduce.hpp>
+#include <halftone/autodiff/op/reduce.hpp>
 #include <halftone/nn/linear.hpp>
 #include <halftone/nn/model.hpp>
 #include <halftone/nn/norm.hpp>

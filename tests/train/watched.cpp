@@ -3,8 +3,8 @@
 /// Watched tapes on the CPU: where a step overflowed, what a trainer tells of it, and what its tensors held.
 #include <algorithm>
 
-#include <halftone/observe/numerics_json.hpp>
-#include <halftone/observe/overflow_json.hpp>
+#include <halftone/observe/numerics/json.hpp>
+#include <halftone/observe/overflow/json.hpp>
 
 #include "train/overflow_checks.hpp"
 #include "train/small_gpt.hpp"

@@ -47,7 +47,7 @@ struct language_batch {
     }
     /// The same rows as `count` batches of equal size, one after the other. Throws argument_error where that does not
     /// come out even. Where targets are -100 the mean of their means is not the mean: multiply each loss by
-    /// ht::share_of(tape, micro, batch) (autodiff/share.hpp).
+    /// ht::share_of(tape, micro, batch) (autodiff/engine/share.hpp).
     micro_batches split(extent count) const;
 };
 

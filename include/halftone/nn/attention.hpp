@@ -9,8 +9,8 @@
 /// Paths below it: "qkv" and "proj".
 #pragma once
 
-#include <halftone/autodiff/attention.hpp>
-#include <halftone/autodiff/dropout.hpp>
+#include <halftone/autodiff/op/attention.hpp>
+#include <halftone/autodiff/op/dropout.hpp>
 #include <halftone/nn/linear.hpp>
 
 namespace halftone {
@@ -41,7 +41,7 @@ struct attention {
 
     extent head_size() const { return qkv.weight.shape()[1] / heads; }
 
-    /// With packed_sequences, or those of packed documents, x is one row of them; autodiff/attention.hpp says where
+    /// With packed_sequences, or those of packed documents, x is one row of them; autodiff/op/attention.hpp says where
     /// their offsets may lie.
     template <class Context, class X, class Residual = absent>
     auto operator()(Context&& ctx, const variable<X, 3>& x, const Residual& residual = {},

@@ -10,7 +10,7 @@
 /// residual's.
 #pragma once
 
-#include <halftone/autodiff/dropout.hpp>
+#include <halftone/autodiff/op/dropout.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {

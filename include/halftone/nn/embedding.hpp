@@ -4,11 +4,11 @@
 ///
 ///     ht::nn::embedding<ht::at<P, "embed">> embed{store, vocabulary, context, width};
 ///     auto x = embed(ctx, tokens);                           // tokens: (batch, time), x: (batch, time, width)
-///     auto x = embed(ctx, tokens, documents);                // packed ones (autodiff/packed.hpp)
+///     auto x = embed(ctx, tokens, documents);                // packed ones (autodiff/op/packed.hpp)
 #pragma once
 
-#include <halftone/autodiff/embedding.hpp>
-#include <halftone/autodiff/packed.hpp>
+#include <halftone/autodiff/op/embedding.hpp>
+#include <halftone/autodiff/op/packed.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {

@@ -17,8 +17,8 @@
 /// float>> makes it fp32, as PyTorch's autocast has it.
 #pragma once
 
-#include <halftone/autodiff/dropout.hpp>
-#include <halftone/autodiff/loss.hpp>
+#include <halftone/autodiff/op/dropout.hpp>
+#include <halftone/autodiff/op/loss.hpp>
 #include <halftone/nn/attention.hpp>
 #include <halftone/nn/embedding.hpp>
 #include <halftone/nn/mlp.hpp>

@@ -11,7 +11,7 @@
 /// a residual is added, to the residual's type.
 #pragma once
 
-#include <halftone/autodiff/linear.hpp>
+#include <halftone/autodiff/op/linear.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {

@@ -9,8 +9,8 @@
 /// the sums lie; else they are two, with a gelu between. Either way operation_category<ht::op::linear> holds for it.
 #pragma once
 
-#include <halftone/autodiff/dropout.hpp>
-#include <halftone/autodiff/pointwise.hpp>
+#include <halftone/autodiff/op/dropout.hpp>
+#include <halftone/autodiff/op/pointwise.hpp>
 #include <halftone/nn/linear.hpp>
 
 namespace halftone {

@@ -9,7 +9,7 @@
 /// lists have it; the result is rounded once to `output`.
 #pragma once
 
-#include <halftone/autodiff/norm.hpp>
+#include <halftone/autodiff/op/norm.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {

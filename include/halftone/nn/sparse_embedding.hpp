@@ -19,7 +19,7 @@
 /// The table can only be looked up: a head that shares it has a gradient in every row, and does not compile.
 #pragma once
 
-#include <halftone/autodiff/embedding.hpp>
+#include <halftone/autodiff/op/embedding.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {

@@ -13,7 +13,7 @@
 #include <tuple>
 #include <vector>
 
-#include <halftone/autodiff/operation.hpp>
+#include <halftone/autodiff/engine/operation.hpp>
 #include <halftone/policy/repeat.hpp>
 
 namespace halftone {

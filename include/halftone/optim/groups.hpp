@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include <halftone/kernel/update/records.hpp>
+#include <halftone/kernel/common/update/records.hpp>
 #include <halftone/memory/store.hpp>
 #include <halftone/number/classify.hpp>
 

@@ -3,7 +3,7 @@
 /// What all optimizers have in common: parameter groups, moments, the count of steps, and the rules of a step.
 ///
 ///     auto outcome = optimizer.step(grads);        // changes nothing where a gradient is not finite, scaled or not
-///                                                  // or so large that a moment would not be (kernel/update/records.hpp)
+///                                                  // or so large that a moment would not be (kernel/common/update/records.hpp)
 ///     if (outcome.skipped()) log(ht::name(outcome.result()));          // asks the device
 ///     optimizer.set_lr(1e-4);
 ///

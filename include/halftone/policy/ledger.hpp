@@ -19,7 +19,7 @@
 ///
 /// Types alone do not tell what arrives at a layer. Here it is what the layer before gives, in the order of `visit`; a
 /// layer with `static constexpr bool adds_to_stream = true` gives the type that arrived at the layer before it, or, being
-/// the first, at itself. Where data flow otherwise, autodiff/ledger.hpp runs the model once and tells the same from what
+/// the first, at itself. Where data flow otherwise, observe/ledger/ledger.hpp runs the model once and tells the same from what
 /// its operations were called with. Free operations (add, gelu, a loss) stand in that one alone, but for the gelu of a
 /// perceptron whose products have different types; the lines of layers are the same in both.
 ///
@@ -43,7 +43,7 @@ inline namespace HALFTONE_ABI {
 
 namespace detail::ledger {
 
-/// The types of a layer's operation, as roles<...> has them (autodiff/operation.hpp); one that inherits is on a bare
+/// The types of a layer's operation, as roles<...> has them (autodiff/engine/operation.hpp); one that inherits is on a bare
 /// tape.
 template <class P, class Op>
 struct layer_types {

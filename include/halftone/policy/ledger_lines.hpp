@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// What the precision ledger is made of: a line, and the lines of each operation as they follow from its types.
-/// policy/ledger.hpp writes them for a model's type, autodiff/ledger.hpp for what was called.
+/// policy/ledger.hpp writes them for a model's type, observe/ledger/ledger.hpp for what was called.
 ///
 ///     constexpr auto e = ht::detail::ledger::entry<float, ht::bfloat16>("exp", ht::ledger_pass::forward, operand);
 ///     e.in, e.accumulate, e.out                            // "float", "float", "bfloat16"

@@ -3,7 +3,7 @@
 /// The precision ledger as a table for people and as JSON.
 ///
 ///     ht::print_ledger<ht::nn::gpt<recipe>>(std::cout);
-///     ht::print_ledger(std::cout, recorder.entries());          // of autodiff/ledger.hpp
+///     ht::print_ledger(std::cout, recorder.entries());          // of observe/ledger/ledger.hpp
 ///     const std::string json = ht::ledger_json<ht::nn::gpt<recipe>>();
 #pragma once
 

@@ -25,7 +25,7 @@
 #include <memory>
 #include <vector>
 
-#include <halftone/autodiff/share.hpp>
+#include <halftone/autodiff/engine/share.hpp>
 #include <halftone/number/classify.hpp>
 #include <halftone/scale/gradients.hpp>
 

@@ -11,7 +11,7 @@
 #include <memory>
 #include <utility>
 
-#include <halftone/autodiff/variable.hpp>
+#include <halftone/autodiff/engine/variable.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {

@@ -9,9 +9,9 @@
 #pragma once
 
 #include <halftone/memory/usage.hpp>
-#include <halftone/observe/numerics.hpp>
-#include <halftone/observe/overflow.hpp>
-#include <halftone/observe/step_metrics.hpp>
+#include <halftone/observe/metrics/step_metrics.hpp>
+#include <halftone/observe/numerics/numerics.hpp>
+#include <halftone/observe/overflow/overflow.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {

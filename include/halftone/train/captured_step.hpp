@@ -40,7 +40,7 @@
 #include <type_traits>
 #include <vector>
 
-#include <halftone/autodiff/variable.hpp>
+#include <halftone/autodiff/engine/variable.hpp>
 #include <halftone/exec/capture.hpp>
 #include <halftone/train/step_inputs.hpp>
 

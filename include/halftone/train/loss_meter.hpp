@@ -27,7 +27,7 @@
 #include <algorithm>
 #include <vector>
 
-#include <halftone/autodiff/share.hpp>
+#include <halftone/autodiff/engine/share.hpp>
 #include <halftone/scale/resident.hpp>
 
 namespace halftone {

@@ -24,9 +24,9 @@
 #include <utility>
 #include <vector>
 
-#include <halftone/autodiff/watched.hpp>
-#include <halftone/observe/numerics.hpp>
-#include <halftone/observe/overflow.hpp>
+#include <halftone/observe/numerics/numerics.hpp>
+#include <halftone/observe/overflow/overflow.hpp>
+#include <halftone/observe/watch/watched_tape.hpp>
 #include <halftone/optim/adamw.hpp>
 #include <halftone/optim/clip.hpp>
 #include <halftone/scale/grad_scaler.hpp>

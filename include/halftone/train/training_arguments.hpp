@@ -26,7 +26,7 @@ enum class step_capture {
 };
 
 /// Whether the operations' values are looked at, so that a step that is skipped tells where it overflowed
-/// (observe/overflow.hpp). It wants a trainer that watches: ht::trainer trainer{device, model, arguments, ht::watched}.
+/// (observe/overflow/overflow.hpp). It wants a trainer that watches: ht::trainer trainer{device, model, arguments, ht::watched}.
 enum class overflow_search { off, on };
 
 struct training_arguments {
@@ -60,7 +60,7 @@ struct training_arguments {
 
     overflow_search find_overflow = overflow_search::off;
     std::int64_t numerics_steps =
-        0;  ///< steps between two numerics views (observe/numerics.hpp); 0: none. Wants a trainer that watches, too
+        0;  ///< steps between two numerics views (observe/numerics/numerics.hpp); 0: none. Wants a trainer that watches, too
     std::uint64_t seed = 42;                       ///< of stochastic rounding and dropout
     step_capture capture_steps = step_capture::automatic;
 };

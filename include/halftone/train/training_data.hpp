@@ -8,7 +8,7 @@
 ///     static_assert(ht::training_data<my_data>);
 ///
 /// Where a batch and its micro-batches have `targets`, a view of std::int32_t, the loss is taken for a mean over those
-/// that are not -100, and each micro-batch weighs by its share of them (autodiff/share.hpp); others weigh alike.
+/// that are not -100, and each micro-batch weighs by its share of them (autodiff/engine/share.hpp); others weigh alike.
 #pragma once
 
 #include <cstdint>

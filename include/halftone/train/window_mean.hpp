@@ -9,13 +9,13 @@
 /// Numeric contract: sums in double, in the order of the calls.
 #pragma once
 
-#include <halftone/autodiff/share.hpp>
+#include <halftone/autodiff/engine/share.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
 
-/// Over the targets that count, where a batch has targets (autodiff/share.hpp), else over the tokens.
+/// Over the targets that count, where a batch has targets (autodiff/engine/share.hpp), else over the tokens.
 class window_mean {
   public:
     template <class Context, class Batch>

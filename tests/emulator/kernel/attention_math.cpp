@@ -5,7 +5,7 @@
 
 #include <doctest/doctest.h>
 
-#include <halftone/autodiff/attention.hpp>
+#include <halftone/autodiff/op/attention.hpp>
 #include <halftone/kernel/device.hpp>
 #include <halftone/policy/presets.hpp>
 

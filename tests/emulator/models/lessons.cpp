@@ -16,11 +16,11 @@
 #include <unistd.h>
 
 #include <halftone/amp.hpp>
-#include <halftone/autodiff/twice.hpp>
+#include <halftone/autodiff/double_backward/double_backward.hpp>
 #include <halftone/kernel/device.hpp>
 #include <halftone/nn/sparse_embedding.hpp>
-#include <halftone/observe/numerics.hpp>
-#include <halftone/observe/overflow.hpp>
+#include <halftone/observe/numerics/numerics.hpp>
+#include <halftone/observe/overflow/overflow.hpp>
 #include <halftone/policy/ledger.hpp>
 #include <halftone/policy/table.hpp>
 

@@ -13,9 +13,9 @@
 
 #include <doctest/doctest.h>
 
+#include <halftone/kernel/common/rows/cut.hpp>
 #include <halftone/kernel/cross_entropy/cross_entropy.hpp>
 #include <halftone/kernel/cross_entropy/reference.hpp>
-#include <halftone/kernel/rows/cut.hpp>
 #include <halftone/number/bfloat16.hpp>
 #include <halftone/number/classify.hpp>
 #include <halftone/number/float16.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// matmul on matrix tiles (kernel/matmul/tile_product.hpp): on AMX's, and on tiles in plain memory wherever the packing
+/// matmul on matrix tiles (kernel/matmul/cpu/tile_product.hpp): on AMX's, and on tiles in plain memory wherever the packing
 /// runs. Operands are small integers, so that every sum is exact in any order.
 #include <algorithm>
 #include <vector>

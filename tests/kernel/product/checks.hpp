@@ -9,7 +9,7 @@
 
 #include <doctest/doctest.h>
 
-#include <halftone/kernel/product/product.hpp>
+#include <halftone/kernel/matmul/cpu/product.hpp>
 
 #include "support/guarded.hpp"
 #include "support/random.hpp"

@@ -3,7 +3,7 @@
 /// Tiles as in tile_amx.inc, multiplied by VDPBF16PS: products of pieces by a processor's own arithmetic.
 #pragma once
 
-#include <halftone/kernel/product/split.hpp>
+#include <halftone/kernel/matmul/cpu/split.hpp>
 
 #if defined(__x86_64__)
 #include <halftone/exec/cpu/set/avx512_bf16.inc>
@@ -39,7 +39,7 @@ struct tile_block {
 };
 
 using avx512::add_split_sums;
-#include <halftone/kernel/product/split_tile.inc>
+#include <halftone/kernel/matmul/cpu/split_tile.inc>
 
 template <int Pieces>
 product_unit split_unit() {

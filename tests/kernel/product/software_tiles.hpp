@@ -5,13 +5,13 @@
 
 #include <cmath>
 
-#include <halftone/kernel/product/split.hpp>
+#include <halftone/kernel/matmul/cpu/split.hpp>
 
 namespace support::software_tiles {
 
 using namespace halftone;
 #include <halftone/exec/cpu/simd/tile_software.inc>
-#include <halftone/kernel/product/tile.inc>
+#include <halftone/kernel/matmul/cpu/tile.inc>
 
 /// As unit_for<bfloat16> gives it on a processor with AMX.
 inline product_unit unit() {
@@ -27,7 +27,7 @@ inline product_unit unit() {
 
 #if defined(__x86_64__)
 using avx512::add_split_sums;
-#include <halftone/kernel/product/split_tile.inc>
+#include <halftone/kernel/matmul/cpu/split_tile.inc>
 
 /// As matmul_unit_for gives it there where operands are split; needs AVX-512.
 template <int Pieces>

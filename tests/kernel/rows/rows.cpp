@@ -5,7 +5,7 @@
 
 #include <doctest/doctest.h>
 
-#include <halftone/kernel/rows/rows.hpp>
+#include <halftone/kernel/common/rows/rows.hpp>
 
 #include "support/each_set.hpp"
 #include "support/guarded.hpp"

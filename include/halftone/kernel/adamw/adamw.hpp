@@ -14,8 +14,8 @@
 /// gradient, master and moments and a 16-bit copy.
 #pragma once
 
+#include <halftone/kernel/common/update/records.hpp>
 #include <halftone/kernel/expect.hpp>
-#include <halftone/kernel/update/records.hpp>
 #include <halftone/number/remainder.hpp>
 #include <halftone/number/rounding.hpp>
 
@@ -59,7 +59,7 @@ struct adamw {
 };
 
 /// The largest gradient that an optimizer lets come so far: a second moment is a mean of squares, and holds no more for
-/// long. A step with a larger one counts as an overflow (is_beyond() in kernel/update/records.hpp).
+/// long. A step with a larger one counts as an overflow (is_beyond() in kernel/common/update/records.hpp).
 inline constexpr float adamw_largest_gradient = largest_with_square;
 
 /// The scalars of a step, as the elements need them.

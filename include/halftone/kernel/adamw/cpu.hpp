@@ -4,8 +4,8 @@
 #pragma once
 
 #include <halftone/kernel/adamw/adamw.hpp>
-#include <halftone/kernel/update/cpu.hpp>
-#include <halftone/kernel/update/rows.hpp>
+#include <halftone/kernel/common/update/cpu.hpp>
+#include <halftone/kernel/common/update/rows.hpp>
 
 #define HALFTONE_BODY <halftone/kernel/adamw/cpu.inc>
 #include <halftone/exec/cpu/each_set.inc>

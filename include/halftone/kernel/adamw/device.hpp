@@ -9,8 +9,8 @@
 #include <cmath>
 
 #include <halftone/kernel/adamw/adamw.hpp>
-#include <halftone/kernel/update/device.hpp>
-#include <halftone/kernel/update/rows.hpp>
+#include <halftone/kernel/common/update/device.hpp>
+#include <halftone/kernel/common/update/rows.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {

@@ -4,10 +4,10 @@
 /// number of queries and keys, and follows from shapes and from the length stated of the longest sequence.
 #pragma once
 
-#include <halftone/kernel/attention/backward.hpp>
-#include <halftone/kernel/attention/forward.hpp>
+#include <halftone/kernel/attention/cpu/backward.hpp>
+#include <halftone/kernel/attention/cpu/forward.hpp>
+#include <halftone/kernel/attention/cpu/math.hpp>
 #include <halftone/kernel/attention/fp64.hpp>
-#include <halftone/kernel/attention/math_cpu.hpp>
 #include <halftone/kernel/convert/cpu.hpp>
 #include <halftone/kernel/matmul/cpu.hpp>
 #include <halftone/kernel/softmax/cpu.hpp>

@@ -10,12 +10,12 @@
 #pragma once
 
 #include <halftone/exec/simt/architecture.hpp>
-#include <halftone/kernel/attention/device_backward.hpp>
-#include <halftone/kernel/attention/device_forward.hpp>
-#include <halftone/kernel/attention/device_plain.hpp>
-#include <halftone/kernel/attention/device_wide.hpp>
+#include <halftone/kernel/attention/device/backward.hpp>
+#include <halftone/kernel/attention/device/forward.hpp>
+#include <halftone/kernel/attention/device/math.hpp>
+#include <halftone/kernel/attention/device/plain.hpp>
+#include <halftone/kernel/attention/device/wide.hpp>
 #include <halftone/kernel/attention/fp64.hpp>
-#include <halftone/kernel/attention/math_device.hpp>
 #include <halftone/kernel/convert/device.hpp>
 #include <halftone/kernel/matmul/device.hpp>
 #include <halftone/kernel/softmax/device.hpp>

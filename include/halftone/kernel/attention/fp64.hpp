@@ -8,7 +8,7 @@
 #include <cmath>
 
 #include <halftone/kernel/attention/attention.hpp>
-#include <halftone/kernel/fp64/each.hpp>
+#include <halftone/kernel/common/fp64/each.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {

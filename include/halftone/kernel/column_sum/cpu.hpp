@@ -7,8 +7,8 @@
 
 #include <halftone/kernel/column_sum/column_sum.hpp>
 #include <halftone/kernel/column_sum/fp64.hpp>
-#include <halftone/kernel/fp64/cpu.hpp>
-#include <halftone/kernel/rows/rows.hpp>
+#include <halftone/kernel/common/fp64/cpu.hpp>
+#include <halftone/kernel/common/rows/rows.hpp>
 
 #define HALFTONE_BODY <halftone/kernel/column_sum/cpu.inc>
 #include <halftone/exec/cpu/each_set.inc>

@@ -7,8 +7,8 @@
 
 #include <halftone/kernel/column_sum/column_sum.hpp>
 #include <halftone/kernel/column_sum/fp64.hpp>
-#include <halftone/kernel/fp64/device.hpp>
-#include <halftone/kernel/rows/device.hpp>
+#include <halftone/kernel/common/fp64/device.hpp>
+#include <halftone/kernel/common/rows/device.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {

@@ -4,7 +4,7 @@
 #pragma once
 
 #include <halftone/kernel/column_sum/column_sum.hpp>
-#include <halftone/kernel/fp64/each.hpp>
+#include <halftone/kernel/common/fp64/each.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {

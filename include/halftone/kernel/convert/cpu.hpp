@@ -5,8 +5,8 @@
 
 #include <type_traits>
 
+#include <halftone/kernel/common/rows/rows.hpp>
 #include <halftone/kernel/convert/convert.hpp>
-#include <halftone/kernel/rows/rows.hpp>
 
 #define HALFTONE_BODY <halftone/kernel/convert/cpu.inc>
 #include <halftone/exec/cpu/each_set.inc>

@@ -3,10 +3,10 @@
 /// Cross-entropy on the CPU; cross_entropy.hpp has its arguments, its contract and an example.
 #pragma once
 
+#include <halftone/kernel/common/fp64/cpu.hpp>
+#include <halftone/kernel/common/rows/rows.hpp>
 #include <halftone/kernel/cross_entropy/cross_entropy.hpp>
 #include <halftone/kernel/cross_entropy/fp64.hpp>
-#include <halftone/kernel/fp64/cpu.hpp>
-#include <halftone/kernel/rows/rows.hpp>
 
 #define HALFTONE_BODY <halftone/kernel/cross_entropy/cpu.inc>
 #include <halftone/exec/cpu/each_set.inc>

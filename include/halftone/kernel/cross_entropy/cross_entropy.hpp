@@ -13,15 +13,15 @@
 /// sum) (gradient / count / sum), is as right where a constant is added to all logits of a row as it is without, and so
 /// is the loss; only the logits' own rounding is not undone. Rows whose target is `ignore_index` have loss 0 and gradient 0 and
 /// do not count; where no row counts the mean is NaN. All as in PyTorch. Of doubles: all in double
-/// (kernel/fp64/each.hpp). An exponential of logits of 16 bits errs by up to (0.875 + d / 16) 2^-18 on a CPU, d being
+/// (kernel/common/fp64/each.hpp). An exponential of logits of 16 bits errs by up to (0.875 + d / 16) 2^-18 on a CPU, d being
 /// the distance to the maximum, which is exact, and by less on a GPU: the loss of such a row is right to some 5e-6,
 /// where its class is certain to far less.
 #pragma once
 
 #include <cstdint>
 
+#include <halftone/kernel/common/fp64/fp64.hpp>
 #include <halftone/kernel/expect.hpp>
-#include <halftone/kernel/fp64/fp64.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {

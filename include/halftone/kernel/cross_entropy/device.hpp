@@ -9,10 +9,10 @@
 #include <cmath>
 #include <limits>
 
+#include <halftone/kernel/common/fp64/device.hpp>
+#include <halftone/kernel/common/rows/device.hpp>
 #include <halftone/kernel/cross_entropy/cross_entropy.hpp>
 #include <halftone/kernel/cross_entropy/fp64.hpp>
-#include <halftone/kernel/fp64/device.hpp>
-#include <halftone/kernel/rows/device.hpp>
 #include <halftone/kernel/softmax/online.hpp>
 
 namespace halftone {

@@ -3,10 +3,10 @@
 /// Dropout on the CPU; dropout.hpp has its contract and an example.
 #pragma once
 
+#include <halftone/kernel/common/fp64/cpu.hpp>
+#include <halftone/kernel/common/update/cpu.hpp>
 #include <halftone/kernel/dropout/dropout.hpp>
 #include <halftone/kernel/dropout/fp64.hpp>
-#include <halftone/kernel/fp64/cpu.hpp>
-#include <halftone/kernel/update/cpu.hpp>
 
 #define HALFTONE_BODY <halftone/kernel/dropout/cpu.inc>
 #include <halftone/exec/cpu/each_set.inc>

@@ -4,10 +4,10 @@
 /// elements, for each four of which it makes one of Philox's blocks.
 #pragma once
 
+#include <halftone/kernel/common/fp64/device.hpp>
+#include <halftone/kernel/common/update/device.hpp>
 #include <halftone/kernel/dropout/dropout.hpp>
 #include <halftone/kernel/dropout/fp64.hpp>
-#include <halftone/kernel/fp64/device.hpp>
-#include <halftone/kernel/update/device.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {

@@ -4,8 +4,8 @@
 /// p), p being what elements are dropped with: a multiple of 2^-32.
 #pragma once
 
+#include <halftone/kernel/common/fp64/each.hpp>
 #include <halftone/kernel/dropout/dropout.hpp>
-#include <halftone/kernel/fp64/each.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {

@@ -6,11 +6,11 @@
 #include <cstring>
 #include <numeric>
 
+#include <halftone/kernel/common/fp64/cpu.hpp>
+#include <halftone/kernel/common/rows/rows.hpp>
+#include <halftone/kernel/common/squares/cpu.hpp>
 #include <halftone/kernel/embedding/embedding.hpp>
 #include <halftone/kernel/embedding/fp64.hpp>
-#include <halftone/kernel/fp64/cpu.hpp>
-#include <halftone/kernel/rows/rows.hpp>
-#include <halftone/kernel/squares/cpu.hpp>
 
 #define HALFTONE_BODY <halftone/kernel/embedding/cpu.inc>
 #include <halftone/exec/cpu/each_set.inc>

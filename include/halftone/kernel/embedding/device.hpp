@@ -11,10 +11,10 @@
 
 #include <halftone/exec/simt/sort.hpp>
 #include <halftone/exec/workspace.hpp>
+#include <halftone/kernel/common/fp64/device.hpp>
+#include <halftone/kernel/common/rows/device.hpp>
 #include <halftone/kernel/embedding/embedding.hpp>
 #include <halftone/kernel/embedding/fp64.hpp>
-#include <halftone/kernel/fp64/device.hpp>
-#include <halftone/kernel/rows/device.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {

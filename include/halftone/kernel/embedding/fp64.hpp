@@ -4,8 +4,8 @@
 /// table's gradient goes through all tokens in their order: that takes no sort, and time only small vocabularies have.
 #pragma once
 
+#include <halftone/kernel/common/fp64/each.hpp>
 #include <halftone/kernel/embedding/embedding.hpp>
-#include <halftone/kernel/fp64/each.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {

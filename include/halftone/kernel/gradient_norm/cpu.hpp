@@ -3,8 +3,8 @@
 /// The read pass over gradients on the CPU; gradient_norm.hpp has its contract and an example.
 #pragma once
 
+#include <halftone/kernel/common/update/cpu.hpp>
 #include <halftone/kernel/gradient_norm/gradient_norm.hpp>
-#include <halftone/kernel/update/cpu.hpp>
 #include <halftone/memory/square_sum.hpp>
 #include <halftone/number/classify.hpp>
 

@@ -8,8 +8,8 @@
 
 #include <cmath>
 
+#include <halftone/kernel/common/update/device.hpp>
 #include <halftone/kernel/gradient_norm/gradient_norm.hpp>
-#include <halftone/kernel/update/device.hpp>
 #include <halftone/number/classify.hpp>
 
 namespace halftone {

@@ -9,14 +9,14 @@
 ///
 /// Numeric contract: finiteness is told by the bits of the gradients as they lie in memory, before they are unscaled,
 /// so that -ffast-math does not touch it; gradients whose norm leaves float's range count as infinite. (An optimizer
-/// takes less than that: is_beyond() in kernel/update/records.hpp.) The norm is that
+/// takes less than that: is_beyond() in kernel/common/update/records.hpp.) The norm is that
 /// of the values with the record's factors applied; squares are added in float within a chunk of 16,384 elements (in
 /// double where a square could overflow or vanish), chunks in double by a tree fixed by the length alone. 4 bytes a
 /// parameter with fp32 gradients, read once.
 #pragma once
 
+#include <halftone/kernel/common/update/records.hpp>
 #include <halftone/kernel/expect.hpp>
-#include <halftone/kernel/update/records.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {

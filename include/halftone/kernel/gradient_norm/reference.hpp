@@ -5,7 +5,7 @@
 ///     double squares = reference::sum_of_squares(gradients, factors);      // factors: kernel::gradient_factors
 #pragma once
 
-#include <halftone/kernel/update/records.hpp>
+#include <halftone/kernel/common/update/records.hpp>
 #include <halftone/number/classify.hpp>
 #include <halftone/tensor/view.hpp>
 

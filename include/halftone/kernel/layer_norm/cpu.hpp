@@ -3,10 +3,10 @@
 /// Layer normalisation on the CPU; layer_norm.hpp has its arguments, its contract and an example.
 #pragma once
 
-#include <halftone/kernel/fp64/cpu.hpp>
+#include <halftone/kernel/common/fp64/cpu.hpp>
+#include <halftone/kernel/common/rows/rows.hpp>
 #include <halftone/kernel/layer_norm/fp64.hpp>
 #include <halftone/kernel/layer_norm/layer_norm.hpp>
-#include <halftone/kernel/rows/rows.hpp>
 
 #define HALFTONE_BODY <halftone/kernel/layer_norm/cpu.inc>
 #include <halftone/exec/cpu/each_set.inc>

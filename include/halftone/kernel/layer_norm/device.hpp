@@ -3,16 +3,16 @@
 /// Layer normalisation on a GPU; layer_norm.hpp has its arguments, its contract and an example.
 ///
 /// A row is read once and held in registers, by a warp or by a block; a row too wide for that is walked by a block,
-/// whose second and third reading come from the cache. The backward pass is in kernel/rows/norm_device.hpp.
+/// whose second and third reading come from the cache. The backward pass is in kernel/common/rows/norm_device.hpp.
 #pragma once
 
 #include <cmath>
 
-#include <halftone/kernel/fp64/device.hpp>
+#include <halftone/kernel/common/fp64/device.hpp>
+#include <halftone/kernel/common/rows/care_device.hpp>
+#include <halftone/kernel/common/rows/norm_device.hpp>
 #include <halftone/kernel/layer_norm/fp64.hpp>
 #include <halftone/kernel/layer_norm/layer_norm.hpp>
-#include <halftone/kernel/rows/care_device.hpp>
-#include <halftone/kernel/rows/norm_device.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {

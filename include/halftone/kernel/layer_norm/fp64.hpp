@@ -6,9 +6,9 @@
 #include <cmath>
 #include <limits>
 
-#include <halftone/kernel/fp64/each.hpp>
+#include <halftone/kernel/common/fp64/each.hpp>
+#include <halftone/kernel/common/rows/care.hpp>
 #include <halftone/kernel/layer_norm/layer_norm.hpp>
-#include <halftone/kernel/rows/care.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {

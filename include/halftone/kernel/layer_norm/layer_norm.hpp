@@ -10,11 +10,11 @@
 /// is taken in double: a constant row gives exactly the bias, {1, 2, 3, 4} times 1e30 what {1, 2, 3, 4} gives without epsilon
 /// (rows/care.hpp). The backward pass works in float from the saved mean and rstd, which are rounded to float; dx is rounded
 /// once; the sums over rows that give dgain and dbias follow a tree fixed by the shape. Of doubles: all in double
-/// (kernel/fp64/each.hpp), rows that need care by a power of two and a corrected mean. Rows may lie apart.
+/// (kernel/common/fp64/each.hpp), rows that need care by a power of two and a corrected mean. Rows may lie apart.
 #pragma once
 
+#include <halftone/kernel/common/fp64/fp64.hpp>
 #include <halftone/kernel/expect.hpp>
-#include <halftone/kernel/fp64/fp64.hpp>
 #include <halftone/kernel/write_mode.hpp>
 
 namespace halftone {

@@ -12,10 +12,10 @@
 #include <algorithm>
 
 #include <halftone/exec/workspace.hpp>
+#include <halftone/kernel/common/rows/rows.hpp>
 #include <halftone/kernel/cross_entropy/cpu.hpp>
 #include <halftone/kernel/linear_cross_entropy/linear_cross_entropy.hpp>
 #include <halftone/kernel/matmul/cpu.hpp>
-#include <halftone/kernel/rows/rows.hpp>
 
 #define HALFTONE_BODY <halftone/kernel/linear_cross_entropy/cpu.inc>
 #include <halftone/exec/cpu/each_set.inc>

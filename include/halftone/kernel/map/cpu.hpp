@@ -7,12 +7,12 @@
 #include <bit>
 #include <cstring>
 
-#include <halftone/kernel/fp64/cpu.hpp>
+#include <halftone/kernel/common/fp64/cpu.hpp>
+#include <halftone/kernel/common/rows/rows.hpp>
 #include <halftone/kernel/map/evaluate.hpp>
 #include <halftone/kernel/map/fp64.hpp>
 #include <halftone/kernel/map/job.hpp>
 #include <halftone/kernel/map/map.hpp>
-#include <halftone/kernel/rows/rows.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {

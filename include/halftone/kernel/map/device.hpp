@@ -16,8 +16,8 @@
 #include <utility>
 
 #include <halftone/exec/workspace.hpp>
-#include <halftone/kernel/fp64/device.hpp>
-#include <halftone/kernel/map/device_kernels.hpp>
+#include <halftone/kernel/common/fp64/device.hpp>
+#include <halftone/kernel/map/device/kernels.hpp>
 #include <halftone/kernel/map/fp64.hpp>
 
 namespace halftone {

@@ -4,7 +4,7 @@
 /// Functions are <cmath>'s, within 4 ulp of their values by glibc's manual and the CUDA Programming Guide.
 #pragma once
 
-#include <halftone/kernel/fp64/each.hpp>
+#include <halftone/kernel/common/fp64/each.hpp>
 #include <halftone/kernel/map/map.hpp>
 #include <halftone/kernel/map/scalar.hpp>
 

@@ -7,8 +7,8 @@
 #include <algorithm>
 
 #include <halftone/exec/cpu/cpu.hpp>
+#include <halftone/kernel/common/rows/rows.hpp>
 #include <halftone/kernel/map/map.hpp>
-#include <halftone/kernel/rows/rows.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {

@@ -13,7 +13,7 @@
 /// states (kernel/map/evaluate.hpp for the CPU), every result is rounded once, to nearest even; into 16 bits and fewer gelu
 /// and silu may err by an eighth of half a unit in the last place (short_form.hpp). Gradients of broadcast inputs are
 /// summed in float along a tree that follows from the shape. Where an input or an output is a double, all of
-/// that is in double (kernel/fp64/each.hpp), constants too.
+/// that is in double (kernel/common/fp64/each.hpp), constants too.
 #pragma once
 
 #include <cstddef>

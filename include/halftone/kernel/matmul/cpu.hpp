@@ -6,13 +6,13 @@
 /// operands and the epilogue's expressions are.
 #pragma once
 
-#include <halftone/kernel/fp64/cpu.hpp>
+#include <halftone/kernel/common/fp64/cpu.hpp>
 #include <halftone/kernel/map/evaluate.hpp>
-#include <halftone/kernel/matmul/blocked_product.hpp>
+#include <halftone/kernel/matmul/cpu/blocked_product.hpp>
+#include <halftone/kernel/matmul/cpu/split.hpp>
+#include <halftone/kernel/matmul/cpu/tile_product.hpp>
 #include <halftone/kernel/matmul/fp64.hpp>
 #include <halftone/kernel/matmul/matmul.hpp>
-#include <halftone/kernel/matmul/tile_product.hpp>
-#include <halftone/kernel/product/split.hpp>
 
 #define HALFTONE_BODY <halftone/kernel/matmul/cpu.inc>
 #include <halftone/exec/cpu/each_set.inc>

@@ -13,17 +13,17 @@
 /// large products on a Hopper, by a copy.
 #pragma once
 
-#include <halftone/kernel/fp64/device.hpp>
-#include <halftone/kernel/matmul/aligned_copy.hpp>
-#include <halftone/kernel/matmul/batch.hpp>
-#include <halftone/kernel/matmul/by_engine.hpp>
-#include <halftone/kernel/matmul/by_warpgroups.hpp>
+#include <halftone/kernel/common/fp64/device.hpp>
+#include <halftone/kernel/matmul/device/aligned_copy.hpp>
+#include <halftone/kernel/matmul/device/batch.hpp>
+#include <halftone/kernel/matmul/device/by_engine.hpp>
+#include <halftone/kernel/matmul/device/by_warpgroups.hpp>
+#include <halftone/kernel/matmul/device/matrix_unit.hpp>
+#include <halftone/kernel/matmul/device/multiply_add.hpp>
+#include <halftone/kernel/matmul/device/tiles.hpp>
+#include <halftone/kernel/matmul/device/widened_copy.hpp>
 #include <halftone/kernel/matmul/fp64.hpp>
 #include <halftone/kernel/matmul/matmul.hpp>
-#include <halftone/kernel/matmul/matrix_unit.hpp>
-#include <halftone/kernel/matmul/multiply_add.hpp>
-#include <halftone/kernel/matmul/tiles.hpp>
-#include <halftone/kernel/matmul/widened_copy.hpp>
 #include <halftone/number/split.hpp>
 
 namespace halftone {

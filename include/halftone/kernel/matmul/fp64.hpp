@@ -4,7 +4,7 @@
 /// are rounded to the compute type where that is narrower; a sum adds its k products in their order.
 #pragma once
 
-#include <halftone/kernel/fp64/each.hpp>
+#include <halftone/kernel/common/fp64/each.hpp>
 #include <halftone/kernel/map/scalar.hpp>
 #include <halftone/kernel/matmul/epilogue.hpp>
 

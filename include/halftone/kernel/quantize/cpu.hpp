@@ -3,8 +3,8 @@
 /// Tensors in eight bits on the CPU; quantize.hpp has their contract and an example.
 #pragma once
 
+#include <halftone/kernel/common/rows/rows.hpp>
 #include <halftone/kernel/quantize/quantize.hpp>
-#include <halftone/kernel/rows/rows.hpp>
 
 #define HALFTONE_BODY <halftone/kernel/quantize/cpu.inc>
 #include <halftone/exec/cpu/each_set.inc>

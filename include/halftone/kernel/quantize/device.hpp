@@ -6,8 +6,8 @@
 /// it, or puts it into a record.
 #pragma once
 
+#include <halftone/kernel/common/update/device.hpp>
 #include <halftone/kernel/quantize/quantize.hpp>
-#include <halftone/kernel/update/device.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {

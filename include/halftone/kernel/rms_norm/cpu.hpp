@@ -3,10 +3,10 @@
 /// Root mean square normalisation on the CPU; rms_norm.hpp has its arguments, its contract and an example.
 #pragma once
 
-#include <halftone/kernel/fp64/cpu.hpp>
+#include <halftone/kernel/common/fp64/cpu.hpp>
+#include <halftone/kernel/common/rows/rows.hpp>
 #include <halftone/kernel/rms_norm/fp64.hpp>
 #include <halftone/kernel/rms_norm/rms_norm.hpp>
-#include <halftone/kernel/rows/rows.hpp>
 
 #define HALFTONE_BODY <halftone/kernel/rms_norm/cpu.inc>
 #include <halftone/exec/cpu/each_set.inc>

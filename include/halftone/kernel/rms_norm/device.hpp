@@ -3,16 +3,16 @@
 /// Root mean square normalisation on a GPU; rms_norm.hpp has its arguments, its contract and an example.
 ///
 /// A row is read once and held in registers, by a warp or by a block; a row too wide for that is walked by a block,
-/// whose second reading comes from the cache. The backward pass is in kernel/rows/norm_device.hpp.
+/// whose second reading comes from the cache. The backward pass is in kernel/common/rows/norm_device.hpp.
 #pragma once
 
 #include <cmath>
 
-#include <halftone/kernel/fp64/device.hpp>
+#include <halftone/kernel/common/fp64/device.hpp>
+#include <halftone/kernel/common/rows/care_device.hpp>
+#include <halftone/kernel/common/rows/norm_device.hpp>
 #include <halftone/kernel/rms_norm/fp64.hpp>
 #include <halftone/kernel/rms_norm/rms_norm.hpp>
-#include <halftone/kernel/rows/care_device.hpp>
-#include <halftone/kernel/rows/norm_device.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {

@@ -8,11 +8,11 @@
 /// Numeric contract: the mean square in float; y is rounded once, after the gain. A row whose squares leave float's range is
 /// taken in double (rows/care.hpp). The backward pass works in float from the saved rstd, which is rounded to float; dx is
 /// rounded once; the sum over rows that gives dgain follows a tree fixed by the shape. Of doubles: all in double
-/// (kernel/fp64/each.hpp), rows whose squares leave its range by a power of two. Rows may lie apart.
+/// (kernel/common/fp64/each.hpp), rows whose squares leave its range by a power of two. Rows may lie apart.
 #pragma once
 
+#include <halftone/kernel/common/fp64/fp64.hpp>
 #include <halftone/kernel/expect.hpp>
-#include <halftone/kernel/fp64/fp64.hpp>
 #include <halftone/kernel/write_mode.hpp>
 
 namespace halftone {

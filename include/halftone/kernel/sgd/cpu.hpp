@@ -3,9 +3,9 @@
 /// A step of stochastic gradient descent on the CPU; sgd.hpp has its arguments, its contract and an example.
 #pragma once
 
+#include <halftone/kernel/common/update/cpu.hpp>
+#include <halftone/kernel/common/update/rows.hpp>
 #include <halftone/kernel/sgd/sgd.hpp>
-#include <halftone/kernel/update/cpu.hpp>
-#include <halftone/kernel/update/rows.hpp>
 
 #define HALFTONE_BODY <halftone/kernel/sgd/cpu.inc>
 #include <halftone/exec/cpu/each_set.inc>

@@ -6,9 +6,9 @@
 
 #include <cmath>
 
+#include <halftone/kernel/common/update/device.hpp>
+#include <halftone/kernel/common/update/rows.hpp>
 #include <halftone/kernel/sgd/sgd.hpp>
-#include <halftone/kernel/update/device.hpp>
-#include <halftone/kernel/update/rows.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {

@@ -14,8 +14,8 @@
 
 #include <cmath>
 
+#include <halftone/kernel/common/update/records.hpp>
 #include <halftone/kernel/expect.hpp>
-#include <halftone/kernel/update/records.hpp>
 #include <halftone/number/remainder.hpp>
 #include <halftone/number/rounding.hpp>
 

@@ -5,8 +5,8 @@
 
 #include <type_traits>
 
-#include <halftone/kernel/fp64/cpu.hpp>
-#include <halftone/kernel/rows/rows.hpp>
+#include <halftone/kernel/common/fp64/cpu.hpp>
+#include <halftone/kernel/common/rows/rows.hpp>
 #include <halftone/kernel/softmax/fp64.hpp>
 #include <halftone/kernel/softmax/softmax.hpp>
 

@@ -8,9 +8,9 @@
 
 #include <cmath>
 
-#include <halftone/kernel/fp64/device.hpp>
-#include <halftone/kernel/rows/device.hpp>
-#include <halftone/kernel/rows/spaced.hpp>
+#include <halftone/kernel/common/fp64/device.hpp>
+#include <halftone/kernel/common/rows/device.hpp>
+#include <halftone/kernel/common/rows/spaced.hpp>
 #include <halftone/kernel/softmax/fp64.hpp>
 #include <halftone/kernel/softmax/online.hpp>
 #include <halftone/kernel/softmax/softmax.hpp>

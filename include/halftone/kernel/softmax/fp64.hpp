@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include <halftone/kernel/fp64/each.hpp>
+#include <halftone/kernel/common/fp64/each.hpp>
 #include <halftone/kernel/softmax/softmax.hpp>
 
 namespace halftone {

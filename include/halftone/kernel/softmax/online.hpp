@@ -17,8 +17,8 @@
 #include <cmath>
 #include <limits>
 
+#include <halftone/kernel/common/rows/device.hpp>
 #include <halftone/kernel/exponential.hpp>
-#include <halftone/kernel/rows/device.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {

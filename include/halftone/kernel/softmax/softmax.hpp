@@ -15,8 +15,8 @@
 /// Rows may lie apart.
 #pragma once
 
+#include <halftone/kernel/common/fp64/fp64.hpp>
 #include <halftone/kernel/expect.hpp>
-#include <halftone/kernel/fp64/fp64.hpp>
 #include <halftone/kernel/write_mode.hpp>
 
 namespace halftone {

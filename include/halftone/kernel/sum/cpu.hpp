@@ -3,10 +3,10 @@
 /// Sums over all elements on the CPU; sum.hpp has their contract and an example.
 #pragma once
 
-#include <halftone/kernel/fp64/cpu.hpp>
+#include <halftone/kernel/common/fp64/cpu.hpp>
+#include <halftone/kernel/common/rows/rows.hpp>
 #include <halftone/kernel/map/evaluate.hpp>
 #include <halftone/kernel/map/fp64.hpp>
-#include <halftone/kernel/rows/rows.hpp>
 #include <halftone/kernel/sum/sum.hpp>
 
 #define HALFTONE_BODY <halftone/kernel/sum/cpu.inc>

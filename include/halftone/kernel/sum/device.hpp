@@ -7,10 +7,10 @@
 
 #include <utility>
 
-#include <halftone/kernel/fp64/device.hpp>
+#include <halftone/kernel/common/fp64/device.hpp>
+#include <halftone/kernel/common/rows/device.hpp>
 #include <halftone/kernel/map/fp64.hpp>
 #include <halftone/kernel/map/scalar.hpp>
-#include <halftone/kernel/rows/device.hpp>
 #include <halftone/kernel/sum/sum.hpp>
 
 namespace halftone {

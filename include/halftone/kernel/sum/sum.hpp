@@ -8,7 +8,7 @@
 ///
 /// Numeric contract: the function is evaluated in float, as by a map; pieces of sum_piece elements are summed in float,
 /// along at most kernel::sum_depth additions; the pieces, and the factor, in double by a tree that the number of
-/// elements fixes; the result is rounded once. Of doubles, or into one: all in double (kernel/fp64/each.hpp).
+/// elements fixes; the result is rounded once. Of doubles, or into one: all in double (kernel/common/fp64/each.hpp).
 #pragma once
 
 #include <halftone/kernel/expect.hpp>

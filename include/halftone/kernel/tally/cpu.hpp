@@ -4,7 +4,7 @@
 #pragma once
 
 #include <halftone/exec/cpu/cpu.hpp>
-#include <halftone/kernel/rows/rows.hpp>
+#include <halftone/kernel/common/rows/rows.hpp>
 #include <halftone/kernel/tally/reference.hpp>
 
 namespace halftone {

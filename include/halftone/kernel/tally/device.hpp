@@ -5,9 +5,9 @@
 /// A block takes a chunk and leaves what it saw there; one more block puts the chunks together.
 #pragma once
 
-#include <halftone/kernel/rows/device.hpp>
+#include <halftone/kernel/common/rows/device.hpp>
+#include <halftone/kernel/common/update/device.hpp>
 #include <halftone/kernel/tally/tally.hpp>
-#include <halftone/kernel/update/device.hpp>
 #include <halftone/number/classify.hpp>
 
 namespace halftone {

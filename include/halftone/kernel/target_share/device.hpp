@@ -3,7 +3,7 @@
 /// Counting targets on a GPU, by one block; target_share.hpp has the contract and an example.
 #pragma once
 
-#include <halftone/kernel/rows/device.hpp>
+#include <halftone/kernel/common/rows/device.hpp>
 #include <halftone/kernel/target_share/target_share.hpp>
 
 namespace halftone {

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Attention on a tape for second derivatives: kernel/attention/math.hpp's operations, one after the other.
+///
+/// Beside softmax these are three operations on matrices of all pairs of a query and a key: products of queries with
+/// keys, sums over the keys that a query sees, and sums over the queries that see a key. The gradients of each are the
+/// other two, however often they are taken.
+///
+/// Numeric contract: as kernel/attention/math.hpp has it; scores, weights and their gradients are float, gradients by
+/// queries, keys and values are rounded once to their type. What a mask hides has no effect in any bit, in values, first
+/// and second derivatives (a result of zero may change its sign).
+#pragma once
+
+#include <halftone/autodiff/op/attention.hpp>
+#include <halftone/autodiff/op/products.hpp>
+#include <halftone/autodiff/op/softmax.hpp>
+#include <halftone/kernel/attention/math.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace detail {
+
+using kernel::attention_sum;
+
+/// Matrices of all pairs of a query and a key, one behind the other, (together, keys) each: the heads that share a key
+/// head are rows of one. Where the mask hides, pairs are 0, or nobody reads them.
+struct attention_pairs {
+    extent count, together, head_size;
+    kernel::attention_visibility visible;
+    brought_sequences packed;  ///< keeps the offsets that `visible` reads
+
+    shape<3> shape_of_pairs() const { return {count, together, visible.keys}; }
+    template <class T>
+    matrices<T> of_queries(T* data) const {
+        return {data, {count, together, head_size}};
+    }
+    template <class T>
+    matrices<T> of_keys(T* data) const {
+        return {data, {count, visible.keys, head_size}};
+    }
+    template <class Device>
+    void hide(Device& device, float* pairs, float value) const {
+        if (visible.hides())
+            kernel::attention_rows<Device>::hide(device, visible, value,
+                                                 view<float, 2>(pairs, {count * together, visible.keys}));
+    }
+};
+
+/// to = queries keysᵀ or to += it, and `hidden` where the mask hides.
+template <class Compute, class Device, class T>
+void multiply_pairs(Device& device, const attention_pairs& p, const T* queries, const T* keys, float* to,
+                    write_mode mode, float hidden = 0) {
+    multiply_each<Compute>(device, p.of_queries(queries), !p.of_keys(keys), to, mode);
+    p.hide(device, to, hidden);
+}
+
+/// to = pairs x or to += it, with the keys' x; or pairsᵀ x, with the queries'.
+template <class Compute, class Context, class T>
+void sum_pairs(Context& context, const attention_pairs& p, attention_sum over, float* pairs, const T* x, T* to,
+               write_mode mode) {
+    using rows = kernel::attention_rows<typename Context::device_type>;
+    auto& device = context.device();
+    const bool by_keys = over == attention_sum::over_keys;
+    const matrices<const float> lying{pairs, p.shape_of_pairs()};
+    const auto left = by_keys ? lying : !lying;
+    const auto right = by_keys ? p.of_keys(x) : p.of_queries(x);
+    if (!p.visible.hides()) return multiply_each<Compute>(device, left, right, to, mode);
+    const auto as_rows = [&](auto* data, extent each) {
+        return view<std::remove_pointer_t<decltype(data)>, 2>(data, {p.count * each, p.head_size});
+    };
+    const auto copy = context.template make<T>(shape<1>{right.stored.size()}, false);
+    const auto found = context.template make<std::int32_t>(shape<1>{right.count() * right.rows()}, false);
+    const const_view<T, 2> all = as_rows(x, right.rows());
+    const auto finite =
+        rows::template finite<Compute>(device, all, as_rows(copy.view().data(), right.rows()), found.view().data());
+    multiply_each<Compute>(device, left, matrices<const T>{finite.data(), right.stored}, to, mode);
+    if (finite.data() != x)
+        rows::template add_not_finite<Compute>(device, p.visible, over,
+                                               view<float, 2>(pairs, {p.count * p.together, p.visible.keys}), all,
+                                               found.view().data(), as_rows(to, left.rows()));
+}
+
+/// The gradients' products are in By.
+template <class By, class T>
+struct pair_products_record {
+    using operation = op::matmul;
+    attention_pairs pairs;
+    variable<T, 1> queries, keys;  // each is kept where the other takes a gradient
+    gradient_of<T, 1> dqueries, dkeys;
+    gradient_of<float, 1> dproducts;
+
+    template <class Tape>
+    void backward(Tape& tape) {
+        if (!dproducts.is_there()) return;
+        float* const slopes = dproducts.view().data();
+        // A query whose slopes are NaN has them for hidden keys, too.
+        pairs.hide(tape.device(), slopes, 0);
+        if (const auto to = tape.gradient_target(dqueries))
+            sum_pairs<By>(tape, pairs, attention_sum::over_keys, slopes, as_const(keys.view()).data(), to.data,
+                          to.mode);
+        if (const auto to = tape.gradient_target(dkeys))
+            sum_pairs<By>(tape, pairs, attention_sum::over_queries, slopes, as_const(queries.view()).data(), to.data,
+                          to.mode);
+        tape.finish(dproducts);
+    }
+};
+
+template <class By, class T>
+struct pair_sum_record {
+    using operation = op::matmul;
+    attention_pairs pairs;
+    attention_sum over;
+    variable<float, 1> factors;  // each is kept where the other takes a gradient
+    variable<T, 1> x;
+    gradient_of<float, 1> dfactors;
+    gradient_of<T, 1> dx, dsum;
+
+    attention_sum other() const {
+        return over == attention_sum::over_keys ? attention_sum::over_queries : attention_sum::over_keys;
+    }
+    template <class Tape>
+    void backward(Tape& tape) {
+        if (!dsum.is_there()) return;
+        const T* const g = dsum.view().data();
+        if (const auto to = tape.gradient_target(dfactors)) {
+            const T* const values = x.view().data();
+            const bool of_queries = over == attention_sum::over_keys;  // are the sums
+            multiply_pairs<By>(tape.device(), pairs, of_queries ? g : values, of_queries ? values : g, to.data,
+                               to.mode);
+        }
+        if (const auto to = tape.gradient_target(dx))
+            sum_pairs<By>(tape, pairs, other(), factors.view().data(), g, to.data, to.mode);
+        tape.finish(dsum);
+    }
+};
+
+/// The products of all queries and keys, (batch, heads, queries, keys), and `hidden` where the mask hides.
+template <class Compute, class By, class Root, class T>
+variable<float, 1> pair_products(Root& root, const attention_pairs& p, const variable<T, 1>& queries,
+                                 const variable<T, 1>& keys, float hidden = 0) {
+    const auto range = root.range(op::matmul::name);
+    const bool of_queries = queries.wants_gradient(), of_keys = keys.wants_gradient();
+    auto y = root.template make<float>(shape<1>{p.shape_of_pairs().size()}, of_queries || of_keys);
+    multiply_pairs<Compute>(root.device(), p, as_const(queries.view()).data(), as_const(keys.view()).data(),
+                            y.view().data(), write_mode::overwrite, hidden);
+    if (of_queries || of_keys) {
+        root.record(pair_products_record<By, T>{p, of_keys ? queries : variable<T, 1>{},
+                                                of_queries ? keys : variable<T, 1>{}, gradient_of(queries),
+                                                gradient_of(keys), gradient_of(y)});
+    }
+    return y;
+}
+
+/// For each query the sum over keys of factors x, with the keys' x; or for each key that over queries, with theirs.
+/// Where the mask hides, the factors are 0.
+template <class Compute, class By, class Root, class T>
+variable<T, 1> pair_sum(Root& root, const attention_pairs& p, attention_sum over, const variable<float, 1>& factors,
+                        const variable<T, 1>& x) {
+    const auto range = root.range(op::matmul::name);
+    const bool of_factors = factors.wants_gradient(), of_x = x.wants_gradient();
+    const extent each = over == attention_sum::over_keys ? p.together : p.visible.keys;
+    auto y = root.template make<T>(shape<1>{p.count * each * p.head_size}, of_factors || of_x);
+    sum_pairs<Compute>(root, p, over, factors.view().data(), as_const(x.view()).data(), y.view().data(),
+                       write_mode::overwrite);
+    if (of_factors || of_x) {
+        root.record(pair_sum_record<By, T>{p, over, of_x ? factors : variable<float, 1>{},
+                                           of_factors ? x : variable<T, 1>{}, gradient_of(factors), gradient_of(x),
+                                           gradient_of(y)});
+    }
+    return y;
+}
+
+template <class By, class T>
+struct rule<pair_products_record<By, T>> {
+    template <class Tape>
+    static void run(Tape& tape, const pair_products_record<By, T>& r) {
+        if (!tape.has(r.dproducts)) return;
+        const variable<float, 1> slopes = tape.take(r.dproducts);
+        r.pairs.hide(tape.device(), slopes.view().data(), 0);
+        if (tape.takes(r.dqueries))
+            tape.give(r.dqueries, pair_sum<By, By>(tape.inner(), r.pairs, attention_sum::over_keys, slopes, r.keys));
+        if (tape.takes(r.dkeys))
+            tape.give(r.dkeys, pair_sum<By, By>(tape.inner(), r.pairs, attention_sum::over_queries, slopes, r.queries));
+    }
+};
+template <class By, class T>
+struct rule<pair_sum_record<By, T>> {
+    template <class Tape>
+    static void run(Tape& tape, const pair_sum_record<By, T>& r) {
+        if (!tape.has(r.dsum)) return;
+        const variable<T, 1> g = tape.take(r.dsum);
+        if (tape.takes(r.dfactors)) {
+            tape.give(r.dfactors, r.over == attention_sum::over_keys
+                                      ? pair_products<By, By>(tape.inner(), r.pairs, g, r.x)
+                                      : pair_products<By, By>(tape.inner(), r.pairs, r.x, g));
+        }
+        if (tape.takes(r.dx)) tape.give(r.dx, pair_sum<By, By>(tape.inner(), r.pairs, r.other(), r.factors, g));
+    }
+};
+
+template <class Roles>
+struct composition<op::attention, Roles> {
+    using compute = typename Roles::compute;
+    using by_input = typename Roles::input_grad;
+
+    template <class Root, class T>
+    static variable<T, 4> run(Root& root, const variable<T, 4>& q, const variable<T, 4>& k, const variable<T, 4>& v,
+                              const attention_options& options, const packed_sequences& sequences) {
+        const attention_extents e =
+            check_attention_shapes(as_const(q.view()), as_const(k.view()), as_const(v.view()), options, sequences);
+        const head_layout of_queries{e.batch, e.queries, e.heads, e.head_size},
+            of_keys{e.batch, e.keys, e.groups, e.head_size};
+        const auto o =
+            attend<T>(root, split_heads<1>(root, flat(q), of_queries)[0], split_heads<1>(root, flat(k), of_keys)[0],
+                      split_heads<1>(root, flat(v), of_keys)[0], e, options, sequences);
+        return reshaped(join_heads<1>(root, std::array{o}, of_queries), q.shape());
+    }
+    template <class Root, class T>
+    static variable<T, 3> run(Root& root, const variable<T, 3>& qkv, extent heads, const attention_options& options,
+                              const packed_sequences& sequences) {
+        const shape<3> s = qkv.shape();
+        if (heads < 1 || s[2] % (3 * heads) != 0)
+            fail<shape_error>("self_attention: qkv is ", s, "; its last extent is no multiple of 3 times ", heads,
+                              " heads");
+        const T* const in = qkv.view().data();
+        const attention_extents e = check_attention_shapes(slice_of_qkv(in, s, heads, 0), slice_of_qkv(in, s, heads, 1),
+                                                           slice_of_qkv(in, s, heads, 2), options, sequences);
+        const head_layout layout{e.batch, e.queries, e.heads, e.head_size};
+        const auto parts = split_heads<3>(root, flat(qkv), layout);
+        const auto o = attend<T>(root, parts[0], parts[1], parts[2], e, options, sequences);
+        return reshaped(join_heads<1>(root, std::array{o}, layout), shape<3>{s[0], s[1], s[2] / 3});
+    }
+
+  private:
+    /// kernel::attention_math's forward pass. q, k, v: (batch, heads, time, size); the heads that share a key head are
+    /// rows of one matrix.
+    template <class T, class Root>
+    static variable<T, 1> attend(Root& root, const variable<T, 1>& q, const variable<T, 1>& k, const variable<T, 1>& v,
+                                 const attention_extents& e, const attention_options& options,
+                                 const packed_sequences& sequences) {
+        using rows = kernel::attention_rows<typename Root::device_type>;
+        if (options.strategy == attention_strategy::flash) {
+            fail<argument_error>(
+                "attention: flash was asked for; a tape for second derivatives takes the math strategy");
+        }
+        const auto packed = brought_sequences::to(root, sequences, e);
+        if (sequences.are_there()) rows::check(root.device(), packed.sequences, e);
+        const attention_pairs pairs{e.batch * e.groups,
+                                    e.members() * e.queries,
+                                    e.head_size,
+                                    {e.queries, e.keys, options.mask, packed.sequences},
+                                    packed};
+        // Softmax gives minus infinity exactly 0. Hidden scores take no gradient, since their weights are 0.
+        const auto scores = pair_products<compute, by_input>(root, pairs, q, k, bit_cast<float>(0xff800000u));
+        const auto weights = flat(softmax(root, reshaped(scores, shape<2>{pairs.count * pairs.together, e.keys}),
+                                          attention_scale(options, e.head_size)));
+        // Where a query sees no key, and where a score of it is NaN, softmax has made all weights NaN. Softmax's gradient
+        // reads what stands here now.
+        pairs.hide(root.device(), weights.view().data(), 0);
+        return pair_sum<compute, by_input>(root, pairs, attention_sum::over_keys, weights, v);
+    }
+};
+
+}  // namespace detail
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

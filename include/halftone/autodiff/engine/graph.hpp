@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What lies under a tape: counted blocks of arena memory, the slots that variables refer to, and the records that a
+/// backward pass walks. Nothing here knows a device or an element type.
+///
+/// A slot has a value and, during a backward pass, a gradient; both are blocks that several slots may share. A value is
+/// freed when the last handle to it goes: a variable in the user's scope or one that a record keeps for its backward
+/// pass. So activations live exactly as long as something needs them, without a plan written by hand.
+///
+/// Records are for one backward pass. A result remembers the pass that its record belongs to; once that is through, the
+/// result is a value whose gradient would go nowhere, and who asks for one is told.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <new>
+#include <utility>
+#include <vector>
+
+#include <halftone/autodiff/engine/random_draws.hpp>
+#include <halftone/exec/ranges.hpp>
+#include <halftone/memory/arena.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace detail {
+
+/// Memory for the records of one step: chunks that are kept from step to step, never moved while in use.
+class record_memory {
+  public:
+    void* take(std::size_t bytes) {
+        bytes = round_up(bytes, alignof(std::max_align_t));
+        while (current_ < chunks_.size() && used_ + bytes > chunk_bytes) ++current_, used_ = 0;
+        if (current_ == chunks_.size()) chunks_.push_back(std::make_unique<chunk>()), used_ = 0;
+        return chunks_[current_]->data + std::exchange(used_, used_ + bytes);
+    }
+    void rewind() { current_ = used_ = 0; }
+    static constexpr std::size_t chunk_bytes = 16384;
+
+  private:
+    struct chunk {
+        alignas(std::max_align_t) std::byte data[chunk_bytes];
+    };
+    std::vector<std::unique_ptr<chunk>> chunks_;
+    std::size_t current_ = 0, used_ = 0;
+};
+
+class graph {
+  public:
+    using index = std::int32_t;
+    static constexpr index none = -1;
+
+    explicit graph(memory_resource& memory) : resource_(&memory), arena_(memory, memory_kind::activation) {}
+    graph(const graph&) = delete;
+    graph& operator=(const graph&) = delete;
+
+    // ---- blocks: counted pieces of memory
+
+    index make_block(std::size_t bytes) {
+        const index id = take(blocks_, free_blocks_);
+        try {
+            blocks_[at(id)] = {arena_.allocate(bytes), bytes, 1, true};
+        } catch (...) {
+            free_blocks_.push_back(id);
+            throw;
+        }
+        return id;
+    }
+    /// A block over memory that the user owns.
+    index make_block_over(const void* data, std::size_t bytes) {
+        const index id = take(blocks_, free_blocks_);
+        blocks_[at(id)] = {static_cast<std::byte*>(const_cast<void*>(data)), bytes, 1, false};
+        return id;
+    }
+    void retain_block(index id) { ++blocks_[at(id)].references; }
+    void release_block(index id) noexcept {
+        block& b = blocks_[at(id)];
+        if (--b.references != 0) return;
+        if (b.is_owned) arena_.deallocate(b.data, b.bytes);
+        free_blocks_.push_back(id);
+    }
+    std::byte* data(index block) const { return blocks_[at(block)].data; }
+    bool is_shared(index block) const { return blocks_[at(block)].references > 1; }
+
+    // ---- slots: what a variable refers to
+
+    /// A slot for a leaf, which takes gradients from any pass.
+    index make_leaf(index value, bool wants_gradient) {
+        const index id = take(slots_, free_slots_);
+        slots_[at(id)] = {value, none, 1, 1, any_pass, wants_gradient};
+        return id;
+    }
+    /// A slot for the result of an operation that is recorded now.
+    index make_result(index value, bool wants_gradient) {
+        const index id = make_leaf(value, wants_gradient);
+        slots_[at(id)].pass = pass_;
+        return id;
+    }
+    void retain(index slot) { ++slots_[at(slot)].handles, ++slots_[at(slot)].references; }
+    void release(index slot) noexcept {
+        if (--slots_[at(slot)].handles == 0) release_block(std::exchange(slots_[at(slot)].value, none));
+        release_reference(slot);
+    }
+    /// A reference keeps the slot, with its gradient, but not its value.
+    void retain_reference(index slot) { ++slots_[at(slot)].references; }
+    void release_reference(index slot) noexcept {
+        if (--slots_[at(slot)].references != 0) return;
+        drop_gradient(slot);
+        free_slots_.push_back(slot);
+    }
+    std::byte* value(index slot) const { return data(slots_[at(slot)].value); }
+    index value_block(index slot) const { return slots_[at(slot)].value; }
+    bool wants_gradient(index slot) const { return slots_[at(slot)].wants_gradient; }
+    /// No operation made it: it takes gradients from any pass.
+    bool is_leaf(index slot) const { return slots_[at(slot)].pass == any_pass; }
+    /// The record that would use this slot's gradient is gone.
+    bool is_consumed(index slot) const { return slots_[at(slot)].pass != any_pass && slots_[at(slot)].pass != pass_; }
+
+    // ---- gradients
+
+    bool has_gradient(index slot) const { return slots_[at(slot)].gradient != none; }
+    std::byte* gradient(index slot) const { return data(slots_[at(slot)].gradient); }
+    index gradient_block(index slot) const { return slots_[at(slot)].gradient; }
+    /// Makes the slot's gradient a block of its own, with undefined contents.
+    std::byte* make_gradient(index slot, std::size_t bytes) {
+        const index block = make_block(bytes);
+        drop_gradient(slot);
+        slots_[at(slot)].gradient = block;
+        return data(block);
+    }
+    /// Makes the value of `from` the gradient of `slot`, without a copy.
+    void give_value(index from, index slot) {
+        const index block = value_block(from);
+        retain_block(block);
+        drop_gradient(slot);
+        slots_[at(slot)].gradient = block;
+    }
+    /// Makes the gradient of `slot` the one that `from` has, without a copy.
+    void share_gradient(index from, index slot) {
+        const index block = slots_[at(from)].gradient;
+        retain_block(block);
+        slots_[at(slot)].gradient = block;
+    }
+    /// Exchanges the gradient's block for a new one and returns the old, which the caller releases.
+    index replace_gradient(index slot, std::size_t bytes) {
+        const index fresh = make_block(bytes);
+        return std::exchange(slots_[at(slot)].gradient, fresh);
+    }
+    void drop_gradient(index slot) noexcept {
+        const index block = std::exchange(slots_[at(slot)].gradient, none);
+        if (block != none) release_block(block);
+    }
+
+    // ---- records
+
+    struct record {
+        const char* operation;
+        void (*backward)(void* tape, void* payload);
+        void (*destroy)(void* payload) noexcept;
+        void* payload;
+    };
+
+    /// The record stays where it is returned until it is dropped.
+    template <class Tape, class Payload>
+    std::remove_cvref_t<Payload>& push(Payload&& payload) {
+        using type = std::remove_cvref_t<Payload>;
+        static_assert(sizeof(type) <= record_memory::chunk_bytes,
+                      "halftone: a record of an operation is larger than a chunk of the tape");
+        type* const place = new (room_for_record(sizeof(type))) type(std::forward<Payload>(payload));
+        keep({type::operation::name,
+              [](void* tape, void* p) { static_cast<type*>(p)->backward(*static_cast<Tape*>(tape)); },
+              [](void* p) noexcept { static_cast<type*>(p)->~type(); }, place});
+        return *place;
+    }
+
+    /// Runs and drops all records, the last one first. Where one throws, the rest is dropped without being run.
+    void run_backward(void* tape) {
+        try {
+            while (!records_.empty()) {
+                const record last = records_.back();
+                {
+                    const halftone::range here(listener, last.operation, pass::backward);
+                    last.backward(tape, last.payload);
+                }
+                records_.pop_back();
+                last.destroy(last.payload);
+            }
+        } catch (...) {
+            clear();
+            throw;
+        }
+        clear();
+    }
+    /// Drops all records; a new pass begins.
+    void clear() noexcept {
+        while (!records_.empty()) {
+            const record last = records_.back();
+            records_.pop_back();
+            last.destroy(last.payload);
+        }
+        memory_.rewind();
+        ++pass_;
+    }
+    std::size_t records() const { return records_.size(); }
+    /// The number of the present pass, which ends when its records are gone.
+    std::int64_t pass() const { return pass_; }
+    halftone::arena& arena() { return arena_; }
+    memory_resource& memory() const { return *resource_; }
+
+    /// Told of every operation, where it is set.
+    range_listener* listener = nullptr;
+
+    /// Whether gradients of this backward pass, or of the last one, were made or read in a type of few binades, on
+    /// their way to where they go: such gradients underflow unless the loss is scaled.
+    bool narrow_gradients = false;
+
+    /// Which random numbers come next.
+    random_draws random;
+
+    // ---- life: the tape and every handle hold the graph, so that a variable may outlive its tape
+
+    void hold() { ++holders_; }
+    void let_go() noexcept {
+        if (--holders_ == 0) delete this;
+    }
+
+  private:
+    struct block {
+        std::byte* data;
+        std::size_t bytes;
+        int references;
+        bool is_owned;
+    };
+    struct slot {
+        index value, gradient;
+        int handles, references;
+        std::int64_t pass;
+        bool wants_gradient;
+    };
+    ~graph() { clear(); }
+
+    static constexpr std::int64_t any_pass = -1;
+
+    /// Room in the list first: a record that is made must not be lost.
+    void* room_for_record(std::size_t bytes) {
+        if (records_.size() == records_.capacity()) records_.reserve(2 * records_.size() + 16);
+        return memory_.take(bytes);
+    }
+    void keep(const record& r) { records_.push_back(r); }
+
+    static std::size_t at(index id) { return static_cast<std::size_t>(id); }
+    template <class T>
+    static index take(std::vector<T>& all, std::vector<index>& unused) {
+        if (unused.empty()) {
+            all.emplace_back();
+            unused.reserve(all.capacity());  // so that giving back never allocates
+            return static_cast<index>(all.size() - 1);
+        }
+        const index id = unused.back();
+        unused.pop_back();
+        return id;
+    }
+
+    memory_resource* resource_;
+    halftone::arena arena_;
+    std::vector<block> blocks_;
+    std::vector<slot> slots_;
+    std::vector<index> free_blocks_, free_slots_;
+    std::vector<record> records_;
+    record_memory memory_;
+    std::int64_t pass_ = 0;
+    int holders_ = 1;
+};
+
+}  // namespace detail
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What differentiable operations share: the types they run in, absent operands, and gradients that pass through.
+#pragma once
+
+#include <halftone/autodiff/engine/tape.hpp>
+#include <halftone/kernel/common/fp64/fp64.hpp>
+#include <halftone/kernel/map/map.hpp>
+#include <halftone/policy/check.hpp>
+#include <halftone/policy/operations.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+
+/// Stands for an operand that is not there: a linear layer without bias.
+struct absent {
+    constexpr bool is_frozen() const { return true; }
+};
+template <class T>
+inline constexpr bool is_absent = std::is_same_v<std::remove_cvref_t<T>, absent>;
+
+/// The types an operation runs in: operands of products, its result, the incoming gradient as backward products read
+/// it. Operands of eight bits are scaled by Scaling (policy/scaling.hpp). InputGrad and WeightGrad are the operands of
+/// the two backward products: where they are left out, the wider of Compute and Grad.
+template <class Compute, class Output, class Grad, class Scaling = void,
+          class InputGrad = typename detail::read_gradient<Compute, Grad>::type,
+          class WeightGrad = typename detail::read_gradient<Compute, Grad>::type>
+struct roles {
+    using compute = Compute;
+    using output = Output;
+    using grad = Grad;
+    using scaling = Scaling;
+    using input_grad = InputGrad;
+    using weight_grad = WeightGrad;
+};
+
+namespace detail {
+
+/// True, or a compile-time error where an operation of layers is given a policy in the place of roles.
+template <class Roles>
+consteval bool check_roles_given() {
+    constexpr bool is_no_policy = requires {
+        typename Roles::input_grad;
+        typename Roles::weight_grad;
+        requires !precision_policy<Roles>;
+    };
+    static_assert(is_no_policy,
+                  "halftone: what is given explicitly to this operation are no types to run in: the policy is the "
+                  "context's, ht::linear(ht::autocast<policy>(ctx), x, w, b), and a layer gives ht::layer_roles<...>");
+    return true;
+}
+
+template <class P, class Op, class Context, class... Inputs>
+struct layer_types {
+    static_assert(check_policy<P>());
+    using policy = policy_within<P, policy_of<Context>>;
+    using compute = compute_type<policy, Op>;
+    static_assert(is_fp64<compute> || (!std::is_same_v<Inputs, double> && ...),
+                  "halftone: this layer is given doubles, and its policy computes in fewer bits, where autocast leaves "
+                  "fp64 alone: cast them, ht::cast<float>(ctx, x), or give the layer ht::full_fp64");
+    using type = roles<compute, typename policy::output, grad_type<policy, Op>,
+                       std::conditional_t<eight_bit<compute>, scaling_of<policy>, void>, input_grad_type<policy, Op>,
+                       weight_grad_type<policy, Op>>;
+};
+
+}  // namespace detail
+
+namespace detail {
+
+/// A context whose root tells operations by their layers. For all others a layer's place is in no type and in no code.
+template <class Context>
+concept layer_naming = requires(std::remove_cvref_t<Context>& context) {
+    requires std::remove_cvref_t<decltype(context.root())>::names_layers;
+};
+
+/// Roles that say whose they are: `layer` is its policy, and so has its path.
+template <class Roles, class P>
+struct roles_of_layer : Roles {
+    using types = Roles;
+    using layer = P;
+};
+
+template <class Roles, class P, class Context>
+struct marked {
+    using type = Roles;
+};
+template <class Roles, class P, layer_naming Context>
+struct marked<Roles, P, Context> {
+    using type = roles_of_layer<Roles, P>;
+};
+/// The roles of a layer with policy P as operations take them in a context.
+template <class Roles, class P, class Context>
+using marked_roles = typename marked<Roles, P, Context>::type;
+
+template <class Roles>
+struct unmarked {
+    using type = Roles;
+};
+template <class Roles, class P>
+struct unmarked<roles_of_layer<Roles, P>> {
+    using type = Roles;
+};
+/// The types alone, by which layers compare.
+template <class Roles>
+using unmarked_roles = typename unmarked<Roles>::type;
+
+/// Stands for the i-th of a list of layers, while it lives. `List` is the list's policy; its layers are one level
+/// further down.
+template <class List, class Root>
+auto within_list(Root& root, int index) {
+    if constexpr (layer_naming<Root>) {
+        return typename Root::list_scope(root, path_of<List>, index);
+    } else {
+        struct nothing {};
+        return nothing{};
+    }
+}
+
+}  // namespace detail
+
+/// The types of the operation Op of a layer with policy P, called in a context with inputs of these element types; a
+/// compile-time error where P is wrong, or does not go with them.
+template <class P, class Op, class Context, class... Inputs>
+using layer_roles = detail::marked_roles<typename detail::layer_types<P, Op, Context, Inputs...>::type, P, Context>;
+
+template <class T, int Rank>
+const_view<T, Rank> as_const(const view<T, Rank>& v) {
+    return v;
+}
+
+namespace detail {
+
+template <class Root>
+inline constexpr bool is_twice = false;
+template <class Device>
+inline constexpr bool is_twice<tape<Device, twice_tape>> = true;
+
+/// A tape of a shadow run (observe/shadow/tape.hpp). What is no operation elsewhere, since nothing is to be done, is
+/// one there, so that policy and twin have the same ones.
+template <class Context>
+concept shadowing = requires(std::remove_cvref_t<Context>& context) {
+    typename std::remove_cvref_t<decltype(context.root())>::shadow;
+};
+/// Whether layers with these policies may do as one for all that the policies stand for.
+template <class, class>
+inline constexpr bool stand_for_alike = true;
+/// Whether what this policy stands for reads scaled operands.
+template <class>
+inline constexpr bool stands_for_scaled = false;
+
+/// Where a context's operations have to be differentiable twice.
+template <class Context>
+inline constexpr bool records_twice = is_twice<std::remove_cvref_t<decltype(std::declval<Context&>().root())>>;
+
+/// The context in which the functions of a user's operation run (autodiff/op/apply.hpp).
+template <class Context>
+concept runs_own_operation = requires {
+    requires std::remove_cvref_t<decltype(std::declval<Context&>().root())>::runs_own_operation;
+};
+
+/// An operation out of others that are differentiable twice: `run(tape, its arguments)`; autodiff/double_backward/double_backward.hpp has them.
+template <class Op, class Roles>
+struct composition;
+
+/// A loss is summed in float whatever it is computed of, but for doubles.
+template <class... T>
+using loss_type = kernel::statistic<T...>;
+
+template <class P, class Op, class... T>
+struct loss_given {
+    using type = free_output<P, Op, T...>;
+};
+template <class P, class Op, class... T>
+    requires policy_marker<resolve<P>>
+struct loss_given<P, Op, T...> {
+    using type = loss_type<T...>;
+};
+/// What a loss is given as: in a region as its category says, fp32; on a bare tape as it is summed, since models, whose
+/// layers give 16 bits by policies of their own, have their losses there.
+template <class P, class Op, class... T>
+using loss_output = typename loss_given<P, Op, T...>::type;
+
+/// All axes but the last one, as one.
+template <int Rank>
+extent rows_of(const shape<Rank>& s) {
+    extent n = 1;
+    for (int axis = 0; axis + 1 < Rank; ++axis) n *= s[axis];
+    return n;
+}
+
+template <int Rank>
+shape<Rank> with_last(shape<Rank> s, extent last) {
+    s[Rank - 1] = last;
+    return s;
+}
+
+template <class T, int Rank>
+bool wants_gradient(const variable<T, Rank>& v) {
+    return v.wants_gradient();
+}
+template <class Storage, int Rank>
+bool wants_gradient(const parameter<Storage, Rank>& p) {
+    return !p.is_frozen();
+}
+inline bool wants_gradient(const absent&) { return false; }
+template <class First, class Second, class... Rest>
+bool wants_gradient(const First& first, const Second& second, const Rest&... rest) {
+    return wants_gradient(first) || wants_gradient(second, rest...);
+}
+
+/// A master that lies in memory as such.
+template <class Storage, int Rank>
+auto whole_master(const parameter<Storage, Rank>& p) {
+    static_assert(!Storage::is_split,
+                  "halftone: this operation reads a parameter in a wider type than its bf16 copy, and its master is "
+                  "split (ht::with_split_master), so that it lies nowhere as fp32: keep this layer's masters whole, "
+                  "ht::rule<\"embed\", ht::amp_bf16>, or let the reader compute in bfloat16");
+    if constexpr (!Storage::is_split) return as_const(p.master());
+}
+
+/// A parameter as an operation that computes in Compute reads it, forward and backward alike: its copy where that holds
+/// as much, else the master.
+template <class Compute, class Storage, int Rank>
+auto values_for(const parameter<Storage, Rank>& p) {
+    if constexpr (contains<typename Storage::compute, Compute>) {
+        return p.values();
+    } else {
+        return whole_master(p);
+    }
+}
+
+/// The same for a variable in a parameter's place (matmul.hpp).
+template <class Compute, class Weight>
+    requires(Weight::is_variable)
+auto values_for(const Weight& weight) {
+    return weight.values();
+}
+
+template <class Residual, class Output>
+struct sum_with {
+    using type = typename Residual::value_type;
+};
+template <class Output>
+struct sum_with<absent, Output> {
+    using type = Output;
+};
+
+/// What an operation gives that adds to a residual: a residual stream keeps its type, as what `x += f(x)` adds to does,
+/// and the sum, which is a float, is rounded to it once. Without a residual, the policy's `output`.
+template <class Residual, class Output>
+using sum_type = typename sum_with<Residual, Output>::type;
+
+/// Ids that a device's kernels can read, an id outside [0, count) and unlike `ignored` refused. Where they come from
+/// host memory they are checked here; where a GPU alone can read them, its kernels tell by NaN.
+template <class Root, int Rank>
+variable<std::int32_t, Rank> bring_ids(Root& root, const char* operation, const char* what,
+                                       const view<const std::int32_t, Rank>& ids, extent count,
+                                       const std::int32_t* ignored = nullptr) {
+    if (!root.device().reaches(ids.data())) {
+        const auto all = flatten(ids);
+        for (extent r = 0; r < all.size(); ++r) {
+            const std::int32_t id = all(r);
+            if ((id >= 0 && id < count) || (ignored != nullptr && id == *ignored)) continue;
+            if (ignored == nullptr)
+                fail<argument_error>(operation, ": the ", what, " of row ", r, " is ", id, "; expected 0 to ",
+                                     count - 1);
+            fail<argument_error>(operation, ": the ", what, " of row ", r, " is ", id, "; expected 0 to ", count - 1,
+                                 ", or ", *ignored, " to ignore the row");
+        }
+    }
+    return root.bring(ids);
+}
+
+/// to += from, elementwise.
+template <class Tape, class T, int Rank>
+void add_into(Tape& tape, const view<T, Rank>& from, const view<T, Rank>& to) {
+    map(
+        tape.device(), [](auto a, auto b) { return a + b; }, as_const(flatten(to)), as_const(flatten(from)),
+        flatten(to));
+}
+
+/// What an operation does whose derivative is one: the gradient passes through. The first contribution shares memory.
+template <class Tape, class T, int Rank>
+void pass_gradient(Tape& tape, const gradient_of<T, Rank>& from, const gradient_of<T, Rank>& to) {
+    if (!tape.takes_gradient(to)) return;
+    if (!to.is_there()) return tape.graph().share_gradient(from.slot(), to.slot());
+    add_into(tape, from.view(), view(tape.gradient_target(to).data, to.shape()));
+}
+
+}  // namespace detail
+
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

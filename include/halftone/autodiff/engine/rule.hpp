@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What a tape for second derivatives (double_backward/tape.hpp) keeps beside a record: its rule, and parameters that gradients
+/// read.
+#pragma once
+
+#include <halftone/autodiff/engine/operation.hpp>
+#include <halftone/kernel/convert/convert.hpp>
+#include <halftone/kernel/map/map.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace detail {
+
+/// `run(tape, record)`: gives each input that takes one its gradient, computed by operations on tape.inner() of what
+/// tape.take(record's result) returns. Specialised for each record that has one; a record of a user's own may have a
+/// member `differentiate(tape)` instead.
+template <class Record>
+struct rule {
+    template <class Tape>
+    static void run(Tape& tape, const Record& r) {
+        if constexpr (requires { r.differentiate(tape); }) {
+            r.differentiate(tape);
+        } else {
+            static_assert(sizeof(Record) == 0,
+                          "halftone: tape: this operation cannot be differentiated twice, since its backward pass is "
+                          "not made of operations on the tape: write it as ht::map or out of halftone's other "
+                          "operations, give its record a differentiate(tape), or record it on ht::tape tape{device}");
+        }
+    }
+};
+
+struct parameter_operation {
+    static constexpr const char* name = "parameter";
+};
+
+/// A parameter that a gradient reads: its own gradient, in float, goes on to the accumulator.
+template <class Storage>
+struct parameter_record {
+    using operation = parameter_operation;
+    parameter<Storage, 1> p;
+    gradient_of<float, 1> dvalues;
+
+    template <class Tape>
+    void backward(Tape& tape) {
+        using accumulate = typename Storage::accumulate;
+        if (!dvalues.is_there()) return;
+        if (const auto to = tape.gradient_target(p)) {
+            const view<accumulate, 1> out(to.data, dvalues.shape());
+            const auto from = as_const(dvalues.view());
+            if (to.mode == write_mode::overwrite) {
+                kernel::convert<typename Tape::device_type>::run(tape.device(), from, out);
+            } else {
+                halftone::map(
+                    tape.device(), [](auto a, auto b) { return a + b; }, as_const(out), from, out);
+            }
+        }
+        tape.finish(dvalues);
+    }
+};
+
+}  // namespace detail
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

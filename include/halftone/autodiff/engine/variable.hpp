@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Handles to what lies on a tape.
+///
+/// `variable<T, Rank>` is a result with a value; copying it copies the handle. Its gradient has type T as well.
+/// `gradient_of<T, Rank>` refers to the gradient alone and lets the value go: what a record keeps of its output.
+/// `weighted<variable>` is a loss times a factor, which costs nothing: the factor goes into the gradient's seed.
+///
+///     auto loss = model.loss(tape, batch);
+///     tape.backward(loss / 4, acc);
+///     std::cout << loss.item();
+#pragma once
+
+#include <halftone/autodiff/engine/graph.hpp>
+#include <halftone/tensor/view.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+
+namespace detail {
+
+/// Holds the graph and one reference in it; Slot says of which kind.
+template <class Slot>
+class handle {
+  public:
+    handle() = default;
+    /// Takes over a reference that the caller has.
+    handle(detail::graph& owner, graph::index slot) : graph_(&owner), slot_(slot) { owner.hold(); }
+    handle(const handle& other) : graph_(other.graph_), slot_(other.slot_) {
+        if (graph_ == nullptr) return;
+        graph_->hold();
+        Slot::retain(*graph_, slot_);
+    }
+    handle(handle&& other) noexcept : graph_(std::exchange(other.graph_, nullptr)), slot_(other.slot_) {}
+    handle& operator=(handle other) noexcept {
+        std::swap(graph_, other.graph_);
+        std::swap(slot_, other.slot_);
+        return *this;
+    }
+    ~handle() {
+        if (graph_ == nullptr) return;
+        Slot::release(*graph_, slot_);
+        graph_->let_go();
+    }
+
+    detail::graph& graph() const { return *graph_; }
+    detail::graph::index slot() const { return slot_; }
+    bool is_empty() const { return graph_ == nullptr; }
+
+  private:
+    detail::graph* graph_ = nullptr;
+    detail::graph::index slot_ = detail::graph::none;
+};
+
+struct value_reference {
+    static void retain(graph& g, graph::index slot) { g.retain(slot); }
+    static void release(graph& g, graph::index slot) noexcept { g.release(slot); }
+};
+struct slot_reference {
+    static void retain(graph& g, graph::index slot) { g.retain_reference(slot); }
+    static void release(graph& g, graph::index slot) noexcept { g.release_reference(slot); }
+};
+
+}  // namespace detail
+
+template <class T, int Rank>
+class variable {
+  public:
+    using value_type = T;
+    static constexpr int rank = Rank;
+
+    variable() = default;
+    variable(detail::graph& owner, detail::graph::index slot, const halftone::shape<Rank>& shape)
+        : handle_(owner, slot), shape_(shape) {}
+
+    const halftone::shape<Rank>& shape() const { return shape_; }
+    extent size() const { return shape_.size(); }
+    /// The value, as kernels see it. The memory is the device's.
+    halftone::view<T, Rank> view() const {
+        return {reinterpret_cast<T*>(handle_.graph().value(handle_.slot())), shape_};
+    }
+    /// Made by the default constructor, or moved from.
+    bool is_empty() const { return handle_.is_empty(); }
+    bool wants_gradient() const { return handle_.graph().wants_gradient(handle_.slot()); }
+    /// The value of a scalar. On a GPU it waits for the device.
+    T item() const
+        requires(Rank == 0)
+    {
+        T value;
+        handle_.graph().memory().read(&value, view().data(), sizeof(T));
+        return value;
+    }
+    detail::graph& graph() const { return handle_.graph(); }
+    detail::graph::index slot() const { return handle_.slot(); }
+
+  private:
+    detail::handle<detail::value_reference> handle_;
+    halftone::shape<Rank> shape_{};
+};
+
+/// The gradient of a variable, without its value.
+template <class T, int Rank>
+class gradient_of {
+  public:
+    gradient_of() = default;
+    explicit gradient_of(const variable<T, Rank>& v) : handle_(v.graph(), v.slot()), shape_(v.shape()) {
+        v.graph().retain_reference(v.slot());
+    }
+
+    const halftone::shape<Rank>& shape() const { return shape_; }
+    /// Made by the default constructor, or moved from.
+    bool is_empty() const { return handle_.is_empty(); }
+    bool is_wanted() const { return handle_.graph().wants_gradient(handle_.slot()); }
+    bool is_there() const { return handle_.graph().has_gradient(handle_.slot()); }
+    halftone::view<T, Rank> view() const {
+        return {reinterpret_cast<T*>(handle_.graph().gradient(handle_.slot())), shape_};
+    }
+    detail::graph& graph() const { return handle_.graph(); }
+    detail::graph::index slot() const { return handle_.slot(); }
+
+  private:
+    detail::handle<detail::slot_reference> handle_;
+    halftone::shape<Rank> shape_{};
+};
+
+// Its values, or its gradient's, as tensor/view.hpp has it of any view.
+
+template <class T, int Rank>
+view<T, 2> as_rows(const variable<T, Rank>& v) {
+    return as_rows(v.view());
+}
+template <class T, int Rank>
+view<T, 2> as_rows(const gradient_of<T, Rank>& v) {
+    return as_rows(v.view());
+}
+template <class T, int Rank>
+view<T, 1> flatten(const variable<T, Rank>& v) {
+    return flatten(v.view());
+}
+template <class T, int Rank>
+view<T, 1> flatten(const gradient_of<T, Rank>& v) {
+    return flatten(v.view());
+}
+
+/// A loss times a factor.
+template <class Variable>
+struct weighted {
+    Variable loss;
+    double factor;
+};
+
+template <class T>
+weighted<variable<T, 0>> operator*(const variable<T, 0>& loss, double factor) {
+    return {loss, factor};
+}
+template <class T>
+weighted<variable<T, 0>> operator*(double factor, const variable<T, 0>& loss) {
+    return {loss, factor};
+}
+template <class T>
+weighted<variable<T, 0>> operator/(const variable<T, 0>& loss, double divisor) {
+    return {loss, 1 / divisor};
+}
+
+template <class Variable>
+weighted<Variable> operator*(const weighted<Variable>& loss, double factor) {
+    return {loss.loss, loss.factor * factor};
+}
+template <class Variable>
+weighted<Variable> operator*(double factor, const weighted<Variable>& loss) {
+    return {loss.loss, loss.factor * factor};
+}
+template <class Variable>
+weighted<Variable> operator/(const weighted<Variable>& loss, double divisor) {
+    return {loss.loss, loss.factor / divisor};
+}
+
+/// The gradient that a backward pass begins with: a factor, times the loss scale and a share of the batch
+/// (autodiff/engine/share.hpp), which lie in the device's memory when the pass runs, where there are any. So the host need not
+/// know them.
+struct gradient_seed {
+    double factor = 1;
+    const float* scale = nullptr;
+    const double* share = nullptr;
+
+    /// For those who can read that memory, calculated in T.
+    template <class T = float>
+    HALFTONE_HD T value() const {
+        const T unscaled = static_cast<T>(share == nullptr ? factor : factor * *share);
+        return scale == nullptr ? unscaled : unscaled * static_cast<T>(*scale);
+    }
+};
+
+/// What a backward pass starts from: the variable, and the gradient it begins with.
+template <class T>
+const variable<T, 0>& loss_variable(const variable<T, 0>& loss) {
+    return loss;
+}
+// No loss: says so.
+template <class T, int Rank>
+    requires(Rank != 0)
+variable<T, 0> loss_variable(const variable<T, Rank>&) {
+    static_assert(Rank == 0,
+                  "halftone: a loss is one number, and this variable has axes: differentiate its sum or its mean, "
+                  "ht::sum(tape, y) or ht::mean(tape, y), or a loss of it");
+    return {};
+}
+template <class T, int Rank>
+gradient_seed loss_seed(const variable<T, Rank>&) {
+    return {};
+}
+/// What was computed of such a loss as it stands, scaled where the loss is.
+template <class T, int Rank, class Value>
+Value scaled_as(const variable<T, Rank>&, Value value) {
+    return value;
+}
+template <class Variable>
+const Variable& loss_variable(const weighted<Variable>& loss) {
+    return loss.loss;
+}
+template <class Variable>
+gradient_seed loss_seed(const weighted<Variable>& loss) {
+    return {loss.factor};
+}
+template <class Variable, class Value>
+Value scaled_as(const weighted<Variable>&, Value value) {
+    return value;
+}
+
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -1,0 +1,399 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Operations of the user's own, which state how autocast treats them: the counterpart of torch.autograd.Function with
+/// custom_fwd and custom_bwd.
+///
+///     struct cubed {
+///         static constexpr const char* name = "cubed";
+///         using cast_inputs = float;                                  // or: static constexpr ht::category cast_rule = …;
+///         static auto forward(auto& ctx, const auto& x) {
+///             auto y = ht::map(ctx, [](auto a) { return a * a * a; }, x);
+///             return ht::keep(y, x);                                  // the result, and what backward wants to see again
+///         }
+///         static auto backward(auto& ctx, const auto& dy, const auto& x) {
+///             return ht::map(ctx, [](auto g, auto a) { return 3 * a * a * g; }, dy, x);
+///         }
+///     };
+///     auto y = ht::apply<cubed>(ctx, x);                              // ctx: a tape, an inference context, a region
+///
+/// In a region the inputs are cast to what the operation states, and both functions run outside autocast, in the types
+/// that they are handed; on a bare tape nothing is cast. Without a rule inputs stay as they are, and both functions run
+/// in the region, as by a custom_fwd without cast_inputs: ht::matmul(ctx, x, w) is a product of its policy there, in
+/// backward, too. Only numbers are cast, and fp64 is not: beside a double the other inputs are cast to the type of
+/// cast_inputs, and by a category they become doubles. A parameter among the inputs is read from the store's copy where
+/// that has the type. Arguments that are neither variables nor parameters are handed on; a container of these is refused.
+///
+/// `ctx` is a context of its own that records nothing: free operations work in it, ctx.device() launches kernels, ctx.make<T>(shape)
+/// is memory for them, and ctx.wants(i) tells backward whether input i (of the variables and parameters with numbers)
+/// takes a gradient. backward is given dy, in the type of the result, and what forward kept, whatever region it is
+/// called in; it returns a variable for each of those inputs, in a std::tuple where there are several, or ht::absent{}
+/// for one without a gradient. A gradient has its input's shape and any type: it is rounded to the input's. On a tape
+/// for second derivatives backward's operations are recorded: double_backward/apply.hpp says what forward may keep there. Dropout,
+/// which acts where a tape records, has no place in either function.
+///
+/// Shadow runs (observe/shadow/shadow.hpp) hold it to what floats would give, rounded once; an operation that rounds more
+/// often in 16 bits says so, `static constexpr int roundings = 2;`. They take its longest sum for as long as its
+/// longest axis or, where a map could not do the same, for its rows or what it reduces, whichever is most. It may say
+/// so itself, as a number (elementwise: `static constexpr ht::extent sum_length = 1;`) or by the shapes of its result
+/// and of those inputs: `static ht::extent sum_length(const auto& y, const auto& x) { return x.size(); }`.
+#pragma once
+
+#include <cstdint>
+#include <tuple>
+#include <utility>
+
+#include <halftone/autodiff/op/elementwise.hpp>
+#include <halftone/autodiff/op/matmul.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+
+/// The context in which the functions of a user's operation run: outside autocast, or by the policy of its region.
+template <class Device, class Policy = as_given>
+class operation_context : public basic_context<Device, recording::off> {
+  public:
+    using policy = Policy;
+    static constexpr bool runs_own_operation = true;
+
+    operation_context(Device& device, detail::graph& graph, std::uint64_t wanted)
+        : basic_context<Device, recording::off>(device, graph), wanted_(wanted) {}
+    operation_context& root() { return *this; }
+
+    /// Memory for a result or an intermediate one, with undefined contents.
+    template <class T, int Rank>
+    variable<T, Rank> make(const shape<Rank>& s, bool = false) {
+        return basic_context<Device, recording::off>::template make<T>(s, false);
+    }
+    bool wants(int input) const { return (wanted_ >> input & 1) != 0; }
+
+  private:
+    std::uint64_t wanted_;
+};
+
+namespace detail {
+
+template <class Y, class... Kept>
+struct kept_result {
+    Y result;
+    std::tuple<Kept...> kept;
+};
+template <class T>
+inline constexpr bool is_kept_result = false;
+template <class Y, class... Kept>
+inline constexpr bool is_kept_result<kept_result<Y, Kept...>> = true;
+
+}  // namespace detail
+
+/// What the forward function of an operation returns: its result, and what its backward function is given after dy.
+template <class T, int Rank, class... Kept>
+detail::kept_result<variable<T, Rank>, Kept...> keep(const variable<T, Rank>& result, const Kept&... kept) {
+    return {result, {kept...}};
+}
+
+namespace detail {
+
+template <class T>
+inline constexpr bool is_operand = false;
+template <number T, int Rank>
+inline constexpr bool is_operand<variable<T, Rank>> = true;
+template <class Storage, int Rank>
+inline constexpr bool is_operand<parameter<Storage, Rank>> = true;
+
+template <class T>
+struct input_type {
+    using type = void;  // no number: neither promotes nor is cast
+};
+template <class T>
+    requires is_operand<T>
+struct input_type<T> {
+    using type = element_of<T>;
+};
+
+/// Whether an argument is a container or a tuple of variables or parameters, in which apply would not find them.
+template <class T>
+inline constexpr bool holds_operands = false;
+template <class T>
+    requires requires { typename T::value_type; }
+inline constexpr bool holds_operands<T> = is_operand<typename T::value_type> || holds_operands<typename T::value_type>;
+template <class... Ts>
+inline constexpr bool holds_operands<std::tuple<Ts...>> = ((is_operand<Ts> || holds_operands<Ts>) || ...);
+template <class A, class B>
+inline constexpr bool holds_operands<std::pair<A, B>> = holds_operands<std::tuple<A, B>>;
+
+/// What Op's inputs are cast to under P; void where they stay as they are.
+template <class P, class Op, class... Inputs>
+struct cast_inputs_type {
+    using type = storage_of<compute_type<P, Op, Inputs...>>;
+};
+template <class P, class Op, class... Inputs>
+    requires(policy_marker<resolve<P>> || operation_category<Op>::value == category::as_input)
+struct cast_inputs_type<P, Op, Inputs...> {
+    using type = void;
+};
+// A double among the inputs stays, and says nothing of the others.
+template <class P, class Op, class... Inputs>
+    requires(!policy_marker<resolve<P>> && operation_category<Op>::value == category::stated)
+struct cast_inputs_type<P, Op, Inputs...> {
+    using type = storage_of<compute_type<P, Op>>;
+};
+
+/// The policy by which Op's functions run where it is called by P: as_given, outside autocast, unless it has no rule.
+template <class P, class Op>
+using policy_within_operation =
+    std::conditional_t<operation_category<Op>::value == category::as_input && !states_rule<Op>, P, as_given>;
+
+/// An argument as the forward function is given it.
+template <class To, class Body, class T, int Rank>
+auto cast_argument(Body& body, const variable<T, Rank>& x) {
+    if constexpr (std::is_void_v<To> || !number<T> || is_fp64<T>) {
+        return x;
+    } else {
+        return halftone::cast<To>(body, x);
+    }
+}
+template <class To, class Body, class Storage, int Rank>
+auto cast_argument(Body& body, const parameter<Storage, Rank>& p) {
+    if constexpr (std::is_same_v<To, typename Storage::compute>) {
+        return body.constant(p.values());
+    } else {
+        return cast_argument<To>(body, body.constant(whole_master(p)));
+    }
+}
+template <class To, class Body, class T>
+const T& cast_argument(Body&, const T& other) {
+    return other;
+}
+
+/// The same on the tapes of a shadow run, of which the twin is to be handed what the other one is.
+template <class To, class Root, class Body, class T>
+decltype(auto) handed_argument(Root& root, Body& body, const T& argument) {
+    if constexpr (shadowing<Root> && is_operand<T> && (!std::is_void_v<To> || !is_variable<T>)) {
+        return root.handed(cast_argument<To>(body, argument), is_variable<T>);
+    } else {
+        return cast_argument<To>(body, argument);
+    }
+}
+
+/// Where an input's gradient goes.
+template <class T, int Rank>
+std::tuple<gradient_of<T, Rank>> destination(const variable<T, Rank>& v) {
+    return {gradient_of(v)};
+}
+template <class Storage, int Rank>
+std::tuple<parameter<Storage, Rank>> destination(const parameter<Storage, Rank>& p) {
+    return {p};
+}
+template <class T>
+auto destination_of(const T& argument) {
+    if constexpr (is_operand<T>) {
+        return destination(argument);
+    } else {
+        return std::tuple<>{};
+    }
+}
+template <class... Arguments>
+std::uint64_t wanted_inputs(const Arguments&... arguments) {
+    std::uint64_t wanted = 0;
+    int i = 0;
+    const auto see = [&](const auto& a) {
+        if constexpr (is_operand<std::remove_cvref_t<decltype(a)>>)
+            wanted |= static_cast<std::uint64_t>(wants_gradient(a)) << i++;
+    };
+    (see(arguments), ...);
+    return wanted;
+}
+
+template <class T>
+inline constexpr bool is_tuple = false;
+template <class... T>
+inline constexpr bool is_tuple<std::tuple<T...>> = true;
+
+/// Whether a user's function gave a gradient for the input of this number and shape.
+template <class Op, int Rank, class Gradient>
+bool gives_gradient(int index, const shape<Rank>& input, const Gradient& gradient) {
+    static_assert(is_absent<Gradient> || is_variable<Gradient>,
+                  "halftone: apply: backward returns variables, one for each input, and ht::absent{} for an input "
+                  "without a gradient");
+    if constexpr (is_variable<Gradient>) {
+        static_assert(Gradient::rank == Rank,
+                      "halftone: apply: a gradient that backward returns has another rank than its input");
+        if (gradient.is_empty()) return false;  // as absent
+        if (!(gradient.shape() == input))
+            fail<shape_error>(Op::name, ": the gradient of input ", index, " is ", gradient.shape(), ", the input ",
+                              input);
+        return true;
+    }
+    return false;
+}
+
+/// Adds it to where it goes.
+template <class Op, class Tape, class To, class Gradient>
+void give_input(Tape& tape, int index, const To& to, const Gradient& gradient) {
+    if (!gives_gradient<Op>(index, to.shape(), gradient)) return;
+    if constexpr (is_variable<Gradient>) {
+        if (const auto target = tape.gradient_target(to)) {
+            const auto in = as_const(flatten(gradient));
+            const view out(target.data, in.shape());
+            copy_rows(tape.device(), view(in.data(), shape<2>{1, in.size()}), view(out.data(), shape<2>{1, in.size()}),
+                      target.mode);
+        }
+    }
+}
+
+template <class T>
+auto as_gradients(T&& given) {
+    if constexpr (is_tuple<std::remove_cvref_t<T>>) {
+        return std::forward<T>(given);
+    } else {
+        return std::tuple<std::remove_cvref_t<T>>(std::forward<T>(given));
+    }
+}
+
+// As concepts of types: nvcc takes no pack of a function's parameters in a requires-expression.
+template <class Op, class Body, class... Inputs>
+concept has_forward = requires(Body& body, const Inputs&... inputs) {
+    Op::forward(body, inputs...);
+};
+template <class Op, class Body, class G, class... Kept>
+concept has_backward = requires(Body& body, const G& g, const Kept&... kept) {
+    Op::backward(body, g, kept...);
+};
+
+/// To: what its inputs were cast to, for those who ask (ledger.hpp). Policy: by which its functions run.
+template <class Op, class Y, int Rank, class Kept, class Destinations, class To, class Policy>
+struct apply_record {
+    using operation = Op;
+    Kept kept;
+    Destinations destinations;
+    gradient_of<Y, Rank> dy;
+    std::uint64_t wanted;
+
+    template <class Tape>
+    void backward(Tape& tape) {
+        if (!dy.is_there()) return;
+        operation_context<typename Tape::device_type, Policy> body(tape.device(), tape.graph(), wanted);
+        {
+            auto& graph = tape.graph();
+            const auto block = graph.gradient_block(dy.slot());
+            graph.retain_block(block);
+            const variable<Y, Rank> g(graph, graph.make_leaf(block, false), dy.shape());
+            std::apply([&](const auto&... k) { differentiate(tape, body, g, k...); }, kept);
+        }
+        tape.finish(dy);
+    }
+
+  private:
+    template <class Tape, class Body, class G, class... K>
+    void differentiate(Tape& tape, Body& body, const G& g, const K&... k) {
+        constexpr bool is_there = has_backward<Op, Body, G, K...>;
+        static_assert(is_there,
+                      "halftone: apply: this operation has no `static auto backward(auto& ctx, const auto& dy, ...)` "
+                      "that takes what its forward function keeps: ht::keep(y, x, z) wants backward(ctx, dy, x, z); "
+                      "outside tapes, in an ht::inference, none is needed");
+        if constexpr (is_there) {
+            const auto gradients = as_gradients(Op::backward(body, g, k...));
+            static_assert(
+                std::tuple_size_v<std::remove_const_t<decltype(gradients)>> == std::tuple_size_v<Destinations>,
+                "halftone: apply: backward returns another number of gradients than the operation has inputs "
+                "(variables and parameters that hold numbers): one for each, in a std::tuple where there are several, "
+                "ht::absent{} for one that has none");
+            if constexpr (std::tuple_size_v<std::remove_const_t<decltype(gradients)>> ==
+                          std::tuple_size_v<Destinations>) {
+                give_each(tape, gradients, std::make_index_sequence<std::tuple_size_v<Destinations>>{});
+            }
+        }
+    }
+    template <class Tape, class Gradients, std::size_t... I>
+    void give_each(Tape& tape, const Gradients& gradients, std::index_sequence<I...>) {
+        (give_input<Op>(tape, static_cast<int>(I), std::get<I>(destinations), std::get<I>(gradients)), ...);
+    }
+};
+
+template <class Op>
+concept named_operation = requires {
+    { Op::name } -> std::convertible_to<const char*>;
+};
+
+template <class T>
+auto with_kept(const T& returned) {
+    if constexpr (is_kept_result<T>) {
+        return returned;
+    } else {
+        return kept_result<T>{returned, {}};
+    }
+}
+
+/// What forward returned as a result on the tape.
+template <class Op, class Root, class Y>
+Y result_of_apply(Root& root, const Y& returned, bool wanted) {
+    static_assert(is_variable<Y>,
+                  "halftone: apply: forward returns a variable, or ht::keep(variable, what backward needs...)");
+    auto& graph = root.graph();
+    if (&returned.graph() != &graph) fail<argument_error>(Op::name, ": forward returned a variable of another context");
+    if constexpr (layer_naming<Root>) {
+        // Made by the tape, which gets to see it so.
+        using T = typename Y::value_type;
+        const Y y = root.template make<T>(returned.shape(), wanted);
+        root.device().copy(y.view().data(), returned.view().data(), static_cast<std::size_t>(y.size()) * sizeof(T));
+        return y;
+    } else {
+        const auto block = graph.value_block(returned.slot());
+        graph.retain_block(block);
+        return {graph, graph.make_result(block, wanted), returned.shape()};
+    }
+}
+
+/// apply() on a tape for second derivatives: autodiff/double_backward/apply.hpp.
+template <class Op, class To, class Policy>
+struct twice_application;
+
+}  // namespace detail
+
+/// The result of the operation Op: see the file's head. Throws what its functions throw; shape_error in the backward
+/// pass for a gradient of another shape than its input.
+template <class Op, recording_context Context, class... Arguments>
+auto apply(Context&& context, const Arguments&... arguments) {
+    static_assert(detail::named_operation<Op>,
+                  "halftone: apply: this operation has no name, by which profiles and errors tell it: static constexpr "
+                  "const char* name = \"my_op\"");
+    static_assert(!(detail::holds_operands<Arguments> || ...),
+                  "halftone: apply: an argument is a container of variables or parameters, which would neither be cast "
+                  "nor get gradients: pass them one by one, as arguments of their own");
+    using To = typename detail::cast_inputs_type<policy_of<Context>, Op,
+                                                 typename detail::input_type<Arguments>::type...>::type;
+    auto& root = context.root();
+    using device = typename std::remove_cvref_t<Context>::device_type;
+    constexpr bool records = std::remove_cvref_t<Context>::records;
+    const auto range = root.template range<policy_of<Context>>(detail::named_operation<Op> ? Op::name : "");
+    const std::uint64_t wanted = records ? detail::wanted_inputs(arguments...) : 0;
+    using Policy = detail::policy_within_operation<policy_of<Context>, Op>;
+    operation_context<device, Policy> body(root.device(), root.graph(), wanted);
+
+    static_assert(detail::has_forward<Op, operation_context<device, Policy>,
+                                      std::remove_cvref_t<decltype(detail::cast_argument<To>(body, arguments))>...>,
+                  "halftone: apply: this operation has no `static auto forward(auto& ctx, ...)` for these inputs: it "
+                  "takes as many as apply is given, as variables of the types that its cast rule makes of them");
+    if constexpr (detail::records_twice<Context>) {
+        return detail::twice_application<Op, To, Policy>::run(root, body, wanted, arguments...);
+    } else {
+        const auto returned =
+            detail::with_kept(Op::forward(body, detail::handed_argument<To>(root, body, arguments)...));
+        auto y = detail::result_of_apply<Op>(root, returned.result, wanted != 0);
+        using Y = decltype(y);
+        if constexpr (detail::shadowing<Context>)
+            root.template note_own<Op>(y, std::tuple_cat(detail::destination_of(arguments)...));
+        if constexpr (records) {
+            if (wanted != 0) {
+                auto destinations = std::tuple_cat(detail::destination_of(arguments)...);
+                root.record(
+                    detail::apply_record<Op, typename Y::value_type, Y::rank,
+                                         std::remove_cvref_t<decltype(returned.kept)>, decltype(destinations), To,
+                                         Policy>{returned.kept, std::move(destinations), gradient_of(y), wanted});
+            }
+        }
+        return y;
+    }
+}
+
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

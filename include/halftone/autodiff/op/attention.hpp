@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Attention with its gradient; kernel/attention has the options and the strategies.
+///
+///     auto o = ht::attention<roles>(ctx, q, k, v, {.mask = ht::attention_mask::causal});   // all (batch, time, heads, head_size)
+///     auto o = ht::self_attention<roles>(ctx, qkv, heads, options);       // qkv: (batch, time, 3 width), o: (batch, time, width)
+///     // Texts of various lengths, one behind the other: qkv is (1, time, 3 width), offsets (texts + 1).
+///     auto o = ht::self_attention<roles>(ctx, qkv, heads, options, ht::packed_sequences::of(offsets, longest));
+///
+/// All products of the backward pass, that of the scores which it computes again among them, read their operands in the
+/// roles' `input_grad`, so that the weights it works with are as exact as that type and `compute` allow. There is no
+/// weight, and so nothing to do for `weight_grad`.
+#pragma once
+
+#include <halftone/autodiff/engine/operation.hpp>
+#include <halftone/kernel/attention/attention.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+
+namespace detail {
+
+/// One third of a (batch, time, 3 width) buffer as (batch, time, heads, head_size).
+template <class T>
+view<T, 4> slice_of_qkv(T* data, const shape<3>& s, extent heads, int third) {
+    const extent width = s[2] / 3, head_size = width / heads;
+    return {data + third * width, {s[0], s[1], heads, head_size}, {s[1] * s[2], s[2], head_size, 1}};
+}
+/// (batch, time, width) as (batch, time, heads, head_size).
+template <class T>
+view<T, 4> in_heads(T* data, const shape<3>& s, extent heads) {
+    return {data, {s[0], s[1], heads, s[2] / heads}};
+}
+
+/// Packed sequences, as attention takes them: those whose offsets are on the device already, for as long as this is
+/// there, or any others.
+struct brought_sequences {
+    variable<std::int32_t, 1> query_offsets{}, key_offsets{};  ///< empty: not brought yet
+    packed_sequences sequences{};
+
+    brought_sequences() = default;
+    brought_sequences(const packed_sequences& s) : sequences(s) {}
+    brought_sequences(const variable<std::int32_t, 1>& of_queries, const variable<std::int32_t, 1>& of_keys,
+                      const packed_sequences& s)
+        : query_offsets(of_queries), key_offsets(of_keys), sequences(s) {}
+
+    /// Offsets that come from host memory are checked here.
+    template <class Root>
+    static brought_sequences to(Root& root, const brought_sequences& given, const attention_extents& e) {
+        const packed_sequences& s = given.sequences;
+        if (!s.are_there()) return {};
+        check_sequences(s, e);
+        if (!given.query_offsets.is_empty()) return given;
+        const bool one = s.key_offsets.data() == s.query_offsets.data();
+        if (!root.device().reaches(s.query_offsets.data()))
+            check_offsets("queries", s.query_offsets, e.queries, s.longest_queries);
+        if (!root.device().reaches(s.key_offsets.data())) check_offsets("keys", s.key_offsets, e.keys, s.longest_keys);
+        const auto of_queries = root.bring(s.query_offsets);
+        const auto of_keys = one ? of_queries : root.bring(s.key_offsets);
+        return {of_queries, of_keys, {of_queries.view(), of_keys.view(), s.longest_queries, s.longest_keys}};
+    }
+};
+
+template <class Roles, class T>
+struct self_attention_record {
+    using operation = op::attention;
+    variable<T, 3> qkv, o;
+    variable<float, 4> logsumexp;
+    gradient_of<T, 3> dqkv, d_o;
+    extent heads;
+    attention_options options;
+    brought_sequences packed;
+
+    template <class Tape>
+    void backward(Tape& tape) {
+        if (!d_o.is_there()) return;
+        const auto to = tape.gradient_target(dqkv);
+        // A second use of qkv: the kernel overwrites, so its result is added from memory of its own.
+        auto apart = to.mode == write_mode::add ? tape.template make<T>(dqkv.shape(), false) : variable<T, 3>{};
+        T* const out = to.mode == write_mode::add ? apart.view().data() : to.data;
+        const shape<3>& s = qkv.shape();
+        const T* in = qkv.view().data();
+        run_attention<typename Roles::input_grad>(
+            tape.device(), kernel::attention_backward<T>{.q = slice_of_qkv(in, s, heads, 0), .k = slice_of_qkv(in, s, heads, 1),
+                                                         .v = slice_of_qkv(in, s, heads, 2), .o = as_const(in_heads(o.view().data(), o.shape(), heads)),
+                                                         .logsumexp = logsumexp.view(), .d_o = as_const(in_heads(d_o.view().data(), o.shape(), heads)),
+                                                         .dq = slice_of_qkv(out, s, heads, 0), .dk = slice_of_qkv(out, s, heads, 1),
+                                                         .dv = slice_of_qkv(out, s, heads, 2), .options = options, .sequences = packed.sequences});
+        if (to.mode == write_mode::add) add_into(tape, apart.view(), view(to.data, dqkv.shape()));
+        tape.finish(d_o);
+    }
+};
+
+template <class Roles, class T>
+struct attention_record {
+    using operation = op::attention;
+    variable<T, 4> q, k, v, o;
+    variable<float, 4> logsumexp;
+    gradient_of<T, 4> dq, dk, dv, d_o;
+    attention_options options;
+    brought_sequences packed;
+
+    template <class Tape>
+    void backward(Tape& tape) {
+        if (!d_o.is_there()) return;
+        // The kernel computes all three gradients at once, into memory of their own; each is then taken over or added.
+        const auto gq = tape.template make<T>(q.shape(), false), gk = tape.template make<T>(k.shape(), false),
+                   gv = tape.template make<T>(v.shape(), false);
+        run_attention<typename Roles::input_grad>(
+            tape.device(), kernel::attention_backward<T>{q.view(), k.view(), v.view(), o.view(), logsumexp.view(),
+                                                         as_const(d_o.view()), gq.view(), gk.view(), gv.view(), options,
+                                                         packed.sequences});
+        give(tape, gq, dq);
+        give(tape, gk, dk);
+        give(tape, gv, dv);
+        tape.finish(d_o);
+    }
+    template <class Tape>
+    static void give(Tape& tape, const variable<T, 4>& value, const gradient_of<T, 4>& to) {
+        if (!tape.takes_gradient(to)) return;
+        if (!to.is_there()) return tape.give_gradient(value, to);
+        add_into(tape, value.view(), view(tape.gradient_target(to).data, to.shape()));
+    }
+};
+
+}  // namespace detail
+
+/// o = softmax(scale q kᵀ + mask) v. q and o: (batch, queries, heads, head_size), k and v: (batch, keys, heads,
+/// head_size). Offsets of packed sequences may lie in host memory; what the device can reach must stay until the
+/// backward pass is through. Throws shape_error and argument_error as the kernels do, also for offsets, unless only the
+/// GPU sees them.
+template <class Roles, class Context, class T>
+variable<T, 4> attention(Context&& context, const variable<T, 4>& q, const variable<T, 4>& k, const variable<T, 4>& v,
+                         const attention_options& options = {}, const detail::brought_sequences& sequences = {}) {
+    auto& root = context.root();
+    const auto range = root.template range<Roles>(op::attention::name);
+    const bool wanted = detail::wants_gradient(q, k, v);
+    const bool keeps = std::remove_cvref_t<Context>::records && wanted;
+    auto o = root.template make<T>(q.shape(), wanted);
+    const shape<4> rows{q.shape()[0], q.shape()[2], keeps ? q.shape()[1] : 0, 2};
+    auto logsumexp = root.template make<float>(rows, false);
+    const auto packed = detail::brought_sequences::to(
+        root, sequences, {q.shape()[0], q.shape()[1], k.shape()[1], q.shape()[2], k.shape()[2], q.shape()[3]});
+    detail::run_attention<typename Roles::compute>(
+        root.device(),
+        kernel::attention_forward<T>{q.view(), k.view(), v.view(), o.view(),
+                                     keeps ? logsumexp.view() : view<float, 4>{}, options, packed.sequences});
+    if constexpr (std::remove_cvref_t<Context>::records) {
+        if (wanted) {
+            root.record(detail::attention_record<Roles, T>{q, k, v, o, logsumexp, gradient_of(q), gradient_of(k),
+                                                           gradient_of(v), gradient_of(o), options, packed});
+        }
+    }
+    return o;
+}
+
+/// The same for q, k and v side by side in one tensor, as one product makes them. Throws shape_error where 3 heads do
+/// not divide the last extent.
+template <class Roles, class Context, class T>
+variable<T, 3> self_attention(Context&& context, const variable<T, 3>& qkv, extent heads,
+                              const attention_options& options = {}, const detail::brought_sequences& sequences = {}) {
+    const shape<3> s = qkv.shape();
+    if (heads < 1 || s[2] % (3 * heads) != 0)
+        fail<shape_error>("self_attention: qkv is ", s, "; its last extent is no multiple of 3 times ", heads,
+                          " heads");
+    auto& root = context.root();
+    const auto range = root.template range<Roles>(op::attention::name);
+    const bool wanted = qkv.wants_gradient();
+    const bool keeps = std::remove_cvref_t<Context>::records && wanted;
+    auto o = root.template make<T>(shape<3>{s[0], s[1], s[2] / 3}, wanted);
+    const shape<4> rows{s[0], heads, keeps ? s[1] : 0, 2};
+    auto logsumexp = root.template make<float>(rows, false);
+    const T* in = qkv.view().data();
+    const auto packed =
+        detail::brought_sequences::to(root, sequences, {s[0], s[1], s[1], heads, heads, s[2] / 3 / heads});
+    detail::run_attention<typename Roles::compute>(
+        root.device(), kernel::attention_forward<T>{.q = detail::slice_of_qkv(in, s, heads, 0),
+                                                    .k = detail::slice_of_qkv(in, s, heads, 1),
+                                                    .v = detail::slice_of_qkv(in, s, heads, 2),
+                                                    .o = detail::in_heads(o.view().data(), o.shape(), heads),
+                                                    .logsumexp = keeps ? logsumexp.view() : view<float, 4>{},
+                                                    .options = options,
+                                                    .sequences = packed.sequences});
+    if constexpr (std::remove_cvref_t<Context>::records) {
+        if (wanted)
+            root.record(detail::self_attention_record<Roles, T>{qkv, o, logsumexp, gradient_of(qkv), gradient_of(o),
+                                                                heads, options, packed});
+    }
+    return o;
+}
+template <class Roles, class Context, class T>
+    requires detail::records_twice<Context> variable<T, 4> attention(Context&& context, const variable<T, 4>& q,
+                                                                     const variable<T, 4>& k, const variable<T, 4>& v,
+                                                                     const attention_options& options = {},
+                                                                     const detail::brought_sequences& sequences = {}) {
+        return detail::composition<op::attention, Roles>::run(context.root(), q, k, v, options, sequences.sequences);
+    }
+template <class Roles, class Context, class T>
+    requires detail::records_twice<Context> variable<T, 3> self_attention(
+        Context&& context, const variable<T, 3>& qkv, extent heads, const attention_options& options = {},
+        const detail::brought_sequences& sequences = {}) {
+        return detail::composition<op::attention, Roles>::run(context.root(), qkv, heads, options, sequences.sequences);
+    }
+
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

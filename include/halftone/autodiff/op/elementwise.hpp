@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Pointwise operations by the names that users of PyTorch know, on tapes and in inference contexts.
+///
+///     auto y = ht::log1p(ctx, ht::exp(ctx, x));
+///     auto y = ht::div(ctx, ht::sub(ctx, x, mean), 2.0f);            // mean: of x's shape, a row or one value
+///     auto y = ht::exp<ht::bfloat16>(ctx, x);                        // that type in every region, and in none
+///
+/// Each is a symbolic map (kernel/map): one kernel forward and one backward, compiled where it is called. The contract
+/// is that of pointwise.hpp; where several follow each other, one ht::map of them all reads memory once. Powers,
+/// logarithms and exponentials are fp32 under autocast, addcmul, addcdiv and atan2 the widest of their inputs and
+/// `compute`, the others keep their inputs' type (policy/operations.hpp).
+#pragma once
+
+#include <halftone/autodiff/op/pointwise.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+
+template <class As = by_category, recording_context Context, class X, int Rank>
+auto neg(Context&& context, const variable<X, Rank>& x) {
+    return detail::pointwise<op::neg, As>(context, [](auto a) { return -a; }, x);
+}
+/// Its derivative at 0 is 0.
+template <class As = by_category, recording_context Context, class X, int Rank>
+auto abs(Context&& context, const variable<X, Rank>& x) {
+    return detail::pointwise<op::abs, As>(context, [](auto a) { return halftone::abs(a); }, x);
+}
+template <class As = by_category, recording_context Context, class X, int Rank>
+auto sqrt(Context&& context, const variable<X, Rank>& x) {
+    return detail::pointwise<op::sqrt, As>(context, [](auto a) { return halftone::sqrt(a); }, x);
+}
+/// 1 / sqrt(x).
+template <class As = by_category, recording_context Context, class X, int Rank>
+auto rsqrt(Context&& context, const variable<X, Rank>& x) {
+    return detail::pointwise<op::rsqrt, As>(context, [](auto a) { return halftone::rsqrt(a); }, x);
+}
+/// 1 / x.
+template <class As = by_category, recording_context Context, class X, int Rank>
+auto reciprocal(Context&& context, const variable<X, Rank>& x) {
+    return detail::pointwise<op::reciprocal, As>(context, [](auto a) { return halftone::reciprocal(a); }, x);
+}
+template <class As = by_category, recording_context Context, class X, int Rank>
+auto exp(Context&& context, const variable<X, Rank>& x) {
+    return detail::pointwise<op::exp, As>(context, [](auto a) { return halftone::exp(a); }, x);
+}
+/// exp(x) - 1, also where x is small.
+template <class As = by_category, recording_context Context, class X, int Rank>
+auto expm1(Context&& context, const variable<X, Rank>& x) {
+    return detail::pointwise<op::expm1, As>(context, [](auto a) { return halftone::expm1(a); }, x);
+}
+template <class As = by_category, recording_context Context, class X, int Rank>
+auto log(Context&& context, const variable<X, Rank>& x) {
+    return detail::pointwise<op::log, As>(context, [](auto a) { return halftone::log(a); }, x);
+}
+/// log(1 + x), also where x is small.
+template <class As = by_category, recording_context Context, class X, int Rank>
+auto log1p(Context&& context, const variable<X, Rank>& x) {
+    return detail::pointwise<op::log1p, As>(context, [](auto a) { return halftone::log1p(a); }, x);
+}
+template <class As = by_category, recording_context Context, class X, int Rank>
+auto log2(Context&& context, const variable<X, Rank>& x) {
+    return detail::pointwise<op::log2, As>(context, [](auto a) { return halftone::log2(a); }, x);
+}
+template <class As = by_category, recording_context Context, class X, int Rank>
+auto log10(Context&& context, const variable<X, Rank>& x) {
+    return detail::pointwise<op::log10, As>(context, [](auto a) { return halftone::log10(a); }, x);
+}
+template <class As = by_category, recording_context Context, class X, int Rank>
+auto sinh(Context&& context, const variable<X, Rank>& x) {
+    return detail::pointwise<op::sinh, As>(context, [](auto a) { return halftone::sinh(a); }, x);
+}
+template <class As = by_category, recording_context Context, class X, int Rank>
+auto cosh(Context&& context, const variable<X, Rank>& x) {
+    return detail::pointwise<op::cosh, As>(context, [](auto a) { return halftone::cosh(a); }, x);
+}
+template <class As = by_category, recording_context Context, class X, int Rank>
+auto tan(Context&& context, const variable<X, Rank>& x) {
+    return detail::pointwise<op::tan, As>(context, [](auto a) { return halftone::tan(a); }, x);
+}
+/// 1 / (1 + exp(-x)).
+template <class As = by_category, recording_context Context, class X, int Rank>
+auto sigmoid(Context&& context, const variable<X, Rank>& x) {
+    return detail::pointwise<op::sigmoid, As>(context, [](auto a) { return halftone::sigmoid(a); }, x);
+}
+/// x sigmoid(x).
+template <class As = by_category, recording_context Context, class X, int Rank>
+auto silu(Context&& context, const variable<X, Rank>& x) {
+    return detail::pointwise<op::silu, As>(context, [](auto a) { return halftone::silu(a); }, x);
+}
+/// log(1 + exp(x)).
+template <class As = by_category, recording_context Context, class X, int Rank>
+auto softplus(Context&& context, const variable<X, Rank>& x) {
+    return detail::pointwise<op::softplus, As>(context, [](auto a) { return halftone::softplus(a); }, x);
+}
+/// x where it is positive, else slope x.
+template <class As = by_category, recording_context Context, class X, int Rank>
+auto leaky_relu(Context&& context, const variable<X, Rank>& x, double slope = 0.01) {
+    return detail::pointwise<op::leaky_relu, As>(
+        context, [slope](auto a) { return halftone::where(a > 0, a, slope * a); }, x);
+}
+/// x where it is positive, else slope x, with a slope that is learnt: one value, or one for each column.
+template <class As = by_category, recording_context Context, class X, int Rank, class S, int Other>
+auto prelu(Context&& context, const variable<X, Rank>& x, const variable<S, Other>& slope) {
+    return detail::pointwise<op::prelu, As>(
+        context, [](auto a, auto s) { return halftone::where(a > 0, a, s * a); }, x, slope);
+}
+
+template <class As = by_category, recording_context Context, class A, class B, int Rank, int Other>
+auto div(Context&& context, const variable<A, Rank>& a, const variable<B, Other>& b) {
+    return detail::pointwise<op::div, As>(
+        context, [](auto p, auto q) { return p / q; }, a, b);
+}
+/// x to the power of y, as std::pow. The derivative is 0 by x where y is 0, and by y where x is 0 and y is not
+/// negative.
+template <class As = by_category, recording_context Context, class X, class Y, int Rank, int Other>
+auto pow(Context&& context, const variable<X, Rank>& x, const variable<Y, Other>& y) {
+    return detail::pointwise<op::pow, As>(
+        context, [](auto p, auto q) { return halftone::pow(p, q); }, x, y);
+}
+/// The angle of the point (x, y), in (-pi, pi].
+template <class As = by_category, recording_context Context, class Y, class X, int Rank, int Other>
+auto atan2(Context&& context, const variable<Y, Rank>& y, const variable<X, Other>& x) {
+    return detail::pointwise<op::atan2, As>(
+        context, [](auto p, auto q) { return halftone::atan2(p, q); }, y, x);
+}
+/// x + value a b.
+template <class As = by_category, recording_context Context, class X, class A, class B, int Rank, int RankA, int RankB>
+auto addcmul(Context&& context, const variable<X, Rank>& x, const variable<A, RankA>& a, const variable<B, RankB>& b,
+             double value = 1) {
+    return detail::pointwise<op::addcmul, As>(
+        context, [value](auto p, auto q, auto r) { return p + value * q * r; }, x, a, b);
+}
+/// x + value a / b.
+template <class As = by_category, recording_context Context, class X, class A, class B, int Rank, int RankA, int RankB>
+auto addcdiv(Context&& context, const variable<X, Rank>& x, const variable<A, RankA>& a, const variable<B, RankB>& b,
+             double value = 1) {
+    return detail::pointwise<op::addcdiv, As>(
+        context, [value](auto p, auto q, auto r) { return p + value * q / r; }, x, a, b);
+}
+
+// A number in place of the second operand has no say in the type.
+template <class As = by_category, recording_context Context, class X, int Rank>
+auto add(Context&& context, const variable<X, Rank>& x, double value) {
+    return detail::pointwise<op::add, As>(
+        context, [value](auto a) { return a + value; }, x);
+}
+template <class As = by_category, recording_context Context, class X, int Rank>
+auto sub(Context&& context, const variable<X, Rank>& x, double value) {
+    return detail::pointwise<op::sub, As>(
+        context, [value](auto a) { return a - value; }, x);
+}
+template <class As = by_category, recording_context Context, class X, int Rank>
+auto mul(Context&& context, const variable<X, Rank>& x, double value) {
+    return detail::pointwise<op::mul, As>(
+        context, [value](auto a) { return a * value; }, x);
+}
+template <class As = by_category, recording_context Context, class X, int Rank>
+auto div(Context&& context, const variable<X, Rank>& x, double value) {
+    return detail::pointwise<op::div, As>(
+        context, [value](auto a) { return a / value; }, x);
+}
+template <class As = by_category, recording_context Context, class X, int Rank>
+auto pow(Context&& context, const variable<X, Rank>& x, double value) {
+    return detail::pointwise<op::pow, As>(
+        context, [value](auto a) { return halftone::pow(a, value); }, x);
+}
+
+/// x as numbers of type T, and its gradient as those of X; x itself where that is T already.
+template <class T, recording_context Context, class X, int Rank>
+auto cast(Context&& context, const variable<X, Rank>& x) {
+    static_assert(number<T>,
+                  "halftone: cast is given something other than a number type: ht::cast<float>(ctx, x); what computes "
+                  "by a policy is called in a region, ht::autocast<policy>(ctx)");
+    if constexpr (std::is_same_v<T, X> && !detail::shadowing<Context>) {
+        return x;
+    } else {
+        return detail::pointwise<op::cast, T>(
+            context, [](auto a) { return a; }, x);
+    }
+}
+
+namespace detail {
+
+/// What Op has computed as X, given as Y. The tapes of a shadow run have a cast here, or none, alike.
+template <class Op, class Y, class Context, class X, int Rank>
+variable<Y, Rank> given_as(Context&& context, const variable<X, Rank>& x) {
+    if constexpr (std::is_same_v<X, Y> && operation_category<Op>::value == stated_category<Op>()) {
+        return x;
+    } else {
+        return halftone::cast<Y>(context, x);
+    }
+}
+
+}  // namespace detail
+
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

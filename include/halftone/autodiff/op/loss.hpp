@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Losses: cross-entropy of logits, and of logits that are never stored.
+///
+///     auto loss = ht::cross_entropy(ctx, logits, targets);                              // logits: (…, classes)
+///     auto loss = ht::linear_cross_entropy<roles>(ctx, x, weight, targets);             // logits = x weightᵀ
+///     auto loss = ht::linear_cross_entropy<roles>(ctx, x, weight, targets, ht::keep_logits::never);
+///
+/// A loss is a float scalar in regions, by its category, and on a bare tape, where PyTorch gives the logits' type; of
+/// doubles a double. Targets are std::int32_t; -100 marks rows that do not count. A batch in parts: autodiff/engine/share.hpp.
+#pragma once
+
+#include <halftone/autodiff/engine/share.hpp>
+#include <halftone/autodiff/op/elementwise.hpp>
+#include <halftone/autodiff/op/linear.hpp>
+#include <halftone/kernel/cross_entropy/cross_entropy.hpp>
+#include <halftone/kernel/linear_cross_entropy/linear_cross_entropy.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+
+/// Whether linear_cross_entropy keeps its logits for the backward pass, or computes them there again: one product of four,
+/// with the same bits.
+enum class keep_logits {
+    where_small,  ///< in no more memory than the gradient of the weight takes: of up to 2 width rows, bf16 and fp32
+    always,
+    never
+};
+
+namespace detail {
+
+/// The target of a row that does not count.
+inline constexpr std::int32_t ignored_target = -100;
+
+template <class Root>
+variable<std::int32_t, 1> bring_targets(Root& root, const const_view<std::int32_t, 1>& targets, extent classes) {
+    return bring_ids(root, "cross_entropy", "target", targets, classes, &ignored_target);
+}
+
+template <class T>
+view<T, 1> as_vector(const variable<T, 0>& scalar) {
+    return {scalar.view().data(), {1}};
+}
+template <class T>
+const_view<T, 1> as_vector(const gradient_of<T, 0>& scalar) {
+    return {scalar.view().data(), {1}};
+}
+
+template <class X, int Rank>
+struct cross_entropy_record {
+    using operation = op::cross_entropy;
+    variable<X, Rank> logits;
+    gradient_of<X, Rank> dlogits;
+    gradient_of<loss_type<X>, 0> dloss;
+    variable<std::int32_t, 1> targets;
+    variable<loss_type<X>, 1> maximum, sum, count;
+
+    template <class Tape>
+    void backward(Tape& tape) {
+        using kernel_type = kernel::cross_entropy<typename Tape::device_type>;
+        if (!dloss.is_there()) return;
+        const auto to = tape.gradient_target(dlogits);
+        // A second use of the logits: the kernel overwrites, so its result is added from memory of its own.
+        auto apart = to.mode == write_mode::add ? tape.template make<X>(dlogits.shape(), false) : variable<X, Rank>{};
+        const auto rows = to.mode == write_mode::add ? as_rows(apart) : as_rows(view(to.data, dlogits.shape()));
+        kernel_type::backward(tape.device(), kernel::cross_entropy_backward<X, X>{.logits = as_rows(logits),
+                                                                                  .targets = targets.view(),
+                                                                                  .maximum = maximum.view(),
+                                                                                  .sum = sum.view(),
+                                                                                  .gradient = as_vector(dloss),
+                                                                                  .count = count.view(),
+                                                                                  .dlogits = rows});
+        if (to.mode == write_mode::add) add_into(tape, apart.view(), view(to.data, dlogits.shape()));
+        tape.finish(dloss);
+    }
+};
+
+/// Whether so many logits are to be kept beside a weight and its gradient.
+template <class Weight, class Logit>
+bool keeps(keep_logits keep, extent logits, const shape<2>& weight) {
+    constexpr extent of_logit = sizeof(Logit), of_gradient = sizeof(typename Weight::storage::accumulate);
+    return keep == keep_logits::always ||
+           (keep == keep_logits::where_small && logits * of_logit <= weight.size() * of_gradient);
+}
+
+template <class Roles, class X, int Rank, class Weight>
+struct linear_cross_entropy_record {
+    using operation = op::linear_cross_entropy;
+    variable<X, Rank> x;
+    gradient_of<X, Rank> dx;
+    gradient_of<float, 0> dloss;
+    Weight weight;
+    variable<std::int32_t, 1> targets;
+    variable<float, 1> maximum, sum, losses, count;
+    variable<std::byte, 1> logits;  // empty: they are computed again
+
+    template <class Tape>
+    void backward(Tape& tape) {
+        using accumulate = typename Weight::storage::accumulate;
+        using compute = typename Roles::compute;
+        if (!dloss.is_there()) return;
+        tape.template note_gradients_as<typename Roles::output>();  // of logits
+        tape.template note_gradients_as<typename Roles::input_grad>();
+        tape.template note_gradients_as<typename Roles::weight_grad>();
+        const auto to_x = tape.gradient_target(dx);
+        const auto to_w = tape.gradient_target(weight);
+        const kernel::linear_cross_entropy_rows rows{targets.view(), losses.view(), maximum.view(), sum.view(), {},
+                                                     count.view()};
+        kernel::linear_cross_entropy<typename Tape::device_type>::template backward<
+            compute, typename Roles::output, typename Roles::input_grad, typename Roles::weight_grad>(
+            tape.device(), as_const(as_rows(x)), values_for<compute>(weight), rows, as_vector(dloss),
+            kernel::gradient_result<X>{to_x ? as_rows(view(to_x.data, dx.shape())) : view<X, 2>{}, to_x.mode},
+            kernel::gradient_result<accumulate>{to_w ? view(to_w.data, weight.shape()) : view<accumulate, 2>{},
+                                                to_w.mode, to_w.squares},
+            logits.is_empty() ? nullptr : reinterpret_cast<typename Roles::output*>(logits.view().data()));
+        tape.finish(dloss);
+    }
+};
+
+}  // namespace detail
+
+/// The mean over all rows that count of -log softmax(logits)[target]. logits: (…, classes), targets: as many as rows.
+/// The targets may lie in host memory; what the device can reach must stay until the backward pass is through. Throws
+/// argument_error for a target that is no class, unless only the GPU sees it: then the loss is NaN.
+template <class Context, class X, int Rank, int TargetRank>
+auto cross_entropy(Context&& context, const variable<X, Rank>& logits,
+                   const const_view<std::int32_t, TargetRank>& targets) {
+    using loss_type = detail::loss_type<X>;
+    auto& root = context.root();
+    const auto range = root.template range<policy_of<Context>>(op::cross_entropy::name);
+    const auto rows = as_rows(logits);
+    const bool wanted = logits.wants_gradient();
+    const auto ids = detail::bring_targets(root, flatten(targets), rows.extent_of(1));
+    auto loss = root.template make<loss_type>(shape<0>{}, wanted);
+    auto maximum = root.template make<loss_type>(shape<1>{rows.extent_of(0)}, false),
+         sum = root.template make<loss_type>(shape<1>{rows.extent_of(0)}, false),
+         losses = root.template make<loss_type>(shape<1>{rows.extent_of(0)}, false);
+    auto count = root.template make<loss_type>(shape<1>{1}, false);
+    kernel::cross_entropy<typename std::remove_cvref_t<Context>::device_type>::forward(
+        root.device(), kernel::cross_entropy_forward<X>{.logits = rows,
+                                                        .targets = ids.view(),
+                                                        .losses = losses.view(),
+                                                        .maximum = maximum.view(),
+                                                        .sum = sum.view(),
+                                                        .loss = detail::as_vector(loss),
+                                                        .count = count.view()});
+    if constexpr (std::remove_cvref_t<Context>::records) {
+        if (wanted)
+            root.record(detail::cross_entropy_record<X, Rank>{logits, gradient_of(logits), gradient_of(loss), ids,
+                                                              maximum, sum, count});
+    }
+    using Y = detail::loss_output<policy_of<Context>, op::cross_entropy, X>;
+    return detail::given_as<op::cross_entropy, Y>(context, loss);
+}
+
+/// The same for logits x weightᵀ, which are not stored but in parts, unless they are kept; they are rounded to the roles'
+/// output. x: (…, width), weight: (classes, width). The loss is a float, or what a category of the user's own says.
+template <class Roles, class Context, class X, int Rank, class Weight, int TargetRank>
+auto linear_cross_entropy(Context&& context, const variable<X, Rank>& x, const Weight& weight,
+                          const const_view<std::int32_t, TargetRank>& targets,
+                          keep_logits keep = keep_logits::where_small) {
+    using compute = typename Roles::compute;
+    using logit = typename Roles::output;
+    using head = kernel::linear_cross_entropy<typename std::remove_cvref_t<Context>::device_type>;
+    auto& root = context.root();
+    const auto range = root.template range<Roles>(op::linear_cross_entropy::name);
+    const auto rows = as_rows(x);
+    const bool wanted = detail::wants_gradient(x, weight);
+    const auto ids = detail::bring_targets(root, flatten(targets), weight.shape()[0]);
+    auto loss = root.template make<float>(shape<0>{}, wanted);
+    auto maximum = root.template make<float>(shape<1>{rows.extent_of(0)}, false),
+         sum = root.template make<float>(shape<1>{rows.extent_of(0)}, false),
+         losses = root.template make<float>(shape<1>{rows.extent_of(0)}, false);
+    auto count = root.template make<float>(shape<1>{1}, false);
+    variable<std::byte, 1> kept;
+    if constexpr (std::remove_cvref_t<Context>::records) {
+        const extent logits = head::kept_logits(rows.extent_of(0), weight.shape()[0]);
+        if (wanted && detail::keeps<Weight, logit>(keep, logits, weight.shape()))
+            kept = root.template make<std::byte>(shape<1>{logits * static_cast<extent>(sizeof(logit))}, false);
+    }
+    head::template forward<compute, logit>(
+        root.device(), as_const(rows), detail::values_for<compute>(weight),
+        kernel::linear_cross_entropy_rows{ids.view(), losses.view(), maximum.view(), sum.view(),
+                                          detail::as_vector(loss), count.view()},
+        kept.is_empty() ? nullptr : reinterpret_cast<logit*>(kept.view().data()));
+    if constexpr (std::remove_cvref_t<Context>::records) {
+        if (wanted) {
+            root.record(detail::linear_cross_entropy_record<Roles, X, Rank, Weight>{
+                x, gradient_of(x), gradient_of(loss), weight, ids, maximum, sum, losses, count, kept});
+        }
+    }
+    return detail::given_as<op::linear_cross_entropy, detail::linear_loss<compute>>(context, loss);
+}
+/// In double the logits are stored.
+template <class Roles, class Context, int Rank, class Weight, int TargetRank>
+    requires(detail::is_fp64<typename Roles::compute> && !detail::records_twice<Context>)
+variable<double, 0> linear_cross_entropy(Context&& context, const variable<double, Rank>& x, const Weight& weight,
+                                         const const_view<std::int32_t, TargetRank>& targets,
+                                         keep_logits = keep_logits::always) {
+    return cross_entropy(context, linear<Roles>(context, x, weight, absent{}), targets);
+}
+template <class Roles, class Context, class X, int Rank, class Weight, int TargetRank>
+    requires detail::records_twice<Context>
+auto linear_cross_entropy(Context&& context, const variable<X, Rank>& x, const Weight& weight,
+                          const const_view<std::int32_t, TargetRank>& targets, keep_logits = keep_logits::always) {
+    const auto loss = detail::composition<op::linear_cross_entropy, Roles>::run(context.root(), x, weight, targets);
+    return detail::given_as<op::linear_cross_entropy, detail::linear_loss<typename Roles::compute>>(context, loss);
+}
+
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Products of variables as free operations: matmul, batched or not, and linear, which also reads parameters.
+///
+///     auto y = ht::matmul(ht::autocast<ht::amp_bf16>(ctx), a, b);            // (…, m, k) times (…, k, n), or times (k, n)
+///     auto y = ht::matmul<float>(ctx, a, b);                                 // in fp32, in every region
+///     auto y = ht::linear(ctx, x, w, b);                                     // x wᵀ + b; w, b: variables or parameters
+///     auto w = ht::as_variable(ctx, layer.weight);                           // a parameter, for all other operations
+///
+/// In a region operands are read in the policy's `compute`, which is also the result's type; on a bare tape in the type
+/// that they promote to. A type given explicitly takes the place of both. Operands are rounded as the kernel reads
+/// them: there is no cast copy that is kept, and so none to go stale. A parameter is read from the store's copy where
+/// that has the type: its weights are rounded once when they change, however often they are used.
+///
+/// Backward products read their operands in the region's `input_grad` and `weight_grad` (policy/roles.hpp) wherever
+/// backward is called: matmul's a has its gradient by the former, b, where a weight would stand, by the latter; linear's
+/// x and w likewise. The gradients have the types of the inputs. Numeric contract: kernel::matmul's.
+#pragma once
+
+#include <halftone/autodiff/op/join.hpp>
+#include <halftone/autodiff/op/linear.hpp>
+#include <halftone/autodiff/op/pointwise.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+
+namespace detail {
+
+template <class As>
+concept type_choice = std::same_as<As, by_category> || number<As>;
+
+template <class As, class P, class Op, class Compute>
+struct backward_types {  // of an explicit type
+    using input_grad = Compute;
+    using weight_grad = Compute;
+};
+template <class P, class Op, class Compute>
+    requires(!policy_marker<resolve<P>> && !is_fp64<Compute>)
+struct backward_types<by_category, P, Op, Compute> {
+    using R = resolve<P>;
+    using wider = typename read_gradient<Compute, grad_type<R, Op>>::type;
+    using input_grad = typename backward_role<typename stated_input_grad<R>::type, wider>::type;
+    using weight_grad = typename backward_role<typename stated_weight_grad<R>::type, wider>::type;
+};
+
+/// Op as a free operation has it: by its category, and without scales for operands of eight bits.
+template <class Op>
+struct as_free {
+    static constexpr const char* name = Op::name;
+    static constexpr category cast_rule = operation_category<Op>::value;
+};
+
+/// What the product Op of operands with these element types runs in.
+template <class As, class P, class Op, class... Inputs>
+struct product_types {
+    using compute = chosen_compute<As, P, Op, Inputs...>;
+    using output = chosen_output<As, P, Op, Inputs...>;
+    using backward = backward_types<As, P, Op, compute>;
+    using type = roles<compute, output, compute, void, typename backward::input_grad, typename backward::weight_grad>;
+};
+template <class As, class Context, class Op, class... Inputs>
+using product_roles = typename product_types<As, policy_of<Context>, as_free<Op>, Inputs...>::type;
+
+template <class T, int Rank>
+view<T, 3> as_matrices(const view<T, Rank>& v) {
+    const extent rows = v.extent_of(Rank - 2), columns = v.extent_of(Rank - 1);
+    return {v.data(), {rows * columns == 0 ? 0 : v.size() / (rows * columns), rows, columns}};
+}
+
+/// Of variables of this rank, as_matrices: matrices, which need no kernel for many, or any number of them.
+template <class Compute, int Rank, class Device, class A, class B, class C>
+void products(Device& device, const view<A, 3>& a, const view<B, 3>& b, const view<C, 3>& c, write_mode mode) {
+    if constexpr (Rank == 2) {
+        if (c.extent_of(0) > 0) product<Compute>(device, matrix(a, 0), matrix(b, 0), matrix(c, 0), mode);
+    } else {
+        product_each<Compute>(device, a, b, c, mode);
+    }
+}
+
+template <class Roles, class A, class B, class Y, int Rank>
+struct matmul_record {
+    using operation = op::matmul;
+    variable<A, Rank> a;  // each is kept where the other takes a gradient
+    variable<B, Rank> b;
+    gradient_of<A, Rank> da;
+    gradient_of<B, Rank> db;
+    gradient_of<Y, Rank> dy;
+
+    template <class Tape>
+    void backward(Tape& tape) {
+        if (!dy.is_there()) return;
+        const auto g = as_matrices(as_const(dy.view()));
+        tape.template note_gradients_as<typename Roles::input_grad>();
+        tape.template note_gradients_as<typename Roles::weight_grad>();
+        if (const auto to = tape.gradient_target(da)) {
+            const auto right = as_matrices(b.view());
+            const auto out = as_matrices(view<A, Rank>(to.data, da.shape()));
+            products<typename Roles::input_grad, Rank>(tape.device(), g, transpose(right), out, to.mode);
+        }
+        if (const auto to = tape.gradient_target(db)) {
+            const auto left = as_matrices(a.view());
+            const auto out = as_matrices(view<B, Rank>(to.data, db.shape()));
+            products<typename Roles::weight_grad, Rank>(tape.device(), transpose(left), g, out, to.mode);
+        }
+        tape.finish(dy);
+    }
+};
+
+/// A variable in the place of a layer's parameter.
+template <class T, int Rank>
+struct variable_weight : gradient_of<T, Rank> {
+    using compute = T;
+    static constexpr bool is_variable = true;
+    variable<T, Rank> value;
+
+    explicit variable_weight(const variable<T, Rank>& v) : gradient_of<T, Rank>(v), value(v) {}
+    const_view<T, Rank> values() const { return value.view(); }
+    /// Its input is kept where its gradient needs it.
+    bool is_frozen() const { return !value.wants_gradient(); }
+};
+template <class T, int Rank>
+bool wants_gradient(const variable_weight<T, Rank>& w) {
+    return w.value.wants_gradient();
+}
+
+template <class T, int Rank>
+variable_weight<T, Rank> as_weight(const variable<T, Rank>& v) {
+    return variable_weight<T, Rank>(v);
+}
+template <class Storage, int Rank>
+const parameter<Storage, Rank>& as_weight(const parameter<Storage, Rank>& p) {
+    return p;
+}
+inline absent as_weight(const absent&) { return {}; }
+
+template <class T>
+struct element {};
+template <class T, int Rank>
+struct element<variable<T, Rank>> {
+    using type = T;
+};
+template <class Storage, int Rank>
+struct element<parameter<Storage, Rank>> {
+    using type = typename Storage::param;
+};
+/// The type of a variable's elements, and of a parameter's as the optimizer keeps it.
+template <class T>
+using element_of = typename element<T>::type;
+
+template <class As, class Context, class X, int Rank, class W, class B>
+auto free_linear(Context&& context, const variable<X, Rank>& x, const W& weight, const B& bias) {
+    return halftone::linear<product_roles<As, Context, op::linear, X, element_of<W>>>(context, x, as_weight(weight),
+                                                                                      as_weight(bias));
+}
+
+template <class Storage, class T, int Rank>
+struct parameter_read_record {
+    struct operation {
+        static constexpr const char* name = "as_variable";
+    };
+    parameter<Storage, Rank> source;
+    gradient_of<T, Rank> dy;
+
+    template <class Tape>
+    void backward(Tape& tape) {
+        using accumulate = typename Storage::accumulate;
+        if (!dy.is_there()) return;
+        if (const auto to = tape.gradient_target(source)) {
+            const auto in = as_const(flatten(dy));
+            const view<accumulate, 1> out(to.data, in.shape());
+            if (to.mode == write_mode::overwrite) {
+                map(
+                    tape.device(), [](auto g) { return g; }, in, out);
+            } else {
+                map(
+                    tape.device(), [](auto sum, auto g) { return sum + g; }, as_const(out), in, out);
+            }
+        }
+        tape.finish(dy);
+    }
+};
+
+}  // namespace detail
+
+/// ab. a: (…, m, k) and b: (…, k, n) with the same leading axes, one product for each of their places; or b: (k, n),
+/// one product for all rows of a. Throws shape_error.
+template <class As = by_category, recording_context Context, class A, class B, int Rank, int Other>
+auto matmul(Context&& context, const variable<A, Rank>& a, const variable<B, Other>& b) {
+    static_assert(Rank >= 2 && (Other == Rank || Other == 2),
+                  "halftone: matmul of variables takes matrices, (..., m, k) and (..., k, n) of one rank, or (..., m, "
+                  "k) and (k, n); dot multiplies vectors");
+    using roles = detail::product_roles<As, Context, op::matmul, A, B>;
+    using Y = typename roles::output;
+    auto& root = context.root();
+    const shape<Rank> sa = a.shape();
+    const shape<Other> sb = b.shape();
+    if (sa[Rank - 1] != sb[Other - 2]) {
+        fail<shape_error>("matmul: the inner extents differ: a is ", sa, ", b is ", sb, "; b needs ", sa[Rank - 1],
+                          " rows");
+    }
+    if constexpr (Rank != Other) {
+        // The rows of all leading places are one matrix.
+        extent rows = 1;
+        for (int i = 0; i < Rank - 1; ++i) rows *= sa[i];
+        return reshape(context, matmul<As>(context, reshape(context, a, shape<2>{rows, sa[Rank - 1]}), b),
+                       detail::with_last(sa, sb[1]));
+    } else {
+        for (int i = 0; i < Rank - 2; ++i) {
+            if (sa[i] != sb[i]) fail<shape_error>("matmul: the leading extents differ: a is ", sa, ", b is ", sb);
+        }
+        const auto range = root.template range<policy_of<Context>>(op::matmul::name);
+        const bool wanted = detail::wants_gradient(a, b);
+        auto y = root.template make<Y>(detail::with_last(sa, sb[Rank - 1]), wanted);
+        const auto left = detail::as_matrices(as_const(a.view()));
+        const auto right = detail::as_matrices(as_const(b.view()));
+        const auto out = detail::as_matrices(y.view());
+        detail::products<typename roles::compute, Rank>(root.device(), left, right, out, write_mode::overwrite);
+        if constexpr (std::remove_cvref_t<Context>::records) {
+            if (wanted) {
+                root.record(detail::matmul_record<roles, A, B, Y, Rank>{
+                    b.wants_gradient() ? a : variable<A, Rank>{}, a.wants_gradient() ? b : variable<B, Rank>{},
+                    gradient_of(a), gradient_of(b), gradient_of(y)});
+            }
+        }
+        return y;
+    }
+}
+
+/// x weightᵀ + bias. x: (…, in), weight: (out, in), bias: (out) or left out; weight and bias are each a variable or a
+/// parameter of a store. Throws shape_error.
+template <class As = by_category, recording_context Context, class X, int Rank, class W>
+auto linear(Context&& context, const variable<X, Rank>& x, const variable<W, 2>& weight) {
+    return detail::free_linear<As>(context, x, weight, absent{});
+}
+template <class As = by_category, recording_context Context, class X, int Rank, class W, class B>
+    requires detail::type_choice<As>
+auto linear(Context&& context, const variable<X, Rank>& x, const variable<W, 2>& weight, const variable<B, 1>& bias) {
+    return detail::free_linear<As>(context, x, weight, bias);
+}
+template <class As = by_category, recording_context Context, class X, int Rank, class Storage>
+auto linear(Context&& context, const variable<X, Rank>& x, const parameter<Storage, 2>& weight) {
+    return detail::free_linear<As>(context, x, weight, absent{});
+}
+template <class As = by_category, recording_context Context, class X, int Rank, class Storage>
+    requires detail::type_choice<As>
+auto linear(Context&& context, const variable<X, Rank>& x, const parameter<Storage, 2>& weight,
+            const parameter<Storage, 1>& bias) {
+    return detail::free_linear<As>(context, x, weight, bias);
+}
+template <class As = by_category, recording_context Context, class X, int Rank, class W, class Storage>
+    requires detail::type_choice<As>
+auto linear(Context&& context, const variable<X, Rank>& x, const variable<W, 2>& weight,
+            const parameter<Storage, 1>& bias) {
+    return detail::free_linear<As>(context, x, weight, bias);
+}
+template <class As = by_category, recording_context Context, class X, int Rank, class Storage, class B>
+    requires detail::type_choice<As>
+auto linear(Context&& context, const variable<X, Rank>& x, const parameter<Storage, 2>& weight,
+            const variable<B, 1>& bias) {
+    return detail::free_linear<As>(context, x, weight, bias);
+}
+
+/// A parameter as a variable of type T, the master's unless said otherwise; its gradient goes into the accumulator.
+/// Nothing is copied: what the store keeps is read, the master or the copy.
+template <class T = by_category, recording_context Context, class Storage, int Rank>
+auto as_variable(Context&& context, const parameter<Storage, Rank>& p) {
+    using param = typename Storage::param;
+    using type = std::conditional_t<std::is_same_v<T, by_category>, param, T>;
+    static_assert(
+        std::is_same_v<type, param> || std::is_same_v<type, typename Storage::compute> || detail::shadowing<Context>,
+        "halftone: as_variable: the store keeps this parameter in the types of its roles `param` and "
+        "`compute`; take one of them, and ht::cast<T>(ctx, ht::as_variable(ctx, p)) for another");
+    auto& root = context.root();
+    constexpr bool records = std::remove_cvref_t<Context>::records;
+    const bool wanted = !p.is_frozen();
+    if constexpr (detail::shadowing<Context>) {
+        // A twin has it in fp32 alone, and takes over what is read here.
+        using held = std::conditional_t<std::is_same_v<type, typename Storage::compute>, type, param>;
+        using record = detail::parameter_read_record<Storage, held, Rank>;
+        const auto range = root.template range<policy_of<Context>>(record::operation::name);
+        auto y = root.template make<held>(p.shape(), wanted);
+        const auto values = detail::values_for<held>(p);
+        root.device().copy(y.view().data(), values.data(), static_cast<std::size_t>(y.size()) * sizeof(held));
+        if (wanted) root.record(record{p, gradient_of(y)});
+        return y;
+    } else {
+        const_view<type, Rank> values;
+        if constexpr (std::is_same_v<type, typename Storage::compute>) {
+            values = p.values();
+        } else {
+            values = detail::whole_master(p);
+        }
+        auto& graph = root.graph();
+        const auto block = graph.make_block_over(values.data(), static_cast<std::size_t>(values.size()) * sizeof(type));
+        variable<type, Rank> y(graph, graph.make_result(block, records && wanted), p.shape());
+        if constexpr (records) {
+            if (wanted) root.record(detail::parameter_read_record<Storage, type, Rank>{p, gradient_of(y)});
+        }
+        return y;
+    }
+}
+
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Pointwise operations on a tape: any generic lambda, one kernel forward and one backward, and the usual ones by name.
+///
+///     auto y = ht::map(ctx, [k](auto a, auto b) { return a * b + k * ht::tanh(a); }, x, z);
+///     auto y = ht::add(ctx, x, z);
+///
+/// The result has the type that PyTorch's autocast gives in the context's region (policy/category.hpp), and on a bare
+/// tape that of the inputs; a type that is given explicitly, ht::add<float>(ctx, x, z), bypasses both. It has the first
+/// input's shape. Further inputs may be of rank 0, or of rank 1 with one value for each column.
+#pragma once
+
+#include <array>
+#include <tuple>
+
+#include <halftone/autodiff/engine/given_parameter.hpp>
+#include <halftone/autodiff/engine/operation.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+
+namespace detail {
+
+template <class T>
+inline constexpr bool is_variable = false;
+template <class T, int Rank>
+inline constexpr bool is_variable<variable<T, Rank>> = true;
+
+/// Which inputs of a pointwise expression its gradients read: only those are kept until the backward pass.
+template <class Expression, class... Inputs>
+struct kept_inputs {
+    template <std::size_t I>
+    static constexpr bool keeps() {
+        return is_read<I>(std::index_sequence_for<Inputs...>{});
+    }
+    static constexpr std::array<bool, sizeof...(Inputs)> each() { return each(std::index_sequence_for<Inputs...>{}); }
+
+  private:
+    template <std::size_t I, std::size_t... By>
+    static constexpr bool is_read(std::index_sequence<By...>) {
+        return (reads<static_cast<int>(I), decltype(derivative<static_cast<int>(By)>(std::declval<Expression>()))> ||
+                ...);
+    }
+    template <std::size_t... I>
+    static constexpr std::array<bool, sizeof...(Inputs)> each(std::index_sequence<I...>) {
+        return {keeps<I>()...};
+    }
+};
+
+/// What a pointwise operation keeps of its operands until the backward pass, whatever it computes of them.
+template <class Y, int Rank, class... Inputs>
+struct kept_operands {
+    std::tuple<Inputs...> inputs;  // empty where no gradient reads them
+    std::tuple<gradient_of<typename Inputs::value_type, Inputs::rank>...> gradients;
+    gradient_of<Y, Rank> dy;
+
+    static kept_operands of(const variable<Y, Rank>& y, const std::array<bool, sizeof...(Inputs)>& keeps,
+                            const Inputs&... inputs) {
+        std::size_t i = 0;
+        return {{(keeps[i++] ? inputs : Inputs{})...}, {gradient_of(inputs)...}, gradient_of(y)};
+    }
+};
+
+/// The values of a kept input; of another, a view of its shape without data.
+template <class T, int Rank>
+const_view<T, Rank> values_of(const variable<T, Rank>& kept, const shape<Rank>& s) {
+    return {kept.is_empty() ? nullptr : kept.view().data(), s};
+}
+
+template <class Op, class Expression, class Y, int Rank, class... Inputs>
+struct map_record : kept_operands<Y, Rank, Inputs...> {
+    using operation = Op;
+    pack<Expression> expression;
+
+    template <class Tape>
+    void backward(Tape& tape) {
+        if (!this->dy.is_there()) return;
+        run(tape, std::index_sequence_for<Inputs...>{});
+        tape.finish(this->dy);
+    }
+
+  private:
+    // The gradient of an input that wants none is computed and dropped, so that the kernel is compiled once.
+    template <class Tape, class T, int R>
+    static kernel::gradient<T, R> target(Tape& tape, const gradient_of<T, R>& g) {
+        const auto to = tape.gradient_target(g);
+        return {view<T, R>(to.data, g.shape()), to.mode};
+    }
+    template <class Tape, std::size_t... I>
+    void run(Tape& tape, std::index_sequence<I...>) {
+        // One after the other, in the order that the kernel writes them in: an input may stand here twice.
+        const std::tuple<kernel::gradient<typename Inputs::value_type, Inputs::rank>...> targets{
+            target(tape, std::get<I>(this->gradients))...};
+        kernel::map<typename Tape::device_type>::backward(
+            tape.device(), expression, make_pack(as_const(this->dy.view())),
+            make_pack(values_of(std::get<I>(this->inputs), std::get<I>(this->gradients).shape())...),
+            make_pack(std::get<I>(targets)...));
+    }
+};
+
+/// The values of an expression over the inputs in the shape s, which theirs fit as a map's do.
+template <class Op, class Y, class Context, int Rank, class Expression, class... Inputs>
+variable<Y, Rank> evaluate(Context&& context, const shape<Rank>& s, const Expression& e, const Inputs&... inputs) {
+    auto& root = context.root();
+    const auto range = root.template range<policy_of<Context>>(Op::name);
+    const bool wanted = (inputs.wants_gradient() || ...);
+    auto y = root.template make<Y>(s, wanted);
+    const auto expression = make_pack(e);
+    kernel::map<typename std::remove_cvref_t<Context>::device_type>::run(root.device(), expression, make_pack(y.view()),
+                                                                         make_pack(as_const(inputs.view())...));
+    if constexpr (std::remove_cvref_t<Context>::records) {
+        if (wanted) {
+            root.record(map_record<Op, Expression, Y, Rank, Inputs...>{
+                kept_operands<Y, Rank, Inputs...>::of(y, kept_inputs<Expression, Inputs...>::each(), inputs...),
+                expression});
+        }
+    }
+    return y;
+}
+
+template <class Op, class As = by_category, class Context, class F, class First, class... Rest>
+auto pointwise(Context&& context, const F& f, const First& first, const Rest&... rest) {
+    using Y = chosen_output<As, policy_of<Context>, Op, typename First::value_type, typename Rest::value_type...>;
+    return evaluate<Op, Y>(context, first.shape(), halftone::trace<1 + sizeof...(Rest)>(f), first, rest...);
+}
+
+struct add_function {
+    constexpr auto operator()(auto a, auto b) const { return a + b; }
+};
+struct subtract_function {
+    constexpr auto operator()(auto a, auto b) const { return a - b; }
+};
+struct multiply_function {
+    constexpr auto operator()(auto a, auto b) const { return a * b; }
+};
+struct gelu_function {
+    constexpr auto operator()(auto a) const { return halftone::gelu(a); }
+};
+struct relu_function {
+    constexpr auto operator()(auto a) const { return halftone::relu(a); }
+};
+struct tanh_function {
+    constexpr auto operator()(auto a) const { return halftone::tanh(a); }
+};
+
+}  // namespace detail
+
+/// A context: what operations are called in.
+template <class T>
+concept recording_context = requires(T& t) {
+    typename std::remove_cvref_t<T>::policy;
+    t.root();
+};
+
+/// f of every element. Throws shape_error.
+template <class As = by_category, recording_context Context, class F, class... Variables>
+    requires(sizeof...(Variables) > 0 && (detail::is_variable<Variables> && ...))
+auto map(Context&& context, const F& f, const Variables&... inputs) {
+    return detail::pointwise<op::map, As>(context, f, inputs...);
+}
+
+template <class As = by_category, recording_context Context, class A, class B, int Rank, int Other>
+auto add(Context&& context, const variable<A, Rank>& a, const variable<B, Other>& b) {
+    return detail::pointwise<op::add, As>(context, detail::add_function{}, a, b);
+}
+template <class As = by_category, recording_context Context, class A, class B, int Rank, int Other>
+auto sub(Context&& context, const variable<A, Rank>& a, const variable<B, Other>& b) {
+    return detail::pointwise<op::sub, As>(context, detail::subtract_function{}, a, b);
+}
+template <class As = by_category, recording_context Context, class A, class B, int Rank, int Other>
+auto mul(Context&& context, const variable<A, Rank>& a, const variable<B, Other>& b) {
+    return detail::pointwise<op::mul, As>(context, detail::multiply_function{}, a, b);
+}
+template <class As = by_category, recording_context Context, class A, int Rank>
+auto gelu(Context&& context, const variable<A, Rank>& a) {
+    return detail::pointwise<op::gelu, As>(context, detail::gelu_function{}, a);
+}
+template <class As = by_category, recording_context Context, class A, int Rank>
+auto relu(Context&& context, const variable<A, Rank>& a) {
+    return detail::pointwise<op::relu, As>(context, detail::relu_function{}, a);
+}
+template <class As = by_category, recording_context Context, class A, int Rank>
+auto tanh(Context&& context, const variable<A, Rank>& a) {
+    return detail::pointwise<op::tanh, As>(context, detail::tanh_function{}, a);
+}
+
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

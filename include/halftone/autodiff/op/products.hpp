@@ -1,0 +1,388 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What gradients are made of beside pointwise maps: products of matrices, sums along rows and columns and their
+/// inverses (products with ones), heads of attention apart and together, rows gathered and scattered. Each one's
+/// gradient is made of the same. For rules and compositions (double_backward/rules.hpp).
+///
+/// Numeric contract: products as kernel::matmul; sums in float; copies are exact.
+#pragma once
+
+#include <array>
+
+#include <halftone/autodiff/double_backward/tape.hpp>
+#include <halftone/kernel/embedding/embedding.hpp>
+#include <halftone/kernel/matmul/matmul.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace detail {
+
+/// How matrices are read: as they lie, or transposed.
+enum class orientation { straight, transposed };
+constexpr orientation operator!(orientation o) {
+    return o == orientation::straight ? orientation::transposed : orientation::straight;
+}
+
+/// Matrices one behind the other: `stored` is (count, rows, columns), as they lie.
+template <class T>
+struct matrices {
+    T* data;
+    shape<3> stored;
+    orientation turned = orientation::straight;
+
+    extent count() const { return stored[0]; }
+    extent rows() const { return stored[turned == orientation::straight ? 1 : 2]; }
+    extent columns() const { return stored[turned == orientation::straight ? 2 : 1]; }
+    view<T, 3> all() const {
+        const view<T, 3> lying(data, stored);
+        return turned == orientation::straight ? lying : transpose(lying);
+    }
+    matrices operator!() const { return {data, stored, !turned}; }
+};
+
+/// A variable read so.
+template <class T>
+struct factor {
+    variable<T, 1> values;  // empty where nobody reads it
+    shape<3> stored;
+    orientation turned = orientation::straight;
+
+    matrices<const T> view() const { return {values.is_empty() ? nullptr : values.view().data(), stored, turned}; }
+    factor operator!() const { return {values, stored, !turned}; }
+};
+template <class T, int Rank>
+factor<T> factor_of(const variable<T, Rank>& v, const shape<3>& stored, orientation turned = orientation::straight) {
+    return {flat(v), stored, turned};
+}
+
+/// c = ab or c += ab, matrix by matrix.
+template <class Compute, class Device, class A, class B, class C>
+void multiply_each(Device& device, const matrices<A>& a, const matrices<B>& b, C* c, write_mode mode) {
+    product_each<Compute>(device, a.all(), b.all(), view<C, 3>(c, {a.count(), a.rows(), b.columns()}), mode);
+}
+
+/// Forward products in Compute, backward ones in ByLeft (that of the left factor) and ByRight.
+template <class ByLeft, class ByRight, class A, class B, class Y>
+struct product_record {
+    using operation = op::matmul;
+    factor<A> a;  // each is kept where the other takes a gradient
+    factor<B> b;
+    gradient_of<A, 1> da;
+    gradient_of<B, 1> db;
+    gradient_of<Y, 1> dy;
+    shape<3> y;
+
+    template <class Tape>
+    void backward(Tape& tape) {
+        if (!dy.is_there()) return;
+        const matrices<const Y> g{dy.view().data(), y};
+        if (const auto to = tape.gradient_target(da)) {
+            if (a.turned == orientation::straight) {
+                multiply_each<ByLeft>(tape.device(), g, !b.view(), to.data, to.mode);
+            } else {
+                multiply_each<ByLeft>(tape.device(), b.view(), !g, to.data, to.mode);
+            }
+        }
+        if (const auto to = tape.gradient_target(db)) {
+            if (b.turned == orientation::straight) {
+                multiply_each<ByRight>(tape.device(), !a.view(), g, to.data, to.mode);
+            } else {
+                multiply_each<ByRight>(tape.device(), !g, a.view(), to.data, to.mode);
+            }
+        }
+        tape.finish(dy);
+    }
+};
+
+/// The matrices ab, one behind the other.
+template <class Compute, class ByLeft, class ByRight, class Y, class Root, class A, class B>
+variable<Y, 1> product(Root& root, const factor<A>& a, const factor<B>& b) {
+    const auto range = root.range(op::matmul::name);
+    const bool of_a = a.values.wants_gradient(), of_b = b.values.wants_gradient();
+    const shape<3> s{a.view().count(), a.view().rows(), b.view().columns()};
+    auto y = root.template make<Y>(shape<1>{s.size()}, of_a || of_b);
+    multiply_each<Compute>(root.device(), a.view(), b.view(), y.view().data(), write_mode::overwrite);
+    if (of_a || of_b) {
+        root.record(product_record<ByLeft, ByRight, A, B, Y>{{of_b ? a.values : variable<A, 1>{}, a.stored, a.turned},
+                                                             {of_a ? b.values : variable<B, 1>{}, b.stored, b.turned},
+                                                             gradient_of(a.values),
+                                                             gradient_of(b.values),
+                                                             gradient_of(y),
+                                                             s});
+    }
+    return y;
+}
+template <class Compute, class Y, class Root, class A, class B>
+variable<Y, 1> product(Root& root, const factor<A>& a, const factor<B>& b) {
+    return product<Compute, Compute, Compute, Y>(root, a, b);
+}
+
+template <class ByLeft, class ByRight, class A, class B, class Y>
+struct rule<product_record<ByLeft, ByRight, A, B, Y>> {
+    template <class Tape>
+    static void run(Tape& tape, const product_record<ByLeft, ByRight, A, B, Y>& r) {
+        if (!tape.has(r.dy)) return;
+        const factor<Y> g{tape.take(r.dy), r.y};
+        if (tape.takes(r.da)) {
+            tape.give(r.da, r.a.turned == orientation::straight ? product<ByLeft, A>(tape.inner(), g, !r.b)
+                                                                : product<ByLeft, A>(tape.inner(), r.b, !g));
+        }
+        if (tape.takes(r.db)) {
+            tape.give(r.db, r.b.turned == orientation::straight ? product<ByRight, B>(tape.inner(), !r.a, g)
+                                                                : product<ByRight, B>(tape.inner(), !g, r.a));
+        }
+    }
+};
+
+/// As many values of one number, which take no gradient.
+template <class Root>
+variable<float, 1> filled(Root& root, extent count, float value) {
+    auto v = root.template make<float>(shape<1>{count}, false);
+    root.device().fill(v.view().data(), count, value);
+    return v;
+}
+
+/// The sum of each row of (rows, width).
+template <class Root>
+variable<float, 1> row_sums(Root& root, const variable<float, 1>& x, extent rows) {
+    const extent width = rows == 0 ? 0 : x.size() / rows;
+    return product<float, float>(root, factor_of(x, {1, rows, width}),
+                                 factor_of(filled(root, width, 1), {1, width, 1}));
+}
+/// Each value in all columns of its row.
+template <class Root>
+variable<float, 1> in_columns(Root& root, const variable<float, 1>& x, extent width) {
+    return product<float, float>(root, factor_of(x, {1, x.size(), 1}),
+                                 factor_of(filled(root, width, 1), {1, 1, width}));
+}
+/// The sum of each row in all its columns.
+template <class Root>
+variable<float, 1> row_totals(Root& root, const variable<float, 1>& x, extent rows) {
+    return in_columns(root, row_sums(root, x, rows), rows == 0 ? 0 : x.size() / rows);
+}
+/// The sum of each column of (rows, width).
+template <class Y, class Root, class X>
+variable<Y, 1> column_sums(Root& root, const variable<X, 1>& x, extent width) {
+    const extent rows = width == 0 ? 0 : x.size() / width;
+    return product<float, Y>(root, factor_of(filled(root, rows, 1), {1, 1, rows}), factor_of(x, {1, rows, width}));
+}
+
+// ---- heads of attention
+
+/// (batch, time, parts, heads, size), as one product makes queries, keys and values, and (batch, heads, time, size).
+struct head_layout {
+    extent batch, time, heads, size;
+
+    extent count() const { return batch * time * heads * size; }
+};
+
+/// to = from, where one is a part of `parts`, with the heads of a time beside each other, and the other has its heads
+/// apart.
+template <class Device, class T>
+void split_part(Device& device, const head_layout& h, extent parts, extent part, const T* together, T* apart) {
+    const extent row = parts * h.heads * h.size;
+    for (extent i = 0; i < h.batch * h.heads; ++i) {
+        const extent begin = i / h.heads * h.time * row + (part * h.heads + i % h.heads) * h.size;
+        kernel::convert<Device>::run(device, const_view<T, 2>(together + begin, {h.time, h.size}, {row, 1}),
+                                     view<T, 2>(apart + i * h.time * h.size, {h.time, h.size}));
+    }
+}
+template <class Device, class T>
+void join_part(Device& device, const head_layout& h, extent parts, extent part, const T* apart, T* together) {
+    const extent row = parts * h.heads * h.size;
+    for (extent i = 0; i < h.batch * h.heads; ++i) {
+        const extent begin = i / h.heads * h.time * row + (part * h.heads + i % h.heads) * h.size;
+        kernel::convert<Device>::run(device, const_view<T, 2>(apart + i * h.time * h.size, {h.time, h.size}),
+                                     view<T, 2>(together + begin, {h.time, h.size}, {row, 1}));
+    }
+}
+
+template <class T, std::size_t Parts>
+struct split_heads_record {
+    using operation = op::attention;
+    head_layout layout;
+    gradient_of<T, 1> dtogether;
+    std::array<gradient_of<T, 1>, Parts> dparts;
+
+    template <class Tape>
+    void backward(Tape& tape) {
+        bool any = false;
+        for (const auto& d : dparts) any = any || d.is_there();
+        if (!any) return;
+        if (const auto to = tape.gradient_target(dtogether)) {
+            const extent count = dtogether.shape().size();
+            const bool adds = to.mode == write_mode::add;
+            const auto own = adds ? tape.template make<T>(shape<1>{count}, false) : variable<T, 1>{};
+            T* const out = adds ? own.view().data() : to.data;
+            tape.device().fill(out, count, T(0.0f));
+            for (std::size_t p = 0; p < Parts; ++p) {
+                if (dparts[p].is_there())
+                    join_part(tape.device(), layout, Parts, static_cast<extent>(p), as_const(dparts[p].view()).data(),
+                              out);
+            }
+            if (adds) add_into(tape, own.view(), view(to.data, dtogether.shape()));
+        }
+        for (const auto& d : dparts) tape.finish(d);
+    }
+};
+template <class T, std::size_t Parts>
+struct join_heads_record {
+    using operation = op::attention;
+    head_layout layout;
+    std::array<gradient_of<T, 1>, Parts> dparts;
+    gradient_of<T, 1> dtogether;
+
+    template <class Tape>
+    void backward(Tape& tape) {
+        if (!dtogether.is_there()) return;
+        for (std::size_t p = 0; p < Parts; ++p) {
+            const auto to = tape.gradient_target(dparts[p]);
+            if (!to) continue;
+            const bool adds = to.mode == write_mode::add;
+            const auto own = adds ? tape.template make<T>(dparts[p].shape(), false) : variable<T, 1>{};
+            split_part(tape.device(), layout, Parts, static_cast<extent>(p), as_const(dtogether.view()).data(),
+                       adds ? own.view().data() : to.data);
+            if (adds) add_into(tape, own.view(), view(to.data, dparts[p].shape()));
+        }
+        tape.finish(dtogether);
+    }
+};
+
+/// The parts of x, each with its heads apart: (batch, heads, time, size).
+template <std::size_t Parts, class Root, class T>
+std::array<variable<T, 1>, Parts> split_heads(Root& root, const variable<T, 1>& x, const head_layout& layout) {
+    std::array<variable<T, 1>, Parts> parts;
+    split_heads_record<T, Parts> r{layout, gradient_of(x), {}};
+    for (std::size_t p = 0; p < Parts; ++p) {
+        parts[p] = root.template make<T>(shape<1>{layout.count()}, x.wants_gradient());
+        split_part(root.device(), layout, Parts, static_cast<extent>(p), as_const(x.view()).data(),
+                   parts[p].view().data());
+        r.dparts[p] = gradient_of(parts[p]);
+    }
+    if (x.wants_gradient()) root.record(std::move(r));
+    return parts;
+}
+/// The inverse.
+template <std::size_t Parts, class Root, class T>
+variable<T, 1> join_heads(Root& root, const std::array<variable<T, 1>, Parts>& parts, const head_layout& layout) {
+    bool wanted = false;
+    for (const auto& p : parts) wanted = wanted || p.wants_gradient();
+    auto y = root.template make<T>(shape<1>{static_cast<extent>(Parts) * layout.count()}, wanted);
+    join_heads_record<T, Parts> r{layout, {}, gradient_of(y)};
+    for (std::size_t p = 0; p < Parts; ++p) {
+        join_part(root.device(), layout, Parts, static_cast<extent>(p), as_const(parts[p].view()).data(),
+                  y.view().data());
+        r.dparts[p] = gradient_of(parts[p]);
+    }
+    if (wanted) root.record(std::move(r));
+    return y;
+}
+
+template <class T, std::size_t Parts>
+struct rule<split_heads_record<T, Parts>> {
+    template <class Tape>
+    static void run(Tape& tape, const split_heads_record<T, Parts>& r) {
+        bool any = false;
+        for (const auto& d : r.dparts) any = any || tape.has(d);
+        if (!any) return;
+        std::array<variable<T, 1>, Parts> parts;
+        for (std::size_t p = 0; p < Parts; ++p) {
+            if (tape.has(r.dparts[p])) {
+                parts[p] = tape.take(r.dparts[p]);
+            } else {
+                parts[p] = tape.inner().template make<T>(r.dparts[p].shape(), false);
+                tape.device().fill(parts[p].view().data(), parts[p].size(), T(0.0f));
+            }
+        }
+        if (tape.takes(r.dtogether)) tape.give(r.dtogether, join_heads(tape.inner(), parts, r.layout));
+    }
+};
+template <class T, std::size_t Parts>
+struct rule<join_heads_record<T, Parts>> {
+    template <class Tape>
+    static void run(Tape& tape, const join_heads_record<T, Parts>& r) {
+        if (!tape.has(r.dtogether)) return;
+        const auto parts = split_heads<Parts>(tape.inner(), tape.take(r.dtogether), r.layout);
+        for (std::size_t p = 0; p < Parts; ++p) {
+            if (tape.takes(r.dparts[p])) tape.give(r.dparts[p], parts[p]);
+        }
+    }
+};
+
+// ---- rows of a table
+
+template <class Y>
+struct scatter_record {
+    using operation = op::embedding;
+    variable<std::int32_t, 1> tokens;
+    gradient_of<Y, 1> drows;
+    gradient_of<float, 1> dtable;
+    extent vocabulary, width;
+
+    template <class Tape>
+    void backward(Tape& tape) {
+        if (!dtable.is_there()) return;
+        if (const auto to = tape.gradient_target(drows)) {
+            const bool adds = to.mode == write_mode::add;
+            const auto own = adds ? tape.template make<Y>(drows.shape(), false) : variable<Y, 1>{};
+            kernel::embedding<typename Tape::device_type>::forward(
+                tape.device(), kernel::embedding_forward<float, Y>{
+                                   .tokens = tokens.view(),
+                                   .table = const_view<float, 2>(dtable.view().data(), {vocabulary, width}),
+                                   .out = view<Y, 2>(adds ? own.view().data() : to.data, {tokens.size(), width})});
+            if (adds) add_into(tape, own.view(), view(to.data, drows.shape()));
+        }
+        tape.finish(dtable);
+    }
+};
+
+/// (vocabulary, width): the sum of the rows of each token, 0 where there is none.
+template <class Root, class Y>
+variable<float, 1> scatter(Root& root, const variable<std::int32_t, 1>& tokens, const variable<Y, 1>& rows,
+                           extent vocabulary, extent width) {
+    auto table = root.template make<float>(shape<1>{vocabulary * width}, rows.wants_gradient());
+    kernel::embedding<typename Root::device_type>::backward(
+        root.device(),
+        kernel::embedding_backward<Y, float>{.tokens = tokens.view(),
+                                             .dy = const_view<Y, 2>(rows.view().data(), {tokens.size(), width}),
+                                             .dtable = view<float, 2>(table.view().data(), {vocabulary, width}),
+                                             .mode = write_mode::overwrite});
+    if (rows.wants_gradient())
+        root.record(scatter_record<Y>{tokens, gradient_of(rows), gradient_of(table), vocabulary, width});
+    return table;
+}
+
+template <class T>
+struct extend_record {
+    using operation = op::embedding;
+    gradient_of<T, 1> dx, dy;
+
+    template <class Tape>
+    void backward(Tape& tape) {
+        if (!dy.is_there()) return;
+        if (const auto to = tape.gradient_target(dx)) {
+            const view<T, 1> from(dy.view().data(), dx.shape()), out(to.data, dx.shape());
+            if (to.mode == write_mode::overwrite) {
+                tape.device().copy(out.data(), from.data(), static_cast<std::size_t>(from.size()) * sizeof(T));
+            } else {
+                add_into(tape, from, out);
+            }
+        }
+        tape.finish(dy);
+    }
+};
+
+/// x, and zeros behind it.
+template <class Root, class T>
+variable<T, 1> extended(Root& root, const variable<T, 1>& x, extent count) {
+    if (x.size() == count) return x;
+    auto y = root.template make<T>(shape<1>{count}, x.wants_gradient());
+    root.device().copy(y.view().data(), x.view().data(), static_cast<std::size_t>(x.size()) * sizeof(T));
+    root.device().fill(y.view().data() + x.size(), count - x.size(), T(0.0f));
+    if (x.wants_gradient()) root.record(extend_record<T>{gradient_of(x), gradient_of(y)});
+    return y;
+}
+
+}  // namespace detail
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

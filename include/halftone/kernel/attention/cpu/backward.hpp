@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The backward pass of attention on the CPU.
+///
+/// A task takes one head of k and v and the heads of q that read it. It packs the queries once and goes over blocks of
+/// keys. For each panel of queries it computes the scores anew, transposed (keys by queries), so that the weights
+/// p and the scores' gradients ds come out as operands of the three products that follow: dv += p^T d_o, dk += ds^T q,
+/// dq^T += k^T ds^T. Where heads are few, the blocks of keys are dealt to several tasks, whose parts of dq are added
+/// in order afterwards.
+#pragma once
+
+#include <cstring>
+
+#include <halftone/kernel/attention/cpu/hidden.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace detail {
+
+struct attention_backward_layout : attention_layout {
+    extent parts;       ///< tasks that share the blocks of keys of one head
+    extent block_keys;  ///< in a block
+    extent key_blocks, query_blocks, query_panels;
+    extent padded_queries;
+    extent panel_sums, member_sums;                          ///< dq^T: (head_size, columns) for each panel of queries
+    std::size_t query_bytes;                                 ///< of a panel whose k runs over a block of queries
+    std::size_t queries_t, gradients_t, queries, gradients;  ///< panels: q^T, d_o^T, q, d_o
+    std::size_t maxima, logs, dots, dq, dk, dv;
+    std::size_t keys, values, keys_t, weights, slopes, panel, scores, weight_gradients;
+
+    attention_backward_layout(const attention_extents& e, const product_unit& u, attention_mask mask)
+        : attention_layout(e, u, mask) {
+        block_keys = attention_slope_keys / (unit.element == 2 ? 1 : 2);
+        key_blocks = pieces_of(e.keys, block_keys);
+        parts = parts_of(e.batch * e.groups, key_blocks, 2);
+        query_blocks = pieces_of(e.queries, attention_slope_queries);
+        query_panels = pieces_of(e.queries, unit.columns);
+        padded_queries = query_panels * unit.columns;
+        panel_sums = padded_rows(e.head_size) * unit.columns;
+        member_sums = query_panels * panel_sums;
+        query_bytes = unit.panel_bytes(std::min(attention_slope_queries, e.queries));
+
+        const extent members = e.members(), rows = std::min(block_keys, e.keys);
+        queries_t = take_panels(members * query_panels, head_bytes);
+        gradients_t = take_panels(members * query_panels, head_bytes);
+        queries = take_panels(members * query_blocks * head_panels, query_bytes);
+        gradients = take_panels(members * query_blocks * head_panels, query_bytes);
+        maxima = scratch.take_floats(members * padded_queries);
+        logs = scratch.take_floats(members * padded_queries);
+        dots = scratch.take_floats(members * padded_queries);
+        dk = scratch.take_floats(padded_rows(rows) * padded_width());
+        dv = scratch.take_floats(padded_rows(rows) * padded_width());
+        keys = take_block(rows);
+        values = take_block(rows);
+        keys_t = take_block(e.head_size);
+        weights = take_block(rows);
+        slopes = take_block(rows);
+        // Where some are hidden, later also for a panel of queries.
+        panel = take_panels(1, std::max(unit.panel_bytes(rows + 1), mask == attention_mask::causal ? query_bytes : 0));
+        scores = scratch.take_floats(padded_rows(rows) * unit.columns);
+        weight_gradients = scratch.take_floats(padded_rows(rows) * unit.columns);
+        // The last: packed sequences of one part leave it out where others have several.
+        dq = parts == 1 ? scratch.take_floats(members * member_sums) : 0;
+    }
+
+    extent tasks() const { return extents.batch * extents.groups * parts; }
+    /// Where one task does not do a whole head: floats from one part of dq to the next, and all of them.
+    extent part_sums() const { return extents.members() * member_sums; }
+    extent partial_sums() const { return parts == 1 ? 0 : tasks() * part_sums(); }
+};
+
+template <class T>
+struct attention_backward_task {
+    const kernel::attention_backward<T>& a;
+    const attention_engine<T>& engine;
+    const attention_backward_layout& at;
+    float* partials;  ///< dq^T of every task, one after the other, or nullptr where at.parts is 1
+
+    void operator()(extent index, std::byte* scratch) const {
+        const attention_extents& e = at.extents;
+        const extent part = index % at.parts, group = index / at.parts % e.groups, batch = index / at.parts / e.groups;
+        auto* const dq =
+            partials == nullptr ? reinterpret_cast<float*>(scratch + at.dq) : partials + index * at.part_sums();
+        std::memset(dq, 0, static_cast<std::size_t>(at.part_sums()) * sizeof(float));
+
+        pack_queries(batch, group, scratch);
+        if (at.unit.enter != nullptr) at.unit.enter();
+        // Dealt in turn, for under a causal mask the first blocks are seen by the most queries.
+        for (extent block = part; block < at.key_blocks; block += at.parts) {
+            run_keys(batch, group, block * at.block_keys, dq, scratch);
+        }
+        if (at.unit.leave != nullptr) at.unit.leave();
+        if (partials == nullptr) store_queries(batch, group, dq);
+    }
+
+    /// dq of the heads that read a group, out of the parts that its tasks left.
+    void store_queries(extent batch, extent group, const float* dq) const {
+        const attention_extents& e = at.extents;
+        if (e.queries == 0) return;
+        for (extent member = 0; member < e.members(); ++member) {
+            for (extent i = 0; i < e.queries; i += at.unit.columns, dq += at.panel_sums) {
+                engine.store_transposed(std::min<extent>(at.unit.columns, e.queries - i), e.head_size, dq,
+                                        at.unit.columns, at.parts, at.part_sums(),
+                                        attention_scale(a.options, e.head_size),
+                                        vector_at(a.dq, batch, i, group * e.members() + member), a.dq.stride_of(1));
+            }
+        }
+    }
+
+  private:
+    static float* floats(std::byte* at) { return reinterpret_cast<float*>(at); }
+
+    /// The queries [first, first + count), one block, of x (batch, queries, heads, head_size): in panels of columns of
+    /// queries and in panels whose k runs over queries.
+    void pack_both_ways(const const_view<T, 4>& x, extent batch, extent head, extent member, extent first, extent count,
+                        std::byte* transposed, std::byte* straight) const {
+        const extent width = at.extents.head_size, columns = at.unit.columns;
+        transposed += at.head_bytes * static_cast<std::size_t>(member * at.query_panels + first / columns);
+        for (extent i = 0; i < count; i += columns, transposed += at.head_bytes) {
+            engine.packing.pack_panel(vector_at(x, batch, first + i, head), 1, x.stride_of(1), width,
+                                  std::min(columns, count - i), transposed);
+        }
+        const extent block = member * at.query_blocks + first / attention_slope_queries;
+        straight += at.query_bytes * static_cast<std::size_t>(block * at.head_panels);
+        for (extent d = 0; d < width; d += columns, straight += at.query_bytes) {
+            engine.packing.pack_panel(vector_at(x, batch, first, head) + d, x.stride_of(1), 1, count,
+                                  std::min(columns, width - d), straight);
+        }
+    }
+
+    void pack_queries(extent batch, extent group, std::byte* scratch) const {
+        const attention_extents& e = at.extents;
+        for (extent member = 0; member < e.members(); ++member) {
+            const extent head = group * e.members() + member, terms = member * at.padded_queries;
+            for (extent i = 0; i < e.queries; i += attention_slope_queries) {
+                const extent count = std::min(attention_slope_queries, e.queries - i), after = i + count;
+                if (after < e.queries) {
+                    // Rows lie far apart, where processors do not look ahead by themselves.
+                    const extent next = std::min(attention_slope_queries, e.queries - after);
+                    for (const const_view<T, 4>* x : {&a.q, &a.o, &a.d_o}) {
+                        prefetch_rows(vector_at(*x, batch, after, head), x->stride_of(1), next, e.head_size);
+                    }
+                }
+                engine.query_terms(count, whole_steps(count, at.unit.columns), e.head_size,
+                                   vector_at(a.o, batch, i, head), a.o.stride_of(1), vector_at(a.d_o, batch, i, head),
+                                   a.d_o.stride_of(1), &a.logsumexp(batch, head, i, 0),
+                                   floats(scratch + at.maxima) + terms + i, floats(scratch + at.logs) + terms + i,
+                                   floats(scratch + at.dots) + terms + i);
+                pack_both_ways(a.d_o, batch, head, member, i, count, scratch + at.gradients_t, scratch + at.gradients);
+                pack_both_ways(a.q, batch, head, member, i, count, scratch + at.queries_t, scratch + at.queries);
+            }
+        }
+    }
+
+    /// The keys of one block: dk and dv to the end, and their share of dq.
+    void run_keys(extent batch, extent group, extent first, float* dq, std::byte* scratch) const {
+        const attention_extents& e = at.extents;
+        const extent rows = std::min(at.block_keys, e.keys - first), stride = at.padded_width();
+        engine.packing.pack_block(vector_at(a.k, batch, first, group), a.k.stride_of(1), 1, rows, e.head_size,
+                                  scratch + at.keys);
+        engine.packing.pack_block(vector_at(a.v, batch, first, group), a.v.stride_of(1), 1, rows, e.head_size,
+                                  scratch + at.values);
+        pack_transposed_keys(batch, group, first, rows, scratch);
+        const extent first_query = std::max<extent>(0, first - at.offset),
+                     first_block = first_query / attention_slope_queries * attention_slope_queries;
+        // Sums begin with the first block of queries where that sees all keys.
+        const bool sees_all = rows <= seen_by(first_block) - first && e.members() > 0;
+        if (!sees_all) {
+            const auto bytes = static_cast<std::size_t>(at.padded_rows(rows) * stride) * sizeof(float);
+            std::memset(scratch + at.dk, 0, bytes);
+            std::memset(scratch + at.dv, 0, bytes);
+        }
+        for (extent member = 0; member < e.members(); ++member) {
+            for (extent i = first_block; i < e.queries; i += attention_slope_queries) {
+                run_block(batch, group, member, first, rows, i, std::max<extent>(0, first_query - i),
+                          !sees_all || member > 0 || i > first_block, dq + member * at.member_sums, scratch);
+            }
+        }
+        engine.store(rows, e.head_size, floats(scratch + at.dk), stride, attention_scale(a.options, e.head_size),
+                     vector_at(a.dk, batch, first, group), a.dk.stride_of(1));
+        engine.store(rows, e.head_size, floats(scratch + at.dv), stride, 1.0f, vector_at(a.dv, batch, first, group),
+                     a.dv.stride_of(1));
+    }
+
+    /// How many keys the block of queries from i on sees; none, where there is no such query.
+    extent seen_by(extent i) const {
+        const extent last = std::min(i + attention_slope_queries, at.extents.queries);
+        return i < last ? std::min(at.extents.keys, last + at.offset) : 0;
+    }
+
+    /// The keys [first_key, first_key + keys) against a block of queries, the first `unseeing` of which see none of
+    /// them. dk and dv are added to, or else written.
+    void run_block(extent batch, extent group, extent member, extent first_key, extent keys, extent first_query,
+                   extent unseeing, bool add, float* dq, std::byte* scratch) const {
+        const attention_extents& e = at.extents;
+        const product_unit& unit = at.unit;
+        const float scale = attention_scale(a.options, e.head_size) * log2_of_e;
+        const extent queries = std::min(attention_slope_queries, e.queries - first_query),
+                     skipped = unseeing / unit.columns * unit.columns;
+        const extent rows = std::min(keys, seen_by(first_query) - first_key), depth = unit.padded(e.head_size);
+        // A unit may take whole rows: sums of keys that this block does not see are added to, by zero.
+        const extent block_rows = rows < keys ? whole_steps(rows, unit.rows) : rows;
+        auto* const weights = scratch + at.weights;
+        auto* const slopes = scratch + at.slopes;
+
+        for (extent c = skipped; c < queries; c += unit.columns) {
+            const extent i = first_query + c, first_visible = first_key - at.offset - i;
+            const extent panel_rows = std::min(rows, unit.columns - first_visible), padded = unit.padded(panel_rows);
+            const std::size_t from =
+                at.head_bytes * static_cast<std::size_t>(member * at.query_panels + i / unit.columns);
+            const std::size_t along_row = static_cast<std::size_t>(c * unit.element);
+            unit.multiply(panel_rows, depth, scratch + at.keys, scratch + at.queries_t + from,
+                          floats(scratch + at.scores), unit.columns, false, nullptr);
+            unit.multiply(panel_rows, depth, scratch + at.values, scratch + at.gradients_t + from,
+                          floats(scratch + at.weight_gradients), unit.columns, false, nullptr);
+            engine.slopes({.rows = panel_rows,
+                           .block_rows = block_rows,
+                           .padded_rows = padded,
+                           .queries = std::min<extent>(unit.columns, e.queries - i),
+                           .first_visible = first_visible,
+                           .scores = floats(scratch + at.scores),
+                           .weight_gradients = floats(scratch + at.weight_gradients),
+                           .maxima = floats(scratch + at.maxima) + member * at.padded_queries + i,
+                           .logs = floats(scratch + at.logs) + member * at.padded_queries + i,
+                           .dots = floats(scratch + at.dots) + member * at.padded_queries + i,
+                           .scale = scale,
+                           .weights = weights + along_row,
+                           .slopes = slopes + along_row,
+                           .panel = scratch + at.panel});
+            float* const sums = dq + i / unit.columns * at.panel_sums;
+            // A unit may go on to keys that no query of the panel sees.
+            const extent seen_by_all = std::clamp<extent>(1 - first_visible, 0, panel_rows);
+            if (hides_not_finite(scratch + at.keys, seen_by_all, std::min(keys, unit.run(panel_rows)))) {
+                multiply_seen_by_columns(unit, e.head_size, unit.run(panel_rows), scratch + at.keys_t,
+                                         scratch + at.panel, sums,
+                                         [&](extent column) {
+                                             return std::min(panel_rows, column - first_visible + 1);
+                                         });
+                pack_transposed_keys(batch, group, first_key, keys, scratch);
+            } else {
+                unit.multiply(e.head_size, unit.run(panel_rows), scratch + at.keys_t, scratch + at.panel, sums,
+                              unit.columns, true, nullptr);
+            }
+        }
+
+        // Some keys at a time where fewer queries see the later ones.
+        const extent last_visible = first_key + rows - 1 - at.offset - first_query;  // the first to see the last key
+        const bool blind_ones = last_visible > 0;
+        // Of whole rows of a unit some may be seen by no query.
+        const extent hidden = std::max<extent>(0, block_rows > rows ? queries : last_visible);
+        const extent some = blind_ones ? unit.rows : rows,
+                     block = member * at.query_blocks + first_query / attention_slope_queries;
+        for (extent d = 0; d < at.head_panels; ++d) {
+            const std::size_t panel = at.query_bytes * static_cast<std::size_t>(block * at.head_panels + d);
+            const bool careful_v = any_not_finite_in_panel(engine, scratch + at.gradients + panel, 0, hidden),
+                       careful_k = any_not_finite_in_panel(engine, scratch + at.queries + panel, 0, hidden);
+            for (extent j = 0; j < rows; j += some) {
+                const extent blind =
+                    std::max<extent>(0, first_key + j - at.offset - first_query) / at.unit.k_least * at.unit.k_least;
+                const extent seeing = unit.padded(queries) - blind, to = j * at.padded_width() + d * unit.columns;
+                const std::size_t from = static_cast<std::size_t>((j * panel_stride + blind) * unit.element);
+                const std::size_t skipped_panel = panel + at.panel_rows_bytes(blind);
+                const auto sum_up = [&](bool careful, const std::byte* factors, const std::byte* operands,
+                                        float* sums) {
+                    const extent high = std::min(some, rows - j);
+                    if (careful) {
+                        const extent first = first_key + j - at.offset - first_query - blind;
+                        multiply_seen(
+                            unit, high, seeing, factors, operands, sums, at.padded_width(), add, scratch + at.panel,
+                            [&](extent row) { return first + row; }, [&](extent) { return seeing; });
+                    } else {
+                        unit.multiply(high, seeing, factors, operands, sums, at.padded_width(), add, nullptr);
+                    }
+                };
+                sum_up(careful_v, weights + from, scratch + at.gradients + skipped_panel, floats(scratch + at.dv) + to);
+                sum_up(careful_k, slopes + from, scratch + at.queries + skipped_panel, floats(scratch + at.dk) + to);
+            }
+        }
+    }
+    /// Whether the keys [first, last) of the block, which some query of a panel may not see, hold an infinity or a NaN.
+    bool hides_not_finite(const std::byte* keys, extent first, extent last) const {
+        return first < last &&
+               engine.any_not_finite(keys + at.row_bytes(first), last - first, at.extents.head_size, panel_stride);
+    }
+    void pack_transposed_keys(extent batch, extent group, extent first, extent rows, std::byte* scratch) const {
+        engine.packing.pack_block(vector_at(a.k, batch, first, group), 1, a.k.stride_of(1), at.extents.head_size, rows,
+                                  scratch + at.keys_t);
+    }
+};
+
+/// A task of packed sequences, each of which is cut as if it were alone: it has the bits that it would have alone.
+template <class T>
+struct packed_attention_backward_task {
+    const kernel::attention_backward<T>& a;
+    const attention_engine<T>& engine;
+    const attention_backward_layout& longest;  ///< of a sequence that every one fits into
+    const attention_extents& whole;
+    float* partials;  ///< (partial_sums), or nullptr where longest.parts is 1
+
+    extent tasks() const { return a.sequences.count() * whole.groups * longest.parts; }
+
+    void operator()(extent index, std::byte* scratch) const {
+        const extent each = whole.groups * longest.parts, s = index / each, part = index % each;
+        const sequence_place at(a.sequences, s, a.options.mask, whole);
+        if (part == 0) at.clear_blind(a.dq);
+        if (at.extents.keys == 0) return;
+        const attention_backward_layout layout(at.extents, engine.unit, a.options.mask);
+        if (part >= layout.tasks()) return;
+        const kernel::attention_backward<T> alone = arguments(at);
+        attention_backward_task<T>{alone, engine, layout, sums_of(s)}(part, scratch);
+    }
+
+    /// dq of the heads that read one group in one sequence, out of the parts that its tasks left.
+    void store_queries(extent index) const {
+        const extent s = index / whole.groups, group = index % whole.groups;
+        const sequence_place at(a.sequences, s, a.options.mask, whole);
+        if (at.extents.keys == 0) return;
+        const attention_backward_layout layout(at.extents, engine.unit, a.options.mask);
+        const kernel::attention_backward<T> alone = arguments(at);
+        const attention_backward_task<T> task{alone, engine, layout, sums_of(s)};
+        task.store_queries(0, group, task.partials + group * layout.parts * layout.part_sums());
+    }
+
+    /// Floats for the parts of all sequences.
+    static extent partial_sums(const attention_backward_layout& longest, extent queries, extent sequences) {
+        return longest.parts == 1 ? 0 : sums_before(longest, queries, sequences);
+    }
+
+  private:
+    /// At least what the sequences before s need, which have `queries` in all; every one's are rounded up to whole
+    /// panels.
+    static extent sums_before(const attention_backward_layout& longest, extent queries, extent s) {
+        const extent columns = longest.unit.columns;
+        return longest.extents.heads * longest.parts * longest.panel_sums * (queries / columns + 2 * s);
+    }
+    float* sums_of(extent s) const {
+        return partials == nullptr ? nullptr : partials + sums_before(longest, a.sequences.query_offsets(s), s);
+    }
+    kernel::attention_backward<T> arguments(const sequence_place& at) const {
+        return {
+            at.queries_of(a.q),   at.keys_of(a.k),     at.keys_of(a.v),  at.queries_of(a.o), at.sums_of(a.logsumexp),
+            at.queries_of(a.d_o), at.queries_of(a.dq), at.keys_of(a.dk), at.keys_of(a.dv),   a.options};
+    }
+};
+
+}  // namespace detail
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

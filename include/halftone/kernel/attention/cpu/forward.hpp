@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The forward pass of attention on the CPU.
+///
+/// A task takes some queries of one head, packs the keys and values that they see once, and goes over these with a
+/// running softmax: blocks of 96 queries, of these tiles of 256 keys, of these groups of some 24 queries. Keys that no
+/// query of a group sees are left out, panel by panel.
+#pragma once
+
+#include <halftone/kernel/attention/cpu/hidden.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace detail {
+
+struct attention_forward_layout : attention_layout {
+    extent parts, part_queries;  ///< of a head
+    extent group;                ///< queries
+    extent tile_columns, tile_stride;
+    std::size_t value_bytes;  ///< of a panel whose k runs over a tile's keys
+    std::size_t keys, values, queries, scores, weights, outputs, spare;
+
+    attention_forward_layout(const attention_extents& e, const product_unit& u, attention_mask mask)
+        : attention_layout(e, u, mask) {
+        const extent blocks = pieces_of(e.queries, attention_query_rows);
+        const extent blocks_each = pieces_of(blocks, most_parts(e));
+        parts = pieces_of(blocks, blocks_each);
+        part_queries = blocks_each * attention_query_rows;
+
+        group = whole_steps(attention_group, unit.rows);
+        const extent key_panels = pieces_of(e.keys, unit.columns), rows = std::min(e.queries, attention_query_rows);
+        tile_columns = std::min(attention_key_columns, key_panels * unit.columns);
+        tile_stride = tile_columns + 16;  // not a power of two
+        value_bytes = unit.panel_bytes(tile_columns);
+        keys = take_panels(key_panels, head_bytes);
+        values = take_panels(pieces_of(e.keys, attention_key_columns) * head_panels, value_bytes);
+        queries = take_block(rows);
+        weights = take_block(group);
+        scores = scratch.take_floats(padded_rows(group) * tile_stride);
+        outputs = scratch.take_floats(padded_rows(rows) * padded_width());
+        spare = mask == attention_mask::causal ? take_panels(1, value_bytes) : 0;
+    }
+
+    extent tasks() const { return extents.batch * extents.heads * parts; }
+    /// Of a head; no fewer with more queries.
+    static extent most_parts(const attention_extents& e) {
+        return parts_of(e.batch * e.heads, pieces_of(e.queries, attention_query_rows), 4);
+    }
+};
+
+template <class T>
+struct attention_forward_task {
+    const kernel::attention_forward<T>& a;
+    const attention_engine<T>& engine;
+    const attention_forward_layout& at;
+
+    void operator()(extent index, std::byte* scratch) const {
+        const attention_extents& e = at.extents;
+        // Under a causal mask the last queries of a head see most: they come first, so that no thread is left alone with them.
+        const extent part = at.parts - 1 - index % at.parts;
+        const extent batch = index / at.parts / e.heads, head = index / at.parts % e.heads;
+        const extent first = part * at.part_queries, last = std::min(first + at.part_queries, e.queries);
+
+        pack(batch, head / e.members(), std::min(e.keys, last + at.offset), scratch);
+        if (at.unit.enter != nullptr) at.unit.enter();
+        for (extent i = first; i < last; i += attention_query_rows) {
+            run_block(batch, head, i, std::min(attention_query_rows, last - i), scratch);
+        }
+        if (at.unit.leave != nullptr) at.unit.leave();
+    }
+
+  private:
+    void pack(extent batch, extent group, extent keys, std::byte* scratch) const {
+        const extent width = at.extents.head_size;
+        for (extent j = 0, panel = 0; j < keys; j += at.unit.columns, ++panel) {
+            engine.packing.pack_panel(vector_at(a.k, batch, j, group), 1, a.k.stride_of(1), width,
+                                  std::min<extent>(at.unit.columns, keys - j),
+                                  scratch + at.keys + at.head_bytes * static_cast<std::size_t>(panel));
+        }
+        std::byte* to = scratch + at.values;
+        for (extent j = 0; j < keys; j += attention_key_columns) {
+            for (extent d = 0; d < width; d += at.unit.columns, to += at.value_bytes) {
+                engine.packing.pack_panel(vector_at(a.v, batch, j, group) + d, a.v.stride_of(1), 1,
+                                      std::min(attention_key_columns, keys - j),
+                                      std::min<extent>(at.unit.columns, width - d), to);
+            }
+        }
+    }
+
+    /// The queries [first, first + rows) of one head.
+    void run_block(extent batch, extent head, extent first, extent rows, std::byte* scratch) const {
+        const attention_extents& e = at.extents;
+        auto* const outputs = reinterpret_cast<float*>(scratch + at.outputs);
+        engine.packing.pack_block(vector_at(a.q, batch, first, head), a.q.stride_of(1), 1, rows, e.head_size,
+                                  scratch + at.queries);
+
+        attention_row_state states[pieces_of(attention_query_rows, attention_group)];
+        const extent visible = std::min(e.keys, first + rows + at.offset);
+        for (extent j = 0; j < visible; j += attention_key_columns) {
+            for (extent i = 0; i < rows; i += at.group) {
+                const extent group_rows = std::min(at.group, rows - i);
+                const extent columns =
+                    std::min({attention_key_columns, visible - j, first + i + group_rows + at.offset - j});
+                if (columns > 0)
+                    run_tile(first + i, group_rows, j, columns, scratch + at.queries + at.row_bytes(i),
+                             outputs + i * at.padded_width(), states[i / at.group], scratch);
+            }
+        }
+        for (extent i = 0; i < rows; i += at.group) {
+            float* const logsumexp = a.logsumexp.data() == nullptr ? nullptr : &a.logsumexp(batch, head, first + i, 0);
+            engine.finish(std::min(at.group, rows - i), e.head_size, outputs + i * at.padded_width(), at.padded_width(),
+                          states[i / at.group], vector_at(a.o, batch, first + i, head), a.o.stride_of(1), logsumexp);
+        }
+    }
+
+    /// The queries [first, first + rows) of one group and the keys [first_key, first_key + columns).
+    void run_tile(extent first, extent rows, extent first_key, extent columns, const std::byte* queries, float* outputs,
+                  attention_row_state& state, std::byte* scratch) const {
+        const attention_extents& e = at.extents;
+        const product_unit& unit = at.unit;
+        auto* const scores = reinterpret_cast<float*>(scratch + at.scores);
+        const std::byte* keys = scratch + at.keys + at.head_bytes * static_cast<std::size_t>(first_key / unit.columns);
+        const extent visible = first + 1 + at.offset - first_key;  // columns to the first row, one more to each further
+        for (extent c = 0; c < columns; c += unit.columns, keys += at.head_bytes) {
+            const extent blind = std::max<extent>(0, c + 1 - visible) / unit.rows * unit.rows;
+            unit.multiply(rows - blind, unit.padded(e.head_size), queries + at.row_bytes(blind), keys,
+                          scores + blind * at.tile_stride + c, at.tile_stride, false, nullptr);
+        }
+        engine.softmax({.rows = rows,
+                        .columns = columns,
+                        .padded_columns = unit.padded(columns),
+                        .visible = visible,
+                        .scores = scores,
+                        .stride = at.tile_stride,
+                        .scale = attention_scale(a.options, e.head_size) * log2_of_e,
+                        .weights = scratch + at.weights,
+                        .first = first_key == 0,
+                        .state = &state,
+                        .outputs = outputs,
+                        .output_stride = at.padded_width()});
+        const std::byte* values =
+            scratch + at.values +
+            at.value_bytes * static_cast<std::size_t>(first_key / attention_key_columns * at.head_panels);
+        for (extent d = 0; d < at.padded_width(); d += unit.columns, values += at.value_bytes) {
+            // Some rows at a time where the later ones see more.
+            const extent some = visible >= columns ? rows : unit.rows;
+            // A unit may go on to keys that no query of the group sees.
+            const bool careful = any_not_finite_in_panel(engine, values, std::clamp<extent>(visible, 0, columns),
+                                                         unit.run(columns));
+            for (extent i = 0; i < rows; i += some) {
+                const extent seen = std::clamp<extent>(visible + i + some - 1, 1, columns);
+                const std::byte* const weights = scratch + at.weights + at.row_bytes(i);
+                float* const to = outputs + i * at.padded_width() + d;
+                if (careful) {
+                    multiply_seen(
+                        unit, std::min(some, rows - i), unit.run(seen), weights, values, to, at.padded_width(),
+                        first_key > 0, scratch + at.spare, [](extent) { return extent{0}; },
+                        [&](extent row) { return std::min(columns, visible + i + row); });
+                } else {
+                    unit.multiply(std::min(some, rows - i), unit.run(seen), weights, values, to, at.padded_width(),
+                                  first_key > 0, nullptr);
+                }
+            }
+        }
+    }
+};
+
+/// A task of packed sequences, each of which is cut as if it were alone: it has the bits that it would have alone.
+template <class T>
+struct packed_attention_forward_task {
+    const kernel::attention_forward<T>& a;
+    const attention_engine<T>& engine;
+    const attention_extents& whole;
+    extent head_parts;  ///< at least what a head of any sequence comes in
+
+    void operator()(extent index, std::byte* scratch) const {
+        const extent each = whole.heads * head_parts, part = index % each;
+        const sequence_place at(a.sequences, index / each, a.options.mask, whole);
+        if (part == 0) clear_blind(at);
+        if (at.extents.queries == 0) return;
+        const kernel::attention_forward<T> alone{at.queries_of(a.q),
+                                                 at.keys_of(a.k),
+                                                 at.keys_of(a.v),
+                                                 at.queries_of(a.o),
+                                                 a.logsumexp.data() == nullptr ? a.logsumexp : at.sums_of(a.logsumexp),
+                                                 a.options};
+        const attention_forward_layout layout(at.extents, engine.unit, a.options.mask);
+        if (part < layout.tasks()) attention_forward_task<T>{alone, engine, layout}(part, scratch);
+    }
+
+  private:
+    void clear_blind(const sequence_place& at) const {
+        at.clear_blind(a.o);
+        if (a.logsumexp.data() == nullptr) return;
+        for (extent head = 0; head < whole.heads; ++head) {
+            for (extent i = at.first_blind; i < at.first_query; ++i) {
+                a.logsumexp(0, head, i, 0) = attention_hidden;
+                a.logsumexp(0, head, i, 1) = 0;
+            }
+        }
+    }
+};
+
+}  // namespace detail
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

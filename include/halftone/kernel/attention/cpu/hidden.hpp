@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Products over keys or queries some of which a mask hides, where what is hidden is an infinity or a NaN.
+///
+/// A hidden weight is zero, and zero times a finite number adds nothing; zero times an infinity or a NaN is NaN. So tiles
+/// that the mask cuts have the operands in question tested where they lie packed, and where one is not finite, each row
+/// of results is computed again with zeros for what it may not see, by the same units and in the same order: it has the
+/// bits that it has where all is finite.
+///
+/// Numeric contract: what is hidden has no effect in any bit (a result of zero may change its sign); what is seen goes
+/// into the sums as it is.
+#pragma once
+
+#include <cstring>
+
+#include <halftone/kernel/attention/cpu/tiles.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace detail {
+
+/// The sums of one product unit's rows and columns, on the stack.
+struct unit_sums {
+    static constexpr extent most = 32 * 32;
+    alignas(64) float values[most];
+};
+
+/// Whether rows [first, last) of a panel's k hold an infinity or a NaN.
+template <class T>
+bool any_not_finite_in_panel(const attention_engine<T>& engine, const std::byte* panel, extent first, extent last) {
+    const product_unit& unit = engine.unit;
+    // Pairs of k lie side by side.
+    const extent each = unit.element == 2 ? 2 : 1, from = first / each * each, to = whole_steps(last, each);
+    if (first >= last) return false;
+    return engine.any_not_finite(panel + from * unit.columns * unit.element, 1, (to - from) * unit.columns, 0);
+}
+
+/// Zeros rows [first, last) of a panel's k.
+inline void clear_panel_rows(const product_unit& unit, std::byte* panel, extent first, extent last) {
+    if (unit.element == 4) {
+        if (first < last)
+            std::memset(panel + first * unit.columns * 4, 0,
+                        static_cast<std::size_t>((last - first) * unit.columns * 4));
+        return;
+    }
+    auto* const pairs = reinterpret_cast<bfloat16*>(panel);
+    for (extent k = first; k < last; ++k) {
+        for (extent c = 0; c < unit.columns; ++c) pairs[(k / 2 * unit.columns + c) * 2 + k % 2] = bfloat16(0.0f);
+    }
+}
+
+/// c (rows x columns) = or += a times a panel of b over `depth` of k, where row i sees the k [first(i), last(i)) alone.
+/// a begins with a whole row of a block; `spare` has room for the panel.
+template <class First, class Last>
+void multiply_seen(const product_unit& unit, extent rows, extent depth, const std::byte* a, const std::byte* panel,
+                   float* c, extent c_stride, bool add, std::byte* spare, const First& first, const Last& last) {
+    unit_sums sums;
+    const auto width = static_cast<std::size_t>(unit.columns) * sizeof(float);
+    for (extent i = 0; i < rows; ++i) {
+        const extent begin = i / unit.rows * unit.rows, high = std::min<extent>(unit.rows, rows - begin);
+        std::memcpy(spare, panel, static_cast<std::size_t>(unit.run(depth) * unit.columns * unit.element));
+        clear_panel_rows(unit, spare, 0, std::min(first(i), depth));
+        clear_panel_rows(unit, spare, std::max<extent>(0, last(i)), depth);
+        std::memset(sums.values, 0, sizeof sums.values);
+        float* const mine = sums.values + (i - begin) * unit.columns;
+        if (add) std::memcpy(mine, c + i * c_stride, width);
+        unit.multiply(high, depth, a + begin * panel_stride * unit.element, spare, sums.values, unit.columns, add,
+                      nullptr);
+        std::memcpy(c + i * c_stride, mine, width);
+    }
+}
+
+/// c (rows x columns) += a times a panel of b over `depth` of k, where column i sees the k below last(i) alone, which no
+/// later column falls short of. a's hidden elements become zeros.
+template <class Last>
+void multiply_seen_by_columns(const product_unit& unit, extent rows, extent depth, std::byte* a, const std::byte* panel,
+                              float* c, const Last& last) {
+    unit_sums sums;
+    extent cleared = depth;
+    for (extent column = unit.columns - 1; column >= 0; --column) {
+        const extent seen = std::clamp<extent>(last(column), 0, depth);
+        const auto bytes = static_cast<std::size_t>((cleared - seen) * unit.element);
+        for (extent i = 0; i < rows; ++i) std::memset(a + (i * panel_stride + seen) * unit.element, 0, bytes);
+        cleared = seen;
+        for (extent i = 0; i < rows; i += unit.rows) {
+            const extent high = std::min<extent>(unit.rows, rows - i);
+            std::memset(sums.values, 0, sizeof sums.values);
+            for (extent r = 0; r < high; ++r)
+                sums.values[r * unit.columns + column] = c[(i + r) * unit.columns + column];
+            unit.multiply(high, depth, a + i * panel_stride * unit.element, panel, sums.values, unit.columns, true,
+                          nullptr);
+            for (extent r = 0; r < high; ++r)
+                c[(i + r) * unit.columns + column] = sums.values[r * unit.columns + column];
+        }
+    }
+}
+
+}  // namespace detail
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

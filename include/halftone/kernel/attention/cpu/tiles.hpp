@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// How attention is cut on the CPU, and the bodies that work on the pieces, for each instruction set (cpu.inc).
+///
+/// Numeric contract: cuts follow from shapes alone.
+#pragma once
+
+#include <algorithm>
+
+#include <halftone/kernel/attention/attention.hpp>
+#include <halftone/kernel/matmul/cpu/product.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace detail {
+
+/// The forward pass takes as many queries and keys at a time, so that the keys and values of a tile stay in the
+/// second-level cache meanwhile; within these one group of queries after the other, whose scores and weights stay in
+/// the first.
+inline constexpr extent attention_query_rows = 96, attention_key_columns = 256;
+/// The queries of a group, rounded up to whole rows of a product unit; and at least what that comes to.
+inline constexpr extent attention_group = 24, attention_group_rows = 32;
+/// The backward pass takes as many keys (half of them where they are packed as floats) and queries at a time; within
+/// these one panel of queries after the other.
+inline constexpr extent attention_slope_keys = 192, attention_slope_queries = 128;
+static_assert(attention_key_columns <= panel_depth && attention_slope_keys <= panel_depth &&
+              attention_slope_queries <= panel_depth);
+
+inline constexpr float attention_lanes[32] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15,
+                                              16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31};
+
+constexpr extent pieces_of(extent whole, extent each) { return (whole + each - 1) / each; }
+constexpr extent whole_steps(extent n, extent step) { return pieces_of(n, step) * step; }
+
+/// The running softmax of a group of queries.
+struct attention_row_state {
+    float maxima[attention_group_rows], sums[attention_group_rows];
+};
+
+/// A tile of scores, (rows, columns): queries by keys.
+struct attention_score_tile {
+    extent rows, columns;
+    extent padded_columns;  ///< weights are zero from `columns` up to here
+    extent visible;         ///< row i sees the first visible + i columns
+    float* scores;          ///< readable and writable up to whole panels
+    extent stride;
+    float scale;    ///< with log2(e)
+    void* weights;  ///< an a block of the products' element type
+    bool first;     ///< nothing is in the state and the outputs yet
+    attention_row_state* state;
+    float* outputs;  ///< (rows, output_stride)
+    extent output_stride;
+
+    extent visible_columns(extent row) const { return std::clamp<extent>(visible + row, 0, columns); }
+};
+
+/// A panel of transposed scores, (rows, columns of a panel): keys by queries.
+struct attention_slope_tile {
+    extent rows;           ///< keys that one of the panel's queries sees
+    extent block_rows;     ///< keys that one of the block's queries sees: weights and slopes are zero from `rows` on
+    extent padded_rows;    ///< the panel is zero from `rows` up to here
+    extent queries;        ///< that are there, of the panel's
+    extent first_visible;  ///< the first query to see key i is first_visible + i
+    const float* scores;   ///< (rows, columns)
+    const float* weight_gradients;  ///< (rows, columns)
+    const float *maxima, *logs, *dots;  ///< (columns), from attention_query_terms
+    float scale;                    ///< with log2(e)
+    void *weights, *slopes;         ///< a blocks, at the panel's first column
+    void* panel;                    ///< a panel of b: the slopes once more
+};
+
+}  // namespace detail
+}  // namespace HALFTONE_ABI
+}  // namespace halftone
+
+#define HALFTONE_BODY <halftone/kernel/attention/cpu.inc>
+#include <halftone/exec/cpu/each_set.inc>
+
+#if defined(__x86_64__)
+#include <halftone/exec/cpu/set/avx512_bf16.inc>
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace avx512_bf16 {
+using namespace avx512;
+using avx512::store;  // and not the class of that name
+#include <halftone/kernel/attention/cpu.inc>
+#include <halftone/kernel/attention/cpu/pairs.inc>
+}  // namespace avx512_bf16
+}  // namespace HALFTONE_ABI
+}  // namespace halftone
+#include <halftone/exec/cpu/set/end.inc>
+#endif
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace detail {
+
+/// A product unit and the bodies that go with it.
+template <class T>
+struct attention_engine {
+    product_unit unit;
+    product_packing<T> packing;
+    decltype(&portable::attention_any_not_finite<portable::float_operands<float>>) any_not_finite;
+    decltype(&portable::attention_softmax<portable::float_operands<float>>) softmax;
+    decltype(&portable::attention_slopes<portable::float_operands<float>>) slopes;
+    decltype(&portable::attention_finish<T>) finish;
+    decltype(&portable::attention_query_terms<T>) query_terms;
+    decltype(&portable::attention_store<T>) store;
+    decltype(&portable::attention_store_transposed<T>) store_transposed;
+};
+
+template <class Compute, class T>
+attention_engine<T> attention_engine_for(const cpu& device) {
+    attention_engine<T> engine{
+        unit_for<Compute>(device),
+        packing_for<Compute, T>(device),
+        device.select(&portable::attention_any_not_finite<portable::float_operands<Compute>>,
+                      &avx2::attention_any_not_finite<avx2::float_operands<Compute>>,
+                      &avx512::attention_any_not_finite<avx512::float_operands<Compute>>),
+        device.select(&portable::attention_softmax<portable::float_operands<Compute>>,
+                      &avx2::attention_softmax<avx2::float_operands<Compute>>,
+                      &avx512::attention_softmax<avx512::float_operands<Compute>>),
+        device.select(&portable::attention_slopes<portable::float_operands<Compute>>,
+                      &avx2::attention_slopes<avx2::float_operands<Compute>>,
+                      &avx512::attention_slopes<avx512::float_operands<Compute>>),
+        device.select(&portable::attention_finish<T>, &avx2::attention_finish<T>, &avx512::attention_finish<T>),
+        device.select(&portable::attention_query_terms<T>, &avx2::attention_query_terms<T>,
+                      &avx512::attention_query_terms<T>),
+        device.select(&portable::attention_store<T>, &avx2::attention_store<T>, &avx512::attention_store<T>),
+        device.select(&portable::attention_store_transposed<T>, &avx2::attention_store_transposed<T>,
+                      &avx512::attention_store_transposed<T>)};
+#if defined(__x86_64__)
+    if (uses_pairs<Compute>(device.instruction_set())) {
+        engine.any_not_finite = &avx512_bf16::attention_any_not_finite<avx512_bf16::pair_operands>;
+        engine.softmax = &avx512_bf16::attention_softmax<avx512_bf16::pair_operands>;
+        engine.slopes = &avx512_bf16::attention_slopes<avx512_bf16::pair_operands>;
+    }
+#endif
+    return engine;
+}
+
+/// Asks for rows of `width` elements, `stride` apart, that are read soon.
+template <class T>
+void prefetch_rows(const T* from, extent stride, extent rows, extent width) {
+    constexpr auto bytes = static_cast<extent>(sizeof(T));
+    strided_lines lines(from, rows, width * bytes, stride * bytes);
+    lines.ask(lines.count());
+}
+
+/// Hands out parts of a task's scratch memory, as offsets.
+struct scratch_layout {
+    std::size_t bytes = 0;
+
+    std::size_t take(std::size_t count) {
+        const std::size_t at = bytes;
+        bytes += round_up(count, block_alignment);
+        return at;
+    }
+    std::size_t take_floats(extent count) { return take(static_cast<std::size_t>(count) * sizeof(float)); }
+};
+
+/// The sizes that both passes share.
+struct attention_layout {
+    attention_extents extents;
+    product_unit unit;
+    extent offset;           ///< query i sees the keys up to i + offset; with no mask that is beyond the last one
+    extent head_panels;      ///< panels across a head
+    std::size_t head_bytes;  ///< of a panel whose k runs over a head
+    scratch_layout scratch{};
+
+    attention_layout(const attention_extents& e, const product_unit& u, attention_mask mask)
+        : extents(e),
+          unit(u),
+          offset(mask == attention_mask::causal ? e.keys - e.queries : e.keys),
+          head_panels(pieces_of(e.head_size, u.columns)),
+          head_bytes(u.panel_bytes(e.head_size)) {}
+
+    /// Rows as products and bodies write them: whole units, an even number.
+    extent padded_rows(extent rows) const { return (pieces_of(rows, unit.rows) * unit.rows + 1) / 2 * 2; }
+    extent padded_width() const { return head_panels * unit.columns; }
+    std::size_t take_panels(extent count, std::size_t each) {
+        return scratch.take(static_cast<std::size_t>(count) * each);
+    }
+    std::size_t take_block(extent rows) { return scratch.take(unit.block_bytes(padded_rows(rows))); }
+    /// From the beginning of a block to its row i.
+    std::size_t row_bytes(extent i) const { return static_cast<std::size_t>(i * panel_stride * unit.element); }
+    /// The bytes of the first `rows` of a panel's k, a multiple of the unit's k_least.
+    std::size_t panel_rows_bytes(extent rows) const {
+        return static_cast<std::size_t>(rows * unit.columns * unit.element);
+    }
+
+    /// Parts of a head's work, which comes in `blocks`: one, unless the heads are too few to keep threads busy; never
+    /// less than `least` blocks in a part. By shape alone, since parts of a sum are added apart.
+    static extent parts_of(extent heads, extent blocks, extent least) {
+        constexpr extent enough_tasks = 8;
+        return std::min(pieces_of(enough_tasks, heads), pieces_of(blocks, least));
+    }
+};
+
+/// What each of several packed sequences fits into.
+inline attention_extents longest_sequence(const attention_extents& e, const packed_sequences& sequences) {
+    attention_extents longest = e;
+    longest.queries = std::min(e.queries, sequences.longest_queries);
+    longest.keys = std::min(e.keys, sequences.longest_keys);
+    return longest;
+}
+
+/// Where one of several packed sequences lies: first the queries that see no key, then the problem that is left.
+struct sequence_place {
+    extent first_blind, first_query, first_key;
+    attention_extents extents;
+
+    sequence_place(const packed_sequences& sequences, extent s, attention_mask mask, const attention_extents& e)
+        : first_blind(sequences.query_offsets(s)), first_key(sequences.key_offsets(s)), extents(e) {
+        extents.queries = sequences.query_offsets(s + 1) - first_blind;
+        extents.keys = sequences.key_offsets(s + 1) - first_key;
+        const bool few = mask == attention_mask::causal || extents.keys == 0;
+        const extent blind = few ? std::max<extent>(0, extents.queries - extents.keys) : 0;
+        first_query = first_blind + blind;
+        extents.queries -= blind;
+    }
+
+    extent blind() const { return first_query - first_blind; }
+    template <class T>
+    view<T, 4> queries_of(const view<T, 4>& v) const {
+        return times_of(v, first_query, extents.queries);
+    }
+    template <class T>
+    view<T, 4> keys_of(const view<T, 4>& v) const {
+        return times_of(v, first_key, extents.keys);
+    }
+    /// Of (1, heads, queries, 2) numbers.
+    template <class T>
+    view<T, 4> sums_of(const view<T, 4>& logsumexp) const {
+        return {logsumexp.data() + 2 * first_query, {1, extents.heads, extents.queries, 2}, logsumexp.strides()};
+    }
+    /// Of queries that see nothing.
+    template <class T>
+    void clear_blind(const view<T, 4>& v) const {
+        for (extent i = first_blind; i < first_query; ++i) {
+            for (extent head = 0; head < extents.heads; ++head) {
+                std::fill_n(v.data() + i * v.stride_of(1) + head * v.stride_of(2), extents.head_size, T(0.0f));
+            }
+        }
+    }
+};
+
+/// One head's vector at one time.
+template <class T>
+T* vector_at(const view<T, 4>& v, extent batch, extent time, extent head) {
+    return v.data() + batch * v.stride_of(0) + time * v.stride_of(1) + head * v.stride_of(2);
+}
+
+}  // namespace detail
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

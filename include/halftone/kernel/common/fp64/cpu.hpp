@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Kernels in double on the CPU: each.hpp has their contract and an example.
+#pragma once
+
+#include <halftone/exec/cpu/cpu.hpp>
+#include <halftone/kernel/common/fp64/each.hpp>
+#include <halftone/kernel/common/rows/cut.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel::fp64 {
+
+template <>
+struct each<cpu> {
+    template <class Work>
+    static void run(cpu& device, extent count, extent cost, const Work& work) {
+        const row_pieces cut = cut_rows(count, cost);
+        device.parallel_for(cut.count, [&](extent piece) {
+            const extent begin = cut.begin(piece), end = begin + cut.rows_of(piece);
+            for (extent i = begin; i < end; ++i) work(host_thread{}, i);
+        });
+    }
+};
+
+}  // namespace kernel::fp64
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Kernels in double, written once for every device: a function of one index, called for all of them. It touches memory
+/// through spans and the two words load and store, like any GPU kernel; on the CPU these are a pointer's.
+///
+///     struct doubled {
+///         simt::global_span<double> x;
+///         HALFTONE_KERNEL template <class Thread>
+///         HALFTONE_HD void operator()(Thread thread, extent i) const { thread.store(x, i, 2 * thread.load(x, i)); }
+///     };
+///     fp64::for_each(device, n, 1, doubled{simt::span_of(x)});
+///
+/// Numeric contract: everything in double, operands widened exactly, one rounding where a result is stored. A sum over
+/// rows adds 32 neighbours in their order, then 32 of those sums, and so on: a tree that the number of rows fixes, in
+/// which a term passes through at most sum_depth(rows) additions. Sums within a row follow its order. Neither depends
+/// on the number of threads, nor on the instruction set.
+#pragma once
+
+#include <limits>
+#include <utility>
+
+#include <halftone/exec/simt/memory.hpp>
+#include <halftone/exec/workspace.hpp>
+#include <halftone/kernel/common/fp64/fp64.hpp>
+#include <halftone/kernel/write_mode.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel::fp64 {
+
+using simt::global_span;
+
+inline constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
+
+/// The words on the host.
+struct host_thread {
+    template <class T>
+    static std::remove_const_t<T> load(const global_span<T>& s, extent i) {
+        return s.data[i];
+    }
+    template <class T>
+    static void store(const global_span<T>& s, extent i, std::type_identity_t<T> value) {
+        s.data[i] = value;
+    }
+};
+
+/// Specialised for the CPU and for devices of exec/simt: run(device, count, cost, work), which calls work(thread, i)
+/// for every i in [0, count). `cost`: elements that one call touches.
+template <class Device>
+struct each;
+
+template <class Device, class Work>
+void for_each(Device& device, extent count, extent cost, const Work& work) {
+    each<Device>::run(device, count, cost, work);
+}
+
+/// The places of a matrix of numbers whose rows may lie apart.
+template <class T>
+struct rows_of {
+    global_span<T> values;
+    extent stride;
+
+    explicit rows_of(const view<T, 2>& v) : values(simt::hull_of(v)), stride(v.stride_of(0)) {}
+
+    HALFTONE_KERNEL template <class Thread>
+    HALFTONE_HD double load(Thread thread, extent row, extent column) const {
+        return static_cast<double>(thread.load(values, row * stride + column));
+    }
+    HALFTONE_KERNEL template <class Thread>
+    HALFTONE_HD void store(Thread thread, extent row, extent column, double value,
+                           write_mode mode = write_mode::overwrite) const {
+        if (mode == write_mode::add) value = load(thread, row, column) + value;
+        thread.store(values, row * stride + column, static_cast<T>(value));
+    }
+};
+template <class T>
+rows_of(const view<T, 2>&) -> rows_of<T>;
+
+// ---- sums over rows
+
+inline constexpr extent sum_fan = 32;
+
+constexpr extent sum_groups(extent rows) { return rows <= sum_fan ? 1 : (rows + sum_fan - 1) / sum_fan; }
+
+constexpr extent sum_depth(extent rows) { return rows <= sum_fan ? rows : sum_fan + sum_depth(sum_groups(rows)); }
+
+/// One level of the tree: out[group, column] = factor times the sum of the terms of its rows.
+template <class Term, class G>
+struct sum_level {
+    Term term;
+    extent rows, columns;
+    double factor;
+    global_span<G> out;
+    write_mode mode;
+
+    HALFTONE_KERNEL template <class Thread>
+    HALFTONE_HD void operator()(Thread thread, extent i) const {
+        const extent group = i / columns, column = i - group * columns;
+        const extent begin = group * sum_fan, end = begin + sum_fan < rows ? begin + sum_fan : rows;
+        double sum = 0;
+        for (extent row = begin; row < end; ++row) sum += term(thread, row, column);
+        sum *= factor;
+        if (mode == write_mode::add) sum = static_cast<double>(thread.load(out, i)) + sum;
+        thread.store(out, i, static_cast<G>(sum));
+    }
+};
+
+/// The sums of a level as the terms of the next one.
+struct level_term {
+    global_span<const double> sums;
+    extent columns;
+
+    HALFTONE_KERNEL template <class Thread>
+    HALFTONE_HD double operator()(Thread thread, extent row, extent column) const {
+        return thread.load(sums, row * columns + column);
+    }
+};
+
+/// out[column] = (or +=) factor times the sum over rows of term(thread, row, column), which touches `cost` elements.
+template <class Device, class Term, class G>
+void sum_rows(Device& device, extent rows, extent columns, extent cost, const Term& term, double factor, G* out,
+              write_mode mode) {
+    const global_span<G> results{out, columns};
+    extent left = sum_groups(rows);
+    if (left == 1)
+        return for_each(device, columns, rows * cost, sum_level<Term, G>{term, rows, columns, factor, results, mode});
+    const workspace::lease lease(device.scratch(),
+                                 static_cast<std::size_t>((left + sum_groups(left)) * columns) * sizeof(double));
+    auto *from = lease.as<double>(), *to = from + left * columns;
+    for_each(device, left * columns, sum_fan * cost,
+             sum_level<Term, double>{term, rows, columns, 1.0, {from, left * columns}, write_mode::overwrite});
+    const auto below = [&] { return level_term{{from, left * columns}, columns}; };
+    while (sum_groups(left) > 1) {
+        const extent groups = sum_groups(left);
+        for_each(
+            device, groups * columns, sum_fan,
+            sum_level<level_term, double>{below(), left, columns, 1.0, {to, groups * columns}, write_mode::overwrite});
+        std::swap(from, to);
+        left = groups;
+    }
+    for_each(device, columns, left, sum_level<level_term, G>{below(), left, columns, factor, results, mode});
+}
+
+}  // namespace kernel::fp64
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

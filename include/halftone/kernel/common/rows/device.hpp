@@ -1,0 +1,404 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What row-wise kernels on a GPU share: vectors of 16 bytes, how a team of threads walks a row and adds up what it
+/// found, and sums over rows by way of partial sums.
+///
+///     using team = on_device::row_team<32>;                                  // a warp takes a row
+///     const auto steps = on_device::row_steps<n, 32, held>::over(team::member(simt), width, from.data, to.data);
+///     const on_device::row_values<T, n, 32, held> values(simt, steps, from);  // in registers, where held > 0
+///     steps.each_or_zeros([&](const auto& place) { sum += of(values.at(simt, place)); });
+///     sum = team::sum(simt, sum, constant<0>{});
+///     steps.each([&](const auto& place) { place.store(simt, to, with(values.at(simt, place), sum)); });
+///
+/// Numeric contract: as rows.hpp has it for the CPU. A cut follows from the shape alone; a term of a row's sum passes
+/// through at most sum_depth(width) additions in float that do more than add zero.
+#pragma once
+
+#include <algorithm>
+
+#include <halftone/exec/simt/reduce.hpp>
+#include <halftone/exec/workspace.hpp>
+#include <halftone/kernel/common/rows/cut.hpp>
+#include <halftone/kernel/write_mode.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel::on_device {
+
+using simt::constant, simt::global_span, simt::grid_shape, simt::packed, simt::shared_span, simt::vec, simt::word;
+using simt::run_part;  // unqualified calls find a thread handle's own
+
+/// Elements in the widest vector whose parts of all these types have at most 16 bytes.
+template <class... Ts>
+inline constexpr int widest = 16 / static_cast<int>(std::max({sizeof(Ts)...}));
+
+/// Elements in 16 bytes of the smallest of these types; of the others they are several vectors.
+template <class... Ts>
+inline constexpr int longest = 16 / static_cast<int>(std::min({sizeof(Ts)...}));
+
+/// Where n elements of T can be loaded at once, or in several vectors of 16 bytes.
+template <class T>
+HALFTONE_HD bool starts_vector(const T* p, int n) {
+    const std::size_t bytes = static_cast<std::size_t>(n) * sizeof(T);
+    return reinterpret_cast<std::uintptr_t>(p) % (bytes < 16 ? bytes : 16) == 0;
+}
+
+/// Whether rows of this width can be walked in vectors of n elements at all these pointers. Null pointers are.
+template <class... Ts>
+bool can_use_vectors(int n, extent width, const Ts*... pointers) {
+    return width % n == 0 && (starts_vector(pointers, n) && ...);
+}
+
+template <class T, int N>
+HALFTONE_HD HALFTONE_INLINE vec<float, N> to_float(const vec<T, N>& v) {
+    vec<float, N> f;
+    HALFTONE_UNROLL for (int e = 0; e < N; ++e) f[e] = static_cast<float>(v[e]);
+    return f;
+}
+template <class T, int N>
+HALFTONE_HD HALFTONE_INLINE vec<T, N> round_to(const vec<float, N>& f) {
+    vec<T, N> v;
+    HALFTONE_UNROLL for (int e = 0; e < N; ++e) v[e] = T(f[e]);
+    return v;
+}
+/// Elements of T in one access, out of N.
+template <class T, int N>
+inline constexpr int at_once = N * sizeof(T) <= 16 ? N : 16 / static_cast<int>(sizeof(T));
+
+/// N elements, from vector number i of a row on.
+HALFTONE_KERNEL template <int N, class Simt, class T>
+HALFTONE_HD HALFTONE_INLINE vec<std::remove_const_t<T>, N> load_elements(Simt simt, const global_span<T>& row,
+                                                                         extent i) {
+    constexpr int some = at_once<T, N>, parts = N / some;
+    vec<std::remove_const_t<T>, N> v;
+    HALFTONE_UNROLL for (int p = 0; p < parts; ++p) {
+        const vec<std::remove_const_t<T>, some> part = simt.load(simt::as_vectors<some>(row), i * parts + p);
+        HALFTONE_UNROLL for (int e = 0; e < some; ++e) v[p * some + e] = part[e];
+    }
+    return v;
+}
+/// The vectors of a row that are one thread's, `me` and every Threads-th from there; beyond the row's, zeros. A loop of
+/// loads and nothing else: with their use amid them, each would be waited for before the next.
+HALFTONE_KERNEL template <int Threads, class Simt, class T, class Plain, int N, int Held>
+HALFTONE_HD HALFTONE_INLINE void hold(Simt simt, const global_span<T>& row, int me, extent vectors,
+                                      vec<Plain, N> (&held)[Held]) {
+    HALFTONE_UNROLL for (int i = 0; i < Held; ++i) held[i] =
+        me + i * Threads < vectors ? load_elements<N>(simt, row, me + i * Threads) : vec<Plain, N>{};
+}
+template <int N, class T>
+struct floats_part {
+    global_span<T> row;
+    extent i;
+
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE vec<float, N> operator()(Simt simt) const {
+        return to_float(load_elements<N>(simt, row, i));
+    }
+};
+template <int N, class T>
+struct rounding_part {
+    global_span<T> row;
+    extent i;
+    const vec<float, N>& v;
+
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE void operator()(Simt simt) const {
+        constexpr int some = at_once<T, N>, parts = N / some;
+        HALFTONE_UNROLL for (int p = 0; p < parts; ++p) {
+            vec<T, some> part;
+            HALFTONE_UNROLL for (int e = 0; e < some; ++e) part[e] = T(v[p * some + e]);
+            simt.store(simt::as_vectors<some>(row), i * parts + p, part);
+        }
+    }
+};
+/// The same as floats.
+HALFTONE_KERNEL template <int N, class Simt, class T>
+HALFTONE_HD HALFTONE_INLINE vec<float, N> load_floats(Simt simt, const global_span<T>& row, extent i) {
+    return run_part(simt, floats_part<N, T>{row, i});
+}
+HALFTONE_KERNEL template <int N, class Simt, class T>
+HALFTONE_HD HALFTONE_INLINE void store_rounded(Simt simt, const global_span<T>& row, extent i, const vec<float, N>& v) {
+    run_part(simt, rounding_part<N, T>{row, i, v});
+}
+
+/// A row in vectors of N and, before and behind them, elements one by one, so that vectors begin where they can be
+/// loaded. Items 0 to vectors - 1 are vectors of row.from(head), the others elements of the row.
+template <int N>
+struct row_walk {
+    extent head, vectors, width;
+
+    /// One for several rows of the same width. Where they have no such beginning in common, there are no vectors.
+    template <class First, class... Others>
+    HALFTONE_HD HALFTONE_INLINE static row_walk over(extent width, const First* first, const Others*... others) {
+        extent head = 0;
+        while (head < N && !starts_vector(first + head, N)) ++head;
+        const bool together = head < N && head + N <= width && (others_start(others, head) && ...);
+        return {together ? head : 0, together ? (width - head) / N : 0, width};
+    }
+    HALFTONE_HD extent items() const { return width - vectors * (N - 1); }
+    HALFTONE_HD extent edge(extent item) const {
+        const extent k = item - vectors;
+        return k < head ? k : k + vectors * N;
+    }
+
+  private:
+    template <class T>
+    HALFTONE_HD HALFTONE_INLINE static bool others_start(const T* row, extent head) {
+        return row == nullptr || starts_vector(row + head, N);
+    }
+};
+
+/// Where a step of a walk is: at vector number `index` of N elements of any row of the walk, from element `head` on.
+template <int N>
+struct row_place {
+    extent head, index;
+    int held;       // which of the thread's vectors it is, in rows that stay in registers
+    bool is_there;  // else beyond the row's end
+
+    /// What stands there in a row: zeros beyond its end.
+    HALFTONE_KERNEL template <class Simt, class T>
+    HALFTONE_HD HALFTONE_INLINE vec<float, N> load(Simt simt, const global_span<T>& row) const {
+        return is_there ? load_floats<N>(simt, row.from(head), index) : vec<float, N>{};
+    }
+    HALFTONE_KERNEL template <class Simt, class T>
+    HALFTONE_HD HALFTONE_INLINE void store(Simt simt, const global_span<T>& row, const vec<float, N>& v) const {
+        store_rounded<N>(simt, row.from(head), index, v);
+    }
+};
+
+/// The steps by which one of a team's threads goes over rows of one width: vectors of N elements, and where vectors do
+/// not reach, elements. With Held > 0 rows are all vectors, at most Held of them a thread's, and its loops are
+/// unrolled.
+template <int N, int Threads, int Held>
+struct row_steps {
+    int me;
+    row_walk<N> walk;
+
+    /// For rows that begin at these pointers; a null pointer is none.
+    template <class... Ts>
+    HALFTONE_HD HALFTONE_INLINE static row_steps over(int me, extent width, const Ts*... rows) {
+        if constexpr (Held > 0) {
+            return {me, {0, width / N, width}};
+        } else {
+            return {me, row_walk<N>::over(width, rows...)};
+        }
+    }
+    /// Calls step with a row_place of N or of 1.
+    template <class Step>
+    HALFTONE_HD HALFTONE_INLINE void each(const Step& step) const {
+        if constexpr (Held > 0) {
+            HALFTONE_UNROLL for (int i = 0; i < Held; ++i) {
+                if (me + i * Threads < walk.vectors) step(row_place<N>{0, me + i * Threads, i, true});
+            }
+        } else {
+            for (extent k = me; k < walk.items(); k += Threads) {
+                if (k < walk.vectors) {
+                    step(row_place<N>{walk.head, k, 0, true});
+                } else {
+                    step(row_place<1>{0, walk.edge(k), 0, true});
+                }
+            }
+        }
+    }
+    /// The same, for sums: a thread of fewer than Held vectors takes steps over zeros, so that no load waits for a
+    /// branch.
+    template <class Step>
+    HALFTONE_HD HALFTONE_INLINE void each_or_zeros(const Step& step) const {
+        if constexpr (Held > 0) {
+            HALFTONE_UNROLL for (int i = 0; i < Held; ++i) {
+                step(row_place<N>{0, me + i * Threads, i, me + i * Threads < walk.vectors});
+            }
+        } else {
+            each(step);
+        }
+    }
+};
+
+/// One thread's part of a row: with Held > 0 read once, into registers, else wherever a step asks for it.
+template <class T, int N, int Threads, int Held>
+struct row_values {
+    global_span<const T> row;
+    vec<T, N> held[Held > 0 ? Held : 1];
+
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE row_values(Simt simt, const row_steps<N, Threads, Held>& steps,
+                                           const global_span<const T>& from)
+        : row(from) {
+        if constexpr (Held > 0) hold<Threads>(simt, from, steps.me, steps.walk.vectors, held);
+    }
+    HALFTONE_KERNEL template <class Simt, int M>
+    HALFTONE_HD HALFTONE_INLINE vec<float, M> at(Simt simt, const row_place<M>& place) const {
+        if constexpr (Held > 0) {
+            return to_float(held[place.held]);
+        } else {
+            return place.load(simt, row);
+        }
+    }
+};
+
+/// `Threads` threads together take a row: a warp of a block of four rows, or a whole block. Threads is 32 or a multiple of
+/// 128. `Slots` reductions, each with its own constant, one barrier each.
+template <int Threads, int Slots = 2>
+struct row_team {
+    static constexpr int rows_in_block = Threads == 32 ? 4 : 1;
+    static constexpr int block_threads = Threads * rows_in_block;
+    static constexpr word slot_bytes = Threads / 32 * sizeof(float);
+    static constexpr word shared_bytes = Threads == 32 ? 0 : Slots * slot_bytes;
+    static_assert(Threads == 32 || Threads % 128 == 0);
+
+    static grid_shape grid(extent rows) { return simt::blocks_for(rows, rows_in_block); }
+
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE static extent row(Simt simt) {
+        return static_cast<extent>(simt.block().x) * rows_in_block + (Threads == 32 ? simt.warp() : 0);
+    }
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE static int member(Simt simt) {
+        return Threads == 32 ? simt.lane() : simt.thread();
+    }
+    /// The same bits in every member.
+    HALFTONE_KERNEL template <int Slot, class Simt, class Combine>
+    HALFTONE_HD HALFTONE_INLINE static float reduce(Simt simt, float mine, constant<Slot>, Combine combine) {
+        static_assert(Slot < Slots);
+        mine = simt::warp_reduce(simt, mine, combine);
+        if constexpr (Threads == 32) {
+            return mine;
+        } else {
+            constexpr word fours = Threads / 128;
+            if (simt.lane() == 0) simt.store(shared_span<float>{Slot * slot_bytes, Threads / 32}, simt.warp(), mine);
+            simt.barrier();
+            float all = 0;
+            HALFTONE_UNROLL for (word i = 0; i < fours; ++i) {
+                const vec<float, 4> four = simt.load(shared_span<vec<float, 4>>{Slot * slot_bytes, fours}, i);
+                const float some = combine(combine(four[0], four[1]), combine(four[2], four[3]));
+                all = i == 0 ? some : combine(all, some);
+            }
+            return all;
+        }
+    }
+    HALFTONE_KERNEL template <int Slot, class Simt>
+    HALFTONE_HD HALFTONE_INLINE static float sum(Simt simt, float mine, constant<Slot> slot) {
+        return reduce(simt, mine, slot, simt::plus{});
+    }
+    HALFTONE_KERNEL template <int Slot, class Simt>
+    HALFTONE_HD HALFTONE_INLINE static float max(Simt simt, float mine, constant<Slot> slot) {
+        return reduce(simt, mine, slot, simt::maximum{});
+    }
+};
+
+/// Whether a team holds rows in registers: vectors of N elements, as many a thread as make 32 elements.
+template <int N>
+inline constexpr int held_vectors = 32 / N;
+inline constexpr extent held_by_warp = 1024, held_by_block = 4096;  // elements, by 32 and 128 threads
+
+/// Calls launch(N, Threads, Held) as constants for rows of this width, of these types, at these pointers: a row in a
+/// warp's registers, in those of a block of 128, or (Held = 0) walked by 256 threads.
+template <class... Ts, class Launch, class... Pointers>
+void choose_team(extent width, const Launch& launch, const Pointers*... pointers) {
+    constexpr int n = longest<Ts...>;
+    const bool vectors = can_use_vectors(n, width, pointers...);
+    if (vectors && width <= held_by_warp) {
+        launch(constant<n>{}, constant<32>{}, constant<held_vectors<n>>{});
+    } else if (vectors && width <= held_by_block) {
+        launch(constant<n>{}, constant<128>{}, constant<held_vectors<n>>{});
+    } else {
+        launch(constant<n>{}, constant<256>{}, constant<0>{});
+    }
+}
+
+/// A block of eight warps over 32 * N columns: each warp takes every eighth row, each lane N neighbouring columns, of
+/// which it keeps `Sums` sums.
+template <int N, int Sums>
+struct column_team {
+    static constexpr int warps = 8, block_threads = 32 * warps, columns = 32 * N;
+    static constexpr word shared_bytes = Sums * warps * columns * sizeof(float);
+
+    /// (width, pieces of rows) in blocks.
+    static grid_shape grid(extent width, extent pieces) {
+        return {simt::blocks_for(width, columns).x, static_cast<int>(pieces), 1};
+    }
+
+    /// The lane's first column.
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE static extent column(Simt simt) {
+        return static_cast<extent>(simt.block().x) * columns + simt.lane() * N;
+    }
+    /// All sums of all lanes into shared memory; `total` then adds those of the warps, in their order.
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE static void leave(Simt simt, int which, const vec<float, N>& sums) {
+        constexpr int some = N < 4 ? N : 4;
+        HALFTONE_UNROLL for (int p = 0; p < N / some; ++p) {
+            vec<float, some> part;
+            HALFTONE_UNROLL for (int e = 0; e < some; ++e) part[e] = sums[p * some + e];
+            simt.store(shared_span<vec<float, some>>{0, shared_bytes / sizeof(part)},
+                       ((which * warps + simt.warp()) * columns + simt.lane() * N) / some + p, part);
+        }
+    }
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE static float total(Simt simt, int which, int c) {
+        float sum = 0;
+        HALFTONE_UNROLL for (int w = 0; w < warps; ++w) {
+            sum += simt.load(shared_span<float>{0, shared_bytes / sizeof(float)}, (which * warps + w) * columns + c);
+        }
+        return sum;
+    }
+    /// After a barrier: the block's sums into row `piece` of a matrix of partial sums, where that is wanted.
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE static void write(Simt simt, int which, const global_span<float>& partials,
+                                                  extent width) {
+        if (!partials.is_there()) return;
+        const extent first = static_cast<extent>(simt.block().x) * columns;
+        for (int c = simt.thread(); c < columns; c += block_threads) {
+            if (first + c < width) simt.store(partials, simt.block().y * width + first + c, total(simt, which, c));
+        }
+    }
+};
+
+/// out[j] = (or +=) the sum over pieces of partials[piece * stride + j]: eight sums of every eighth piece, then those.
+template <class G>
+struct add_partials_kernel {
+    using team = column_team<1, 1>;
+    static constexpr int threads = team::block_threads;
+    static constexpr word shared_bytes = team::shared_bytes;
+
+    global_span<const float> partials;
+    extent pieces, stride;
+    global_span<G> out;
+    write_mode mode;
+
+    grid_shape grid() const { return team::grid(out.count, 1); }
+
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD void operator()(Simt simt) const {
+        const extent j = team::column(simt);
+        vec<float, 1> sum{};
+        if (j < out.count) {
+            for (extent piece = simt.warp(); piece < pieces; piece += team::warps)
+                sum[0] += simt.load(partials, piece * stride + j);
+        }
+        team::leave(simt, 0, sum);
+        simt.barrier();
+        if (simt.warp() != 0 || j >= out.count) return;
+        float all = team::total(simt, 0, simt.lane());
+        if (mode == write_mode::add) all += static_cast<float>(simt.load(out, j));
+        simt.store(out, j, G(all));
+    }
+};
+
+template <simt_device Device, class G>
+void add_partials(Device& device, extent pieces, const float* partials, extent stride, extent width, G* out,
+                  write_mode mode) {
+    device.launch(add_partials_kernel<G>{{partials, pieces * stride}, pieces, stride, {out, width}, mode});
+}
+
+/// The cut for sums over rows: as many pieces as blocks keep a GPU busy, none of fewer than 16 rows.
+inline row_pieces cut_rows_for_sums(extent rows) {
+    constexpr extent most_pieces = 256, least_rows = 16;
+    extent each = (rows + most_pieces - 1) / most_pieces;
+    if (each < least_rows) each = least_rows;
+    return {rows, each, (rows + each - 1) / each};
+}
+
+}  // namespace kernel::on_device
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

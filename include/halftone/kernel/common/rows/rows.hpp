@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What row-wise CPU kernels share: how rows are cut into pieces (cut.hpp), how a row is walked and summed (rows.inc), four
+/// short rows at a time (side_by_side.inc), which rows need care (care.hpp), rows that lie apart (spaced.hpp), and sums over
+/// pieces.
+#pragma once
+
+#include <algorithm>
+
+#include <halftone/exec/cpu/cpu.hpp>
+#include <halftone/exec/cpu/simd.hpp>
+#include <halftone/exec/cpu/stream.hpp>
+#include <halftone/kernel/common/rows/care.hpp>
+#include <halftone/kernel/common/rows/cut.hpp>
+#include <halftone/kernel/common/rows/spaced.hpp>
+#include <halftone/kernel/write_mode.hpp>
+#include <halftone/tensor/view.hpp>
+
+// Not kernel::detail: in kernels `detail` is halftone's, and must not become another namespace by an include.
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace detail {
+
+inline constexpr float lane_numbers[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+
+}  // namespace detail
+}  // namespace HALFTONE_ABI
+}  // namespace halftone
+
+#define HALFTONE_BODY <halftone/kernel/common/rows/rows.inc>
+#include <halftone/exec/cpu/each_set.inc>
+#define HALFTONE_BODY <halftone/kernel/common/rows/side_by_side.inc>
+#include <halftone/exec/cpu/each_set.inc>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
+
+/// Rows that are begun and not finished at a time, at most, by kernels that finish them late (side_by_side.inc).
+constexpr extent held_rows(extent width) { return width <= 256 ? 8 : width <= 2048 ? 2 : 1; }
+
+/// Whether rows of so many bytes, at one distance from each other, are written past the caches: those of a large array
+/// that begin on cache lines.
+inline bool streams(const void* to, extent rows, extent row_bytes, extent row_stride_bytes) {
+    return static_cast<std::size_t>(rows * row_bytes) >= beyond_caches && reinterpret_cast<std::uintptr_t>(to) % 64 == 0 &&
+           (rows == 1 || row_stride_bytes % 64 == 0);
+}
+
+/// The same of contiguous rows, or rows that lie apart, which are not those of an input as well.
+template <class T, class Input>
+bool streams(const view<T, 2>& to, const Input* input) {
+    constexpr auto bytes = static_cast<extent>(sizeof(T));
+    return static_cast<const void*>(to.data()) != input &&
+           streams(to.data(), to.extent_of(0), to.extent_of(1) * bytes, to.stride_of(0) * bytes);
+}
+
+/// out[j] = (or +=) the sum over pieces of partials[piece * stride + j], for j in [0, width).
+template <class G>
+void add_partials(cpu& device, extent pieces, const float* partials, extent stride, extent width, G* out,
+                  write_mode mode) {
+    const auto body = device.select(&portable::add_partials<G>, &avx2::add_partials<G>, &avx512::add_partials<G>);
+    constexpr extent columns = 512;
+    device.parallel_for((width + columns - 1) / columns, [&](extent block) {
+        const extent first = block * columns;
+        body(pieces, partials + first, stride, first + columns < width ? columns : width - first, out + first, mode);
+    });
+}
+
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

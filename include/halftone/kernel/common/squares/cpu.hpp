@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Squares of values that were just written, on the CPU; memory/square_sum.hpp has the contract.
+#pragma once
+
+#include <halftone/exec/workspace.hpp>
+#include <halftone/kernel/common/rows/rows.hpp>
+#include <halftone/memory/square_sum.hpp>
+
+#define HALFTONE_BODY <halftone/kernel/common/squares/cpu.inc>
+#include <halftone/exec/cpu/each_set.inc>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
+
+/// A matrix that is being written, in tiles. Whoever has written a block of whole tiles says so; the sums do not depend
+/// on which blocks there were.
+class written_squares {
+  public:
+    /// Additions that a square passes through within a tile, at most.
+    static constexpr extent depth = 64;
+
+    struct tile_shape {
+        extent rows, columns;
+    };
+    written_squares(cpu& device, const float* data, extent stride, const shape<2>& of, const tile_shape& tile)
+        : data_(data),
+          stride_(stride),
+          shape_(of),
+          tile_(tile),
+          across_(pieces(of[1], tile.columns)),
+          count_(pieces(of[0], tile.rows) * across_),
+          sums_(device.scratch(), static_cast<std::size_t>(count_) * sizeof(float)),
+          body_(device.select(&portable::squares_of_tiles, &avx2::squares_of_tiles, &avx512::squares_of_tiles)) {}
+
+    /// The block of so many rows and columns is there.
+    void take(extent row, extent column, extent rows, extent columns) const {
+        body_(data_ + row * stride_ + column, stride_, rows, columns, tile_.rows, tile_.columns,
+              sums_.as<float>() + row / tile_.rows * across_ + column / tile_.columns, across_);
+    }
+    /// All blocks are.
+    square_sum total() const {
+        constexpr extent chains = 4;  // of additions, side by side
+        double sums[chains] = {};
+        for (extent t = 0; t < count_; ++t) sums[t % chains] += static_cast<double>(sums_.as<float>()[t]);
+        return {(sums[0] + sums[1]) + (sums[2] + sums[3]), shape_.size()};
+    }
+
+  private:
+    static extent pieces(extent all, extent each) { return (all + each - 1) / each; }
+
+    const float* data_;
+    extent stride_;
+    shape<2> shape_;
+    tile_shape tile_;
+    extent across_, count_;
+    workspace::lease sums_;
+    void (*body_)(const float* x, extent stride, extent rows, extent columns, extent tile_rows, extent tile_columns,
+                  float* sums, extent apart);
+};
+
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Products of operands that a unit for bfloat16 does not hold, as sums of bfloat16 (number/split.hpp), and the choice
+/// of a unit for matmul.
+///
+/// With AMX, whose tiles multiply bfloat16 fifteen times as fast as vectors multiply floats, split<bfloat16, N> goes by
+/// products of pieces, and so does float16, by two pieces that hold it exactly. Everywhere else, VDPBF16PS included
+/// (twice as fast as multiply-adds of floats), six or four products cost more than one multiply-add, which takes the
+/// operands exactly: there that is what happens. Attention's own kernels multiply floats on every machine: what they
+/// make and multiply, a tile of weights or slopes, meets the few panels of one head, too few products to pay for
+/// splitting it.
+///
+/// Numeric contract: operands are rounded to Compute when packed. Of the products of their pieces those that
+/// split::takes are exact, and are summed in float, the first pieces' last, split_depth of k apart from the next; what
+/// is smaller than 2^-126, a piece, a product or a sum, may count as zero. With n terms, u = 2^-24 and g(n) =
+/// n u / (1 - n u) the error is at most
+///
+///     (first g(n + 1) + later g(6 n + 1) + dropped) sum |a||b|  +  2^-125 sum (|a| + |b|)  +  14 n 2^-126
+///
+/// (first, later, dropped: split's constants, 1 + 2^-7, 2^-7 and 2^-24 or, with two pieces, 0): a product of first
+/// pieces passes through n + 1 additions, others, of 2^-7 of it together, through six times as many at most. The tiles
+/// add even and odd products of 32 of k apart, and so pass each through few: with them the relative part is less than
+/// that of a chain of multiply-adds, g(n + 1), from n = 4 on (split_tile_additions).
+///
+/// A sum that comes out infinite or NaN is formed again by multiply-adds of the floats that the pieces add up to: what
+/// infinities, NaNs and overflow give is what floats give, and sums of finite numbers beside them keep their bits.
+#pragma once
+
+#include <halftone/kernel/matmul/cpu/product.hpp>
+#include <halftone/number/split.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+
+/// So much of k is summed apart: the pieces of 32 rows and of 32 columns stay in the first-level cache.
+inline constexpr extent split_depth = 128;
+
+/// Into how many bfloat16 operands of Compute are split where that pays.
+template <class Compute>
+inline constexpr int split_pieces = 1;
+template <>
+inline constexpr int split_pieces<float16> = 2;
+template <int N>
+inline constexpr int split_pieces<split<bfloat16, N>> = N;
+
+/// How many additions the product of two first pieces, and how many a later one passes through on tiles.
+struct split_tile_additions {
+    extent first, later;
+
+    split_tile_additions(extent k, int pieces) {
+        const extent depth = k < split_depth ? k : split_depth, steps = (depth + 31) / 32;
+        // Sixteen even or odd products, those two sums, a sum a step, and a sum of depths.
+        const extent within = depth < 32 ? (depth + 1) / 2 : 16, depths = (k + split_depth - 1) / split_depth;
+        first = within + steps + depths - 1;
+        later = within + (pieces == 2 ? 4 : 6) * steps + depths - 1;
+    }
+};
+
+}  // namespace HALFTONE_ABI
+}  // namespace halftone
+
+#if defined(__x86_64__)
+#include <halftone/exec/cpu/set/avx512.inc>
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace avx512 {
+#include <halftone/kernel/matmul/cpu/split.inc>
+}  // namespace avx512
+}  // namespace HALFTONE_ABI
+}  // namespace halftone
+#include <halftone/exec/cpu/set/end.inc>
+
+#include <halftone/exec/cpu/set/amx.inc>
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace amx {
+using avx512::add_split_sums;
+#include <halftone/kernel/matmul/cpu/split_tile.inc>
+}  // namespace amx
+}  // namespace HALFTONE_ABI
+}  // namespace halftone
+#include <halftone/exec/cpu/set/end.inc>
+#endif
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+
+namespace detail {
+
+template <class Compute>
+bool multiplies_pieces(isa set) {
+    return split_pieces<Compute> > 1 && set == isa::amx;
+}
+
+}  // namespace detail
+
+/// The unit of matmul.
+template <class Compute>
+product_unit matmul_unit_for(const cpu& device) {
+#if defined(__x86_64__)
+    if constexpr (split_pieces<Compute> > 1) {
+        constexpr int pieces = split_pieces<Compute>;
+        if (detail::multiplies_pieces<Compute>(device.instruction_set()))
+            return {.rows = 32,
+                    .columns = 32,
+                    .k_step = 32,
+                    .element = 2 * pieces,
+                    .multiply = &amx::split_tile_multiply<pieces>,
+                    .enter = &amx::enter_tiles,
+                    .leave = &amx::leave_tiles,
+                    .multiply_through = &amx::split_tile_multiply_through<pieces>,
+                    .store_rows = &avx512_bf16::store_rows};
+    }
+#endif
+    return unit_for<unsplit<Compute>>(device);
+}
+
+/// And its packing.
+template <class Compute, class T>
+product_packing<T> matmul_packing_for(const cpu& device) {
+#if defined(__x86_64__)
+    if constexpr (split_pieces<Compute> > 1) {
+        constexpr int pieces = split_pieces<Compute>;
+        if (detail::multiplies_pieces<Compute>(device.instruction_set()))
+            return {&avx512::pack_a_split<Compute, pieces, T>, &avx512::pack_b_split<Compute, pieces, T>};
+    }
+#endif
+    return packing_for<unsplit<Compute>, T>(device);
+}
+
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

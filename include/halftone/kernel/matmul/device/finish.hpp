@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The end of a product on a GPU: neighbouring sums of a row go through the epilogue's expressions into the results.
+///
+///     finish_row(simt, epilogue, access, row, column, columns, sums);      // sums: N floats from (row, column) on
+///
+/// Expressions are evaluated in float and rounded once. All operands are read before a result is stored, so a result
+/// may be an operand.
+#pragma once
+
+#include <halftone/kernel/map/scalar.hpp>
+#include <halftone/kernel/matmul/device/operand.hpp>
+#include <halftone/kernel/matmul/epilogue.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel::on_device {
+
+template <class T>
+HALFTONE_HD HALFTONE_INLINE global_span<const T> rest_of(const column_operand<T>& o, int, int column, int columns) {
+    return {o.data + column, columns - column};
+}
+template <class T>
+HALFTONE_HD HALFTONE_INLINE global_span<const T> rest_of(const matrix_operand<T>& o, int row, int column, int columns) {
+    return {o.data + row * o.stride + column, columns - column};
+}
+template <class E, class T>
+HALFTONE_HD HALFTONE_INLINE global_span<T> rest_of(const matmul_result<E, T>& r, int row, int column, int columns) {
+    return {r.data + row * r.stride + column, columns - column};
+}
+
+HALFTONE_KERNEL template <int N, class Simt>
+HALFTONE_HD HALFTONE_INLINE void load_operands(Simt, const pack<>&, row_access, int, int, int, vec<float, N>*) {}
+HALFTONE_KERNEL template <int N, class Simt, class Operand, class... Rest>
+HALFTONE_HD HALFTONE_INLINE void load_operands(Simt simt, const pack<Operand, Rest...>& operands, row_access access,
+                                               int row, int column, int columns, vec<float, N>* to) {
+    *to = load_some<N>(simt, rest_of(operands.first, row, column, columns), access);
+    load_operands(simt, operands.rest, access, row, column, columns, to + 1);
+}
+
+HALFTONE_KERNEL template <int N, class Simt, class T>
+HALFTONE_HD HALFTONE_INLINE void load_operands(Simt simt, const scaled_sums<T>& scaled, row_access access, int row,
+                                               int column, int columns, vec<float, N>* to) {
+    load_operands(simt, scaled.operands, access, row, column, columns, to);
+}
+
+/// The sums times their factors.
+HALFTONE_KERNEL template <int N, class Simt, class Operands>
+HALFTONE_HD HALFTONE_INLINE vec<float, N> scale_sums(Simt, const Operands&, const vec<float, N>& sums) {
+    return sums;
+}
+HALFTONE_KERNEL template <int N, class Simt, class T>
+HALFTONE_HD HALFTONE_INLINE vec<float, N> scale_sums(Simt simt, const scaled_sums<T>& scaled, vec<float, N> sums) {
+    const float first = scaled.first == nullptr ? 1.0f : simt.load(global_span<const float>{scaled.first, 1}, 0);
+    const float second = scaled.second == nullptr ? 1.0f : simt.load(global_span<const float>{scaled.second, 1}, 0);
+    HALFTONE_UNROLL for (int e = 0; e < N; ++e) sums[e] = sums[e] * (first * second);
+    return sums;
+}
+
+/// An expression of so many arguments for each of N neighbours.
+template <int Arguments, int N, class E>
+HALFTONE_HD HALFTONE_INLINE vec<float, N> evaluate_each(const E& expression, const vec<float, N>* arguments) {
+    vec<float, N> values;
+    HALFTONE_UNROLL for (int e = 0; e < N; ++e) {
+        float of_element[Arguments];
+        HALFTONE_UNROLL for (int i = 0; i < Arguments; ++i) of_element[i] = arguments[i][e];
+        values[e] = scalar::evaluate(expression, of_element);
+    }
+    return values;
+}
+
+HALFTONE_KERNEL template <int Arguments, int N, class Simt>
+HALFTONE_HD HALFTONE_INLINE void store_results(Simt, const pack<>&, row_access, int, int, int, const vec<float, N>*) {}
+HALFTONE_KERNEL template <int Arguments, int N, class Simt, class Result, class... Rest>
+HALFTONE_HD HALFTONE_INLINE void store_results(Simt simt, const pack<Result, Rest...>& results, row_access access,
+                                               int row, int column, int columns, const vec<float, N>* arguments) {
+    store_some(simt, rest_of(results.first, row, column, columns), access,
+               evaluate_each<Arguments>(results.first.expression, arguments));
+    store_results<Arguments>(simt, results.rest, access, row, column, columns, arguments);
+}
+
+template <int N, class Operands, class Results>
+struct finish_row_part {
+    const matmul_epilogue<Operands, Results>& epilogue;
+    row_access access;
+    int row, column, columns;
+    const vec<float, N>& sums;
+
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE void operator()(Simt simt) const {
+        constexpr int arguments = 1 + static_cast<int>(Operands::count);
+        vec<float, N> values[arguments];
+        values[0] = scale_sums(simt, epilogue.operands, sums);
+        load_operands(simt, epilogue.operands, access, row, column, columns, values + 1);
+        store_results<arguments>(simt, epilogue.results, access, row, column, columns, values);
+    }
+};
+/// Finishes the sums of (row, column) and its next neighbours; those from number `columns` of the row on do not exist.
+HALFTONE_KERNEL template <int N, class Simt, class Operands, class Results>
+HALFTONE_HD HALFTONE_INLINE void finish_row(Simt simt, const matmul_epilogue<Operands, Results>& epilogue,
+                                            row_access access, int row, int column, int columns,
+                                            const vec<float, N>& sums) {
+    run_part(simt, finish_row_part<N, Operands, Results>{epilogue, access, row, column, columns, sums});
+}
+
+/// What the only result of an epilogue is there, not yet rounded.
+HALFTONE_KERNEL template <int N, class Simt, class Operands, class Result>
+HALFTONE_HD HALFTONE_INLINE vec<float, N> result_of_row(Simt simt, const matmul_epilogue<Operands, pack<Result>>& epilogue,
+                                                        row_access access, int row, int column, int columns,
+                                                        const vec<float, N>& sums) {
+    constexpr int arguments = 1 + static_cast<int>(Operands::count);
+    vec<float, N> values[arguments];
+    values[0] = scale_sums(simt, epilogue.operands, sums);
+    load_operands(simt, epilogue.operands, access, row, column, columns, values + 1);
+    return evaluate_each<arguments>(epilogue.results.first.expression, values);
+}
+
+/// The same for another matrix of results, so many elements further on; operands of an element each lie as the results do.
+template <class T>
+HALFTONE_HD HALFTONE_INLINE column_operand<T> further_on(const column_operand<T>& o, extent) {
+    return o;
+}
+template <class T>
+HALFTONE_HD HALFTONE_INLINE matrix_operand<T> further_on(const matrix_operand<T>& o, extent by) {
+    return {o.data + by, o.stride};
+}
+template <class E, class T>
+HALFTONE_HD HALFTONE_INLINE matmul_result<E, T> further_on(const matmul_result<E, T>& r, extent by) {
+    return {r.expression, r.data + by, r.stride};
+}
+HALFTONE_HD HALFTONE_INLINE pack<> further_on(const pack<>& none, extent) { return none; }
+template <class First, class... Rest>
+HALFTONE_HD HALFTONE_INLINE pack<First, Rest...> further_on(const pack<First, Rest...>& all, extent by) {
+    return {further_on(all.first, by), further_on(all.rest, by)};
+}
+template <class Operands, class Results>
+HALFTONE_HD HALFTONE_INLINE matmul_epilogue<Operands, Results> further_on(const matmul_epilogue<Operands, Results>& e,
+                                                                          extent by) {
+    return {further_on(e.operands, by), further_on(e.results, by)};
+}
+
+/// What the kernels of products give where only a part of k is summed: float sums, as they are.
+using partial_results = pack<matmul_result<symbolic::argument<0>, float>>;
+template <class Operands, class Results>
+inline constexpr bool is_partial = std::is_same_v<Operands, pack<>> && std::is_same_v<Results, partial_results>;
+
+/// Where a tile begins, or which of all it is.
+struct tile_place {
+    int row, column;
+};
+
+/// Of rows by columns of tiles the one that is number so many in turn. Those that are worked on at the same time lie close
+/// together, eight rows of tiles by some columns, so that they find each other's operands in the cache.
+HALFTONE_HD HALFTONE_INLINE tile_place place_in_turn(int number, int rows, int columns) {
+    constexpr int together = 8;
+    const int in_group = together * columns, group = number / in_group, in_it = number % in_group;
+    const int left = rows - group * together, high = left < together ? left : together;
+    return {group * together + in_it % high, in_it / high};
+}
+
+/// The part of k that a block sums, as a rule by its z: some panels, and its sums go to a matrix of the part's own.
+struct part_of_depth {
+    int panels = std::numeric_limits<int>::max();  // of each part but the last, which may have fewer
+    extent elements = 0;                           // from one part's matrix to the next one's
+
+    HALFTONE_HD HALFTONE_INLINE int count(int all) const { return all <= panels ? 1 : (all + panels - 1) / panels; }
+    HALFTONE_HD HALFTONE_INLINE int first(int part) const { return part * panels; }
+    HALFTONE_HD HALFTONE_INLINE int length(int all, int first) const {
+        return all - first < panels ? all - first : panels;
+    }
+    template <class Operands, class Results>
+    HALFTONE_HD HALFTONE_INLINE matmul_epilogue<Operands, Results> end(int part,
+                                                                       matmul_epilogue<Operands, Results> e) const {
+        if constexpr (is_partial<Operands, Results>) e.results.first.data += part * elements;
+        return e;
+    }
+};
+
+/// Sums that lie in memory, several parts of each, are added in order and go through an epilogue, eight neighbours a
+/// thread.
+template <class Operands, class Results>
+struct finish_kernel {
+    static constexpr int threads = 256, min_blocks = 0;
+    static constexpr word shared_bytes = 0;
+    static constexpr bool has_parts = false;
+
+    global_span<const float> sums;
+    extent leading;
+    matmul_epilogue<Operands, Results> epilogue;
+    row_access access;
+    int first_row, rows, columns;
+    int parts = 1;
+    extent part_elements = 0;
+
+    grid_shape grid() const { return simt::blocks_for(static_cast<extent>(rows) * eights(), threads); }
+
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD void operator()(Simt simt) const {
+        run(simt, 0);
+    }
+    /// Of a matrix whose sums lie `by_sums` further on than the one before's, its results `by_results`.
+    HALFTONE_HD HALFTONE_INLINE finish_kernel of_matrix(extent number, extent by_sums, extent,
+                                                        extent by_results) const {
+        finish_kernel k = *this;
+        k.sums.data += number * by_sums;
+        k.epilogue = further_on(epilogue, number * by_results);
+        return k;
+    }
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE void run(Simt simt, int) const {
+        const extent i = static_cast<extent>(simt.block().x) * threads + simt.thread();
+        if (i >= static_cast<extent>(rows) * eights()) return;
+        const int row = static_cast<int>(i / eights()), column = static_cast<int>(i % eights()) * 8;
+        vec<float, 8> mine =
+            load_some<8>(simt, sums.part(row * leading + column, columns - column), row_access::chunks);
+        for (int p = 1; p < parts; ++p) {
+            const vec<float, 8> more = load_some<8>(
+                simt, sums.part(p * part_elements + row * leading + column, columns - column), row_access::chunks);
+            HALFTONE_UNROLL for (int e = 0; e < 8; ++e) mine[e] += more[e];
+        }
+        finish_row(simt, epilogue, access, first_row + row, column, columns, mine);
+    }
+
+  private:
+    HALFTONE_HD HALFTONE_INLINE int eights() const { return (columns + 7) / 8; }
+};
+
+template <class T>
+row_access access_to(const column_operand<T>& o) {
+    return access_to(o.data, 0);
+}
+template <class T>
+row_access access_to(const matrix_operand<T>& o) {
+    return access_to(o.data, o.stride);
+}
+template <class E, class T>
+row_access access_to(const matmul_result<E, T>& r) {
+    return access_to(r.data, r.stride);
+}
+template <class... T>
+row_access access_to(const pack<T...>& all) {
+    if constexpr (sizeof...(T) == 0) {
+        return row_access::chunks;
+    } else {
+        return access_to(all.first) & access_to(all.rest);
+    }
+}
+template <class T>
+row_access access_to(const scaled_sums<T>& scaled) {
+    return access_to(scaled.operands);
+}
+/// How all rows that an epilogue touches may be touched.
+template <class Operands, class Results>
+row_access access_to(const matmul_epilogue<Operands, Results>& epilogue) {
+    return access_to(epilogue.operands) & access_to(epilogue.results);
+}
+
+}  // namespace kernel::on_device
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

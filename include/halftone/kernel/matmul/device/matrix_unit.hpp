@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// A product on a GPU's matrix units: operands of 16 or 8 bits, or floats of which they read 19; sums in float.
+///
+/// A block computes a tile of c. Its loop over the depth is a ring of slots in shared memory, one panel of a and one of
+/// b in each. A warp reads its fragments, 32 bytes deep, into registers one step before it multiplies them; with the
+/// last step of a panel the ring turns:
+///
+///     wait      until my copies of the next panel have landed
+///     barrier   now everyone's have; and everyone has read the present panel, so its slot is free
+///     fetch     the panel `ahead` further on, into that slot
+///
+/// At the end a warp passes its sums through shared memory, so that the epilogue gets eight neighbours of a row at a
+/// time, or, where rows of c begin anywhere, neighbouring lanes get neighbouring columns.
+///
+/// Numeric contract: floats are rounded to tfloat32 as they come into registers. Panels are padded with zeros and added
+/// in the order of k, sixteen at a time, floats eight. A matrix unit may truncate where it adds: u is 2^-23 in the
+/// bound of matmul.hpp. Numbers of eight bits are added 32 at a time, and only these sums are a matrix unit's, which
+/// may have no more than 14 bits for them; they are added to one another in float. The tiling does not change bits.
+#pragma once
+
+#include <halftone/kernel/matmul/device/finish.hpp>
+#include <halftone/kernel/matmul/device/panel.hpp>
+#include <halftone/kernel/matmul/device/staged_rows.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel::on_device {
+
+/// How a block's tile is cut between its warps, and how long its ring is.
+template <int TileM, int TileN, int Depth, int WarpsM, int WarpsN, int Stages>
+struct matrix_unit_tiling {
+    static constexpr int tile_m = TileM, tile_n = TileN, depth = Depth;
+    static constexpr int warps_n = WarpsN, threads = 32 * WarpsM * WarpsN;
+    static constexpr int warp_m = TileM / WarpsM, warp_n = TileN / WarpsN;
+    static constexpr int stages = Stages, ahead = Stages;
+    template <class T, int Outer, along Axis>
+    using panel = matrix_panel<T, Outer, Depth, Axis>;
+    static_assert(warp_m % 16 == 0 && (warp_m & (warp_m - 1)) == 0 && warp_n % 16 == 0 && (warp_n & (warp_n - 1)) == 0,
+                  "see fragment");
+    static_assert(Stages >= 2);
+};
+
+/// In place of a compute type: operands of eight bits, which need not be of one type, as they are.
+struct eight_bits {};
+
+/// What a panel has of an operand of T.
+template <class Compute, class T>
+struct in_panel {
+    using type = storage_of<Compute>;
+};
+template <class T>
+struct in_panel<eight_bits, T> {
+    using type = T;
+};
+
+/// The sums of a block's tile over some panels, in the registers of its warps.
+template <class Compute, class Tiling, passage Passage, class A, class B>
+struct matrix_unit_sums {
+    using tiling = Tiling;
+    static constexpr int threads = tiling::threads;
+    static constexpr int blocks_m = tiling::warp_m / 16,
+                         blocks_n = tiling::warp_n / 8;  // mma's blocks in a warp's part
+    using stored = typename in_panel<Compute, A>::type;  // in shared memory
+    using stored_b = typename in_panel<Compute, B>::type;
+    static constexpr bool is_of_bytes = std::is_same_v<Compute, eight_bits>;
+    static_assert(sizeof(stored) == sizeof(stored_b) && is_of_bytes == (sizeof(stored) == 1));
+    static constexpr int step = 32 / static_cast<int>(sizeof(stored)), steps = tiling::depth / step;
+    static_assert(tiling::depth % step == 0 && steps % 2 == 0, "two sets of fragments take turns");
+    static constexpr word a_bytes = tiling::tile_m * tiling::depth * sizeof(stored),
+                          slot_bytes = a_bytes + tiling::tile_n * tiling::depth * sizeof(stored),
+                          shared_bytes = tiling::stages * slot_bytes;
+    using accumulators = vec<float, 4>[blocks_m][blocks_n];
+
+    const product_operand<A>& a;
+    const product_operand<B>& b;
+    tile_place first;
+    int first_panel, panels;
+    accumulators& sums;
+
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE void operator()(Simt simt) const {
+        // A loop for each pair of layouts: the kernel stays one, and its loops know theirs.
+        if (a.axis == along::depth) {
+            if (b.axis == along::depth) {
+                add_up<along::depth, along::depth>(simt);
+            } else {
+                add_up<along::depth, along::outer>(simt);
+            }
+        } else if (b.axis == along::depth) {
+            add_up<along::outer, along::depth>(simt);
+        } else {
+            add_up<along::outer, along::outer>(simt);
+        }
+    }
+
+    /// Where a warp's part of the tile begins.
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE static tile_place first_of_warp(Simt simt) {
+        return {simt.warp() / tiling::warps_n * tiling::warp_m, simt.warp() % tiling::warps_n * tiling::warp_n};
+    }
+
+  private:
+    /// What a warp multiplies in one step.
+    struct fragments {
+        vec<word, 4> a[blocks_m], b[blocks_n / 2];
+    };
+
+    HALFTONE_KERNEL template <along AxisA, along AxisB, class Simt>
+    HALFTONE_HD HALFTONE_INLINE void add_up(Simt simt) const {
+        using a_panel = typename tiling::template panel<stored, tiling::tile_m, AxisA>;
+        using b_panel = typename tiling::template panel<stored_b, tiling::tile_n, AxisB>;
+        panel_fetch<a_panel, threads, Passage, A> fetch_a(simt, a, first.row, first_panel * tiling::depth);
+        panel_fetch<b_panel, threads, Passage, B> fetch_b(simt, b, first.column, first_panel * tiling::depth);
+        const tile_place mine = first_of_warp(simt);
+        const word my_a = a_panel::template place_of_lane<operand_of_mma::a>(simt, mine.row);
+        const word my_b = b_panel::template place_of_lane<operand_of_mma::b>(simt, mine.column);
+
+        if (panels == 0) return;
+        // Panels that are there as a whole, from the first on.
+        const int whole = first.row + tiling::tile_m <= a.outer && first.column + tiling::tile_n <= b.outer
+                              ? a.depth / tiling::depth - first_panel
+                              : 0;
+        for (int i = 0; i < tiling::ahead; ++i) {
+            const word slot = static_cast<word>(i % tiling::stages) * slot_bytes;
+            begin_fetch(simt, i < panels, i < whole, slot, fetch_a, fetch_b);
+            end_fetch(simt, i < panels, slot, fetch_a, fetch_b);
+        }
+        wait<tiling::ahead - 1>(simt);
+        simt.barrier();
+
+        fragments held[2];
+        read<a_panel, b_panel>(simt, 0, my_a, my_b, 0, held[0]);
+        word slot = 0;
+        for (int i = 0; i < panels; ++i) {
+            const word next = slot + slot_bytes < tiling::stages * slot_bytes ? slot + slot_bytes : 0;
+            const bool comes = i + tiling::ahead < panels;
+            HALFTONE_UNROLL for (int s = 0; s < steps; ++s) {
+                if (s + 1 < steps) {
+                    read<a_panel, b_panel>(simt, slot, my_a, my_b, step * (s + 1), held[(s + 1) % 2]);
+                } else if (i + 1 < panels) {
+                    wait<tiling::ahead - 2>(simt);
+                    simt.barrier();
+                    read<a_panel, b_panel>(simt, next, my_a, my_b, 0, held[0]);
+                    begin_fetch(simt, comes, i + tiling::ahead < whole, slot, fetch_a, fetch_b);
+                }
+                multiply(simt, held[s % 2], sums);
+            }
+            end_fetch(simt, comes, slot, fetch_a, fetch_b);
+            slot = next;
+        }
+    }
+
+    template <int Pending, class Simt>
+    HALFTONE_HD HALFTONE_INLINE static void wait(Simt simt) {
+        if constexpr (Passage == passage::direct) simt.async_wait(constant<Pending>{});
+    }
+    HALFTONE_KERNEL template <class Simt, class FetchA, class FetchB>
+    HALFTONE_HD HALFTONE_INLINE static void begin_fetch(Simt simt, bool comes, bool is_whole, word slot,
+                                                        FetchA& fetch_a, FetchB& fetch_b) {
+        if (comes) {
+            fetch_a.begin(simt, slot, is_whole);
+            fetch_b.begin(simt, slot + a_bytes, is_whole);
+        }
+        if constexpr (Passage == passage::direct)
+            simt.async_commit();  // past the end too: a wait counts empty groups as well
+    }
+    HALFTONE_KERNEL template <class Simt, class FetchA, class FetchB>
+    HALFTONE_HD HALFTONE_INLINE static void end_fetch(Simt simt, bool comes, word slot, const FetchA& fetch_a,
+                                                      const FetchB& fetch_b) {
+        if (!comes) return;
+        fetch_a.end(simt, slot);
+        fetch_b.end(simt, slot + a_bytes);
+    }
+
+    HALFTONE_KERNEL template <class PanelA, class PanelB, class Simt>
+    HALFTONE_HD HALFTONE_INLINE static void read(Simt simt, word slot, word my_a, word my_b, int depth, fragments& to) {
+        HALFTONE_UNROLL for (int i = 0; i < blocks_m; ++i) to.a[i] =
+            as_multiplied(simt, PanelA::template fragment<operand_of_mma::a>(simt, slot, my_a, 16 * i, depth));
+        HALFTONE_UNROLL for (int j = 0; j < blocks_n / 2; ++j) to.b[j] = as_multiplied(
+            simt, PanelB::template fragment<operand_of_mma::b>(simt, slot + a_bytes, my_b, 16 * j, depth));
+    }
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE static vec<word, 4> as_multiplied(Simt simt, vec<word, 4> x) {
+        if constexpr (std::is_same_v<Compute, tfloat32>) {
+            HALFTONE_UNROLL for (int e = 0; e < 4; ++e) x[e] = simt.round_tf32(x[e]);
+        }
+        return x;
+    }
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE static void multiply(Simt simt, const fragments& x, accumulators& sums) {
+        HALFTONE_UNROLL for (int i = 0; i < blocks_m; ++i) {
+            HALFTONE_UNROLL for (int j = 0; j < blocks_n; ++j) {
+                const vec<word, 2> b_of_mma{x.b[j / 2][j % 2 * 2], x.b[j / 2][j % 2 * 2 + 1]};
+                if constexpr (is_of_bytes) {
+                    vec<float, 4> some{};
+                    simt.mma_16832(simt::element<A>{}, simt::element<B>{}, some, x.a[i], b_of_mma);
+                    HALFTONE_UNROLL for (int e = 0; e < 4; ++e) sums[i][j][e] += some[e];
+                } else if constexpr (sizeof(stored) == 4) {
+                    simt.mma_1688(simt::element<Compute>{}, sums[i][j], x.a[i], b_of_mma);
+                } else {
+                    simt.mma_16816(simt::element<Compute>{}, sums[i][j], x.a[i], b_of_mma);
+                }
+            }
+        }
+    }
+};
+
+template <class Compute, class Tiling, passage Passage, class A, class B, class Operands, class Results>
+struct matrix_unit_kernel {
+    using tiling = Tiling;
+    using product = matrix_unit_sums<Compute, Tiling, Passage, A, B>;
+    static constexpr int threads = tiling::threads;
+    static constexpr int blocks_m = product::blocks_m, blocks_n = product::blocks_n;
+    static constexpr bool is_of_bytes = product::is_of_bytes, has_parts = is_partial<Operands, Results>;
+    // Or nvcc trades registers for more blocks, and spills. Of 16 bits, small tiles leave room for as many as the table counts
+    // on (tiles.hpp); large ones need nearly all registers anyway.
+    static constexpr int min_blocks = sizeof(typename product::stored) != 2 ? 1 : tiling::tile_m <= 64 ? 4 : 0;
+    using staged = staged_rows<tiling::warp_n>;
+    static constexpr word staged_bytes = threads / 32 * staged::bytes;
+    static constexpr word shared_bytes = product::shared_bytes > staged_bytes ? product::shared_bytes : staged_bytes;
+
+    product_operand<A> a;
+    product_operand<B> b;
+    matmul_epilogue<Operands, Results> epilogue;
+    row_access access;
+    part_of_depth part{};
+
+    grid_shape grid() const {
+        return {simt::blocks_along_x(static_cast<extent>(tiles_m()) * tiles_n()).x, 1, part.count(panels())};
+    }
+
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD void operator()(Simt simt) const {
+        run(simt, simt.block().z);
+    }
+    /// Of a matrix of a batch, whose matrices lie so many elements behind each other.
+    HALFTONE_HD HALFTONE_INLINE matrix_unit_kernel of_matrix(extent number, extent by_a, extent by_b,
+                                                             extent by_c) const {
+        return {further_on(a, number * by_a), further_on(b, number * by_b), further_on(epilogue, number * by_c), access,
+                part};
+    }
+    /// One part of the depth, where it has parts.
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE void run(Simt simt, int number) const {
+        if constexpr (is_of_bytes && !Simt::has_eight_bit_units) return;  // has_eight_bit_code said so
+        const tile_place first = first_of(simt.block().x);
+        const int first_panel = has_parts ? part.first(number) : 0;
+        const int panels = has_parts ? part.length(this->panels(), first_panel) : this->panels();
+        accumulators sums = {};
+        run_part(simt, product{a, b, first, first_panel, panels, sums});
+        finish(simt, first, part.end(number, epilogue), sums);
+    }
+
+    HALFTONE_HD HALFTONE_INLINE int panels() const { return (a.depth + tiling::depth - 1) / tiling::depth; }
+
+  private:
+    using accumulators = typename product::accumulators;
+
+    HALFTONE_HD HALFTONE_INLINE int tiles_m() const { return (a.outer + tiling::tile_m - 1) / tiling::tile_m; }
+    HALFTONE_HD HALFTONE_INLINE int tiles_n() const { return (b.outer + tiling::tile_n - 1) / tiling::tile_n; }
+
+    /// Where the tile of a block begins.
+    HALFTONE_HD HALFTONE_INLINE tile_place first_of(int block) const {
+        const tile_place tile = place_in_turn(block, tiles_m(), tiles_n());
+        return {tile.row * tiling::tile_m, tile.column * tiling::tile_n};
+    }
+
+    /// Sixteen rows of the warp's part at a time. A lane has pairs of them, in row lane / 4 and eight below, or, where
+    /// the panels were interleaved, in rows and columns that alternate.
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE void finish(Simt simt, tile_place first, const matmul_epilogue<Operands, Results>& end,
+                                            const accumulators& sums) const {
+        const tile_place mine = product::first_of_warp(simt);
+        const staged rows{static_cast<word>(simt.warp()) * staged::bytes};
+        const bool by_rows = !is_of_bytes || a.axis == along::depth,
+                   by_columns = !is_of_bytes || b.axis == along::depth;
+        simt.barrier();  // the slots are free
+        HALFTONE_UNROLL for (int i = 0; i < blocks_m; ++i) {
+            simt.warp_barrier();
+            HALFTONE_UNROLL for (int j = 0; j < blocks_n; ++j) {
+                // Of interleaved columns two blocks have a pair together.
+                const vec<float, 4>&low = sums[i][j / 2 * 2], &high = sums[i][j / 2 * 2 + 1], &both = sums[i][j];
+                const int e = j % 2, row = simt.lane() / 4 * (by_rows ? 1 : 2), below = by_rows ? 8 : 1,
+                          pair = by_columns ? 4 * j + simt.lane() % 4 : j / 2 * 8 + simt.lane() % 4 * 2 + j % 2;
+                rows.put(simt, row, pair, {by_columns ? both[0] : low[e], by_columns ? both[1] : high[e]});
+                rows.put(simt, row + below, pair, {by_columns ? both[2] : low[2 + e], by_columns ? both[3] : high[2 + e]});
+            }
+            simt.warp_barrier();
+            rows.finish(simt, end, access, first.row + mine.row + 16 * i, a.outer, first.column + mine.column, b.outer);
+        }
+    }
+};
+
+}  // namespace kernel::on_device
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

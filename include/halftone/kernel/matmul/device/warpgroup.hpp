@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// A product of 16-bit operands in Hopper's own instructions; sums in float. From 2,048 rows and columns up it takes an
+/// H200 0.89 to 1.04 of cuBLASLt's time (bench/results/gpu_h200/summary.md).
+///
+/// A block has two warpgroups that multiply and one of which a single thread fetches. It computes tile after tile of c, and
+/// a ring of slots in shared memory, one panel of a and one of b in each, goes on from tile to tile, so that fetching never
+/// stops. Two barriers that count say of each slot
+///
+///     full     that its bytes are there: what the copies that fill it count up
+///     empty    that all warps that multiply are done with it
+///
+/// A warpgroup multiplies 64 rows of the tile's 128 by all of its columns. One group of instructions stays under way
+/// while the next is issued; only when it is done is its slot given back.
+///
+/// Numeric contract: that of matrix_unit.hpp; panels are added in the order of k, sixteen at a time.
+#pragma once
+
+#include <halftone/kernel/matmul/device/staged_rows.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel::on_device {
+
+/// A tile, and how long the ring is: of so many panels 64 deep.
+template <int TileN, int Stages>
+struct warpgroup_tiling {
+    static constexpr int tile_m = 128, tile_n = TileN, depth = 64, stages = Stages;
+    static constexpr word a_bytes = tile_m * depth * 2, slot_bytes = a_bytes + tile_n * depth * 2;
+};
+
+/// A tile of c, the part of k that is summed, and where both lie.
+struct warpgroup_work {
+    tile_place tile;
+    int part, first_panel, panels;
+};
+
+/// The type of an epilogue's only result; an empty one of several.
+template <class Results>
+struct only_result {
+    struct type {};
+};
+template <class E, class T>
+struct only_result<pack<matmul_result<E, T>>> {
+    using type = T;
+};
+/// Of which bulk copies can be made.
+template <class Results>
+inline constexpr bool is_copied_in_bulk =
+    sizeof(typename only_result<Results>::type) == 2 || std::is_same_v<typename only_result<Results>::type, float>;
+
+template <class Compute, class Tiling, class Map, class Operands, class Results>
+struct warpgroup_kernel {
+    using tiling = Tiling;
+    static constexpr int threads = 384, min_blocks = 1, multiplying_warps = 8, staged_columns = 32;
+    static constexpr int blocks_n = tiling::tile_n / 8;
+    using staged = staged_rows<staged_columns>;
+    static constexpr bool has_parts = is_partial<Operands, Results>;
+    static constexpr word ring_bytes = tiling::stages * tiling::slot_bytes, buffer_bytes = 16 * 128,
+                          staging_bytes = 2 * buffer_bytes, barriers_at = ring_bytes + multiplying_warps * staging_bytes,
+                          shared_bytes = barriers_at + 2 * tiling::stages * sizeof(simt::mbarrier);
+
+    Map a, b, c;  // c: where results are copied
+    along a_axis, b_axis;
+    int m, n, k;
+    matmul_epilogue<Operands, Results> epilogue;
+    row_access access;
+    int blocks;  // as many as the GPU has multiprocessors
+    part_of_depth part{};
+    int rows_of_part = 0;
+
+    grid_shape grid() const { return {count() < blocks ? count() : blocks, 1, 1}; }
+
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD void operator()(Simt simt) const {
+        if constexpr (Simt::has_wgmma) {
+            if (simt.thread() == 0) {
+                for (int slot = 0; slot < tiling::stages; ++slot) {
+                    simt.mbarrier_init(full(slot), 1);
+                    simt.mbarrier_init(empty(slot), multiplying_warps);
+                }
+                simt.mbarrier_init_fence();
+            }
+            simt.barrier();
+            const int group = simt.warpgroup();
+            if (group == 2) {
+                simt.fewer_registers(constant<40>{});
+                if (simt.thread() % 128 == 0) fetch(simt);
+            } else {
+                simt.more_registers(constant<232>{});
+                multiply(simt, group);
+            }
+        }
+    }
+
+    HALFTONE_HD HALFTONE_INLINE int panels() const { return (k + tiling::depth - 1) / tiling::depth; }
+
+  private:
+    /// Which slot is next, and how often the ring has turned: phases of a barrier alternate between 0 and 1.
+    struct ring_place {
+        int slot = 0;
+        word turn = 0;
+        HALFTONE_HD HALFTONE_INLINE void advance() {
+            if (++slot == tiling::stages) slot = 0, turn ^= 1;
+        }
+    };
+
+    using sums_of_lane = vec<float, 4>[blocks_n];
+    using result = typename only_result<Results>::type;
+    static constexpr bool copies_results = is_copied_in_bulk<Results>;
+    static_assert(staged::bytes <= staging_bytes);
+
+    HALFTONE_HD HALFTONE_INLINE static shared_span<simt::mbarrier> full(int slot) {
+        return {barriers_at + static_cast<word>(slot) * 8, 1};
+    }
+    HALFTONE_HD HALFTONE_INLINE static shared_span<simt::mbarrier> empty(int slot) { return full(tiling::stages + slot); }
+    HALFTONE_HD HALFTONE_INLINE static word slot_at(int slot) { return static_cast<word>(slot) * tiling::slot_bytes; }
+
+    HALFTONE_HD HALFTONE_INLINE int tiles_m() const { return (m + tiling::tile_m - 1) / tiling::tile_m; }
+    HALFTONE_HD HALFTONE_INLINE int tiles_n() const { return (n + tiling::tile_n - 1) / tiling::tile_n; }
+    HALFTONE_HD HALFTONE_INLINE int count() const { return tiles_m() * tiles_n() * part.count(panels()); }
+
+    HALFTONE_HD HALFTONE_INLINE warpgroup_work work(int number) const {
+        const int tiles = tiles_m() * tiles_n(), which = has_parts ? number / tiles : 0;
+        const tile_place in_turn = place_in_turn(number - which * tiles, tiles_m(), tiles_n());
+        const tile_place tile{in_turn.row * tiling::tile_m, in_turn.column * tiling::tile_n};
+        const int first = has_parts ? part.first(which) : 0;
+        return {tile, which, first, has_parts ? part.length(panels(), first) : panels()};
+    }
+
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE void fetch(Simt simt) const {
+        ring_place at;
+        for (int number = simt.block().x; number < count(); number += blocks) {
+            const warpgroup_work mine = work(number);
+            for (int i = 0; i < mine.panels; ++i) {
+                const int depth = (mine.first_panel + i) * tiling::depth;
+                simt.mbarrier_wait(empty(at.slot), at.turn ^ 1);
+                simt.mbarrier_expect(full(at.slot), tiling::slot_bytes);
+                fetch_panel<tiling::tile_m>(simt, a, a_axis, mine.tile.row, depth, slot_at(at.slot), at.slot);
+                fetch_panel<tiling::tile_n>(simt, b, b_axis, mine.tile.column, depth, slot_at(at.slot) + tiling::a_bytes,
+                                            at.slot);
+                at.advance();
+            }
+        }
+    }
+    HALFTONE_KERNEL template <int Outer, class Simt>
+    HALFTONE_HD HALFTONE_INLINE static void fetch_panel(Simt simt, const Map& map, along axis, int outer, int depth, word to,
+                                                        int slot) {
+        if (axis == along::depth) {
+            simt.bulk_copy(to, map, depth, outer, full(slot));
+        } else {
+            HALFTONE_UNROLL for (int o = 0; o < Outer; o += 64)
+                simt.bulk_copy(to + static_cast<word>(o) * 128, map, outer + o, depth, full(slot));
+        }
+    }
+
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE void multiply(Simt simt, int group) const {
+        ring_place at;
+        word buffer = 0;  // of the two that results are copied from the next
+#if defined(__CUDA_ARCH__)
+#pragma unroll 1  // how often is not known, and once around is much code
+#endif
+        for (int number = simt.block().x; number < count(); number += blocks) {
+            const warpgroup_work mine = work(number);
+            sums_of_lane sums;
+            // A loop for each pair of layouts, whose instructions know theirs.
+            if (a_axis == along::depth) {
+                if (b_axis == along::depth) {
+                    add_up<false, false>(simt, group, mine.panels, at, sums);
+                } else {
+                    add_up<false, true>(simt, group, mine.panels, at, sums);
+                }
+            } else if (b_axis == along::depth) {
+                add_up<true, false>(simt, group, mine.panels, at, sums);
+            } else {
+                add_up<true, true>(simt, group, mine.panels, at, sums);
+            }
+            finish(simt, group, mine, sums, buffer);
+        }
+        if constexpr (copies_results) {
+            if (access == row_access::chunks) simt.bulk_wait_read(constant<0>{});  // or shared memory would be another block's
+        }
+    }
+    HALFTONE_KERNEL template <bool IsAOuter, bool IsBOuter, class Simt>
+    HALFTONE_HD HALFTONE_INLINE static void add_up(Simt simt, int group, int panels, ring_place& at,
+                                                   sums_of_lane& sums) {
+        using of_a = simt::wgmma_operand<IsAOuter>;
+        using of_b = simt::wgmma_operand<IsBOuter>;
+        int before = 0;
+#if defined(__CUDA_ARCH__)
+#pragma unroll 1  // how often is not known, and once around is much code
+#endif
+        for (int i = 0; i < panels; ++i) {
+            simt.mbarrier_wait(full(at.slot), at.turn);
+            // 64 rows are 8192 bytes in either layout.
+            const of_a left{slot_at(at.slot) + static_cast<word>(group) * 8192};
+            const of_b right{slot_at(at.slot) + tiling::a_bytes};
+            simt.wgmma_fence();
+            HALFTONE_UNROLL for (word step = 0; step < tiling::depth / 16; ++step) {
+                simt.wgmma(simt::element<Compute>{}, sums, of_a{left.offset + step * of_a::step},
+                           of_b{right.offset + step * of_b::step}, step > 0 || i > 0);
+            }
+            simt.wgmma_commit();
+            simt.wgmma_wait(constant<1>{}, sums);
+            if (i > 0) give_back(simt, before);
+            before = at.slot;
+            at.advance();
+        }
+        simt.wgmma_wait(constant<0>{}, sums);
+        give_back(simt, before);
+    }
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE static void give_back(Simt simt, int slot) {
+        if (simt.lane() == 0) simt.mbarrier_arrive(empty(slot));
+    }
+
+    /// A result in rows of whole chunks goes by way of shared memory and is copied from there while the next tile is
+    /// multiplied: stores would keep the warps waiting, as all blocks come to their ends together.
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE void finish(Simt simt, int group, const warpgroup_work& mine, const sums_of_lane& sums,
+                                            word& buffer) const {
+        const tile_place first{mine.tile.row + group * 64 + simt.warp() % 4 * 16, mine.tile.column};
+        if constexpr (copies_results) {
+            if (access == row_access::chunks) return copy_results(simt, first, mine.part * rows_of_part, sums, buffer);
+        }
+        const matmul_epilogue<Operands, Results> end = part.end(mine.part, epilogue);
+        const staged rows{staging(simt)};
+        HALFTONE_UNROLL for (int j = 0; j < blocks_n; j += 4) {
+            simt.warp_barrier();
+            HALFTONE_UNROLL for (int i = 0; i < 4; ++i) {
+                const vec<float, 4>& four = sums[j + i];
+                rows.put(simt, simt.lane() / 4, 4 * i + simt.lane() % 4, {four[0], four[1]});
+                rows.put(simt, simt.lane() / 4 + 8, 4 * i + simt.lane() % 4, {four[2], four[3]});
+            }
+            simt.warp_barrier();
+            rows.finish(simt, end, access, first.row, m, first.column + 8 * j, n);
+        }
+    }
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE static word staging(Simt simt) {
+        return ring_bytes + static_cast<word>(simt.warp()) * staging_bytes;
+    }
+
+    /// 128 bytes of sixteen rows at a time, in two buffers in turn. Row 0 of the part that is summed is row_of_part of what
+    /// the copies see.
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE void copy_results(Simt simt, tile_place first, int row_of_part, const sums_of_lane& sums,
+                                                  word& buffer) const {
+        constexpr int at_once = 128 / static_cast<int>(sizeof(result)), blocks = at_once / 8;
+        HALFTONE_UNROLL for (int j = 0; j < blocks_n; j += blocks) {
+            const tile_place here{first.row, first.column + 8 * j};
+            const word rows = staging(simt) + buffer;
+            simt.bulk_wait_read(constant<1>{});
+            simt.warp_barrier();
+            HALFTONE_UNROLL for (int i = 0; i < blocks; i += 2) {
+                put_results(simt, rows, here, i, sums[j + i], sums[j + i + 1]);
+            }
+            simt.proxy_fence();
+            simt.warp_barrier();
+            if (simt.lane() == 0) simt.bulk_store(c, here.column, row_of_part + here.row, rows);
+            simt.bulk_commit();
+            buffer ^= buffer_bytes;
+        }
+    }
+    /// Two blocks of eight columns, from block number i of the buffer on: of 16 bits each quarter of the warp stores one of
+    /// four matrices of 8 x 8.
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE void put_results(Simt simt, word buffer, tile_place here, int i, const vec<float, 4>& left,
+                                                 const vec<float, 4>& right) const {
+        const int row = simt.lane() / 4, column = here.column + 8 * i + simt.lane() % 4 * 2;
+        const vec<float, 2> pairs[] = {result_of_pair(simt, here.row + row, column, {left[0], left[1]}),
+                                       result_of_pair(simt, here.row + row + 8, column, {left[2], left[3]}),
+                                       result_of_pair(simt, here.row + row, column + 8, {right[0], right[1]}),
+                                       result_of_pair(simt, here.row + row + 8, column + 8, {right[2], right[3]})};
+        if constexpr (sizeof(result) == 2) {
+            vec<word, 4> words;
+            HALFTONE_UNROLL for (int p = 0; p < 4; ++p) words[p] = packed<result>(pairs[p][0], pairs[p][1]);
+            const int my_row = simt.lane() % 16, chunk = i + simt.lane() / 16;
+            simt.stmatrix_x4(shared_span<simt::chunk<result>>{buffer + swizzled(my_row, chunk), 1}, words);
+        } else {
+            HALFTONE_UNROLL for (int p = 0; p < 4; ++p) {
+                const int my_row = row + p % 2 * 8, chunk = (i + p / 2) * 2 + simt.lane() % 4 / 2;
+                const word at = buffer + swizzled(my_row, chunk) + static_cast<word>(simt.lane() % 2) * 8;
+                simt.store(shared_span<vec<float, 2>>{at, 1}, 0, pairs[p]);
+            }
+        }
+    }
+    /// simt::swizzled of a row of 128 bytes, but with row and chunk apart: from their sum nvcc 13.0 makes three instructions
+    /// more of the loop that multiplies.
+    HALFTONE_HD HALFTONE_INLINE static word swizzled(int row, int chunk) {
+        return static_cast<word>(row * 128 + (chunk ^ row % 8) * 16);
+    }
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE vec<float, 2> result_of_pair(Simt simt, int row, int column, const vec<float, 2>& sums) const {
+        return result_of_row(simt, epilogue, row_access::chunks, row, column, row < m ? n : 0, sums);
+    }
+};
+
+/// What copies take of an operand of `outer` elements a tile.
+template <class Device, class T>
+auto panel_map(Device& device, const product_operand<T>& o, int outer) {
+    constexpr extent in_chunk = 16 / static_cast<extent>(sizeof(T));
+    const extent length = o.length(), apart = (length + in_chunk - 1) / in_chunk * in_chunk;
+    return device.tile_map(o.elements.data, length, o.lines(), o.leading > 0 ? o.leading : apart,
+                           o.axis == along::depth ? outer : 64);
+}
+/// What they give of a result, 16 rows at a time; `otherwise` where it is not copied.
+template <class Device, class Map, class Results>
+Map result_map(Device& device, const Results& results, extent rows, extent columns, row_access access, const Map& otherwise) {
+    if constexpr (is_copied_in_bulk<Results>) {
+        const extent leading = rows <= 1 ? (columns + 7) / 8 * 8 : results.first.stride;
+        if (access == row_access::chunks) return device.tile_map(results.first.data, columns, rows, leading, 16);
+    }
+    return otherwise;
+}
+
+}  // namespace kernel::on_device
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

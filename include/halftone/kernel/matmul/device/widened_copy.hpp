@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// An operand of eight bits, copied with 16 bits an element: Hopper multiplies these at half the rate that it has for eight,
+/// with sums in float, where its own sums of eight bits have fewer bits than a float.
+///
+///     const on_device::widened_copy<bfloat16> w(device, make_operand(view));  // w.operand is the same matrix
+///
+/// Numeric contract: every number of eight bits is one of 16.
+#pragma once
+
+#include <halftone/kernel/convert/device.hpp>
+#include <halftone/kernel/matmul/device/operand.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel::on_device {
+
+template <class T>
+class widened_copy {
+  public:
+    product_operand<T> operand;
+
+    template <class Device, class From>
+    widened_copy(Device& device, const product_operand<From>& from)
+        : operand{{}, (from.length() + 7) / 8 * 8, from.outer, from.depth, from.axis, row_access::chunks},
+          lease_(device.scratch(), static_cast<std::size_t>(from.lines() * operand.leading) * sizeof(T)) {
+        T* const to = lease_.template as<T>();
+        const extent lines = from.lines(), length = from.length();
+        operand.elements = {to, lines * operand.leading};
+        const extent apart = std::max<extent>(from.leading, length);
+        convert<Device>::run(device, view<const From, 2>(from.elements.data, {lines, length}, {apart, 1}),
+                             view<T, 2>(to, {lines, length}, {operand.leading, 1}));
+    }
+
+  private:
+    workspace::lease lease_;
+};
+
+}  // namespace kernel::on_device
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The gradient of a function against differences of the function, in double: for who writes operations of their own
+/// (the counterpart of torch.autograd.gradcheck).
+///
+///     const auto report = ht::check_gradients(
+///         device, [](auto& ctx, auto x, auto y) { return ht::apply<mine>(ctx, x, y); }, x, y);
+///     if (!report.agrees()) std::cout << report.text();
+///     // check_gradients: input 1, element 3: backward gives 2.5, differences 5; 1 of 12 elements disagree
+///
+/// Inputs are views of doubles in host memory; the function is called with a tape and a variable for each of them, and
+/// returns a variable of doubles of any shape. Its elements are weighted by fixed random numbers and summed: of that
+/// sum backward gives the gradient, and (s(x + h) - s(x - h)) / 2h the differences, h being eps max(1, |x|). Each
+/// element of the inputs costs two calls of the function, so that small inputs do.
+///
+/// The same for the parameters of a model, whose policy is ht::full_fp64 then: the function is given a tape alone.
+///
+///     ht::nn::gpt<ht::full_fp64> model{device, config};
+///     const auto report = ht::check_gradients(
+///         device, {.every = 10}, model, [&](auto& ctx) { return model.loss(ctx, batch); });
+///
+/// Both halves are fp64 throughout where the function's operations are: a function that rounds to float within is off
+/// by 1e-7 / eps, and is found out. Random numbers (ht::dropout) are the same in all calls. What is not smooth disagrees
+/// within h of its corners.
+#pragma once
+
+#include <cmath>
+#include <concepts>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include <halftone/autodiff/op/reduce.hpp>
+#include <halftone/memory/gradient_slabs.hpp>
+#include <halftone/number/normal.hpp>
+#include <halftone/number/philox.hpp>
+#include <halftone/policy/model.hpp>
+#include <halftone/tensor/host_tensor.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+
+/// An element disagrees where |backward's - differences'| > atol + rtol |differences'|, or either is NaN.
+struct gradient_check_options {
+    double eps = 1e-5;
+    double atol = 1e-7;
+    double rtol = 1e-5;
+    extent every = 1;  ///< of so many elements one is looked at
+};
+
+struct gradient_report {
+    extent checked = 0;   ///< elements of all inputs
+    extent disagree = 0;  ///< of these
+    // The one that exceeds its tolerance most, or comes closest to it.
+    std::string input;   ///< "input 0", or the parameter's path
+    extent element = 0;  ///< of that input, in the order of its memory
+    double backward = 0, differences = 0;
+
+    bool agrees() const { return disagree == 0; }
+    /// For people, without a line end.
+    std::string text() const {
+        return detail::sentence("check_gradients: ", input, ", element ", element, ": backward gives ", backward,
+                                ", differences ", differences, "; ", disagree, " of ", checked,
+                                checked == 1 ? " element disagrees" : " elements disagree");
+    }
+};
+
+namespace detail {
+
+/// What both kinds of checks share: the function's value as a scalar, the comparison of one element.
+template <class Device>
+class gradient_comparison {
+  public:
+    gradient_comparison(Device& device, const gradient_check_options& options) : device_(device), options_(options) {
+        if (!(options.eps > 0 && options.atol >= 0 && options.rtol >= 0 && options.every >= 1))
+            fail<argument_error>("check_gradients: eps is ", options.eps, ", atol ", options.atol, ", rtol ",
+                                 options.rtol, ", every ", options.every,
+                                 "; expected eps > 0, tolerances of 0 or more, every 1 or more");
+    }
+    const gradient_report& report() const { return report_; }
+
+  protected:
+    Device& device() const { return device_; }
+
+    /// The elements of what f gives, weighted and summed.
+    template <class Tape, class F>
+    auto weighted_sum(Tape& tape, const F& f) {
+        tape.seed(0);
+        const auto y = f(tape);
+        using Y = std::remove_cvref_t<decltype(y)>;
+        static_assert(std::is_same_v<typename Y::value_type, double>,
+                      "halftone: check_gradients: the function's result is no variable of doubles: some operation on "
+                      "the way rounds (an explicit type, ht::cast<float>, an operation of your own that makes floats), "
+                      "and differences of what is rounded are no gradient");
+        host_tensor<double, Y::rank> weights(y.shape());
+        for (extent i = 0; i < weights.size(); ++i) {
+            const auto n = static_cast<std::uint64_t>(2 * i);
+            weights.data()[i] =
+                0.5 + static_cast<double>(normal(random_bits(1, 0, 0, n), random_bits(1, 0, 0, n + 1)).first);
+        }
+        weights_ = to_device(device_, flatten(weights.view()));
+        return reduce<op::sum, double>(tape, 1.0, multiply_function{}, y,
+                                       tape.constant(const_view<double, Y::rank>(as_view(weights_).data(), y.shape())));
+    }
+    template <class F>
+    double evaluate(const F& f) {
+        tape<Device> tape{device_};
+        return weighted_sum(tape, f).item();
+    }
+    template <class F>
+    void expect_again(double value, const F& f) {
+        if (const double again = evaluate(f); !(again == value) && !(again != again && value != value)) {
+            fail<state_error>("check_gradients: the function gives another value (", again, ", before ", value,
+                              ") for the same inputs");
+        }
+    }
+
+    /// The element lies at `place` in the device's memory.
+    template <class F>
+    void compare(const std::string& input, extent element, double* place, double slope, const F& f) {
+        if (seen_++ % options_.every != 0) return;
+        double x = 0;
+        device_.memory().read(&x, place, sizeof x);
+        const double step = options_.eps * std::fmax(1.0, std::fabs(x)), above = x + step, below = x - step;
+        const auto at = [&](double value) {
+            device_.memory().write(place, &value, sizeof value);
+            return evaluate(f);
+        };
+        const double high = at(above), low = at(below), difference = (high - low) / (above - below);
+        device_.memory().write(place, &x, sizeof x);
+
+        const double distance = std::fabs(slope - difference);
+        const double tolerance = options_.atol + options_.rtol * std::fabs(difference);
+        const double excess = distance == 0 ? 0 : distance / tolerance;
+        if (report_.checked == 0 || !(excess <= worst_)) {  // NaN exceeds everything
+            worst_ = excess == excess ? excess : HUGE_VAL;
+            report_.input = input, report_.element = element;
+            report_.backward = slope, report_.differences = difference;
+        }
+        ++report_.checked;
+        report_.disagree += distance <= tolerance ? 0 : 1;
+    }
+
+  private:
+    Device& device_;
+    gradient_check_options options_;
+    gradient_report report_;
+    extent seen_ = 0;
+    double worst_ = 0;
+    tensor<double, 1> weights_;  // while a tape reads them
+};
+
+template <class Device, class Indices>
+class input_checker;
+
+/// Inputs as tensors of the device's, which are changed an element at a time.
+template <class Device, std::size_t... I>
+class input_checker<Device, std::index_sequence<I...>> : public gradient_comparison<Device> {
+  public:
+    using gradient_comparison<Device>::gradient_comparison;
+
+    template <class F, class... Views>
+    void run(const F& f, const Views&... views) {
+        const std::tuple inputs{to_device(this->device(), views)...};
+        std::tuple slopes{host_tensor<double, Views::rank>(views.shape())...};
+        const auto of_inputs = [&](auto& tape) {
+            return f(tape, tape.leaf(as_const(as_view(std::get<I>(inputs))))...);
+        };
+        {
+            tape<Device> tape{this->device()};
+            const std::tuple leaves{tape.leaf(as_const(as_view(std::get<I>(inputs))))...};
+            const auto sum = this->weighted_sum(tape, [&](auto& t) { return f(t, std::get<I>(leaves)...); });
+            const double value = sum.item();
+            if (sum.wants_gradient()) tape.backward(sum);
+            (take(tape, std::get<I>(leaves), std::get<I>(slopes)), ...);
+            this->expect_again(value, of_inputs);
+        }
+        (compare_all(static_cast<int>(I), as_view(std::get<I>(inputs)), std::get<I>(slopes), of_inputs), ...);
+    }
+
+  private:
+    /// Zeros, where no gradient came.
+    template <class Tape, int Rank>
+    void take(Tape& tape, const variable<double, Rank>& leaf, host_tensor<double, Rank>& slopes) {
+        if (tape.graph().has_gradient(leaf.slot())) slopes = to_host(this->device(), tape.gradient(leaf));
+    }
+    template <int Rank, class F>
+    void compare_all(int index, const view<double, Rank>& there, const host_tensor<double, Rank>& slopes, const F& f) {
+        for (extent i = 0; i < slopes.size(); ++i)
+            this->compare(sentence("input ", index), i, there.data() + i, slopes.data()[i], f);
+    }
+};
+
+/// Parameters where they lie.
+template <class Device>
+class parameter_checker : public gradient_comparison<Device> {
+  public:
+    using gradient_comparison<Device>::gradient_comparison;
+
+    template <class F>
+    void run(store& parameters, const F& f) {
+        sink slopes{gradient_slabs(parameters)};
+        {
+            tape<Device> tape{this->device()};
+            const auto sum = this->weighted_sum(tape, f);
+            const double value = sum.item();
+            tape.backward(sum, slopes);
+            slopes.slabs.close();
+            this->expect_again(value, f);
+        }
+        for (std::size_t k = 0; k < parameters.entries().size(); ++k) {
+            const store::entry& e = parameters.entries()[k];
+            if (e.frozen) continue;
+            std::vector<double> gradient(e.count);
+            parameters.memory().read(gradient.data(), slopes.slabs.template group<doubles>(e.group).data() + e.gradient,
+                                     e.count * sizeof(double));
+            auto* const values = reinterpret_cast<double*>(parameters.groups()[e.group].master.data()) + e.master;
+            for (std::size_t i = 0; i < e.count; ++i)
+                this->compare(e.path, static_cast<extent>(i), values + i, gradient[i], f);
+        }
+    }
+
+  private:
+    struct doubles {
+        using accumulate = double;
+    };
+    /// Takes gradients as an accumulator does.
+    struct sink {
+        gradient_slabs slabs;
+
+        template <class Loss>
+        void receive(const Loss&) {}
+        gradient_slabs* find(const store& owner) { return &owner == &slabs.owner() ? &slabs : nullptr; }
+    };
+};
+
+template <class... Storage>
+consteval bool are_doubles(types<Storage...>) {
+    return ((std::is_same_v<typename Storage::param, double> && !has_sparse_gradient<Storage>)&&...);
+}
+
+template <class Model>
+concept model_with_parameters = requires(Model& m) {
+    { m.parameters() } -> std::same_as<store&>;
+};
+
+}  // namespace detail
+
+/// Compares the gradients that f's backward pass gives with differences: the file's head has the rules. Throws what f
+/// throws, argument_error for options that are none, state_error where f gives two values for the same inputs.
+template <class Device, class F, class... T, int... Rank>
+[[nodiscard]] gradient_report check_gradients(Device& device, const gradient_check_options& options, const F& f,
+                                              const view<T, Rank>&... inputs) {
+    static_assert(
+        sizeof...(T) > 0 && (std::is_same_v<std::remove_const_t<T>, double> && ...),
+        "halftone: check_gradients: inputs are views of doubles, one or more: differences of floats have three "
+        "digits at best; run the operation in fp64 here, and in its own type where it is used");
+    detail::input_checker<Device, std::index_sequence_for<T...>> checker(device, options);
+    checker.run(f, const_view<double, Rank>(inputs)...);
+    return checker.report();
+}
+template <class Device, class F, class... T, int... Rank>
+[[nodiscard]] gradient_report check_gradients(Device& device, const F& f, const view<T, Rank>&... inputs) {
+    return check_gradients(device, gradient_check_options{}, f, inputs...);
+}
+
+/// The same for the parameters of a model, but for frozen ones; f is given a tape.
+template <class Device, detail::model_with_parameters Model, class F>
+[[nodiscard]] gradient_report check_gradients(Device& device, const gradient_check_options& options, Model& model,
+                                              const F& f) {
+    static_assert(detail::are_doubles(signatures_of<Model>{}),
+                  "halftone: check_gradients: this model has parameters that are no doubles, or a table whose gradient "
+                  "is sparse; check it under ht::full_fp64, as in ht::nn::gpt<ht::full_fp64>");
+    detail::parameter_checker<Device> checker(device, options);
+    checker.run(model.parameters(), f);
+    return checker.report();
+}
+template <class Device, detail::model_with_parameters Model, class F>
+[[nodiscard]] gradient_report check_gradients(Device& device, Model& model, const F& f) {
+    return check_gradients(device, gradient_check_options{}, model, f);
+}
+
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

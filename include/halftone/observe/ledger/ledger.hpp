@@ -1,0 +1,392 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The precision ledger (policy/ledger.hpp) of what really happens: the forward pass runs once on a tape that keeps
+/// nothing but the types that operations were called with, and those that their backward passes would run in.
+///
+///     ht::tape recorder{device, ht::ledger_of_calls};
+///     model.loss(recorder, batch);                        // any code that takes a context
+///     ht::print_ledger(std::cout, recorder.entries());
+///     if (recorder.casts() > 12) ...
+///
+/// Blocks of a list whose layers have one type stand there once, however many they are. A pass that does not run, since
+/// its input is a constant or its weight is frozen, is left out; what no gradient flows through at all is in no record,
+/// and so not here. A free operation is named by the layer before it, as watched tapes do. Of an operation of the user's
+/// own (apply.hpp) it is known what its inputs are cast to and what it gives; its backward function is taken to work in
+/// the same type. A record of the user's own making is named, with "?" for types.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <tuple>
+#include <vector>
+
+#include <halftone/autodiff/op/apply.hpp>
+#include <halftone/autodiff/op/attention.hpp>
+#include <halftone/autodiff/op/dropout.hpp>
+#include <halftone/autodiff/op/embedding.hpp>
+#include <halftone/autodiff/op/linear.hpp>
+#include <halftone/autodiff/op/loss.hpp>
+#include <halftone/autodiff/op/matmul.hpp>
+#include <halftone/autodiff/op/norm.hpp>
+#include <halftone/autodiff/op/reduce.hpp>
+#include <halftone/autodiff/op/softmax.hpp>
+#include <halftone/policy/ledger_table.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+
+/// Marks a tape that keeps types alone: ht::tape recorder{device, ht::ledger_of_calls}.
+struct ledger_tape {};
+inline constexpr ledger_tape ledger_of_calls{};
+
+namespace detail::ledger {
+
+/// The lines of a record: of the operation whose backward pass it would be.
+template <class Record>
+struct of_record {
+    static std::array<ledger_entry, 1> lines(const Record&) {
+        return {ledger_entry{Record::operation::name, ledger_pass::forward, "?", "?", "?"}};
+    }
+};
+
+/// The lines of the passes that run.
+template <std::size_t N>
+std::vector<ledger_entry> running(const std::array<ledger_entry, N>& all, const std::array<bool, N>& runs) {
+    std::vector<ledger_entry> lines;
+    for (std::size_t i = 0; i < N; ++i) {
+        if (runs[i]) lines.push_back(all[i]);
+    }
+    return lines;
+}
+template <std::size_t N, class Record>
+std::vector<ledger_entry> running_linear(const std::array<ledger_entry, N>& all, const Record& r) {
+    return running(all, {true, r.dx.is_wanted(), !r.weight.is_frozen()});
+}
+/// Where nothing but what is behind the activation takes a gradient, nothing of before it is kept.
+template <std::size_t N, class Record>
+std::vector<ledger_entry> running_mlp(const std::array<ledger_entry, N>& all, const Record& r) {
+    const bool goes_on = !r.pre.is_empty();
+    return running(
+        all, {true, true, goes_on, goes_on && r.dx.is_wanted(), !r.down.is_frozen(), goes_on && !r.up.is_frozen()});
+}
+/// A norm.
+template <class X, class Y, class Storage, class Record>
+std::array<ledger_entry, 2> running_rows(const char* op, const Record& r) {
+    using In = promote<float, X, Y>;
+    return r.dx.is_wanted() ? rows<In, X, Y>(op) : rows_of_constant<In, X, Y, Storage>(op);
+}
+
+/// What is known of a weight: how a parameter is stored, or the type of a variable in its place.
+template <class Weight>
+struct weight_storage {
+    using param = typename Weight::compute;
+    using compute = typename Weight::compute;
+    using accumulate = typename Weight::compute;
+};
+template <class Storage, int Rank>
+struct weight_storage<parameter<Storage, Rank>> : Storage {};
+
+template <class Roles, class X, class Y, int Rank, class Weight, class Bias>
+struct of_record<linear_record<Roles, X, Y, Rank, Weight, Bias>> {
+    static auto lines(const linear_record<Roles, X, Y, Rank, Weight, Bias>& r) {
+        return running_linear(linear<Roles, X, Y, weight_storage<Weight>>(op::linear::name), r);
+    }
+};
+template <class Roles, class X, class Y, int Rank, class Weight, class Bias>
+struct of_record<scaled_linear_record<Roles, X, Y, Rank, Weight, Bias>> {
+    static auto lines(const scaled_linear_record<Roles, X, Y, Rank, Weight, Bias>& r) {
+        return running_linear(linear<Roles, X, Y, typename Weight::storage>(op::linear::name), r);
+    }
+};
+template <class Roles, class X, class Y, int Rank, class Weight, class Bias>
+struct of_record<mlp_record<Roles, X, Y, Rank, Weight, Bias>> {
+    static auto lines(const mlp_record<Roles, X, Y, Rank, Weight, Bias>& r) {
+        return running_mlp(mlp<Roles, X, Y, typename Weight::storage>(op::mlp::name), r);
+    }
+};
+template <class Roles, class X, class Y, int Rank, class Weight, class Bias>
+struct of_record<scaled_mlp_record<Roles, X, Y, Rank, Weight, Bias>> {
+    static auto lines(const scaled_mlp_record<Roles, X, Y, Rank, Weight, Bias>& r) {
+        return running_mlp(mlp<Roles, X, Y, typename Weight::storage>(op::mlp::name), r);
+    }
+};
+template <class X, class Y, int Rank, class Gain, class Bias>
+struct of_record<layer_norm_record<X, Y, Rank, Gain, Bias>> {
+    static auto lines(const layer_norm_record<X, Y, Rank, Gain, Bias>& r) {
+        return running_rows<X, Y, typename Gain::storage>(op::layer_norm::name, r);
+    }
+};
+template <class X, class Y, int Rank, class Gain>
+struct of_record<rms_norm_record<X, Y, Rank, Gain>> {
+    static auto lines(const rms_norm_record<X, Y, Rank, Gain>& r) {
+        return running_rows<X, Y, typename Gain::storage>(op::rms_norm::name, r);
+    }
+};
+template <class Y, class Table, class Positions>
+struct of_record<embedding_record<Y, Table, Positions>> {
+    static auto lines(const embedding_record<Y, Table, Positions>&) {
+        return embedding<Y, typename Table::storage>(op::embedding::name);
+    }
+};
+template <class Roles, class T>
+struct of_record<self_attention_record<Roles, T>> {
+    static auto lines(const self_attention_record<Roles, T>&) {
+        return attention<typename Roles::compute, typename Roles::input_grad, T>(op::attention::name);
+    }
+};
+template <class Roles, class T>
+struct of_record<attention_record<Roles, T>> {
+    static auto lines(const attention_record<Roles, T>&) {
+        return attention<typename Roles::compute, typename Roles::input_grad, T>(op::attention::name);
+    }
+};
+template <class Roles, class X, int Rank, class Weight>
+struct of_record<linear_cross_entropy_record<Roles, X, Rank, Weight>> {
+    static auto lines(const linear_cross_entropy_record<Roles, X, Rank, Weight>& r) {
+        return running(linear_cross_entropy<Roles, X, typename Weight::storage>(op::linear_cross_entropy::name),
+                       {true, r.logits.is_empty(), r.dx.is_wanted(), !r.weight.is_frozen()});
+    }
+};
+template <class X, int Rank>
+struct of_record<cross_entropy_record<X, Rank>> {
+    static auto lines(const cross_entropy_record<X, Rank>&) {
+        return rows<promote<float, X>, X, promote<float, X>>(op::cross_entropy::name);
+    }
+};
+/// Softmax reads what it gave, not what it was given, once more.
+template <class Op, template <class> class Kernel, class X, class Y, int Rank>
+struct of_record<softmax_record<Op, Kernel, X, Y, Rank>> {
+    static std::array<ledger_entry, 2> lines(const softmax_record<Op, Kernel, X, Y, Rank>&) {
+        using In = promote<float, X, Y>;
+        return {entry<In, Y>(Op::name, ledger_pass::forward, operand<X, In>("x")),
+                entry<In, X>(Op::name, ledger_pass::input_gradient, operand<Y, In>("y"), operand<Y, In>("dy"))};
+    }
+};
+
+// ---- element by element
+
+inline constexpr const char* operand_names[] = {"a", "b", "c"};
+
+/// Lists operands, as many as a line has room for.
+struct operand_list {
+    ledger_operand* next;
+    ledger_operand* end;
+
+    explicit operand_list(ledger_entry& e, int first = 0)
+        : next(e.operands + first), end(e.operands + ledger_entry::most_operands) {}
+    void add(const ledger_operand& o) {
+        if (next != end) *next++ = o;
+    }
+};
+
+/// The type of the registers in which Op computes element by element. Where its category says fp32, reading others is a
+/// cast; else it is what its inputs meet in.
+template <class Op, class... Inputs>
+using element_type = std::conditional_t<computes_by_rows<Op>, promote<float, Inputs...>, promote<Inputs...>>;
+
+/// Which inputs all gradients read: one map computes them.
+template <class Expression, class... Inputs>
+struct read_by_map {
+    template <std::size_t I, std::size_t>
+    static constexpr bool value = kept_inputs<Expression, Inputs...>::template keeps<I>();
+};
+/// Which inputs the gradient of the By-th reads.
+template <class Expression, class... Inputs>
+struct read_by_each {
+    template <std::size_t I, std::size_t By>
+    static constexpr bool value =
+        reads<static_cast<int>(I), decltype(derivative<static_cast<int>(By)>(std::declval<Expression>()))>;
+};
+struct reads_nothing {
+    template <std::size_t, std::size_t>
+    static constexpr bool value = false;
+};
+
+/// Which inputs of an operation take a gradient.
+template <class... Gradients>
+std::array<bool, sizeof...(Gradients)> wanted_of(const std::tuple<Gradients...>& gradients) {
+    return std::apply([](const auto&... dx) { return std::array<bool, sizeof...(Gradients)>{dx.is_wanted()...}; },
+                      gradients);
+}
+
+/// The forward pass, and a gradient for each input that takes one.
+template <class Op, class In, class Reads, class Y, class... Inputs>
+std::vector<ledger_entry> by_element(const std::array<bool, sizeof...(Inputs)>& is_wanted) {
+    using list = std::tuple<Inputs...>;
+    std::vector<ledger_entry> lines{entry<In, Y>(Op::name, ledger_pass::forward, {})};
+    operand_list forward(lines[0]);
+    int i = 0;
+    (forward.add(operand<Inputs, In>(operand_names[i < 2 ? i++ : 2])), ...);
+    const auto gradient = [&]<std::size_t By, std::size_t... I>(std::index_sequence<By>, std::index_sequence<I...>) {
+        if (!is_wanted[By]) return;
+        ledger_entry e =
+            entry<In, std::tuple_element_t<By, list>>(Op::name, ledger_pass::input_gradient, operand<Y, In>("dy"));
+        operand_list read(e, 1);
+        const auto see = [&](bool is_read, const ledger_operand& o) {
+            if (is_read) read.add(o);
+        };
+        (see(Reads::template value<I, By>, operand<std::tuple_element_t<I, list>, In>(operand_names[I < 2 ? I : 2])),
+         ...);
+        lines.push_back(e);
+    };
+    [&]<std::size_t... By>(std::index_sequence<By...> all) { (gradient(std::index_sequence<By>{}, all), ...); }
+    (std::index_sequence_for<Inputs...>{});
+    return lines;
+}
+template <class Op, class Expression, class Y, int Rank, class... Inputs>
+struct of_record<map_record<Op, Expression, Y, Rank, Inputs...>> {
+    static auto lines(const map_record<Op, Expression, Y, Rank, Inputs...>& r) {
+        return by_element<Op, element_type<Op, typename Inputs::value_type...>, read_by_map<Expression, Inputs...>, Y,
+                          typename Inputs::value_type...>(wanted_of(r.gradients));
+    }
+};
+template <class Op, class Expression, class Y, class... Inputs>
+struct of_record<reduce_record<Op, Expression, Y, Inputs...>> {
+    static auto lines(const reduce_record<Op, Expression, Y, Inputs...>& r) {
+        return by_element<Op, element_type<Op, typename Inputs::value_type...>, read_by_each<Expression, Inputs...>, Y,
+                          typename Inputs::value_type...>(wanted_of(r.gradients));
+    }
+};
+/// Copied, whole or in part.
+template <class Op, class Y, int Rank, class... Inputs>
+struct of_record<join_record<Op, Y, Rank, Inputs...>> {
+    static auto lines(const join_record<Op, Y, Rank, Inputs...>& r) {
+        return by_element<Op, element_type<Op, typename Inputs::value_type...>, reads_nothing, Y,
+                          typename Inputs::value_type...>(wanted_of(r.gradients));
+    }
+};
+/// A residual is added where it lies.
+template <class X, class Y, int Rank>
+struct of_record<dropout_record<X, Y, Rank>> {
+    static auto lines(const dropout_record<X, Y, Rank>& r) {
+        return by_element<op::dropout, X, reads_nothing, Y, X>({r.dx.is_wanted()});
+    }
+};
+
+// ---- operations of the user's own
+
+/// An input of apply: what has its type, where its gradient goes, and in which type it lies there.
+template <class Destination, class To>
+struct apply_input;
+template <class T, int Rank, class To>
+struct apply_input<gradient_of<T, Rank>, To> {
+    using stored = T;
+    using gradient = T;
+    static constexpr ledger_pass pass = ledger_pass::input_gradient;
+};
+template <class Storage, int Rank, class To>
+struct apply_input<parameter<Storage, Rank>, To> {
+    using stored = std::conditional_t<std::is_same_v<To, typename Storage::compute>, To, typename Storage::param>;
+    using gradient = typename Storage::accumulate;
+    static constexpr ledger_pass pass = ledger_pass::weight_gradient;
+};
+/// What is cast is handed over as To; fp64 is not cast.
+template <class To, class T>
+using handed = std::conditional_t<std::is_void_v<To> || is_fp64<T>, T, To>;
+
+template <class Op, class Y, int Rank, class Kept, class To, class Policy, class... Destinations>
+struct of_record<apply_record<Op, Y, Rank, Kept, std::tuple<Destinations...>, To, Policy>> {
+    using record = apply_record<Op, Y, Rank, Kept, std::tuple<Destinations...>, To, Policy>;
+
+    static std::vector<ledger_entry> lines(const record& r) {
+        using In = promote<handed<To, typename apply_input<Destinations, To>::stored>...>;
+        std::vector<ledger_entry> all{entry<In, Y>(Op::name, ledger_pass::forward, {})};
+        operand_list list(all[0]);
+        int i = 0;
+        const auto see = [&]<class D>(std::type_identity<D>) {
+            using stored = typename apply_input<D, To>::stored;
+            list.add(operand<stored, handed<To, stored>>(operand_names[i < 2 ? i : 2]));
+            if ((r.wanted >> i++ & 1) == 0) return;
+            all.push_back(entry<In, typename apply_input<D, To>::gradient>(Op::name, apply_input<D, To>::pass,
+                                                                           operand<Y, Y>("dy")));
+        };
+        (see(std::type_identity<Destinations>{}), ...);
+        return all;
+    }
+};
+
+// ---- products of variables, and parameters as variables
+
+template <class Roles, class A, class B, class Y, int Rank>
+struct of_record<matmul_record<Roles, A, B, Y, Rank>> {
+    static auto lines(const matmul_record<Roles, A, B, Y, Rank>& r) {
+        using C = typename Roles::compute;
+        using I = typename Roles::input_grad;
+        using W = typename Roles::weight_grad;
+        constexpr const char* name = op::matmul::name;
+        const std::array<ledger_entry, 3> all{
+            entry<C, Y>(name, ledger_pass::forward, operand<A, C>("a"), operand<B, C>("b")),
+            entry<I, A>(name, ledger_pass::input_gradient, operand<Y, I>("dy"), operand<B, I>("b")),
+            entry<W, B>(name, ledger_pass::input_gradient, operand<A, W>("a"), operand<Y, W>("dy"))};
+        return running(all, {true, r.da.is_wanted(), r.db.is_wanted()});
+    }
+};
+template <class Storage, class T, int Rank>
+struct of_record<parameter_read_record<Storage, T, Rank>> {
+    using op = typename parameter_read_record<Storage, T, Rank>::operation;
+    static std::array<ledger_entry, 2> lines(const parameter_read_record<Storage, T, Rank>&) {
+        return {entry<T, T>(op::name, ledger_pass::forward, operand<T, T>("parameter")),
+                entry<T, typename Storage::accumulate>(op::name, ledger_pass::weight_gradient, operand<T, T>("dy"))};
+    }
+};
+
+}  // namespace detail::ledger
+
+template <class Device>
+class tape<Device, ledger_tape> : public basic_context<Device, recording::on> {
+    using base = basic_context<Device, recording::on>;
+
+  public:
+    static constexpr bool names_layers = true;
+
+    explicit tape(Device& device, ledger_tape = ledger_of_calls) : base(device) {}
+    tape& root() { return *this; }
+
+    /// What was called since the tape was made or cleared, in that order; what was called again with the same types
+    /// once.
+    const std::vector<ledger_entry>& entries() const { return entries_; }
+    int casts() const {
+        int n = 0;
+        for (const ledger_entry& e : entries_) n += e.casts();
+        return n;
+    }
+    void clear() { entries_.clear(), latest_ = ""; }
+
+    // ---- for operations
+
+    template <class Where = void>
+    halftone::range range(const char* operation) {
+        place_ = "-", after_ = latest_;
+        if constexpr (requires { typename Where::layer; }) {
+            using layer = typename Where::layer;
+            if (path_of<layer>.size() != 0) place_ = latest_ = detail::ledger::place_text<layer>.data, after_ = "";
+        }
+        return base::range(operation);
+    }
+    /// Drops the record: nothing is kept for a backward pass.
+    template <class Record>
+    void record(Record&& r) {
+        for (ledger_entry e : detail::ledger::of_record<std::remove_cvref_t<Record>>::lines(r)) {
+            e.path = place_, e.after = after_;
+            if (std::find(entries_.begin(), entries_.end(), e) == entries_.end()) entries_.push_back(e);
+        }
+        place_ = "-";
+    }
+    class list_scope {  // layers of one type stand in the ledger once
+      public:
+        list_scope(tape&, const path_name&, int) {}
+        list_scope(const list_scope&) = delete;
+        list_scope& operator=(const list_scope&) = delete;
+    };
+
+  private:
+    const char* place_ = "-";
+    const char* after_ = "";
+    const char* latest_ = "";  // the layer of the last operation that had one
+    std::vector<ledger_entry> entries_;
+};
+template <class Device>
+tape(Device&, ledger_tape) -> tape<Device, ledger_tape>;
+
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -1,0 +1,371 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The rules of observe/lint/policy_lint.hpp over a model as it is: which of its sums are too long for the type they are made in,
+/// and which numbers do not fit.
+///
+///     for (const ht::lint_finding& f : ht::lint(model, {.rows = 8192, .micro_batches = 512})) std::cout << f << '\n';
+///
+///     h.0.mlp.up.weight (linear): 512 micro-batches add up in bfloat16, whose 8 significant bits count 256 terms of equal size: 50% are lost
+///
+/// Looks at paths, shapes and types alone; a model without findings prints nothing. How long sums are follows from the
+/// shapes of parameters, and for what has none from the layer: `extent head_size() const` of one whose operation is
+/// attention, `extent classes, width` of a head without a table of its own.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <ostream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <halftone/memory/store.hpp>
+#include <halftone/observe/lint/policy_lint.hpp>
+#include <halftone/policy/model.hpp>
+#include <halftone/policy/operations.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+
+/// What a model does not know of its training; 0: nothing is said about it.
+struct lint_options {
+    std::uint64_t rows = 0;  ///< rows of a micro-batch as a layer sees them (tokens): terms of a weight's gradient
+    std::uint64_t micro_batches = 0;  ///< of a step
+    double loss_scale = 0;            ///< the largest that may come
+    std::uint64_t loss_terms = 1;     ///< terms that the loss is a mean of
+    double largest_activation = 0, largest_weight = 0;
+    std::uint64_t sequence = 0;  ///< queries and keys of attention's longest sequence
+    // Of tensors in eight bits: the least numbers that are not to be zero, and by how much an amax grows, at most, from
+    // one window to the next.
+    double smallest_activation = 0, largest_gradient = 0, smallest_gradient = 0, amax_growth = 0;
+};
+
+enum class lint_rule {
+    sum_length,     ///< a sum has more terms than the type it is made in can count
+    micro_batches,  ///< more micro-batches add up than the buffers of gradients can count
+    loss_scale,     ///< gradients begin beyond what their type holds
+    product_range,  ///< products reach what the results' type cannot hold
+    state_range,    ///< squares of gradients vanish in the moments' type
+    scaled_range,   ///< what is read in eight bits vanishes there, or is cut off
+};
+
+constexpr const char* name(lint_rule r) {
+    constexpr const char* names[] = {"sum length",    "micro-batches", "loss scale",
+                                     "product range", "state range",   "scaled range"};
+    return names[static_cast<int>(r)];
+}
+
+struct lint_finding {
+    std::string path;  ///< of the parameter whose operation it is; of the layer where it has none
+    const char* operation = "";
+    lint_rule rule{};
+    const char* type = "";    ///< that is too narrow
+    std::uint64_t terms = 0;  ///< of the sum
+    int significand_bits = 0;
+    double lost = 0;  ///< share of terms of equal size that is lost; 0 for questions of range
+    /// The number in question, and the largest that fits; of `state_range`, and of what vanishes, the least.
+    double reached = 0, limit = 0;
+    std::string sentence;  ///< all of it in words, without path and operation
+};
+
+inline std::ostream& operator<<(std::ostream& out, const lint_finding& f) {
+    return out << f.path << " (" << f.operation << "): " << f.sentence;
+}
+
+namespace detail {
+
+inline std::string rounded_text(double x) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.4g", x);
+    return text;
+}
+
+/// How exactly the path of a layer's type names the layer of a parameter: not at all, as one of many ("h.*.fc"), as the
+/// last of them ("h.last.fc"), by its number.
+inline int exactness(const std::string& pattern, const std::string& parameter, const store& parameters) {
+    const std::size_t dot = parameter.rfind('.');
+    const std::string path = parameter.substr(0, dot == std::string::npos ? 0 : dot);
+    if (pattern == path) return 3;
+    // A pattern covers what is below it, too; a layer's own parameters lie right there.
+    const auto depth = [](const std::string& p) { return std::count(p.begin(), p.end(), '.'); };
+    if (depth(pattern) == depth(path) && path_matches(pattern.c_str(), path.c_str())) return 1;
+    const std::size_t at = pattern.find("last.");
+    if (at == std::string::npos || path.compare(0, at, pattern, 0, at) != 0) return 0;
+    const std::size_t end = path.find('.', at);
+    if (end == std::string::npos || path.compare(end, std::string::npos, pattern, at + 4) != 0) return 0;
+    const std::string next = path.substr(0, at) + std::to_string(std::atoi(path.c_str() + at) + 1) + ".";
+    for (const store::entry& e : parameters.entries()) {
+        if (e.path.compare(0, next.size(), next) == 0) return 0;
+    }
+    return 2;
+}
+
+template <class Op>
+inline constexpr bool is_in_fp32 = operation_category<Op>::value == category::fp32;
+template <>
+inline constexpr bool is_in_fp32<void> = false;
+
+class linter {
+  public:
+    linter(const lint_options& options, const store& parameters)
+        : options_(options), parameters_(&parameters), best_(parameters.entries().size()) {}
+
+    std::vector<lint_finding> findings;
+
+    /// Beforehand for every layer: which of them names a parameter best.
+    template <class Layer>
+    void claim() {
+        if constexpr (parameter_owner<Layer>) claim(path<Layer>());
+    }
+
+    template <class Layer>
+    void look_at() {
+        if constexpr (parameter_owner<Layer>) {
+            for (const store::entry* e : claimed_by(path<Layer>())) {
+                using computes = typename computed_by<Layer>::type;
+                if constexpr (is_in_fp32<computes>) {
+                    count<sums_of<Layer>>(lint_rule::sum_length, e->path, operation_name<Layer>(), e->count,
+                                          " numbers of a row add up in ");
+                } else if constexpr (!std::is_same_v<computes, op::embedding>) {
+                    if (e->rows > 0) look_at_product<Layer>(e->path, size(e->width), size(e->rows));
+                    if (e->rows > 0) look_at_operands<Layer>(e->path);
+                }
+                look_at_gradients<Layer>(e->path);
+            }
+        }
+    }
+
+    /// A layer of the model as it is, and those below it: what types and parameters do not tell.
+    template <class Layer>
+    void walk(const Layer& layer) {
+        if constexpr (halftone::layer<Layer>) {
+            using computes = typename computed_by<Layer>::type;
+            if constexpr (std::is_same_v<computes, op::attention> && requires { layer.head_size(); }) {
+                look_at_attention<Layer>(place_of(layer), size(layer.head_size()));
+            } else if constexpr (std::is_same_v<computes, op::linear_cross_entropy> && requires { layer.classes; }) {
+                look_at_head<Layer>(path<Layer>(), size(layer.width), size(layer.classes));
+            }
+        }
+        const children_of_layer below{this};
+        if constexpr (requires { layer.each(below); }) {
+            layer.each(below);
+        } else if constexpr (visitable<const Layer>) {
+            Layer::visit(layer, below);
+        }
+    }
+
+  private:
+    struct children_of_layer {
+        linter* here;
+        template <class... Children>
+        void operator()(const Children&... children) const {
+            (here->walk(children), ...);
+        }
+    };
+
+    void claim(const std::string& pattern) {
+        for (std::size_t i = 0; i < best_.size(); ++i)
+            best_[i] = std::max(best_[i], exactness(pattern, parameters_->entries()[i].path, *parameters_));
+    }
+    /// The parameters that the layer with this path names, and none names better.
+    std::vector<const store::entry*> claimed_by(const std::string& pattern) const {
+        std::vector<const store::entry*> claimed;
+        for (std::size_t i = 0; i < best_.size(); ++i) {
+            const store::entry& e = parameters_->entries()[i];
+            const int exact = exactness(pattern, e.path, *parameters_);
+            if (exact != 0 && exact == best_[i]) claimed.push_back(&e);
+        }
+        return claimed;
+    }
+
+    static std::uint64_t size(extent n) { return static_cast<std::uint64_t>(n); }
+
+    /// As it stands in the paths of the layer's parameters, with the numbers of lists.
+    template <class Layer>
+    std::string place_of(const Layer& layer) const {
+        if constexpr (requires { layer.qkv.weight.entry(); }) {
+            const std::string& inner = parameters_->entries()[layer.qkv.weight.entry()].path;
+            return inner.substr(0, inner.rfind('.', inner.rfind('.') - 1));
+        } else {
+            return path<Layer>();
+        }
+    }
+
+    template <class Layer>
+    static std::string path() {
+        return path_of<typename Layer::policy>.text().data;
+    }
+    template <class Layer>
+    using roles_of = policy_within<typename Layer::policy, as_given>;
+    template <class Layer>
+    using sums_of = summed_in<typename Layer::policy>;
+    template <class Layer>
+    static constexpr const char* operation_name() {
+        if constexpr (requires { computed_by<Layer>::type::name; }) {
+            return computed_by<Layer>::type::name;
+        } else {
+            return "?";
+        }
+    }
+
+    template <class T>
+    void count(lint_rule rule, const std::string& path, const char* operation, std::uint64_t k, const char* what) {
+        const double lost = lost_share<T>(k);
+        if (lost == 0) return;
+        constexpr int bits = number_traits<T>::significand_bits;
+        findings.push_back({path, operation, rule, number_traits<T>::name, k, bits, lost, 0, 0,
+                            std::to_string(k) + what + number_traits<T>::name + ", whose " + std::to_string(bits) +
+                                " significant bits count " + std::to_string(countable_terms<T>) +
+                                " terms of equal size: " + rounded_text(100 * lost) + "% are lost"});
+    }
+    template <class T>
+    void fit(lint_rule rule, const std::string& path, const char* operation, std::uint64_t k, double reached,
+             const char* what) {
+        if (!(reached > number_traits<T>::max)) return;
+        findings.push_back({path, operation, rule, number_traits<T>::name, k, number_traits<T>::significand_bits, 0,
+                            reached, number_traits<T>::max,
+                            what + rounded_text(reached) + ", and the largest " + number_traits<T>::name + " is " +
+                                rounded_text(number_traits<T>::max)});
+    }
+
+    template <class Layer>
+    void look_at_product(const std::string& path, std::uint64_t in, std::uint64_t out) {
+        using roles = roles_of<Layer>;
+        const char* const operation = operation_name<Layer>();
+        count<sums_of<Layer>>(lint_rule::sum_length, path, operation, in, " products of the forward pass add up in ");
+        count<sums_of<Layer>>(lint_rule::sum_length, path, operation, out,
+                              " products of the input's gradient add up in ");
+        const double reached = static_cast<double>(in) * options_.largest_activation * options_.largest_weight;
+        fit<typename roles::output>(lint_rule::product_range, path, operation, in, reached, "results can reach ");
+    }
+
+    /// Scores, results, and the gradients of queries, keys and values.
+    template <class Layer>
+    void look_at_attention(const std::string& path, std::uint64_t head_size) {
+        using accum = sums_of<Layer>;
+        count<accum>(lint_rule::sum_length, path, op::attention::name, head_size, " products of a head add up in ");
+        count<accum>(lint_rule::sum_length, path, op::attention::name, options_.sequence,
+                     " times of a sequence add up in ");
+    }
+
+    /// Somebody else's table, and cross-entropy behind it.
+    template <class Layer>
+    void look_at_head(const std::string& path, std::uint64_t width, std::uint64_t classes) {
+        using accum = sums_of<Layer>;
+        look_at_product<Layer>(path, width, classes);
+        count<accum>(lint_rule::sum_length, path, operation_name<Layer>(), classes, " exponentials add up in ");
+        count<accum>(lint_rule::sum_length, path, operation_name<Layer>(), options_.rows,
+                     " rows add up to a gradient in ");
+    }
+
+    /// What a weight's products read in eight bits.
+    template <class Layer>
+    void look_at_operands(const std::string& path) {
+        using roles = roles_of<Layer>;
+        using computes = typename computed_by<Layer>::type;
+        if constexpr (!std::is_void_v<computes>) {
+            using compute = compute_type<roles, computes>;
+            if constexpr (eight_bit<compute>) {
+                constexpr scaling_rule rule = scaling_of<roles>::rule;
+                scale<compute>(rule, path, operation_name<Layer>(), "activations", options_.largest_activation,
+                               options_.smallest_activation);
+                if constexpr (eight_bit<grad_type<roles, computes>>) {
+                    scale<grad_type<roles, computes>>(rule, path, operation_name<Layer>(), "gradients",
+                                                      options_.largest_gradient, options_.smallest_gradient);
+                }
+                const double room = static_cast<double>(1 << rule.margin);
+                if (rule.history > 0 && options_.amax_growth > room) {
+                    report<compute>(path, operation_name<Layer>(), options_.amax_growth, room,
+                                    "what grows by " + rounded_text(options_.amax_growth) +
+                                        " from one window to the next is cut off at the largest " +
+                                        number_traits<compute>::name + ": a margin of " + std::to_string(rule.margin) +
+                                        " binades has room for " + rounded_text(room));
+                }
+            }
+        }
+    }
+    template <class T>
+    void scale(const scaling_rule& rule, const std::string& path, const char* operation, const std::string& what,
+               double largest, double smallest) {
+        using traits = number_traits<T>;
+        const double least = largest / scaled_range<T>(rule);
+        if (smallest > 0 && smallest <= least) {
+            report<T>(path, operation, smallest, least,
+                      what + " of " + rounded_text(smallest) + " are zero in " + traits::name +
+                          " where the largest is " + rounded_text(largest) + ": so is all up to " +
+                          rounded_text(least));
+        }
+        if (rule.history == 0) return;
+        if (largest > traits::max) {
+            report<T>(path, operation, largest, traits::max,
+                      what + " of " + rounded_text(largest) +
+                          " are cut off in the first window, which has no history "
+                          "and a scale of 1: the largest " +
+                          traits::name + " is " + rounded_text(traits::max));
+        }
+        if (largest > 0 && largest <= traits::min_subnormal / 2) {
+            report<T>(path, operation, largest, traits::min_subnormal / 2,
+                      what + " of up to " + rounded_text(largest) +
+                          " are zero in the first window, which has no "
+                          "history and a scale of 1: so is all up to " +
+                          rounded_text(traits::min_subnormal / 2) + " in " + traits::name);
+        }
+    }
+    template <class T>
+    void report(const std::string& path, const char* operation, double reached, double limit, std::string sentence) {
+        findings.push_back({path, operation, lint_rule::scaled_range, number_traits<T>::name, 0,
+                            number_traits<T>::significand_bits, 0, reached, limit, std::move(sentence)});
+    }
+
+    template <class Layer>
+    void look_at_gradients(const std::string& path) {
+        using roles = roles_of<Layer>;
+        const char* const operation = operation_name<Layer>();
+        // The tokens of a micro-batch may all be one, and their gradients one row's.
+        constexpr bool is_table = std::is_same_v<typename computed_by<Layer>::type, op::embedding>;
+        count<sums_of<Layer>>(lint_rule::sum_length, path, operation, options_.rows,
+                              is_table ? " tokens add up to a row's gradient in " : " rows add up to a gradient in ");
+        count<typename roles::accumulate>(lint_rule::micro_batches, path, operation, options_.micro_batches,
+                                          " micro-batches add up in ");
+        const double first = options_.loss_scale / static_cast<double>(options_.loss_terms);
+        fit<narrowest_gradient<typename Layer::policy>>(lint_rule::loss_scale, path, operation, options_.loss_terms,
+                                                        first, "gradients begin at up to ");
+        using state = typename roles::state;
+        if constexpr (narrow_range<state>) {
+            const double least = std::sqrt(number_traits<state>::min_subnormal / 2);
+            findings.push_back({path, operation, lint_rule::state_range, number_traits<state>::name, 0,
+                                number_traits<state>::significand_bits, 0, least, number_traits<state>::min_subnormal,
+                                "squares of gradients below " + rounded_text(least) + " are zero in moments of " +
+                                    number_traits<state>::name});
+        }
+    }
+
+    lint_options options_;
+    const store* parameters_;
+    std::vector<int> best_;
+};
+
+template <class... Layers>
+void lint_layers(linter& l, types<Layers...>) {
+    (l.claim<Layers>(), ...);
+    (l.look_at<Layers>(), ...);
+}
+
+}  // namespace detail
+
+/// What the types of a model cannot hold, parameter by parameter. Throws argument_error for a loss that is a mean of no
+/// terms.
+template <class Model>
+std::vector<lint_finding> lint(const Model& model, const lint_options& options = {}) {
+    if (options.loss_terms == 0) fail<argument_error>("lint: a loss of 0 terms; expected 1 or more");
+    detail::linter l(options, model.parameters());
+    detail::lint_layers(l, unique_t<layers_of<Model>>{});
+    l.walk(model);
+    return std::move(l.findings);
+}
+
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

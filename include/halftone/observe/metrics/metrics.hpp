@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// metrics.jsonl: a run's figures, a JSON object a line. Needs nlohmann-json, so no umbrella header includes it.
+///
+///     ht::metrics_file metrics{"results/metrics.jsonl"};
+///     metrics.write(state, {{"policy", "amp_bf16"}});            // any further fields
+///     metrics.commit();
+///
+/// Fields: step, loss, lr, tokens_per_second, step_ms, peak_bytes, loss_scale, skipped, and of these skipped_infinity,
+/// skipped_nan and skipped_outlier; see step_metrics. What is not finite becomes null. Each line is flushed when it is
+/// written; the file gets its name at the commit.
+#pragma once
+
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include <halftone/observe/metrics/output_file.hpp>
+#include <halftone/observe/metrics/step_metrics.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+
+class metrics_file {
+  public:
+    using json = nlohmann::ordered_json;
+
+    /// Throws output_error where the file cannot be made.
+    explicit metrics_file(const std::filesystem::path& path) : file_(path) {}
+
+    /// A step's line, with further fields in front. Throws output_error.
+    void write(const step_metrics& m, const json& more = json::object()) {
+        json line = more;
+        line["step"] = m.step;
+        line["loss"] = m.loss;
+        line["lr"] = m.learning_rate;
+        line["tokens_per_second"] = m.tokens_per_second;
+        line["step_ms"] = m.step_ms;
+        line["peak_bytes"] = m.peak_bytes;
+        line["loss_scale"] = m.loss_scale;
+        line["skipped"] = m.skipped;
+        line["skipped_infinity"] = m.skips.infinity;
+        line["skipped_nan"] = m.skips.not_a_number;
+        line["skipped_outlier"] = m.skips.outlier;
+        write_line(line);
+    }
+    /// Any other line: an evaluation's.
+    void write_line(const json& line) { file_.write(line.dump(-1, ' ', false, json::error_handler_t::replace) + "\n"); }
+
+    void commit() { file_.commit(); }
+
+  private:
+    output_file file_;
+};
+
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

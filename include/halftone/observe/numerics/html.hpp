@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// A numerics view as one HTML page: a strip for each tensor, strong where many of its values are, with the ranges of
+/// the small formats above. It needs no network, and reads in light and dark, on narrow and wide screens.
+///
+///     std::ofstream("numerics.html") << ht::numerics_html(view, "amp_fp16, step 100");
+#pragma once
+
+#include <cmath>
+#include <string>
+
+#include <halftone/number/float8.hpp>
+#include <halftone/observe/numerics/numerics.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+
+namespace detail {
+
+inline std::string escaped(const std::string& text) {
+    std::string safe;
+    for (const char c : text) {
+        if (c == '&') safe += "&amp;";
+        else if (c == '<') safe += "&lt;";
+        else if (c == '>') safe += "&gt;";
+        else if (c == '"') safe += "&quot;";
+        else safe += c;
+    }
+    return safe;
+}
+
+/// The page's columns are exponents.
+struct numerics_columns {
+    int first, last;
+    int count() const { return last - first + 1; }
+    std::string rectangle(int from, int to, const char* type, const std::string& more = "") const {
+        from = std::max(from, first), to = std::min(to, last);
+        if (from > to) return "";
+        return "<rect class=\"" + std::string(type) + "\" x=\"" + std::to_string(from - first) + "\" width=\"" +
+               std::to_string(to - from + 1) + "\" height=\"10\"" + more + "/>";
+    }
+    std::string open(const std::string& label) const {
+        return "<svg viewBox=\"0 0 " + std::to_string(count()) +
+               " 10\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"" + label + "\">";
+    }
+};
+
+template <class T>
+std::string format_strip(const numerics_columns& c) {
+    using traits = number_traits<T>;
+    const int normal = traits::min_exponent - 1, least = traits::min_exponent - traits::significand_bits,
+              most = traits::max_exponent - 1;
+    return "<tr class=\"format\"><th scope=\"row\">" + std::string(traits::name) + "</th><td>" +
+           c.open("from 2^" + std::to_string(least) + " (normal from 2^" + std::to_string(normal) + ") to below 2^" +
+                  std::to_string(most + 1)) +
+           c.rectangle(least, normal - 1, "part") + c.rectangle(normal, most, "range") +
+           "</svg></td><td class=\"n\"></td></tr>\n";
+}
+
+}  // namespace detail
+
+inline std::string numerics_html(const numerics_view& view, const std::string& title) {
+    using namespace detail;
+    numerics_columns c{-30, 18};
+    for (const numerics_row& r : view.rows) {
+        for (int e = -149; e < c.first; ++e) {
+            if (r.counts.count(e, e) > 0) c.first = e;
+        }
+        for (int e = 127; e > c.last; --e) {
+            if (r.counts.count(e, e) > 0) c.last = e;
+        }
+    }
+    std::string page =
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" "
+        "content=\"width=device-width, initial-scale=1\">\n<title>" +
+        escaped(title) +
+        "</title>\n<style>\n"
+        ":root{color-scheme:light "
+        "dark;--ink:#1c2024;--dim:#60666d;--page:#fff;--strip:#eef0f2;--in:#1f5fa8;--low:#c2410c;--line:#9aa1a8}\n"
+        "@media "
+        "(prefers-color-scheme:dark){:root{--ink:#e6e8ea;--dim:#9aa1a8;--page:#15181b;--strip:#23282d;--in:#7db4f5;--"
+        "low:#fb923c;--line:#5b626a}}\n"
+        "body{margin:0 auto;max-width:70rem;padding:1rem;background:var(--page);color:var(--ink);font:15px/1.45 "
+        "system-ui,sans-serif}\n"
+        "h1{font-size:1.3rem}h2{font-size:1.1rem;margin-top:2rem}p,li{overflow-wrap:anywhere}\n"
+        "table{border-collapse:collapse;width:100%;table-layout:fixed;font-size:12px}\n"
+        "th{font-weight:400;text-align:left;width:38%;padding:1px 6px 1px "
+        "0;overflow-wrap:anywhere;vertical-align:middle}\n"
+        "th small,.n{color:var(--dim)}td{padding:1px "
+        "0}.n{width:6.5rem;text-align:right;font-variant-numeric:tabular-nums;font-size:11px}\n"
+        "svg{display:block;width:100%;height:14px;background:var(--strip)}.format svg{height:8px}\n"
+        ".in{fill:var(--in)}.low{fill:var(--low)}.range{fill:var(--dim)}.part{fill:var(--dim);opacity:.4}\n"
+        ".mark{stroke:var(--line);stroke-width:1;vector-effect:non-scaling-stroke;fill:none}\n"
+        ".axis{position:relative;height:1.3em;color:var(--dim);font-size:11px}.axis "
+        "span{position:absolute;transform:translateX(-50%);white-space:nowrap}\n"
+        "caption{text-align:left;padding-bottom:.4rem;color:var(--dim)}\n"
+        "@media (max-width:600px){body{padding:.6rem}th{width:44%}.n{width:3.6rem}.axis .odd{display:none}}\n"
+        "</style>\n</head>\n<body>\n<h1>" +
+        escaped(title) + "</h1>\n<p>Loss scale " + number_text(static_cast<double>(view.loss_scale)) +
+        ". An operand is what a product reads in eight bits: shown as it is read, times its scale. A strip is a "
+        "tensor: how many of its values have each exponent, the stronger the colour the more. Orange: below the least "
+        "normal number of its own type, where bits are lost. The lines are where float16's normal numbers begin and "
+        "end.</p>\n<h2>What the counts speak for</h2>\n<ul>\n";
+    const auto proposals = view.proposals();
+    for (const numerics_proposal& p : proposals) page += "<li>" + escaped(p.text) + "</li>\n";
+    if (proposals.empty())
+        page +=
+            "<li>Nothing: every value is finite, and of no gradient in 16 bits do more than 1% lie below the least "
+            "normal number.</li>\n";
+    page +=
+        "</ul>\n<h2>Exponents</h2>\n<table>\n<caption>On the right: zeros, those among them that rounding has made "
+        "(known where the wider numbers are there as well: of weights with masters, and of operands in eight bits), "
+        "values that are not finite, and those at the top, of half the type's largest number or "
+        "more.</caption>\n<tr><th scope=\"row\">2<sup>e</sup></th><td><div class=\"axis\">";
+    const int step = c.count() > 60 ? 16 : 8;
+    for (int e = c.first + 3; e <= c.last - 2; ++e) {
+        if (e % step != 0) continue;
+        char left[32];
+        std::snprintf(left, sizeof left, "%.2f", 100.0 * (e - c.first) / c.count());
+        page += std::string("<span") + (e % (2 * step) != 0 ? " class=\"odd\"" : "") + " style=\"left:" + left +
+                "%\">" + std::to_string(e) + "</span>";
+    }
+    page += "</div></td><td class=\"n\"></td></tr>\n";
+    page += format_strip<float16>(c) + format_strip<bfloat16>(c) + format_strip<float8_e4m3>(c) +
+            format_strip<float8_e5m2>(c);
+    const std::string marks = "<path class=\"mark\" d=\"M" + std::to_string(-14 - c.first) + " 0v10M" +
+                              std::to_string(16 - c.first) + " 0v10\"/>";
+    for (const numerics_row& r : view.rows) {
+        extent most = 1;
+        for (int e = c.first; e <= c.last; ++e) most = std::max(most, r.counts.count(e, e));
+        const int normal = with_format(r.format, []<class T>(T) { return number_traits<T>::min_exponent - 1; });
+        const extent odd = r.counts.infinities + r.counts.nans, all = std::max<extent>(r.counts.elements(), 1);
+        std::string label = row_text(r);
+        std::string small = r.is_weight() ? "weight" : std::string(name(r.pass)) + " " + row_tensor_text(r);
+        small += std::string(", ") + name(r.format);
+        if (r.is_operand()) {
+            small += ", scale " + number_text(static_cast<double>(r.operand.scale)) + " for amax " +
+                     number_text(static_cast<double>(r.operand.amax));
+        }
+        page += "<tr><th scope=\"row\">" + escaped(label) + " <small>" + escaped(small) + "</small></th><td>" +
+                c.open("largest " + number_text(static_cast<double>(r.counts.largest)));
+        for (int e = c.first; e <= c.last; ++e) {
+            const extent n = r.counts.count(e, e);
+            if (n == 0) continue;
+            // The root, so that few values show beside many.
+            char opacity[40];
+            std::snprintf(opacity, sizeof opacity, " fill-opacity=\"%.2f\"",
+                          0.15 + 0.85 * std::sqrt(static_cast<double>(n) / static_cast<double>(most)));
+            page += c.rectangle(e, e, e < normal ? "low" : "in", opacity);
+        }
+        page += marks + "</svg></td><td class=\"n\">";
+        std::string notes;
+        const auto note = [&notes](const std::string& text) { notes += (notes.empty() ? "" : ", ") + text; };
+        const auto share = [all](extent n) { return percent_text(static_cast<double>(n) / static_cast<double>(all)); };
+        if (r.counts.zeros > 0) note(share(r.counts.zeros) + " zero");
+        if (r.underflowed > 0) note(share(r.underflowed) + " by rounding");
+        if (odd > 0) note(std::to_string(odd) + (r.counts.infinities > 0 ? " inf" : " NaN"));
+        if (r.saturation() > 0) note(percent_text(r.saturation()) + " at the top");
+        if (r.is_operand() && r.operand.saturated > 0) note(share(r.operand.saturated) + " saturated");
+        page += notes;
+        page += "</td></tr>\n";
+    }
+    return page + "</table>\n</body>\n</html>\n";
+}
+
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What magnitudes a step's tensors have, operation by operation: what their types make zeros of or infinities, and
+/// which layers would do better in another type.
+///
+///     ht::tape tape{device, ht::watched};
+///     {
+///         ht::numerics_collector numerics{device, tape};     // looks at what follows; the host waits for each tensor
+///         ...                                                // a step, or some
+///         const ht::numerics_view view = numerics.take(model, scaler.get_scale());
+///         view.print(std::cout);
+///         for (const auto& p : view.proposals()) std::cout << p.text << '\n';
+///     }
+///
+/// Numeric contract: counts, exact, of the values as they lie in memory (gradients times the loss scale). Of weights
+/// the wider source is there as well, so that it is known which zeros are made by rounding; of all others it is known
+/// how many values lie below the type's least normal number, where bits are lost, and how many are zeros, whatever made
+/// them. Operands of eight bits are counted as the product reads them, scaled, beside the tensor that they were made
+/// of: how many numbers became zero or saturated, at which scale. json.hpp and html.hpp write it to
+/// files.
+#pragma once
+
+#include <map>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <halftone/kernel/exponent_counts/exponent_counts.hpp>
+#include <halftone/memory/store.hpp>
+#include <halftone/observe/numerics/proposals.hpp>
+#include <halftone/observe/watch/watched_tape.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+
+template <class Device>
+class numerics_collector final : public tensor_listener {
+  public:
+    /// Looks at the tape's tensors as long as it lives. Not within a step that is being captured.
+    numerics_collector(Device& device, tape<Device, watched_tape>& watched_by_it)
+        : device_(&device), tape_(&watched_by_it) {
+        tape_->watch(*this);
+    }
+    template <class Kind, bool IsWatched = detail::check_watched<Kind>()>
+    numerics_collector(Device&, tape<Device, Kind>&) = delete;
+    ~numerics_collector() override { tape_->unwatch(*this); }
+
+    void on_tensor(const watched_tensor& t) override {
+        const auto [at, is_new] = numbers_.try_emplace(
+            key{t.by, t.pass, t.role, t.parameter == nullptr ? "" : t.parameter, t.operand.tensor}, view_.rows.size());
+        if (is_new) view_.rows.push_back({*t.by, t.pass, t.role, t.parameter == nullptr ? "" : t.parameter, t.format});
+        numerics_row& row = view_.rows[at->second];
+        if (row.is_operand()) {
+            row.format = t.operand.format;
+            detail::count_operand(*device_, t, row.operand, row.counts);
+            row.underflowed = row.operand.flushed, row.overflowed = 0;
+            return;
+        }
+        with_values(t, [&]<class V>(const V& values) { row.counts.add(statistics_of(*device_, values)); });
+    }
+
+    /// All that was seen so far, and the model's weights as they are now; begins anew.
+    template <class Model>
+    numerics_view take(const Model& model, float loss_scale = 1, std::int64_t step = 0) {
+        numbers_.clear();
+        numerics_view view = std::exchange(view_, {});
+        view.loss_scale = loss_scale;
+        view.step = step;
+        const store& parameters = model.parameters();
+        for (const store::entry& e : parameters.entries()) add_weight(view, parameters, e, signatures_of<Model>{});
+        return view;
+    }
+
+  private:
+    struct key {
+        const watched_operation* by;
+        halftone::pass pass;
+        tensor_role role;
+        std::string parameter;
+        scaled_tensor operand;
+        friend bool operator<(const key& a, const key& b) {
+            return std::tie(a.by, a.pass, a.role, a.parameter, a.operand) <
+                   std::tie(b.by, b.pass, b.role, b.parameter, b.operand);
+        }
+    };
+
+    template <class... Storages>
+    static void add_weight(numerics_view& view, const store& parameters, const store::entry& e, types<Storages...>) {
+        const store::group& group = parameters.groups()[e.group];
+        ((group.key == store::key_of<Storages>() ? add_weight_of<Storages>(view, parameters, group, e) : void()), ...);
+    }
+    /// What kernels read, beside the master that it was rounded from.
+    template <class Storage>
+    static void add_weight_of(numerics_view& view, const store& parameters, const store::group& group,
+                              const store::entry& e) {
+        using param = typename Storage::param;
+        using compute = typename Storage::compute;
+        if constexpr (detail::is_watchable<param> && detail::is_watchable<compute>) {
+            const bool copied = group.copy_bytes != 0;
+            if (group.param_bytes != sizeof(param) || (copied && group.copy_bytes != sizeof(compute))) return;
+            numerics_row row{.by = {e.path.substr(0, e.path.rfind('.')), "", ""},
+                             .pass = pass::update,
+                             .parameter = e.path,
+                             .format = detail::format_of<compute>()};
+            std::vector<compute> read(e.count);
+            const std::byte* const slab = copied ? group.copy.data() : group.master.data();
+            parameters.memory().read(read.data(), slab + (copied ? e.copy : e.master) * sizeof(compute),
+                                     e.count * sizeof(compute));
+            row.counts =
+                detail::statistics_on_host(const_view<compute, 1>(read.data(), {static_cast<extent>(e.count)}));
+            if (copied && e.master != store::nowhere) {
+                std::vector<param> masters(e.count);
+                parameters.memory().read(masters.data(), group.master.data() + e.master * sizeof(param),
+                                         e.count * sizeof(param));
+                row.underflowed = row.overflowed = 0;
+                for (std::size_t i = 0; i < e.count; ++i) {
+                    const float wide = static_cast<float>(masters[i]);
+                    if (is_finite(wide) && wide != 0 && static_cast<float>(read[i]) == 0) ++row.underflowed;
+                    if (is_finite(wide) && !is_finite(read[i])) ++row.overflowed;
+                }
+            }
+            view.rows.push_back(std::move(row));
+        }
+    }
+
+    Device* device_;
+    tape<Device, watched_tape>* tape_;
+    std::map<key, std::size_t> numbers_;
+    numerics_view view_;
+};
+template <class Device>
+numerics_collector(Device&, tape<Device, watched_tape>&) -> numerics_collector<Device>;
+
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

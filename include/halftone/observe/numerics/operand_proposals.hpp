@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What a numerics view (numerics.hpp) says of layers that read eight bits: where numbers saturate or become zero, why,
+/// and which scaling or type they want. Not for itself: numerics.hpp includes it.
+#pragma once
+
+#include <string>
+
+#include <halftone/observe/numerics/operand_counts.hpp>
+#include <halftone/observe/numerics/text.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace detail {
+
+/// What speaks against how a layer's operands are scaled, or against eight bits.
+struct operand_findings {
+    std::string reasons;
+    bool scaling_helps = true;
+};
+
+/// "the input", of a layer with several products "the input of up".
+inline std::string operand_text(const operand_counts& o, const std::string& parameter, const std::string& layer) {
+    std::string text = name(o.tensor);
+    const std::size_t end = parameter.rfind('.');
+    if (end != std::string::npos && end > layer.size() + 1 && parameter.compare(0, layer.size() + 1, layer + ".") == 0)
+        text += " of " + parameter.substr(layer.size() + 1, end - layer.size() - 1);
+    return text;
+}
+
+/// More than this share became zero, or saturated; or the largest number became half of itself.
+template <class Q>
+void judge_operand(const operand_counts& o, const tensor_statistics& counts, const std::string& what, double threshold,
+                   operand_findings& findings) {
+    const float largest = static_cast<float>(number_traits<Q>::max);
+    const auto share = [&](extent n, extent of) {
+        return of == 0 ? 0.0 : static_cast<double>(n) / static_cast<double>(of);
+    };
+    const auto add = [&](const std::string& reason) {
+        findings.reasons += (findings.reasons.empty() ? "" : "; ") + reason;
+    };
+    const extent finite = counts.finite(), numbers = finite - counts.zeros + o.flushed;
+    const auto of_all = [&](extent n, extent of) {
+        return std::to_string(n) + " of " + std::to_string(of) + " (" + percent_text(share(n, of)) + ") of the " + what;
+    };
+    const std::string type = number_traits<Q>::name, scale = number_text(static_cast<double>(o.scale)),
+                      amax = number_text(static_cast<double>(o.amax));
+    // Without a history: of powers of two, 1 may be made for an amax as well.
+    const bool is_first = o.is_delayed() && o.scale == 1 && o.rule.steps == scale_steps::any;
+    const std::string made_for =
+        is_first ? "with which delayed scaling begins"
+                 : "for an amax of " +
+                       number_text(static_cast<double>(largest / o.scale / static_cast<float>(1 << o.rule.margin)));
+    if (o.saturated > 0 && (share(o.saturated, numbers) > threshold || o.amax > 2 * largest / o.scale)) {
+        add(of_all(o.saturated, numbers) + " saturate in " + type + ": the scale is " + scale + ", " + made_for +
+            ", and the amax is " + amax +
+            (o.is_delayed() ? ": delayed scaling did not expect it; its own amax does (current_scaling), or a longer "
+                              "history than " +
+                                  std::to_string(o.rule.history) + " that has met the like"
+                            : ""));
+        findings.scaling_helps = findings.scaling_helps && o.is_delayed();
+    }
+    if (share(o.flushed, numbers) > threshold) {
+        const bool is_stale = share(o.flushed_by_own, numbers) <= threshold;
+        add(of_all(o.flushed, numbers) + " are zeros in " + type + " at a scale of " + scale +
+            (is_stale ? ", " + made_for + ", and the amax is " + amax + ": by its own scale " +
+                            percent_text(share(o.flushed_by_own, numbers)) + " would be (current_scaling)"
+                      : ", and by the scale of its own amax, " + amax + ", " +
+                            percent_text(share(o.flushed_by_own, numbers)) +
+                            " would be: its magnitudes differ by more than the format's"));
+        findings.scaling_helps = findings.scaling_helps && is_stale;
+    }
+}
+
+}  // namespace detail
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

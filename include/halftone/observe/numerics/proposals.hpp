@@ -1,0 +1,398 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What a numerics view speaks for: another type for a layer, a region for a free operation, another loss scale, or no
+/// type. Not for itself: numerics.hpp includes it.
+///
+/// Rows come in the order of the operations. So the first value that is not finite is its operation's own, and what
+/// comes after it was handed it. A gradient has the type of the value whose gradient it is: what an operation passes on
+/// has the type that the operation before it gives, and a rule for that one's layer widens it. Zeros do not tell what
+/// made them: where a gradient is zeros alone and the one before it is not, underflow is a suspicion, and said as such.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <halftone/number/bfloat16.hpp>
+#include <halftone/number/float16.hpp>
+#include <halftone/observe/numerics/view.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+
+namespace detail {
+
+class numerics_judge {
+  public:
+    numerics_judge(const numerics_view& view, double threshold) : view_(view), rows_(view.rows), threshold_(threshold) {
+        // The scale is common to all layers: it grows as far as the gradient that overflows first.
+        spare_ = 127;
+        bool has_gradients = false;
+        for (const numerics_row& r : rows_) {
+            if (r.is_weight() || r.is_operand() || is_value(r) || r.by.operation == "loss scale") continue;
+            has_gradients = has_gradients || is_gradient(r);
+            if (!is_zeros_alone(r)) spare_ = std::min(spare_, r.counts.infinities > 0 ? 0 : std::max(0, r.doublings()));
+        }
+        if (!has_gradients) spare_ = 0;
+    }
+
+    std::vector<numerics_proposal> take() {
+        judge_origin();
+        for (std::size_t i = 0; i < rows_.size(); ++i) judge(i);
+        std::vector<numerics_proposal> all = std::move(first_);
+        add_rules(all);
+        add_operands(all);
+        if (all.empty()) judge_weights(all);
+        add_scale(all);
+        return all;
+    }
+
+  private:
+    static constexpr std::size_t none = static_cast<std::size_t>(-1);
+
+    /// What speaks against a layer's type, and by how much.
+    struct findings {
+        std::string reasons;
+        bool fits_bf16 = true;  // of all values that were counted
+    };
+
+    findings& of_layer(const std::string& layer) {
+        auto at = std::find_if(layers_.begin(), layers_.end(), [&](const auto& l) { return l.first == layer; });
+        if (at == layers_.end()) at = layers_.insert(layers_.end(), {layer, {}});
+        return at->second;
+    }
+    void add_reason(const std::string& layer, const std::string& reason) {
+        std::string& reasons = of_layer(layer).reasons;
+        reasons += (reasons.empty() ? "" : "; ") + reason;
+    }
+    void propose(const std::string& layer, const std::string& operation, const std::string& policy,
+                 const std::string& text) {
+        first_.push_back({layer, policy, text, operation});
+    }
+
+    /// The last values before those of the i-th row's operation, on the way forward: what it was given, as a rule.
+    const numerics_row* given(std::size_t i) const {
+        std::size_t at = 0;
+        while (at < rows_.size() && !(is_value(rows_[at]) && same_operation(rows_[at].by, rows_[i].by))) ++at;
+        if (at == rows_.size()) return nullptr;
+        while (at-- > 0) {
+            if (is_value(rows_[at]) && !same_operation(rows_[at].by, rows_[i].by)) return &rows_[at];
+        }
+        return nullptr;
+    }
+    /// The gradient that was there before the i-th row's.
+    const numerics_row* gradient_before(std::size_t i) const {
+        while (i-- > 0) {
+            if (is_gradient(rows_[i])) return &rows_[i];
+        }
+        return nullptr;
+    }
+    /// The layer whose rule widens the i-th row: of a gradient, that of what it is the gradient of.
+    std::string layer_of(std::size_t i) const {
+        const numerics_row& r = rows_[i];
+        if (!is_gradient(r)) return is_of_layer(r) ? r.by.layer : "";
+        if (!r.by.after.empty()) return r.by.after;
+        const numerics_row* from = given(i);
+        if (from == nullptr) return r.by.layer;
+        return from->by.after.empty() ? from->by.layer : from->by.after;
+    }
+    /// The operation, as a sentence about a layer names it.
+    std::string text_of(const numerics_row& r, const std::string& layer) const {
+        return is_of_layer(r) && r.by.layer == layer ? r.by.operation : place_of(r.by, "'s ");
+    }
+    static std::string layer_text(const numerics_row& r) { return is_of_layer(r) ? r.by.layer + ": " : ""; }
+    template <class Condition>
+    bool has_weight(const std::string& layer, const Condition& condition) const {
+        return std::any_of(rows_.begin(), rows_.end(), [&](const numerics_row& r) {
+            return r.is_weight() && !layer.empty() && r.parameter.rfind(layer + ".", 0) == 0 && condition(r);
+        });
+    }
+    bool reads_float16(const numerics_row& r) const {
+        return is_of_layer(r) &&
+               has_weight(r.by.layer, [](const numerics_row& w) { return w.format == value_format::float16; });
+    }
+    std::string scale_text() const { return number_text(static_cast<double>(view_.loss_scale)); }
+
+    // ---- infinities and NaNs
+
+    /// The first row that is not finite; what comes after it was handed what it gave.
+    void judge_origin() {
+        for (std::size_t i = 0; i < rows_.size() && origin_ == none; ++i) {
+            if (!rows_[i].is_weight() && !rows_[i].is_operand() && not_finite(rows_[i]) > 0) origin_ = i;
+        }
+        if (origin_ == none) return;
+        const numerics_row& r = rows_[origin_];
+        const numerics_row* before = is_value(r) ? given(origin_) : gradient_before(origin_);
+        // Read in float16, what is beyond its end is an infinity, and the difference of two is none.
+        const bool is_read_as_infinity =
+            before != nullptr && before->counts.largest > number_traits<float16>::max && reads_float16(r);
+        const bool is_by_weight = is_value(r) && is_of_layer(r) && has_weight(r.by.layer, [](const numerics_row& w) {
+                                      return w.overflowed > 0;  // judge() says so
+                                  });
+        if (r.counts.infinities == 0 && !is_read_as_infinity && !is_by_weight) return judge_nan(r);
+        std::string what = not_finite_text(r);
+        if (is_read_as_infinity) {
+            what += ", and what it was given reaches " + number_text(static_cast<double>(before->counts.largest)) +
+                    ", which read in float16 is infinite";
+        }
+        what += handed_text();
+        if (!is_value(r)) return judge_gradient(what);
+        const bool has_wider = r.format == value_format::float16 || is_read_as_infinity || is_by_weight;
+        if (!has_wider) {
+            propose(r.by.layer, is_of_layer(r) ? "" : r.by.operation, "",
+                    layer_text(r) + what +
+                        (r.format == value_format::bfloat16 ? ": float's range is the same, and no type helps"
+                                                            : ": no type has more range") +
+                        ", but smaller numbers, in the data (or infinite there) or from the layer before");
+        } else if (is_of_layer(r)) {
+            add_reason(r.by.layer, what);
+        } else {
+            propose_region(r, what);
+        }
+    }
+    /// "10 of 20 (50%) of the values of linear are infinite in float16, which ends at 65504"
+    std::string not_finite_text(const numerics_row& r) const {
+        const std::string operation = is_of_layer(r) ? r.by.operation : place_of(r.by, " ");
+        const std::string what = r.role == tensor_role::parameter_gradient
+                                     ? "the " + row_tensor_text(r) + " by " + operation
+                                 : is_gradient(r) ? "the gradient that " + operation + " passes on"
+                                                  : "the values of " + operation;
+        if (r.counts.infinities == 0) return of_all(r, r.counts.nans) + " of " + what + " are NaN";
+        const double most =
+            with_format(r.format, []<class T>(T) { return static_cast<double>(number_traits<T>::max); });
+        return of_all(r, r.counts.infinities) + " of " + what + " are infinite in " + name(r.format) +
+               ", which ends at " + number_text(most);
+    }
+    std::string handed_text() const {
+        int others = 0;
+        for (std::size_t i = origin_ + 1; i < rows_.size(); ++i)
+            others += is_value(rows_[i]) && not_finite(rows_[i]) > 0;
+        if (others == 0) return "";
+        return " (and handed to " + std::to_string(others) + (others == 1 ? " operation" : " operations") +
+               " after it, whose types are not to blame)";
+    }
+    void judge_nan(const numerics_row& r) {
+        const std::string text = layer_text(r) + not_finite_text(r);
+        const std::string layer = is_of_layer(r) ? r.by.layer : "", operation = is_of_layer(r) ? "" : r.by.operation;
+        if (!is_value(r)) {
+            propose(layer, operation, "",
+                    text + ", and all before it is finite: infinities within, where " +
+                        (view_.loss_scale > 1 ? "a smaller loss scale than " + scale_text() +
+                                                    " helps, as ht::grad_scaler takes by itself"
+                                              : "a wider type helps") +
+                        ", or a derivative that has no value there (sqrt at 0), where no type does");
+            return;
+        }
+        const bool is_narrow = reads_float16(r) || (layer.empty() && r.format == value_format::float16);
+        propose(layer, operation, "",
+                text +
+                    ", and all that operations before it gave is finite: there are NaNs in its data or weights, or "
+                    "it has no value there (0 / 0, log of a negative number): no type helps" +
+                    (!is_narrow      ? ""
+                     : layer.empty() ? ", unless float16 is too narrow within it: ht::autocast<ht::full_fp32>(ctx)"
+                                     : ", unless float16 is too narrow for the data or within it: " +
+                                           rule_text(layer, "ht::amp_bf16")));
+    }
+    void judge_gradient(const std::string& what) {
+        const numerics_row& r = rows_[origin_];
+        const std::string layer = layer_of(origin_);
+        const bool is_narrow = r.format == value_format::float16;
+        std::string wider;
+        if (r.role == tensor_role::parameter_gradient) {
+            if (is_narrow) wider = "gradient buffers in float, ht::with_accumulate<P, float>";
+        } else if (is_narrow && !layer.empty()) {
+            wider = rule_text(layer, "ht::amp_bf16");
+        }
+        if (view_.loss_scale <= 1 && is_narrow && is_gradient(r) && !layer.empty()) return add_reason(layer, what);
+        std::string text = layer_text(r) + what;
+        if (view_.loss_scale > 1) {
+            text += ": a smaller loss scale than " + scale_text() +
+                    ", as ht::grad_scaler takes by itself after the step that it skips";
+            if (!wider.empty()) text += "; where others underflow then, " + wider;
+        } else {
+            text += wider.empty() ? ": no type has more range, but smaller numbers" : ": " + wider;
+        }
+        propose(view_.loss_scale > 1 ? "" : layer, "", "", text);
+    }
+    void propose_region(const numerics_row& r, const std::string& what) {
+        propose(r.by.layer, r.by.operation, "ht::full_fp32",
+                what + ": call " + r.by.operation + " on floats in fp32, " + r.by.operation +
+                    "(ht::autocast<ht::full_fp32>(ctx), ht::cast<float>(ctx, x)); the layer that reads its floats has "
+                    "to hold them as well, ht::amp_bf16");
+    }
+
+    // ---- numbers that lie too high or too low
+
+    void judge(std::size_t i) {
+        const numerics_row& r = rows_[i];
+        if (r.format == value_format::float32 || r.is_operand() || r.counts.elements() == 0) return;
+        if (r.role == tensor_role::parameter_gradient) return;
+        const std::string layer = layer_of(i);
+        const bool speaks = with_format(r.format, [&]<class T>(T) { return judge_numbers<T>(i, layer); });
+        if (layer.empty()) return;
+        // What bfloat16 itself has lost, it does not hold.
+        const bool fits =
+            r.counts.subnormal<bfloat16>() <= threshold_ && !(speaks && r.format == value_format::bfloat16);
+        findings& f = of_layer(layer);
+        f.fits_bf16 = f.fits_bf16 && fits;
+    }
+
+    /// Whether something was said against the type.
+    template <class T>
+    bool judge_numbers(std::size_t i, const std::string& layer) {
+        const numerics_row& r = rows_[i];
+        const std::string type = number_traits<T>::name;
+        if (r.is_weight()) {
+            const bool is_zero =
+                static_cast<double>(r.underflowed) > threshold_ * static_cast<double>(r.counts.elements());
+            if (r.overflowed <= 0 && !is_zero) return false;
+            add_reason(layer, of_all(r, r.overflowed > 0 ? r.overflowed : r.underflowed) + " of " + r.parameter +
+                                  " are " + (r.overflowed > 0 ? "infinite" : "zeros") + " in " + type +
+                                  " and not in the master");
+            return true;
+        }
+        if (is_value(r)) {
+            // The range of bfloat16 is float's.
+            if (r.format != value_format::float16 || not_finite(r) > 0 || r.doublings() != 0) return false;
+            const std::string reason = "the values of " + (layer.empty() ? place_of(r.by, " ") : r.by.operation) +
+                                       " reach " + number_text(static_cast<double>(r.counts.largest)) + " in " + type +
+                                       ", which ends at " + number_text(number_traits<T>::max);
+            layer.empty() ? propose_region(r, reason) : add_reason(layer, reason);
+            return true;
+        }
+        return is_zeros_alone(r) ? judge_zeros(i, layer) : judge_small<T>(r, layer);
+    }
+    /// Of float16 alone: of all other types no whole gradient underflows.
+    bool judge_zeros(std::size_t i, const std::string& layer) {
+        const numerics_row& r = rows_[i];
+        const numerics_row* before = gradient_before(i);
+        const bool is_new = before != nullptr && !is_zeros_alone(*before);
+        // By weights of zeros no gradient passes.
+        const bool is_so = is_of_layer(r) && has_weight(r.by.layer, is_zeros_alone);
+        if (r.format != value_format::float16 || !is_new || is_so) return false;
+        const std::string what = "all " + std::to_string(r.counts.elements()) + " of the gradient that " +
+                                 text_of(r, layer) +
+                                 " passes on are zeros in float16, and the one before it is not: it underflows, it "
+                                 "seems, at a loss scale of " +
+                                 scale_text();
+        if (spare_ == 0 && !layer.empty()) {
+            add_reason(layer, what + "; with a larger scale a gradient overflows");
+            return true;
+        }
+        if (vanished_++ == 0) {
+            vanished_text_ = what;
+            vanished_rule_ = layer.empty() ? "" : ", or " + rule_text(layer, "ht::amp_bf16") + ", which needs none";
+        }
+        return false;
+    }
+    template <class T>
+    bool judge_small(const numerics_row& r, const std::string& layer) {
+        const auto share_below = [&](int exponent) {
+            const extent all = r.counts.count(-149, 127);
+            return all == 0 ? 0.0 : static_cast<double>(r.counts.count(-149, exponent)) / static_cast<double>(all);
+        };
+        constexpr int below_normal = number_traits<T>::min_exponent - 2;
+        const double now = share_below(below_normal);
+        if (now <= threshold_) return false;
+        for (int d = 1; d <= spare_; ++d) {
+            if (share_below(below_normal - d) > threshold_) continue;
+            doublings_ = std::max(doublings_, d);
+            small_zeros_ += r.counts.zeros;
+            ++small_;
+            return false;
+        }
+        if (layer.empty()) return false;
+        add_reason(layer,
+                   percent_text(now) + " of the gradient that " + text_of(r, layer) + " passes on lie below " +
+                       number_text(number_traits<T>::min_normal) + ", " + number_traits<T>::name +
+                       "'s least normal number, at a loss scale of " + scale_text() + " (and " +
+                       of_all(r, r.counts.zeros) + " are zeros); " +
+                       (spare_ == 0 ? "with a larger scale a gradient overflows"
+                                    : percent_text(share_below(below_normal - spare_)) + " would at " +
+                                          std::to_string(spare_) + " doublings, and at more a gradient overflows"));
+        return true;
+    }
+
+    // ---- what follows
+
+    void add_rules(std::vector<numerics_proposal>& all) const {
+        for (const auto& [layer, f] : layers_) {
+            if (f.reasons.empty()) continue;
+            const std::string policy = f.fits_bf16 ? "ht::amp_bf16" : "ht::full_fp32";
+            all.push_back({layer, policy, layer + ": " + f.reasons + ": " + rule_text(layer, policy), ""});
+        }
+    }
+    void add_operands(std::vector<numerics_proposal>& all) const {
+        std::vector<std::pair<std::string, operand_findings>> scaled;
+        for (const numerics_row& r : rows_) {
+            if (!r.is_operand() || r.by.layer.empty()) continue;
+            auto at = std::find_if(scaled.begin(), scaled.end(), [&](const auto& l) { return l.first == r.by.layer; });
+            if (at == scaled.end()) at = scaled.insert(scaled.end(), {r.by.layer, {}});
+            with_format(r.format, [&]<class T>(T) {
+                judge_operand<T>(r.operand, r.counts, operand_text(r.operand, r.parameter, r.by.layer), threshold_,
+                                 at->second);
+            });
+        }
+        for (const auto& [layer, f] : scaled) {
+            if (f.reasons.empty()) continue;
+            const std::string policy =
+                f.scaling_helps ? "ht::with_scaling<ht::fp8_hybrid, ht::current_scaling<>>" : "ht::amp_bf16";
+            all.push_back({layer, policy, layer + ": " + f.reasons + ": " + rule_text(layer, policy), ""});
+        }
+    }
+    /// Weights are looked at last, after an update.
+    void judge_weights(std::vector<numerics_proposal>& all) const {
+        for (const numerics_row& r : rows_) {
+            if (!r.is_weight() || not_finite(r) == 0) continue;
+            all.push_back({r.by.layer, "",
+                           r.by.layer + ": " + of_all(r, not_finite(r)) + " of " + r.parameter +
+                               " are not finite, and no operation gave such a value: an update has made them so",
+                           ""});
+            return;
+        }
+    }
+    void add_scale(std::vector<numerics_proposal>& all) const {
+        if (vanished_ > 0) {
+            all.push_back({"", "",
+                           "the loss scale: " + vanished_text_ +
+                               (vanished_ > 1 ? " (and so in " + std::to_string(vanished_ - 1) + " more)" : "") +
+                               ": a larger one, as ht::grad_scaler finds it from 65536 on (no gradient of the step "
+                               "overflows before " +
+                               std::to_string(spare_ + 1) + " doublings)" + vanished_rule_,
+                           ""});
+        }
+        if (small_ == 0) return;
+        all.push_back(
+            {"", "",
+             "the loss scale: more than " + percent_text(threshold_) +
+                 " of the gradient lies below its type's least normal number in " + std::to_string(small_) +
+                 (small_ == 1 ? " operation" : " operations") + "; at " + std::to_string(doublings_) +
+                 " doublings of " + scale_text() + " in none of these, and no gradient of the step overflows before " +
+                 std::to_string(spare_ + 1) +
+                 (small_zeros_ > 0 ? "; " + std::to_string(small_zeros_) + " more are zeros, and may have lain lower"
+                                   : ""),
+             ""});
+    }
+
+    const numerics_view& view_;
+    const std::vector<numerics_row>& rows_;
+    double threshold_;
+    int spare_ = 0;  // doublings of the loss scale until a gradient overflows
+    std::size_t origin_ = none;
+    std::vector<numerics_proposal> first_;
+    std::vector<std::pair<std::string, findings>> layers_;
+    int small_ = 0, doublings_ = 0;  // gradients that a larger scale would mend, and how much larger
+    extent small_zeros_ = 0;
+    int vanished_ = 0;  // gradients that are zeros alone
+    std::string vanished_text_, vanished_rule_;
+};
+
+}  // namespace detail
+
+inline std::vector<numerics_proposal> numerics_view::proposals(double threshold) const {
+    return detail::numerics_judge(*this, threshold).take();
+}
+
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

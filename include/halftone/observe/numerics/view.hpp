@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What a numerics collector (numerics.hpp) has counted, and its table for people. Not for itself: numerics.hpp includes
+/// it.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include <halftone/kernel/exponent_counts/exponent_counts.hpp>
+#include <halftone/observe/numerics/operand_counts.hpp>
+#include <halftone/observe/numerics/operand_proposals.hpp>
+#include <halftone/observe/numerics/text.hpp>
+#include <halftone/observe/watch/watched_tensor.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+
+struct numerics_row {
+    watched_operation by;                 ///< of weights: `layer` alone
+    halftone::pass pass = pass::forward;  ///< of weights: update
+    tensor_role role = tensor_role::value;
+    std::string parameter;                ///< of weights and their gradients: the path
+    value_format format = value_format::float32;
+    tensor_statistics counts{};
+    extent underflowed = -1;              ///< zeros that rounding has made of other numbers; -1: nobody can know
+    extent overflowed = -1;               ///< infinities that it has made of finite numbers; -1: nobody can know
+    operand_counts operand{};             ///< of operands alone
+
+    bool is_weight() const { return pass == pass::update; }
+    bool is_operand() const { return role == tensor_role::operand; }
+    const char* tensor() const { return is_weight() ? "weight" : name(role); }
+    /// Shares of the finite values other than zero: below the least normal number of the type, and half its largest or
+    /// more.
+    double subnormal() const {
+        return with_format(format, [this]<class T>(T) { return counts.template subnormal<T>(); });
+    }
+    double saturation() const {
+        return with_format(format, [this]<class T>(T) {
+            const extent all = counts.count(-149, 127);
+            return all == 0 ? 0.0
+                            : static_cast<double>(counts.count(number_traits<T>::max_exponent - 1, 127)) /
+                                  static_cast<double>(all);
+        });
+    }
+    /// How often all of it can be doubled before its largest value overflows.
+    int doublings() const {
+        const int largest = with_format(format, []<class T>(T) { return number_traits<T>::max_exponent; });
+        for (int e = 127; e >= -149; --e) {
+            if (counts.count(e, e) > 0) return largest - 1 - e;
+        }
+        return largest;
+    }
+};
+
+struct numerics_proposal {
+    std::string layer;      ///< empty: of the loss scale, or of a free operation that stands in no list's layer
+    std::string policy;     ///< "ht::amp_bf16", "ht::full_fp32"; empty: none, no type helps
+    std::string text;       ///< why, with the numbers, and the rule
+    std::string operation;  ///< of a free operation, which no rule names: `policy` is a region's. Else empty
+};
+
+struct numerics_view {
+    std::vector<numerics_row> rows;  ///< in the order of the operations; then weights
+    float loss_scale = 1;
+    std::int64_t step = 0;           ///< where somebody has said it
+
+    /// A line for each tensor, and what the columns mean.
+    void print(std::ostream& out) const;
+    /// What the counts speak for, where more than this share of a tensor's values is concerned.
+    std::vector<numerics_proposal> proposals(double threshold = 0.01) const;
+};
+
+namespace detail {
+
+inline extent not_finite(const numerics_row& r) { return r.counts.infinities + r.counts.nans; }
+inline bool is_gradient(const numerics_row& r) { return !r.is_weight() && r.role == tensor_role::gradient; }
+inline bool is_value(const numerics_row& r) { return !r.is_weight() && r.role == tensor_role::value; }
+inline bool is_zeros_alone(const numerics_row& r) {
+    return r.counts.zeros > 0 && r.counts.zeros == r.counts.elements();
+}
+inline bool is_of_layer(const numerics_row& r) { return !r.by.layer.empty() && r.by.after.empty(); }
+inline bool same_operation(const watched_operation& a, const watched_operation& b) { return !(a < b) && !(b < a); }
+
+/// "5 of 100 (5%)", of the row's values.
+inline std::string of_all(const numerics_row& r, extent n) {
+    const extent elements = r.counts.elements();
+    return std::to_string(n) + " of " + std::to_string(elements) + " (" +
+           percent_text(static_cast<double>(n) / static_cast<double>(elements)) + ")";
+}
+inline std::string rule_text(const std::string& layer, const std::string& policy) {
+    return "ht::rule<\"" + layer + "\", " + policy + ">";
+}
+
+inline std::string row_text(const numerics_row& r) { return r.is_weight() ? r.parameter : place_of(r.by, " "); }
+inline std::string row_tensor_text(const numerics_row& r) {
+    if (r.is_operand()) return operand_text(r.operand, r.parameter, r.by.layer) + " (operand)";
+    if (r.role != tensor_role::parameter_gradient || r.is_weight()) return r.tensor();
+    return gradient_text(r.parameter, r.by.layer);
+}
+
+}  // namespace detail
+
+inline void numerics_view::print(std::ostream& out) const {
+    char line[256];
+    std::snprintf(line, sizeof line, "%-34s %-8s %-24s %-11s %9s %7s %9s %9s %10s %8s %5s %9s %9s", "layer, operation",
+                  "pass", "tensor", "type", "values", "zeros", "subnormal", "underflow", "saturation", "infinite",
+                  "NaN", "largest", "doublings");
+    out << line;
+    const bool has_operands =
+        std::any_of(rows.begin(), rows.end(), [](const numerics_row& r) { return r.is_operand(); });
+    out << (has_operands ? " saturated      amax     scale\n" : "\n");
+    for (const numerics_row& r : rows) {
+        const double all = static_cast<double>(std::max<extent>(r.counts.elements(), 1));
+        std::snprintf(line, sizeof line, "%-34s %-8s %-24s %-11s %9lld %7s %9s %9s %10s %8lld %5lld %9s %9d",
+                      detail::row_text(r).c_str(), r.is_weight() ? "" : name(r.pass),
+                      detail::row_tensor_text(r).c_str(), name(r.format), static_cast<long long>(r.counts.elements()),
+                      detail::percent_text(static_cast<double>(r.counts.zeros) / all).c_str(),
+                      detail::percent_text(r.subnormal()).c_str(),
+                      r.underflowed < 0 ? "" : detail::percent_text(static_cast<double>(r.underflowed) / all).c_str(),
+                      detail::percent_text(r.saturation()).c_str(), static_cast<long long>(r.counts.infinities),
+                      static_cast<long long>(r.counts.nans),
+                      detail::number_text(static_cast<double>(r.counts.largest)).c_str(), r.doublings());
+        out << line;
+        if (r.is_operand()) {
+            std::snprintf(line, sizeof line, " %9s %9s %9s",
+                          detail::percent_text(static_cast<double>(r.operand.saturated) / all).c_str(),
+                          detail::number_text(static_cast<double>(r.operand.amax)).c_str(),
+                          detail::number_text(static_cast<double>(r.operand.scale)).c_str());
+            out << line;
+        }
+        out << '\n';
+    }
+    out << "subnormal, saturation: below the type's least normal number, half its largest number or more. underflow: "
+           "zeros that\nrounding has made, which the wider numbers beside them tell: blank where there are none, as "
+           "of all that an operation gives.\n";
+}
+
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Where it overflowed: the first operation of a step that gave an infinity or a NaN, with the path of its layer.
+///
+///     ht::tape tape{device, ht::watched};
+///     ht::overflow_finder finder{device, tape};
+///     for (...) {
+///         ...                                                // backward passes, unscale
+///         const auto outcome = optimizer.step(grads);
+///         finder.end_step(outcome);
+///         scaler.update();
+///     }
+///     for (const ht::overflow& o : finder.take()) std::cout << o.text() << '\n';      // waits for the device
+///
+///     step 12 skipped (infinity): h.1.mlp, mlp, forward: 37 +inf of 8192 values in float16, the finite ones up to 65472;
+///     before it h.1.mlp.norm, layer_norm, gave 4.1 at most
+///
+/// Each tensor is counted by a kernel (kernel/tally), and a record in the device's memory remembers the first that was
+/// not finite: nothing waits, and captured steps are watched as well. The host names it when it reads. First is first
+/// in time: forward before backward, earlier micro-batches before later ones.
+///
+/// What is put onto the tape (constant, leaf, bring) is counted as well: where that was not finite already, it says so
+/// beside the operation. finder.take(model) looks at the weights, too, those of that layer first, as they are then,
+/// which is as they were where the step was skipped. Doubles are not looked at: of an infinity that an operation made
+/// in double the first one with a result in another type has the name, a cast for instance.
+#pragma once
+
+#include <cstdio>
+#include <limits>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <halftone/kernel/tally/tally.hpp>
+#include <halftone/observe/overflow/source.hpp>
+#include <halftone/observe/watch/watched_tape.hpp>
+#include <halftone/optim/optimizer.hpp>
+#include <halftone/scale/resident.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+
+/// A step that met a value which is not finite, or was skipped.
+struct overflow {
+    std::int64_t step = 0;                        ///< counted by end_step, from 1
+    step_result result = step_result::taken;      ///< of the first optimizer that skipped it
+    bool is_located = false;                      ///< false: no operation gave such a value, and all below is empty
+    watched_operation by;
+    halftone::pass pass = pass::forward;
+    int micro_batch = 0;                          ///< of the step, from 1
+    tensor_role role = tensor_role::value;
+    std::string parameter;    ///< whose gradient it is, or whose product reads it; else empty
+    watched_operand operand;  ///< of an operand: which, and its type of eight bits
+    float scale = 0;          ///< of an operand
+    value_format format = value_format::float32;
+    extent elements = 0;
+    kernel::value_tally found;
+    watched_operation before;  ///< whose values were looked at before those, in the same pass; else empty
+    float before_largest = 0;                     ///< their largest magnitude
+    overflow_source input;   ///< the first that was put onto the tape before it, in the same micro-batch
+    overflow_source weight;  ///< of a forward operation: its layer's first, else the model's; where take() was given it
+
+    bool is_skipped() const { return result != step_result::taken; }
+    /// "+inf", "-inf" or "NaN": infinities first, which NaNs come of.
+    const char* kind() const {
+        return found.positive_infinities > 0 ? "+inf" : found.negative_infinities > 0 ? "-inf" : "NaN";
+    }
+    /// One line for people.
+    std::string text() const;
+};
+
+namespace detail {
+
+/// A magnitude for people: "65472", "0.00123", "3.1e+20".
+inline std::string magnitude_text(float x) {
+    char text[32];
+    std::snprintf(text, sizeof text, x >= 1e5f && x < 1e6f ? "%.6g" : "%.5g", static_cast<double>(x));
+    return text;
+}
+
+struct overflow_entry {
+    std::int64_t step = 0;
+    std::int32_t result = 0;
+    std::int32_t tensor = -1, before = -1;
+    float before_largest = 0;
+    kernel::value_tally found{};
+    float scale = 0;
+    std::int32_t input = -1, input_micro_batch = 0;
+    kernel::value_tally input_found{};
+};
+
+/// What the device knows of the step under way.
+struct overflow_record {
+    overflow_entry step{};
+    // The values or gradients looked at last, by this operation and by the one before it.
+    std::int32_t operation = -1, latest = -1, earlier = -1;
+    float latest_largest = 0, earlier_largest = 0;
+    std::int64_t steps = 0, written = 0;
+};
+
+struct note_tally {
+    overflow_record* record;
+    const kernel::value_tally* tally;
+    std::int32_t operation, tensor, is_beside;  // a parameter's gradient, or an operand
+    const tensor_scale* scale;                  // of an operand, or nullptr
+
+    HALFTONE_HD void operator()() const {
+        overflow_record& r = *record;
+        if (r.step.tensor >= 0) return;
+        const bool is_new = r.operation != operation;
+        if (!tally->is_finite()) {
+            r.step.tensor = tensor;
+            r.step.found = *tally;
+            r.step.scale = scale == nullptr ? 0 : scale->scale;
+            r.step.before = is_new ? r.latest : r.earlier;
+            r.step.before_largest = is_new ? r.latest_largest : r.earlier_largest;
+            return;
+        }
+        if (is_new) {
+            r.earlier = r.latest, r.earlier_largest = r.latest_largest;
+            r.operation = operation, r.latest = -1, r.latest_largest = 0;
+        }
+        if (is_beside != 0) return;
+        r.latest = tensor;
+        r.latest_largest = r.latest_largest < tally->largest ? tally->largest : r.latest_largest;
+    }
+};
+
+struct note_input_tally {
+    overflow_record* record;
+    const kernel::value_tally* tally;
+    std::int32_t tensor, micro_batch;
+
+    HALFTONE_HD void operator()() const {
+        overflow_entry& e = record->step;
+        if (e.tensor >= 0 || tally->is_finite() || (e.input >= 0 && e.input_micro_batch == micro_batch)) return;
+        e.input = tensor, e.input_micro_batch = micro_batch, e.input_found = *tally;
+    }
+};
+
+struct note_result {
+    overflow_record* record;
+    const std::int32_t* result;
+    HALFTONE_HD void operator()() const {
+        if (record->step.result == 0) record->step.result = *result;
+    }
+};
+
+struct end_watched_step {
+    overflow_record* record;
+    overflow_entry* entries;
+    std::int64_t room;
+
+    HALFTONE_HD void operator()() const {
+        overflow_record& r = *record;
+        r.step.step = ++r.steps;
+        if (r.step.tensor >= 0 || r.step.result != 0) entries[r.written++ % room] = r.step;
+        r.step = {};
+        r.operation = r.latest = r.earlier = -1;
+    }
+};
+struct forget_step {
+    overflow_record* record;
+    HALFTONE_HD void operator()() const {
+        record->step = {};
+        record->operation = record->latest = record->earlier = -1;
+    }
+};
+
+}  // namespace detail
+
+template <class Device>
+class overflow_finder final : public tensor_listener {
+  public:
+    /// Looks at the tape's tensors as long as it lives; device and tape must outlive it. Remembers as many steps
+    /// between two calls of take(). Throws argument_error for none.
+    overflow_finder(Device& device, tape<Device, watched_tape>& watched_by_it, std::size_t steps = 1024)
+        : tape_(&watched_by_it), record_(device), tally_(device), room_(steps),
+          entries_(device.memory(), steps * sizeof(detail::overflow_entry), memory_kind::other) {
+        if (steps == 0) fail<argument_error>("overflow_finder: remembers 0 steps; expected 1 or more");
+        tape_->watch(*this);
+    }
+    template <class Kind, bool IsWatched = detail::check_watched<Kind>()>
+    overflow_finder(Device&, tape<Device, Kind>&) = delete;
+    ~overflow_finder() override { tape_->unwatch(*this); }
+
+    /// Ends a step, which these optimizers have taken or skipped. The device does it, in order with its other work.
+    template <class... Outcomes>
+    void end_step(const Outcomes&... outcomes) {
+        (device().run(detail::note_result{record_.data(), outcomes.on_device()}), ...);
+        device().run(detail::end_watched_step{record_.data(), entries(), static_cast<std::int64_t>(room_)});
+        tape_->begin_step();
+        has_ended_one_ = true;
+    }
+    /// Forgets what was found of the step under way: after an exception in it.
+    void discard() {
+        device().run(detail::forget_step{record_.data()});
+        tape_->begin_step();
+        has_seen_one_ = false;
+    }
+
+    /// The steps since the last call that were skipped or met a value which is not finite, the oldest first. Waits for
+    /// the device. Where there were more than it remembers, the oldest are lost; lost() counts them. Throws state_error
+    /// where tensors were looked at and no step has ever ended.
+    std::vector<overflow> take() {
+        if (has_seen_one_ && !has_ended_one_)
+            fail<state_error>(
+                "overflow_finder: take() before any step has ended, so that there is nothing to tell; call "
+                "finder.end_step(optimizer.step(grads)) after each step, or finder.end_step() without an optimizer");
+        const std::int64_t written = record_.read().written, room = static_cast<std::int64_t>(room_);
+        if (written == taken_) return {};
+        std::vector<detail::overflow_entry> all(room_);
+        device().memory().read(all.data(), entries(), room_ * sizeof(detail::overflow_entry));
+        if (written - taken_ > room) {
+            lost_ += written - room - taken_;
+            taken_ = written - room;
+        }
+        std::vector<overflow> result;
+        for (; taken_ < written; ++taken_) result.push_back(named(all[static_cast<std::size_t>(taken_ % room)]));
+        return result;
+    }
+    /// The same, and beside forward operations a weight that is not finite itself: of the layer, else of the model.
+    template <class Model>
+    std::vector<overflow> take(const Model& model) {
+        std::vector<overflow> all = take();
+        detail::odd_weights<Model> weights(model);
+        for (overflow& o : all) {
+            if (o.is_located && o.pass == pass::forward) o.weight = weights.beside(o.by);
+        }
+        return all;
+    }
+    std::int64_t lost() const { return lost_; }
+
+    void on_tensor(const watched_tensor& t) override {
+        has_seen_one_ = true;
+        const auto id = number_of(tensors_, t);
+        watched_tensor whole = t;  // stands for all tensors of an operation's pass
+        whole.role = {}, whole.parameter = nullptr, whole.format = {}, whole.count = 0, whole.operand = {};
+        const auto operation = number_of(operations_, whole);
+        count(t);
+        device().run(detail::note_tally{record_.data(), tally_.data(), operation, id,
+                                        t.role == tensor_role::parameter_gradient || t.role == tensor_role::operand,
+                                        t.operand.scale});
+    }
+    void on_input(const watched_tensor& t) override {
+        const auto id = number_of(tensors_, t);
+        count(t);
+        device().run(detail::note_input_tally{record_.data(), tally_.data(), id, t.micro_batch});
+    }
+
+  private:
+    void count(const watched_tensor& t) {
+        with_values(t, [this]<class V>(const V& values) {
+            kernel::tally<Device>::run(record_.device(), values, tally_.data());
+        });
+    }
+
+    // Steps that were captured hold these numbers, so they are given once and for good.
+    struct order {
+        static auto key(const watched_tensor& t) {
+            return std::tuple(t.by, t.pass, t.micro_batch, t.role,
+                              std::string_view(t.parameter == nullptr ? "" : t.parameter), t.format, t.count,
+                              t.operand.tensor, t.operand.format);
+        }
+        bool operator()(const watched_tensor& a, const watched_tensor& b) const { return key(a) < key(b); }
+    };
+    struct numbers {
+        std::map<watched_tensor, std::int32_t, order> of;
+        std::vector<const watched_tensor*> all;
+    };
+    static std::int32_t number_of(numbers& n, const watched_tensor& t) {
+        const auto [at, is_new] = n.of.try_emplace(t, static_cast<std::int32_t>(n.all.size()));
+        if (is_new) n.all.push_back(&at->first);
+        return at->second;
+    }
+
+    overflow named(const detail::overflow_entry& e) const {
+        overflow o;
+        o.step = e.step;
+        o.result = static_cast<step_result>(e.result);
+        if (e.tensor < 0) return o;
+        const watched_tensor& t = *tensors_.all[static_cast<std::size_t>(e.tensor)];
+        o.is_located = true;
+        o.by = *t.by, o.pass = t.pass, o.micro_batch = t.micro_batch + 1, o.role = t.role, o.format = t.format,
+        o.elements = t.count;
+        if (t.parameter != nullptr) o.parameter = t.parameter;
+        o.operand = {t.operand.tensor, t.operand.format, nullptr, nullptr, t.operand.rule};
+        o.found = e.found, o.scale = e.scale;
+        if (e.input >= 0 && e.input_micro_batch == t.micro_batch) {
+            const watched_tensor& input = *tensors_.all[static_cast<std::size_t>(e.input)];
+            o.input = {"", input.format, input.count, e.input_found};
+        }
+        if (e.before < 0) return o;
+        const watched_tensor& before = *tensors_.all[static_cast<std::size_t>(e.before)];
+        if (before.pass == t.pass && before.micro_batch == t.micro_batch)
+            o.before = *before.by, o.before_largest = e.before_largest;
+        return o;
+    }
+
+    Device& device() const { return record_.device(); }
+    detail::overflow_entry* entries() const { return reinterpret_cast<detail::overflow_entry*>(entries_.data()); }
+
+    tape<Device, watched_tape>* tape_;
+    resident<detail::overflow_record, Device> record_;
+    resident<kernel::value_tally, Device> tally_;
+    std::size_t room_;
+    buffer entries_;
+    numbers tensors_, operations_;
+    std::int64_t taken_ = 0, lost_ = 0;
+    bool has_seen_one_ = false, has_ended_one_ = false;
+};
+template <class Device>
+overflow_finder(Device&, tape<Device, watched_tape>&) -> overflow_finder<Device>;
+template <class Device>
+overflow_finder(Device&, tape<Device, watched_tape>&, std::size_t) -> overflow_finder<Device>;
+
+inline std::string overflow::text() const {
+    std::string t = "step " + std::to_string(step);
+    t += is_skipped() ? std::string(" skipped (") + name(result) + "): " : " taken: ";
+    if (!is_located) {
+        const bool is_odd = result == step_result::infinity || result == step_result::not_a_number;
+        return t + (is_odd ? "no operation gave it: gradients became so as they were unscaled, were written by hand, or "
+                             "are too large for a moment"
+                           : "all values were finite");
+    }
+    t += detail::place_of(by) + ", " + name(pass);
+    if (micro_batch > 1) t += ", micro-batch " + std::to_string(micro_batch);
+    t += ": " + detail::odd_values_text(found, elements) +
+         (role == tensor_role::value      ? " values"
+          : role == tensor_role::gradient ? " values of the gradient that it passes on"
+          : role == tensor_role::operand
+              ? std::string(" values of the ") + name(operand.tensor) + " of " + parameter + "'s product"
+              : " values of the gradient of " + parameter);
+    t += std::string(" in ") + name(format);
+    if (role == tensor_role::operand)
+        t += std::string(", read in ") + name(operand.format) + " at a scale of " + detail::magnitude_text(scale);
+    if (elements > found.positive_infinities + found.negative_infinities + found.nans)
+        t += ", the finite ones up to " + detail::magnitude_text(found.largest);
+    if (!before.operation.empty())
+        t +=
+            "; before it " + detail::place_of(before) + ", gave " + detail::magnitude_text(before_largest) + " at most";
+    if (input.elements > 0)
+        t += "; an input put onto the tape before it held " + detail::source_text(input) + " already";
+    if (weight.elements > 0) t += "; " + weight.parameter + " holds " + detail::source_text(weight) + " itself";
+    return t;
+}
+
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

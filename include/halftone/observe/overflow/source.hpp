@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What an operation that gave an infinity or a NaN (overflow.hpp) had read that was not finite by itself: an input that
+/// was put onto the tape, or a weight.
+///
+///     if (o.weight.elements > 0) std::cout << o.weight.parameter << " has " << o.weight.found.nans << " NaN\n";
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <halftone/kernel/tally/reference.hpp>
+#include <halftone/memory/store.hpp>
+#include <halftone/observe/watch/watched_tape.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+
+/// What an operation read that was not finite by itself.
+struct overflow_source {
+    std::string parameter{};  ///< of a weight: its path
+    value_format format = value_format::float32;
+    extent elements = 0;  ///< 0: there was none
+    kernel::value_tally found{};
+};
+
+namespace detail {
+
+/// "3 +inf, 2 NaN of 100"
+inline std::string odd_values_text(const kernel::value_tally& found, extent elements) {
+    std::string t;
+    if (found.positive_infinities > 0) t += std::to_string(found.positive_infinities) + " +inf, ";
+    if (found.negative_infinities > 0) t += std::to_string(found.negative_infinities) + " -inf, ";
+    if (found.nans > 0) t += std::to_string(found.nans) + " NaN, ";
+    t.resize(t.size() - 2);
+    return t + " of " + std::to_string(elements);
+}
+inline std::string source_text(const overflow_source& s) {
+    return odd_values_text(s.found, s.elements) + " values in " + name(s.format);
+}
+
+/// A weight as kernels read it, where that is not finite.
+template <class Storage>
+overflow_source odd_weight(const store& parameters, const store::entry& e) {
+    using compute = typename Storage::compute;
+    const store::group& group = parameters.groups()[e.group];
+    if constexpr (is_watchable<compute>) {
+        const bool copied = group.copy_bytes != 0;
+        if (group.key != store::key_of<Storage>() || (copied ? group.copy_bytes : group.param_bytes) != sizeof(compute))
+            return {};
+        std::vector<compute> read(e.count);
+        const std::byte* const slab = copied ? group.copy.data() : group.master.data();
+        parameters.memory().read(read.data(), slab + (copied ? e.copy : e.master) * sizeof(compute),
+                                 e.count * sizeof(compute));
+        const auto count = static_cast<extent>(e.count);
+        const auto found = reference::tally(const_view<compute, 1>(read.data(), {count}));
+        if (!found.is_finite()) return {e.path, format_of<compute>(), count, found};
+    }
+    return {};
+}
+/// The first whose path begins so.
+template <class... Storages>
+overflow_source first_odd_weight(const std::string& prefix, const store& parameters, types<Storages...>) {
+    overflow_source source;
+    for (const store::entry& e : parameters.entries()) {
+        if (e.path.rfind(prefix, 0) != 0) continue;
+        ((source = source.elements == 0 ? odd_weight<Storages>(parameters, e) : source), ...);
+        if (source.elements != 0) break;
+    }
+    return source;
+}
+
+/// Which weight to name beside an operation on the way forward: one of its layer's, else any of the model's, for a tied
+/// head and a free operation read what is another layer's. The model as a whole is read once.
+template <class Model>
+class odd_weights {
+  public:
+    explicit odd_weights(const Model& model) : parameters_(&model.parameters()) {}
+
+    overflow_source beside(const watched_operation& by) {
+        if (by.after.empty() && !by.layer.empty()) {
+            auto own = first_odd_weight(by.layer + '.', *parameters_, signatures_of<Model>{});
+            if (own.elements != 0) return own;
+        }
+        if (!any_) any_ = first_odd_weight("", *parameters_, signatures_of<Model>{});
+        return *any_;
+    }
+
+  private:
+    const store* parameters_;
+    std::optional<overflow_source> any_;
+};
+
+}  // namespace detail
+
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// A shadow run's report as JSON. Needs nlohmann-json, so no umbrella header includes it.
+///
+///     std::ofstream("shadow.json") << ht::shadow_json(report).dump();
+///
+/// {"first": index of the first row beyond its bound or null, "rows": [{"layer", "after", "operation", "pass" (null: a
+/// weight), "tensor", "parameter", "type", "elements", "beyond", "ratio" (null: infinite), "at", "value", "expected"
+/// (null: not finite), "bound"}]}
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include <halftone/observe/shadow/report.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+
+inline nlohmann::ordered_json shadow_json(const shadow_report& report) {
+    using json = nlohmann::ordered_json;
+    const shadow_row* first = report.first();
+    json j{{"first", first == nullptr ? json(nullptr) : json(first - report.rows.data())}, {"rows", json::array()}};
+    for (const shadow_row& r : report.rows) {
+        // JSON has no number that is not finite: the library writes null.
+        j["rows"].push_back({{"layer", r.by.layer},
+                             {"after", r.by.after},
+                             {"operation", r.by.operation},
+                             {"pass", r.is_weight() ? json(nullptr) : json(name(r.pass))},
+                             {"tensor", r.is_weight() ? "weight" : name(r.role)},
+                             {"parameter", r.parameter},
+                             {"type", name(r.format)},
+                             {"elements", r.elements},
+                             {"beyond", r.beyond},
+                             {"ratio", r.ratio},
+                             {"at", r.at},
+                             {"value", r.value},
+                             {"expected", r.expected},
+                             {"bound", r.bound}});
+    }
+    return j;
+}
+
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What rounding does to products, for shadow runs: what all of them share, and matmul.
+///
+/// An element of a product is a sum of k terms. Its error is at most the relative errors of the operands as they are
+/// read, and of the float sums (kernel/matmul/matmul.hpp), times sum |a||b|, which is at most the product of the norms
+/// of the row and the column (Cauchy-Schwarz). Where a result is read again within the operation (the perceptron's
+/// hidden layer, logits), the error of it goes on in the same way.
+#pragma once
+
+#include <halftone/autodiff/op/matmul.hpp>
+#include <halftone/exec/simt/simt.hpp>
+#include <halftone/observe/shadow/tape.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace detail {
+
+/// A matrix in host memory, with the norms of its rows and columns.
+struct shadow_matrix {
+    extent rows = 0, columns = 0;
+    std::vector<double> of_rows, of_columns;
+
+    shadow_matrix() = default;
+    template <class T>
+    shadow_matrix(const T* values, extent r, extent c)
+        : rows(r), columns(c), of_rows(static_cast<std::size_t>(r)), of_columns(static_cast<std::size_t>(c)) {
+        for (extent i = 0; i < r; ++i) {
+            for (extent j = 0; j < c; ++j) {
+                const auto v = static_cast<double>(values[i * c + j]);
+                of_rows[static_cast<std::size_t>(i)] += v * v;
+                of_columns[static_cast<std::size_t>(j)] += v * v;
+            }
+        }
+        for (double& v : of_rows) v = std::sqrt(v);
+        for (double& v : of_columns) v = std::sqrt(v);
+    }
+};
+
+/// to[i][j] += factor a[i] b[j].
+inline void add_products(std::vector<double>& to, double factor, const std::vector<double>& a,
+                         const std::vector<double>& b) {
+    to.resize(a.size() * b.size());
+    for (std::size_t i = 0; i < a.size(); ++i) {
+        for (std::size_t j = 0; j < b.size(); ++j) to[i * b.size() + j] += factor * a[i] * b[j];
+    }
+}
+inline std::vector<double> products(double factor, const std::vector<double>& a, const std::vector<double>& b) {
+    std::vector<double> all;
+    add_products(all, factor, a, b);
+    return all;
+}
+
+/// The relative error of an operand that lies as T and is read as Compute.
+template <class Compute, class T>
+constexpr double read_error = contains<Compute, T> ? 0.0 : number_traits<Compute>::unit_roundoff;
+
+/// The sums of the policy's product and of its twin's.
+template <class Compute, class Device>
+double sum_error(extent terms) {
+    const double u = unit_roundoff<float>, n = static_cast<double>(terms) + 2;
+    // What matrix units cut off, or an engine where it reads a float for tfloat32.
+    constexpr bool is_split = requires { Compute::dropped; };
+    const bool is_exact = std::is_same_v<Compute, float> || is_split || !simt_device<Device>;
+    const double reads = std::is_same_v<Compute, tfloat32> && !is_exact ? 4 * unit_roundoff<tfloat32> : 0;
+    const double twin = shadow_gamma(n, u), own = shadow_gamma(n, is_exact ? u : 2 * u);
+    if constexpr (is_split) {
+        return twin + Compute::first * own + Compute::later * shadow_gamma(6 * n, u) + Compute::dropped;
+    } else {
+        return twin + own + reads;
+    }
+}
+
+/// The relative error with which a weight is read, the twin holding what the copy holds.
+template <class Compute, class Storage, int Rank>
+constexpr double weight_error(const parameter<Storage, Rank>&) {
+    using copy = typename Storage::compute;
+    if constexpr (contains<copy, Compute>) return read_error<Compute, copy>;
+    return unit_roundoff<copy> + read_error<Compute, typename Storage::param>;
+}
+template <class Compute, class Weight>
+    requires(Weight::is_variable)
+constexpr double weight_error(const Weight&) { return read_error<Compute, typename Weight::compute>; }
+
+/// Magnitudes of a weight as it is read: where that is the master, with room for what the copy lacks of the smallest.
+template <class Compute, class Notes, class Weight>
+std::vector<float> weight_magnitudes(const Notes& notes, const Weight& weight) {
+    auto values = notes.read(values_for<Compute>(weight));
+    using copy = typename Weight::compute;
+    float floor = 0;
+    if constexpr (!contains<copy, Compute>)
+        floor = static_cast<float>(rounding_rule::to<copy>(root_mean_square(values)).floor);
+    for (float& v : values) v = std::max(std::fabs(v), floor);
+    return values;
+}
+
+/// How far a bias as it is read may be from what the twin has, which is what the copy holds.
+template <class Compute, class Bias>
+std::vector<double> bias_errors(const Bias&, const std::vector<float>& values) {
+    std::vector<double> errors(values.size());
+    using copy = typename Bias::compute;
+    if constexpr (!contains<copy, Compute> && !requires { Bias::is_variable; }) {
+        const auto round = rounding_rule::to<copy>(root_mean_square(values));
+        for (std::size_t i = 0; i < values.size(); ++i) errors[i] = round(static_cast<double>(values[i]));
+    }
+    return errors;
+}
+
+inline double both(double a, double b) { return a + b + a * b; }
+
+/// Sums along the columns in float, the policy's and its twin's, and the sums of their terms' magnitudes.
+inline double column_sum_error(extent rows) {
+    return 2 * shadow_gamma(static_cast<double>(rows) + 2, unit_roundoff<float>);
+}
+inline std::vector<double> column_magnitudes(const std::vector<float>& v, extent columns) {
+    std::vector<double> sums(static_cast<std::size_t>(columns));
+    for (std::size_t i = 0; i < v.size(); ++i)
+        sums[i % static_cast<std::size_t>(columns)] += std::fabs(static_cast<double>(v[i]));
+    return sums;
+}
+inline std::vector<double> times(std::vector<double> v, double factor) {
+    for (double& x : v) x *= factor;
+    return v;
+}
+
+/// A matrix that a product reads, and how far each element may be from what it was, as it is read.
+struct shadow_operand {
+    shadow_matrix values, errors;
+
+    shadow_operand() = default;
+    /// (rows, columns), row by row.
+    shadow_operand(const std::vector<float>& v, const std::vector<double>& error, extent columns)
+        : values(v.data(), static_cast<extent>(v.size()) / columns, columns),
+          errors(error.data(), values.rows, columns) {}
+    /// By errors relative to the elements.
+    shadow_operand(const std::vector<float>& v, double relative, extent columns)
+        : values(v.data(), static_cast<extent>(v.size()) / columns, columns), errors(values) {
+        for (double& e : errors.of_rows) e *= relative;
+        for (double& e : errors.of_columns) e *= relative;
+    }
+    extent rows() const { return values.rows; }
+    extent columns() const { return values.columns; }
+    /// Norms of what is read, at most.
+    std::vector<double> read_rows() const { return sum(values.of_rows, errors.of_rows); }
+    std::vector<double> read_columns() const { return sum(values.of_columns, errors.of_columns); }
+
+  private:
+    static std::vector<double> sum(std::vector<double> a, const std::vector<double>& b) {
+        for (std::size_t i = 0; i < a.size(); ++i) a[i] += b[i];
+        return a;
+    }
+};
+
+enum class along { rows, columns };
+
+/// How far products of a's rows or columns with b's may be off. With errors a' and b' it is |a||b'| + |a'||b| +
+/// 2 |a'||b'|, whether a and b are what was read or what was meant, and what the sums err by.
+inline std::vector<double> product_bound(const shadow_operand& a, along a_side, const shadow_operand& b, along b_side,
+                                         double of_sums) {
+    const auto side = [](const shadow_matrix& m, along s) -> const std::vector<double>& {
+        return s == along::rows ? m.of_rows : m.of_columns;
+    };
+    const auto read = [](const shadow_operand& o, along s) {
+        return s == along::rows ? o.read_rows() : o.read_columns();
+    };
+    const auto &a_errors = side(a.errors, a_side), &b_errors = side(b.errors, b_side);
+    auto bound = products(1, side(a.values, a_side), b_errors);
+    add_products(bound, 1, a_errors, side(b.values, b_side));
+    add_products(bound, 2, a_errors, b_errors);
+    add_products(bound, of_sums, read(a, a_side), read(b, b_side));
+    return bound;
+}
+
+template <class Roles, class A, class B, class Y, int Rank>
+struct shadow_rule<matmul_record<Roles, A, B, Y, Rank>> {
+    using record = matmul_record<Roles, A, B, Y, Rank>;
+    using compute = typename Roles::compute;
+    using input_grad = typename Roles::input_grad;
+    using weight_grad = typename Roles::weight_grad;
+
+    /// Each matrix of a with each of b, by rows or columns.
+    template <class ReadAs, class S, class T, class Device>
+    static std::vector<double> each(const std::vector<float>& a, shape<3> sa, bool a_rows, const std::vector<float>& b,
+                                    shape<3> sb, bool b_rows, Device&) {
+        std::vector<double> all;
+        for (extent i = 0; i < sa[0]; ++i) {
+            const shadow_matrix left(a.data() + i * sa[1] * sa[2], sa[1], sa[2]),
+                right(b.data() + i * sb[1] * sb[2], sb[1], sb[2]);
+            const auto one = products(
+                both(read_error<ReadAs, S>, read_error<ReadAs, T>) + sum_error<ReadAs, Device>(a_rows ? sa[2] : sa[1]),
+                a_rows ? left.of_rows : left.of_columns, b_rows ? right.of_rows : right.of_columns);
+            all.insert(all.end(), one.begin(), one.end());
+        }
+        return all;
+    }
+    template <class T>
+    static shape<3> matrices_of(const gradient_of<T, Rank>& g) {
+        return as_matrices(const_view<T, Rank>(nullptr, g.shape())).shape();
+    }
+
+    template <class Notes>
+    static void forward(Notes& notes, const record& r) {
+        const auto a = notes.read(const_view<A, Rank>(notes.value_of(r.da), r.da.shape()));
+        const auto b = notes.read(const_view<B, Rank>(notes.value_of(r.db), r.db.shape()));
+        notes.bound_value(notes.value_of(r.dy),
+                          each<compute, A, B>(a, matrices_of(r.da), true, b, matrices_of(r.db), false, notes.device()));
+    }
+    template <class Notes>
+    static auto backward(Notes& notes, const record& r) {
+        std::vector<double> of_a, of_b;
+        if (r.dy.is_there()) {
+            const auto g = notes.read(r.dy.view());
+            if (!r.b.is_empty())
+                of_a = each<input_grad, Y, B>(g, matrices_of(r.dy), true, notes.read(r.b.view()), matrices_of(r.db),
+                                              true, notes.device());
+            if (!r.a.is_empty())
+                of_b = each<weight_grad, A, Y>(notes.read(r.a.view()), matrices_of(r.da), false, g, matrices_of(r.dy),
+                                               false, notes.device());
+        }
+        return [&notes, &r, of_a, of_b] {
+            if (!of_a.empty()) notes.bound_gradient(r.da, of_a);
+            if (!of_b.empty()) notes.bound_gradient(r.db, of_b);
+        };
+    }
+};
+
+}  // namespace detail
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

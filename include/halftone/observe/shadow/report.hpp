@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What a shadow run (shadow.hpp) has found: operation by operation, how far a policy's results are from those of fp32
+/// beside how far rounding may carry them.
+///
+///     const ht::shadow_report report = ht::shadow_run(...);
+///     report.print(std::cout);
+///     if (const ht::shadow_row* r = report.first()) std::cout << r->text() << '\n';
+#pragma once
+
+#include <cstdio>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include <halftone/observe/watch/watched_tape.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+
+struct shadow_row {
+    watched_operation by;                 ///< of a weight's copy: `layer` alone
+    halftone::pass pass = pass::forward;  ///< of a weight's copy: update
+    tensor_role role = tensor_role::value;
+    std::string parameter{};  ///< of weights and their gradients: the path
+    value_format format = value_format::float32;
+    extent elements = 0;
+    extent beyond = 0;               ///< elements that differ by more than their bound
+    double ratio = 0;                ///< the largest difference / bound; infinite where only one is finite
+    extent at = 0;                   ///< the element with it
+    double value = 0, expected = 0;  ///< the policy's, and what fp32 makes of the same inputs (a weight: the master)
+    double bound = 0;                ///< of their difference
+
+    bool is_weight() const { return pass == pass::update; }
+    bool diverges() const { return beyond > 0; }
+    /// "h.1.mlp, mlp, backward: 5 of 64 values of gradient in float16 beyond the bound; ..."
+    std::string text() const;
+};
+
+struct shadow_report {
+    std::vector<shadow_row> rows;  ///< weights; then in the order of the operations
+
+    /// The first that is beyond its bound; nullptr where none is.
+    const shadow_row* first() const {
+        for (const shadow_row& r : rows) {
+            if (r.diverges()) return &r;
+        }
+        return nullptr;
+    }
+    /// A line for each tensor.
+    void print(std::ostream& out) const;
+};
+
+namespace detail {
+
+inline std::string shadow_place(const shadow_row& r) {
+    return r.is_weight() ? r.parameter : place_of(r.by, " ");
+}
+inline std::string shadow_tensor_text(const shadow_row& r) {
+    if (r.is_weight()) return "weight";
+    if (r.role != tensor_role::parameter_gradient) return name(r.role);
+    return gradient_text(r.parameter, r.by.layer);
+}
+
+}  // namespace detail
+
+inline std::string shadow_row::text() const {
+    char numbers[192];
+    std::snprintf(
+        numbers, sizeof numbers,
+        ": %lld of %lld beyond the bound in %s; element %lld is %.7g, in fp32 %.7g, and rounding explains %.3g",
+        static_cast<long long>(beyond), static_cast<long long>(elements), name(format), static_cast<long long>(at),
+        value, expected, bound);
+    const std::string tensor = is_weight() ? "the copy that kernels read" : detail::shadow_tensor_text(*this);
+    return detail::shadow_place(*this) + ", " + (is_weight() ? "" : std::string(name(pass)) + ", ") + tensor + numbers;
+}
+
+inline void shadow_report::print(std::ostream& out) const {
+    char line[320];
+    std::snprintf(line, sizeof line, "%-34s %-8s %-24s %-8s %9s %9s %10s %13s %13s %10s\n", "layer, operation", "pass",
+                  "tensor", "type", "values", "beyond", "of bound", "value", "in fp32", "bound");
+    out << line;
+    for (const shadow_row& r : rows) {
+        std::snprintf(line, sizeof line, "%-34s %-8s %-24s %-8s %9lld %9lld %10.3g %13.6g %13.6g %10.3g%s\n",
+                      detail::shadow_place(r).c_str(), r.is_weight() ? "" : name(r.pass),
+                      detail::shadow_tensor_text(r).c_str(), name(r.format), static_cast<long long>(r.elements),
+                      static_cast<long long>(r.beyond), r.ratio, r.value, r.expected, r.bound,
+                      r.diverges() ? "  <" : "");
+        out << line;
+    }
+}
+
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

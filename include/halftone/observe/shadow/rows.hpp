@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What rounding does to norms, tables, sums and pointwise maps, and what operations of users' own are held to, for
+/// shadow runs.
+///
+/// All of these compute in float, whatever the types, and round once: policy and twin differ by float sums in another
+/// order, counted for both, and by that rounding.
+#pragma once
+
+#include <halftone/autodiff/op/apply.hpp>
+#include <halftone/autodiff/op/embedding.hpp>
+#include <halftone/autodiff/op/norm.hpp>
+#include <halftone/autodiff/op/reduce.hpp>
+#include <halftone/observe/shadow/products.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace detail {
+
+// ---- norms
+
+/// Rows of x less their means, over their deviations; of rms norms the means are 0.
+struct shadow_norm {
+    extent width;
+    std::vector<float> x, gain, bias, mean, rstd;
+
+    double standard(std::size_t i) const {
+        const std::size_t row = i / static_cast<std::size_t>(width);
+        const double m = mean.empty() ? 0 : static_cast<double>(mean[row]);
+        return (static_cast<double>(x[i]) - m) * static_cast<double>(rstd[row]);
+    }
+    std::size_t rows() const { return rstd.size(); }
+    double gain_at(std::size_t i) const { return static_cast<double>(gain[i % gain.size()]); }
+
+    /// Of y, mean and rstd. Two passes: the mean errs by gamma times the mean of |x|, which shifts every difference;
+    /// the sum of their squares errs by its own gamma, and by the square of the shift.
+    void forward(std::vector<double>& y, std::vector<double>& of_mean, std::vector<double>& of_rstd) const {
+        constexpr double u = unit_roundoff<float>;
+        const double g = shadow_gamma(static_cast<double>(width) + 4, u);
+        y.resize(x.size()), of_mean.resize(rows()), of_rstd.resize(rows());
+        for (std::size_t row = 0; row < rows(); ++row) {
+            const std::size_t w = static_cast<std::size_t>(width);
+            double magnitude = 0;
+            for (std::size_t j = 0; j < w; ++j) magnitude += std::fabs(static_cast<double>(x[row * w + j]));
+            const double shift = mean.empty() ? 0 : g * magnitude / static_cast<double>(width);
+            const double r = static_cast<double>(rstd[row]), moved = shift * r;
+            const double relative = g + moved + moved * moved + 4 * u;
+            of_mean[row] = 2 * shift, of_rstd[row] = 2 * relative * r;
+            for (std::size_t j = 0; j < w; ++j) {
+                const std::size_t i = row * w + j;
+                const double s = std::fabs(standard(i)), k = std::fabs(gain_at(i));
+                const double b = bias.empty() ? 0 : std::fabs(static_cast<double>(bias[j]));
+                y[i] = 2 * (k * (moved + s * (relative + 4 * u)) + 2 * u * (k * s + b));
+            }
+        }
+    }
+    /// Of dx = rstd (g - mean(g) - standard(x) mean(g standard(x))), g = dy gain, and the sums over rows.
+    void backward(const std::vector<float>& dy, std::vector<double>& dx, std::vector<double>& dgain,
+                  std::vector<double>& dbias) const {
+        constexpr double u = unit_roundoff<float>;
+        const double along = shadow_gamma(static_cast<double>(width) + 8, u);
+        const double down = 2 * shadow_gamma(static_cast<double>(rows()) + 8, u);
+        const std::size_t w = static_cast<std::size_t>(width);
+        dx.resize(x.size()), dgain.assign(w, 0), dbias.assign(w, 0);
+        for (std::size_t row = 0; row < rows(); ++row) {
+            double plain = 0, weighed = 0;
+            for (std::size_t j = 0; j < w; ++j) {
+                const std::size_t i = row * w + j;
+                const double d = std::fabs(static_cast<double>(dy[i])), s = std::fabs(standard(i));
+                plain += d * std::fabs(gain_at(i)), weighed += d * std::fabs(gain_at(i)) * s;
+                dgain[j] += down * d * s, dbias[j] += down * d;
+            }
+            plain = mean.empty() ? 0 : plain / static_cast<double>(width);
+            weighed /= static_cast<double>(width);
+            for (std::size_t j = 0; j < w; ++j) {
+                const std::size_t i = row * w + j;
+                const double g = std::fabs(static_cast<double>(dy[i]) * gain_at(i));
+                dx[i] = 2 * std::fabs(static_cast<double>(rstd[row])) *
+                        (8 * u * g + along * (plain + std::fabs(standard(i)) * weighed));
+            }
+        }
+    }
+};
+
+template <class Notes, class Record>
+auto shadow_norm_backward(Notes& notes, const Record& r, const shadow_norm& norm) {
+    std::vector<double> dx, dgain, dbias;
+    if (r.dy.is_there()) norm.backward(notes.read(r.dy.view()), dx, dgain, dbias);
+    return [&notes, &r, dx, dgain, dbias] {
+        if (dx.empty()) return;
+        notes.bound_gradient(r.dx, dx);
+        notes.bound_gradient(r.gain, dgain);
+        if constexpr (requires { r.bias; }) notes.bound_gradient(r.bias, dbias);
+    };
+}
+
+template <class X, class Y, int Rank, class Gain, class Bias>
+struct shadow_rule<layer_norm_record<X, Y, Rank, Gain, Bias>> {
+    using record = layer_norm_record<X, Y, Rank, Gain, Bias>;
+    template <class Notes>
+    static shadow_norm of(const Notes& notes, const record& r) {
+        return {r.x.shape()[Rank - 1],       notes.read(r.x.view()),    notes.read(r.gain.values()),
+                notes.read(r.bias.values()), notes.read(r.mean.view()), notes.read(r.rstd.view())};
+    }
+    template <class Notes>
+    static void forward(Notes& notes, const record& r) {
+        std::vector<double> y, mean, rstd;
+        of(notes, r).forward(y, mean, rstd);
+        notes.bound_value(notes.value_of(r.dy), std::move(y));
+        notes.bound_value(r.mean.view().data(), std::move(mean));
+        notes.bound_value(r.rstd.view().data(), std::move(rstd));
+    }
+    template <class Notes>
+    static auto backward(Notes& notes, const record& r) {
+        return shadow_norm_backward(notes, r, of(notes, r));
+    }
+};
+
+template <class X, class Y, int Rank, class Gain>
+struct shadow_rule<rms_norm_record<X, Y, Rank, Gain>> {
+    using record = rms_norm_record<X, Y, Rank, Gain>;
+    template <class Notes>
+    static shadow_norm of(const Notes& notes, const record& r) {
+        return {r.x.shape()[Rank - 1],    notes.read(r.x.view()), notes.read(r.gain.values()), {}, {},
+                notes.read(r.rstd.view())};
+    }
+    template <class Notes>
+    static void forward(Notes& notes, const record& r) {
+        std::vector<double> y, mean, rstd;
+        of(notes, r).forward(y, mean, rstd);
+        notes.bound_value(notes.value_of(r.dy), std::move(y));
+        notes.bound_value(r.rstd.view().data(), std::move(rstd));
+    }
+    template <class Notes>
+    static auto backward(Notes& notes, const record& r) {
+        return shadow_norm_backward(notes, r, of(notes, r));
+    }
+};
+
+// ---- tables, sums, maps, operations of the user's own
+
+template <class Y, class Table, class Positions>
+struct shadow_rule<embedding_record<Y, Table, Positions>> {
+    using record = embedding_record<Y, Table, Positions>;
+    /// One sum of two.
+    template <class Notes>
+    static void forward(Notes& notes, const record&) {
+        notes.expect(0, 2);
+    }
+    template <class Notes>
+    static auto backward(Notes& notes, const record& r) {
+        std::vector<double> table, positions;
+        constexpr bool is_dense = !has_sparse_gradient<typename Table::storage>;
+        if (is_dense && r.dy.is_there()) {
+            const auto dy = notes.read(r.dy.view());
+            const auto width = static_cast<std::size_t>(r.table.shape()[1]),
+                       time = static_cast<std::size_t>(r.tokens.shape()[1]);
+            std::vector<std::int32_t> tokens(static_cast<std::size_t>(r.tokens.size()));
+            notes.device().memory().read(tokens.data(), r.tokens.view().data(), tokens.size() * sizeof tokens[0]);
+            std::vector<std::int32_t> named(r.position_of.is_empty() ? 0 : tokens.size());
+            if (!named.empty())
+                notes.device().memory().read(named.data(), r.position_of.view().data(), named.size() * sizeof named[0]);
+            table.resize(static_cast<std::size_t>(r.table.shape().size()));
+            if constexpr (!is_absent<Positions>) positions.resize(static_cast<std::size_t>(r.positions.shape().size()));
+            const double g = 2 * shadow_gamma(static_cast<double>(tokens.size()), unit_roundoff<float>);
+            for (std::size_t i = 0; i < dy.size(); ++i) {
+                const double d = g * std::fabs(static_cast<double>(dy[i]));
+                const std::size_t row = i / width, at = static_cast<std::size_t>(tokens[row]) * width + i % width;
+                if (at < table.size()) table[at] += d;
+                const std::size_t place = named.empty() ? row % time : static_cast<std::size_t>(named[row]);
+                if (place * width < positions.size()) positions[place * width + i % width] += d;
+            }
+        }
+        return [&notes, &r, table, positions] {
+            if (table.empty()) return;
+            notes.bound_gradient(r.table, table);
+            if constexpr (!is_absent<Positions>) notes.bound_gradient(r.positions, positions);
+        };
+    }
+};
+
+template <class Op, class Expression, class Y, class... Inputs>
+struct shadow_rule<reduce_record<Op, Expression, Y, Inputs...>> {
+    using record = reduce_record<Op, Expression, Y, Inputs...>;
+    template <class Notes>
+    static void forward(Notes& notes, const record& r) {
+        const auto& first = std::get<0>(r.gradients);
+        const extent n = first.shape().size();
+        notes.expect(0, n + 16);  // what is summed by other names has one sign
+        if constexpr (std::is_same_v<Op, op::sum> || std::is_same_v<Op, op::mean>) {
+            double sum = 0;
+            using input = typename std::tuple_element_t<0, std::tuple<Inputs...>>::value_type;
+            for (const float v : notes.read(const_view<input, 1>(notes.value_of(first), {n})))
+                sum += std::fabs(static_cast<double>(v));
+            notes.bound_value(notes.value_of(r.dy),
+                              {2 * shadow_gamma(static_cast<double>(n) + 2, unit_roundoff<float>) * r.factor * sum});
+        }
+    }
+    template <class Notes>
+    static auto backward(Notes& notes, const record&) {
+        return [&notes] { notes.expect(1, 16); };
+    }
+};
+
+template <class Op, class Expression, class Y, int Rank, class... Inputs>
+struct shadow_rule<map_record<Op, Expression, Y, Rank, Inputs...>> {
+    using record = map_record<Op, Expression, Y, Rank, Inputs...>;
+    template <class Notes>
+    static void forward(Notes& notes, const record&) {
+        notes.expect(1, 16);
+    }
+    /// The gradient of an input that is broadcast is a sum.
+    template <class Notes>
+    static auto backward(Notes& notes, const record& r) {
+        return [&notes, all = r.dy.shape().size()] { notes.expect(1, 16, 0, all); };
+    }
+};
+
+template <class Storage, class T, int Rank>
+struct shadow_rule<parameter_read_record<Storage, T, Rank>> {
+    using record = parameter_read_record<Storage, T, Rank>;
+    /// The twin has what the copy has, also where the master is read.
+    template <class Notes>
+    static void forward(Notes& notes, const record& r) {
+        const auto values = notes.read(const_view<T, Rank>(notes.value_of(r.dy), r.dy.shape()));
+        const auto round = rounding_rule::to<typename Storage::compute>(root_mean_square(values));
+        std::vector<double> bound;
+        for (const float v : values) bound.push_back(round(static_cast<double>(v)));
+        notes.bound_value(notes.value_of(r.dy), std::move(bound));
+    }
+    template <class Notes>
+    static auto backward(Notes& notes, const record&) {
+        return [&notes] { notes.expect(0, 1); };
+    }
+};
+
+/// How often values on their way through an operation of the user's own are rounded to its types: it may say so,
+/// `static constexpr int roundings = 2;`.
+template <class Op>
+inline constexpr int own_roundings = 1;
+template <class Op>
+    requires requires { Op::roundings; }
+inline constexpr int own_roundings<Op> = Op::roundings;
+
+template <int Rank>
+extent longest_axis(const shape<Rank>& s) {
+    extent n = 1;
+    for (int axis = 0; axis < Rank; ++axis) n = std::max(n, s[axis]);
+    return n;
+}
+/// Whether a map could take the input for such a result: its axes are the result's last ones, or of one element.
+template <int In, int Out>
+bool is_broadcast(const shape<In>& input, const shape<Out>& result) {
+    for (int axis = 1; axis <= In; ++axis) {
+        if (input[In - axis] != 1 && (axis > Out || input[In - axis] != result[Out - axis])) return false;
+    }
+    return true;
+}
+
+/// How many terms the longest sum in an operation of the user's own has, by the shapes of its result and its inputs.
+/// Where a map could do the same it sums along one axis at most (softmax, norms, attention); else it may be a product,
+/// a look-up or a reduction, which sums rows, or what its result has fewer of.
+template <int Rank, class... Inputs>
+extent usual_sum_length(const shape<Rank>& result, const Inputs&... inputs) {
+    extent n = longest_axis(result);
+    const auto see = [&](const auto& input) {
+        n = std::max(n, longest_axis(input));
+        if (!is_broadcast(input, result))
+            n = std::max({n, rows_of(result), rows_of(input), input.size() / std::max<extent>(result.size(), 1)});
+    };
+    (see(inputs), ...);
+    return n;
+}
+
+template <class Op, class... Shapes>
+concept counts_sum_length = requires(const Shapes&... shapes) {
+    { Op::sum_length(shapes...) } -> std::convertible_to<extent>;
+};
+template <class Op>
+concept states_sum_length = requires {
+    { Op::sum_length } -> std::convertible_to<extent>;
+};
+/// Whether it has a member of that name at all, also one that cannot be used: two bases that have it are ambiguous.
+struct has_a_sum_length {
+    int sum_length;
+};
+template <class Op>
+struct with_a_sum_length : Op, has_a_sum_length {};
+template <class Op>
+concept names_sum_length = !std::is_final_v<Op> && !requires { &with_a_sum_length<Op>::sum_length; };
+
+/// As the operation says itself, `static constexpr ht::extent sum_length = 1;`, or a function of these shapes; else as
+/// usual.
+template <class Op, class... Shapes>
+extent own_sum_length(const Shapes&... shapes) {
+    constexpr bool is_usable = counts_sum_length<Op, Shapes...> || states_sum_length<Op> || !names_sum_length<Op>;
+    static_assert(is_usable,
+                  "halftone: shadow_run: the `sum_length` of this operation is no public static number, `static "
+                  "constexpr ht::extent sum_length = 1;`, and no static function of the shapes of its result and of "
+                  "each of its inputs that are variables or parameters of numbers: `static ht::extent "
+                  "sum_length(const auto& y, const auto& x) { return x.size(); }`");
+    if constexpr (counts_sum_length<Op, Shapes...>) {
+        return Op::sum_length(shapes...);
+    } else if constexpr (states_sum_length<Op>) {
+        return Op::sum_length;
+    } else {
+        return usual_sum_length(shapes...);
+    }
+}
+
+template <class Op, class Y, class Destinations>
+extent own_sum_length_of(const Y& y, const Destinations& destinations) {
+    return std::apply([&](const auto&... d) { return own_sum_length<Op>(y.shape(), d.shape()...); }, destinations);
+}
+template <class Op>
+struct shadow_own {
+    template <class Notes, class Y, class Destinations>
+    static void forward(Notes& notes, const Y& y, const Destinations& destinations) {
+        notes.expect(own_roundings<Op>, own_sum_length_of<Op>(y, destinations));
+    }
+};
+template <class Op, class Y, int Rank, class Kept, class Destinations, class To, class Policy>
+struct shadow_rule<apply_record<Op, Y, Rank, Kept, Destinations, To, Policy>> {
+    using record = apply_record<Op, Y, Rank, Kept, Destinations, To, Policy>;
+    template <class Notes>
+    static void forward(Notes&, const record&) {}  // shadow_own has
+    template <class Notes>
+    static auto backward(Notes& notes, const record& r) {
+        // Its gradients may be of the type in which it was handed that of its result.
+        return [&notes, n = own_sum_length_of<Op>(r.dy, r.destinations), all = r.dy.shape().size()] {
+            notes.expect(own_roundings<Op>, n, number_traits<Y>::unit_roundoff, all);
+        };
+    }
+};
+
+}  // namespace detail
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

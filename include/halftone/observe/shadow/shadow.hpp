@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// A shadow run: a step under a policy and the same step in fp32, operation by operation, and the first operation that
+/// differs by more than its rounding explains.
+///
+///     ht::shadow_twin<decltype(model)> twin{device, config};       // the same model in fp32, made as the model is
+///     const auto report = ht::shadow_run(device, model, twin, [&](auto& tape, const auto& m) {
+///         return scaler.scale(m.loss(tape, batch));                // what backward() is given; called for both
+///     });
+///     report.print(std::cout);                                     // report.first(): the first one, or nullptr
+///
+/// The twin gets the model's weights as kernels read them. After each of its operations, forward and backward, its
+/// results are compared with the policy's and then replaced by them, so that each operation answers for its own
+/// rounding alone. How far that goes follows from the types it computes and stores in and from its shape
+/// (products.hpp, linear.hpp, attention.hpp, losses.hpp, rows.hpp). Beyond it lie
+/// underflow, overflow, stale copies of weights, stale scales of operands in eight bits, and operations of one's own
+/// that cast wrongly or lose addends: such a one is held to what floats would give of the values that it is handed,
+/// rounded once, or as often as it says (`static constexpr int roundings = 2;`), and once more for what floats differ
+/// by. Float sums differ by their length, for which it has a usual one or its own (`sum_length`: autodiff/op/apply.hpp).
+/// What it does in fp32 as well nobody can see.
+///
+/// Numbers below a type's least normal one count as rounded well where most of a tensor is larger (the root of the mean
+/// square of what fp32 gives), else as underflow. What follows from inputs that are not finite is not judged: there the
+/// bound is infinite, or fp32 gives nothing finite either.
+///
+/// Accumulators, optimizer and scaler are not touched. For a step now
+/// and then, outside captured steps: the host waits for every tensor, keeps all of them, and computes the bounds by
+/// itself.
+#pragma once
+
+#include <halftone/error.hpp>
+#include <halftone/nn/model.hpp>
+#include <halftone/observe/shadow/attention.hpp>
+#include <halftone/observe/shadow/linear.hpp>
+#include <halftone/observe/shadow/losses.hpp>
+#include <halftone/observe/shadow/report.hpp>
+#include <halftone/observe/shadow/rows.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+
+namespace detail {
+
+template <class Model>
+struct model_in_fp32 {
+    static_assert(
+        !std::is_same_v<Model, Model>,
+        "halftone: shadow_twin: this model is no template of a policy alone, so nobody knows which type it is "
+        "in fp32; name that one yourself: my_model<ht::full_fp32> twin{...};");
+};
+template <template <class> class Model, class P>
+struct model_in_fp32<Model<P>> {
+    using type = Model<typename policy_in_fp32<P>::type>;
+};
+
+/// Compares what its tape shows with what was noted, and replaces it.
+template <class Device>
+class shadow_comparison final : public tensor_listener {
+  public:
+    shadow_comparison(Device& device, const std::vector<shadow_tensor>& noted, std::vector<shadow_row>& rows)
+        : device_(&device), noted_(&noted), rows_(&rows) {}
+
+    void on_tensor(const watched_tensor& t) override {
+        if (next_ == noted_->size()) different(place_of(*t.by), "nothing more");
+        const shadow_tensor& p = (*noted_)[next_++];
+        const std::string parameter = t.parameter == nullptr ? "" : t.parameter;
+        if (p.by.layer != t.by->layer || p.by.operation != t.by->operation || p.pass != t.pass || p.role != t.role ||
+            p.parameter != parameter || static_cast<extent>(p.values.size()) != t.count)
+            different(place_of(*t.by), place_of(p.by));
+        with_values(t, [&]<class T>(const const_view<T, 1>& values) {
+            std::vector<T> host(p.values.size());
+            device_->memory().read(host.data(), values.data(), host.size() * sizeof(T));
+            if (!p.bound.empty()) rows_->push_back(compare<T>(p, host));
+            for (std::size_t i = 0; i < host.size(); ++i) host[i] = static_cast<T>(p.values[i]);
+            device_->memory().write(const_cast<T*>(values.data()), host.data(), host.size() * sizeof(T));
+        });
+    }
+    void finish() const {
+        if (next_ != noted_->size()) different("nothing more", place_of((*noted_)[next_].by));
+    }
+
+  private:
+    static std::string place_of(const watched_operation& by) {
+        return by.layer.empty() ? by.operation : by.layer + " " + by.operation;
+    }
+    [[noreturn]] static void different(const std::string& twin, const std::string& policy) {
+        fail<argument_error>("shadow_run: the twin runs other operations than the model: ", twin, " where it has ",
+                             policy, "; construct it as the model is, and let the step do the same for both");
+    }
+
+    template <class T>
+    static shadow_row compare(const shadow_tensor& p, const std::vector<T>& twin) {
+        shadow_row row{.by = p.by,
+                       .pass = p.pass,
+                       .role = p.role,
+                       .parameter = p.parameter,
+                       .format = p.format,
+                       .elements = static_cast<extent>(twin.size())};
+        std::vector<float> expected(twin.size());
+        for (std::size_t i = 0; i < twin.size(); ++i) expected[i] = static_cast<float>(twin[i]);
+        const double rms = root_mean_square(expected);
+        const auto round = with_format(p.format, [rms]<class S>(S) { return rounding_rule::to<S>(rms); });
+        for (std::size_t i = 0; i < twin.size(); ++i) {
+            const double added = p.added.empty() ? 0 : p.added[i] + std::fabs(static_cast<double>(expected[i]));
+            const double bound = p.bound[i] + round(static_cast<double>(expected[i])) + round.u * added +
+                                 unit_roundoff<T> * (std::fabs(static_cast<double>(expected[i])) + added);
+            look(row, static_cast<extent>(i), p.values[i], expected[i], bound);
+        }
+        return row;
+    }
+
+  public:
+    /// One element more.
+    static void look(shadow_row& row, extent at, float value, float expected, double bound) {
+        // Of inputs that are not finite. Where a bound knows the result alone, `expected` is not finite then.
+        if (!(bound < HUGE_VAL) || !is_finite(static_cast<float>(bound))) return;
+        double ratio = 0;
+        if (is_finite(value) && is_finite(expected)) {
+            const double difference = std::fabs(static_cast<double>(value) - static_cast<double>(expected));
+            if (difference > bound) ++row.beyond;
+            ratio = difference == 0 ? 0 : bound == 0 ? HUGE_VAL : difference / bound;
+        } else if (is_finite(value) != is_finite(expected)) {
+            ++row.beyond;
+            ratio = HUGE_VAL;
+        }
+        if (at != 0 && row.elements != 0 && ratio <= row.ratio) return;
+        row.ratio = ratio, row.at = at;
+        row.value = static_cast<double>(value), row.expected = static_cast<double>(expected), row.bound = bound;
+    }
+
+  private:
+    Device* device_;
+    const std::vector<shadow_tensor>* noted_;
+    std::vector<shadow_row>* rows_;
+    std::size_t next_ = 0;
+};
+
+/// Gives the twin what the model's kernels read, and holds that against the masters.
+template <class Device>
+class shadow_weights {
+  public:
+    shadow_weights(const store& from, store& to, std::vector<shadow_row>& rows) : from_(&from), to_(&to), rows_(&rows) {
+        const auto& a = from.entries();
+        const auto& b = to.entries();
+        bool same = a.size() == b.size();
+        for (std::size_t i = 0; same && i < a.size(); ++i) same = a[i].path == b[i].path && a[i].count == b[i].count;
+        if (!same)
+            fail<argument_error>(
+                "shadow_run: the twin has other parameters than the model; construct it as the model is");
+        for (const store::entry& e : a) {
+            if (e.frozen) to.freeze(e.path);
+        }
+    }
+    template <class... Storages>
+    void copy(types<Storages...>) const {
+        for (std::size_t i = 0; i < from_->entries().size(); ++i) {
+            const store::group& group = from_->groups()[from_->entries()[i].group];
+            ((group.key == store::key_of<Storages>() ? copy_one<Storages>(i, group) : void()), ...);
+        }
+    }
+
+  private:
+    template <class Storage>
+    void copy_one(std::size_t i, const store::group& group) const {
+        using param = typename Storage::param;
+        using compute = typename Storage::compute;
+        const store::entry& e = from_->entries()[i];
+        const bool copied = group.copy_bytes != 0;
+        const store::group& there = to_->groups()[to_->entries()[i].group];
+        if (there.param_bytes != sizeof(float) || there.copy_bytes != 0)
+            fail<argument_error>("shadow_run: the twin does not hold ", e.path,
+                                 " in fp32; its policy is to be ht::full_fp32");
+        std::vector<compute> read(e.count);
+        std::vector<float> values(e.count);
+        from_->memory().read(
+            read.data(),
+            (copied ? group.copy.data() : group.master.data()) + (copied ? e.copy : e.master) * sizeof(compute),
+            e.count * sizeof(compute));
+        for (std::size_t j = 0; j < e.count; ++j) values[j] = static_cast<float>(read[j]);
+        if (to_->entries()[i].master == store::nowhere)
+            fail<argument_error>("shadow_run: the twin has no master of ", e.path, "; let shadow_run freeze it");
+        to_->write(i, 0, reinterpret_cast<const std::byte*>(values.data()), e.count);
+        if constexpr (is_watchable<param> && is_watchable<compute> && !Storage::is_split) {
+            if (!copied || e.master == store::nowhere) return;
+            std::vector<param> masters(e.count);
+            from_->memory().read(masters.data(), group.master.data() + e.master * sizeof(param),
+                                 e.count * sizeof(param));
+            shadow_row row{.by = {e.path.substr(0, e.path.rfind('.')), "", ""},
+                           .pass = pass::update,
+                           .parameter = e.path,
+                           .format = format_of<compute>(),
+                           .elements = static_cast<extent>(e.count)};
+            std::vector<float> wide(e.count);
+            for (std::size_t j = 0; j < e.count; ++j) wide[j] = static_cast<float>(masters[j]);
+            const auto round = rounding_rule::to<compute>(root_mean_square(wide));
+            for (std::size_t j = 0; j < e.count; ++j)
+                shadow_comparison<Device>::look(row, static_cast<extent>(j), values[j], wide[j],
+                                                round(static_cast<double>(wide[j])));
+            rows_->push_back(std::move(row));
+        }
+    }
+
+    const store* from_;
+    store* to_;
+    std::vector<shadow_row>* rows_;
+};
+
+/// Where a shadow run's gradients go.
+struct shadow_gradients {
+    gradient_slabs slabs;
+
+    explicit shadow_gradients(store& s) : slabs(s) {}
+    template <class Loss>
+    void receive(const Loss&) {}
+    gradient_slabs* find(const store& s) { return &s == &slabs.owner() ? &slabs : nullptr; }
+};
+
+}  // namespace detail
+
+/// The type of a model with the same layers, all of it in fp32.
+template <class Model>
+using shadow_twin = typename detail::model_in_fp32<std::remove_cv_t<Model>>::type;
+
+/// See the file's head. `step(tape, model)` returns the loss as backward() is to be given it, scaled or not; it is
+/// called for both and must do the same each time. `random`: what dropout draws by, tape.random_state() of the tape in
+/// question. The model is not changed; the twin's weights are. Throws argument_error where model and twin differ in
+/// more than their types, and what the step throws.
+template <class Device, class Model, class Twin, class Step>
+shadow_report shadow_run(Device& device, Model& model, Twin& twin, const Step& step, const random_state& random = {}) {
+    device.memory().expect_no_capture("a shadow run reads every tensor on the host; run it between steps");
+    shadow_report report;
+    detail::shadow_weights<Device>(model.parameters(), twin.parameters(), report.rows).copy(signatures_of<Model>{});
+
+    detail::shadow_notes<Device> notes(device);
+    {
+        tape<Device, detail::shadowed_tape> tape(device);
+        tape.note(notes);
+        tape.restore(random);
+        detail::shadow_gradients gradients(model.parameters());
+        const auto loss = step(tape, static_cast<const Model&>(model));
+        tape.backward(loss, gradients);
+    }
+    detail::shadow_comparison<Device> comparison(device, notes.tensors, report.rows);
+    {
+        tape<Device, detail::shadow_twin_tape> tape(device);
+        tape.watch(comparison);
+        tape.restore(random);
+        detail::shadow_gradients gradients(twin.parameters());
+        const auto loss = step(tape, static_cast<const Twin&>(twin));
+        tape.backward(loss, gradients);
+    }
+    comparison.finish();
+    return report;
+}
+
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -1,0 +1,372 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// A tape that shows what its operations give: every result on the way forward, every gradient on the way back, with
+/// the path of the layer that made it. observe/overflow/overflow.hpp and observe/numerics/numerics.hpp look at them.
+///
+///     ht::tape tape{device, ht::watched};
+///     tape.watch(finder);                                    // any tensor_listener; tape.unwatch(finder) ends it
+///     tape.backward(scaler.scale(model.loss(tape, batch)), acc);
+///
+/// It is a type of its own: on a plain tape nothing of this is compiled, and a step gives the same bits on both. Paths
+/// are those that at<> gives; a list of layers (nn::stack) adds the index. A free operation has no layer: it is told by
+/// the list's layer that it stands in, and by the layer before it. What an operation keeps for itself (a norm's means,
+/// say) is not shown, and neither are doubles.
+///
+/// A tensor is shown before anything can overwrite it: a result when the next operation begins, or the backward pass; a
+/// gradient when the operation's backward function is through, contributions of earlier ones included.
+#pragma once
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <halftone/autodiff/engine/operation.hpp>
+#include <halftone/observe/watch/watched_tensor.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+
+/// Names the kind of tape that is watched.
+struct watched_tape {
+    explicit watched_tape() = default;
+};
+inline constexpr watched_tape watched{};
+
+namespace detail {
+
+template <class T>
+inline constexpr bool is_watchable =
+    std::is_same_v<T, float> || std::is_same_v<T, float16> || std::is_same_v<T, bfloat16>;
+template <class T>
+constexpr value_format format_of() {
+    return std::is_same_v<T, float16>       ? value_format::float16
+           : std::is_same_v<T, bfloat16>    ? value_format::bfloat16
+           : std::is_same_v<T, float8_e4m3> ? value_format::float8_e4m3
+           : std::is_same_v<T, float8_e5m2> ? value_format::float8_e5m2
+                                            : value_format::float32;
+}
+
+/// True, or a compile-time error, for who looks at tapes of this kind.
+template <class Kind>
+consteval bool check_watched() {
+    static_assert(
+        !std::is_same_v<Kind, twice_tape>,
+        "halftone: this looks at what a tape shows, and one for second derivatives shows nothing, nor can it "
+        "be watched as well: look at the same loss without its penalty, on ht::tape tape{device, ht::watched}");
+    static_assert(std::is_same_v<Kind, watched_tape> || std::is_same_v<Kind, twice_tape>,
+                  "halftone: this looks at what a tape shows, and a plain tape shows nothing: write ht::tape "
+                  "tape{device, ht::watched};");
+    return true;
+}
+
+/// The layer that roles or a region's policy belong to.
+template <class Where>
+inline constexpr path_name place_of_where = path_of<Where>;
+template <class Roles, class P>
+inline constexpr path_name place_of_where<roles_of_layer<Roles, P>> = path_of<P>;
+
+}  // namespace detail
+
+template <class Device>
+class tape<Device, watched_tape> : public tape<Device, plain_tape> {
+    using plain = tape<Device, plain_tape>;
+
+  public:
+    static constexpr bool names_layers = true;
+
+    explicit tape(Device& device, watched_tape = watched) : plain(device) {}
+    ~tape() { drop(); }
+    tape& root() { return *this; }
+
+    /// From now on the listener is shown every tensor; it must outlive the tape's use, or be taken off.
+    void watch(tensor_listener& listener) { listeners_.push_back(&listener); }
+    void unwatch(const tensor_listener& listener) { std::erase(listeners_, &listener); }
+    bool is_watched() const { return !listeners_.empty(); }
+    /// The next backward pass is the first of a step.
+    void begin_step() { micro_batch_ = 0; }
+
+    // ---- what a plain tape does, and shows nobody
+
+    template <class Loss, class Accumulator>
+    void backward(const Loss& loss, Accumulator& acc) {
+        run(loss, [&] { plain::backward(loss, acc); });
+    }
+    template <class Loss>
+    void backward(const Loss& loss) {
+        run(loss, [&] { plain::backward(loss); });
+    }
+    void clear() {
+        drop();
+        plain::clear();
+    }
+
+    template <class T, int Rank>
+    auto constant(const view<T, Rank>& values) {
+        return note_input(plain::constant(values));
+    }
+    template <class T, int Rank>
+    auto leaf(const view<T, Rank>& values) {
+        return note_input(plain::leaf(values));
+    }
+    template <class T, int Rank>
+    auto bring(const view<T, Rank>& values) {
+        return note_input(plain::bring(values));
+    }
+
+    // ---- for operations
+
+    /// Ends with the operation's scope: what is made from then on is no result of its.
+    struct operation_scope {
+        tape* owner;
+        halftone::range told;
+        operation_scope(tape& t, const char* operation) : owner(&t), told(t.plain::range(operation)) {}
+        operation_scope(const operation_scope&) = delete;
+        operation_scope& operator=(const operation_scope&) = delete;
+        ~operation_scope() { owner->is_open_ = false; }
+    };
+    template <class Where = void>
+    operation_scope range(const char* operation) {
+        show();
+        if (is_watched()) {
+            static constexpr auto place = detail::place_of_where<Where>.text();
+            begin(place.data, operation);
+        }
+        return {*this, operation};
+    }
+    template <class T, int Rank>
+    variable<T, Rank> make(const shape<Rank>& s, bool wants_gradient) {
+        auto made = plain::template make<T>(s, wants_gradient);
+        if constexpr (detail::is_watchable<T>) {
+            // In float an operation also notes what is for itself alone; its result comes first, or wants a gradient.
+            if (is_open_ && made.size() != 0 && (std::exchange(is_first_, false) || wants_gradient || sizeof(T) == 2)) {
+                const auto block = this->graph().value_block(made.slot());
+                this->graph().retain_block(block);
+                pending_.push_back(
+                    {tensor_role::value, nullptr, detail::format_of<T>(), made.view().data(), made.size(), block});
+            }
+        }
+        return made;
+    }
+    template <class Record>
+    void record(Record&& r) {
+        this->graph().template push<plain>(
+            watched_record<std::remove_cvref_t<Record>>{std::forward<Record>(r), current_});
+    }
+    template <class T, int Rank>
+    typename plain::template target<T> gradient_target(const gradient_of<T, Rank>& v) {
+        const auto to = plain::gradient_target(v);
+        if (to) note_gradient(v);
+        return to;
+    }
+    template <class Storage, int Rank>
+    typename plain::template target<typename Storage::accumulate> gradient_target(const parameter<Storage, Rank>& p) {
+        using T = typename Storage::accumulate;
+        const auto to = plain::gradient_target(p);
+        if constexpr (detail::is_watchable<T>) {
+            if (to && is_watched()) {
+                pending_.push_back({tensor_role::parameter_gradient, p.owner().entries()[p.entry()].path.c_str(),
+                                    detail::format_of<T>(), to.data, p.shape().size()});
+            }
+        }
+        return to;
+    }
+    /// A sparse gradient is shown as the rows that there is room for: behind those that are there they are zero.
+    template <class Storage, int Rank>
+    gradient_slabs::row_place<typename Storage::accumulate> row_target(const parameter<Storage, Rank>& p,
+                                                                       extent tokens) {
+        using T = typename Storage::accumulate;
+        const auto to = plain::row_target(p, tokens);
+        if constexpr (detail::is_watchable<T>) {
+            if (to.is_wanted && is_watched()) {
+                const extent used = to.before * to.rows.values.extent_of(1);
+                this->device().fill(to.rows.values.data() + used, to.rows.values.size() - used, T(0.0f));
+                pending_.push_back({tensor_role::parameter_gradient, p.owner().entries()[p.entry()].path.c_str(),
+                                    detail::format_of<T>(), to.rows.values.data(), to.rows.values.size()});
+            }
+        }
+        return to;
+    }
+    template <class T, int Rank>
+    void give_gradient(const variable<T, Rank>& value, const gradient_of<T, Rank>& v) {
+        plain::give_gradient(value, v);
+        note_gradient(v);
+    }
+
+    /// What a product with this weight reads in eight bits, made of x: shown at once, while both are there.
+    template <class X, class Q, int Rank, class Weight>
+    void note_operand(const view<X, Rank>& x, const view<Q, Rank>& q, const tensor_scale* scale, const Weight& weight,
+                      scaled_tensor tensor, const scaling_rule& rule) {
+        using T = std::remove_const_t<X>;
+        if constexpr (detail::is_watchable<T>) {
+            if (!is_watched() || x.size() == 0) return;
+            if (pass_ == pass::backward) show();
+            const watched_tensor shown{current_, pass_, micro_batch_, tensor_role::operand,
+                                       weight.owner().entries()[weight.entry()].path.c_str(), detail::format_of<T>(),
+                                       x.data(), x.size(), {tensor, detail::format_of<Q>(), q.data(), scale, rule}};
+            for (tensor_listener* listener : listeners_) listener->on_tensor(shown);
+        }
+    }
+
+    /// Operations belong to the index-th of a list's layers, while it lives.
+    class list_scope {
+      public:
+        list_scope(tape& owner, const path_name& list, int index) : owner_(&owner) {
+            const auto path = list.text();
+            owner.lists_.push_back(
+                {path, 1 + static_cast<int>(std::count(path.data, path.data + list.size(), '.')), index});
+        }
+        list_scope(const list_scope&) = delete;
+        list_scope& operator=(const list_scope&) = delete;
+        ~list_scope() { owner_->lists_.pop_back(); }
+
+      private:
+        tape* owner_;
+    };
+
+  protected:  // observe/shadow/tape.hpp
+    using index = detail::graph::index;
+    static constexpr index none = detail::graph::none;
+
+    /// A tensor that nobody was shown yet.
+    struct unseen {
+        tensor_role role;
+        const char* parameter;
+        value_format format;
+        const void* data;    // of a gradient: nullptr, it may still move
+        extent count;
+        index block = none;  // of a value: held meanwhile
+        index slot = none;   // of a gradient
+        bool is_input = false;
+    };
+    struct list {
+        path_name::characters path;
+        int position, index;
+    };
+    template <class Record>
+    struct watched_record {
+        using operation = typename Record::operation;
+        Record inner;
+        const watched_operation* by;
+
+        void backward(plain& t) {
+            auto& self = static_cast<tape&>(t);
+            self.pass_ = pass::backward;
+            self.show();  // the gradient that the pass begins with
+            self.current_ = by;
+            inner.backward(self);
+            self.show();
+        }
+    };
+
+    template <class T, int Rank>
+    variable<T, Rank> note_input(const variable<T, Rank>& v) {
+        if constexpr (detail::is_watchable<T>) {
+            if (is_watched() && v.size() != 0) {
+                const auto block = this->graph().value_block(v.slot());
+                this->graph().retain_block(block);
+                pending_.push_back({tensor_role::value, nullptr, detail::format_of<T>(), v.view().data(), v.size(),
+                                    block, none, true});
+            }
+        }
+        return v;
+    }
+    template <class T, int Rank>
+    void note_gradient(const gradient_of<T, Rank>& v) {
+        if constexpr (detail::is_watchable<T>) {
+            if (is_watched())
+                pending_.push_back({tensor_role::gradient, nullptr, detail::format_of<T>(), nullptr, v.shape().size(),
+                                    none, v.slot()});
+        }
+    }
+
+    template <class Loss, class Backward>
+    void run(const Loss& loss, const Backward& backward) {
+        show();
+        const auto& scalar = loss_variable(loss);
+        using T = typename std::remove_cvref_t<decltype(scalar)>::value_type;
+        if constexpr (detail::is_watchable<T>) {
+            if (is_watched()) {
+                current_ = known(current_ == nullptr ? "" : current_->layer, "", "loss scale");
+                pending_.push_back(
+                    {tensor_role::gradient, nullptr, detail::format_of<T>(), nullptr, 1, none, scalar.slot()});
+            }
+        }
+        try {
+            backward();
+        } catch (...) {
+            drop();
+            throw;
+        }
+        drop();
+        ++micro_batch_;
+    }
+
+    void begin(const char* path, const char* operation) {
+        is_open_ = is_first_ = true;
+        pass_ = pass::forward;
+        if (*path == 0) {
+            current_ = known(lists_.empty()
+                                 ? ""
+                                 : run_time_path(lists_.back().path.data) + '.' + std::to_string(lists_.back().index),
+                             latest_, operation);
+        } else {
+            latest_ = run_time_path(path);
+            current_ = known(latest_, "", operation);
+        }
+    }
+    const watched_operation* known(const std::string& layer, const std::string& after, const char* operation) {
+        return &*operations_.insert({layer, after, operation}).first;
+    }
+    /// A layer's path with indices where its type says '*' or "last", as store::run_time_path has it.
+    std::string run_time_path(std::string_view path) const {
+        std::string text;
+        for (int position = 0;; ++position) {
+            const std::string_view component = path.substr(0, path.find('.'));
+            const auto here = std::find_if(lists_.begin(), lists_.end(),
+                                           [position](const list& l) { return l.position == position; });
+            text += here == lists_.end() ? std::string(component) : std::to_string(here->index);
+            if (component.size() == path.size()) return text;
+            text += '.';
+            path.remove_prefix(component.size() + 1);
+        }
+    }
+
+    void show() {
+        for (std::size_t i = 0; i < pending_.size(); ++i) {
+            const unseen& t = pending_[i];
+            const bool moved = t.role == tensor_role::gradient;
+            if (!moved || this->graph().has_gradient(t.slot)) {
+                const void* data = moved ? this->graph().gradient(t.slot) : t.data;
+                const watched_operation* by = t.is_input ? known("", "", "input") : current_;
+                const watched_tensor tensor{by, pass_, micro_batch_, t.role, t.parameter, t.format, data, t.count};
+                for (tensor_listener* listener : listeners_)
+                    t.is_input ? listener->on_input(tensor) : listener->on_tensor(tensor);
+            }
+        }
+        drop();
+    }
+    void drop() noexcept {
+        for (const unseen& t : pending_) {
+            if (t.block != none) this->graph().release_block(t.block);
+        }
+        pending_.clear();
+        is_open_ = false;
+    }
+
+    std::vector<tensor_listener*> listeners_;
+    std::vector<unseen> pending_;
+    std::set<watched_operation> operations_;
+    std::vector<list> lists_;
+    std::string latest_;                          // the layer of the last operation that had one
+    const watched_operation* current_ = nullptr;
+    halftone::pass pass_ = pass::forward;
+    int micro_batch_ = 0;
+    bool is_open_ = false, is_first_ = false;     // an operation is under way; has made nothing yet
+};
+template <class Device>
+tape(Device&, watched_tape) -> tape<Device, watched_tape>;
+
+}  // namespace HALFTONE_ABI
+}  // namespace halftone
