@@ -44,8 +44,8 @@ inline int present_device() {
 /// The device that a stream belongs to, or -1 where no call tells: of a default stream, which all devices have, while the
 /// stream is captured, when CUDA refuses the question, and before CUDA 12.8, in the toolkit or the driver.
 inline int device_of(cudaStream_t stream) {
-    int device = -1;
 #if CUDART_VERSION >= 12080
+    int device = -1;
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
     if (is_default_stream(stream)) return device;
     cuda_check(cudaStreamIsCapturing(stream, &status), "cudaStreamIsCapturing");
