@@ -4,8 +4,8 @@
 # it stands; every link to a file or to a heading leads to one; every <halftone/...> header and every `path/of/a/file` that they name
 # exists.
 #
-# Blocks with the same #include lines are compiled as one source, each in a namespace of its own behind these lines, which costs a
-# third of compiling them one by one. A block that opens namespace halftone is compiled alone.
+# Blocks with the same #include lines are compiled as one source, each in a namespace of its own behind these lines, so that headers
+# are read once for several. A block that opens namespace halftone is compiled alone.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 # shellcheck source=precompiled.sh
