@@ -2,8 +2,8 @@
 /// \file
 /// Lesson 1: what rounding keeps, and what it loses.
 ///
-/// A 16-bit number spends its bits on range (the exponent) or on precision (the fraction); both kinds run out in a
-/// training step. All that mixed-precision training does answers what this lesson shows: sums are kept in float,
+/// A 16-bit number spends its bits on range (the exponent) or on precision (the fraction); both run out in a training
+/// step. Everything that mixed-precision training does is an answer to what this lesson shows: sums are kept in float,
 /// weights have a float master, losses are scaled.
 #include <cmath>
 #include <cstdio>

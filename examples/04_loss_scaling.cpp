@@ -24,7 +24,7 @@ struct network : ht::nn::model {
     ht::nn::linear<ht::at<P, "up">> up;
     ht::nn::linear<ht::at<P, "down">> down;
 
-    // The last layer begins at zero, and so does what the network says.
+    // The last layer begins at zero, so that the network gives zeros at first.
     explicit network(auto& device)
         : model{device}, up{parameters(), features, hidden}, down{parameters(), hidden, results, {.mean = 0}} {
         commit(*this, 7);
@@ -47,7 +47,7 @@ struct data_set {
     }
 };
 
-/// Some steps of training, and what is to be seen on the way. In step `accident` the data are spoilt.
+/// Trains for some steps and prints what happens on the way. In step `accident` the data are spoilt.
 template <class P>
 void train(auto& device, const char* name, const ht::grad_scaler_options& options, int steps, int accident = -1) {
     const data_set data;
@@ -91,7 +91,7 @@ void train(auto& device, const char* name, const ht::grad_scaler_options& option
 
 /// The lesson; `device` is a ht::cpu, or a ht::cuda.
 void lesson(auto& device) {
-    // What should happen: bf16 would do as well, for it has float's range.
+    // What should happen. (bf16 would do as well: it has float's range.)
     train<ht::full_fp32>(device, "fp32", {.enabled = false}, 60);
     // Prints: fp32: 0 of 2048 gradients of down.weight are zero
     // Prints: fp32: loss 6.8e-11, after 60 steps 1.6e-12

@@ -39,7 +39,7 @@ struct block {
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.norm, self.attn, self.fc); }
 };
 
-/// What is no part of another is a model: it owns the store, where the parameters of all its layers live.
+/// The outermost layer is a model: it owns the store, where the parameters of all its layers live.
 template <class P>
 struct reader : ht::nn::model {
     using policy = P;

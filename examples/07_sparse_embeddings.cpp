@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Lesson 7: a large table of which a step looks up little.
+/// Lesson 7: a large table of which a step looks up few rows, and the gradient of these rows alone.
 ///
 /// A model of words or of a shop's items learns a vector for each id, and a step sees a few of them. The gradient of
 /// the table is zero everywhere else. Held densely it takes the table's own size, is written, measured and read by the
@@ -19,7 +19,8 @@ namespace ht = halftone;
 
 constexpr ht::extent items = 3000, width = 16, kinds = 4, lookups = 48;
 
-/// The same layer with a dense gradient: what a parameter is stored for decides, here `op::embedding`.
+/// The same layer with a dense gradient. Which of the two it is follows from the operation that the table is stored
+/// for, here `op::embedding`.
 template <class P>
 struct dense_embedding {
     using policy = P;
@@ -35,7 +36,7 @@ struct dense_embedding {
     static decltype(auto) visit(auto&&, auto&& f) { return f(); }
 };
 
-/// Tells the kind of an item, from the item's vector alone.
+/// Classifies an item by its vector alone.
 template <class P, template <class> class Embedding>
 struct classifier : ht::nn::model {
     using policy = P;
@@ -65,7 +66,7 @@ struct batch {
     ht::const_view<std::int32_t, 2> targets() const { return {labels.data(), {1, lookups}}; }
 };
 
-/// Some steps under a loss scale. Gives the table as it is then.
+/// Trains for some steps under a loss scale, and returns the table.
 template <template <class> class Embedding, template <class, class> class Optimizer>
 auto train(auto& device, const char* name, const auto& options) {
     using P = ht::amp_fp16;

@@ -24,7 +24,7 @@ struct thermometer : ht::nn::model {
     ht::nn::linear<ht::at<P, "up">> up;
     ht::nn::linear<ht::at<P, "down">> down;
 
-    // What is common to all temperatures is there from the beginning; the differences are to be learned.
+    // The bias begins at 100, which all temperatures have in common; the differences are to be learned.
     explicit thermometer(auto& device)
         : model{device},
           up{parameters(), features, hidden},
@@ -83,18 +83,18 @@ void lesson(auto& device) {
     train<plain>(device, "all in bf16");
     // Prints: all in bf16: loss 0.0050, in the end more than a half; 2 casts, 768 bytes of bf16 copies
 
-    // More precision where none is lacking does not help; the next layer casts what it gives. (A layer in fp32 reads its
-    // master, and has no copy.)
+    // fp32 in a layer that lacks no precision does not help: the next layer casts its results to bf16. (A layer in fp32
+    // reads its master, and has no copy.)
     train<wrong_layer>(device, "up in fp32");
     // Prints: up in fp32: loss 0.0050, in the end more than a half; 2 casts, 384 bytes of bf16 copies
 
-    // The last layer in fp32 it is: weights, products and results. It reads what it is given as fp32, too, forward and
+    // What helps is the last layer in fp32: weights, products and results. It reads its input as fp32, too, forward and
     // backward.
     train<right_layer>(device, "down in fp32");
     // Prints: down in fp32: loss 0.0050, in the end less than a twentieth; 4 casts, 384 bytes of bf16 copies
 
-    // Of that the results alone would do. Products in bf16 are summed in float anyway; what was lost was lost in the
-    // rounding of the sums to what the layer gives. Their gradients, in fp32 now, are read as bf16: two casts of the four.
+    // Its results alone in fp32 would do. Products of bf16 are summed in float anyway; what was lost was lost when the
+    // sums were rounded to the layer's output. The gradients, in fp32 now, are read as bf16: two casts of the four.
     train<results_alone>(device, "results of down in fp32");
     // Prints: results of down in fp32: loss 0.0050, in the end less than a twentieth; 4 casts, 768 bytes of bf16 copies
 }

@@ -2,11 +2,11 @@
 /// \file
 /// Lesson 9: eight bits, and the scale that they need.
 ///
-/// A float8_e4m3 knows 2^-9 to 448, a float8_e5m2 2^-16 to 57344: no tensor's numbers lie there by themselves. So each
-/// tensor has a factor that takes its largest magnitude to the format's; the product of two such tensors is divided by
-/// both. Weights and activations want the four significant bits of the one format, gradients the range of the other
-/// (Micikevicius et al. 2022). With delayed scaling the factor follows from what the last steps met, so that a tensor
-/// is read once.
+/// A float8_e4m3 holds magnitudes from 2^-9 to 448, a float8_e5m2 from 2^-16 to 57344, and a tensor's numbers rarely
+/// lie there by themselves. So each tensor has a factor, its scale, that takes its largest magnitude to the format's;
+/// the product of two such tensors is divided by both. Weights and activations want the four significant bits of the
+/// one format, gradients the range of the other (Micikevicius et al. 2022). With delayed scaling the factor follows from
+/// what the last steps met, so that a tensor is read once.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -18,7 +18,7 @@
 
 namespace ht = halftone;
 
-/// What is left of numbers in eight bits: the share that became zero, and the mean relative error of the others.
+/// Prints what eight bits lose of numbers: the share that becomes zero, and the mean relative error of the others.
 template <class T>
 void look(const char* what, const std::vector<float>& numbers, float scale) {
     int zeros = 0;
@@ -99,8 +99,8 @@ void windows(auto& device) {
 /// The lesson; `device` is a ht::cpu, or a ht::cuda.
 void lesson(auto& device) {
     formats();
-    // The first step knows nothing yet. The third meets numbers that it did not expect; the next ones are prepared for
-    // as many, until three steps have met none.
+    // The first step has no history, and its scale is 1. The third meets an amax sixteen times as large as any in its
+    // history, and saturates. The next three steps scale for that amax, until it has left the history of three windows.
     windows(device);
     // Prints: step 0: amax 1, scale 1
     // Prints: step 1: amax 1, scale 448

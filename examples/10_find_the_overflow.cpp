@@ -81,8 +81,8 @@ void train(auto& device, const char* name) {
                     static_cast<double>(o.before_largest));
     }
 
-    // What the tensors of one more step hold, and what that speaks for. This is for a step now and then: it waits for
-    // each.
+    // What the tensors of one more step hold, and which types the collector proposes. It waits for each tensor, so use
+    // it in a step now and then.
     ht::numerics_collector numerics{device, tape};
     step();
     for (const auto& p : numerics.take(model, scaler.get_scale()).proposals()) {
@@ -98,8 +98,7 @@ void lesson(auto& device) {
     // Prints: fp16: square:
     // Prints: fp16: out: 10 of 32 (31%) of out.weight are zeros in float16 and not in the master
 
-    // With a rule for it, `square` gives what it should; but `out` reads that in a type of its own, and is the next
-    // one.
+    // With a rule for `square` its results are right; but `out` reads them in float16, and is the next to overflow.
     train<ht::recipe<ht::amp_fp16, ht::rule<"square", ht::amp_bf16>>>(device, "half mended");
     // Prints: half mended: 5 of 5 steps are skipped
     // Prints: half mended: step 1: out, linear, forward:

@@ -289,7 +289,7 @@ def show_timetable(arguments):
         print(f"{plan.name:20} {limit:4} s  {' '.join(plan.command)}")
         if own and plan.command[0] == "{train_gpt}" and "cuda" in plan.command:
             with tempfile.TemporaryDirectory() as folder:
-                words = {"{train_gpt}": own, "{text}": str(timetable.ROOT / "README.md")}
+                words = {"{train_gpt}": own, "{text}": str(timetable.ROOT / "CHANGELOG.md")}
                 command = [words.get(word, word).replace("{work}", folder) for word in plan.command]
                 code = subprocess.run(command, capture_output=True).returncode
             # Without a GPU right arguments end with 3, wrong ones with 2.

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # A .cu file may include everything and train on the CPU: nvcc compiles it without a warning, and the program runs. The
-# ```cuda blocks of README.md compile as they stand there, also where the operators of CUDA's 16-bit types are taken away
+# ```cuda blocks of README.md and docs/ compile as they stand there, also where the operators of CUDA's 16-bit types are taken away
 # (-D__CUDA_NO_HALF_OPERATORS__ and its like, as PyTorch's extensions do).
 #
 #     tests/headers/nvcc.sh            CUDACXX names the compiler; CXX the one behind it
@@ -46,7 +46,7 @@ PROGRAM
 awk -v folder="$work" '
     /^```cuda$/ { file = sprintf("%s/snippet%02d.cu", folder, ++count); printf "#line %d \"%s\"\n", FNR + 1, FILENAME > file; next }
     /^```$/ && file { close(file); file = ""; next }
-    file { print > file }' "$root/README.md"
+    file { print > file }' "$root/README.md" "$root"/docs/*.md
 compiler=()
 if [[ ${CXX:-} == *g++* && ${CXX:-} != *clang* ]]; then compiler=(-ccbin "$CXX"); fi
 compile() { "$nvcc" "${compiler[@]}" -std=c++20 -arch=sm_90 -Werror all-warnings -Xcompiler -Wall,-Wextra,-Werror,-pthread -I"$root/include" "$@"; }
