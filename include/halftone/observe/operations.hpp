@@ -3,10 +3,10 @@
 /// What diagnostics know of single operations, in one list by their tags: how far rounding may carry results, for shadow
 /// runs, and the lines of the ledger. Operations themselves know nothing of either.
 ///
-/// An operation that stands in no list has what follows from the form of its record (`usual_bounds` in shadow/rows.hpp,
+/// An operation without a line here has what follows from the form of its record (`usual_bounds` in shadow/rows.hpp,
 /// `usual_lines` in ledger/ledger.hpp): maps, reductions, joins and operations of users' own are told in full. A record
-/// of another form may say the same of itself, where it says nothing results are held to one rounding of what floats give, and
-/// the ledger has "?" for types:
+/// of another form may state the same of itself. Where it states nothing, its results are held to one rounding of what
+/// floats give, and the ledger has "?" for its types.
 ///
 ///     template <class A, class B, class Y>
 ///     struct outer_record : detail::kept_operands<Y, 2, variable<A, 1>, variable<B, 1>> {
@@ -15,8 +15,8 @@
 ///         static constexpr int roundings = 1;                 // of each result
 ///         extent sum_length() const { return longest; }       // addends of its longest sum
 ///
-/// Where that does not bound its errors well, or is not what it reads, it gets a line below, and specialisations of what
-/// the line names, for its record.
+/// Where that does not bound its errors well, or is not what it reads, the operation gets a line in the list below, and
+/// the templates that the line names are specialised for its record.
 #pragma once
 
 #include <halftone/policy/operations.hpp>
@@ -25,8 +25,9 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
 
-// forward(notes, record), when it is made; backward(notes, record), before it runs, which returns what is to be called afterwards.
-// Of each the shadow run's header that specialises it for the operation's records; for others it is the usual.
+// Bounds of shadow runs. forward(notes, record) is called when the record is made; backward(notes, record) before it
+// runs, and returns what is to be called afterwards. Behind each stands the header of shadow/ that specialises it for the
+// operation's records; for other records it is the usual one.
 template <class Record> struct usual_bounds;                                           // rows.hpp
 template <class Record> struct matmul_bounds : usual_bounds<Record> {};                // products.hpp
 template <class Record> struct linear_bounds : usual_bounds<Record> {};                // linear.hpp

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The hook of a tape: what a tool sees operations by. Operations know no tool, and a tool adds no line to any operation.
+/// The hook of a tape: through it a diagnostic (a tool) sees what operations do. Operations know no tool, and a tool
+/// adds no line to any operation.
 ///
-/// An operation speaks to its root, of whatever kind that is. A plain tape and an inference context have no hook, and
-/// each of these is what it is there without one:
+/// An operation calls its root, whatever kind of context that is. A plain tape and an inference context have no hook, and
+/// these calls are there what they would be without hooks. On a hooked_tape each call also tells the hook:
 ///
-///     const auto range = root.template range<Where>(op::outer::name);        // begins, and ends with the scope
-///     auto y = root.template make<Y>(shape, wanted);                         // gives: its result first
-///     auto y = root.template make_over<Where>(name, values, wanted);         // gives what lies there already
-///     auto q = detail::quantize<Q, Roles>(root, x, weight, ...);             // reads scaled (detail::read_scaled)
-///     Op::forward(body, detail::read<How>(root, make)...);                   // reads what a user's function is handed
-///     root.record(outer_record<...>{...});                                   // is through; has `operation`, its tag
-///     tape.gradient_target(dx)  tape.give_gradient(value, dx)                // gives a gradient, in record.backward(tape)
+///     const auto range = root.template range<Where>(op::outer::name);    // the operation begins, and ends with the scope
+///     auto y = root.template make<Y>(shape, wanted);                     // it gives a result; the result comes first
+///     auto y = root.template make_over<Where>(name, values, wanted);     // it gives what lies in memory already
+///     detail::read_scaled(root, x, q, scale, weight, tensor, rule);      // it reads q, of eight bits, in the place of x
+///     Op::forward(body, detail::read<How>(root, make)...);               // a function of the user's reads an argument
+///     root.record(outer_record<...>{...});                               // it is through; `operation` is its tag
+///     tape.gradient_target(dx); tape.give_gradient(value, dx);           // record.backward(tape) gives a gradient
 ///
-/// One question is left to an operation that may have nothing to do (a cast to the type that is there): whether it may be
-/// left out, `detail::leaves_out<Context>`. A layer that is one operation or several asks `detail::chosen_by<P>` by whose
-/// types it chooses (nn/mlp.hpp).
+/// Two questions are left to operations. One that may have nothing to do, such as a cast to the type that is there, asks
+/// whether it may be left out: `detail::leaves_out<Context>`. A layer that is either one operation or several asks by
+/// whose types it chooses: `detail::chosen_by<P>` (nn/mlp.hpp).
 ///
-/// A tool is a hook. It derives from tape_hook, which lets everything pass, and has functions of its own in the place of
-/// those that it wants. They are found by name as the tape is compiled: none is virtual, and one that nobody has costs
-/// nothing.
+/// A tool derives from tape_hook, whose functions do nothing, and declares those that it wants anew, under the same name.
+/// None is virtual: a function that a tool does not declare costs nothing.
 ///
 ///     struct result_counter : ht::detail::tape_hook {
 ///         using tape_hook::tape_hook;
@@ -31,7 +31,7 @@
 ///     model.loss(tape, batch);
 ///     std::cout << tape.hook().elements;
 ///
-/// What a tool knows of single operations (error bounds, types) stands in observe/operations.hpp, by their tags.
+/// What tools know of single operations (error bounds, types) stands in observe/operations.hpp, by the operation's tag.
 #pragma once
 
 #include <halftone/autodiff/engine/tape.hpp>
@@ -44,11 +44,11 @@ namespace detail {
 /// of a parameter.
 enum class reading { as_it_is, converted, parameter };
 
-/// Lets everything pass. Made over the tape that it is the hook of.
+/// The base of hooks: each function does nothing. A hook is constructed with the tape that it belongs to.
 struct tape_hook {
-    static constexpr bool keeps_records = true;  ///< for a backward pass
-    static constexpr bool names_layers = false;  ///< whether `Where` tells the layer, and lists tell the index
-    static constexpr bool leaves_out = true;     ///< operations that have nothing to do
+    static constexpr bool keeps_records = true;  ///< the tape keeps records, and has a backward pass
+    static constexpr bool names_layers = false;  ///< roles tell the layer that they are of, and lists the index
+    static constexpr bool leaves_out = true;     ///< operations that have nothing to do are none on this tape
     template <class P>
     using region_policy = P;  ///< what autocast<P> is on this tape
     template <class T, class Storage>
@@ -62,18 +62,20 @@ struct tape_hook {
 
     // ---- forward
 
-    /// Put onto the tape by no operation.
+    /// A variable that constant(), leaf() or bring() has put onto the tape.
     template <class T, int Rank>
     void input(const variable<T, Rank>&) {}
+    /// An operation of this name begins. Where: the roles of a layer, or the policy of a region.
     template <class Where>
     void begin(const char*) {}
     void end() {}
     /// What is made for an operation's result, or for what it notes for itself; its values are there at end().
     template <class T, int Rank>
     void give(const variable<T, Rank>&, bool) {}
-    /// Likewise, of an operation of the user's own.
+    /// The result y of an operation of the user's own, Op, and the arguments of apply().
     template <class Op, class Y, class... Inputs>
     void give_own(const Y&, const Inputs&...) {}
+    /// An argument of an operation of the user's own. What is returned is read in its place.
     template <reading How, class V>
     V read(V argument) {
         return argument;
@@ -81,6 +83,7 @@ struct tape_hook {
     /// x, of which a product with this weight reads q.
     template <class X, class Q, int Rank, class Scale, class Weight, class Tensor, class Rule>
     void read_scaled(const view<X, Rank>&, const view<Q, Rank>&, const Scale*, const Weight&, Tensor, const Rule&) {}
+    /// The operation is through, and has left this record for the backward pass.
     template <class Record>
     void record(const Record&) {}
     /// Stands for the index-th of a list of layers, while it lives.
@@ -93,7 +96,7 @@ struct tape_hook {
 
     // ---- backward
 
-    /// What is to be known of an operation when its backward function runs.
+    /// What is kept beside a record, and handed to backward().
     struct noted {};
     noted note() const { return {}; }
     /// Around the pass, which begins with the loss.
