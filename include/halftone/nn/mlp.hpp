@@ -28,6 +28,18 @@ consteval bool check_mlp_category() {
     return true;
 }
 
+/// The types of a product of the perceptron, and how its weight is stored, by the policy that its layer chooses by.
+template <class P, class Context>
+using choosing_roles = typename layer_types<chosen_by<policy_within<P, policy_of<Context>>>, op::linear, Context>::type;
+template <class P>
+using choosing_storage = storage_signature<chosen_by<policy_within<P, as_given>>, op::linear>;
+
+/// Whether both products of a perceptron are one operation: they run in the same types, on weights that are stored alike.
+template <class Up, class Down, class Context, class Residual>
+concept one_mlp = std::is_same_v<choosing_roles<Up, Context>, choosing_roles<Down, Context>> &&
+                  std::is_same_v<choosing_storage<Up>, choosing_storage<Down>> &&
+                  (!is_absent<Residual> || whole_mlp<choosing_roles<Up, Context>, Context>);
+
 }  // namespace detail
 
 }  // namespace HALFTONE_ABI
@@ -67,14 +79,8 @@ struct mlp {
   private:
     template <class Context, class X, int Rank, class Residual>
     auto run(Context&& ctx, const variable<X, Rank>& x, const Residual& residual) const {
-        using up_roles = layer_roles<at<P, "up">, op::linear, Context, X>;
-        using down_roles = layer_roles<at<P, "down">, op::linear, Context>;
-        using types = halftone::detail::unmarked_roles<up_roles>;
-        if constexpr (std::is_same_v<types, halftone::detail::unmarked_roles<down_roles>> &&
-                      std::is_same_v<decltype(up.weight), decltype(down.weight)> &&
-                      halftone::detail::stand_for_alike<resolve<at<P, "up">>, resolve<at<P, "down">>> &&
-                      (!is_absent<Residual> || (halftone::detail::whole_mlp<types, Context> &&
-                                                !halftone::detail::stands_for_scaled<resolve<at<P, "up">>>))) {
+        if constexpr (halftone::detail::one_mlp<at<P, "up">, at<P, "down">, Context, Residual>) {
+            using types = typename halftone::detail::layer_types<at<P, "up">, op::linear, Context, X>::type;
             return halftone::mlp<halftone::detail::marked_roles<types, P, Context>>(ctx, x, up.weight, up.bias,
                                                                                     down.weight, down.bias, residual);
         } else {

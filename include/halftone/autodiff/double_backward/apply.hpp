@@ -85,7 +85,7 @@ struct twice_application {
         const std::tuple<decltype(cast_argument<To>(body, arguments))...> given{cast_argument<To>(body, arguments)...};
         const auto returned =
             with_kept(std::apply([&body](const auto&... in) { return Op::forward(body, in...); }, given));
-        const auto y = result_of_apply<Op>(root, returned.result, wanted != 0);
+        const auto y = result_of_apply<Op>(root, returned.result, wanted != 0, arguments...);
         using Y = std::remove_const_t<decltype(y)>;
         using kept = std::remove_cvref_t<decltype(returned.kept)>;
         if (wanted != 0) {

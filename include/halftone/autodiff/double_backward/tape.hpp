@@ -19,7 +19,7 @@ inline constexpr twice_tape twice{};
 
 namespace detail {
 
-struct twice_and_watched {};
+struct twice_and_another {};
 
 }  // namespace detail
 
@@ -358,10 +358,9 @@ class tape<Device, twice_tape> : public tape<Device> {
 template <class Device>
 tape(Device&, twice_tape) -> tape<Device, twice_tape>;
 
-// Both kinds at once.
-struct watched_tape;
+// Another kind at once.
 template <class Device>
-class tape<Device, detail::twice_and_watched> {
+class tape<Device, detail::twice_and_another> {
   public:
     template <class First, class Second>
     tape(Device&, const First&, const Second&) {
@@ -371,10 +370,10 @@ class tape<Device, detail::twice_and_watched> {
                       "loss without its penalty, on ht::tape tape{device, ht::watched}");
     }
 };
-template <class Device>
-tape(Device&, const twice_tape&, const watched_tape&) -> tape<Device, detail::twice_and_watched>;
-template <class Device>
-tape(Device&, const watched_tape&, const twice_tape&) -> tape<Device, detail::twice_and_watched>;
+template <class Device, class Kind>
+tape(Device&, const twice_tape&, const Kind&) -> tape<Device, detail::twice_and_another>;
+template <class Device, class Kind>
+tape(Device&, const Kind&, const twice_tape&) -> tape<Device, detail::twice_and_another>;
 
 namespace detail {
 

@@ -3,7 +3,7 @@
 /// What differentiable operations share: the types they run in, absent operands, and gradients that pass through.
 #pragma once
 
-#include <halftone/autodiff/engine/tape.hpp>
+#include <halftone/autodiff/engine/hook.hpp>
 #include <halftone/kernel/common/fp64/fp64.hpp>
 #include <halftone/kernel/map/map.hpp>
 #include <halftone/policy/check.hpp>
@@ -65,59 +65,6 @@ struct layer_types {
 
 }  // namespace detail
 
-namespace detail {
-
-/// A context whose root tells operations by their layers. For all others a layer's place is in no type and in no code.
-template <class Context>
-concept layer_naming = requires(std::remove_cvref_t<Context>& context) {
-    requires std::remove_cvref_t<decltype(context.root())>::names_layers;
-};
-
-/// Roles that say whose they are: `layer` is its policy, and so has its path.
-template <class Roles, class P>
-struct roles_of_layer : Roles {
-    using types = Roles;
-    using layer = P;
-};
-
-template <class Roles, class P, class Context>
-struct marked {
-    using type = Roles;
-};
-template <class Roles, class P, layer_naming Context>
-struct marked<Roles, P, Context> {
-    using type = roles_of_layer<Roles, P>;
-};
-/// The roles of a layer with policy P as operations take them in a context.
-template <class Roles, class P, class Context>
-using marked_roles = typename marked<Roles, P, Context>::type;
-
-template <class Roles>
-struct unmarked {
-    using type = Roles;
-};
-template <class Roles, class P>
-struct unmarked<roles_of_layer<Roles, P>> {
-    using type = Roles;
-};
-/// The types alone, by which layers compare.
-template <class Roles>
-using unmarked_roles = typename unmarked<Roles>::type;
-
-/// Stands for the i-th of a list of layers, while it lives. `List` is the list's policy; its layers are one level
-/// further down.
-template <class List, class Root>
-auto within_list(Root& root, int index) {
-    if constexpr (layer_naming<Root>) {
-        return typename Root::list_scope(root, path_of<List>, index);
-    } else {
-        struct nothing {};
-        return nothing{};
-    }
-}
-
-}  // namespace detail
-
 /// The types of the operation Op of a layer with policy P, called in a context with inputs of these element types; a
 /// compile-time error where P is wrong, or does not go with them.
 template <class P, class Op, class Context, class... Inputs>
@@ -134,19 +81,6 @@ template <class Root>
 inline constexpr bool is_twice = false;
 template <class Device>
 inline constexpr bool is_twice<tape<Device, twice_tape>> = true;
-
-/// A tape of a shadow run (observe/shadow/tape.hpp). What is no operation elsewhere, since nothing is to be done, is
-/// one there, so that policy and twin have the same ones.
-template <class Context>
-concept shadowing = requires(std::remove_cvref_t<Context>& context) {
-    typename std::remove_cvref_t<decltype(context.root())>::shadow;
-};
-/// Whether layers with these policies may do as one for all that the policies stand for.
-template <class, class>
-inline constexpr bool stand_for_alike = true;
-/// Whether what this policy stands for reads scaled operands.
-template <class>
-inline constexpr bool stands_for_scaled = false;
 
 /// Where a context's operations have to be differentiable twice.
 template <class Context>

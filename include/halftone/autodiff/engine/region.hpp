@@ -37,10 +37,15 @@ using policy_of = typename std::remove_cvref_t<Context>::policy;
 
 namespace detail {
 
-/// What a region of P is on a tape: P, unless the tape is another one's twin (observe/shadow/tape.hpp).
+/// What a region of P is on a tape: P, unless the tape's hook (autodiff/engine/hook.hpp) has another in its place.
 template <class P, class Root>
 struct region_policy {
     using type = P;
+};
+template <class P, class Root>
+    requires requires { typename Root::hook_type; }
+struct region_policy<P, Root> {
+    using type = typename Root::hook_type::template region_policy<P>;
 };
 
 /// The same within a context of the policy Around, which `inherit` leaves as it is.

@@ -60,6 +60,20 @@ class basic_context {
         return {*graph_, graph_->make_result(block, records && wants_gradient), s};
     }
 
+    /// A result that lies where `values` do: of an operation that has nothing to do.
+    template <class Where = void, class T, int Rank>
+    variable<T, Rank> make_over(const char*, const const_view<T, Rank>& values, bool wants_gradient) {
+        const auto block = graph_->make_block_over(values.data(), static_cast<std::size_t>(values.size()) * sizeof(T));
+        return {*graph_, graph_->make_result(block, records && wants_gradient), values.shape()};
+    }
+    /// What an operation of the user's own, Op, has given of these inputs, as its result: the same memory.
+    template <class Op, class T, int Rank, class... Inputs>
+    variable<T, Rank> make_result(const variable<T, Rank>& given, bool wants_gradient, const Inputs&...) {
+        const auto block = graph_->value_block(given.slot());
+        graph_->retain_block(block);
+        return {*graph_, graph_->make_result(block, wants_gradient), given.shape()};
+    }
+
     /// A variable over memory that the user owns and keeps, until the backward pass is through. No gradient flows into
     /// it. Throws shape_error for a view that is not contiguous.
     template <class T, int Rank>

@@ -164,11 +164,14 @@ const T& cast_argument(Body&, const T& other) {
     return other;
 }
 
-/// The same on the tapes of a shadow run, of which the twin is to be handed what the other one is.
+/// The same as the forward function reads it, of which the tape's hook is told.
 template <class To, class Root, class Body, class T>
-decltype(auto) handed_argument(Root& root, Body& body, const T& argument) {
-    if constexpr (shadowing<Root> && is_operand<T> && (!std::is_void_v<To> || !is_variable<T>)) {
-        return root.handed(cast_argument<To>(body, argument), is_variable<T>);
+decltype(auto) read_argument(Root& root, Body& body, const T& argument) {
+    if constexpr (is_operand<T>) {
+        constexpr reading how = !is_variable<T>       ? reading::parameter
+                                : std::is_void_v<To> ? reading::as_it_is
+                                                     : reading::converted;
+        return read<how>(root, [&]() -> decltype(auto) { return cast_argument<To>(body, argument); });
     } else {
         return cast_argument<To>(body, argument);
     }
@@ -324,23 +327,13 @@ auto with_kept(const T& returned) {
 }
 
 /// What forward returned as a result on the tape.
-template <class Op, class Root, class Y>
-Y result_of_apply(Root& root, const Y& returned, bool wanted) {
+template <class Op, class Root, class Y, class... Arguments>
+Y result_of_apply(Root& root, const Y& returned, bool wanted, const Arguments&... arguments) {
     static_assert(is_variable<Y>,
                   "halftone: apply: forward returns a variable, or ht::keep(variable, what backward needs...)");
-    auto& graph = root.graph();
-    if (&returned.graph() != &graph) fail<argument_error>(Op::name, ": forward returned a variable of another context");
-    if constexpr (layer_naming<Root>) {
-        // Made by the tape, which gets to see it so.
-        using T = typename Y::value_type;
-        const Y y = root.template make<T>(returned.shape(), wanted);
-        root.device().copy(y.view().data(), returned.view().data(), static_cast<std::size_t>(y.size()) * sizeof(T));
-        return y;
-    } else {
-        const auto block = graph.value_block(returned.slot());
-        graph.retain_block(block);
-        return {graph, graph.make_result(block, wanted), returned.shape()};
-    }
+    if (&returned.graph() != &root.graph())
+        fail<argument_error>(Op::name, ": forward returned a variable of another context");
+    return root.template make_result<Op>(returned, wanted, arguments...);
 }
 
 /// apply() on a tape for second derivatives: autodiff/double_backward/apply.hpp.
@@ -377,11 +370,9 @@ auto apply(Context&& context, const Arguments&... arguments) {
         return detail::twice_application<Op, To, Policy>::run(root, body, wanted, arguments...);
     } else {
         const auto returned =
-            detail::with_kept(Op::forward(body, detail::handed_argument<To>(root, body, arguments)...));
-        auto y = detail::result_of_apply<Op>(root, returned.result, wanted != 0);
+            detail::with_kept(Op::forward(body, detail::read_argument<To>(root, body, arguments)...));
+        auto y = detail::result_of_apply<Op>(root, returned.result, wanted != 0, arguments...);
         using Y = decltype(y);
-        if constexpr (detail::shadowing<Context>)
-            root.template note_own<Op>(y, std::tuple_cat(detail::destination_of(arguments)...));
         if constexpr (records) {
             if (wanted != 0) {
                 auto destinations = std::tuple_cat(detail::destination_of(arguments)...);

@@ -172,7 +172,7 @@ auto cast(Context&& context, const variable<X, Rank>& x) {
     static_assert(number<T>,
                   "halftone: cast is given something other than a number type: ht::cast<float>(ctx, x); what computes "
                   "by a policy is called in a region, ht::autocast<policy>(ctx)");
-    if constexpr (std::is_same_v<T, X> && !detail::shadowing<Context>) {
+    if constexpr (std::is_same_v<T, X> && detail::leaves_out<Context>) {
         return x;
     } else {
         return detail::pointwise<op::cast, T>(
@@ -182,7 +182,7 @@ auto cast(Context&& context, const variable<X, Rank>& x) {
 
 namespace detail {
 
-/// What Op has computed as X, given as Y. The tapes of a shadow run have a cast here, or none, alike.
+/// What Op has computed as X, given as Y. Whether there is a cast here does not follow from the policy's types alone.
 template <class Op, class Y, class Context, class X, int Rank>
 variable<Y, Rank> given_as(Context&& context, const variable<X, Rank>& x) {
     if constexpr (std::is_same_v<X, Y> && operation_category<Op>::value == stated_category<Op>()) {

@@ -46,6 +46,7 @@ struct join_layout {
 template <class Op, class Y, int Rank, class... Inputs>
 struct join_record {
     using operation = Op;
+    using reads = reads_nothing;  // copied, whole or in part
     join_layout layout;
     std::tuple<gradient_of<typename Inputs::value_type, Inputs::rank>...> gradients;
     gradient_of<Y, Rank> dy;

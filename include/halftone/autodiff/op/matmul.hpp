@@ -153,11 +153,13 @@ auto free_linear(Context&& context, const variable<X, Rank>& x, const W& weight,
                                                                                       as_weight(bias));
 }
 
+struct as_variable_operation {
+    static constexpr const char* name = "as_variable";
+};
+
 template <class Storage, class T, int Rank>
 struct parameter_read_record {
-    struct operation {
-        static constexpr const char* name = "as_variable";
-    };
+    using operation = as_variable_operation;
     parameter<Storage, Rank> source;
     gradient_of<T, Rank> dy;
 
@@ -265,39 +267,25 @@ auto linear(Context&& context, const variable<X, Rank>& x, const parameter<Stora
 template <class T = by_category, recording_context Context, class Storage, int Rank>
 auto as_variable(Context&& context, const parameter<Storage, Rank>& p) {
     using param = typename Storage::param;
-    using type = std::conditional_t<std::is_same_v<T, by_category>, param, T>;
-    static_assert(
-        std::is_same_v<type, param> || std::is_same_v<type, typename Storage::compute> || detail::shadowing<Context>,
-        "halftone: as_variable: the store keeps this parameter in the types of its roles `param` and "
-        "`compute`; take one of them, and ht::cast<T>(ctx, ht::as_variable(ctx, p)) for another");
+    using asked = std::conditional_t<std::is_same_v<T, by_category>, param, T>;
+    using type = typename detail::hook_of<Context>::template parameter_type<asked, Storage>;
+    static_assert(std::is_same_v<type, param> || std::is_same_v<type, typename Storage::compute>,
+                  "halftone: as_variable: the store keeps this parameter in the types of its roles `param` and "
+                  "`compute`; take one of them, and ht::cast<T>(ctx, ht::as_variable(ctx, p)) for another");
+    using record = detail::parameter_read_record<Storage, type, Rank>;
     auto& root = context.root();
-    constexpr bool records = std::remove_cvref_t<Context>::records;
-    const bool wanted = !p.is_frozen();
-    if constexpr (detail::shadowing<Context>) {
-        // A twin has it in fp32 alone, and takes over what is read here.
-        using held = std::conditional_t<std::is_same_v<type, typename Storage::compute>, type, param>;
-        using record = detail::parameter_read_record<Storage, held, Rank>;
-        const auto range = root.template range<policy_of<Context>>(record::operation::name);
-        auto y = root.template make<held>(p.shape(), wanted);
-        const auto values = detail::values_for<held>(p);
-        root.device().copy(y.view().data(), values.data(), static_cast<std::size_t>(y.size()) * sizeof(held));
-        if (wanted) root.record(record{p, gradient_of(y)});
-        return y;
+    const_view<type, Rank> values;
+    if constexpr (std::is_same_v<type, typename Storage::compute>) {
+        values = p.values();
     } else {
-        const_view<type, Rank> values;
-        if constexpr (std::is_same_v<type, typename Storage::compute>) {
-            values = p.values();
-        } else {
-            values = detail::whole_master(p);
-        }
-        auto& graph = root.graph();
-        const auto block = graph.make_block_over(values.data(), static_cast<std::size_t>(values.size()) * sizeof(type));
-        variable<type, Rank> y(graph, graph.make_result(block, records && wanted), p.shape());
-        if constexpr (records) {
-            if (wanted) root.record(detail::parameter_read_record<Storage, type, Rank>{p, gradient_of(y)});
-        }
-        return y;
+        values = detail::whole_master(p);
     }
+    const bool wanted = !p.is_frozen();
+    auto y = root.template make_over<policy_of<Context>>(record::operation::name, values, wanted);
+    if constexpr (std::remove_cvref_t<Context>::records) {
+        if (wanted) root.record(record{p, gradient_of(y)});
+    }
+    return y;
 }
 
 }  // namespace HALFTONE_ABI

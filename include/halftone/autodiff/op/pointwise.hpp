@@ -61,6 +61,17 @@ struct kept_operands {
     }
 };
 
+/// Which inputs the gradients of a record read beside that of its result, for those who ask (observe/operations.hpp):
+/// value<I, By> tells it of the I-th input and the gradient of the By-th.
+struct reads_nothing {
+    template <std::size_t, std::size_t>
+    static constexpr bool value = false;
+};
+struct reads_others {
+    template <std::size_t I, std::size_t By>
+    static constexpr bool value = I != By;
+};
+
 /// The values of a kept input; of another, a view of its shape without data.
 template <class T, int Rank>
 const_view<T, Rank> values_of(const variable<T, Rank>& kept, const shape<Rank>& s) {
@@ -70,6 +81,10 @@ const_view<T, Rank> values_of(const variable<T, Rank>& kept, const shape<Rank>& 
 template <class Op, class Expression, class Y, int Rank, class... Inputs>
 struct map_record : kept_operands<Y, Rank, Inputs...> {
     using operation = Op;
+    struct reads {  // one map computes all gradients
+        template <std::size_t I, std::size_t>
+        static constexpr bool value = kept_inputs<Expression, Inputs...>::template keeps<I>();
+    };
     pack<Expression> expression;
 
     template <class Tape>

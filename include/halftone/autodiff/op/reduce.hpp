@@ -22,6 +22,11 @@ namespace detail {
 template <class Op, class Expression, class Y, class... Inputs>
 struct reduce_record : kept_operands<Y, 0, Inputs...> {
     using operation = Op;
+    struct reads {
+        template <std::size_t I, std::size_t By>
+        static constexpr bool value =
+            halftone::reads<static_cast<int>(I), decltype(derivative<static_cast<int>(By)>(std::declval<Expression>()))>;
+    };
     static constexpr std::size_t count = sizeof...(Inputs);
     Expression expression;
     double factor;

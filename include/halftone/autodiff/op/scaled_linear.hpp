@@ -85,8 +85,7 @@ quantized<Q, Rank> quantize(Root& root, const view<X, Rank>& x, const Weight& we
                                           weight.owner().amaxes().record(weight.entry(), tensor),
                                           records ? kernel::gathering::on : kernel::gathering::off);
     }
-    if constexpr (requires { root.note_operand(x, q.values.view(), scale, weight, tensor, rule); })
-        root.note_operand(x, q.values.view(), scale, weight, tensor, rule);
+    read_scaled(root, x, q.values.view(), scale, weight, tensor, rule);
     return q;
 }
 /// A weight in eight bits.

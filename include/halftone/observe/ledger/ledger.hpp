@@ -30,6 +30,7 @@
 #include <halftone/autodiff/op/norm.hpp>
 #include <halftone/autodiff/op/reduce.hpp>
 #include <halftone/autodiff/op/softmax.hpp>
+#include <halftone/observe/operations.hpp>
 #include <halftone/policy/ledger_table.hpp>
 
 namespace halftone {
@@ -40,14 +41,6 @@ struct ledger_tape {};
 inline constexpr ledger_tape ledger_of_calls{};
 
 namespace detail::ledger {
-
-/// The lines of a record: of the operation whose backward pass it would be.
-template <class Record>
-struct of_record {
-    static std::array<ledger_entry, 1> lines(const Record&) {
-        return {ledger_entry{Record::operation::name, ledger_pass::forward, "?", "?", "?"}};
-    }
-};
 
 /// The lines of the passes that run.
 template <std::size_t N>
@@ -87,75 +80,75 @@ template <class Storage, int Rank>
 struct weight_storage<parameter<Storage, Rank>> : Storage {};
 
 template <class Roles, class X, class Y, int Rank, class Weight, class Bias>
-struct of_record<linear_record<Roles, X, Y, Rank, Weight, Bias>> {
+struct linear_lines<linear_record<Roles, X, Y, Rank, Weight, Bias>> {
     static auto lines(const linear_record<Roles, X, Y, Rank, Weight, Bias>& r) {
         return running_linear(linear<Roles, X, Y, weight_storage<Weight>>(op::linear::name), r);
     }
 };
 template <class Roles, class X, class Y, int Rank, class Weight, class Bias>
-struct of_record<scaled_linear_record<Roles, X, Y, Rank, Weight, Bias>> {
+struct linear_lines<scaled_linear_record<Roles, X, Y, Rank, Weight, Bias>> {
     static auto lines(const scaled_linear_record<Roles, X, Y, Rank, Weight, Bias>& r) {
         return running_linear(linear<Roles, X, Y, typename Weight::storage>(op::linear::name), r);
     }
 };
 template <class Roles, class X, class Y, int Rank, class Weight, class Bias>
-struct of_record<mlp_record<Roles, X, Y, Rank, Weight, Bias>> {
+struct mlp_lines<mlp_record<Roles, X, Y, Rank, Weight, Bias>> {
     static auto lines(const mlp_record<Roles, X, Y, Rank, Weight, Bias>& r) {
         return running_mlp(mlp<Roles, X, Y, typename Weight::storage>(op::mlp::name), r);
     }
 };
 template <class Roles, class X, class Y, int Rank, class Weight, class Bias>
-struct of_record<scaled_mlp_record<Roles, X, Y, Rank, Weight, Bias>> {
+struct mlp_lines<scaled_mlp_record<Roles, X, Y, Rank, Weight, Bias>> {
     static auto lines(const scaled_mlp_record<Roles, X, Y, Rank, Weight, Bias>& r) {
         return running_mlp(mlp<Roles, X, Y, typename Weight::storage>(op::mlp::name), r);
     }
 };
 template <class X, class Y, int Rank, class Gain, class Bias>
-struct of_record<layer_norm_record<X, Y, Rank, Gain, Bias>> {
+struct norm_lines<layer_norm_record<X, Y, Rank, Gain, Bias>> {
     static auto lines(const layer_norm_record<X, Y, Rank, Gain, Bias>& r) {
         return running_rows<X, Y, typename Gain::storage>(op::layer_norm::name, r);
     }
 };
 template <class X, class Y, int Rank, class Gain>
-struct of_record<rms_norm_record<X, Y, Rank, Gain>> {
+struct norm_lines<rms_norm_record<X, Y, Rank, Gain>> {
     static auto lines(const rms_norm_record<X, Y, Rank, Gain>& r) {
         return running_rows<X, Y, typename Gain::storage>(op::rms_norm::name, r);
     }
 };
 template <class Y, class Table, class Positions>
-struct of_record<embedding_record<Y, Table, Positions>> {
+struct embedding_lines<embedding_record<Y, Table, Positions>> {
     static auto lines(const embedding_record<Y, Table, Positions>&) {
         return embedding<Y, typename Table::storage>(op::embedding::name);
     }
 };
 template <class Roles, class T>
-struct of_record<self_attention_record<Roles, T>> {
+struct attention_lines<self_attention_record<Roles, T>> {
     static auto lines(const self_attention_record<Roles, T>&) {
         return attention<typename Roles::compute, typename Roles::input_grad, T>(op::attention::name);
     }
 };
 template <class Roles, class T>
-struct of_record<attention_record<Roles, T>> {
+struct attention_lines<attention_record<Roles, T>> {
     static auto lines(const attention_record<Roles, T>&) {
         return attention<typename Roles::compute, typename Roles::input_grad, T>(op::attention::name);
     }
 };
 template <class Roles, class X, int Rank, class Weight>
-struct of_record<linear_cross_entropy_record<Roles, X, Rank, Weight>> {
+struct linear_cross_entropy_lines<linear_cross_entropy_record<Roles, X, Rank, Weight>> {
     static auto lines(const linear_cross_entropy_record<Roles, X, Rank, Weight>& r) {
         return running(linear_cross_entropy<Roles, X, typename Weight::storage>(op::linear_cross_entropy::name),
                        {true, r.logits.is_empty(), r.dx.is_wanted(), !r.weight.is_frozen()});
     }
 };
 template <class X, int Rank>
-struct of_record<cross_entropy_record<X, Rank>> {
+struct cross_entropy_lines<cross_entropy_record<X, Rank>> {
     static auto lines(const cross_entropy_record<X, Rank>&) {
         return rows<promote<float, X>, X, promote<float, X>>(op::cross_entropy::name);
     }
 };
 /// Softmax reads what it gave, not what it was given, once more.
 template <class Op, template <class> class Kernel, class X, class Y, int Rank>
-struct of_record<softmax_record<Op, Kernel, X, Y, Rank>> {
+struct softmax_lines<softmax_record<Op, Kernel, X, Y, Rank>> {
     static std::array<ledger_entry, 2> lines(const softmax_record<Op, Kernel, X, Y, Rank>&) {
         using In = promote<float, X, Y>;
         return {entry<In, Y>(Op::name, ledger_pass::forward, operand<X, In>("x")),
@@ -183,24 +176,6 @@ struct operand_list {
 /// cast; else it is what its inputs meet in.
 template <class Op, class... Inputs>
 using element_type = std::conditional_t<computes_by_rows<Op>, promote<float, Inputs...>, promote<Inputs...>>;
-
-/// Which inputs all gradients read: one map computes them.
-template <class Expression, class... Inputs>
-struct read_by_map {
-    template <std::size_t I, std::size_t>
-    static constexpr bool value = kept_inputs<Expression, Inputs...>::template keeps<I>();
-};
-/// Which inputs the gradient of the By-th reads.
-template <class Expression, class... Inputs>
-struct read_by_each {
-    template <std::size_t I, std::size_t By>
-    static constexpr bool value =
-        reads<static_cast<int>(I), decltype(derivative<static_cast<int>(By)>(std::declval<Expression>()))>;
-};
-struct reads_nothing {
-    template <std::size_t, std::size_t>
-    static constexpr bool value = false;
-};
 
 /// Which inputs of an operation take a gradient.
 template <class... Gradients>
@@ -233,31 +208,33 @@ std::vector<ledger_entry> by_element(const std::array<bool, sizeof...(Inputs)>& 
     (std::index_sequence_for<Inputs...>{});
     return lines;
 }
-template <class Op, class Expression, class Y, int Rank, class... Inputs>
-struct of_record<map_record<Op, Expression, Y, Rank, Inputs...>> {
-    static auto lines(const map_record<Op, Expression, Y, Rank, Inputs...>& r) {
-        return by_element<Op, element_type<Op, typename Inputs::value_type...>, read_by_map<Expression, Inputs...>, Y,
-                          typename Inputs::value_type...>(wanted_of(r.gradients));
-    }
+
+/// What a record says of itself that has its operands' gradients in a tuple and `reads` (maps, reductions, joins): of
+/// which type each is, and what each gradient reads.
+template <class Record>
+concept tells_reads = requires(const Record& r) {
+    typename Record::reads;
+    r.gradients;
+    r.dy;
 };
-template <class Op, class Expression, class Y, class... Inputs>
-struct of_record<reduce_record<Op, Expression, Y, Inputs...>> {
-    static auto lines(const reduce_record<Op, Expression, Y, Inputs...>& r) {
-        return by_element<Op, element_type<Op, typename Inputs::value_type...>, read_by_each<Expression, Inputs...>, Y,
-                          typename Inputs::value_type...>(wanted_of(r.gradients));
-    }
-};
-/// Copied, whole or in part.
-template <class Op, class Y, int Rank, class... Inputs>
-struct of_record<join_record<Op, Y, Rank, Inputs...>> {
-    static auto lines(const join_record<Op, Y, Rank, Inputs...>& r) {
-        return by_element<Op, element_type<Op, typename Inputs::value_type...>, reads_nothing, Y,
-                          typename Inputs::value_type...>(wanted_of(r.gradients));
+template <class Op, class Reads, class Y, int Rank, class... Inputs, int... Ranks>
+auto told_lines(const gradient_of<Y, Rank>&, const std::tuple<gradient_of<Inputs, Ranks>...>& inputs) {
+    return by_element<Op, element_type<Op, Inputs...>, Reads, Y, Inputs...>(wanted_of(inputs));
+}
+/// Of another one nothing is known but its name.
+template <class Record>
+struct usual_lines {
+    static auto lines(const Record& r) {
+        if constexpr (tells_reads<Record>) {
+            return told_lines<typename Record::operation, typename Record::reads>(r.dy, r.gradients);
+        } else {
+            return std::array{ledger_entry{Record::operation::name, ledger_pass::forward, "?", "?", "?"}};
+        }
     }
 };
 /// A residual is added where it lies.
 template <class X, class Y, int Rank>
-struct of_record<dropout_record<X, Y, Rank>> {
+struct dropout_lines<dropout_record<X, Y, Rank>> {
     static auto lines(const dropout_record<X, Y, Rank>& r) {
         return by_element<op::dropout, X, reads_nothing, Y, X>({r.dx.is_wanted()});
     }
@@ -285,7 +262,7 @@ template <class To, class T>
 using handed = std::conditional_t<std::is_void_v<To> || is_fp64<T>, T, To>;
 
 template <class Op, class Y, int Rank, class Kept, class To, class Policy, class... Destinations>
-struct of_record<apply_record<Op, Y, Rank, Kept, std::tuple<Destinations...>, To, Policy>> {
+struct usual_lines<apply_record<Op, Y, Rank, Kept, std::tuple<Destinations...>, To, Policy>> {
     using record = apply_record<Op, Y, Rank, Kept, std::tuple<Destinations...>, To, Policy>;
 
     static std::vector<ledger_entry> lines(const record& r) {
@@ -308,7 +285,7 @@ struct of_record<apply_record<Op, Y, Rank, Kept, std::tuple<Destinations...>, To
 // ---- products of variables, and parameters as variables
 
 template <class Roles, class A, class B, class Y, int Rank>
-struct of_record<matmul_record<Roles, A, B, Y, Rank>> {
+struct matmul_lines<matmul_record<Roles, A, B, Y, Rank>> {
     static auto lines(const matmul_record<Roles, A, B, Y, Rank>& r) {
         using C = typename Roles::compute;
         using I = typename Roles::input_grad;
@@ -322,68 +299,68 @@ struct of_record<matmul_record<Roles, A, B, Y, Rank>> {
     }
 };
 template <class Storage, class T, int Rank>
-struct of_record<parameter_read_record<Storage, T, Rank>> {
-    using op = typename parameter_read_record<Storage, T, Rank>::operation;
+struct parameter_lines<parameter_read_record<Storage, T, Rank>> {
     static std::array<ledger_entry, 2> lines(const parameter_read_record<Storage, T, Rank>&) {
-        return {entry<T, T>(op::name, ledger_pass::forward, operand<T, T>("parameter")),
-                entry<T, typename Storage::accumulate>(op::name, ledger_pass::weight_gradient, operand<T, T>("dy"))};
+        return {entry<T, T>(as_variable_operation::name, ledger_pass::forward, operand<T, T>("parameter")),
+                entry<T, typename Storage::accumulate>(as_variable_operation::name, ledger_pass::weight_gradient,
+                                                       operand<T, T>("dy"))};
     }
 };
 
 }  // namespace detail::ledger
 
-template <class Device>
-class tape<Device, ledger_tape> : public basic_context<Device, recording::on> {
-    using base = basic_context<Device, recording::on>;
+namespace detail {
 
+/// Notes the types that records were made with, and keeps no record.
+class ledger_hook : public tape_hook {
   public:
+    static constexpr bool keeps_records = false;
     static constexpr bool names_layers = true;
 
-    explicit tape(Device& device, ledger_tape = ledger_of_calls) : base(device) {}
-    tape& root() { return *this; }
-
-    /// What was called since the tape was made or cleared, in that order; what was called again with the same types
-    /// once.
+    using tape_hook::tape_hook;
     const std::vector<ledger_entry>& entries() const { return entries_; }
-    int casts() const {
-        int n = 0;
-        for (const ledger_entry& e : entries_) n += e.casts();
-        return n;
-    }
-    void clear() { entries_.clear(), latest_ = ""; }
 
-    // ---- for operations
-
-    template <class Where = void>
-    halftone::range range(const char* operation) {
+    template <class Where>
+    void begin(const char*) {
         place_ = "-", after_ = latest_;
         if constexpr (requires { typename Where::layer; }) {
             using layer = typename Where::layer;
-            if (path_of<layer>.size() != 0) place_ = latest_ = detail::ledger::place_text<layer>.data, after_ = "";
+            if (path_of<layer>.size() != 0) place_ = latest_ = ledger::place_text<layer>.data, after_ = "";
         }
-        return base::range(operation);
     }
-    /// Drops the record: nothing is kept for a backward pass.
     template <class Record>
-    void record(Record&& r) {
-        for (ledger_entry e : detail::ledger::of_record<std::remove_cvref_t<Record>>::lines(r)) {
+    void record(const Record& r) {
+        for (ledger_entry e : lines_of<Record>::lines(r)) {
             e.path = place_, e.after = after_;
             if (std::find(entries_.begin(), entries_.end(), e) == entries_.end()) entries_.push_back(e);
         }
         place_ = "-";
     }
-    class list_scope {  // layers of one type stand in the ledger once
-      public:
-        list_scope(tape&, const path_name&, int) {}
-        list_scope(const list_scope&) = delete;
-        list_scope& operator=(const list_scope&) = delete;
-    };
+    void forget() { entries_.clear(), latest_ = ""; }
 
   private:
     const char* place_ = "-";
     const char* after_ = "";
     const char* latest_ = "";  // the layer of the last operation that had one
     std::vector<ledger_entry> entries_;
+};
+
+}  // namespace detail
+
+template <class Device>
+class tape<Device, ledger_tape> : public detail::hooked_tape<Device, detail::ledger_hook> {
+  public:
+    explicit tape(Device& device, ledger_tape = ledger_of_calls)
+        : detail::hooked_tape<Device, detail::ledger_hook>(device) {}
+
+    /// What was called since the tape was made or cleared, in that order; what was called again with the same types
+    /// once.
+    const std::vector<ledger_entry>& entries() const { return this->hook().entries(); }
+    int casts() const {
+        int n = 0;
+        for (const ledger_entry& e : entries()) n += e.casts();
+        return n;
+    }
 };
 template <class Device>
 tape(Device&, ledger_tape) -> tape<Device, ledger_tape>;

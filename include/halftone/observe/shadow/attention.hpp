@@ -142,7 +142,7 @@ void run_shadow_heads(Device& device, const shadow_heads& h, pass which, const p
 }
 
 template <class Roles, class T>
-struct shadow_rule<self_attention_record<Roles, T>> {
+struct attention_bounds<self_attention_record<Roles, T>> {
     using record = self_attention_record<Roles, T>;
 
     static shadow_heads heads(const record& r, const std::vector<float>& qkv) {
@@ -187,7 +187,7 @@ struct shadow_rule<self_attention_record<Roles, T>> {
 };
 
 template <class Roles, class T>
-struct shadow_rule<attention_record<Roles, T>> {
+struct attention_bounds<attention_record<Roles, T>> {
     using record = attention_record<Roles, T>;
 
     struct copies {

@@ -289,16 +289,16 @@ struct shadow_perceptron : private shadow_linear<Roles, X, Y, Reading> {
 };
 
 template <class Roles, class X, class Y, int Rank, class Weight, class Bias>
-struct shadow_rule<linear_record<Roles, X, Y, Rank, Weight, Bias>> : shadow_linear<Roles, X, Y, plain_reading<Roles>> {
-};
+struct linear_bounds<linear_record<Roles, X, Y, Rank, Weight, Bias>>
+    : shadow_linear<Roles, X, Y, plain_reading<Roles>> {};
 template <class Roles, class X, class Y, int Rank, class Weight, class Bias>
-struct shadow_rule<scaled_linear_record<Roles, X, Y, Rank, Weight, Bias>>
+struct linear_bounds<scaled_linear_record<Roles, X, Y, Rank, Weight, Bias>>
     : shadow_linear<Roles, X, Y, scaled_reading<Roles>> {};
 template <class Roles, class X, class Y, int Rank, class Weight, class Bias>
-struct shadow_rule<mlp_record<Roles, X, Y, Rank, Weight, Bias>> : shadow_perceptron<Roles, X, Y, plain_reading<Roles>> {
-};
+struct mlp_bounds<mlp_record<Roles, X, Y, Rank, Weight, Bias>>
+    : shadow_perceptron<Roles, X, Y, plain_reading<Roles>> {};
 template <class Roles, class X, class Y, int Rank, class Weight, class Bias>
-struct shadow_rule<scaled_mlp_record<Roles, X, Y, Rank, Weight, Bias>>
+struct mlp_bounds<scaled_mlp_record<Roles, X, Y, Rank, Weight, Bias>>
     : shadow_perceptron<Roles, X, Y, scaled_reading<Roles>> {};
 
 }  // namespace detail

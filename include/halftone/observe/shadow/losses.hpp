@@ -76,7 +76,7 @@ void read_targets(const Notes& notes, const Record& r, shadow_logits& to) {
 }
 
 template <class X, int Rank>
-struct shadow_rule<cross_entropy_record<X, Rank>> {
+struct cross_entropy_bounds<cross_entropy_record<X, Rank>> {
     using record = cross_entropy_record<X, Rank>;
     template <class Notes>
     static shadow_logits of(const Notes& notes, const record& r) {
@@ -109,7 +109,7 @@ struct shadow_rule<cross_entropy_record<X, Rank>> {
 };
 
 template <class Roles, class X, int Rank, class Weight>
-struct shadow_rule<linear_cross_entropy_record<Roles, X, Rank, Weight>> {
+struct linear_cross_entropy_bounds<linear_cross_entropy_record<Roles, X, Rank, Weight>> {
     using record = linear_cross_entropy_record<Roles, X, Rank, Weight>;
     using compute = typename Roles::compute;
     using logit = typename Roles::output;

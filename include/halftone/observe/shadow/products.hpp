@@ -172,7 +172,7 @@ inline std::vector<double> product_bound(const shadow_operand& a, along a_side, 
 }
 
 template <class Roles, class A, class B, class Y, int Rank>
-struct shadow_rule<matmul_record<Roles, A, B, Y, Rank>> {
+struct matmul_bounds<matmul_record<Roles, A, B, Y, Rank>> {
     using record = matmul_record<Roles, A, B, Y, Rank>;
     using compute = typename Roles::compute;
     using input_grad = typename Roles::input_grad;

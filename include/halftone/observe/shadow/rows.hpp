@@ -95,7 +95,7 @@ auto shadow_norm_backward(Notes& notes, const Record& r, const shadow_norm& norm
 }
 
 template <class X, class Y, int Rank, class Gain, class Bias>
-struct shadow_rule<layer_norm_record<X, Y, Rank, Gain, Bias>> {
+struct norm_bounds<layer_norm_record<X, Y, Rank, Gain, Bias>> {
     using record = layer_norm_record<X, Y, Rank, Gain, Bias>;
     template <class Notes>
     static shadow_norm of(const Notes& notes, const record& r) {
@@ -117,7 +117,7 @@ struct shadow_rule<layer_norm_record<X, Y, Rank, Gain, Bias>> {
 };
 
 template <class X, class Y, int Rank, class Gain>
-struct shadow_rule<rms_norm_record<X, Y, Rank, Gain>> {
+struct norm_bounds<rms_norm_record<X, Y, Rank, Gain>> {
     using record = rms_norm_record<X, Y, Rank, Gain>;
     template <class Notes>
     static shadow_norm of(const Notes& notes, const record& r) {
@@ -139,8 +139,24 @@ struct shadow_rule<rms_norm_record<X, Y, Rank, Gain>> {
 
 // ---- tables, sums, maps, operations of the user's own
 
+/// Results are held to one rounding of what floats would give, and another one for what floats differ by, or to what the
+/// record says of itself: `roundings`, and the addends of its longest sum, `sum_length()`.
+template <class Record>
+struct usual_bounds {
+    template <class Notes>
+    static void forward(Notes& notes, const Record& r) {
+        int roundings = 1;
+        if constexpr (requires { Record::roundings; }) roundings = Record::roundings;
+        if constexpr (requires { r.sum_length(); }) notes.expect(roundings, r.sum_length());
+    }
+    template <class Notes>
+    static auto backward(Notes& notes, const Record& r) {
+        return [&notes, &r] { forward(notes, r); };
+    }
+};
+
 template <class Y, class Table, class Positions>
-struct shadow_rule<embedding_record<Y, Table, Positions>> {
+struct embedding_bounds<embedding_record<Y, Table, Positions>> {
     using record = embedding_record<Y, Table, Positions>;
     /// One sum of two.
     template <class Notes>
@@ -180,7 +196,7 @@ struct shadow_rule<embedding_record<Y, Table, Positions>> {
 };
 
 template <class Op, class Expression, class Y, class... Inputs>
-struct shadow_rule<reduce_record<Op, Expression, Y, Inputs...>> {
+struct usual_bounds<reduce_record<Op, Expression, Y, Inputs...>> {
     using record = reduce_record<Op, Expression, Y, Inputs...>;
     template <class Notes>
     static void forward(Notes& notes, const record& r) {
@@ -203,7 +219,7 @@ struct shadow_rule<reduce_record<Op, Expression, Y, Inputs...>> {
 };
 
 template <class Op, class Expression, class Y, int Rank, class... Inputs>
-struct shadow_rule<map_record<Op, Expression, Y, Rank, Inputs...>> {
+struct usual_bounds<map_record<Op, Expression, Y, Rank, Inputs...>> {
     using record = map_record<Op, Expression, Y, Rank, Inputs...>;
     template <class Notes>
     static void forward(Notes& notes, const record&) {
@@ -217,7 +233,7 @@ struct shadow_rule<map_record<Op, Expression, Y, Rank, Inputs...>> {
 };
 
 template <class Storage, class T, int Rank>
-struct shadow_rule<parameter_read_record<Storage, T, Rank>> {
+struct parameter_bounds<parameter_read_record<Storage, T, Rank>> {
     using record = parameter_read_record<Storage, T, Rank>;
     /// The twin has what the copy has, also where the master is read.
     template <class Notes>
@@ -313,17 +329,17 @@ extent own_sum_length_of(const Y& y, const Destinations& destinations) {
     return std::apply([&](const auto&... d) { return own_sum_length<Op>(y.shape(), d.shape()...); }, destinations);
 }
 template <class Op>
-struct shadow_own {
-    template <class Notes, class Y, class Destinations>
-    static void forward(Notes& notes, const Y& y, const Destinations& destinations) {
-        notes.expect(own_roundings<Op>, own_sum_length_of<Op>(y, destinations));
+struct own_bounds {
+    template <class Notes, class Y, class... Arguments>
+    static void forward(Notes& notes, const Y& y, const Arguments&... arguments) {
+        notes.expect(own_roundings<Op>, own_sum_length_of<Op>(y, std::tuple_cat(destination_of(arguments)...)));
     }
 };
 template <class Op, class Y, int Rank, class Kept, class Destinations, class To, class Policy>
-struct shadow_rule<apply_record<Op, Y, Rank, Kept, Destinations, To, Policy>> {
+struct usual_bounds<apply_record<Op, Y, Rank, Kept, Destinations, To, Policy>> {
     using record = apply_record<Op, Y, Rank, Kept, Destinations, To, Policy>;
     template <class Notes>
-    static void forward(Notes&, const record&) {}  // shadow_own has
+    static void forward(Notes&, const record&) {}  // own_bounds has
     template <class Notes>
     static auto backward(Notes& notes, const record& r) {
         // Its gradients may be of the type in which it was handed that of its result.

@@ -233,8 +233,8 @@ shadow_report shadow_run(Device& device, Model& model, Twin& twin, const Step& s
 
     detail::shadow_notes<Device> notes(device);
     {
-        tape<Device, detail::shadowed_tape> tape(device);
-        tape.note(notes);
+        detail::hooked_tape<Device, detail::shadow_hook<Device, detail::shadow_side::policy>> tape(device);
+        tape.hook().note_in(notes);
         tape.restore(random);
         detail::shadow_gradients gradients(model.parameters());
         const auto loss = step(tape, static_cast<const Model&>(model));
@@ -242,8 +242,8 @@ shadow_report shadow_run(Device& device, Model& model, Twin& twin, const Step& s
     }
     detail::shadow_comparison<Device> comparison(device, notes.tensors, report.rows);
     {
-        tape<Device, detail::shadow_twin_tape> tape(device);
-        tape.watch(comparison);
+        detail::hooked_tape<Device, detail::shadow_hook<Device, detail::shadow_side::twin>> tape(device);
+        tape.hook().watch(comparison);
         tape.restore(random);
         detail::shadow_gradients gradients(twin.parameters());
         const auto loss = step(tape, static_cast<const Twin&>(twin));

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The two tapes of a shadow run (shadow.hpp), and what is noted of the first one's operations.
+/// The hooks of the two tapes of a shadow run (shadow.hpp), and what is noted of the first one's operations.
 ///
-/// Both are watched tapes that show what operations keep for themselves as well. On the policy's tape each record is
-/// looked at when it is made and before it runs: shadow_rule<Record>, specialised for the library's records in
-/// linear.hpp, attention.hpp and the like, says how far rounding may carry each result, the last
-/// rounding aside. So operations themselves know nothing of shadows.
+/// Both watch, and show what operations keep for themselves as well. On the policy's tape each record is looked at when
+/// it is made and before it runs: bounds_of<Record>, which the list in observe/operations.hpp has by the operation's tag,
+/// says how far rounding may carry each result, the last rounding aside.
 #pragma once
 
 #include <algorithm>
@@ -16,6 +15,7 @@
 #include <vector>
 
 #include <halftone/number/classify.hpp>
+#include <halftone/observe/operations.hpp>
 #include <halftone/observe/watch/watched_tape.hpp>
 
 namespace halftone {
@@ -23,11 +23,8 @@ inline namespace HALFTONE_ABI {
 
 namespace detail {
 
-/// Kinds of tapes: the policy's, and that of its twin in fp32.
-struct shadowed_tape {};
-struct shadow_twin_tape {};
-template <class Kind>
-concept shadow_kind = std::is_same_v<Kind, shadowed_tape> || std::is_same_v<Kind, shadow_twin_tape>;
+/// Whose tape it is: the policy's, or that of its twin in fp32.
+enum class shadow_side { policy, twin };
 
 /// fp32 in the place of another policy.
 template <class P>
@@ -56,20 +53,6 @@ template <class P, path_name Name>
 struct policy_in_fp32<at<P, Name>> {
     using type = at<typename policy_in_fp32<P>::type, Name>;
 };
-template <class P, class Device>
-struct region_policy<P, tape<Device, shadow_twin_tape>> : policy_in_fp32<P> {};
-
-struct outside_regions {
-    using policy = as_given;
-};
-template <class A, class B>
-inline constexpr bool stand_for_alike<in_fp32<A>, in_fp32<B>> =
-    std::is_same_v<typename layer_types<A, op::linear, outside_regions>::type,
-                   typename layer_types<B, op::linear, outside_regions>::type>&&
-        std::is_same_v<storage_signature<A, op::linear>, storage_signature<B, op::linear>>;
-template <class P>
-inline constexpr bool stands_for_scaled<in_fp32<P>> = eight_bit<compute_type<resolve<P>, op::linear>>;
-
 /// A tensor of the policy's step, in host memory.
 struct shadow_tensor {
     watched_operation by;
@@ -149,8 +132,10 @@ class shadow_notes final : public tensor_listener {
         first_made_ = nullptr;
         roundings_ = 1, length_ = 1, unit_ = 0, summed_ = 0;
     }
-    void note_made(const void* data) {
+    void note_made(const void* data, extent count, bool is_result) {
         if (first_made_ == nullptr) first_made_ = data;
+        note_length(count);
+        if (!is_result) internal_.push_back(data);
     }
     void note_internal(const void* data, extent count) {
         internal_.push_back(data);
@@ -243,138 +228,120 @@ class shadow_notes final : public tensor_listener {
     double unit_ = 0;
 };
 
-/// What is known of a record: forward(notes, record) when it is made, its operation having run; backward(notes, record)
-/// before it runs, which returns what is to be called afterwards. This one knows nothing: results are held to what
-/// expect() says, one rounding of what floats would give, and another one for what floats differ by.
-template <class Record>
-struct shadow_rule {
-    template <class Notes>
-    static void forward(Notes&, const Record&) {}
-    template <class Notes>
-    static auto backward(Notes&, const Record&) {
-        return [] {};
-    }
-};
-
 /// What is known of the results of an operation of the user's own: rows.hpp.
 template <class Op>
-struct shadow_own;
+struct own_bounds;
 
-}  // namespace detail
-
-template <class Device, detail::shadow_kind Kind>
-class tape<Device, Kind> : public tape<Device, watched_tape> {
-    using watched_base = tape<Device, watched_tape>;
-    static constexpr bool has_notes = std::is_same_v<Kind, detail::shadowed_tape>;
+/// The hook of one of the two tapes.
+template <class Device, shadow_side Side>
+class shadow_hook : public watch_hook<Device> {
+    using watch_base = watch_hook<Device>;
+    static constexpr bool has_notes = Side == shadow_side::policy;
 
   public:
-    using shadow = Kind;
+    static constexpr bool leaves_out = false;  // so that policy and twin have the same operations
+    template <class P>
+    using region_policy = typename std::conditional_t<has_notes, std::type_identity<P>, policy_in_fp32<P>>::type;
+    /// The twin's store has fp32 alone, and takes over what is read here.
+    template <class T, class Storage>
+    using parameter_type =
+        std::conditional_t<std::is_same_v<T, typename Storage::compute>, T, typename Storage::param>;
 
-    explicit tape(Device& device) : watched_base(device) {}
-    tape& root() { return *this; }
+    explicit shadow_hook(tape<Device>& owner) : watch_base(owner) {}
     /// Of the policy's tape: the one listener that has bounds to note.
-    void note(detail::shadow_notes<Device>& notes) {
+    void note_in(shadow_notes<Device>& notes)
+        requires has_notes
+    {
         notes_ = &notes;
         this->watch(notes);
     }
 
-    template <class Where = void>
-    typename watched_base::operation_scope range(const char* operation) {
+    // ---- forward
+
+    template <class Where>
+    void begin(const char* operation) {
         this->show();
-        if (notes_ != nullptr) notes_->begin_operation();
-        return watched_base::template range<Where>(operation);
+        if constexpr (has_notes) notes_->begin_operation();
+        watch_base::template begin<Where>(operation);
     }
     template <class T, int Rank>
-    variable<T, Rank> make(const shape<Rank>& s, bool wants_gradient) {
-        auto made = tape<Device, plain_tape>::template make<T>(s, wants_gradient);
-        if constexpr (detail::is_watchable<T>) {
-            if (this->is_open_ && made.size() != 0) {
-                const auto block = this->graph().value_block(made.slot());
-                this->graph().retain_block(block);
-                this->pending_.push_back(
-                    {tensor_role::value, nullptr, detail::format_of<T>(), made.view().data(), made.size(), block});
-                const bool is_result = std::exchange(this->is_first_, false) || wants_gradient;
-                if (notes_ != nullptr) {
-                    notes_->note_made(made.view().data());
-                    notes_->note_length(made.size());
-                    if (!is_result) notes_->note_internal(made.view().data(), made.size());
-                }
-            }
+    void give(const variable<T, Rank>& made, bool wants_gradient) {
+        if constexpr (is_watchable<T>) {
+            if (!this->is_open_ || made.size() == 0) return;
+            this->note_value(made);
+            const bool is_result = std::exchange(this->is_first_, false) || wants_gradient;
+            if constexpr (has_notes) notes_->note_made(made.view().data(), made.size(), is_result);
         }
-        return made;
+    }
+    /// It is only recorded where a gradient is wanted.
+    template <class Op, class Y, class... Inputs>
+    void give_own(const Y& y, const Inputs&... inputs) {
+        if constexpr (has_notes) own_bounds<Op>::forward(*notes_, y, inputs...);
     }
     /// What a user's operation is handed, shown before it runs: a copy, since it may lie in the store. What the twin
     /// has of a parameter may differ from what is read here, and is not compared.
-    template <class T, int Rank>
-    variable<T, Rank> handed(const variable<T, Rank>& argument, bool is_compared) {
-        if constexpr (!detail::is_watchable<T>) {
+    template <reading How, class V>
+    V read(V argument) {
+        using T = typename V::value_type;
+        if constexpr (How == reading::as_it_is || !is_watchable<T>) {
             return argument;
         } else {
             const bool was_open = std::exchange(this->is_open_, false);
-            const auto copy = tape<Device, plain_tape>::template make<T>(argument.shape(), false);
-            this->device().copy(copy.view().data(), argument.view().data(),
-                                static_cast<std::size_t>(copy.size()) * sizeof(T));
+            const V copy = this->owner_->template make<T>(argument.shape(), false);
+            this->owner_->device().copy(copy.view().data(), argument.view().data(),
+                                        static_cast<std::size_t>(copy.size()) * sizeof(T));
             if (copy.size() != 0) {
-                const auto block = this->graph().value_block(copy.slot());
-                this->graph().retain_block(block);
-                this->pending_.push_back(
-                    {tensor_role::value, nullptr, detail::format_of<T>(), copy.view().data(), copy.size(), block});
-                if (notes_ != nullptr && !is_compared) notes_->note_internal(copy.view().data(), copy.size());
+                this->note_value(copy);
+                if constexpr (has_notes && How == reading::parameter)
+                    notes_->note_internal(copy.view().data(), copy.size());
                 this->show();
-                if (notes_ != nullptr) notes_->begin_operation();
+                if constexpr (has_notes) notes_->begin_operation();
             }
             this->is_open_ = was_open;
             return copy;
         }
     }
-    /// Of an operation of the user's own, which is only recorded where a gradient is wanted.
-    template <class Op, class Y, class Destinations>
-    void note_own(const Y& y, const Destinations& destinations) {
-        if constexpr (has_notes) detail::shadow_own<Op>::forward(*notes_, y, destinations);
-    }
     /// Operands are told by what their products give, and the twin has none.
     template <class... Ts>
-    void note_operand(const Ts&...) {}
+    void read_scaled(const Ts&...) {}
     template <class Record>
-    void record(Record&& r) {
-        using type = std::remove_cvref_t<Record>;
-        if constexpr (has_notes) {
-            detail::shadow_rule<type>::forward(*notes_, std::as_const(r));
-            watched_base::record(noted_record<type>{std::forward<Record>(r)});
-        } else {
-            watched_base::record(std::forward<Record>(r));
-        }
+    void record(const Record& r) {
+        if constexpr (has_notes) bounds_of<Record>::forward(*notes_, r);
+    }
+
+    // ---- backward
+
+    template <class Record, class Run>
+    void backward(const Record& r, const watched_operation* by, const Run& run) {
+        watch_base::backward(r, by, [&] {
+            if constexpr (has_notes) {
+                notes_->begin_operation();
+                const auto finish = bounds_of<Record>::backward(*notes_, r);
+                run();
+                finish();
+            } else {
+                run();
+            }
+        });
     }
     template <class T, int Rank>
-    auto gradient_target(const gradient_of<T, Rank>& v) {
-        const auto to = watched_base::gradient_target(v);
-        if (notes_ != nullptr && to) notes_->note_target(to.data, v.shape().size(), to.mode == write_mode::add);
-        return to;
+    void give_gradient(const gradient_of<T, Rank>& v, const T* data, write_mode mode) {
+        watch_base::give_gradient(v, data, mode);
+        if constexpr (has_notes) {
+            if (data != nullptr) notes_->note_target(data, v.shape().size(), mode == write_mode::add);
+        }
     }
     template <class Storage, int Rank>
-    auto gradient_target(const parameter<Storage, Rank>& p) {
-        const auto to = watched_base::gradient_target(p);
-        if (notes_ != nullptr && to) notes_->note_target(to.data, p.shape().size(), to.mode == write_mode::add);
-        return to;
+    void give_parameter_gradient(const parameter<Storage, Rank>& p, const typename Storage::accumulate* data,
+                                 write_mode mode) {
+        watch_base::give_parameter_gradient(p, data, mode);
+        if constexpr (has_notes) notes_->note_target(data, p.shape().size(), mode == write_mode::add);
     }
 
   private:
-    template <class Record>
-    struct noted_record {
-        using operation = typename Record::operation;
-        Record inner;
-
-        void backward(watched_base& t) {
-            auto& self = static_cast<tape&>(t);
-            self.notes_->begin_operation();
-            const auto finish = detail::shadow_rule<Record>::backward(*self.notes_, std::as_const(inner));
-            inner.backward(self);
-            finish();
-        }
-    };
-
-    detail::shadow_notes<Device>* notes_ = nullptr;
+    shadow_notes<Device>* notes_ = nullptr;
 };
 
+}  // namespace detail
 }  // namespace HALFTONE_ABI
 }  // namespace halftone

@@ -22,6 +22,7 @@
 #include <string_view>
 #include <vector>
 
+#include <halftone/autodiff/engine/hook.hpp>
 #include <halftone/autodiff/engine/operation.hpp>
 #include <halftone/observe/watch/watched_tensor.hpp>
 
@@ -67,152 +68,131 @@ inline constexpr path_name place_of_where = path_of<Where>;
 template <class Roles, class P>
 inline constexpr path_name place_of_where<roles_of_layer<Roles, P>> = path_of<P>;
 
-}  // namespace detail
-
+/// Notes what operations give until it can be shown, and shows it to listeners.
 template <class Device>
-class tape<Device, watched_tape> : public tape<Device, plain_tape> {
-    using plain = tape<Device, plain_tape>;
-
+class watch_hook : public tape_hook {
   public:
     static constexpr bool names_layers = true;
 
-    explicit tape(Device& device, watched_tape = watched) : plain(device) {}
-    ~tape() { drop(); }
-    tape& root() { return *this; }
+    explicit watch_hook(tape<Device>& owner) : owner_(&owner) {}
+    ~watch_hook() { forget(); }
 
-    /// From now on the listener is shown every tensor; it must outlive the tape's use, or be taken off.
     void watch(tensor_listener& listener) { listeners_.push_back(&listener); }
     void unwatch(const tensor_listener& listener) { std::erase(listeners_, &listener); }
     bool is_watched() const { return !listeners_.empty(); }
-    /// The next backward pass is the first of a step.
     void begin_step() { micro_batch_ = 0; }
 
-    // ---- what a plain tape does, and shows nobody
-
-    template <class Loss, class Accumulator>
-    void backward(const Loss& loss, Accumulator& acc) {
-        run(loss, [&] { plain::backward(loss, acc); });
-    }
-    template <class Loss>
-    void backward(const Loss& loss) {
-        run(loss, [&] { plain::backward(loss); });
-    }
-    void clear() {
-        drop();
-        plain::clear();
-    }
+    // ---- forward
 
     template <class T, int Rank>
-    auto constant(const view<T, Rank>& values) {
-        return note_input(plain::constant(values));
+    void input(const variable<T, Rank>& v) {
+        if constexpr (is_watchable<T>) {
+            if (is_watched() && v.size() != 0) {
+                pending_.push_back({tensor_role::value, nullptr, format_of<T>(), v.view().data(), v.size(), held(v),
+                                    graph::none, true});
+            }
+        }
     }
-    template <class T, int Rank>
-    auto leaf(const view<T, Rank>& values) {
-        return note_input(plain::leaf(values));
-    }
-    template <class T, int Rank>
-    auto bring(const view<T, Rank>& values) {
-        return note_input(plain::bring(values));
-    }
-
-    // ---- for operations
-
-    /// Ends with the operation's scope: what is made from then on is no result of its.
-    struct operation_scope {
-        tape* owner;
-        halftone::range told;
-        operation_scope(tape& t, const char* operation) : owner(&t), told(t.plain::range(operation)) {}
-        operation_scope(const operation_scope&) = delete;
-        operation_scope& operator=(const operation_scope&) = delete;
-        ~operation_scope() { owner->is_open_ = false; }
-    };
-    template <class Where = void>
-    operation_scope range(const char* operation) {
+    template <class Where>
+    void begin(const char* operation) {
         show();
         if (is_watched()) {
-            static constexpr auto place = detail::place_of_where<Where>.text();
-            begin(place.data, operation);
+            static constexpr auto place = place_of_where<Where>.text();
+            begin_at(place.data, operation);
         }
-        return {*this, operation};
     }
+    void end() { is_open_ = false; }
     template <class T, int Rank>
-    variable<T, Rank> make(const shape<Rank>& s, bool wants_gradient) {
-        auto made = plain::template make<T>(s, wants_gradient);
-        if constexpr (detail::is_watchable<T>) {
+    void give(const variable<T, Rank>& made, bool wants_gradient) {
+        if constexpr (is_watchable<T>) {
             // In float an operation also notes what is for itself alone; its result comes first, or wants a gradient.
-            if (is_open_ && made.size() != 0 && (std::exchange(is_first_, false) || wants_gradient || sizeof(T) == 2)) {
-                const auto block = this->graph().value_block(made.slot());
-                this->graph().retain_block(block);
-                pending_.push_back(
-                    {tensor_role::value, nullptr, detail::format_of<T>(), made.view().data(), made.size(), block});
+            if (is_open_ && made.size() != 0 && (std::exchange(is_first_, false) || wants_gradient || sizeof(T) == 2))
+                note_value(made);
+        }
+    }
+    /// What a product with this weight reads in eight bits, made of x: shown at once, while both are there.
+    template <class X, class Q, int Rank, class Weight>
+    void read_scaled(const view<X, Rank>& x, const view<Q, Rank>& q, const tensor_scale* scale, const Weight& weight,
+                     scaled_tensor tensor, const scaling_rule& rule) {
+        using T = std::remove_const_t<X>;
+        if constexpr (is_watchable<T>) {
+            if (!is_watched() || x.size() == 0) return;
+            if (pass_ == halftone::pass::backward) show();
+            const watched_tensor shown{current_, pass_, micro_batch_, tensor_role::operand,
+                                       weight.owner().entries()[weight.entry()].path.c_str(), format_of<T>(),
+                                       x.data(), x.size(), {tensor, format_of<Q>(), q.data(), scale, rule}};
+            for (tensor_listener* listener : listeners_) listener->on_tensor(shown);
+        }
+    }
+
+    // ---- backward
+
+    const watched_operation* note() const { return current_; }
+    template <class T, class Run>
+    void pass(const variable<T, 0>& loss, const Run& run) {
+        show();
+        if constexpr (is_watchable<T>) {
+            if (is_watched()) {
+                current_ = known(current_ == nullptr ? "" : current_->layer, "", "loss scale");
+                pending_.push_back({tensor_role::gradient, nullptr, format_of<T>(), nullptr, 1, graph::none,
+                                    loss.slot()});
             }
         }
-        return made;
+        try {
+            run();
+        } catch (...) {
+            forget();
+            throw;
+        }
+        forget();
+        ++micro_batch_;
     }
-    template <class Record>
-    void record(Record&& r) {
-        this->graph().template push<plain>(
-            watched_record<std::remove_cvref_t<Record>>{std::forward<Record>(r), current_});
+    template <class Record, class Run>
+    void backward(const Record&, const watched_operation* by, const Run& run) {
+        pass_ = halftone::pass::backward;
+        show();  // the gradient that the pass begins with
+        current_ = by;
+        run();
+        show();
     }
     template <class T, int Rank>
-    typename plain::template target<T> gradient_target(const gradient_of<T, Rank>& v) {
-        const auto to = plain::gradient_target(v);
-        if (to) note_gradient(v);
-        return to;
+    void give_gradient(const gradient_of<T, Rank>& v, const T*, write_mode) {
+        if constexpr (is_watchable<T>) {
+            if (is_watched()) {
+                pending_.push_back({tensor_role::gradient, nullptr, format_of<T>(), nullptr, v.shape().size(),
+                                    graph::none, v.slot()});
+            }
+        }
     }
     template <class Storage, int Rank>
-    typename plain::template target<typename Storage::accumulate> gradient_target(const parameter<Storage, Rank>& p) {
-        using T = typename Storage::accumulate;
-        const auto to = plain::gradient_target(p);
-        if constexpr (detail::is_watchable<T>) {
-            if (to && is_watched()) {
-                pending_.push_back({tensor_role::parameter_gradient, p.owner().entries()[p.entry()].path.c_str(),
-                                    detail::format_of<T>(), to.data, p.shape().size()});
-            }
-        }
-        return to;
+    void give_parameter_gradient(const parameter<Storage, Rank>& p, const typename Storage::accumulate* data,
+                                 write_mode) {
+        note_parameter_gradient(p, data, p.shape().size());
     }
     /// A sparse gradient is shown as the rows that there is room for: behind those that are there they are zero.
     template <class Storage, int Rank>
-    gradient_slabs::row_place<typename Storage::accumulate> row_target(const parameter<Storage, Rank>& p,
-                                                                       extent tokens) {
+    void give_rows(const parameter<Storage, Rank>& p,
+                   const gradient_slabs::row_place<typename Storage::accumulate>& to) {
         using T = typename Storage::accumulate;
-        const auto to = plain::row_target(p, tokens);
-        if constexpr (detail::is_watchable<T>) {
-            if (to.is_wanted && is_watched()) {
-                const extent used = to.before * to.rows.values.extent_of(1);
-                this->device().fill(to.rows.values.data() + used, to.rows.values.size() - used, T(0.0f));
-                pending_.push_back({tensor_role::parameter_gradient, p.owner().entries()[p.entry()].path.c_str(),
-                                    detail::format_of<T>(), to.rows.values.data(), to.rows.values.size()});
-            }
+        if constexpr (is_watchable<T>) {
+            if (!is_watched()) return;
+            const extent used = to.before * to.rows.values.extent_of(1);
+            owner_->device().fill(to.rows.values.data() + used, to.rows.values.size() - used, T(0.0f));
+            note_parameter_gradient(p, to.rows.values.data(), to.rows.values.size());
         }
-        return to;
     }
-    template <class T, int Rank>
-    void give_gradient(const variable<T, Rank>& value, const gradient_of<T, Rank>& v) {
-        plain::give_gradient(value, v);
-        note_gradient(v);
-    }
-
-    /// What a product with this weight reads in eight bits, made of x: shown at once, while both are there.
-    template <class X, class Q, int Rank, class Weight>
-    void note_operand(const view<X, Rank>& x, const view<Q, Rank>& q, const tensor_scale* scale, const Weight& weight,
-                      scaled_tensor tensor, const scaling_rule& rule) {
-        using T = std::remove_const_t<X>;
-        if constexpr (detail::is_watchable<T>) {
-            if (!is_watched() || x.size() == 0) return;
-            if (pass_ == pass::backward) show();
-            const watched_tensor shown{current_, pass_, micro_batch_, tensor_role::operand,
-                                       weight.owner().entries()[weight.entry()].path.c_str(), detail::format_of<T>(),
-                                       x.data(), x.size(), {tensor, detail::format_of<Q>(), q.data(), scale, rule}};
-            for (tensor_listener* listener : listeners_) listener->on_tensor(shown);
+    void forget() noexcept {
+        for (const unseen& t : pending_) {
+            if (t.block != graph::none) owner_->graph().release_block(t.block);
         }
+        pending_.clear();
+        is_open_ = false;
     }
 
     /// Operations belong to the index-th of a list's layers, while it lives.
     class list_scope {
       public:
-        list_scope(tape& owner, const path_name& list, int index) : owner_(&owner) {
+        list_scope(watch_hook& owner, const path_name& list, int index) : owner_(&owner) {
             const auto path = list.text();
             owner.lists_.push_back(
                 {path, 1 + static_cast<int>(std::count(path.data, path.data + list.size(), '.')), index});
@@ -222,90 +202,50 @@ class tape<Device, watched_tape> : public tape<Device, plain_tape> {
         ~list_scope() { owner_->lists_.pop_back(); }
 
       private:
-        tape* owner_;
+        watch_hook* owner_;
     };
 
   protected:  // observe/shadow/tape.hpp
-    using index = detail::graph::index;
-    static constexpr index none = detail::graph::none;
-
     /// A tensor that nobody was shown yet.
     struct unseen {
         tensor_role role;
         const char* parameter;
         value_format format;
-        const void* data;    // of a gradient: nullptr, it may still move
+        const void* data;                  // of a gradient: nullptr, it may still move
         extent count;
-        index block = none;  // of a value: held meanwhile
-        index slot = none;   // of a gradient
+        graph::index block = graph::none;  // of a value: held meanwhile
+        graph::index slot = graph::none;   // of a gradient
         bool is_input = false;
     };
     struct list {
         path_name::characters path;
         int position, index;
     };
-    template <class Record>
-    struct watched_record {
-        using operation = typename Record::operation;
-        Record inner;
-        const watched_operation* by;
 
-        void backward(plain& t) {
-            auto& self = static_cast<tape&>(t);
-            self.pass_ = pass::backward;
-            self.show();  // the gradient that the pass begins with
-            self.current_ = by;
-            inner.backward(self);
-            self.show();
-        }
-    };
-
+    /// The variable's memory, which is there until it is shown.
     template <class T, int Rank>
-    variable<T, Rank> note_input(const variable<T, Rank>& v) {
-        if constexpr (detail::is_watchable<T>) {
-            if (is_watched() && v.size() != 0) {
-                const auto block = this->graph().value_block(v.slot());
-                this->graph().retain_block(block);
-                pending_.push_back({tensor_role::value, nullptr, detail::format_of<T>(), v.view().data(), v.size(),
-                                    block, none, true});
-            }
-        }
-        return v;
+    graph::index held(const variable<T, Rank>& v) {
+        const auto block = owner_->graph().value_block(v.slot());
+        owner_->graph().retain_block(block);
+        return block;
     }
     template <class T, int Rank>
-    void note_gradient(const gradient_of<T, Rank>& v) {
-        if constexpr (detail::is_watchable<T>) {
-            if (is_watched())
-                pending_.push_back({tensor_role::gradient, nullptr, detail::format_of<T>(), nullptr, v.shape().size(),
-                                    none, v.slot()});
-        }
+    void note_value(const variable<T, Rank>& v) {
+        pending_.push_back({tensor_role::value, nullptr, format_of<T>(), v.view().data(), v.size(), held(v)});
     }
-
-    template <class Loss, class Backward>
-    void run(const Loss& loss, const Backward& backward) {
-        show();
-        const auto& scalar = loss_variable(loss);
-        using T = typename std::remove_cvref_t<decltype(scalar)>::value_type;
-        if constexpr (detail::is_watchable<T>) {
+    template <class Storage, int Rank, class T>
+    void note_parameter_gradient(const parameter<Storage, Rank>& p, const T* data, extent count) {
+        if constexpr (is_watchable<T>) {
             if (is_watched()) {
-                current_ = known(current_ == nullptr ? "" : current_->layer, "", "loss scale");
-                pending_.push_back(
-                    {tensor_role::gradient, nullptr, detail::format_of<T>(), nullptr, 1, none, scalar.slot()});
+                pending_.push_back({tensor_role::parameter_gradient, p.owner().entries()[p.entry()].path.c_str(),
+                                    format_of<T>(), data, count});
             }
         }
-        try {
-            backward();
-        } catch (...) {
-            drop();
-            throw;
-        }
-        drop();
-        ++micro_batch_;
     }
 
-    void begin(const char* path, const char* operation) {
+    void begin_at(const char* path, const char* operation) {
         is_open_ = is_first_ = true;
-        pass_ = pass::forward;
+        pass_ = halftone::pass::forward;
         if (*path == 0) {
             current_ = known(lists_.empty()
                                  ? ""
@@ -334,36 +274,47 @@ class tape<Device, watched_tape> : public tape<Device, plain_tape> {
     }
 
     void show() {
+        const graph& g = owner_->graph();
         for (std::size_t i = 0; i < pending_.size(); ++i) {
             const unseen& t = pending_[i];
             const bool moved = t.role == tensor_role::gradient;
-            if (!moved || this->graph().has_gradient(t.slot)) {
-                const void* data = moved ? this->graph().gradient(t.slot) : t.data;
+            if (!moved || g.has_gradient(t.slot)) {
+                const void* data = moved ? g.gradient(t.slot) : t.data;
                 const watched_operation* by = t.is_input ? known("", "", "input") : current_;
                 const watched_tensor tensor{by, pass_, micro_batch_, t.role, t.parameter, t.format, data, t.count};
                 for (tensor_listener* listener : listeners_)
                     t.is_input ? listener->on_input(tensor) : listener->on_tensor(tensor);
             }
         }
-        drop();
-    }
-    void drop() noexcept {
-        for (const unseen& t : pending_) {
-            if (t.block != none) this->graph().release_block(t.block);
-        }
-        pending_.clear();
-        is_open_ = false;
+        forget();
     }
 
+    tape<Device>* owner_;
     std::vector<tensor_listener*> listeners_;
     std::vector<unseen> pending_;
     std::set<watched_operation> operations_;
     std::vector<list> lists_;
     std::string latest_;                          // the layer of the last operation that had one
     const watched_operation* current_ = nullptr;
-    halftone::pass pass_ = pass::forward;
+    halftone::pass pass_ = halftone::pass::forward;
     int micro_batch_ = 0;
     bool is_open_ = false, is_first_ = false;     // an operation is under way; has made nothing yet
+};
+
+}  // namespace detail
+
+template <class Device>
+class tape<Device, watched_tape> : public detail::hooked_tape<Device, detail::watch_hook<Device>> {
+  public:
+    explicit tape(Device& device, watched_tape = watched)
+        : detail::hooked_tape<Device, detail::watch_hook<Device>>(device) {}
+
+    /// From now on the listener is shown every tensor; it must outlive the tape's use, or be taken off.
+    void watch(tensor_listener& listener) { this->hook().watch(listener); }
+    void unwatch(const tensor_listener& listener) { this->hook().unwatch(listener); }
+    bool is_watched() const { return this->hook().is_watched(); }
+    /// The next backward pass is the first of a step.
+    void begin_step() { this->hook().begin_step(); }
 };
 template <class Device>
 tape(Device&, watched_tape) -> tape<Device, watched_tape>;

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What diagnostics know of single operations, in one list by their tags: how far rounding may carry results, for shadow
+/// runs, and the lines of the ledger. Operations themselves know nothing of either.
+///
+/// An operation without a line here has what follows from the form of its record (`usual_bounds` in shadow/rows.hpp,
+/// `usual_lines` in ledger/ledger.hpp): maps, reductions, joins and operations of users' own are told in full. A record
+/// of another form may state the same of itself. Where it states nothing, its results are held to one rounding of what
+/// floats give, and the ledger has "?" for its types.
+///
+///     template <class A, class B, class Y>
+///     struct outer_record : detail::kept_operands<Y, 2, variable<A, 1>, variable<B, 1>> {
+///         using operation = op::outer;
+///         using reads = detail::reads_others;                 // the gradient of a reads b, that of b reads a; and dy
+///         static constexpr int roundings = 1;                 // of each result
+///         extent sum_length() const { return longest; }       // addends of its longest sum
+///
+/// Where that does not bound its errors well, or is not what it reads, the operation gets a line in the list below, and
+/// the templates that the line names are specialised for its record.
+#pragma once
+
+#include <halftone/policy/operations.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace detail {
+
+// Bounds of shadow runs. forward(notes, record) is called when the record is made; backward(notes, record) before it
+// runs, and returns what is to be called afterwards. Behind each stands the header of shadow/ that specialises it for the
+// operation's records; for other records it is the usual one.
+template <class Record> struct usual_bounds;                                           // rows.hpp
+template <class Record> struct matmul_bounds : usual_bounds<Record> {};                // products.hpp
+template <class Record> struct linear_bounds : usual_bounds<Record> {};                // linear.hpp
+template <class Record> struct mlp_bounds : usual_bounds<Record> {};                   // linear.hpp
+template <class Record> struct attention_bounds : usual_bounds<Record> {};             // attention.hpp
+template <class Record> struct cross_entropy_bounds : usual_bounds<Record> {};         // losses.hpp
+template <class Record> struct linear_cross_entropy_bounds : usual_bounds<Record> {};  // losses.hpp
+template <class Record> struct norm_bounds : usual_bounds<Record> {};                  // rows.hpp
+template <class Record> struct embedding_bounds : usual_bounds<Record> {};             // rows.hpp
+template <class Record> struct parameter_bounds : usual_bounds<Record> {};             // rows.hpp
+
+// lines(record): those of the ledger, ledger/ledger.hpp.
+namespace ledger {
+template <class Record> struct usual_lines;
+template <class Record> struct matmul_lines : usual_lines<Record> {};
+template <class Record> struct linear_lines : usual_lines<Record> {};
+template <class Record> struct mlp_lines : usual_lines<Record> {};
+template <class Record> struct attention_lines : usual_lines<Record> {};
+template <class Record> struct cross_entropy_lines : usual_lines<Record> {};
+template <class Record> struct linear_cross_entropy_lines : usual_lines<Record> {};
+template <class Record> struct norm_lines : usual_lines<Record> {};
+template <class Record> struct softmax_lines : usual_lines<Record> {};
+template <class Record> struct embedding_lines : usual_lines<Record> {};
+template <class Record> struct dropout_lines : usual_lines<Record> {};
+template <class Record> struct parameter_lines : usual_lines<Record> {};
+}  // namespace ledger
+
+template <template <class> class Bounds, template <class> class Lines>
+struct known {
+    template <class Record> using bounds = Bounds<Record>;
+    template <class Record> using lines = Lines<Record>;
+};
+
+struct as_variable_operation;  // as_variable: autodiff/op/matmul.hpp
+
+// The list.
+template <class Op> struct known_of : known<usual_bounds, ledger::usual_lines> {};
+template <> struct known_of<op::matmul> : known<matmul_bounds, ledger::matmul_lines> {};
+template <> struct known_of<op::linear> : known<linear_bounds, ledger::linear_lines> {};
+template <> struct known_of<op::mlp> : known<mlp_bounds, ledger::mlp_lines> {};
+template <> struct known_of<op::attention> : known<attention_bounds, ledger::attention_lines> {};
+template <> struct known_of<op::cross_entropy> : known<cross_entropy_bounds, ledger::cross_entropy_lines> {};
+template <> struct known_of<op::linear_cross_entropy>
+    : known<linear_cross_entropy_bounds, ledger::linear_cross_entropy_lines> {};
+template <> struct known_of<op::layer_norm> : known<norm_bounds, ledger::norm_lines> {};
+template <> struct known_of<op::rms_norm> : known<norm_bounds, ledger::norm_lines> {};
+template <> struct known_of<op::softmax> : known<usual_bounds, ledger::softmax_lines> {};
+template <> struct known_of<op::log_softmax> : known<usual_bounds, ledger::softmax_lines> {};
+template <> struct known_of<op::embedding> : known<embedding_bounds, ledger::embedding_lines> {};
+template <> struct known_of<op::dropout> : known<usual_bounds, ledger::dropout_lines> {};
+template <> struct known_of<as_variable_operation> : known<parameter_bounds, ledger::parameter_lines> {};
+
+template <class Record>
+using bounds_of = typename known_of<typename Record::operation>::template bounds<Record>;
+template <class Record>
+using lines_of = typename known_of<typename Record::operation>::template lines<Record>;
+
+}  // namespace detail
+}  // namespace HALFTONE_ABI
+}  // namespace halftone
