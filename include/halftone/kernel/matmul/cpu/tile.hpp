@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Products on AMX tiles.
+#pragma once
+
+#include <halftone/exec/cpu/simd/tile_amx.hpp>
+#include <halftone/exec/cpu/simd/tile_software.hpp>
+#include <halftone/kernel/matmul/cpu/lookahead.hpp>
+#include <halftone/kernel/matmul/cpu/operands.hpp>
+
+#if defined(__x86_64__)
+// clang-format off: in this order
+#include <halftone/exec/cpu/set/amx.hpp>
+#include <halftone/kernel/matmul/cpu/tile.simd.hpp>
+#include <halftone/exec/cpu/set/end.hpp>
+// clang-format on
+#endif
