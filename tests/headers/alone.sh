@@ -1,9 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # Compiles each header alone, and twice over, with every warning an error: a header must bring all that it uses, and
-# bear being included again.
+# bear being included again. So does a SIMD body (*.simd.hpp) but for the latter: alone it is one for the set that every
+# processor has (exec/cpu/each_set.hpp).
 #
-#     tests/headers/alone.sh [header...]      all of include/halftone without arguments; CXX names the compiler
+#     tests/headers/alone.sh [header...]      all of include/halftone without arguments, and all bodies
+#     tests/headers/alone.sh --bodies         the bodies, those of tests and benchmarks included
+#
+# CXX names the compiler.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 # shellcheck source=precompiled.sh
@@ -14,11 +18,18 @@ command -v "$CXX" >/dev/null 2>&1 || { echo "skipped: there is no $CXX"; exit 77
 
 flags="-std=c++20 -Wall -Wextra -Wpedantic -Werror"
 export flags
-if (($#)); then
+if (($#)) && [[ $1 != --bodies ]]; then
     headers=("$@")
     tasks=$(printf '%s\t\n' "$@")
 else
-    mapfile -t headers < <(find halftone -name '*.hpp' | LC_ALL=C sort)
+    # What begins or ends a region is no header by itself: compiled are those who include it, and set/*.hpp with its end.
+    mapfile -t headers < <(
+        find halftone ../tests ../bench -name '*.simd.hpp' | LC_ALL=C sort
+        if (($# == 0)); then
+            find halftone -name '*.hpp' ! -name '*.simd.hpp' ! -path '*/cpu/set/begin.hpp' ! -path '*/cpu/set/end.hpp' \
+                ! -path '*/number/precise/*' | LC_ALL=C sort
+        fi
+    )
     work=$(mktemp -d)
     trap 'rm -rf "$work"' EXIT
     # What most headers include: the standard library's headers, threads and vectors weigh more than ours.
@@ -30,15 +41,25 @@ else
     tasks=$(precompiled_for "$work" . "${headers[@]}")
 fi
 
+# program HEADER: what is compiled of it.
+program() {
+    local first='' last='' times='1 2' time
+    case $1 in
+        *.simd.hpp) times=1 ;;
+        halftone/exec/cpu/each_set.hpp) first='#define HALFTONE_BODY <halftone/config.hpp>' ;;
+        halftone/exec/cpu/set/*) last='#include <halftone/exec/cpu/set/end.hpp>' ;;
+    esac
+    for time in $times; do printf '%s\n#include <%s>\n%s\n' "$first" "$1" "$last"; done
+}
 # compile_one HEADER<tab>PRECOMPILED
 compile_one() {
     local header=${1%%$'\t'*} before=${1#*$'\t'}
     # shellcheck disable=SC2086  # several words
-    printf '#include <%s>\n#include <%s>\n' "$header" "$header" |
-        "$CXX" $flags -fsyntax-only ${before:+-include "$before"} -I. -x c++ - ||
+    program "$header" |
+        "$CXX" $flags -fsyntax-only ${before:+-include "$before"} -I. -I../tests -I../bench -x c++ - ||
         { echo "does not compile alone: $header"; return 1; }
 }
-export -f compile_one
+export -f program compile_one
 
 xargs -d '\n' -n 1 -P "$(nproc)" bash -c 'compile_one "$0"' <<<"$tasks" || exit 1
 echo "${#headers[@]} headers compile alone"

@@ -43,7 +43,8 @@ struct tile_block {
 }  // namespace pair_tiles
 }  // namespace HALFTONE_ABI
 }  // namespace halftone
-// clang-format off: in this order
+// The body in the region, not in the order of the alphabet.
+// clang-format off
 #include <halftone/kernel/matmul/cpu/split_tile.simd.hpp>
 #include <halftone/exec/cpu/set/end.hpp>
 // clang-format on

@@ -13,6 +13,7 @@
 #include <halftone/number/float8.hpp>
 #include <halftone/number/tfloat32.hpp>
 
+// Behind the others, which do not belong into the region.
 #include <halftone/exec/cpu/set/portable.hpp>
 namespace halftone {
 inline namespace HALFTONE_ABI {

@@ -26,7 +26,8 @@ using avx512::store;  // and not the class of that name
 }  // namespace avx512_bf16
 }  // namespace HALFTONE_ABI
 }  // namespace halftone
-// clang-format off: in this order
+// The body in the region, not in the order of the alphabet.
+// clang-format off
 #include <halftone/exec/cpu/set/avx512_bf16.hpp>
 #include <halftone/kernel/attention/cpu.simd.hpp>
 #include <halftone/exec/cpu/set/end.hpp>

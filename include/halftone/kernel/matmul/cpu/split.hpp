@@ -64,7 +64,8 @@ struct split_tile_additions {
 }  // namespace halftone
 
 #if defined(__x86_64__)
-// clang-format off: in this order
+// The body in the region, not in the order of the alphabet.
+// clang-format off
 #include <halftone/exec/cpu/set/amx.hpp>
 #include <halftone/kernel/matmul/cpu/split_tile.simd.hpp>
 #include <halftone/exec/cpu/set/end.hpp>

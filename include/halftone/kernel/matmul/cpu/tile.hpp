@@ -9,7 +9,8 @@
 #include <halftone/kernel/matmul/cpu/operands.hpp>
 
 #if defined(__x86_64__)
-// clang-format off: in this order
+// The body in the region, not in the order of the alphabet.
+// clang-format off
 #include <halftone/exec/cpu/set/amx.hpp>
 #include <halftone/kernel/matmul/cpu/tile.simd.hpp>
 #include <halftone/exec/cpu/set/end.hpp>
