@@ -36,6 +36,7 @@ else
     precompiled_headers=(error.hpp tensor/shape.hpp tensor/view.hpp memory/resource.hpp tensor/tensor.hpp kernel/common/rows/device.hpp
         autodiff/engine/graph.hpp memory/store.hpp memory/gradient_slabs.hpp autodiff/op/pointwise.hpp exec/cpu/cpu.hpp
         kernel/matmul/cpu/product.hpp kernel/common/rows/rows.hpp)
+    if (($#)); then precompiled_headers=(exec/cpu/simd.hpp kernel/common/rows/rows.hpp); fi
     # shellcheck disable=SC2086  # several words
     precompile "$work" . "$CXX" $flags
     tasks=$(precompiled_for "$work" . "${headers[@]}")

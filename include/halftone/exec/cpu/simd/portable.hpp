@@ -13,6 +13,10 @@
 #include <halftone/number/float8.hpp>
 #include <halftone/number/tfloat32.hpp>
 
+#if defined(__x86_64__)
+#include <emmintrin.h>
+#endif
+
 // Behind the others, which do not belong into the region.
 #include <halftone/exec/cpu/set/portable.hpp>
 namespace halftone {
