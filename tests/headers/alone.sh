@@ -36,6 +36,7 @@ else
     precompiled_headers=(error.hpp tensor/shape.hpp tensor/view.hpp memory/resource.hpp tensor/tensor.hpp kernel/common/rows/device.hpp
         autodiff/engine/graph.hpp memory/store.hpp memory/gradient_slabs.hpp autodiff/op/pointwise.hpp exec/cpu/cpu.hpp
         kernel/matmul/cpu/product.hpp kernel/common/rows/rows.hpp)
+    # shellcheck disable=SC2034  # precompile reads them
     if (($#)); then precompiled_headers=(exec/cpu/simd.hpp kernel/common/rows/rows.hpp); fi
     # shellcheck disable=SC2086  # several words
     precompile "$work" . "$CXX" $flags
@@ -44,13 +45,15 @@ fi
 
 # program HEADER: what is compiled of it.
 program() {
-    local first='' last='' times='1 2' time
+    local first='' last='' times='1 2'
     case $1 in
         *.simd.hpp) times=1 ;;
-        halftone/exec/cpu/each_set.hpp) first='#define HALFTONE_BODY <halftone/config.hpp>' ;;
-        halftone/exec/cpu/set/*) last='#include <halftone/exec/cpu/set/end.hpp>' ;;
+        halftone/exec/cpu/each_set.hpp)
+            first=$'#include <halftone/exec/cpu/simd/vectors.hpp>\n#define HALFTONE_BODY <halftone/exec/cpu/simd/lot.simd.hpp>' times=1
+            ;;
+        halftone/exec/cpu/set/*) last=$'void in_region();\n#include <halftone/exec/cpu/set/end.hpp>' ;;
     esac
-    for time in $times; do printf '%s\n#include <%s>\n%s\n' "$first" "$1" "$last"; done
+    for _ in $times; do printf '%s\n#include <%s>\n%s\n' "$first" "$1" "$last"; done
 }
 # compile_one HEADER<tab>PRECOMPILED
 compile_one() {
