@@ -7,7 +7,7 @@ include(CMakePackageConfigHelpers)
 set(halftone_package_dir "${CMAKE_INSTALL_DATADIR}/cmake/halftone")
 
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/halftone" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
-        FILES_MATCHING PATTERN "*.hpp" PATTERN "*.cuh" PATTERN "*.inc")
+        FILES_MATCHING PATTERN "*.hpp" PATTERN "*.cuh")
 install(TARGETS halftone EXPORT halftone-targets INCLUDES DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
 install(EXPORT halftone-targets NAMESPACE halftone:: DESTINATION "${halftone_package_dir}")
 

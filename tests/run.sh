@@ -60,16 +60,17 @@ need_header doctest/doctest.h doctest-dev
 need_header CLI/CLI.hpp libcli11-dev
 need_header nlohmann/json.hpp nlohmann-json3-dev
 need_header boost/context/fiber.hpp libboost-context-dev
+wish ctags universal-ctags
 selection=()
 more=(-DHALFTONE_MORE_TESTS=OFF -DHALFTONE_FULL_TESTS=OFF)
 if [[ $extent != some ]]; then
     selection=(-C More)
     more=(-DHALFTONE_MORE_TESTS=ON -DHALFTONE_FULL_TESTS=OFF)
+    wish clang++ clang
 fi
 if [[ $extent == full ]]; then
     selection=(-C Full)
     more=(-DHALFTONE_MORE_TESTS=ON -DHALFTONE_FULL_TESTS=ON -DHALFTONE_TRAIN_GPT_MORE=ON)
-    wish clang++ clang
     wish pip3 python3-pip
     if [[ $(uname -m) == x86_64 ]]; then
         wish qemu-x86_64 qemu-user

@@ -23,7 +23,7 @@ import tempfile
 PROGRAMS = {"test_cuda": "tests/test_cuda", "bench_cuda": "bench/bench_cuda", "train_gpt": "examples/train_gpt"}
 # What examples/train_gpt/corpus.cpp reads of the repository.
 TEXT_PARTS = ("include", "docs", "examples", "CHANGELOG.md", "README.md")
-TEXT_ENDINGS = (".hpp", ".cuh", ".inc", ".cpp", ".cu", ".md")
+TEXT_ENDINGS = (".hpp", ".cuh", ".cpp", ".cu", ".md")
 
 
 class PackError(Exception):

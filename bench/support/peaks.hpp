@@ -14,11 +14,11 @@
 
 #include <halftone/kernel/matmul/cpu/product.hpp>
 
-#define HALFTONE_BODY <support/peak.inc>
-#include <halftone/exec/cpu/each_set.inc>
+#define HALFTONE_BODY <support/peak.simd.hpp>
+#include <halftone/exec/cpu/each_set.hpp>
 
 #if defined(__x86_64__)
-#include <halftone/exec/cpu/set/avx512_bf16.inc>
+#include <halftone/exec/cpu/set/avx512_bf16.hpp>
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace avx512_bf16 {
@@ -58,10 +58,10 @@ inline void stream_copy(std::byte* to, const std::byte* from, std::size_t n) {
 }  // namespace avx512_bf16
 }  // namespace HALFTONE_ABI
 }  // namespace halftone
-#include <halftone/exec/cpu/set/end.inc>
+#include <halftone/exec/cpu/set/end.hpp>
 
 // Sorted, these two would change places.
-#include <halftone/exec/cpu/set/amx.inc>
+#include <halftone/exec/cpu/set/amx.hpp>
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace amx {
@@ -91,7 +91,7 @@ inline float tile_peak(long count, const bfloat16* random) {
 }  // namespace amx
 }  // namespace HALFTONE_ABI
 }  // namespace halftone
-#include <halftone/exec/cpu/set/end.inc>
+#include <halftone/exec/cpu/set/end.hpp>
 #endif
 
 namespace bench {

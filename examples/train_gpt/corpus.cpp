@@ -24,7 +24,7 @@ std::string read_own_text() {
     if (!fs::exists(root / "include" / "halftone")) {
         throw exit_with(2, "the repository is no longer in " + root.string() + "; name a text with --text");
     }
-    return ht::read_text(paths, {.extensions = {".hpp", ".cuh", ".inc", ".cpp", ".cu", ".md"}});
+    return ht::read_text(paths, {.extensions = {".hpp", ".cuh", ".cpp", ".cu", ".md"}});
 }
 
 }  // namespace

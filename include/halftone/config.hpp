@@ -38,3 +38,7 @@ static_assert(_MSVC_LANG >= 202002L, "halftone: needs C++20; compile with /std:c
 #else
 #define HALFTONE_INLINE inline
 #endif
+
+/// The namespace of the instruction set that a SIMD body is compiled for (exec/cpu/each_set.hpp): of one that is opened alone,
+/// and everywhere else, the one that every processor has.
+#define HALFTONE_SET portable

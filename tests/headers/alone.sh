@@ -1,9 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # Compiles each header alone, and twice over, with every warning an error: a header must bring all that it uses, and
-# bear being included again.
+# bear being included again. So does a SIMD body (*.simd.hpp) but for the latter: alone it is one for the set that every
+# processor has (exec/cpu/each_set.hpp).
 #
-#     tests/headers/alone.sh [header...]      all of include/halftone without arguments; CXX names the compiler
+#     tests/headers/alone.sh [header...]      all of include/halftone without arguments, and all bodies
+#     tests/headers/alone.sh --bodies         the bodies, those of tests and benchmarks included
+#
+# CXX names the compiler.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 # shellcheck source=precompiled.sh
@@ -14,31 +18,52 @@ command -v "$CXX" >/dev/null 2>&1 || { echo "skipped: there is no $CXX"; exit 77
 
 flags="-std=c++20 -Wall -Wextra -Wpedantic -Werror"
 export flags
-if (($#)); then
+if (($#)) && [[ $1 != --bodies ]]; then
     headers=("$@")
     tasks=$(printf '%s\t\n' "$@")
 else
-    mapfile -t headers < <(find halftone -name '*.hpp' | LC_ALL=C sort)
+    # What begins or ends a region is no header by itself: compiled are those who include it, and set/*.hpp with its end.
+    mapfile -t headers < <(
+        find halftone ../tests ../bench -name '*.simd.hpp' | LC_ALL=C sort
+        if (($# == 0)); then
+            find halftone -name '*.hpp' ! -name '*.simd.hpp' ! -path '*/cpu/set/begin.hpp' ! -path '*/cpu/set/end.hpp' \
+                ! -path '*/number/precise/*' | LC_ALL=C sort
+        fi
+    )
     work=$(mktemp -d)
     trap 'rm -rf "$work"' EXIT
     # What most headers include: the standard library's headers, threads and vectors weigh more than ours.
     precompiled_headers=(error.hpp tensor/shape.hpp tensor/view.hpp memory/resource.hpp tensor/tensor.hpp kernel/common/rows/device.hpp
         autodiff/engine/graph.hpp memory/store.hpp memory/gradient_slabs.hpp autodiff/op/pointwise.hpp exec/cpu/cpu.hpp
         kernel/matmul/cpu/product.hpp kernel/common/rows/rows.hpp)
+    # shellcheck disable=SC2034  # precompile reads them
+    if (($#)); then precompiled_headers=(exec/cpu/simd.hpp kernel/common/rows/rows.hpp); fi
     # shellcheck disable=SC2086  # several words
     precompile "$work" . "$CXX" $flags
     tasks=$(precompiled_for "$work" . "${headers[@]}")
 fi
 
+# program HEADER: what is compiled of it.
+program() {
+    local first='' last='' times='1 2'
+    case $1 in
+        *.simd.hpp) times=1 ;;
+        halftone/exec/cpu/each_set.hpp)
+            first=$'#include <halftone/exec/cpu/simd/vectors.hpp>\n#define HALFTONE_BODY <halftone/exec/cpu/simd/lot.simd.hpp>' times=1
+            ;;
+        halftone/exec/cpu/set/*) last=$'void in_region();\n#include <halftone/exec/cpu/set/end.hpp>' ;;
+    esac
+    for _ in $times; do printf '%s\n#include <%s>\n%s\n' "$first" "$1" "$last"; done
+}
 # compile_one HEADER<tab>PRECOMPILED
 compile_one() {
     local header=${1%%$'\t'*} before=${1#*$'\t'}
     # shellcheck disable=SC2086  # several words
-    printf '#include <%s>\n#include <%s>\n' "$header" "$header" |
-        "$CXX" $flags -fsyntax-only ${before:+-include "$before"} -I. -x c++ - ||
+    program "$header" |
+        "$CXX" $flags -fsyntax-only ${before:+-include "$before"} -I. -I../tests -I../bench -x c++ - ||
         { echo "does not compile alone: $header"; return 1; }
 }
-export -f compile_one
+export -f program compile_one
 
 xargs -d '\n' -n 1 -P "$(nproc)" bash -c 'compile_one "$0"' <<<"$tasks" || exit 1
 echo "${#headers[@]} headers compile alone"

@@ -21,8 +21,11 @@ FNR <= 60 && /\/\/ Longer than 600 lines because / { long_with_reason[file] = 1 
     target = $0
     sub(/^[^<]*</, "", target)
     sub(/>.*/, "", target)
+    named[file, ++named_count[file]] = target
+    named_at[file, named_count[file]] = FNR
     if (target ~ /^halftone\//) {
         includes[file, ++include_count[file]] = target
+        included_at[file, include_count[file]] = FNR
     } else if (target ~ /^(format|ranges|source_location|iostream|regex)$/) {
         complain(file ": includes <" target ">, which is too heavy or too new for a header of halftone")
     } else if (target ~ /intrin\.h$/ || target ~ /^arm_/) {
@@ -33,18 +36,58 @@ FNR <= 60 && /\/\/ Longer than 600 lines because / { long_with_reason[file] = 1 
 }
 /^[ \t]*#[ \t]*include[ \t]*"/ { complain(file ": line " FNR " includes by quotes; headers are <halftone/...>") }
 
+# The SIMD body that is included by the next each_set.hpp.
+/^[ \t]*#[ \t]*define[ \t]+HALFTONE_BODY[ \t]*</ {
+    target = $0
+    sub(/^[^<]*</, "", target)
+    sub(/>.*/, "", target)
+    includes[file, ++include_count[file]] = target
+    included_at[file, include_count[file]] = FNR
+}
+
 /^[ \t]*#[ \t]*define[ \t]+HALFTONE_/ {
     macro = $0
     sub(/^[ \t]*#[ \t]*define[ \t]+/, "", macro)
     sub(/[^A-Za-z0-9_].*/, "", macro)
-    if (!(macro in macros)) { macros[macro] = file; macro_count++ }
+    defined_at[file, macro] = FNR
 }
-# What a header takes back leaves nothing to those who include it.
 /^[ \t]*#[ \t]*undef[ \t]+HALFTONE_/ {
     macro = $0
     sub(/^[ \t]*#[ \t]*undef[ \t]+/, "", macro)
     sub(/[^A-Za-z0-9_].*/, "", macro)
-    if (macro in macros && macros[macro] == file) { delete macros[macro]; macro_count-- }
+    delete defined_at[file, macro]
+    takes_back[file, macro] = 1
+}
+# What a header takes back, or another that it includes thereafter, leaves nothing to those who include it.
+function is_left(file, macro,    i, target) {
+    for (i = 1; i <= include_count[file]; i++) {
+        target = includes[file, i]
+        if (included_at[file, i] > defined_at[file, macro] && (target, macro) in takes_back && !((target, macro) in defined_at))
+            return 0
+    }
+    return 1
+}
+
+# A SIMD body is included in regions of instruction sets, where no header may be included for the first time: all that it
+# includes has been included before by who includes it.
+function reach(file, line,    i) {
+    for (i = 1; i <= named_count[file]; i++)
+        if (!line || named_at[file, i] < line) reached_names[named[file, i]] = 1
+    for (i = 1; i <= include_count[file]; i++) {
+        if (line && included_at[file, i] >= line) continue
+        if (includes[file, i] in reached_files) continue
+        reached_files[includes[file, i]] = 1
+        reach(includes[file, i])
+    }
+}
+function check_body(file, body, line,    i) {
+    delete reached_names
+    delete reached_files
+    reach(file, line)
+    for (i = 1; i <= named_count[body]; i++)
+        if (!(named[body, i] in reached_names))
+            complain(file ": line " line " includes " body " in a region of an instruction set, but has not included <" \
+                     named[body, i] ">, as the body does, before")
 }
 
 # The floor a file stands on. config, version and error are floor 0; any other file directly in halftone/ is an
@@ -81,6 +124,13 @@ END {
         if (lines[file] > 600 && !(file in long_with_reason))
             complain(file ": " lines[file] " lines, more than 600, and no line near its top says " \
                      "'// Longer than 600 lines because ...'")
+        if (file ~ /\.simd\.hpp$/) continue
+        for (k = 1; k <= include_count[file]; k++)
+            if (includes[file, k] ~ /\.simd\.hpp$/) check_body(file, includes[file, k], included_at[file, k])
+    }
+    for (both in defined_at) {
+        split(both, part, SUBSEP)
+        if (!(part[2] in macros) && is_left(part[1], part[2])) { macros[part[2]] = part[1]; macro_count++ }
     }
     if (macro_count >= 10) {
         text = macro_count " macros named HALFTONE_*, fewer than ten are allowed:"

@@ -8,17 +8,13 @@
 
 #define THRUST_DEVICE_SYSTEM THRUST_DEVICE_SYSTEM_CPP
 #include <thrust/execution_policy.h>
-#include <thrust/iterator/transform_iterator.h>
-#include <thrust/transform_reduce.h>
+
+#include <halftone/kernel/exponent_counts/place.cuh>
 
 #include "observe/statistics_checks.hpp"
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
-
-namespace detail {
-#include <halftone/kernel/exponent_counts/place.inc>
-}
 
 struct thrust_on_the_host {};
 

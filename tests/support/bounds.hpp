@@ -44,7 +44,7 @@ inline double flushed_error(double n, double operands) { return 0x1p-125 * opera
 template <class Device>
 inline constexpr bool is_on_cpu = requires(const Device& device) { device.instruction_set(); };
 
-/// The relative error of e^-difference on its way to, or from, numbers of T: what exec/cpu/simd/math.inc promises of a
+/// The relative error of e^-difference on its way to, or from, numbers of T: what exec/cpu/simd/math.simd.hpp promises of a
 /// CPU's vectors, kernel/exponential.hpp of a GPU's kernels, and for wider numbers three units in the last place.
 template <class Device, class T>
 double exp_error(double difference) {
@@ -64,7 +64,7 @@ constexpr double exp_least() {
 }
 
 /// The relative error of gelu and silu that become a T, t being the argument of their sigmoid, and the absolute one of
-/// their slopes: what exec/cpu/simd/math.inc promises of a CPU's vectors, and kernel/map/scalar.hpp of a GPU's threads.
+/// their slopes: what exec/cpu/simd/math.simd.hpp promises of a CPU's vectors, and kernel/map/scalar.hpp of a GPU's threads.
 template <class T>
 double gated_error(double t) {
     if constexpr (sizeof(T) >= sizeof(float)) return (6 + 4 * std::fabs(t)) * u;

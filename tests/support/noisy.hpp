@@ -52,7 +52,7 @@ struct noisy {
     friend noisy operator/(const noisy& a, const noisy& b) { return noisy(a.value / b.value).rounded(); }
 };
 
-/// With the errors that exec/cpu/simd/math.inc states.
+/// With the errors that exec/cpu/simd/math.simd.hpp states.
 inline noisy exp(const noisy& x) { return noisy(std::exp(x.value)).rounded(4 * u); }
 inline noisy log(const noisy& x) { return noisy(std::log(x.value)).rounded(4 * u); }
 inline noisy rsqrt(const noisy& x) { return noisy(1 / std::sqrt(x.value)).rounded(4 * u); }

@@ -9,7 +9,7 @@
 ///     comparison.expect(got, want.value, want.error);
 ///
 /// The bounds hold for sums in any order, with multiply-adds or without; functions have the errors that
-/// exec/cpu/simd/math.inc states.
+/// exec/cpu/simd/math.simd.hpp states.
 #pragma once
 
 #include <algorithm>

@@ -14,7 +14,7 @@
 
 #include <halftone/config.hpp>
 
-#include <halftone/number/precise/begin.inc>
+#include <halftone/number/precise/begin.hpp>
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
@@ -33,4 +33,4 @@ HALFTONE_HD inline normal_pair normal(std::uint32_t a, std::uint32_t b) {
 
 }  // namespace HALFTONE_ABI
 }  // namespace halftone
-#include <halftone/number/precise/end.inc>
+#include <halftone/number/precise/end.hpp>

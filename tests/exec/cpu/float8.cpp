@@ -14,8 +14,8 @@
 #include "support/each_set.hpp"
 #include "support/guarded.hpp"
 
-#define HALFTONE_BODY "exec/cpu/float8_bodies.inc"
-#include <halftone/exec/cpu/each_set.inc>
+#define HALFTONE_BODY "exec/cpu/float8.simd.hpp"
+#include <halftone/exec/cpu/each_set.hpp>
 
 #define BODY(name) device.select(&ht::portable::name, &ht::avx2::name, &ht::avx512::name)
 

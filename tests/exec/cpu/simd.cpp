@@ -17,6 +17,7 @@
 #include <halftone/exec/cpu/simd.hpp>
 #include <halftone/number.hpp>
 
+#include "exec/cpu/simd_functions.hpp"
 #include "support/each_set.hpp"
 #include "support/fused.hpp"
 #include "support/guarded.hpp"
@@ -27,53 +28,8 @@
 #include <unistd.h>
 #endif
 
-namespace halftone {
-
-enum class simd_function {
-    exp,
-    exp_below_zero,
-    exp2_by_floor,
-    short_exp_below_zero,
-    exp2,
-    exp2_below_zero,
-    expm1,
-    log,
-    log1p,
-    softplus,
-    rsqrt,
-    tanh,
-    tanh_slope,
-    sigmoid,
-    sigmoid_slope,
-    silu,
-    silu_slope,
-    gelu,
-    gelu_slope,
-    silu_for_float16,
-    short_silu_slope,
-    gelu_for_float16,
-    short_gelu_slope,
-    silu_for_bfloat16,
-    gelu_for_bfloat16,
-    sqrt,
-    abs,
-    negate,
-    round_even,
-    not_finite,
-};
-
-constexpr int block = 4096;
-
-struct simd_results {
-    float sum[block], difference[block], product[block], quotient[block], fused[block], smaller[block], larger[block],
-        signed_as[block], less[block], less_equal[block], equal[block], both[block], either[block], complement[block],
-        any[block];
-};
-
-}  // namespace halftone
-
-#define HALFTONE_BODY "exec/cpu/simd_bodies.inc"
-#include <halftone/exec/cpu/each_set.inc>
+#define HALFTONE_BODY "exec/cpu/simd_functions.simd.hpp"
+#include <halftone/exec/cpu/each_set.hpp>
 
 #define BODY(name) device.select(&ht::portable::name, &ht::avx2::name, &ht::avx512::name)
 
@@ -135,7 +91,7 @@ struct definition {
     simd_function function;
     const char* name;
     double (*exact)(double x);
-    double (*bound)(double x, double y);  ///< as math.inc states it
+    double (*bound)(double x, double y);  ///< as math.simd.hpp states it
 };
 
 const definition definitions[] = {

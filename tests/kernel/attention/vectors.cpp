@@ -16,8 +16,8 @@
 #include "support/bounds.hpp"
 #include "support/each_set.hpp"
 
-#define HALFTONE_BODY "kernel/attention/vectors.inc"
-#include <halftone/exec/cpu/each_set.inc>
+#define HALFTONE_BODY "kernel/attention/vectors.simd.hpp"
+#include <halftone/exec/cpu/each_set.hpp>
 
 namespace {
 

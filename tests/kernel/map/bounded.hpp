@@ -91,7 +91,7 @@ inline bounded apply(op::sqrt, const bounded& a) {
     return result(y, std::max(std::sqrt(a.above()) - y, y - std::sqrt(std::max(a.below(), 0.0))), unit);
 }
 
-// Those with bounds that exec/cpu/simd/math.inc states.
+// Those with bounds that exec/cpu/simd/math.simd.hpp states.
 inline bounded apply(op::exp, const bounded& a) {
     const double y = std::exp(a.value);
     return result(y, y * std::expm1(a.error), 4 * unit);

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Tiles as in tile_amx.inc, multiplied by VDPBF16PS: products of pieces by a processor's own arithmetic.
+/// Tiles as in tile_amx.hpp, multiplied by VDPBF16PS: products of pieces by a processor's own arithmetic.
 #pragma once
 
 #include <halftone/kernel/matmul/cpu/split.hpp>
 
 #if defined(__x86_64__)
-#include <halftone/exec/cpu/set/avx512_bf16.inc>
-namespace support::pair_tiles {
-
-using namespace halftone;
+#include <halftone/exec/cpu/set/avx512_bf16.hpp>
+#undef HALFTONE_SET
+#define HALFTONE_SET pair_tiles
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace pair_tiles {
 
 struct tile_block {
     float sums[32][32];
@@ -38,8 +40,18 @@ struct tile_block {
     }
 };
 
-using avx512::add_split_sums;
-#include <halftone/kernel/matmul/cpu/split_tile.inc>
+}  // namespace pair_tiles
+}  // namespace HALFTONE_ABI
+}  // namespace halftone
+// The body in the region, not in the order of the alphabet.
+// clang-format off
+#include <halftone/kernel/matmul/cpu/split_tile.simd.hpp>
+#include <halftone/exec/cpu/set/end.hpp>
+// clang-format on
+
+namespace support::pair_tiles {
+
+using namespace halftone;
 
 template <int Pieces>
 product_unit split_unit() {
@@ -47,10 +59,9 @@ product_unit split_unit() {
             .columns = 32,
             .k_step = 32,
             .element = 2 * Pieces,
-            .multiply = &split_tile_multiply<Pieces>,
-            .multiply_through = &split_tile_multiply_through<Pieces>};
+            .multiply = &halftone::pair_tiles::split_tile_multiply<Pieces>,
+            .multiply_through = &halftone::pair_tiles::split_tile_multiply_through<Pieces>};
 }
 
 }  // namespace support::pair_tiles
-#include <halftone/exec/cpu/set/end.inc>
 #endif

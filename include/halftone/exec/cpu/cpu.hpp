@@ -72,7 +72,7 @@ class cpu {
     memory_resource& memory() { return memory_; }
     workspace& scratch() { return workspace_; }
 
-    /// The body compiled for this context's instruction set; each_set.inc tells how bodies come to be.
+    /// The body compiled for this context's instruction set; each_set.hpp tells how bodies come to be.
     template <class Function>
     Function* select(Function* portable, Function* avx2, Function* avx512) const {
         return set_ >= isa::avx512 ? avx512 : set_ == isa::avx2 ? avx2 : portable;

@@ -3,7 +3,7 @@
 /// Vectors of float for CPU kernels, once for each instruction set.
 ///
 /// The namespaces `portable`, `avx2` and `avx512` hold the same names, so that a kernel's body is written once and
-/// included into each (each_set.inc):
+/// included into each (each_set.hpp):
 ///
 ///     f32                     a vector of f32::lanes floats; + - * / and unary minus
 ///     mask                    what a comparison returns; less, less_equal, equal; both, either, complement; select(mask, yes, no), any
@@ -23,76 +23,15 @@
 ///     lot<N>                  N vectors, with all of these operators and functions: chains of instructions side by side
 ///     transpose(rows)         f32::lanes vectors as a square matrix, in place
 ///     wide, multiply_low(a, b) a vector of 64-bit integers, with C++'s operators; the products of their low halves
-///     exp  exp2  log  rsqrt  tanh  sigmoid  silu  gelu  and slopes (derivatives) of the last four: math.inc has their errors
+///     exp  exp2  log  rsqrt  tanh  sigmoid  silu  gelu  and slopes (derivatives) of the last four: math.simd.hpp has their errors
 ///
 /// Numeric contract: a lane is an IEEE single; `fma` rounds once where the set has it, twice in `portable`; conversions
 /// to 16 and 8 bits round to nearest even, to tfloat32 and to pieces ties away from zero; `sum` and `maximum` add lanes
 /// in a fixed tree.
 #pragma once
 
-#include <bit>
-#include <cstdint>
-#include <cstring>
-#include <type_traits>
-
-#include <halftone/number/bfloat16.hpp>
-#include <halftone/number/float16.hpp>
-#include <halftone/number/float8.hpp>
+#include <halftone/exec/cpu/simd/lot.hpp>
 #include <halftone/number/split.hpp>
-#include <halftone/number/tfloat32.hpp>
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
-
-#include <halftone/exec/cpu/set/portable.inc>
-namespace halftone {
-inline namespace HALFTONE_ABI {
-namespace portable {
-#include <halftone/exec/cpu/simd/portable.inc>
-#include <halftone/exec/cpu/simd/float8.inc>
-#include <halftone/exec/cpu/simd/lot.inc>
-#include <halftone/exec/cpu/simd/math.inc>
-}  // namespace portable
-}  // namespace HALFTONE_ABI
-}  // namespace halftone
-#include <halftone/exec/cpu/set/end.inc>
-
-#if defined(__x86_64__)
-
-#include <halftone/exec/cpu/set/avx2.inc>
-namespace halftone {
-inline namespace HALFTONE_ABI {
-namespace avx2 {
-#include <halftone/exec/cpu/simd/avx2.inc>
-#include <halftone/exec/cpu/simd/float8.inc>
-#include <halftone/exec/cpu/simd/lot.inc>
-#include <halftone/exec/cpu/simd/math.inc>
-}  // namespace avx2
-}  // namespace HALFTONE_ABI
-}  // namespace halftone
-#include <halftone/exec/cpu/set/end.inc>
-
-#include <halftone/exec/cpu/set/avx512.inc>
-namespace halftone {
-inline namespace HALFTONE_ABI {
-namespace avx512 {
-#include <halftone/exec/cpu/simd/avx512.inc>
-#include <halftone/exec/cpu/simd/float8.inc>
-#include <halftone/exec/cpu/simd/lot.inc>
-#include <halftone/exec/cpu/simd/math.inc>
-}  // namespace avx512
-}  // namespace HALFTONE_ABI
-}  // namespace halftone
-#include <halftone/exec/cpu/set/end.inc>
-
-#else
-
-namespace halftone {
-inline namespace HALFTONE_ABI {
-namespace avx2 = portable;
-namespace avx512 = portable;
-}  // namespace HALFTONE_ABI
-}  // namespace halftone
-
-#endif
+#define HALFTONE_BODY <halftone/exec/cpu/simd/math.simd.hpp>
+#include <halftone/exec/cpu/each_set.hpp>

@@ -7,8 +7,8 @@
 #include <halftone/kernel/common/update/cpu.hpp>
 #include <halftone/kernel/common/update/rows.hpp>
 
-#define HALFTONE_BODY <halftone/kernel/adamw/cpu.inc>
-#include <halftone/exec/cpu/each_set.inc>
+#define HALFTONE_BODY <halftone/kernel/adamw/cpu.simd.hpp>
+#include <halftone/exec/cpu/each_set.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {

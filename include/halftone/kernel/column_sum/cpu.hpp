@@ -10,8 +10,8 @@
 #include <halftone/kernel/common/fp64/cpu.hpp>
 #include <halftone/kernel/common/rows/rows.hpp>
 
-#define HALFTONE_BODY <halftone/kernel/column_sum/cpu.inc>
-#include <halftone/exec/cpu/each_set.inc>
+#define HALFTONE_BODY <halftone/kernel/column_sum/cpu.simd.hpp>
+#include <halftone/exec/cpu/each_set.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {

@@ -8,8 +8,8 @@
 #include <halftone/kernel/common/rows/rows.hpp>
 #include <halftone/kernel/convert/convert.hpp>
 
-#define HALFTONE_BODY <halftone/kernel/convert/cpu.inc>
-#include <halftone/exec/cpu/each_set.inc>
+#define HALFTONE_BODY <halftone/kernel/convert/cpu.simd.hpp>
+#include <halftone/exec/cpu/each_set.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {

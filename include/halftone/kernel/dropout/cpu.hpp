@@ -8,8 +8,8 @@
 #include <halftone/kernel/dropout/dropout.hpp>
 #include <halftone/kernel/dropout/fp64.hpp>
 
-#define HALFTONE_BODY <halftone/kernel/dropout/cpu.inc>
-#include <halftone/exec/cpu/each_set.inc>
+#define HALFTONE_BODY <halftone/kernel/dropout/cpu.simd.hpp>
+#include <halftone/exec/cpu/each_set.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {

@@ -9,17 +9,15 @@
 #include <type_traits>
 
 #include <cub/device/device_histogram.cuh>
-#include <thrust/iterator/transform_iterator.h>
-#include <thrust/transform_reduce.h>
 
 #include <halftone/exec/cuda/thrust.cuh>
 #include <halftone/kernel/exponent_counts/exponent_counts.hpp>
+#include <halftone/kernel/exponent_counts/place.cuh>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
 namespace detail {
-#include <halftone/kernel/exponent_counts/place.inc>
 
 /// How many of `count` bytes are 0 to n - 1.
 template <class Bytes>

@@ -8,21 +8,8 @@
 #include <halftone/memory/square_sum.hpp>
 #include <halftone/number/classify.hpp>
 
-namespace halftone {
-inline namespace HALFTONE_ABI {
-namespace detail {
-
-struct chunk_squares {
-    float squares, largest;  // the largest magnitude tells whether a square could have left float's range
-    std::int32_t found_inf;
-};
-
-}  // namespace detail
-}  // namespace HALFTONE_ABI
-}  // namespace halftone
-
-#define HALFTONE_BODY <halftone/kernel/gradient_norm/cpu.inc>
-#include <halftone/exec/cpu/each_set.inc>
+#define HALFTONE_BODY <halftone/kernel/gradient_norm/cpu.simd.hpp>
+#include <halftone/exec/cpu/each_set.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {

@@ -20,6 +20,16 @@
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
+namespace detail {
+
+/// Of one chunk of the gradients, on the CPU.
+struct chunk_squares {
+    float squares, largest;  // the largest magnitude tells whether a square could have left float's range
+    std::int32_t found_inf;
+};
+
+}  // namespace detail
+
 namespace kernel {
 
 /// Of a sparse gradient only the first *count rows are there: what lies behind them is not looked at.

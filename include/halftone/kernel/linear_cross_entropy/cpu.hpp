@@ -17,8 +17,8 @@
 #include <halftone/kernel/linear_cross_entropy/linear_cross_entropy.hpp>
 #include <halftone/kernel/matmul/cpu.hpp>
 
-#define HALFTONE_BODY <halftone/kernel/linear_cross_entropy/cpu.inc>
-#include <halftone/exec/cpu/each_set.inc>
+#define HALFTONE_BODY <halftone/kernel/linear_cross_entropy/cpu.simd.hpp>
+#include <halftone/exec/cpu/each_set.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {

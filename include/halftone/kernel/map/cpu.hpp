@@ -14,37 +14,8 @@
 #include <halftone/kernel/map/job.hpp>
 #include <halftone/kernel/map/map.hpp>
 
-namespace halftone {
-inline namespace HALFTONE_ABI {
-namespace kernel {
-
-// What the body does with an operand; the element type stands in its own type.
-template <class T>
-struct map_read {};
-struct map_unread {};
-template <class T>
-struct map_write {};
-template <class T>
-struct map_add {};  ///< overwrites or adds, as its mode says
-struct map_sum {};  ///< of all elements, a float for each lane; as its mode says they are stored instead
-struct map_unwritten {};
-
-/// Whether an operand's elements, if it has any, are of type T.
-template <class T, class Operand>
-inline constexpr bool map_is_of = std::is_same_v<Operand, map_unread> || std::is_same_v<Operand, map_unwritten>;
-template <class T>
-inline constexpr bool map_is_of<T, map_read<T>> = true;
-template <class T>
-inline constexpr bool map_is_of<T, map_write<T>> = true;
-template <class T>
-inline constexpr bool map_is_of<T, map_add<T>> = true;
-
-}  // namespace kernel
-}  // namespace HALFTONE_ABI
-}  // namespace halftone
-
-#define HALFTONE_BODY <halftone/kernel/map/cpu.inc>
-#include <halftone/exec/cpu/each_set.inc>
+#define HALFTONE_BODY <halftone/kernel/map/cpu.simd.hpp>
+#include <halftone/exec/cpu/each_set.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {

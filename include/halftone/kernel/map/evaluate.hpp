@@ -3,11 +3,11 @@
 /// Expressions on vectors: `evaluate(expression, arguments)` in the namespace of each instruction set, for the bodies
 /// of CPU kernels, where arguments[i] is the vector of input i.
 ///
-///     const f32 x[] = {load(a + j), load(b + j)};                // in a body, see each_set.inc
+///     const f32 x[] = {load(a + j), load(b + j)};                // in a body, see each_set.hpp
 ///     store(out + j, evaluate(e, x));
 ///
 /// Numeric contract: operators round once; a product that is added may be fused with the sum. Functions have the errors
-/// that exec/cpu/simd/math.inc states; sinh, cosh, tan, pow and atan2 are <cmath>'s, within 4 ulp by glibc's manual.
+/// that exec/cpu/simd/math.simd.hpp states; sinh, cosh, tan, pow and atan2 are <cmath>'s, within 4 ulp by glibc's manual.
 #pragma once
 
 #include <utility>
@@ -16,5 +16,5 @@
 #include <halftone/kernel/map/expression.hpp>
 #include <halftone/kernel/map/scalar.hpp>
 
-#define HALFTONE_BODY <halftone/kernel/map/evaluate.inc>
-#include <halftone/exec/cpu/each_set.inc>
+#define HALFTONE_BODY <halftone/kernel/map/evaluate.simd.hpp>
+#include <halftone/exec/cpu/each_set.hpp>

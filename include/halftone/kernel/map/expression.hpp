@@ -5,7 +5,7 @@
 ///     auto e = ht::trace<2>([k](auto x, auto y) { return x * y + k * ht::tanh(x); });
 ///     // binary<add, binary<multiply, argument<0>, argument<1>>, binary<multiply, constant, unary<tanh, argument<0>>>>
 ///
-/// An expression is plain data (node.hpp) and can be copied into a kernel. What it computes is said by evaluate.inc
+/// An expression is plain data (node.hpp) and can be copied into a kernel. What it computes is said by evaluate.simd.hpp
 /// (vectors) and scalar.hpp (float, double); its derivative is another expression (derivative.hpp).
 ///
 /// Operands of the operators and functions below are expressions, or numbers, which become constants: of the type that

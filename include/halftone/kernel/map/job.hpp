@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <type_traits>
 
 #include <halftone/exec/cpu/cpu.hpp>
 #include <halftone/kernel/common/rows/rows.hpp>
@@ -22,6 +23,27 @@ struct map_stream {
     write_mode mode;
     bool past_caches = false;  ///< written there; `data` and the rows begin on cache lines
 };
+
+// What the body does with an operand; the element type stands in its own type.
+template <class T>
+struct map_read {};
+struct map_unread {};
+template <class T>
+struct map_write {};
+template <class T>
+struct map_add {};  ///< overwrites or adds, as its mode says
+struct map_sum {};  ///< of all elements, a float for each lane; as its mode says they are stored instead
+struct map_unwritten {};
+
+/// Whether an operand's elements, if it has any, are of type T.
+template <class T, class Operand>
+inline constexpr bool map_is_of = std::is_same_v<Operand, map_unread> || std::is_same_v<Operand, map_unwritten>;
+template <class T>
+inline constexpr bool map_is_of<T, map_read<T>> = true;
+template <class T>
+inline constexpr bool map_is_of<T, map_write<T>> = true;
+template <class T>
+inline constexpr bool map_is_of<T, map_add<T>> = true;
 
 /// Vectors have this many lanes at most: so often a scalar is repeated, and so many partial sums its gradient has.
 inline constexpr int map_lanes = 16;

@@ -9,7 +9,7 @@
 /// Any type with the operators of a number takes part whose namespace has exp, log, sqrt and tanh, or functions
 /// `apply` for the operations that need them.
 ///
-/// Errors in float on a GPU: those that exec/cpu/simd/math.inc states for the CPU, the CUDA Programming Guide giving
+/// Errors in float on a GPU: those that exec/cpu/simd/math.simd.hpp states for the CPU, the CUDA Programming Guide giving
 /// expf, expm1f, logf and log1pf 1 ulp, tanhf 2, square roots and divisions half of one; short forms (short_form.hpp) keep
 /// those of float16 there for every type. sinh, cosh, tan, pow and atan2 are <cmath>'s on both: within 4 ulp by that guide
 /// and by glibc's manual. nvcc's --use_fast_math is refused.
@@ -25,7 +25,7 @@
 #include <halftone/kernel/map/short_form.hpp>
 #include <halftone/number/classify.hpp>
 
-#include <halftone/number/precise/begin.inc>
+#include <halftone/number/precise/begin.hpp>
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace scalar {
@@ -357,4 +357,4 @@ HALFTONE_HD inline V evaluate(const E& e, const V* arguments) {
 }  // namespace scalar
 }  // namespace HALFTONE_ABI
 }  // namespace halftone
-#include <halftone/number/precise/end.inc>
+#include <halftone/number/precise/end.hpp>

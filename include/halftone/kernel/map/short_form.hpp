@@ -7,7 +7,7 @@
 /// gelu, silu and their slopes have such a form. They take it where they are the expression or factors of it: the
 /// relative errors of factors add up to that of their product, but a sum may cancel, and what is below one stays as it is.
 ///
-/// Numeric contract: exec/cpu/simd/math.inc and kernel/map/scalar.hpp state the errors, which are small beside half a
+/// Numeric contract: exec/cpu/simd/math.simd.hpp and kernel/map/scalar.hpp state the errors, which are small beside half a
 /// unit in the last place of T.
 #pragma once
 

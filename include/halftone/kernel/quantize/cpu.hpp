@@ -6,8 +6,8 @@
 #include <halftone/kernel/common/rows/rows.hpp>
 #include <halftone/kernel/quantize/quantize.hpp>
 
-#define HALFTONE_BODY <halftone/kernel/quantize/cpu.inc>
-#include <halftone/exec/cpu/each_set.inc>
+#define HALFTONE_BODY <halftone/kernel/quantize/cpu.simd.hpp>
+#include <halftone/exec/cpu/each_set.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {

@@ -8,8 +8,8 @@
 #include <halftone/kernel/rms_norm/fp64.hpp>
 #include <halftone/kernel/rms_norm/rms_norm.hpp>
 
-#define HALFTONE_BODY <halftone/kernel/rms_norm/cpu.inc>
-#include <halftone/exec/cpu/each_set.inc>
+#define HALFTONE_BODY <halftone/kernel/rms_norm/cpu.simd.hpp>
+#include <halftone/exec/cpu/each_set.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {

@@ -7,8 +7,8 @@
 #include <halftone/kernel/common/update/rows.hpp>
 #include <halftone/kernel/sgd/sgd.hpp>
 
-#define HALFTONE_BODY <halftone/kernel/sgd/cpu.inc>
-#include <halftone/exec/cpu/each_set.inc>
+#define HALFTONE_BODY <halftone/kernel/sgd/cpu.simd.hpp>
+#include <halftone/exec/cpu/each_set.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {

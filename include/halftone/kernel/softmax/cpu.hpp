@@ -10,8 +10,8 @@
 #include <halftone/kernel/softmax/fp64.hpp>
 #include <halftone/kernel/softmax/softmax.hpp>
 
-#define HALFTONE_BODY <halftone/kernel/softmax/cpu.inc>
-#include <halftone/exec/cpu/each_set.inc>
+#define HALFTONE_BODY <halftone/kernel/softmax/cpu.simd.hpp>
+#include <halftone/exec/cpu/each_set.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {

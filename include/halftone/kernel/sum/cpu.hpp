@@ -9,8 +9,8 @@
 #include <halftone/kernel/map/fp64.hpp>
 #include <halftone/kernel/sum/sum.hpp>
 
-#define HALFTONE_BODY <halftone/kernel/sum/cpu.inc>
-#include <halftone/exec/cpu/each_set.inc>
+#define HALFTONE_BODY <halftone/kernel/sum/cpu.simd.hpp>
+#include <halftone/exec/cpu/each_set.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {

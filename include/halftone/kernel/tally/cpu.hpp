@@ -7,21 +7,8 @@
 #include <halftone/kernel/common/rows/rows.hpp>
 #include <halftone/kernel/tally/reference.hpp>
 
-namespace halftone {
-inline namespace HALFTONE_ABI {
-namespace detail {
-
-struct chunk_magnitude {
-    float largest;
-    std::int32_t is_odd;  // 1 where a value is not finite
-};
-
-}  // namespace detail
-}  // namespace HALFTONE_ABI
-}  // namespace halftone
-
-#define HALFTONE_BODY <halftone/kernel/tally/cpu.inc>
-#include <halftone/exec/cpu/each_set.inc>
+#define HALFTONE_BODY <halftone/kernel/tally/cpu.simd.hpp>
+#include <halftone/exec/cpu/each_set.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {

@@ -14,6 +14,16 @@
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
+namespace detail {
+
+/// Of one chunk of the values, on the CPU.
+struct chunk_magnitude {
+    float largest;
+    std::int32_t is_odd;  // 1 where a value is not finite
+};
+
+}  // namespace detail
+
 namespace kernel {
 
 struct value_tally {

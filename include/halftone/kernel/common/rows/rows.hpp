@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What row-wise CPU kernels share: how rows are cut into pieces (cut.hpp), how a row is walked and summed (rows.inc), four
-/// short rows at a time (side_by_side.inc), which rows need care (care.hpp), rows that lie apart (spaced.hpp), and sums over
-/// pieces.
+/// What row-wise CPU kernels share: how rows are cut into pieces (cut.hpp), how a row is walked and summed (walk.hpp), four
+/// short rows at a time (side_by_side.simd.hpp), which rows need care (care.hpp), rows that lie apart (spaced.hpp), and sums
+/// over pieces.
 #pragma once
 
 #include <algorithm>
@@ -13,30 +13,18 @@
 #include <halftone/kernel/common/rows/care.hpp>
 #include <halftone/kernel/common/rows/cut.hpp>
 #include <halftone/kernel/common/rows/spaced.hpp>
+#include <halftone/kernel/common/rows/walk.hpp>
 #include <halftone/kernel/write_mode.hpp>
 #include <halftone/tensor/view.hpp>
 
-// Not kernel::detail: in kernels `detail` is halftone's, and must not become another namespace by an include.
-namespace halftone {
-inline namespace HALFTONE_ABI {
-namespace detail {
-
-inline constexpr float lane_numbers[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-
-}  // namespace detail
-}  // namespace HALFTONE_ABI
-}  // namespace halftone
-
-#define HALFTONE_BODY <halftone/kernel/common/rows/rows.inc>
-#include <halftone/exec/cpu/each_set.inc>
-#define HALFTONE_BODY <halftone/kernel/common/rows/side_by_side.inc>
-#include <halftone/exec/cpu/each_set.inc>
+#define HALFTONE_BODY <halftone/kernel/common/rows/side_by_side.simd.hpp>
+#include <halftone/exec/cpu/each_set.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
 
-/// Rows that are begun and not finished at a time, at most, by kernels that finish them late (side_by_side.inc).
+/// Rows that are begun and not finished at a time, at most, by kernels that finish them late (side_by_side.simd.hpp).
 constexpr extent held_rows(extent width) { return width <= 256 ? 8 : width <= 2048 ? 2 : 1; }
 
 /// Whether rows of so many bytes, at one distance from each other, are written past the caches: those of a large array

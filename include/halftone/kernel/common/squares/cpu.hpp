@@ -7,8 +7,8 @@
 #include <halftone/kernel/common/rows/rows.hpp>
 #include <halftone/memory/square_sum.hpp>
 
-#define HALFTONE_BODY <halftone/kernel/common/squares/cpu.inc>
-#include <halftone/exec/cpu/each_set.inc>
+#define HALFTONE_BODY <halftone/kernel/common/squares/cpu.simd.hpp>
+#include <halftone/exec/cpu/each_set.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {

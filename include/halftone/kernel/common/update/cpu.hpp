@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the CPU's kernels of an optimizer's step share (cpu.inc): reading a gradient with its factors, storing a result
+/// What the CPU's kernels of an optimizer's step share (cpu.simd.hpp): reading a gradient with its factors, storing a result
 /// with the rounding of its type.
 #pragma once
 
@@ -15,8 +15,8 @@
 #include <halftone/number/remainder.hpp>
 #include <halftone/number/round_to.hpp>
 
-#define HALFTONE_BODY <halftone/kernel/common/update/cpu.inc>
-#include <halftone/exec/cpu/each_set.inc>
+#define HALFTONE_BODY <halftone/kernel/common/update/cpu.simd.hpp>
+#include <halftone/exec/cpu/each_set.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {

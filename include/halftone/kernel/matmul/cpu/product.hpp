@@ -16,114 +16,18 @@
 
 #include <halftone/exec/cpu/cpu.hpp>
 #include <halftone/exec/cpu/simd.hpp>
+#include <halftone/kernel/matmul/cpu/bf16.hpp>
+#include <halftone/kernel/matmul/cpu/bf16_few.hpp>
+#include <halftone/kernel/matmul/cpu/bf16_packing.hpp>
+#include <halftone/kernel/matmul/cpu/bf16_results.hpp>
+#include <halftone/kernel/matmul/cpu/by_depth.hpp>
+#include <halftone/kernel/matmul/cpu/fma.hpp>
+#include <halftone/kernel/matmul/cpu/fma_few.hpp>
+#include <halftone/kernel/matmul/cpu/fma_packing.hpp>
 #include <halftone/kernel/matmul/cpu/lookahead.hpp>
+#include <halftone/kernel/matmul/cpu/operands.hpp>
+#include <halftone/kernel/matmul/cpu/tile.hpp>
 #include <halftone/policy/promotion.hpp>
-
-namespace halftone {
-inline namespace HALFTONE_ABI {
-
-/// A block of a, packed or where it lies. Elements of a row lie side by side, rows `stride` elements apart. Or `by_depth`:
-/// depth_rows rows have what they have of one k side by side, k by k, or pairs of k where a unit multiplies pairs; the
-/// next rows begin `stride` elements behind these, which have room for up to a multiple of eight k.
-struct block_of_a {
-    const void* first;
-    extent stride;
-    bool by_depth = false;
-};
-/// As high as tiles, or a multiple of that.
-inline constexpr int depth_rows = 12;
-
-/// How a block of a lies, as far as tiles ask. Rows a multiple of 4 KiB apart lie in the same cache set, which has no
-/// room for twelve.
-enum class lies { by_rows, by_crowded_rows, by_depth };
-inline lies how_lies(const block_of_a& a, extent element) {
-    return a.by_depth ? lies::by_depth : a.stride * element % 4096 == 0 ? lies::by_crowded_rows : lies::by_rows;
-}
-/// Of at most so many rows at once.
-constexpr int tile_rows(lies how, int most) { return how == lies::by_crowded_rows && most > 8 ? 8 : most; }
-
-/// A tile's rows of a, a_stride elements apart, of which so many are there, and a panel of b, over several pieces of k:
-/// each begins so many bytes behind the one before.
-struct deep_operands {
-    extent rows;
-    const void* a;
-    extent a_stride;
-    std::size_t a_apart;
-    const void* b;
-    std::size_t b_apart;
-};
-
-/// The largest k of one block, unless a unit likes deeper ones.
-inline constexpr extent panel_depth = 256;
-/// Elements from row to row of a packed block of a; not a power of two, so that rows fall on different cache sets.
-inline constexpr extent panel_stride = panel_depth + 32;
-/// Few rows of a, b where it lies, its rows k_stride apart, and c, up to whole vectors of columns.
-template <class A, class T>
-struct few_product {
-    extent rows, k, columns;
-    const A* a;
-    extent a_stride;
-    const T* b;
-    extent k_stride;
-    float* c;
-    extent c_stride;
-    bool add;  ///< to c; else what is there does not count
-
-    /// The row for a tile's i-th: the last stands for those that miss.
-    extent row_for(int i) const { return i < rows ? i : rows - 1; }
-    few_product part(extent row, extent high, extent column, extent wide) const {
-        return {high, k, wide, a + row * a_stride, a_stride, b + column, k_stride, c + row * c_stride + column, c_stride, add};
-    }
-};
-
-/// Up to so many rows of a are multiplied by b where it lies, however it does; more where its rows are read on.
-inline constexpr extent few_rows = 4;
-
-}  // namespace HALFTONE_ABI
-}  // namespace halftone
-
-#define HALFTONE_BODY <halftone/kernel/matmul/cpu/fma_packing.inc>
-#include <halftone/exec/cpu/each_set.inc>
-#define HALFTONE_BODY <halftone/kernel/matmul/cpu/fma.inc>
-#include <halftone/exec/cpu/each_set.inc>
-#define HALFTONE_BODY <halftone/kernel/matmul/cpu/fma_few.inc>
-#include <halftone/exec/cpu/each_set.inc>
-
-#if defined(__x86_64__)
-#include <halftone/exec/cpu/set/avx512.inc>
-namespace halftone {
-inline namespace HALFTONE_ABI {
-namespace avx512 {
-#include <halftone/kernel/matmul/cpu/by_depth.inc>
-}  // namespace avx512
-}  // namespace HALFTONE_ABI
-}  // namespace halftone
-#include <halftone/exec/cpu/set/end.inc>
-
-#include <halftone/exec/cpu/set/avx512_bf16.inc>
-namespace halftone {
-inline namespace HALFTONE_ABI {
-namespace avx512_bf16 {
-#include <halftone/kernel/matmul/cpu/bf16_packing.inc>
-#include <halftone/kernel/matmul/cpu/bf16_few.inc>
-#include <halftone/kernel/matmul/cpu/bf16.inc>
-#include <halftone/kernel/matmul/cpu/bf16_results.inc>
-}  // namespace avx512_bf16
-}  // namespace HALFTONE_ABI
-}  // namespace halftone
-#include <halftone/exec/cpu/set/end.inc>
-
-#include <halftone/exec/cpu/set/amx.inc>
-namespace halftone {
-inline namespace HALFTONE_ABI {
-namespace amx {
-#include <halftone/exec/cpu/simd/tile_amx.inc>
-#include <halftone/kernel/matmul/cpu/tile.inc>
-}  // namespace amx
-}  // namespace HALFTONE_ABI
-}  // namespace halftone
-#include <halftone/exec/cpu/set/end.inc>
-#endif
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -175,7 +79,7 @@ struct product_unit {
     }
 };
 
-/// Packing functions of one source type, to which `from` points; see fma_packing.inc and bf16_packing.inc. Strides are in
+/// Packing functions of one source type, to which `from` points; see fma_packing.simd.hpp and bf16_packing.hpp. Strides are in
 /// elements, and one of them is 1. Rows of a come to lie block_stride elements apart. b may have columns for several panels,
 /// which then lie so many bytes apart.
 template <class T>

@@ -26,14 +26,18 @@
 /// infinities, NaNs and overflow give is what floats give, and sums of finite numbers beside them keep their bits.
 #pragma once
 
+#include <cstddef>
+#include <cstring>
+
+#include <halftone/exec/cpu/simd/tile_software.hpp>
+#include <halftone/kernel/matmul/cpu/lookahead.hpp>
+#include <halftone/kernel/matmul/cpu/operands.hpp>
 #include <halftone/kernel/matmul/cpu/product.hpp>
+#include <halftone/kernel/matmul/cpu/split_packing.hpp>
 #include <halftone/number/split.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
-
-/// So much of k is summed apart: the pieces of 32 rows and of 32 columns stay in the first-level cache.
-inline constexpr extent split_depth = 128;
 
 /// Into how many bfloat16 operands of Compute are split where that pays.
 template <class Compute>
@@ -60,26 +64,12 @@ struct split_tile_additions {
 }  // namespace halftone
 
 #if defined(__x86_64__)
-#include <halftone/exec/cpu/set/avx512.inc>
-namespace halftone {
-inline namespace HALFTONE_ABI {
-namespace avx512 {
-#include <halftone/kernel/matmul/cpu/split.inc>
-}  // namespace avx512
-}  // namespace HALFTONE_ABI
-}  // namespace halftone
-#include <halftone/exec/cpu/set/end.inc>
-
-#include <halftone/exec/cpu/set/amx.inc>
-namespace halftone {
-inline namespace HALFTONE_ABI {
-namespace amx {
-using avx512::add_split_sums;
-#include <halftone/kernel/matmul/cpu/split_tile.inc>
-}  // namespace amx
-}  // namespace HALFTONE_ABI
-}  // namespace halftone
-#include <halftone/exec/cpu/set/end.inc>
+// The body in the region, not in the order of the alphabet.
+// clang-format off
+#include <halftone/exec/cpu/set/amx.hpp>
+#include <halftone/kernel/matmul/cpu/split_tile.simd.hpp>
+#include <halftone/exec/cpu/set/end.hpp>
+// clang-format on
 #endif
 
 namespace halftone {

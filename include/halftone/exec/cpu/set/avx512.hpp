@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// From here to set/end.hpp the compiler may use AVX-512, and HALFTONE_SET is `avx512`.
+// Without a guard: it begins a region each time that it is included.
+
+#include <halftone/exec/cpu/set/begin.hpp>
+
+#undef HALFTONE_SET
+#define HALFTONE_SET avx512
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl"))), \
+                             apply_to = function)
+#else
+#pragma GCC target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")
+// g++ 12 takes the "undefined" vectors in its own AVX-512 intrinsics for a mistake (its bug 105593).
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#endif

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Several vectors at once, on the operations of one instruction set's f32. A function of one vector is a chain of
+/// instructions that wait for each other, and a processor looks only a few hundred instructions ahead: written on a lot,
+/// the same function is as many chains side by side.
+// A body without a guard: exec/cpu/each_set.hpp includes it once for each instruction set.
+
+#include <type_traits>
+
+#include <halftone/exec/cpu/simd/vectors.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace HALFTONE_SET {
+
+template <int N>
+struct lot {
+    f32 v[N];
+};
+template <int N>
+struct lot_mask {
+    mask m[N];
+};
+
+template <class T>
+inline constexpr int lot_size = 0;
+template <int N>
+inline constexpr int lot_size<lot<N>> = N;
+template <int N>
+inline constexpr int lot_size<lot_mask<N>> = N;
+template <class... T>
+inline constexpr int largest_lot = 0;
+template <class T, class... Others>
+inline constexpr int largest_lot<T, Others...> =
+    lot_size<T> > largest_lot<Others...> ? lot_size<T> : largest_lot<Others...>;
+
+/// A vector or a lot of them.
+template <class V>
+concept vectors = std::is_same_v<V, f32> || lot_size<V> > 0;
+/// Operands one of which is a lot; the others are lots of the same size, or vectors that serve for each of it.
+template <class... T>
+concept lots = largest_lot<T...> > 0;
+
+HALFTONE_INLINE f32 part(f32 a, int) { return a; }
+HALFTONE_INLINE mask part(mask a, int) { return a; }
+template <int N>
+HALFTONE_INLINE f32 part(const lot<N>& a, int i) {
+    return a.v[i];
+}
+template <int N>
+HALFTONE_INLINE mask part(const lot_mask<N>& a, int i) {
+    return a.m[i];
+}
+
+template <int N, class F>
+HALFTONE_INLINE lot<N> each_part(const F& f) {
+    lot<N> r;
+#pragma GCC unroll 8
+    for (int i = 0; i < N; ++i) r.v[i] = f(i);
+    return r;
+}
+template <int N, class F>
+HALFTONE_INLINE lot_mask<N> each_mask(const F& f) {
+    lot_mask<N> r;
+#pragma GCC unroll 8
+    for (int i = 0; i < N; ++i) r.m[i] = f(i);
+    return r;
+}
+/// A lot out of a lot, or out of one vector for each.
+template <vectors V>
+HALFTONE_INLINE V spread(const V& a, const V*) {
+    return a;
+}
+template <int N>
+HALFTONE_INLINE lot<N> spread(f32 a, const lot<N>*) {
+    return each_part<N>([&](int) __attribute__((always_inline)) { return a; });
+}
+
+template <class A, class B>
+    requires lots<A, B>
+HALFTONE_INLINE auto operator+(const A& a, const B& b) {
+    return each_part<largest_lot<A, B>>([&](int i) __attribute__((always_inline)) { return part(a, i) + part(b, i); });
+}
+template <class A, class B>
+    requires lots<A, B>
+HALFTONE_INLINE auto operator-(const A& a, const B& b) {
+    return each_part<largest_lot<A, B>>([&](int i) __attribute__((always_inline)) { return part(a, i) - part(b, i); });
+}
+template <class A, class B>
+    requires lots<A, B>
+HALFTONE_INLINE auto operator*(const A& a, const B& b) {
+    return each_part<largest_lot<A, B>>([&](int i) __attribute__((always_inline)) { return part(a, i) * part(b, i); });
+}
+template <class A, class B>
+    requires lots<A, B>
+HALFTONE_INLINE auto operator/(const A& a, const B& b) {
+    return each_part<largest_lot<A, B>>([&](int i) __attribute__((always_inline)) { return part(a, i) / part(b, i); });
+}
+template <class A, class B>
+    requires lots<A, B>
+HALFTONE_INLINE auto divide_roughly(const A& a, const B& b) {
+    return each_part<largest_lot<A, B>>(
+        [&](int i) __attribute__((always_inline)) { return divide_roughly(part(a, i), part(b, i)); });
+}
+template <int N>
+HALFTONE_INLINE lot<N> operator-(const lot<N>& a) {
+    return each_part<N>([&](int i) __attribute__((always_inline)) { return -a.v[i]; });
+}
+template <class A, class B, class C>
+    requires lots<A, B, C>
+HALFTONE_INLINE auto fma(const A& a, const B& b, const C& c) {
+    return each_part<largest_lot<A, B, C>>(
+        [&](int i) __attribute__((always_inline)) { return fma(part(a, i), part(b, i), part(c, i)); });
+}
+template <class A, class B>
+    requires lots<A, B>
+HALFTONE_INLINE auto min(const A& a, const B& b) {
+    return each_part<largest_lot<A, B>>([&](int i) __attribute__((always_inline)) { return min(part(a, i), part(b, i)); });
+}
+template <class A, class B>
+    requires lots<A, B>
+HALFTONE_INLINE auto max(const A& a, const B& b) {
+    return each_part<largest_lot<A, B>>([&](int i) __attribute__((always_inline)) { return max(part(a, i), part(b, i)); });
+}
+template <int N>
+HALFTONE_INLINE lot<N> sqrt(const lot<N>& a) {
+    return each_part<N>([&](int i) __attribute__((always_inline)) { return sqrt(a.v[i]); });
+}
+template <int N>
+HALFTONE_INLINE lot<N> abs(const lot<N>& a) {
+    return each_part<N>([&](int i) __attribute__((always_inline)) { return abs(a.v[i]); });
+}
+template <int N>
+HALFTONE_INLINE lot<N> round_even(const lot<N>& a) {
+    return each_part<N>([&](int i) __attribute__((always_inline)) { return round_even(a.v[i]); });
+}
+template <class A, class B>
+    requires lots<A, B>
+HALFTONE_INLINE auto copy_sign(const A& magnitude, const B& sign) {
+    return each_part<largest_lot<A, B>>(
+        [&](int i) __attribute__((always_inline)) { return copy_sign(part(magnitude, i), part(sign, i)); });
+}
+template <class A, class B>
+    requires lots<A, B>
+HALFTONE_INLINE auto scale_by_power(const A& x, const B& n) {
+    return each_part<largest_lot<A, B>>(
+        [&](int i) __attribute__((always_inline)) { return scale_by_power(part(x, i), part(n, i)); });
+}
+template <class A, class B>
+    requires lots<A, B>
+HALFTONE_INLINE auto scale_down(const A& x, const B& n) {
+    return each_part<largest_lot<A, B>>(
+        [&](int i) __attribute__((always_inline)) { return scale_down(part(x, i), part(n, i)); });
+}
+template <int N>
+HALFTONE_INLINE lot<N> above_floor(const lot<N>& a) {
+    return each_part<N>([&](int i) __attribute__((always_inline)) { return above_floor(a.v[i]); });
+}
+template <int N>
+HALFTONE_INLINE lot<N> scale_by_floor(const lot<N>& p, const lot<N>& a) {
+    return each_part<N>([&](int i) __attribute__((always_inline)) { return scale_by_floor(p.v[i], a.v[i]); });
+}
+template <int N>
+HALFTONE_INLINE lot<N> split_exponent(const lot<N>& x, lot<N>& m) {
+    return each_part<N>([&](int i) __attribute__((always_inline)) { return split_exponent(x.v[i], m.v[i]); });
+}
+
+template <class A, class B>
+    requires lots<A, B>
+HALFTONE_INLINE auto less(const A& a, const B& b) {
+    return each_mask<largest_lot<A, B>>([&](int i) __attribute__((always_inline)) { return less(part(a, i), part(b, i)); });
+}
+template <class A, class B>
+    requires lots<A, B>
+HALFTONE_INLINE auto less_equal(const A& a, const B& b) {
+    return each_mask<largest_lot<A, B>>(
+        [&](int i) __attribute__((always_inline)) { return less_equal(part(a, i), part(b, i)); });
+}
+template <class A, class B>
+    requires lots<A, B>
+HALFTONE_INLINE auto equal(const A& a, const B& b) {
+    return each_mask<largest_lot<A, B>>([&](int i) __attribute__((always_inline)) { return equal(part(a, i), part(b, i)); });
+}
+template <class A, class B>
+    requires lots<A, B>
+HALFTONE_INLINE auto both(const A& a, const B& b) {
+    return each_mask<largest_lot<A, B>>([&](int i) __attribute__((always_inline)) { return both(part(a, i), part(b, i)); });
+}
+template <class A, class B>
+    requires lots<A, B>
+HALFTONE_INLINE auto either(const A& a, const B& b) {
+    return each_mask<largest_lot<A, B>>([&](int i) __attribute__((always_inline)) { return either(part(a, i), part(b, i)); });
+}
+template <int N>
+HALFTONE_INLINE lot_mask<N> complement(const lot_mask<N>& a) {
+    return each_mask<N>([&](int i) __attribute__((always_inline)) { return complement(a.m[i]); });
+}
+template <class M, class A, class B>
+    requires lots<M, A, B>
+HALFTONE_INLINE auto select(const M& m, const A& yes, const B& no) {
+    return each_part<largest_lot<M, A, B>>(
+        [&](int i) __attribute__((always_inline)) { return select(part(m, i), part(yes, i), part(no, i)); });
+}
+
+// A number stands for a vector of it.
+template <vectors V>
+HALFTONE_INLINE V operator+(const V& a, float b) {
+    return a + splat(b);
+}
+template <vectors V>
+HALFTONE_INLINE V operator+(float a, const V& b) {
+    return splat(a) + b;
+}
+template <vectors V>
+HALFTONE_INLINE V operator-(const V& a, float b) {
+    return a - splat(b);
+}
+template <vectors V>
+HALFTONE_INLINE V operator-(float a, const V& b) {
+    return splat(a) - b;
+}
+template <vectors V>
+HALFTONE_INLINE V operator*(const V& a, float b) {
+    return a * splat(b);
+}
+template <vectors V>
+HALFTONE_INLINE V operator*(float a, const V& b) {
+    return splat(a) * b;
+}
+template <vectors V>
+HALFTONE_INLINE V operator/(const V& a, float b) {
+    return a / splat(b);
+}
+template <vectors V>
+HALFTONE_INLINE V operator/(float a, const V& b) {
+    return splat(a) / b;
+}
+template <vectors A, vectors B>
+HALFTONE_INLINE auto fma(const A& a, const B& b, float c) {
+    return fma(a, b, splat(c));
+}
+template <vectors A, vectors C>
+HALFTONE_INLINE auto fma(const A& a, float b, const C& c) {
+    return fma(a, splat(b), c);
+}
+
+}  // namespace HALFTONE_SET
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The tiles of tile_amx.hpp in plain memory, with AMX's arithmetic: the even and the odd products of a tile are summed apart
+/// by fused multiply-adds, then these two and c; subnormal inputs and results of each count as zero.
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+#include <halftone/number/bfloat16.hpp>
+#include <halftone/tensor/shape.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace portable {
+
+inline void enter_tiles() {}
+inline void leave_tiles() {}
+
+inline float flush_subnormal(float x) {
+    const auto bits = std::bit_cast<std::uint32_t>(x);
+    return (bits & 0x7f800000u) == 0 ? std::bit_cast<float>(bits & 0x80000000u) : x;
+}
+
+enum class tile_reuse { both, columns, neither };
+
+struct tile_block {
+    float sums[32][32];
+    const bfloat16 *rows = nullptr, *columns = nullptr;
+    extent rows_stride = 0;
+
+    void zero() { std::memset(sums, 0, sizeof sums); }
+    void load(const float* c, extent stride) {
+        for (int i = 0; i < 32; ++i) std::memcpy(sums[i], c + i * stride, sizeof sums[i]);
+    }
+    void store(float* c, extent stride) const {
+        for (int i = 0; i < 32; ++i) std::memcpy(c + i * stride, sums[i], sizeof sums[i]);
+    }
+    template <tile_reuse = tile_reuse::both>
+    void multiply(const bfloat16* a, extent stride, const bfloat16* b) {
+        for (int i = 0; i < 32; ++i) {
+            for (int j = 0; j < 32; ++j) {
+                float part[2] = {0.0f, 0.0f};
+                for (int p = 0; p < 32; ++p) {
+                    const float x = flush_subnormal(a[i * stride + p]),
+                                y = flush_subnormal(b[(p / 2 * 32 + j) * 2 + p % 2]);
+                    part[p % 2] = flush_subnormal(std::fma(x, y, part[p % 2]));
+                }
+                sums[i][j] = flush_subnormal(flush_subnormal(sums[i][j]) + flush_subnormal(part[0] + part[1]));
+            }
+        }
+    }
+    static void stay_ready_to_store() {}
+    void load_rows(const bfloat16* a, extent stride) { rows = a, rows_stride = stride; }
+    void load_columns(const bfloat16* b) { columns = b; }
+    void multiply() { multiply(rows, rows_stride, columns); }
+};
+
+}  // namespace portable
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

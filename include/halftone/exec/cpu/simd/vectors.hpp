@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The vectors of each instruction set, with numbers of one byte.
+#pragma once
+
+#include <halftone/exec/cpu/simd/avx2.hpp>
+#include <halftone/exec/cpu/simd/avx512.hpp>
+#include <halftone/exec/cpu/simd/portable.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace detail {
+
+/// The numbers of lanes, of as many as a vector has at most.
+inline constexpr float lane_numbers[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+
+}  // namespace detail
+}  // namespace HALFTONE_ABI
+}  // namespace halftone
+
+#define HALFTONE_BODY <halftone/exec/cpu/simd/float8.simd.hpp>
+#include <halftone/exec/cpu/each_set.hpp>

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Tiles of attention's scores on the CPU, and what the bodies that work on them are told (tiles.hpp).
+#pragma once
+
+#include <algorithm>
+
+#include <halftone/kernel/attention/attention.hpp>
+#include <halftone/kernel/matmul/cpu/operands.hpp>
+#include <halftone/tensor/shape.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace detail {
+
+/// The forward pass takes as many queries and keys at a time, so that the keys and values of a tile stay in the
+/// second-level cache meanwhile; within these one group of queries after the other, whose scores and weights stay in
+/// the first.
+inline constexpr extent attention_query_rows = 96, attention_key_columns = 256;
+/// The queries of a group, rounded up to whole rows of a product unit; and at least what that comes to.
+inline constexpr extent attention_group = 24, attention_group_rows = 32;
+/// The backward pass takes as many keys (half of them where they are packed as floats) and queries at a time; within
+/// these one panel of queries after the other.
+inline constexpr extent attention_slope_keys = 192, attention_slope_queries = 128;
+static_assert(attention_key_columns <= panel_depth && attention_slope_keys <= panel_depth &&
+              attention_slope_queries <= panel_depth);
+
+inline constexpr float attention_lanes[32] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15,
+                                              16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31};
+
+constexpr extent pieces_of(extent whole, extent each) { return (whole + each - 1) / each; }
+constexpr extent whole_steps(extent n, extent step) { return pieces_of(n, step) * step; }
+
+/// The running softmax of a group of queries.
+struct attention_row_state {
+    float maxima[attention_group_rows], sums[attention_group_rows];
+};
+
+/// A tile of scores, (rows, columns): queries by keys.
+struct attention_score_tile {
+    extent rows, columns;
+    extent padded_columns;  ///< weights are zero from `columns` up to here
+    extent visible;         ///< row i sees the first visible + i columns
+    float* scores;          ///< readable and writable up to whole panels
+    extent stride;
+    float scale;    ///< with log2(e)
+    void* weights;  ///< an a block of the products' element type
+    bool first;     ///< nothing is in the state and the outputs yet
+    attention_row_state* state;
+    float* outputs;  ///< (rows, output_stride)
+    extent output_stride;
+
+    extent visible_columns(extent row) const { return std::clamp<extent>(visible + row, 0, columns); }
+};
+
+/// A panel of transposed scores, (rows, columns of a panel): keys by queries.
+struct attention_slope_tile {
+    extent rows;           ///< keys that one of the panel's queries sees
+    extent block_rows;     ///< keys that one of the block's queries sees: weights and slopes are zero from `rows` on
+    extent padded_rows;    ///< the panel is zero from `rows` up to here
+    extent queries;        ///< that are there, of the panel's
+    extent first_visible;  ///< the first query to see key i is first_visible + i
+    const float* scores;   ///< (rows, columns)
+    const float* weight_gradients;  ///< (rows, columns)
+    const float *maxima, *logs, *dots;  ///< (columns), from attention_query_terms
+    float scale;                    ///< with log2(e)
+    void *weights, *slopes;         ///< a blocks, at the panel's first column
+    void* panel;                    ///< a panel of b: the slopes once more
+};
+
+}  // namespace detail
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Rows side by side. A body is written for R rows at once, 1 or 4. Lots go along one row. Of four rows they are a vector of
+/// each: what a short row costs besides its own vectors is paid once for four, and their sums are folded together.
+// A body without a guard: exec/cpu/each_set.hpp includes it once for each instruction set.
+
+#include <type_traits>
+
+#include <halftone/kernel/common/rows/care.hpp>
+#include <halftone/kernel/common/rows/walk.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace HALFTONE_SET {
+
+/// Short rows go four at a time, all of them, so that a row has the same bits whichever rows are with it; longer ones have
+/// enough to do with themselves.
+constexpr bool side_by_side(extent width) { return width <= f32::lanes * f32::lanes; }
+
+/// some(first, count, distinct): groups of four rows, `count` rows in all, from `first` on; the last ones go each in place of
+/// four that are not distinct.
+template <class Some>
+HALFTONE_INLINE void for_fours(extent rows, const Some& some) {
+    const extent whole = rows - rows % 4;
+    for (extent i = 0; i < rows; i = i < whole ? whole : i + 1) some(i, i < whole ? whole : 4, i < whole);
+}
+
+/// The same column of four rows that begin `stride` apart.
+template <class T>
+struct four_rows {
+    T* p;
+    extent stride;
+
+    HALFTONE_INLINE four_rows operator+(extent j) const { return {p + j, stride}; }
+};
+template <int R, class T>
+HALFTONE_INLINE auto rows_from(T* p, extent stride) {
+    if constexpr (R == 1) {
+        return p;
+    } else {
+        return four_rows<T>{p, stride};
+    }
+}
+template <class T, class N>
+HALFTONE_INLINE four load(const four_rows<T>& rows, N n) {
+    return each_part<4>([&](int i) __attribute__((always_inline)) { return load(rows.p + i * rows.stride, n); });
+}
+template <class T, class N>
+HALFTONE_INLINE void store(const four_rows<T>& rows, const four& v, N n) {
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) store(rows.p + i * rows.stride, v.v[i], n);
+}
+template <class T>
+HALFTONE_INLINE void store_or_stream(const four_rows<T>& rows, const four& v, whole, bool past) {
+    store_rows(rows.p, rows.stride, v.v, past);
+}
+template <class T>
+HALFTONE_INLINE void store_or_stream(const four_rows<T>& rows, const four& v, int n, bool) {
+    store(rows, v, n);
+}
+/// Asks for what is `ahead` of column j of a row, or for as much of what is ahead of four, in the order in which it lies.
+template <class T, class N>
+HALFTONE_INLINE void ask_ahead(const T* row, extent ahead, extent j, N n) {
+    ask_for(row + ahead + j, n);
+}
+template <class T>
+HALFTONE_INLINE void ask_ahead(const four_rows<T>& rows, extent ahead, extent j, whole) {
+    ask_for(static_cast<const T*>(rows.p) + ahead + 4 * j, many<4>{});
+}
+template <class T>
+HALFTONE_INLINE void ask_ahead(const four_rows<T>&, extent, extent, int) {}
+
+HALFTONE_INLINE four keep(const four& v, whole, f32) { return v; }
+HALFTONE_INLINE four keep(const four& v, int n, f32 other) {
+    return each_part<4>([&](int i) __attribute__((always_inline)) { return keep(v.v[i], n, other); });
+}
+template <class N>
+HALFTONE_INLINE void add(four& sums, const four& v, N) {
+    sums = sums + v;
+}
+template <class N>
+HALFTONE_INLINE void add_product(four& sums, const four& a, const four& b, N) {
+    sums = fma(a, b, sums);
+}
+
+/// for_lots, or a vector of each of four rows at a time.
+template <int R, class... Operands, class Step>
+HALFTONE_INLINE void for_parts(extent width, const Step& step) {
+    if constexpr (R == 1) {
+        for_lots<Operands...>(width, step);
+    } else {
+        for_vectors(width, [&](extent j, int, auto n) __attribute__((always_inline)) { step(j, n); });
+    }
+}
+
+/// The sum of one row, or a vector with a quarter for each of four.
+template <int R>
+HALFTONE_INLINE auto sum_of(const four& a) {
+    if constexpr (R == 1) {
+        return sum(a);
+    } else {
+        return fold_four(a.v, [](f32 x, f32 y) __attribute__((always_inline)) { return x + y; });
+    }
+}
+HALFTONE_INLINE f32 rsqrt_of(float x) { return 1.0f / sqrt(splat(x)); }
+HALFTONE_INLINE f32 rsqrt_of(f32 x) { return 1.0f / sqrt(x); }
+
+/// largest_of_row, of R rows.
+template <int R, class X>
+struct largest_of : largest_of_row<X> {
+    HALFTONE_INLINE explicit largest_of(float by) : largest_of_row<X>(by) {}
+    HALFTONE_INLINE float numbers() const { return this->value(); }
+};
+template <class X>
+struct largest_of<4, X> {
+    float scale;
+    four found = four_of(-__builtin_inff());
+
+    HALFTONE_INLINE explicit largest_of(float by) : scale(by) {}
+    template <class N>
+    HALFTONE_INLINE void take(const four_rows<const X>& x, N n) {
+        found = max(keep(load(x, n) * scale, n, splat(-__builtin_inff())), found);
+    }
+    HALFTONE_INLINE f32 numbers() const {
+        return fold_four(found.v, [](f32 x, f32 y) __attribute__((always_inline)) { return max(x, y); });
+    }
+};
+
+/// How many rows later rows are finished, so that nothing waits for a sum or a maximum of the last ones.
+template <int R>
+constexpr extent rows_late(extent width) {
+    return R == 4 ? 4 : width <= 2048 ? 1 : 0;
+}
+
+/// begin(i) of every R-th row i, and finish(i) so many rows later.
+template <int R, class Begin, class Finish>
+HALFTONE_INLINE void for_rows(extent rows, extent late, const Begin& begin, const Finish& finish) {
+    for (extent i = -late; i < rows; i += R) {
+        if (i + late < rows) begin(i + late);
+        if (i >= 0) finish(i);
+    }
+}
+
+/// A number of each of the last rows: put as sum_of gives them, read each in all lanes, or as they are held.
+template <int R>
+struct row_numbers {
+    static constexpr extent size = 4;
+    static_assert(R + 2 * rows_late<R>(0) < size * R);
+    using number = std::conditional_t<R == 1, float, f32>;
+    number numbers[size];
+
+    HALFTONE_INLINE number& at(extent row) { return numbers[row / R % size]; }
+    HALFTONE_INLINE void put(extent row, number v) { at(row) = v; }
+    HALFTONE_INLINE void put(extent row, f32 v)
+        requires(R == 1)
+    {
+        at(row) = first_lane(v);
+    }
+    HALFTONE_INLINE auto operator[](extent row) {
+        if constexpr (R == 1) {
+            return splat(at(row));
+        } else {
+            four each;
+            spread_quarters(at(row), each.v);
+            return each;
+        }
+    }
+};
+/// A number of row `row` of four, out of what row_numbers holds.
+HALFTONE_INLINE float number_of(f32 numbers, int row) {
+    f32 each[4];
+    spread_quarters(numbers, each);
+    return first_lane(each[row]);
+}
+/// Whether none of R rows needs care, by what is left of their variances (care.hpp).
+HALFTONE_INLINE bool all_usual(float left) { return kernel::row_limits<float>::is_usual(left); }
+HALFTONE_INLINE bool all_usual(f32 left) {
+    return !any(either(less(left, splat(0.0f)), not_finite(left)));
+}
+/// The same of many groups of rows, found out when all are done.
+struct usual_so_far {
+    f32 least, sum;  // of what is left; the sum in units that no finite numbers overflow
+
+    HALFTONE_INLINE usual_so_far() : least(splat(0.0f)), sum(splat(0.0f)) {}
+    HALFTONE_INLINE void take(f32 left) {
+        least = min(left, least);
+        sum = fma(left, 0x1p-100f, sum);
+    }
+    HALFTONE_INLINE bool value() const { return !any(either(less(least, splat(0.0f)), not_finite(sum))); }
+};
+/// Rows of four that are taken with care, and kept while all four are written: y may be x.
+template <class Y>
+struct kept_rows {
+    Y rows[4][f32::lanes * f32::lanes];  // side_by_side's widest
+    kernel::careful_row of[4];
+    bool are_kept[4];
+
+    /// take(row, to) of each row that needs it.
+    template <class Take>
+    HALFTONE_INLINE void take_from(f32 left, bool distinct, const Take& take) {
+        for (int r = 0; r < 4; ++r) {
+            are_kept[r] = (distinct || r == 0) && !all_usual(splat(number_of(left, r)));
+            if (are_kept[r]) of[r] = take(r, rows[r]);
+        }
+    }
+    /// put(row, from, statistics) of each row that is kept.
+    template <class Put>
+    HALFTONE_INLINE void give(const Put& put) const {
+        for (int r = 0; r < 4; ++r) {
+            if (are_kept[r]) put(r, rows[r], of[r]);
+        }
+    }
+};
+
+/// for_fours of rows of which few need care: some(first, count, distinct, checks) returns whether none did, and where it did
+/// not check them before it wrote, it is called again to check. Where y is x they are checked at once.
+template <class X, class Y, class Some>
+HALFTONE_INLINE void for_usual_fours(extent rows, const X* x, const Y* y, const Some& some) {
+    const bool in_place = static_cast<const void*>(x) == static_cast<const void*>(y);
+    for_fours(rows, [&](extent i, extent count, bool distinct) __attribute__((always_inline)) {
+        if (in_place || !some(i, count, distinct, std::false_type{})) some(i, count, distinct, std::true_type{});
+    });
+}
+/// To R places, one after the other; of four to the first alone where they are not `distinct`.
+HALFTONE_INLINE void put_numbers(float* p, bool, f32 v) { *p = first_lane(v); }
+HALFTONE_INLINE void put_numbers(float* p, bool distinct, const four& v) {
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) p[distinct ? i : 0] = first_lane(v.v[i]);
+}
+
+}  // namespace HALFTONE_SET
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

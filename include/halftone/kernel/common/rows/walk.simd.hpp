@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Walking a row in vectors. A step is called as step(j, k, n): from element j on, into accumulator k of four, n lanes.
+/// The last vector of a row may be a part of one: n is then an int, else `whole`, so that a step is written once.
+// A body without a guard: exec/cpu/each_set.hpp includes it once for each instruction set.
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include <halftone/exec/cpu/simd.hpp>
+#include <halftone/exec/cpu/stream.hpp>
+#include <halftone/kernel/write_mode.hpp>
+#include <halftone/tensor/shape.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace HALFTONE_SET {
+
+struct whole {};
+
+template <class T>
+HALFTONE_INLINE f32 load(const T* p, whole) {
+    return load(p);
+}
+template <class T>
+HALFTONE_INLINE void store(T* p, f32 v, whole) {
+    store(p, v);
+}
+
+/// N whole vectors.
+template <int N>
+struct many {};
+template <int N, class T>
+HALFTONE_INLINE lot<N> load(const T* p, many<N>) {
+    return each_part<N>([&](int i) __attribute__((always_inline)) { return load(p + i * f32::lanes); });
+}
+template <int N, class T>
+HALFTONE_INLINE void store(T* p, const lot<N>& v, many<N>) {
+    store_or_stream(p, v, false);
+}
+
+/// N whole vectors whose numbers may lie in another order than in memory, the same for operands of one type, where that
+/// makes them cheaper to load and to store.
+template <int N>
+struct apart : many<N> {};
+template <int N, class T>
+HALFTONE_INLINE lot<N> load(const T* p, apart<N>) {
+    static_assert(N % 2 == 0);
+    lot<N> r;
+#pragma GCC unroll 4
+    for (int i = 0; i < N; i += 2) load_apart(p + i * f32::lanes, r.v[i], r.v[i + 1]);
+    return r;
+}
+template <int N, class T>
+HALFTONE_INLINE void store_or_stream(T* p, const lot<N>& v, apart<N>, bool past) {
+    store_apart<N>(p, v.v, past);
+}
+/// Whether operands are known, and of one type.
+template <class... T>
+inline constexpr bool alike = false;
+template <class T, class... Others>
+inline constexpr bool alike<T, Others...> = (std::is_same_v<T, Others> && ...);
+
+// Past the caches where `past` says so and vectors are whole.
+template <int N, class T>
+HALFTONE_INLINE void store_or_stream(T* p, const lot<N>& v, many<N>, bool past) {
+    store_or_stream(p, v, past);
+}
+template <class T>
+HALFTONE_INLINE void store_or_stream(T* p, f32 v, whole, bool past) {
+    store_or_stream(p, v, past);
+}
+template <class T>
+HALFTONE_INLINE void store_or_stream(T* p, f32 v, int n, bool) {
+    store(p, v, n);
+}
+
+/// So many numbers before a pass reads them for the first time, it may ask for them: in time, and soon enough not to be
+/// displaced by what it asks for in between.
+inline constexpr extent asked_before = 512;
+
+/// Asks for what will be read later. Whole vectors alone do: the last of a row are seldom on a line of their own.
+template <int N, class T>
+HALFTONE_INLINE void ask_for(const T* p, many<N>) {
+    constexpr int bytes = N * f32::lanes * static_cast<int>(sizeof(T));
+#pragma GCC unroll 8
+    for (int i = 0; i < bytes; i += 64) prefetch(reinterpret_cast<const std::byte*>(p) + i, 64);
+}
+template <class T>
+HALFTONE_INLINE void ask_for(const T*, whole) {}
+template <class T>
+HALFTONE_INLINE void ask_for(const T*, int) {}
+
+/// v in the first n lanes, `other` beyond them.
+template <int N>
+HALFTONE_INLINE lot<N> keep(const lot<N>& v, many<N>, f32) {
+    return v;
+}
+HALFTONE_INLINE f32 keep(f32 v, whole, f32) { return v; }
+HALFTONE_INLINE f32 keep(f32 v, int n, f32 other) {
+    return select(less(load(halftone::detail::lane_numbers), splat(static_cast<float>(n))), v, other);
+}
+
+template <class Step>
+HALFTONE_INLINE void for_vectors(extent width, const Step& step) {
+    extent j = 0;
+    for (; j + f32::lanes <= width; j += f32::lanes) step(j, 0, whole{});
+    if (j < width) step(j, 0, static_cast<int>(width - j));
+}
+
+/// The same with four accumulators in turn, which hides the latency of an addition and shortens its chains.
+template <class Step>
+HALFTONE_INLINE void for_vectors_by_four(extent width, const Step& step) {
+    extent j = 0;
+    for (; j + 4 * f32::lanes <= width; j += 4 * f32::lanes) {
+        step(j, 0, whole{});
+        step(j + f32::lanes, 1, whole{});
+        step(j + 2 * f32::lanes, 2, whole{});
+        step(j + 3 * f32::lanes, 3, whole{});
+    }
+    for (; j + f32::lanes <= width; j += f32::lanes) step(j, 0, whole{});
+    if (j < width) step(j, 1, static_cast<int>(width - j));
+}
+
+/// The same with four vectors at a time, side by side: a step is called as step(j, n), with n `many<4>`, `whole` or the
+/// number of lanes. Named the types of all operands but a kernel's own floats, it takes `apart<4>` where they are one.
+template <class... Operands, class Step>
+HALFTONE_INLINE void for_lots(extent width, const Step& step) {
+    extent j = 0;
+    using whole_lot = std::conditional_t<alike<Operands...>, apart<4>, many<4>>;
+    for (; j + 4 * f32::lanes <= width; j += 4 * f32::lanes) step(j, whole_lot{});
+    for (; j + f32::lanes <= width; j += f32::lanes) step(j, whole{});
+    if (j < width) step(j, static_cast<int>(width - j));
+}
+
+using four = lot<4>;
+
+HALFTONE_INLINE four four_of(float x) { return {{splat(x), splat(x), splat(x), splat(x)}}; }
+
+// Into four accumulators: the four vectors of a lot each into its own, those after the last lot into the first, the
+// last lanes into the second.
+HALFTONE_INLINE void add(four& sums, const four& v, many<4>) { sums = sums + v; }
+HALFTONE_INLINE void add(four& sums, f32 v, whole) { sums.v[0] = sums.v[0] + v; }
+HALFTONE_INLINE void add(four& sums, f32 v, int) { sums.v[1] = sums.v[1] + v; }
+HALFTONE_INLINE void add_product(four& sums, const four& a, const four& b, many<4>) { sums = fma(a, b, sums); }
+HALFTONE_INLINE void add_product(four& sums, f32 a, f32 b, whole) { sums.v[0] = fma(a, b, sums.v[0]); }
+HALFTONE_INLINE void add_product(four& sums, f32 a, f32 b, int) { sums.v[1] = fma(a, b, sums.v[1]); }
+// NaNs in v do not count.
+HALFTONE_INLINE void take_larger(four& largest, const four& v, many<4>) { largest = max(v, largest); }
+HALFTONE_INLINE void take_larger(four& largest, f32 v, whole) { largest.v[0] = max(v, largest.v[0]); }
+HALFTONE_INLINE void take_larger(four& largest, f32 v, int) { largest.v[1] = max(v, largest.v[1]); }
+
+HALFTONE_INLINE float sum(const four& a) { return sum((a.v[0] + a.v[1]) + (a.v[2] + a.v[3])); }
+/// A float that has reached 2^24 times what is added to it grows no further. So a row is summed in stretches, each with
+/// accumulators of its own; a row of one stretch, which is any but enormous ones, sees nothing of it.
+inline constexpr extent stretch_elements = extent{1} << 20;
+
+/// The sum of some(first, count) over all stretches of a row.
+template <class Some>
+HALFTONE_INLINE float sum_of_stretches(extent width, const Some& some) {
+    float total = 0.0f;
+    extent first = 0;
+    do {
+        const extent left = width - first, count = left < stretch_elements ? left : stretch_elements;
+        total += some(first, count);
+        first += count;
+    } while (first < width);
+    return total;
+}
+
+HALFTONE_INLINE float maximum(const four& a) { return maximum(max(max(a.v[0], a.v[1]), max(a.v[2], a.v[3]))); }
+
+template <class T>
+HALFTONE_INLINE void fill(T* p, extent width, float x) {
+    const auto step = [&](extent j, int, auto n) __attribute__((always_inline)) { store(p + j, splat(x), n); };
+    for_vectors(width, step);
+}
+
+/// The largest of a row's numbers times `scale`, taken some at a time; NaNs count or not.
+template <class X>
+struct largest_of_row {
+    float scale;
+    four found = four_of(-__builtin_inff());
+
+    HALFTONE_INLINE explicit largest_of_row(float by) : scale(by) {}
+    template <class N>
+    HALFTONE_INLINE void take(const X* x, N n) {
+        take_larger(found, keep(load(x, n) * scale, n, splat(-__builtin_inff())), n);
+    }
+    HALFTONE_INLINE float value() const { return maximum(found); }
+};
+/// Numbers of 16 bits are compared as integers, two vectors of them in two instructions: those without a sign are in
+/// order as signed integers, and above the others, which are in reverse order as unsigned ones.
+template <class X>
+    requires(std::is_same_v<X, bfloat16> || std::is_same_v<X, float16>)
+struct largest_of_row<X> {
+    static constexpr std::int16_t sign = -0x8000, minus_infinity = std::is_same_v<X, bfloat16> ? -0x80 : -0x400;
+
+    float scale;
+    halves flipped, above[2], below[2];
+    f32 rest = splat(-__builtin_inff());
+
+    HALFTONE_INLINE explicit largest_of_row(float by) : scale(by) {
+        const std::int16_t flip = by < 0 ? sign : 0;
+        flipped = halves{} + flip;
+        above[0] = above[1] = halves{} + sign;
+        below[0] = below[1] = halves{} + minus_infinity;
+    }
+    template <class N>
+    HALFTONE_INLINE void take(const X* x, N n) {
+        if constexpr (std::is_base_of_v<many<4>, N>) {
+#pragma GCC unroll 2
+            for (int i = 0; i < 2; ++i) {
+                halves bits;
+                std::memcpy(&bits, x + 2 * i * f32::lanes, sizeof bits);
+                bits ^= flipped;
+                above[i] = larger(above[i], bits);
+                below[i] = smaller_unsigned(below[i], bits);
+            }
+        } else {
+            rest = max(keep(load(x, n) * scale, n, splat(-__builtin_inff())), rest);
+        }
+    }
+    HALFTONE_INLINE float value() const {
+        const halves high = larger(above[0], above[1]), low = smaller_unsigned(below[0], below[1]);
+        const halves negative = high >> 15, bits = (high & ~negative) | (low & negative);
+        X numbers[2 * f32::lanes];
+        std::memcpy(static_cast<void*>(numbers), &bits, sizeof bits);
+        const f32 found = max(load(numbers), load(numbers + f32::lanes)) * splat(scale < 0 ? -scale : scale);
+        return maximum(max(found, rest));
+    }
+};
+
+template <class X>
+HALFTONE_INLINE float row_maximum(const X* x, extent width, float scale) {
+    largest_of_row<X> largest(scale);
+    for_lots(
+        width, [&](extent j, auto n) __attribute__((always_inline)) { largest.take(x + j, n); });
+    return largest.value();
+}
+
+/// out[j] = (or +=) the sum of partials[piece * stride + j], in the order of the pieces.
+template <class G>
+void add_partials(extent pieces, const float* partials, extent stride, extent width, G* out, write_mode mode) {
+    const auto add = [&](extent j, int, auto n) __attribute__((always_inline)) {
+        f32 total = splat(0.0f);
+        for (extent piece = 0; piece < pieces; ++piece) total = total + load(partials + piece * stride + j, n);
+        if (mode == write_mode::add) total = load(out + j, n) + total;
+        store(out + j, total, n);
+    };
+    for_vectors(width, add);
+}
+
+}  // namespace HALFTONE_SET
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Cross-entropy of some rows.
+// A body without a guard: exec/cpu/each_set.hpp includes it once for each instruction set.
+
+#include <cstdint>
+
+#include <halftone/kernel/common/rows/rows.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace HALFTONE_SET {
+
+/// Classes of which the largest is sought while as many before them are summed; those stay in the first-level cache.
+inline constexpr extent class_block = 2048;
+
+/// Rows whose sums are known, until there are enough of them for a vector of logarithms.
+struct summed_rows {
+    float totals[16], largest[16], hits[16];
+    extent rows[16];
+    int count = 0;
+
+    HALFTONE_INLINE void add(extent row, float total, float top, float hit, float* losses) {
+        totals[count] = total, largest[count] = top, hits[count] = hit, rows[count] = row;
+        if (++count == 16) finish(losses);
+    }
+    void finish(float* losses) {
+        for (int i = count; i < 16; ++i) totals[i] = 1.0f, largest[i] = hits[i] = 0.0f;
+        for (int i = 0; i < 16; i += f32::lanes) {
+            // The target is taken from the maximum before the logarithm is added: exact where it is the maximum.
+            store(hits + i, log(load(totals + i)) + (load(largest + i) - load(hits + i)));
+        }
+        for (int i = 0; i < count; ++i) losses[rows[i]] = hits[i];
+        count = 0;
+    }
+};
+
+/// Adds the exponentials of logits that lie so far below the largest.
+template <class X, class V, class N>
+HALFTONE_INLINE void add_exponentials(four& sums, const V& below, N n) {
+    const auto e = keep(exp_below_zero_for<X>(below), n, splat(0.0f));
+    if constexpr (is_short<X>) {
+        // Short exponentials keep the units busy that add, and leave those that multiply some time.
+        add_product(sums, e, spread(splat(1.0f), &e), n);
+    } else {
+        add(sums, e, n);
+    }
+}
+
+/// Of rows of few classes, four at a time, as for_fours has them; those that do not count are taken along.
+template <class X>
+HALFTONE_INLINE void short_cross_entropy_rows(extent rows, extent classes, bool distinct, const X* x, extent stride,
+                                              const std::int32_t* targets, std::int32_t ignored, float* losses,
+                                              float* row_maxima, float* row_sums) {
+    constexpr extent late = rows_late<4>(0), quarter = f32::lanes / 4;
+    row_numbers<4> maxima, totals;
+    const auto group = [&](extent i) __attribute__((always_inline)) {
+        return rows_from<4>(x + i * stride, distinct ? stride : 0);
+    };
+    for (extent i = 0; i < rows && i <= late; i += 4) {
+        largest_of<4, X> largest(1.0f);
+        for_parts<4>(classes, [&](extent j, auto n) __attribute__((always_inline)) { largest.take(group(i) + j, n); });
+        maxima.put(i, largest.numbers());
+    }
+    const auto exponentiate = [&](extent i) __attribute__((always_inline)) {
+        const extent sought = i + 4 + late;
+        const bool is_there = sought < rows;
+        const auto from = group(i), next = group(is_there ? sought : i);
+        const auto top = maxima[i];
+        largest_of<4, X> largest(1.0f);
+        four sums = four_of(0.0f);
+        for_parts<4>(classes, [&](extent j, auto n) __attribute__((always_inline)) {
+            if (is_there) largest.take(next + j, n);
+            ask_ahead(next, (4 + late) * stride, j, n);
+            add_exponentials<X>(sums, load(from + j, n) - top, n);
+        });
+        totals.put(i, sum_of<4>(sums));
+        maxima.put(sought, largest.numbers());
+    };
+    const auto finish = [&](extent i) __attribute__((always_inline)) {
+        float excess[f32::lanes], sums[f32::lanes], tops[f32::lanes];
+        store(excess, log(totals.at(i)));
+        store(sums, totals.at(i));
+        store(tops, maxima.at(i));
+        for (extent k = 0; k < (distinct ? 4 : 1); ++k) {
+            const extent row = i + k;
+            const bool counts = targets[row] != ignored;
+            const float hit = counts ? first_lane(load(x + row * stride + targets[row], 1)) : 0.0f;
+            const float top = tops[k * quarter];
+            losses[row] = counts ? excess[k * quarter] + (top - hit) : 0.0f;
+            row_maxima[row] = counts ? top : 0.0f;
+            row_sums[row] = counts ? sums[k * quarter] : 1.0f;
+        }
+    };
+    for_rows<4>(rows, late, exponentiate, finish);
+}
+
+template <class X>
+void cross_entropy_rows(extent rows, extent classes, const X* x, extent stride, const std::int32_t* targets,
+                        std::int32_t ignored, float* losses, float* row_maxima, float* row_sums) {
+    if (side_by_side(classes)) {
+        return for_fours(rows, [&](extent i, extent count, bool distinct) __attribute__((always_inline)) {
+            short_cross_entropy_rows(count, classes, distinct, x + i * stride, stride, targets + i, ignored, losses + i,
+                                     row_maxima + i, row_sums + i);
+        });
+    }
+    const auto block_from = [&](extent first) { return classes - first < class_block ? classes - first : class_block; };
+    // The first row from i on that counts.
+    const auto counted = [&](extent i) {
+        for (; i < rows && targets[i] == ignored; ++i) losses[i] = row_maxima[i] = 0.0f, row_sums[i] = 1.0f;
+        return i;
+    };
+    summed_rows done;
+    extent row = counted(0);
+    float block_largest = row < rows ? row_maximum(x + row * stride, block_from(0), 1.0f) : 0.0f;
+    while (row < rows) {
+        const extent next_row = counted(row + 1);
+        // Memory is read once: what is summed so far is scaled where a block has a larger maximum than all before.
+        float largest = -__builtin_inff(), of_stretches = 0.0f;
+        four sums = four_of(0.0f);
+        for (extent first = 0; first < classes; first += class_block) {
+            if (block_largest > largest) {
+                const f32 factor = exp_below_zero(splat(largest) - splat(block_largest));
+                if (first != 0) sums = sums * factor, of_stretches *= first_lane(factor);
+                largest = block_largest;
+            }
+            if (first != 0 && first % stretch_elements == 0) of_stretches += sum(sums), sums = four_of(0.0f);
+            const extent here = block_from(first);
+            const X *const block = x + row * stride + first, *next = block + here;
+            extent in_next = block_from(first + here);
+            if (in_next == 0 && next_row < rows) next = x + next_row * stride, in_next = block_from(0);
+            // Infinity less infinity is no number, but these may not be all.
+            const f32 below = splat(largest == -__builtin_inff() && here < classes ? 0.0f : largest);
+            largest_of_row<X> sought(1.0f);
+            const auto add_from = [&](const X* from, auto n) __attribute__((always_inline)) {
+                ask_for(from + class_block + asked_before, n);
+                add_exponentials<X>(sums, load(from, n) - below, n);
+            };
+            // Of different lengths are the last blocks of a row.
+            const extent shorter = here < in_next ? here : in_next;
+            const extent both = here == in_next ? here : shorter - shorter % (4 * f32::lanes);
+            for_lots<X>(both, [&](extent j, auto n) __attribute__((always_inline)) {
+                sought.take(next + j, n);
+                add_from(block + j, n);
+            });
+            for_lots<X>(here - both,
+                        [&](extent j, auto n) __attribute__((always_inline)) { add_from(block + both + j, n); });
+            for_lots<X>(in_next - both,
+                        [&](extent j, auto n) __attribute__((always_inline)) { sought.take(next + both + j, n); });
+            block_largest = sought.value();
+        }
+        row_maxima[row] = largest, row_sums[row] = of_stretches + sum(sums);
+        done.add(row, row_sums[row], largest, first_lane(load(x + row * stride + targets[row], 1)), losses);
+        row = next_row;
+    }
+    done.finish(losses);
+}
+
+/// dlogits = (softmax(x) - onehot(target)) gradient / count, a gradient every `step` floats; what `past` names is written
+/// past the caches, with the target's in its place: stored afterwards, it would bring its line back from memory.
+template <class X, class D>
+void cross_entropy_backward_rows(extent rows, extent classes, const X* x, extent stride, const std::int32_t* targets,
+                                 std::int32_t ignored, const float* row_maxima, const float* row_sums,
+                                 const float* gradient, extent step, float count, D* dx, extent dx_stride, bool past) {
+    constexpr extent of_lot = 4 * f32::lanes;
+    alignas(64) D with_target[of_lot];
+    for (extent i = 0; i < rows; ++i, x += stride, dx += dx_stride) {
+        if (targets[i] == ignored) {
+            fill(dx, classes, 0.0f);
+            continue;
+        }
+        const f32 factor = splat(gradient[i * step] / count / row_sums[i]), largest = splat(row_maxima[i]);
+        // Read before the loop, which may write over it.
+        const f32 target = (exp_below_zero(load(x + targets[i], 1) - largest) - row_sums[i]) * factor;
+        const extent lot = targets[i] - targets[i] % of_lot, lot_end = lot + of_lot < classes ? lot + of_lot : classes;
+        for (extent first = 0, end; first < classes; first = end) {
+            const bool holds_target = past && first == lot;
+            end = !past || first > lot ? classes : holds_target ? lot_end : lot;
+            D* const to = holds_target ? with_target : dx + first;
+            for_lots<X, D>(end - first, [&](extent j, auto n) __attribute__((always_inline)) {
+                const auto v = exp_below_zero_for<D>(load(x + first + j, n) - largest) * factor;
+                store_or_stream(to + j, v, n, past && !holds_target);
+            });
+            if (!holds_target) continue;
+            store(with_target + (targets[i] - lot), target, 1);
+            for_lots<D>(end - first, [&](extent j, auto n) __attribute__((always_inline)) {
+                store_or_stream(dx + first + j, load(with_target + j, n), n, true);
+            });
+        }
+        if (!past) store(dx + targets[i], target, 1);
+    }
+    if (past) end_streams();
+}
+
+}  // namespace HALFTONE_SET
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

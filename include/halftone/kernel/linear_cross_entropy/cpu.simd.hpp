@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// A block of logits: as (classes, rows) where rows are summed, so that vectors hold neighbouring rows and what a row sums
+/// stays in its lane; as (rows, classes) where they become gradients, or as they were kept.
+// A body without a guard: exec/cpu/each_set.hpp includes it once for each instruction set.
+
+#include <cstdint>
+
+#include <halftone/kernel/common/rows/rows.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace HALFTONE_SET {
+
+/// Of logits (classes, rows), of each of the rows: the largest logit, and the sum of the exponentials of the differences to it. Classes are few enough
+/// for the block to stay in the first-level cache.
+template <class X>
+void sum_exponentials(extent classes, extent rows, const X* x, extent stride, float* largest, float* sums) {
+    const auto of_rows = [&](extent i, int, auto n) __attribute__((always_inline)) {
+        const X* const from = x + i;
+        // Never minus infinity, so that classes of nothing else add zeros, and not the exponentials of NaNs.
+        four most = four_of(-__FLT_MAX__), terms = four_of(0.0f);
+        const auto compare = [&](extent j, int k) __attribute__((always_inline)) {
+            most.v[k] = max(load(from + j * stride, n), most.v[k]);
+        };
+        extent j = 0;
+        for (; j + 4 <= classes; j += 4) compare(j, 0), compare(j + 1, 1), compare(j + 2, 2), compare(j + 3, 3);
+        for (; j < classes; ++j) compare(j, 0);
+        const f32 subtracted = max(max(most.v[0], most.v[1]), max(most.v[2], most.v[3]));
+
+        const auto add = [&](extent j, int k) __attribute__((always_inline)) {
+            terms.v[k] = terms.v[k] + exp(load(from + j * stride, n) - subtracted);
+        };
+        for (j = 0; j + 4 <= classes; j += 4) add(j, 0), add(j + 1, 1), add(j + 2, 2), add(j + 3, 3);
+        for (; j < classes; ++j) add(j, 0);
+        store(largest + i, subtracted, n);
+        store(sums + i, (terms.v[0] + terms.v[1]) + (terms.v[2] + terms.v[3]), n);
+    };
+    for_vectors(rows, of_rows);
+}
+
+/// Merges parts of classes, each `stride` floats behind the one before, into what the rows have so far: nothing where
+/// `begins`.
+inline void merge_exponentials(extent parts, extent rows, const float* part_largest, const float* part_sums,
+                               extent stride, bool begins, float* largest, float* sums) {
+    const auto of_rows = [&](extent i, int, auto n) __attribute__((always_inline)) {
+        f32 most = begins ? splat(-__FLT_MAX__) : load(largest + i, n);
+        f32 total = begins ? splat(0.0f) : load(sums + i, n);
+        const f32 before = most;
+        for (extent p = 0; p < parts; ++p) most = max(load(part_largest + p * stride + i, n), most);
+        total = total * exp(before - most);
+        for (extent p = 0; p < parts; ++p)
+            total = fma(load(part_sums + p * stride + i, n), exp(load(part_largest + p * stride + i, n) - most), total);
+        store(largest + i, most, n);
+        store(sums + i, total, n);
+    };
+    for_vectors(rows, of_rows);
+}
+
+/// losses of rows of which all is merged and the logits of their targets are known; of those that do not count, all.
+inline void losses_of_rows(extent rows, float* largest, float* sums, const float* of_target,
+                           const std::int32_t* targets, std::int32_t ignored, float* losses) {
+    for (extent i = 0; i < rows; ++i) {
+        if (targets[i] == ignored) {
+            losses[i] = largest[i] = 0.0f, sums[i] = 1.0f;
+            continue;
+        }
+        // The target is taken from the maximum before the logarithm is added: exact where it is the maximum.
+        losses[i] = first_lane(log(splat(sums[i])) + (splat(largest[i]) - of_target[i]));
+    }
+}
+
+/// Logits (rows, classes), whose first class is number `first`, become (softmax(x) - onehot(target)) factor: out of what
+/// the forward pass kept of their rows, (exp(x - largest) - onehot(target) sum) (factor / sum). A target of another block
+/// is not looked at.
+template <class X>
+void logits_to_gradients(extent rows, extent classes, X* x, extent stride, extent first, const std::int32_t* targets,
+                         std::int32_t ignored, const float* largest, const float* sums, float factor) {
+    for (extent i = 0; i < rows; ++i, x += stride) {
+        if (targets[i] == ignored) {
+            fill(x, classes, 0.0f);
+            continue;
+        }
+        const f32 top = splat(largest[i]), times = splat(factor / sums[i]);
+        const extent target = targets[i] - first;
+        const bool is_here = target >= 0 && target < classes;
+        f32 of_target = times;
+        if (is_here) of_target = (exp(load(x + target, 1) - top) - sums[i]) * times;
+        const auto probabilities = [&](extent j, int, auto n) __attribute__((always_inline)) {
+            store(x + j, exp(load(x + j, n) - top) * times, n);
+        };
+        for_vectors(classes, probabilities);
+        if (is_here) store(x + target, of_target, 1);
+    }
+}
+
+/// The same of logits (classes, rows), at most 64 rows of them.
+template <class X>
+void logits_to_gradients_across(extent rows, extent classes, X* x, extent stride, extent first,
+                                const std::int32_t* targets, std::int32_t ignored, const float* largest,
+                                const float* sums, float factor) {
+    float counts[64], of_target[64];
+    const f32 nothing = splat(0.0f);
+    const auto is_here = [&](extent i) {
+        return targets[i] != ignored && targets[i] >= first && targets[i] < first + classes;
+    };
+    const auto target_of = [&](extent i) { return x + (targets[i] - first) * stride + i; };
+    for (extent i = 0; i < rows; ++i) {
+        counts[i] = targets[i] == ignored ? 0.0f : 1.0f;
+        if (!is_here(i)) continue;
+        const f32 power = exp(load(target_of(i), 1) - splat(largest[i]));
+        of_target[i] = first_lane((power - sums[i]) * splat(factor / sums[i]));
+    }
+    const auto of_rows = [&](extent i, int, auto n) __attribute__((always_inline)) {
+        const f32 top = load(largest + i, n), times = splat(factor) / load(sums + i, n);
+        const mask count = less(nothing, load(counts + i, n));
+        X* at = x + i;
+        for (extent j = 0; j < classes; ++j, at += stride)
+            store(at, select(count, exp(load(at, n) - top) * times, nothing), n);
+    };
+    for_vectors(rows, of_rows);
+    for (extent i = 0; i < rows; ++i) {
+        if (is_here(i)) store(target_of(i), splat(of_target[i]), 1);
+    }
+}
+
+/// to = (or +=) sums, rounded once.
+template <class X>
+void round_sums(extent rows, extent width, const float* sums, X* to, extent stride, write_mode mode) {
+    for (extent i = 0; i < rows; ++i, sums += width, to += stride) {
+        const auto round = [&](extent j, int, auto n) __attribute__((always_inline)) {
+            const f32 all = load(sums + j, n);
+            store(to + j, mode == write_mode::add ? load(to + j, n) + all : all, n);
+        };
+        for_vectors(width, round);
+    }
+}
+
+}  // namespace HALFTONE_SET
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Where sums of tiles go that are results as they are, or rounded to bfloat16.
+#pragma once
+
+#include <halftone/exec/cpu/simd.hpp>
+#include <halftone/number/bfloat16.hpp>
+#include <halftone/tensor/shape.hpp>
+
+#if defined(__x86_64__)
+#include <halftone/exec/cpu/set/avx512_bf16.hpp>
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace avx512_bf16 {
+
+/// Stores rows of 32 sums where they belong, past the caches if those lie on whole lines of them.
+inline void store_rows(extent rows, const float* sums, extent sums_stride, float* to, extent to_stride, bool past) {
+    for (extent i = 0; i < rows; ++i, sums += sums_stride, to += to_stride) {
+        const __m512 low = _mm512_loadu_ps(sums), high = _mm512_loadu_ps(sums + 16);
+        if (past) {
+            _mm512_stream_ps(to, low);
+            _mm512_stream_ps(to + 16, high);
+        } else {
+            _mm512_storeu_ps(to, low);
+            _mm512_storeu_ps(to + 16, high);
+        }
+    }
+}
+/// The same, rounded as store_sums rounds.
+inline void store_rows(extent rows, const float* sums, extent sums_stride, bfloat16* to, extent to_stride, bool past) {
+    for (extent i = 0; i < rows; ++i, sums += sums_stride, to += to_stride) {
+        const auto both = (__m512i)_mm512_cvtne2ps_pbh(_mm512_loadu_ps(sums + 16), _mm512_loadu_ps(sums));
+        if (past) {
+            _mm512_stream_si512(reinterpret_cast<__m512i*>(to), both);
+        } else {
+            _mm512_storeu_si512(to, both);
+        }
+    }
+}
+
+}  // namespace avx512_bf16
+}  // namespace HALFTONE_ABI
+}  // namespace halftone
+#include <halftone/exec/cpu/set/end.hpp>
+#endif

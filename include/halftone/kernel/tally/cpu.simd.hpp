@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// One chunk: the largest magnitude, and whether all is finite.
+// A body without a guard: exec/cpu/each_set.hpp includes it once for each instruction set.
+
+#include <halftone/kernel/common/rows/rows.hpp>
+#include <halftone/kernel/tally/tally.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace HALFTONE_SET {
+
+template <class T>
+void chunk_magnitude(extent count, const T* x, detail::chunk_magnitude& found) {
+    four largest = four_of(0.0f);
+    mask odd = less(splat(1.0f), splat(0.0f));
+    for_vectors_by_four(count, [&](extent j, int k, auto n) __attribute__((always_inline)) {
+        const f32 v = load(x + j, n);
+        odd = either(odd, not_finite(v));
+        largest.v[k] = max(abs(v), largest.v[k]);
+    });
+    found = {maximum(largest), any(odd) ? 1 : 0};
+}
+
+}  // namespace HALFTONE_SET
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# Editors find what halftone has: Universal Ctags, told nothing of its macros, lists each public name in the namespace where a
+# user finds it. The names are those of docs/api.md, a table whose first column has each as `ht::name`, or, without that file,
+# those of tags.txt.
+#
+#     tests/headers/tags.sh         CTAGS names the program
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+ctags=${CTAGS:-ctags}
+if ! "$ctags" --version 2>/dev/null | grep -q 'Universal Ctags'; then
+    echo "skipped: there is no Universal Ctags"
+    exit 77
+fi
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+names=$root/tests/headers/tags.txt
+if [[ -e $root/docs/api.md ]]; then
+    names=$root/docs/api.md
+    sed -nE 's/^\| *`ht::([A-Za-z0-9_:]+).*/\1/p' "$names" >"$work/names"
+else
+    sed -nE 's/^ht::([A-Za-z0-9_:]+)$/\1/p' "$names" >"$work/names"
+fi
+count=$(wc -l <"$work/names")
+((count >= 40)) || { echo "tags: ${names#"$root/"} has $count names, fewer than 40"; exit 1; }
+
+# A line for each tag: where it is, the namespaces and classes that it stands in, and its name.
+(cd "$root" && "$ctags" -R --languages=C++ --langmap=C++:+.cuh --fields=s -f - include) |
+    awk -F '\t' '{ scope = $4; sub(/^[a-z]+:/, "", scope); print $2 "\t" scope "::" $1 }' >"$work/tags"
+
+awk -F '\t' -v names="$names" '
+    FNR == NR { seen[$2] = 1; next }
+    !("halftone::HALFTONE_ABI::" $1 in seen) { print "ctags does not list ht::" $1; missing++ }
+    END { exit missing > 0 }' "$work/tags" "$work/names" || exit 1
+echo "ctags lists $(wc -l <"$work/tags") names, and $count public ones where users find them"
