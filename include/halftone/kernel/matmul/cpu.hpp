@@ -17,6 +17,10 @@
 #define HALFTONE_BODY <halftone/kernel/matmul/cpu.inc>
 #include <halftone/exec/cpu/each_set.inc>
 
+#if defined(HALFTONE_COMPILED) && !defined(__clang__)
+#pragma interface  // halftone::compiled has what follows and is no template
+#endif
+
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
