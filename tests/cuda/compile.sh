@@ -9,8 +9,8 @@
 # --keep leaves the objects in FOLDER, with their PTX, for tests/ptx/run.sh and tests/cuda/gates.py.
 #
 # Without --full sm_90 gets its machine code from what the compiler made for sm_80, which is what tests/ptx runs: no source
-# asks which of the two it is but that of eight-bit numbers, whose test is compiled for each. And programs whose kernels the
-# tests have, too, are only read, by the compilers' front ends.
+# asks which of the two it is but that of eight-bit numbers, whose test is compiled for each. Programs whose kernels the
+# tests have, too, are only read, by the compilers' front ends, and the model is compiled for one policy.
 #
 # CUDACXX names the compiler, CXX the one behind it. Prints for each file its seconds of processor time, how many kernels it
 # has, and the most registers that one of them uses.
@@ -82,7 +82,7 @@ if [[ ${CXX:-} == *g++* && ${CXX:-} != *clang* ]]; then flags+=(-ccbin "$CXX"); 
 code=("${architectures[@]/#/-gencode=arch=compute_}")
 for i in "${!code[@]}"; do code[i]+=,code=sm_${architectures[i]}; done
 all_code="-gencode=arch=compute_80,code=[sm_90]"
-if [[ $full == yes ]]; then all_code=${code[*]}; fi
+if [[ $full == yes ]]; then all_code=${code[*]}; else flags+=(-DHALFTONE_TEST_ONE_POLICY); fi
 options=${flags[*]} each_code=${code[*]}
 if [[ -n $keep ]]; then
     # PTX of the oldest, which the other code is made of.
