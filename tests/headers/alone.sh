@@ -3,7 +3,8 @@
 # Compiles each header alone, and twice over, with every warning an error: a header must bring all that it uses, and
 # bear being included again.
 #
-#     tests/headers/alone.sh [header...]      all of include/halftone without arguments; CXX names the compiler
+#     tests/headers/alone.sh [header...]            all of include/halftone without arguments; CXX names the compiler
+#     tests/headers/alone.sh --all-but-entries      without those directly in include/halftone, which headers.entries compiles
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 # shellcheck source=precompiled.sh
@@ -14,11 +15,13 @@ command -v "$CXX" >/dev/null 2>&1 || { echo "skipped: there is no $CXX"; exit 77
 
 flags="-std=c++20 -Wall -Wextra -Wpedantic -Werror"
 export flags
+depth=(-mindepth 1)
+if [[ ${1:-} == --all-but-entries ]]; then depth=(-mindepth 2); shift; fi
 if (($#)); then
     headers=("$@")
     tasks=$(printf '%s\t\n' "$@")
 else
-    mapfile -t headers < <(find halftone -name '*.hpp' | LC_ALL=C sort)
+    mapfile -t headers < <(find halftone "${depth[@]}" -name '*.hpp' | LC_ALL=C sort)
     work=$(mktemp -d)
     trap 'rm -rf "$work"' EXIT
     # What most headers include: the standard library's headers, threads and vectors weigh more than ours.
