@@ -64,7 +64,7 @@ GOALS
 #include <cstdint>
 #include <vector>
 
-#include <halftone/halftone.hpp>
+#include <halftone/amp.hpp>
 
 namespace ht = halftone;
 

@@ -133,6 +133,24 @@ HALFTONE_OF_SETS(HALFTONE_COMPILED_ROWS, embedding_rows, float, float);
 HALFTONE_OF_SETS(HALFTONE_COMPILED_ROWS, embedding_rows, bfloat16, bfloat16);
 HALFTONE_OF_SETS(HALFTONE_COMPILED_ROWS, embedding_rows, float16, float16);
 
+// What cuts their work into pieces.
+#define HALFTONE_ROWS_OF(X)                                                                                                 \
+    HALFTONE_COMPILED_ROWS template void kernel::layer_norm<cpu>::forward(                                                  \
+        cpu&, const kernel::layer_norm_forward<X, float, X>&);                                                              \
+    HALFTONE_COMPILED_ROWS template void kernel::layer_norm<cpu>::backward(                                                 \
+        cpu&, const kernel::layer_norm_backward<X, float, X, float>&);                                                      \
+    HALFTONE_COMPILED_ROWS template void kernel::embedding<cpu>::forward(cpu&, const kernel::embedding_forward<X, X>&);     \
+    HALFTONE_COMPILED_ROWS template void kernel::embedding<cpu>::backward(cpu&, const kernel::embedding_backward<X, float>&); \
+    HALFTONE_COMPILED_ROWS template void kernel::linear_cross_entropy<cpu>::forward<X, X, X, X>(                            \
+        cpu&, const const_view<X, 2>&, const const_view<X, 2>&, const kernel::linear_cross_entropy_rows&, X*);              \
+    HALFTONE_COMPILED_ROWS template void kernel::linear_cross_entropy<cpu>::backward<X, X, X, X, X, X, float>(              \
+        cpu&, const const_view<X, 2>&, const const_view<X, 2>&, const kernel::linear_cross_entropy_rows&,                   \
+        const const_view<float, 1>&, const kernel::gradient_result<X>&, const kernel::gradient_result<float>&, X*)
+HALFTONE_ROWS_OF(float);
+HALFTONE_ROWS_OF(bfloat16);
+HALFTONE_ROWS_OF(float16);
+#undef HALFTONE_ROWS_OF
+
 // Elements.
 #define HALFTONE_UPDATE(Param, Copy)                                                                                        \
     HALFTONE_OF_SETS(HALFTONE_COMPILED_ELEMENTS, adamw_elements, rounding::nearest_even, rounding::nearest_even, Param, Copy,     \

@@ -29,13 +29,19 @@ inline namespace HALFTONE_ABI {
         inference<cpu>&, variable<X, 3>, const documents&) const;                                                  \
     HALFTONE_COMPILED_MODELS template class accumulator<through_scaler, types<nn::gpt<P>>>;                        \
     HALFTONE_COMPILED_MODELS template class detail::optimizer<cpu, nn::gpt<P>, 2>;                                 \
-    HALFTONE_COMPILED_MODELS template class adamw<cpu, nn::gpt<P>>
+    HALFTONE_COMPILED_MODELS template class adamw<cpu, nn::gpt<P>>;                                                \
+    HALFTONE_COMPILED_MODELS template step_outcome<cpu> adamw<cpu, nn::gpt<P>>::step(gradients<cpu, types<nn::gpt<P>>>&)
 HALFTONE_GPT(full_fp32, float);
 HALFTONE_GPT(amp_bf16, bfloat16);
 HALFTONE_GPT(amp_fp16, float16);
 #undef HALFTONE_GPT
-HALFTONE_COMPILED_MODELS template class accumulator<unscaled_t, types<nn::gpt<full_fp32>>>;
-HALFTONE_COMPILED_MODELS template class accumulator<unscaled_t, types<nn::gpt<amp_bf16>>>;
+// Without a loss scale.
+#define HALFTONE_UNSCALED(P)                                                                                       \
+    HALFTONE_COMPILED_MODELS template class accumulator<unscaled_t, types<nn::gpt<P>>>;                            \
+    HALFTONE_COMPILED_MODELS template step_outcome<cpu> adamw<cpu, nn::gpt<P>>::step(gradients<void, types<nn::gpt<P>>>&)
+HALFTONE_UNSCALED(full_fp32);
+HALFTONE_UNSCALED(amp_bf16);
+#undef HALFTONE_UNSCALED
 
 }  // namespace HALFTONE_ABI
 }  // namespace halftone
