@@ -13,7 +13,7 @@ set_target_properties(halftone_compiled PROPERTIES EXPORT_NAME compiled POSITION
 if(NOT HALFTONE_COMPILED)
     set_target_properties(halftone_compiled PROPERTIES EXCLUDE_FROM_ALL ON)
 endif()
-if(NOT MSVC)
+if(NOT MSVC AND NOT CMAKE_CXX_FLAGS MATCHES "-fsanitize=")
     # In every configuration: a program that is being debugged computes as fast with it as any other.
     target_compile_options(halftone_compiled PRIVATE -O2)
 endif()

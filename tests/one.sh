@@ -32,12 +32,12 @@ flags=(-std=c++20 -Wall -Wextra -Wpedantic "-I$root/include" "-I$tests" "-DHALFT
 flags+=(${CXXFLAGS:-})
 name=$("$cxx" -dumpmachine)_$(basename "$cxx")
 
-# kept_object SOURCE FLAG...: compiled once, until the source or a header of the tests' support changes; prints its name.
+# kept_object SOURCE FLAG...: compiled once, until the source or what it includes changes; prints its name.
 kept_object() {
     local source=$1 object
     shift
     object=$kept/$name.$(basename "$source").o
-    if [[ ! -e $object || -n $(find "$source" "$tests/emulator" -maxdepth 1 -newer "$object" -name '*.?pp' | head -n 1) ]]; then
+    if [[ ! -e $object || -n $(find "$source" "$tests/emulator" "$root/include/halftone/"{exec,number} -name '*.?pp' -newer "$object" | head -n 1) ]]; then
         "$cxx" "${flags[@]}" "$@" -c "$source" -o "$object"
     fi
     echo "$object"
@@ -50,7 +50,7 @@ if [[ ${files[*]} == *emulator/* ]]; then
     libraries+=(-lboost_context)
 fi
 level=-O1
-library=$(find "$build" -maxdepth 1 -name 'libhalftone_compiled.a' 2>/dev/null)
+library=$(find "$build" -maxdepth 1 -name 'libhalftone_compiled.a' 2>/dev/null || true)
 if [[ -n $library && -z $(find "$root/include" "$root/src" -type f -newer "$library" | head -n 1) ]]; then
     flags+=(-DHALFTONE_COMPILED)
     libraries=("$library" "${libraries[@]}")

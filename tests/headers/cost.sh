@@ -88,7 +88,8 @@ int main() {
 PROGRAM
         while read -r goal what flags; do
             # shellcheck disable=SC2086  # several words
-            judge "the smallest GPT, ${what//_/ } ($flags)," "$(least $((4 * goal)) $flags "$work/gpt.cpp")" "$goal"
+            spent=$(least $((4 * goal)) $flags "$work/gpt.cpp")
+            judge "the smallest GPT ${what//_/ } ($flags)" "$spent" "$goal"
         done <<'GOALS'
 22000 from_the_headers_alone -O2
 6000 with_halftone::compiled -O2 -DHALFTONE_COMPILED
