@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-# Headers, the CMake package and the pkg-config file. Nothing here depends on the machine, so all of it goes to share/.
+# Headers, the CMake package and the pkg-config file. Nothing here depends on the machine, so all of it goes to share/, but for
+# halftone::compiled and the file that names it, which are there where HALFTONE_COMPILED is on.
 
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
@@ -10,6 +11,12 @@ install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/halftone" DESTINATION "${CMAKE_
         FILES_MATCHING PATTERN "*.hpp" PATTERN "*.cuh")
 install(TARGETS halftone EXPORT halftone-targets INCLUDES DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
 install(EXPORT halftone-targets NAMESPACE halftone:: DESTINATION "${halftone_package_dir}")
+set(halftone_architecture ARCH_INDEPENDENT)
+if(HALFTONE_COMPILED)
+    set(halftone_architecture "")
+    install(TARGETS halftone_compiled EXPORT halftone-compiled-targets ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+    install(EXPORT halftone-compiled-targets NAMESPACE halftone:: DESTINATION "${halftone_package_dir}")
+endif()
 
 configure_package_config_file("${CMAKE_CURRENT_LIST_DIR}/halftone-config.cmake.in"
                               "${PROJECT_BINARY_DIR}/halftone-config.cmake" INSTALL_DESTINATION "${halftone_package_dir}")
@@ -20,7 +27,7 @@ else()
     set(halftone_compatibility SameMajorVersion)
 endif()
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/halftone-config-version.cmake"
-                                 COMPATIBILITY ${halftone_compatibility} ARCH_INDEPENDENT)
+                                 COMPATIBILITY ${halftone_compatibility} ${halftone_architecture})
 install(FILES "${PROJECT_BINARY_DIR}/halftone-config.cmake" "${PROJECT_BINARY_DIR}/halftone-config-version.cmake"
               "${CMAKE_CURRENT_LIST_DIR}/halftone-cuda.cmake" DESTINATION "${halftone_package_dir}")
 

@@ -35,3 +35,6 @@
 #include <halftone/scale/grad_scaler.hpp>
 #include <halftone/scale/outlier_guard.hpp>
 #include <halftone/scale/static_scaler.hpp>
+#if defined(HALFTONE_COMPILED)
+#include <halftone/compiled/models.hpp>
+#endif

@@ -6,7 +6,7 @@
 ///     namespace halftone {                 // how every header opens: one by one, for tools that know no more
 ///     inline namespace HALFTONE_ABI {
 ///
-/// The inline namespace carries the version and each compiler flag that changes what the code below computes, so that
+/// The inline namespace carries the whole version and each compiler flag that changes what the code below computes, so that
 /// two libraries built with other flags or another version live in one program without sharing a symbol.
 #pragma once
 
@@ -19,9 +19,15 @@ static_assert(_MSVC_LANG >= 202002L, "halftone: needs C++20; compile with /std:c
 #endif
 
 #if defined(__FAST_MATH__)
-#define HALFTONE_ABI v0_1_fast_math
+#define HALFTONE_ABI v0_1_0_fast_math
 #else
-#define HALFTONE_ABI v0_1
+#define HALFTONE_ABI v0_1_0
+#endif
+
+// halftone::compiled is built without these, and for compilers that know `extern template` and `#pragma interface`: elsewhere
+// everything is compiled where it is used.
+#if defined(__FAST_MATH__) || defined(_MSC_VER) || !defined(__GNUC__)
+#undef HALFTONE_COMPILED
 #endif
 
 /// Marks a function that runs on the host and on the device.

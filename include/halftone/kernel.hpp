@@ -32,3 +32,6 @@
 #include <halftone/number.hpp>
 #include <halftone/policy.hpp>
 #include <halftone/tensor/host_tensor.hpp>
+#if defined(HALFTONE_COMPILED)
+#include <halftone/compiled/kernels.hpp>
+#endif

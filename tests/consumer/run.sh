@@ -3,6 +3,7 @@
 # Builds and runs a small project that uses halftone in one of the ways a project can.
 #
 #     tests/consumer/run.sh package|subdirectory|fetch|pkgconfig|two_libraries|own_project|two_cuda_libraries
+#     tests/consumer/run.sh compiled FOLDER      FOLDER: a build of halftone with -DHALFTONE_COMPILED=ON, which is installed
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
@@ -58,6 +59,29 @@ case ${1:-} in
     subdirectory | fetch)
         build_consumer -DHALFTONE_BY="$1" -DHALFTONE_SOURCE="$root"
         ;;
+    compiled)
+        "$cmake" --install "$2" --prefix "$work/first" >/dev/null
+        mv "$work/first" "$work/prefix"
+        build_consumer -DHALFTONE_BY=package -DHALFTONE_WITH_COMPILED=ON -DCMAKE_PREFIX_PATH="$work/prefix"
+        # What the library has is not compiled again.
+        object=$work/build/CMakeFiles/consumer_compiled.dir/compiled.cpp.o
+        if nm -C "$object" | grep -E ' [TW] .*(avx512::(softmax|layer_norm|adamw)|::nn::stack<.*>::operator\(\)|::thread_pool::)'; then
+            echo "compiled again although halftone::compiled has it"
+            exit 1
+        fi
+        # Headers of another version do not find it, and none that compute otherwise.
+        cp -r "$work/prefix/include" "$work/other"
+        sed -i 's/\(HALFTONE_VERSION_PATCH\) .*/\1 99/' "$work/other/halftone/version.hpp"
+        sed -i 's/\(HALFTONE_ABI v[0-9]*_[0-9]*\)_[0-9]*/\1_99/' "$work/other/halftone/config.hpp"
+        if "$cxx" -std=c++20 -DHALFTONE_COMPILED -I"$work/other" "$here/compiled.cpp" \
+            "$(find "$work/prefix" -name 'libhalftone_compiled.a')" -pthread -o "$work/other_version" 2>"$work/log"; then
+            echo "a program of another version is linked with halftone::compiled"
+            exit 1
+        fi
+        grep -q 'undefined reference to .halftone::' "$work/log" || { cat "$work/log"; exit 1; }
+        printf '#include <halftone/config.hpp>\n#if defined(HALFTONE_COMPILED)\n#error\n#endif\n' |
+            "$cxx" -std=c++20 -ffast-math -DHALFTONE_COMPILED -I"$work/prefix/include" -fsyntax-only -x c++ -
+        ;;
     pkgconfig)
         command -v pkg-config >/dev/null 2>&1 || { echo "skipped: there is no pkg-config"; exit 77; }
         install_into "$work/prefix"
@@ -70,7 +94,7 @@ case ${1:-} in
     two_libraries)
         cd "$here/two_libraries"
         flags=(-std=c++20 -fPIC -shared -pthread "-I$root/include")
-        "$cxx" "${flags[@]}" -O2 -DLIBRARY=plain library.cpp -o "$work/libplain.so"
+        "$cxx" "${flags[@]}" -O1 -DLIBRARY=plain library.cpp -o "$work/libplain.so"
         "$cxx" "${flags[@]}" -O3 -ffast-math -DLIBRARY=fast library.cpp -o "$work/libfast.so"
         # Linked in either order: of symbols with one name, those of the first library would win.
         "$cxx" -std=c++20 -O2 -Wall -Wextra main.cpp -o "$work/plain_first" -L"$work" -lplain -lfast -Wl,-rpath,"$work" -pthread
@@ -116,7 +140,7 @@ case ${1:-} in
         "$work/two_first"
         ;;
     *)
-        echo "consumer/run.sh: expected package, subdirectory, fetch, pkgconfig, two_libraries, own_project or" \
+        echo "consumer/run.sh: expected package, compiled, subdirectory, fetch, pkgconfig, two_libraries, own_project or" \
             "two_cuda_libraries, got '${1:-}'" >&2
         exit 2
         ;;

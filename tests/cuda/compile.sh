@@ -9,8 +9,8 @@
 # --keep leaves the objects in FOLDER, with their PTX, for tests/ptx/run.sh and tests/cuda/gates.py.
 #
 # Without --full sm_90 gets its machine code from what the compiler made for sm_80, which is what tests/ptx runs: no source
-# asks which of the two it is but that of eight-bit numbers, whose test is compiled for each. And programs whose kernels the
-# tests have, too, are only read, by the compilers' front ends.
+# asks which of the two it is but that of eight-bit numbers, whose test is compiled for each. Programs whose kernels the
+# tests have, too, are only read, by the compilers' front ends, and the model is compiled for one policy.
 #
 # CUDACXX names the compiler, CXX the one behind it. Prints for each file its seconds of processor time, how many kernels it
 # has, and the most registers that one of them uses.
@@ -38,7 +38,8 @@ if [[ ${1:-} == --keep ]]; then
 fi
 
 # Each file with the most kernels that it may have on one architecture: what users wait for when they compile. Those marked
-# `again`, whose kernels other files here have, too, are read and not compiled where there is no --full; those marked `each`
+# `again`, whose kernels other files here have, too, are read and not compiled where there is no --full; of those marked `ptx`,
+# which tests/ptx runs, there is PTX alone; those marked `consumer` another test compiles; those marked `each`
 # are compiled for every architecture from the source; those marked `bytes`, which multiply numbers of eight bits, for sm_89
 # beside these; those marked `hopper`, which is for its own instructions, for sm_90a alone. What takes longest comes first.
 if (($#)); then
@@ -46,7 +47,7 @@ if (($#)); then
 else
     cat >"$work/files" <<'FILES'
 tests/cuda/model.cu 300
-tests/cuda/steps.cu 300
+tests/cuda/steps.cu 300 ptx
 tests/cuda/attention.cu 100
 tests/cuda/products.cu 120
 tests/cuda/warpgroups.cu 70 hopper
@@ -60,7 +61,7 @@ examples/03_regression.cpp 40 again
 bench/cuda/matmul.cu 40 again
 bench/cuda/attention.cu 60 again
 bench/cuda/rows.cu 60 again
-examples/own_project/main.cu 20 again
+examples/own_project/main.cu 20 consumer
 examples/own_project/one_file.cu 20 again
 examples/train_gpt/gpu.cu 10 again
 tests/cuda/exec.cu 10
@@ -82,19 +83,21 @@ if [[ ${CXX:-} == *g++* && ${CXX:-} != *clang* ]]; then flags+=(-ccbin "$CXX"); 
 code=("${architectures[@]/#/-gencode=arch=compute_}")
 for i in "${!code[@]}"; do code[i]+=,code=sm_${architectures[i]}; done
 all_code="-gencode=arch=compute_80,code=[sm_90]"
-if [[ $full == yes ]]; then all_code=${code[*]}; fi
+if [[ $full == yes ]]; then all_code=${code[*]}; else flags+=(-DHALFTONE_TEST_ONE_POLICY); fi
 options=${flags[*]} each_code=${code[*]}
 if [[ -n $keep ]]; then
     # PTX of the oldest, which the other code is made of.
     all_code=${all_code/sm_90]/sm_90,compute_80]} each_code=${each_code/code=sm_80/code=[sm_80,compute_80]}
     options+=" -no-compress -O1" # of host code, which says what is right
 fi
+if [[ $full == no ]]; then sed -i '/ consumer$/d' "$work/files"; fi
 export work nvcc options all_code each_code full
 
 compile_one() {
     local file=$1 name=${1//\//_} code=$all_code what=(-c) result=o TIMEFORMAT=%U
     case ${2:-} in
         again) if [[ $full == no ]]; then what=(-fdevice-syntax-only -cuda) result=ii; fi ;;
+        ptx) if [[ $full == no ]]; then code="-gencode=arch=compute_80,code=compute_80"; fi ;;
         each) code=$each_code ;;
         bytes) code="$each_code -gencode=arch=compute_89,code=sm_89" ;;
         hopper) code="-gencode=arch=compute_90a,code=[sm_90a,compute_90a]" ;;

@@ -4,8 +4,9 @@
 # bear being included again. So does a SIMD body (*.simd.hpp) but for the latter: alone it is one for the set that every
 # processor has (exec/cpu/each_set.hpp).
 #
-#     tests/headers/alone.sh [header...]      all of include/halftone without arguments, and all bodies
-#     tests/headers/alone.sh --bodies         the bodies, those of tests and benchmarks included
+#     tests/headers/alone.sh [header...]            all of include/halftone without arguments, and all bodies
+#     tests/headers/alone.sh --all-but-entries      without those directly in include/halftone, which headers.entries compiles
+#     tests/headers/alone.sh --bodies               the bodies, those of tests and benchmarks included
 #
 # CXX names the compiler.
 set -euo pipefail
@@ -18,16 +19,22 @@ command -v "$CXX" >/dev/null 2>&1 || { echo "skipped: there is no $CXX"; exit 77
 
 flags="-std=c++20 -Wall -Wextra -Wpedantic -Werror"
 export flags
-if (($#)) && [[ $1 != --bodies ]]; then
+what=all depth=(-mindepth 1)
+case ${1:-} in
+    --bodies) what=bodies ;;
+    --all-but-entries) depth=(-mindepth 2) ;;
+esac
+if [[ ${1:-} == --* ]]; then shift; fi
+if (($#)); then
     headers=("$@")
     tasks=$(printf '%s\t\n' "$@")
 else
     # What begins or ends a region is no header by itself: compiled are those who include it, and set/*.hpp with its end.
     mapfile -t headers < <(
         find halftone ../tests ../bench -name '*.simd.hpp' | LC_ALL=C sort
-        if (($# == 0)); then
-            find halftone -name '*.hpp' ! -name '*.simd.hpp' ! -path '*/cpu/set/begin.hpp' ! -path '*/cpu/set/end.hpp' \
-                ! -path '*/number/precise/*' | LC_ALL=C sort
+        if [[ $what == all ]]; then
+            find halftone "${depth[@]}" -name '*.hpp' ! -name '*.simd.hpp' ! -path '*/cpu/set/begin.hpp' \
+                ! -path '*/cpu/set/end.hpp' ! -path '*/number/precise/*' | LC_ALL=C sort
         fi
     )
     work=$(mktemp -d)
@@ -37,7 +44,7 @@ else
         autodiff/engine/graph.hpp memory/store.hpp memory/gradient_slabs.hpp autodiff/op/pointwise.hpp exec/cpu/cpu.hpp
         kernel/matmul/cpu/product.hpp kernel/common/rows/rows.hpp)
     # shellcheck disable=SC2034  # precompile reads them
-    if (($#)); then precompiled_headers=(exec/cpu/simd.hpp kernel/common/rows/rows.hpp); fi
+    if [[ $what == bodies ]]; then precompiled_headers=(exec/cpu/simd.hpp kernel/common/rows/rows.hpp); fi
     # shellcheck disable=SC2086  # several words
     precompile "$work" . "$CXX" $flags
     tasks=$(precompiled_for "$work" . "${headers[@]}")

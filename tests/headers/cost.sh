@@ -5,8 +5,9 @@
 # chance and has to stay below its limit.
 #
 #     tests/headers/cost.sh headers              seconds of CPU time that an include adds to an empty file
-#     tests/headers/cost.sh programs [FOLDER]    the sources of examples/train_gpt: CPU time, and that 2 GiB suffice;
-#                                                FOLDER holds what measured.sh noted when they were built
+#     tests/headers/cost.sh programs [FOLDER]    the smallest program that trains a GPT, from the headers alone and with
+#                                                halftone::compiled, and the sources of examples/train_gpt: CPU time, and
+#                                                that 2 GiB suffice; FOLDER holds what measured.sh noted of the latter
 #
 # What is beyond is measured twice more, and the least counts.
 set -euo pipefail
@@ -59,6 +60,41 @@ GOALS
     programs)
         shopt -s nullglob
         ulimit -v 2097152
+        cat >"$work/gpt.cpp" <<'PROGRAM'
+#include <cstdint>
+#include <vector>
+
+#include <halftone/amp.hpp>
+
+namespace ht = halftone;
+
+struct pair {
+    ht::const_view<std::int32_t, 2> tokens, targets;
+};
+
+int main() {
+    ht::cpu device{{.threads = 1}};
+    ht::nn::gpt<ht::amp_bf16> model{device, {.vocabulary = 11, .context = 8, .layers = 1, .heads = 2, .width = 16}};
+    ht::adamw optimizer{device, model, {.lr = 1e-2}};
+    ht::accumulator acc{model, ht::unscaled};
+    ht::tape tape{device};
+    const std::vector<std::int32_t> tokens{3, 1, 4, 1, 5, 9, 2, 6}, targets{1, 4, 1, 5, 9, 2, 6, 5};
+    for (int step = 0; step < 20; ++step) {
+        tape.backward(model.loss(tape, pair{{tokens.data(), {1, 8}}, {targets.data(), {1, 8}}}), acc);
+        auto grads = acc.take();
+        optimizer.step(grads);
+    }
+}
+PROGRAM
+        while read -r goal what flags; do
+            # shellcheck disable=SC2086  # several words
+            spent=$(least $((4 * goal)) $flags "$work/gpt.cpp")
+            judge "the smallest GPT ${what//_/ } ($flags)" "$spent" "$goal"
+        done <<'GOALS'
+22000 from_the_headers_alone -O2
+6000 with_halftone::compiled -O2 -DHALFTONE_COMPILED
+4000 with_halftone::compiled -O0 -DHALFTONE_COMPILED
+GOALS
         goal=60000
         for source in "$root"/examples/train_gpt.cpp "$root"/examples/train_gpt/*.cpp; do
             if [[ ! -e $source ]]; then continue; fi

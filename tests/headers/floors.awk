@@ -2,8 +2,8 @@
 # Reads all headers, named relative to include/, and prints each breach of the house's order; see floors.sh.
 
 BEGIN {
-    split("number policy memory tensor exec kernel autodiff nn scale optim data io observe dist train", names, " ")
-    split("1      2      3      3      4    5      6        7  8     8     9    9  9       9    10", numbers, " ")
+    split("number policy memory tensor exec kernel autodiff nn scale optim compiled data io observe dist train", names, " ")
+    split("1      2      3      3      4    5      6        7  8     8     8        9    9  9       9    10", numbers, " ")
     for (i in names) floor_of[names[i]] = numbers[i]
 }
 

@@ -14,9 +14,24 @@ while IFS= read -r -d '' file; do
         echo "$file: does not begin with its SPDX line"
         status=1
     fi
-done < <(find CMakeLists.txt .clang-format .clang-tidy .gitignore .ci cmake tests examples bench -type f \
+done < <(find CMakeLists.txt .clang-format .clang-tidy .gitignore .ci cmake src tests examples bench -type f \
     \( -name '*.hpp' -o -name '*.cuh' -o -name '*.cpp' -o -name '*.cu' -o -name '*.sh' -o -name '*.awk' -o -name '*.py' \
     -o -name 'CMakeLists.txt' -o -name '*.cmake' -o -name '*.in' -o -name '.*' -o -path '.ci/run' \) -print0)
+
+# The inline namespace names the version, by which halftone::compiled and sources of another version keep apart.
+version=$(sed -n 's/^#define HALFTONE_VERSION_[A-Z]* \([0-9]*\)$/\1/p' include/halftone/version.hpp | paste -sd _)
+if ! grep -q "^#define HALFTONE_ABI v$version\$" include/halftone/config.hpp; then
+    echo "include/halftone/config.hpp: HALFTONE_ABI is not v$version, which version.hpp says"
+    status=1
+fi
+
+# What says `#pragma interface` is compiled in src/functions.cpp, else programs would not link.
+for header in $(grep -rl '^#pragma interface' include); do
+    if ! grep -q "^#pragma implementation \"${header##*/}\"\$" src/functions.cpp; then
+        echo "$header: says #pragma interface, and src/functions.cpp does not implement ${header##*/}"
+        status=1
+    fi
+done
 
 cd include
 find halftone \( -name '*.hpp' -o -name '*.cuh' \) -print0 | LC_ALL=C sort -z |

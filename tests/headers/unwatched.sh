@@ -20,7 +20,6 @@ cat >"$work/one.cpp" <<'CODE'
 #include <halftone/observe/numerics/numerics.hpp>
 #include <halftone/observe/overflow/overflow.hpp>
 #endif
-#include <support/compiled/kernels.hpp>
 namespace ht = halftone;
 
 struct sink {
@@ -45,7 +44,6 @@ cat >"$work/mixed.cpp" <<'CODE'
 #include <halftone/observe/shadow/shadow.hpp>
 #include <halftone/observe/lint/policy_lint.hpp>
 #endif
-#include <support/compiled/kernels.hpp>
 namespace ht = halftone;
 
 struct step_of_its_own {
@@ -99,7 +97,7 @@ functions() {
 # Without optimisation: the order in which a compiler meets functions changes which register it takes.
 for what in one mixed; do
     for watching in 0 1; do
-        "$cxx" -std=c++20 -O0 -S -I"$here/../../include" -I"$here/.." -DWATCHING="$watching" "$work/$what.cpp" -o "$work/$watching.s"
+        "$cxx" -std=c++20 -O0 -S -I"$here/../../include" -DHALFTONE_COMPILED -DWATCHING="$watching" "$work/$what.cpp" -o "$work/$watching.s"
         functions "$work/$watching.s" >"$work/$watching"
     done
     (($(wc -l <"$work/0") > 100)) || { echo "unwatched: sees $(wc -l <"$work/0") functions"; exit 1; }

@@ -12,6 +12,10 @@
 
 #include <halftone/memory/resource.hpp>
 
+#if defined(HALFTONE_COMPILED) && !defined(__clang__)
+#pragma interface  // halftone::compiled has what follows and is no template
+#endif
+
 namespace halftone {
 inline namespace HALFTONE_ABI {
 

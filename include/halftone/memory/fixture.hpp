@@ -14,6 +14,10 @@
 
 #include <halftone/config.hpp>
 
+#if defined(HALFTONE_COMPILED) && !defined(__clang__)
+#pragma interface  // halftone::compiled has what follows and is no template
+#endif
+
 namespace halftone {
 inline namespace HALFTONE_ABI {
 

@@ -17,6 +17,10 @@
 #include <halftone/memory/square_sum.hpp>
 #include <halftone/memory/store.hpp>
 
+#if defined(HALFTONE_COMPILED) && !defined(__clang__)
+#pragma interface  // halftone::compiled has what follows and is no template
+#endif
+
 namespace halftone {
 inline namespace HALFTONE_ABI {
 

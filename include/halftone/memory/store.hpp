@@ -31,6 +31,10 @@
 #include <halftone/policy/model.hpp>
 #include <halftone/policy/path.hpp>
 
+#if defined(HALFTONE_COMPILED) && !defined(__clang__)
+#pragma interface  // halftone::compiled has what follows and is no template
+#endif
+
 namespace halftone {
 inline namespace HALFTONE_ABI {
 

@@ -94,18 +94,7 @@ class gpt : public model {
     /// Initial weights follow from the seed alone, whatever the policy. Throws argument_error for a configuration that
     /// makes no model.
     template <class Device>
-    gpt(Device& device, const gpt_config& c, std::uint64_t seed = 0)
-        : model(device),
-          config_(checked(c)),
-          embed_(parameters(), c.vocabulary, c.context, c.width),
-          h_(parameters(), c.layers, c),
-          norm_(parameters(), c.width),
-          head_{c.vocabulary, c.width} {
-        using read_by_head = compute_type<policy_within<typename head::policy, as_given>, typename head::operation>;
-        if (!contains<typename decltype(embed_.tokens)::compute, read_by_head>)
-            parameters().keep_master(embed_.tokens.entry());
-        commit(*this, seed);
-    }
+    gpt(Device& device, const gpt_config& c, std::uint64_t seed = 0);
 
     const gpt_config& config() const { return config_; }
 
@@ -168,6 +157,22 @@ class gpt : public model {
     layer_norm<at<P, "norm">> norm_;
     head head_;
 };
+
+// Not `inline`, so that halftone::compiled can have it.
+template <class P>
+template <class Device>
+gpt<P>::gpt(Device& device, const gpt_config& c, std::uint64_t seed)
+    : model(device),
+      config_(checked(c)),
+      embed_(parameters(), c.vocabulary, c.context, c.width),
+      h_(parameters(), c.layers, c),
+      norm_(parameters(), c.width),
+      head_{c.vocabulary, c.width} {
+    using read_by_head = compute_type<policy_within<typename head::policy, as_given>, typename head::operation>;
+    if (!contains<typename decltype(embed_.tokens)::compute, read_by_head>)
+        parameters().keep_master(embed_.tokens.entry());
+    commit(*this, seed);
+}
 
 }  // namespace nn
 }  // namespace HALFTONE_ABI

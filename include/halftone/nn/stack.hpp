@@ -66,19 +66,7 @@ class stack {
 
     /// Further arguments go to every block.
     template <class Context, class X, class... More>
-    X operator()(Context&& ctx, X x, const More&... more) const {
-        std::size_t next = 0;
-        for (int i = 0; i < depth_; ++i) {
-            [[maybe_unused]] const auto here = halftone::detail::within_list<at<P, Name>>(ctx.root(), i);
-            const std::size_t kind = named::class_of(i, depth_);
-            if (kind == named::size) {
-                x = call(ctx, common_[next++], std::move(x), more...);
-            } else {
-                call_special(ctx, kind, x, std::make_index_sequence<named::size>{}, more...);
-            }
-        }
-        return x;
-    }
+    X operator()(Context&& ctx, X x, const More&... more) const;
 
   private:
     template <std::size_t... I, class... Arguments>
@@ -119,6 +107,23 @@ class stack {
     std::vector<typename list::common> common_;
     typename list::special special_;
 };
+
+// Not `inline`, so that halftone::compiled can have it: what compiles it compiles all of the block.
+template <template <class> class Block, class P, path_name Name>
+template <class Context, class X, class... More>
+X stack<Block, P, Name>::operator()(Context&& ctx, X x, const More&... more) const {
+    std::size_t next = 0;
+    for (int i = 0; i < depth_; ++i) {
+        [[maybe_unused]] const auto here = halftone::detail::within_list<at<P, Name>>(ctx.root(), i);
+        const std::size_t kind = named::class_of(i, depth_);
+        if (kind == named::size) {
+            x = call(ctx, common_[next++], std::move(x), more...);
+        } else {
+            call_special(ctx, kind, x, std::make_index_sequence<named::size>{}, more...);
+        }
+    }
+    return x;
+}
 
 }  // namespace nn
 }  // namespace HALFTONE_ABI

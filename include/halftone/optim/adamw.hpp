@@ -62,11 +62,7 @@ class adamw : public detail::optimizer<Device, Model, 2> {
     /// order of unscale, step and update is another, or where they went through fp16 and no scaler unscaled them;
     /// argument_error for gradients of other models.
     template <class G>
-    step_outcome<Device> step(G&& g) {
-        if constexpr (detail::check_step<Device, Model, std::remove_cvref_t<G>>()) {
-            return base::run_step(g, launch{this}, kernel::adamw_largest_gradient);
-        }
-    }
+    step_outcome<Device> step(G&& g);
 
     const adamw_options& options() const { return options_; }
 
@@ -120,6 +116,15 @@ class adamw : public detail::optimizer<Device, Model, 2> {
 
     adamw_options options_;
 };
+
+// Not `inline`, so that halftone::compiled can have it.
+template <class Device, class Model>
+template <class G>
+step_outcome<Device> adamw<Device, Model>::step(G&& g) {
+    if constexpr (detail::check_step<Device, Model, std::remove_cvref_t<G>>()) {
+        return base::run_step(g, launch{this}, kernel::adamw_largest_gradient);
+    }
+}
 
 template <class Device, class Model>
 adamw(Device&, Model&) -> adamw<Device, Model>;

@@ -18,6 +18,10 @@
 #include <halftone/memory/fixture.hpp>
 #include <halftone/optim/groups.hpp>
 
+#if defined(HALFTONE_COMPILED) && !defined(__clang__)
+#pragma interface  // halftone::compiled has what follows and is no template
+#endif
+
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {

@@ -21,6 +21,10 @@
 #include <halftone/exec/ranges.hpp>
 #include <halftone/memory/arena.hpp>
 
+#if defined(HALFTONE_COMPILED) && !defined(__clang__)
+#pragma interface  // halftone::compiled has what follows and is no template
+#endif
+
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {

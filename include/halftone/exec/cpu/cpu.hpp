@@ -27,6 +27,10 @@
 #include <halftone/exec/workspace.hpp>
 #include <halftone/tensor/shape.hpp>
 
+#if defined(HALFTONE_COMPILED) && !defined(__clang__)
+#pragma interface  // halftone::compiled has what follows and is no template
+#endif
+
 namespace halftone {
 inline namespace HALFTONE_ABI {
 

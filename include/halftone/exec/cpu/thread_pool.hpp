@@ -22,6 +22,10 @@
 #include <halftone/exec/cpu/processors.hpp>
 #include <halftone/exec/cpu/time_slice.hpp>
 
+#if defined(HALFTONE_COMPILED) && !defined(__clang__)
+#pragma interface  // halftone::compiled has what follows and is no template
+#endif
+
 namespace halftone {
 inline namespace HALFTONE_ABI {
 

@@ -14,6 +14,10 @@
 #include <halftone/kernel/map/job.hpp>
 #include <halftone/kernel/map/map.hpp>
 
+#if defined(HALFTONE_COMPILED) && !defined(__clang__)
+#pragma interface  // halftone::compiled has what follows and is no template
+#endif
+
 #define HALFTONE_BODY <halftone/kernel/map/cpu.simd.hpp>
 #include <halftone/exec/cpu/each_set.hpp>
 

@@ -11,6 +11,10 @@
 #include <halftone/kernel/common/rows/rows.hpp>
 #include <halftone/kernel/map/map.hpp>
 
+#if defined(HALFTONE_COMPILED) && !defined(__clang__)
+#pragma interface  // halftone::compiled has what follows and is no template
+#endif
+
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {

@@ -17,6 +17,10 @@
 #define HALFTONE_BODY <halftone/kernel/matmul/cpu.simd.hpp>
 #include <halftone/exec/cpu/each_set.hpp>
 
+#if defined(HALFTONE_COMPILED) && !defined(__clang__)
+#pragma interface  // halftone::compiled has what follows and is no template
+#endif
+
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
@@ -82,8 +86,8 @@ struct matmul<cpu> {
     // Once for the types of a and b, whatever becomes of their products.
     template <class Compute, class A, class B>
     static void run_with(cpu& device, const view<A, 2>& a, const view<B, 2>& b, const blocked_epilogue& epilogue) {
-        const auto of_a = matmul_packing_for<Compute, std::remove_const_t<A>>(device);
-        const auto of_b = matmul_packing_for<Compute, std::remove_const_t<B>>(device);
+        const auto of_a = matmul_packing_of_a<Compute, std::remove_const_t<A>>(device);
+        const auto of_b = matmul_packing_of_b<Compute, std::remove_const_t<B>>(device);
         multiply(matmul_unit_for<Compute>(device), device, blocked_operand(a, of_a), blocked_operand(b, of_b),
                  epilogue);
     }

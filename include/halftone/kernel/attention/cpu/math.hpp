@@ -10,6 +10,10 @@
 #include <halftone/kernel/attention/math.hpp>
 #include <halftone/kernel/common/rows/cut.hpp>
 
+#if defined(HALFTONE_COMPILED) && !defined(__clang__)
+#pragma interface  // halftone::compiled has what follows and is no template
+#endif
+
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {

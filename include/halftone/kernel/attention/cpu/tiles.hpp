@@ -14,6 +14,10 @@
 #include <halftone/kernel/matmul/cpu/operands.hpp>
 #include <halftone/kernel/matmul/cpu/product.hpp>
 
+#if defined(HALFTONE_COMPILED) && !defined(__clang__)
+#pragma interface  // halftone::compiled has what follows and is no template
+#endif
+
 #define HALFTONE_BODY <halftone/kernel/attention/cpu.simd.hpp>
 #include <halftone/exec/cpu/each_set.hpp>
 

@@ -7,6 +7,10 @@
 #include <halftone/kernel/matmul/cpu/lookahead.hpp>
 #include <halftone/kernel/matmul/epilogue.hpp>
 
+#if defined(HALFTONE_COMPILED) && !defined(__clang__)
+#pragma interface  // halftone::compiled has what follows and is no template
+#endif
+
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {

@@ -165,23 +165,44 @@ product_unit unit_for(const cpu& device) {
             device.select(&portable::fma_multiply_half, &avx2::fma_multiply_half, &avx512::fma_multiply_half)};
 }
 
+/// What a product does with its first operand, and nothing that the second one alone needs: what nobody calls is not compiled.
 template <class Compute, class T>
-product_packing<T> packing_for(const cpu& device) {
+product_packing<T> packing_of_a(const cpu& device) {
 #if defined(__x86_64__)
     if (detail::uses_pairs<Compute>(device.instruction_set()))
-        return {&avx512_bf16::pack_a_bf16<T>, &avx512_bf16::pack_b_bf16<T>, std::is_same_v<T, bfloat16>,
-                device.instruction_set() == isa::amx ? nullptr : &avx512_bf16::pair_multiply_few<T>,
+        return {&avx512_bf16::pack_a_bf16<T>, nullptr, std::is_same_v<T, bfloat16>, nullptr,
                 device.instruction_set() == isa::amx ? nullptr : &avx512_bf16::pack_a_pairs<T>};
 #endif
-    return {device.select(&portable::pack_a<Compute, T>, &avx2::pack_a<Compute, T>, &avx512::pack_a<Compute, T>),
-            device.select(&portable::pack_b<Compute, T>, &avx2::pack_b<Compute, T>, &avx512::pack_b<Compute, T>),
-            std::is_same_v<Compute, float> && std::is_same_v<T, float>,
-            device.select(&portable::fma_multiply_few<Compute, T>, &avx2::fma_multiply_few<Compute, T>,
-                          &avx512::fma_multiply_few<Compute, T>),
+    return {device.select(&portable::pack_a<Compute, T>, &avx2::pack_a<Compute, T>, &avx512::pack_a<Compute, T>), nullptr,
+            std::is_same_v<Compute, float> && std::is_same_v<T, float>, nullptr,
 #if defined(__x86_64__)
             device.instruction_set() >= isa::avx512 ? &avx512::pack_a_by_depth<Compute, T> : nullptr
 #endif
     };
+}
+
+/// The same of its second operand.
+template <class Compute, class T>
+product_packing<T> packing_of_b(const cpu& device) {
+#if defined(__x86_64__)
+    if (detail::uses_pairs<Compute>(device.instruction_set()))
+        return {nullptr, &avx512_bf16::pack_b_bf16<T>, std::is_same_v<T, bfloat16>,
+                device.instruction_set() == isa::amx ? nullptr : &avx512_bf16::pair_multiply_few<T>};
+#endif
+    return {nullptr, device.select(&portable::pack_b<Compute, T>, &avx2::pack_b<Compute, T>, &avx512::pack_b<Compute, T>),
+            std::is_same_v<Compute, float> && std::is_same_v<T, float>,
+            device.select(&portable::fma_multiply_few<Compute, T>, &avx2::fma_multiply_few<Compute, T>,
+                          &avx512::fma_multiply_few<Compute, T>)};
+}
+
+/// Of both.
+template <class Compute, class T>
+product_packing<T> packing_for(const cpu& device) {
+    product_packing<T> packing = packing_of_a<Compute, T>(device);
+    const product_packing<T> of_b = packing_of_b<Compute, T>(device);
+    packing.pack_b = of_b.pack_b;
+    packing.multiply_few = of_b.multiply_few;
+    return packing;
 }
 
 }  // namespace HALFTONE_ABI

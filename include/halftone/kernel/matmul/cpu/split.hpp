@@ -36,6 +36,10 @@
 #include <halftone/kernel/matmul/cpu/split_packing.hpp>
 #include <halftone/number/split.hpp>
 
+#if defined(HALFTONE_COMPILED) && !defined(__clang__)
+#pragma interface  // halftone::compiled has what follows and is no template
+#endif
+
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
@@ -105,17 +109,28 @@ product_unit matmul_unit_for(const cpu& device) {
     return unit_for<unsplit<Compute>>(device);
 }
 
-/// And its packing.
+/// And the packing of its first operand.
 template <class Compute, class T>
-product_packing<T> matmul_packing_for(const cpu& device) {
+product_packing<T> matmul_packing_of_a(const cpu& device) {
 #if defined(__x86_64__)
     if constexpr (split_pieces<Compute> > 1) {
-        constexpr int pieces = split_pieces<Compute>;
         if (detail::multiplies_pieces<Compute>(device.instruction_set()))
-            return {&avx512::pack_a_split<Compute, pieces, T>, &avx512::pack_b_split<Compute, pieces, T>};
+            return {&avx512::pack_a_split<Compute, split_pieces<Compute>, T>, nullptr};
     }
 #endif
-    return packing_for<unsplit<Compute>, T>(device);
+    return packing_of_a<unsplit<Compute>, T>(device);
+}
+
+/// And of its second one.
+template <class Compute, class T>
+product_packing<T> matmul_packing_of_b(const cpu& device) {
+#if defined(__x86_64__)
+    if constexpr (split_pieces<Compute> > 1) {
+        if (detail::multiplies_pieces<Compute>(device.instruction_set()))
+            return {nullptr, &avx512::pack_b_split<Compute, split_pieces<Compute>, T>};
+    }
+#endif
+    return packing_of_b<unsplit<Compute>, T>(device);
 }
 
 }  // namespace HALFTONE_ABI

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What the library halftone::compiled has of models and their training: the GPT of each of the presets full_fp32, amp_bf16 and
+/// amp_fp16, on plain tapes and at inference on the CPU, with its accumulators and AdamW. amp.hpp includes this where
+/// HALFTONE_COMPILED is defined; compiled/kernels.hpp says what that means.
+#pragma once
+
+#include <halftone/compiled/kernels.hpp>
+#include <halftone/nn/gpt.hpp>
+#include <halftone/optim/adamw.hpp>
+#include <halftone/scale/accumulator.hpp>
+
+#if defined(HALFTONE_COMPILED)
+
+// `extern`, or nothing in the source of the library that compiles them.
+#if !defined(HALFTONE_COMPILED_MODELS)
+#define HALFTONE_COMPILED_MODELS extern
+#endif
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+
+// The residual stream has the type X.
+#define HALFTONE_GPT(P, X)                                                                                 \
+    HALFTONE_COMPILED_MODELS template nn::gpt<P>::gpt(cpu&, const nn::gpt_config&, std::uint64_t);         \
+    HALFTONE_COMPILED_MODELS template variable<X, 3> nn::stack<nn::transformer_block, P, "h">::operator()( \
+        tape<cpu>&, variable<X, 3>, const documents&) const;                                               \
+    HALFTONE_COMPILED_MODELS template variable<X, 3> nn::stack<nn::transformer_block, P, "h">::operator()( \
+        inference<cpu>&, variable<X, 3>, const documents&) const;                                          \
+    HALFTONE_COMPILED_MODELS template class accumulator<through_scaler, types<nn::gpt<P>>>;                \
+    HALFTONE_COMPILED_MODELS template class detail::optimizer<cpu, nn::gpt<P>, 2>;                         \
+    HALFTONE_COMPILED_MODELS template class adamw<cpu, nn::gpt<P>>;                                        \
+    HALFTONE_COMPILED_MODELS template step_outcome<cpu> adamw<cpu, nn::gpt<P>>::step(gradients<cpu, types<nn::gpt<P>>>&)
+HALFTONE_GPT(full_fp32, float);
+HALFTONE_GPT(amp_bf16, bfloat16);
+HALFTONE_GPT(amp_fp16, float16);
+#undef HALFTONE_GPT
+// Without a loss scale.
+#define HALFTONE_UNSCALED(P)                                                            \
+    HALFTONE_COMPILED_MODELS template class accumulator<unscaled_t, types<nn::gpt<P>>>; \
+    HALFTONE_COMPILED_MODELS template step_outcome<cpu> adamw<cpu, nn::gpt<P>>::step(   \
+        gradients<void, types<nn::gpt<P>>>&)
+HALFTONE_UNSCALED(full_fp32);
+HALFTONE_UNSCALED(amp_bf16);
+#undef HALFTONE_UNSCALED
+
+}  // namespace HALFTONE_ABI
+}  // namespace halftone
+
+#undef HALFTONE_COMPILED_MODELS
+
+#endif
