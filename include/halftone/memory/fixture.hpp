@@ -33,6 +33,7 @@ class fixture_list {
     fixture_list(const fixture_list&) = delete;
     fixture_list& operator=(const fixture_list&) = delete;
 
+    /// The state of each, to be compared with a later one.
     snapshot now() const;
     /// nullptr where all of them are there still as they were, whatever has come since.
     const char* change_since(const snapshot& before) const;

@@ -21,6 +21,7 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
+/// The rows of a sparse gradient, in the device's memory.
 template <class T>
 struct gradient_rows {
     view<std::int32_t, 1> indices{};  ///< (capacity): ascending, each once; undefined from row *count on

@@ -34,6 +34,9 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
+/// The parameters of a model, grouped by the types that they are kept in: masters, rounded copies, and the layout
+/// that gradients and moments follow. Layers add their parameters, commit() takes the memory and fills it. It refers
+/// to the resource, which must live longer.
 class store final : public fixture {
   public:
     /// Parameters begin on multiples of this many elements, so that vectors never cross from one to the next.
@@ -102,6 +105,7 @@ class store final : public fixture {
         }
         refresh();
     }
+    /// Whether commit() has taken the memory: parameters have values from then on, and no further one is added.
     bool is_committed() const { return committed_; }
 
     /// Puts `count` values out of host memory, of the type that the parameters have, in the places of an entry's from
@@ -159,7 +163,9 @@ class store final : public fixture {
     /// than the copy has (tied weights).
     void keep_master(std::size_t entry) { entries_[entry].keeps_master = true; }
 
+    /// All parameters, in the order in which they were added.
     const std::vector<entry>& entries() const { return entries_; }
+    /// The groups of parameters that have the same storage types.
     const std::vector<group>& groups() const { return groups_; }
     std::vector<group>& groups() { return groups_; }
     memory_resource& memory() const { return *memory_; }
@@ -184,6 +190,7 @@ class store final : public fixture {
         return n;
     }
 
+    /// What tells groups apart: an address for each combination of storage types.
     template <class Storage>
     static const void* key_of() {
         return &layout_of<Storage>;
@@ -193,6 +200,7 @@ class store final : public fixture {
     std::size_t find_group() const {
         return find_group(key_of<Storage>());
     }
+    /// Throws state_error before commit().
     void check_committed() const {
         if (!committed_)
             fail<state_error>("store: its parameters have no memory yet; call commit() once all layers are made");

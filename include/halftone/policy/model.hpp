@@ -181,6 +181,7 @@ struct storage {
 template <class Dense>
 struct sparse_storage : Dense {};
 
+/// Whether the gradient of a parameter stored so is held as the rows that were looked up.
 template <class Storage>
 inline constexpr bool has_sparse_gradient = false;
 template <class Dense>

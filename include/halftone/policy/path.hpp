@@ -44,6 +44,7 @@ struct path_name {
         *this = from(text);
     }
 
+    /// The path with these characters.
     static constexpr path_name from(const characters& text) {
         std::uint64_t w[8]{};
         for (std::size_t i = 0; i < 64; ++i)
@@ -51,6 +52,7 @@ struct path_name {
         return {w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7]};
     }
 
+    /// The characters of the path.
     constexpr characters text() const {
         const std::uint64_t w[8]{w0, w1, w2, w3, w4, w5, w6, w7};
         characters text{};

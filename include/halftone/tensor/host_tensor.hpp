@@ -104,9 +104,9 @@ host_tensor<float, Rank> to_host(Device& device, const split_view<Rank>& values)
     return result;
 }
 
-/// The same for what has a view: a tensor, a variable.
 template <class Device, class Source>
     requires requires(const Source& s) { s.view().is_contiguous(); }
+/// A copy, in host memory, of what has a view: a tensor, a variable. It waits for the device.
 auto to_host(Device& device, const Source& source) {
     return to_host(device, source.view());
 }
