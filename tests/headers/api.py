@@ -43,6 +43,23 @@ def tags():
     return found
 
 
+def requirements(file, cache={}):
+    """The lines of concepts and of what `requires requires` asks for, where ctags sees functions."""
+    if file not in cache:
+        cache[file] = set()
+        inside = False
+        for number, line in enumerate(lines_of(file), 1):
+            begins = re.match(r' *(concept \w+ =|requires requires\b)', line)
+            if inside or begins:
+                cache[file].add(number)
+            if begins:
+                inside, depth, ends = True, 0, r';$' if 'concept' in line else r'\}\)?$'
+            depth = depth + line.count('{') - line.count('}') if inside else 0
+            if inside and depth == 0 and re.search(ends, line):
+                inside = False
+    return cache[file]
+
+
 def concepts(files):
     """The concepts, which ctags does not know; namespaces are opened and closed one a line."""
     for file in files:
@@ -77,10 +94,9 @@ def statement(tag):
 def is_public(tag, classes):
     if tag.name.startswith(('__anon', 'operator', '~', 'HALFTONE_')) or tag.access in ('private', 'protected'):
         return False
-    before = ' '.join(lines_of(tag.file)[beginning(tag):tag.line])
     if tag.kind in ('function', 'prototype', 'variable'):
-        if re.search(r'\bconcept \w+ =|\brequires requires\b[^{]*\{[^}]*\b' + tag.name + r'\b', before):
-            return False  # what a concept asks for
+        if tag.line in requirements(tag.file):
+            return False
         text = statement(tag)
         if re.search(r'\) (noexcept )?-> ' + tag.name + r'\b', text):
             return False  # a deduction guide

@@ -50,6 +50,8 @@ class workspace final : public fixture {
     /// The most bytes that were out at a time so far.
     std::size_t peak() const { return wanted_; }
 
+    /// A piece of the workspace, until the end of its scope. Throws out_of_memory where the caller's memory does not
+    /// suffice.
     class lease {
       public:
         lease(workspace& owner, std::size_t bytes)
@@ -58,7 +60,9 @@ class workspace final : public fixture {
         lease& operator=(const lease&) = delete;
         ~lease() { owner_->give_back(bytes_); }
 
+        /// Its first byte, aligned to block_alignment; contents undefined.
         std::byte* data() const { return data_; }
+        /// The same, as elements of T.
         template <class T>
         T* as() const {
             return reinterpret_cast<T*>(data_);

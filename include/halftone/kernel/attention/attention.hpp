@@ -33,17 +33,20 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
+/// Which keys a query sees.
 enum class attention_mask {
     full,    ///< every query sees every key
     causal,  ///< query i sees the keys 0 to i + keys - queries: the last query sees all, as with cached keys
 };
 
+/// How attention is computed. The result is the same but for rounding.
 enum class attention_strategy {
     automatic,  ///< flash where its kernels take the problem
     flash,      ///< scores are computed tile by tile, and never stored
     math,       ///< scores are stored, in scratch memory: products and softmax, any head_size
 };
 
+/// How attention masks and scales its scores, and how it computes them.
 struct attention_options {
     attention_mask mask = attention_mask::full;
     float scale = 0;  ///< of the scores, positive; 0 stands for 1 / sqrt(head_size)
