@@ -80,7 +80,8 @@ def beginning(tag):
     first = tag.line - 1
     while first > 0:
         above = lines[first - 1].strip()
-        if not above or above.startswith(('//', '#')) or '///<' in above or re.search(r'(;|\{|\}|:)( *//.*)?$', above):
+        ends = '///<' in above or re.search(r'(;|\{|\}|:)( *//.*)?$', above) and not above.startswith('requires')
+        if not above or above.startswith(('//', '#')) or ends:
             break
         first -= 1
     return first
@@ -92,18 +93,18 @@ def statement(tag):
 
 
 def is_public(tag, classes):
-    if tag.name.startswith(('__anon', 'operator', '~', 'HALFTONE_')) or tag.access in ('private', 'protected'):
+    if tag.name.startswith(('__anon', '~', 'HALFTONE_')) or tag.access in ('private', 'protected'):
         return False
     if tag.kind in ('function', 'prototype', 'variable'):
         if tag.line in requirements(tag.file):
             return False
         text = statement(tag)
-        if re.search(r'\) (noexcept )?-> ' + tag.name + r'\b', text):
+        if re.search(r'\) (noexcept )?-> ' + re.escape(tag.name) + r'\b', text):
             return False  # a deduction guide
         if re.search(r'= delete;|\{ (\w+::)*refuse_\w+<?.*\}|\) (const )?\{ static_assert\((sizeof|!?detail::always)', text):
             return False  # a call that is refused with a sentence
-    if tag.kind in CLASSES and re.search(tag.name + r'<', lines_of(tag.file)[tag.line - 1]):
-        return False  # a specialisation: the template's comment is its own
+    if tag.name.startswith('operator') and tag.name != 'operator ()':
+        return False
     if tag.scope_kind == 'namespace':
         return tag.scope in PUBLIC and tag.kind in NAMED
     return tag.scope in classes and tag.kind in CLASSES + ('enum', 'function', 'prototype')
@@ -114,14 +115,18 @@ def has_comment(tag):
     return '///<' in lines[tag.line - 1] or lines[beginning(tag) - 1].strip().startswith('///')
 
 
+def is_specialisation(tag):
+    return tag.kind in CLASSES and re.search(r'\b' + re.escape(tag.name) + r'<', lines_of(tag.file)[tag.line - 1]) is not None
+
+
 def explained_by_class(tag, documented_classes):
     """A constructor, a function that overrides one with a comment, an accessor on one line whose name says it."""
     if tag.scope not in documented_classes:
         return False
     text = ' '.join(line.strip() for line in lines_of(tag.file)[tag.line - 1:tag.line + 3])
-    if tag.name == tag.scope.split('::')[-1] or re.search(r'\boverride\b', text.split('{')[0].split(';')[0]):
+    if tag.name in (tag.scope.split('::')[-1], 'visit') or re.search(r'\boverride\b', text.split('{')[0].split(';')[0]):
         return True
-    return bool(re.search(r'\b' + tag.name + r'\(\) (const )?(noexcept )?\{ return [^;]*; \}',
+    return bool(re.search(r'\b' + re.escape(tag.name) + r'\(\) (const )?(noexcept )?\{ return [^;]*; \}',
                           lines_of(tag.file)[tag.line - 1]))
 
 
@@ -135,19 +140,25 @@ def main():
     public = [tag for tag in found if is_public(tag, classes)]
 
     documented = {}
-    documented_classes = set()
+    declared = {declaration.group(1)  # with a comment, before it is defined or specialised
+                for file in sorted({tag.file for tag in found})
+                for number, line in enumerate(lines_of(file), 1)
+                if (declaration := re.match(r'(?:struct|class) (\w+);', line)) and
+                has_comment(Tag(declaration.group(1), file, 'class', number, '', 'namespace', 'public'))}
+    documented_classes = {tag.scope + '::' + tag.name for tag in public if tag.kind in CLASSES and
+                          (has_comment(tag) or tag.name in declared)}
     undocumented = []
     previous = None
     for tag in sorted(public, key=lambda tag: (tag.file, tag.line)):
         fine = has_comment(tag) or explained_by_class(tag, documented_classes)
+        if not fine and is_specialisation(tag):
+            fine = tag.scope + '::' + tag.name in documented_classes
         if not fine and previous and (previous.name, previous.scope, previous.file) == (tag.name, tag.scope, tag.file):
             between = lines_of(tag.file)[previous.line:tag.line]
             fine = documented[previous] and not any(not line.strip() for line in between)
         if not fine and tag.scope_kind != 'namespace' and '::' + tag.name in lines_of(tag.file)[tag.line - 1]:
             fine = True  # a definition outside of its class
         documented[tag] = fine
-        if fine and tag.kind in CLASSES:
-            documented_classes.add(tag.scope + '::' + tag.name)
         if not fine:
             undocumented.append(tag)
         previous = tag

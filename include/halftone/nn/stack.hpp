@@ -33,6 +33,7 @@ struct stack_types<Block, List, indices<Index...>> {
 
 }  // namespace detail
 
+/// A layer repeated: blocks 0 to depth - 1, each with parameters of its own, run one after the other.
 template <template <class> class Block, class P, path_name Name>
 class stack {
     using named = typename classes_of<P, Name>::type;
@@ -48,6 +49,7 @@ class stack {
         for (int i = 0; i < depth; ++i) make(s, i, std::make_index_sequence<named::size>{}, arguments...);
     }
 
+    /// How many blocks there are.
     int depth() const { return depth_; }
 
     /// f(block) for every block, in the order in which they run.

@@ -38,6 +38,7 @@ inline namespace HALFTONE_ABI {
 
 /// Given to `visit`, it returns the types of the children.
 struct collector {
+    /// The types of the layers that it is shown.
     template <class... Ts>
     constexpr types<std::remove_cvref_t<Ts>...> operator()(Ts&&...) const {
         return {};

@@ -47,10 +47,12 @@ class host_tensor {
     extent size() const { return static_cast<extent>(values_.size()); }
     halftone::view<T, Rank> view() { return {values_.data(), shape_}; }
     halftone::const_view<T, Rank> view() const { return {values_.data(), shape_}; }
+    /// The element at the given indices.
     template <class... Indices>
     T& operator()(Indices... indices) {
         return view()(indices...);
     }
+    /// The element at the given indices.
     template <class... Indices>
     const T& operator()(Indices... indices) const {
         return view()(indices...);

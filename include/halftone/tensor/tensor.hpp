@@ -40,6 +40,7 @@ class tensor {
     halftone::const_view<T, Rank> const_view() const { return view_; }
     operator halftone::view<T, Rank>() const { return view_; }              // NOLINT(google-explicit-constructor)
     operator halftone::const_view<T, Rank>() const { return view_; }        // NOLINT(google-explicit-constructor)
+    /// The element at the given indices, where the host can read the device's memory.
     template <class... Indices>
     T& operator()(Indices... indices) const {
         return view_(indices...);

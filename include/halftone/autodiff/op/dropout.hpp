@@ -17,6 +17,7 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
+/// How dropout drops.
 struct dropout_options {
     float p = 0.5f;  ///< the probability with which an element is dropped, 0 to 1
 };
