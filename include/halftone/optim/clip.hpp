@@ -120,6 +120,7 @@ auto clip_grad_norm(gradients<Device, Models>& g, float max_norm) {
         "ht::clip_grad_norm(device, grads, max_norm)");
     if constexpr (!std::is_void_v<Device>) return clip_grad_norm(*g.device(), g, max_norm);
 }
+/// The same on the device whose scaler unscaled the gradients.
 template <class Device, class Models>
 void clip_grad_value(gradients<Device, Models>& g, float limit) {
     static_assert(!std::is_void_v<Device>,
@@ -136,6 +137,7 @@ void clip_grad_norm(const scaled<T>&, float) {
         "halftone: clip_grad_norm: these gradients are still scaled by the loss scale; call scaler.unscale first: auto "
         "grads = scaler.unscale(acc.take());");
 }
+/// Refused likewise.
 template <class T>
 void clip_grad_value(const scaled<T>&, float) {
     static_assert(!is_gradients<T>,
@@ -143,10 +145,12 @@ void clip_grad_value(const scaled<T>&, float) {
                   "first: auto "
                   "grads = scaler.unscale(acc.take());");
 }
+/// Refused likewise.
 template <class Device, class T>
 void clip_grad_norm(Device&, const scaled<T>& g, float max_norm) {
     clip_grad_norm(g, max_norm);
 }
+/// Refused likewise.
 template <class Device, class T>
 void clip_grad_value(Device&, const scaled<T>& g, float limit) {
     clip_grad_value(g, limit);

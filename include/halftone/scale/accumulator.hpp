@@ -25,6 +25,7 @@ inline namespace HALFTONE_ABI {
 
 /// Marks an accumulator for losses as they are.
 struct unscaled_t {};
+/// ht::accumulator acc{model, ht::unscaled}.
 inline constexpr unscaled_t unscaled{};
 
 /// Marks an accumulator for losses that a scaler scaled.
@@ -117,6 +118,7 @@ class accumulator<Kind, types<Models...>> {
         }
         return *this;
     }
+    /// The slabs of a store's gradients; nullptr where no model of this accumulator has that store.
     gradient_slabs* find(const store& owner) {
         const std::size_t part = window_.find(owner);
         return part == detail::window::nowhere ? nullptr : &window_.parts[part].slabs;
@@ -132,6 +134,7 @@ class accumulator<Kind, types<Models...>> {
             fail<argument_error>("accumulator: leave_out() of a model whose gradients it gathers");
         if (!leaves_out(parameters)) left_out_.push_back(&parameters);
     }
+    /// Whether leave_out() named a model with this store.
     bool leaves_out(const store& owner) const {
         return std::find(left_out_.begin(), left_out_.end(), &owner) != left_out_.end();
     }

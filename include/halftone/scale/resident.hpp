@@ -23,6 +23,7 @@ T read_value(Device& device, const T* from) {
     return value;
 }
 
+/// A value of type T in a device's memory. It refers to the device, which must live longer.
 template <class T, class Device>
 class resident {
   public:
@@ -35,7 +36,9 @@ class resident {
 
     /// A pointer of the device's.
     T* data() const { return reinterpret_cast<T*>(memory_.data()); }
+    /// The value. On a GPU it waits for the device.
     T read() const { return read_value(*device_, data()); }
+    /// Sets the value, in order with the device's other work.
     void write(const T& value) { device_->memory().write(data(), &value, sizeof(T)); }
     Device& device() const { return *device_; }
 
