@@ -54,6 +54,7 @@ enum class step_run {
     replayed,
 };
 
+/// How many captured steps are kept.
 struct captured_step_options {
     int most_graphs = 8;  ///< shapes that are kept; the one that was not used for the longest time makes room
 };

@@ -37,6 +37,7 @@ inline namespace HALFTONE_ABI {
 
 /// Marks a tape that keeps types alone: ht::tape recorder{device, ht::ledger_of_calls}.
 struct ledger_tape {};
+/// ht::tape recorder{device, ht::ledger_of_calls}.
 inline constexpr ledger_tape ledger_of_calls{};
 
 namespace detail::ledger {
@@ -332,6 +333,8 @@ struct of_record<parameter_read_record<Storage, T, Rank>> {
 
 }  // namespace detail::ledger
 
+/// A tape that computes as any, keeps nothing for a backward pass, and notes the types of each operation that was
+/// called.
 template <class Device>
 class tape<Device, ledger_tape> : public basic_context<Device, recording::on> {
     using base = basic_context<Device, recording::on>;
@@ -345,11 +348,13 @@ class tape<Device, ledger_tape> : public basic_context<Device, recording::on> {
     /// What was called since the tape was made or cleared, in that order; what was called again with the same types
     /// once.
     const std::vector<ledger_entry>& entries() const { return entries_; }
+    /// How many operands of all entries are rounded to another type before they are read.
     int casts() const {
         int n = 0;
         for (const ledger_entry& e : entries_) n += e.casts();
         return n;
     }
+    /// Forgets all entries.
     void clear() { entries_.clear(), latest_ = ""; }
 
     // ---- for operations
@@ -372,6 +377,7 @@ class tape<Device, ledger_tape> : public basic_context<Device, recording::on> {
         }
         place_ = "-";
     }
+    /// A list's layer, for as long as it runs.
     class list_scope {  // layers of one type stand in the ledger once
       public:
         list_scope(tape&, const path_name&, int) {}

@@ -262,6 +262,7 @@ struct shadow_own;
 
 }  // namespace detail
 
+/// The tape of a shadow run: of the policy, whose operations note bounds, or of its twin in fp32.
 template <class Device, detail::shadow_kind Kind>
 class tape<Device, Kind> : public tape<Device, watched_tape> {
     using watched_base = tape<Device, watched_tape>;
@@ -278,12 +279,14 @@ class tape<Device, Kind> : public tape<Device, watched_tape> {
         this->watch(notes);
     }
 
+    /// Begins an operation: what is made from now to the scope's end belongs to it.
     template <class Where = void>
     typename watched_base::operation_scope range(const char* operation) {
         this->show();
         if (notes_ != nullptr) notes_->begin_operation();
         return watched_base::template range<Where>(operation);
     }
+    /// Memory for a result, shown to the listeners once the next operation begins.
     template <class T, int Rank>
     variable<T, Rank> make(const shape<Rank>& s, bool wants_gradient) {
         auto made = tape<Device, plain_tape>::template make<T>(s, wants_gradient);
@@ -335,6 +338,7 @@ class tape<Device, Kind> : public tape<Device, watched_tape> {
     /// Operands are told by what their products give, and the twin has none.
     template <class... Ts>
     void note_operand(const Ts&...) {}
+    /// Keeps what an operation's backward pass needs, and notes what its results may be off by.
     template <class Record>
     void record(Record&& r) {
         using type = std::remove_cvref_t<Record>;
@@ -345,12 +349,14 @@ class tape<Device, Kind> : public tape<Device, watched_tape> {
             watched_base::record(std::forward<Record>(r));
         }
     }
+    /// Where the gradient of v goes, noted.
     template <class T, int Rank>
     auto gradient_target(const gradient_of<T, Rank>& v) {
         const auto to = watched_base::gradient_target(v);
         if (notes_ != nullptr && to) notes_->note_target(to.data, v.shape().size(), to.mode == write_mode::add);
         return to;
     }
+    /// Where the gradient of a parameter goes, noted.
     template <class Storage, int Rank>
     auto gradient_target(const parameter<Storage, Rank>& p) {
         const auto to = watched_base::gradient_target(p);

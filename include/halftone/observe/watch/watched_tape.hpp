@@ -32,6 +32,7 @@ inline namespace HALFTONE_ABI {
 struct watched_tape {
     explicit watched_tape() = default;
 };
+/// ht::tape tape{device, ht::watched}.
 inline constexpr watched_tape watched{};
 
 namespace detail {
@@ -69,6 +70,7 @@ inline constexpr path_name place_of_where<roles_of_layer<Roles, P>> = path_of<P>
 
 }  // namespace detail
 
+/// A plain tape whose values and gradients are shown to listeners, in the order of the operations.
 template <class Device>
 class tape<Device, watched_tape> : public tape<Device, plain_tape> {
     using plain = tape<Device, plain_tape>;
@@ -82,6 +84,7 @@ class tape<Device, watched_tape> : public tape<Device, plain_tape> {
 
     /// From now on the listener is shown every tensor; it must outlive the tape's use, or be taken off.
     void watch(tensor_listener& listener) { listeners_.push_back(&listener); }
+    /// The listener is shown nothing any more.
     void unwatch(const tensor_listener& listener) { std::erase(listeners_, &listener); }
     bool is_watched() const { return !listeners_.empty(); }
     /// The next backward pass is the first of a step.
@@ -89,27 +92,33 @@ class tape<Device, watched_tape> : public tape<Device, plain_tape> {
 
     // ---- what a plain tape does, and shows nobody
 
+    /// As a plain tape's; gradients are shown as operations give them.
     template <class Loss, class Accumulator>
     void backward(const Loss& loss, Accumulator& acc) {
         run(loss, [&] { plain::backward(loss, acc); });
     }
+    /// The same for a loss that depends on no parameters.
     template <class Loss>
     void backward(const Loss& loss) {
         run(loss, [&] { plain::backward(loss); });
     }
+    /// Forgets what was recorded, and what was not shown yet.
     void clear() {
         drop();
         plain::clear();
     }
 
+    /// As a plain tape's, shown as an input.
     template <class T, int Rank>
     auto constant(const view<T, Rank>& values) {
         return note_input(plain::constant(values));
     }
+    /// As a plain tape's, shown as an input.
     template <class T, int Rank>
     auto leaf(const view<T, Rank>& values) {
         return note_input(plain::leaf(values));
     }
+    /// As a plain tape's, shown as an input.
     template <class T, int Rank>
     auto bring(const view<T, Rank>& values) {
         return note_input(plain::bring(values));
@@ -126,6 +135,7 @@ class tape<Device, watched_tape> : public tape<Device, plain_tape> {
         operation_scope& operator=(const operation_scope&) = delete;
         ~operation_scope() { owner->is_open_ = false; }
     };
+    /// Begins an operation: what is made from now to the scope's end belongs to it.
     template <class Where = void>
     operation_scope range(const char* operation) {
         show();
@@ -135,6 +145,7 @@ class tape<Device, watched_tape> : public tape<Device, plain_tape> {
         }
         return {*this, operation};
     }
+    /// Memory for a result, shown to the listeners once the next operation begins.
     template <class T, int Rank>
     variable<T, Rank> make(const shape<Rank>& s, bool wants_gradient) {
         auto made = plain::template make<T>(s, wants_gradient);
@@ -149,17 +160,20 @@ class tape<Device, watched_tape> : public tape<Device, plain_tape> {
         }
         return made;
     }
+    /// Keeps what an operation's backward pass needs, and whose it is.
     template <class Record>
     void record(Record&& r) {
         this->graph().template push<plain>(
             watched_record<std::remove_cvref_t<Record>>{std::forward<Record>(r), current_});
     }
+    /// Where the gradient of v goes; it is shown once the operation's pass is over.
     template <class T, int Rank>
     typename plain::template target<T> gradient_target(const gradient_of<T, Rank>& v) {
         const auto to = plain::gradient_target(v);
         if (to) note_gradient(v);
         return to;
     }
+    /// Where the gradient of a parameter goes, likewise.
     template <class Storage, int Rank>
     typename plain::template target<typename Storage::accumulate> gradient_target(const parameter<Storage, Rank>& p) {
         using T = typename Storage::accumulate;
@@ -188,6 +202,7 @@ class tape<Device, watched_tape> : public tape<Device, plain_tape> {
         }
         return to;
     }
+    /// As a plain tape's, shown.
     template <class T, int Rank>
     void give_gradient(const variable<T, Rank>& value, const gradient_of<T, Rank>& v) {
         plain::give_gradient(value, v);
