@@ -18,6 +18,7 @@
 #include <cstdint>
 
 #include <halftone/kernel/expect.hpp>
+#include <halftone/kernel/function.hpp>
 #include <halftone/number/philox.hpp>
 
 namespace halftone {
@@ -59,5 +60,25 @@ void check_dropout(const view<const X, 1>& x, const view<const Y, 1>& base, cons
 }
 
 }  // namespace kernel
+
+/// y = x with each element dropped as `draw` has it and the others times its scale. x and y are contiguous, of one size and
+/// any rank; y may be x where the types agree. Called once more with dy it gives dx: the same elements are dropped for the
+/// same numbers of seed, pass and tensor. It takes no policy: the element types say everything. Throws shape_error.
+template <class Device, class X, class Y>
+    requires(detail::kernel_device<Device> && detail::viewables<X, Y>)
+void dropout(Device& device, const X& x, const Y& y, const kernel::dropout_draw& draw) {
+    using T = detail::element_of<Y>;
+    kernel::dropout<Device>::run(device, const_view<detail::element_of<X>, 1>(flatten(as_view(x))), const_view<T, 1>{},
+                                 view<T, 1>(flatten(as_view(y))), draw);
+}
+/// y = base + that of x, rounded once: a residual, which y may be.
+template <class Device, class X, class Base, class Y>
+    requires(detail::kernel_device<Device> && detail::viewables<X, Base, Y>)
+void dropout(Device& device, const X& x, const Base& base, const Y& y, const kernel::dropout_draw& draw) {
+    using T = detail::element_of<Y>;
+    kernel::dropout<Device>::run(device, const_view<detail::element_of<X>, 1>(flatten(as_view(x))),
+                                 const_view<T, 1>(flatten(as_view(base))), view<T, 1>(flatten(as_view(y))), draw);
+}
+
 }  // namespace HALFTONE_ABI
 }  // namespace halftone

@@ -58,5 +58,21 @@ void check(const embedding_rows_backward<Y, G>& a) {
 }
 
 }  // namespace kernel
+
+/// The gradient of an embedding's table as the rows that were looked up, each once, in ascending order of the tokens. tokens:
+/// (lookups); dy: (lookups, width), the gradient of the rows that were looked up; `rows` has room for min(vocabulary, before
+/// + lookups) rows of width. `before`: at most how many rows earlier calls left, to which these are added; 0: none. It takes
+/// no policy: sums are in float. Throws shape_error, argument_error for too little room, and where the host can read the
+/// tokens for one outside the vocabulary; elsewhere it has no gradient.
+template <class Device, class Dy, class G>
+    requires(detail::kernel_device<Device> && detail::viewables<Dy>)
+void embedding_row_gradients(Device& device, const const_view<std::int32_t, 1>& tokens, const Dy& dy, extent vocabulary,
+                             const gradient_rows<G>& rows, extent before = 0) {
+    static_assert(detail::check_ranks<2, Dy>());
+    kernel::embedding_rows<Device>::add(
+        device, kernel::embedding_rows_backward<detail::element_of<Dy>, G>{
+                    .tokens = tokens, .dy = as_view(dy), .vocabulary = vocabulary, .rows = rows, .before = before});
+}
+
 }  // namespace HALFTONE_ABI
 }  // namespace halftone

@@ -16,6 +16,7 @@
 #pragma once
 
 #include <halftone/kernel/expect.hpp>
+#include <halftone/kernel/function.hpp>
 #include <halftone/memory/amax_history.hpp>
 #include <halftone/number/saturate.hpp>
 
@@ -73,5 +74,24 @@ void check_quantize(const view<X, Rank>& x, const view<Y, Rank>& y) {
 }
 
 }  // namespace kernel
+
+/// y = scale x in eight bits, and that scale with its inverse to *scale, in the device's memory: the largest number of y's
+/// format over the largest magnitude in x, by the rule of the policy's `scaling` (policy/scaling.hpp), with the history of
+/// delayed scaling left out. x and y: contiguous, of one shape. A number that is not finite stays so. Throws shape_error.
+template <class P, class Device, class X, class Y>
+    requires(detail::kernel_device<Device> && detail::viewables<X, Y>)
+void quantize(Device& device, const X& x, const Y& y, tensor_scale* scale) {
+    using roles = resolve<P>;
+    static_assert(detail::check_function<roles, detail::element_of<X>>());
+    kernel::quantize<Device>::current(device, as_view(x), as_view(y), scale, scaling_of<roles>::rule);
+}
+/// Says what is missing, where a compiler would say that no function matches.
+template <class Device, class... Views>
+    requires(detail::kernel_device<Device>)
+void quantize(Device&, const Views&...) {
+    static_assert(sizeof(Device*) == 0,
+                  "halftone: quantize is called without a policy: ht::quantize<ht::amp_bf16>(device, x, y, scale)");
+}
+
 }  // namespace HALFTONE_ABI
 }  // namespace halftone

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <halftone/kernel/expect.hpp>
+#include <halftone/kernel/function.hpp>
 #include <halftone/number/bfloat16.hpp>
 #include <halftone/number/float16.hpp>
 
@@ -40,5 +41,14 @@ struct tally {
 };
 
 }  // namespace kernel
+
+/// How many of the values are infinite or NaN, and the largest magnitude of the others, to *tally in the device's memory.
+/// values: contiguous, of any rank; float, float16 or bfloat16. Nothing waits. It takes no policy. Throws shape_error.
+template <class Device, class Values>
+    requires(detail::kernel_device<Device> && detail::viewables<Values>)
+void tally(Device& device, const Values& values, kernel::value_tally* tally) {
+    kernel::tally<Device>::run(device, as_view(values), tally);
+}
+
 }  // namespace HALFTONE_ABI
 }  // namespace halftone

@@ -13,6 +13,7 @@
 #include <cstdint>
 
 #include <halftone/kernel/expect.hpp>
+#include <halftone/kernel/function.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -47,5 +48,15 @@ inline void check_targets_of_share(const const_view<std::int32_t, 1>& targets, c
 }
 
 }  // namespace kernel
+
+/// How many of `targets` and of `of` are not -100, and the first number over the second, to *counts in the device's memory: the
+/// share of a batch's loss that a micro-batch has. Both contiguous. Nothing waits. Throws shape_error.
+template <class Device>
+    requires(detail::kernel_device<Device>)
+void target_share(Device& device, const const_view<std::int32_t, 1>& targets, const const_view<std::int32_t, 1>& of,
+                  kernel::target_counts* counts) {
+    kernel::target_share<Device>::run(device, targets, of, counts);
+}
+
 }  // namespace HALFTONE_ABI
 }  // namespace halftone
