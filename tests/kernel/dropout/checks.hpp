@@ -15,6 +15,7 @@
 #include <halftone/kernel/dropout/dropout.hpp>
 #include <halftone/kernel/dropout/reference.hpp>
 #include <halftone/number/bfloat16.hpp>
+#include <halftone/number/classify.hpp>
 
 #include "support/bounds.hpp"
 #include "support/guarded.hpp"
