@@ -54,7 +54,7 @@ static_assert(std::is_same_v<ht::root_of<deep>, some_policy>);
 static_assert(std::is_same_v<deep::parent, ht::at<ht::at<some_policy, "h">, "*">>);
 static_assert(ht::path_of<some_policy>.empty() && std::is_same_v<ht::root_of<some_policy>, some_policy>);
 static_assert(ht::path_of<ht::at<ht::at<some_policy, "">, "x">> == path_name("x"));
-static_assert(std::is_same_v<ht::spelled_path<ht::at<ht::at<some_policy, "h">, "0">>, ht::path_text<'h', '.', '0'>>);
+static_assert(std::is_same_v<ht::detail::spelled_path<ht::at<ht::at<some_policy, "h">, "0">>, ht::path_text<'h', '.', '0'>>);
 
 static_assert(ht::path_matches("head", "head") && ht::path_matches("head", "head.bias"));
 static_assert(!ht::path_matches("head", "heads") && !ht::path_matches("head", "h.head"));

@@ -106,6 +106,8 @@ class matmul_engine {
 /// When a device asks its engine: where its table says that it is faster, wherever it can, or not at all.
 enum class engine_use { by_table, always, never };
 
+namespace detail {
+
 /// The engine that a device holds, and when it is asked.
 class engine_slot {
   public:
@@ -135,5 +137,6 @@ class engine_slot {
     std::unique_ptr<matmul_engine> engine_;
 };
 
+}  // namespace detail
 }  // namespace HALFTONE_ABI
 }  // namespace halftone

@@ -34,7 +34,7 @@ concept viewables = (viewable<V> && ...);
 
 /// The element type that a view or tensor shows, without const.
 template <class V>
-using element_of = typename view_of<V>::value_type;
+using element_in = typename view_of<V>::value_type;
 
 /// True, or a compile-time error, for the policy of a function over views with elements of types T.
 template <class P, class... T>

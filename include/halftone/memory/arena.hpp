@@ -17,10 +17,10 @@ inline namespace HALFTONE_ABI {
 
 /// Blocks for the results of one step at a time, of a resource's memory and counted there as of one kind. What is
 /// allocated has to be given back before the arena ends. One thread at a time.
-class arena final : public fixture {
+class arena final : public detail::fixture {
   public:
     arena(memory_resource& source, memory_kind kind)
-        : fixture(&source.fixtures(), "results lie elsewhere"), source_(&source), kind_(kind) {}
+        : detail::fixture(&source.fixtures(), "results lie elsewhere"), source_(&source), kind_(kind) {}
     ~arena() {
         // A tape destroyed in the middle of a step drops what it still held.
         if (live_ != 0) source_->usage().remove(live_, kind_);

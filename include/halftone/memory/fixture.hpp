@@ -16,6 +16,7 @@
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
+namespace detail {
 
 class fixture;
 
@@ -101,5 +102,6 @@ inline bool fixture_list::settle() const {
     return wants_more;
 }
 
+}  // namespace detail
 }  // namespace HALFTONE_ABI
 }  // namespace halftone

@@ -99,7 +99,7 @@ class memory_resource {
     memory_usage& usage() { return usage_; }
     const memory_usage& usage() const { return usage_; }
     /// What captured work that uses this memory relies on.
-    fixture_list& fixtures() { return fixtures_; }
+    detail::fixture_list& fixtures() { return fixtures_; }
 
     /// While one lives, the device's work is captured: no memory is handed out, and none is given back before its end.
     class capturing {
@@ -158,7 +158,7 @@ class memory_resource {
     };
 
     memory_usage usage_;
-    fixture_list fixtures_;
+    detail::fixture_list fixtures_;
     std::vector<given_back> left_;
     bool is_capturing_ = false;
 };

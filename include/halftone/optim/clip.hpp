@@ -39,7 +39,7 @@ class measured_norm {
                 "clip_grad_norm: its norm was read after a further backward pass, or once the accumulator was gone; "
                 "read it before");
         }
-        return read_value(*device_, window_->record()).norm_before;
+        return detail::read_value(*device_, window_->record()).norm_before;
     }
     operator float() const { return value(); }  // NOLINT(google-explicit-constructor)
 

@@ -36,6 +36,8 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
+namespace detail {
+
 /// Given to `visit`, it returns the types of the children.
 struct collector {
     /// The types of the layers that it is shown.
@@ -44,6 +46,8 @@ struct collector {
         return {};
     }
 };
+
+}  // namespace detail
 
 /// Has a policy, hence a path.
 template <class M>
@@ -267,9 +271,13 @@ constexpr bool any_keeps_amaxes(types<Ls...>) {
 template <class P, class Op = void>
 using storage_signature = typename detail::storage_for<Op, typename detail::signature<P, Op>::type>::type;
 
+namespace detail {
+
 /// The layers of a model that own parameters, as types<...>.
 template <class Model>
-using owners_of = typename detail::owners<layers_of<Model>>::type;
+using owners_of = typename owners<layers_of<Model>>::type;
+
+}  // namespace detail
 
 /// The distinct storage<...> of a model's parameters, in the order of its layers, as types<...>.
 template <class Model>
@@ -281,17 +289,17 @@ inline constexpr bool model_needs_scaling = detail::any_needs_scaling(layers_of<
 
 /// Whether some layer of the model scales its operands by a history of theirs.
 template <class Model>
-inline constexpr bool model_keeps_amaxes = detail::any_keeps_amaxes(owners_of<Model>{});
+inline constexpr bool model_keeps_amaxes = detail::any_keeps_amaxes(detail::owners_of<Model>{});
 
 /// Whether a rule for Pattern names a layer of the model.
 template <path_name Pattern, class Model>
 inline constexpr bool names_a_layer = detail::any_matches(Pattern, layers_of<Model>{});
 
+namespace detail {
+
 /// Appears in the compiler's message, with the path as its characters.
 template <class PathText>
 struct no_layer_at {};
-
-namespace detail {
 
 template <class Where, bool Named>
 struct rule_check {

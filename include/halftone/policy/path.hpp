@@ -190,11 +190,11 @@ struct spell<Place, std::index_sequence<I...>> {
     using type = path_text<Place::path.text().data[I]...>;
 };
 
-}  // namespace detail
-
 /// The path of P in characters, for a type that is to appear in a message.
 template <class P>
-using spelled_path = typename detail::spell<detail::place<P>, std::make_index_sequence<path_of<P>.size()>>::type;
+using spelled_path = typename spell<place<P>, std::make_index_sequence<path_of<P>.size()>>::type;
+
+}  // namespace detail
 
 }  // namespace HALFTONE_ABI
 }  // namespace halftone

@@ -39,7 +39,7 @@ struct accumulator_arguments {
     template <class T>
     using model =
         std::conditional_t<std::is_same_v<std::remove_cvref_t<T>, unscaled_t>, types<>, types<std::remove_cvref_t<T>>>;
-    using models = concatenate_t<model<Args>...>;
+    using models = detail::concatenate_t<model<Args>...>;
     using kind =
         std::conditional_t<(std::is_same_v<std::remove_cvref_t<Args>, unscaled_t> || ...), unscaled_t, through_scaler>;
 };
@@ -64,10 +64,10 @@ void check_visited(const char* operation, const store& parameters) {
 
 /// Whether a window is open decides, on the host, where gradients are written or added. So work that was captured
 /// between windows is of no use inside of one, and that of one window is of none in another.
-class window_fixture final : public fixture {
+class window_fixture final : public detail::fixture {
   public:
     explicit window_fixture(memory_resource& memory)
-        : fixture(&memory.fixtures(), "a window of gradients is open that was not, or the other way round"),
+        : detail::fixture(&memory.fixtures(), "a window of gradients is open that was not, or the other way round"),
           closed_(number()) {}
     void open() { change(); }
     void close() { restore(closed_); }

@@ -14,6 +14,7 @@
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
+namespace detail {
 
 /// What lies at a place in the device's memory. On a GPU it waits for the device.
 template <class T, class Device>
@@ -47,5 +48,6 @@ class resident {
     buffer memory_;
 };
 
+}  // namespace detail
 }  // namespace HALFTONE_ABI
 }  // namespace halftone

@@ -138,7 +138,7 @@ class loss_meter {
   private:
     double* latest() const { return reinterpret_cast<double*>(latest_.data()); }
 
-    resident<detail::loss_record, Device> record_;
+    detail::resident<detail::loss_record, Device> record_;
     std::size_t room_;
     buffer latest_;
 };

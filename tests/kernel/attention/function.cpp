@@ -32,9 +32,9 @@ void within_bounds(const attention_sizes& sizes) {
 }
 
 TEST_CASE("attention: the free functions within their bounds of the definition") {
-    within_bounds<ht::full_fp32, float, float>({.batch = 2, .heads = 3, .groups = 3, .queries = 37, .keys = 41, .head_size = 16});
+    within_bounds<ht::full_fp32, float, float>({.batch = 2, .queries = 37, .keys = 41, .heads = 3, .groups = 3, .head_size = 16});
     within_bounds<ht::amp_bf16, ht::bfloat16, ht::bfloat16>(
-        {.batch = 1, .heads = 4, .groups = 2, .queries = 33, .keys = 33, .head_size = 24});
+        {.batch = 1, .queries = 33, .keys = 33, .heads = 4, .groups = 2, .head_size = 24});
 }
 
 }  // namespace

@@ -380,7 +380,7 @@ class cuda {
     cuda_memory memory_;
     workspace workspace_;
     pinned_staging staging_;
-    engine_slot engines_;
+    detail::engine_slot engines_;
     std::unordered_set<const void*> prepared_;
     std::unordered_map<const void*, int> code_versions_;
     detail::tensor_map_maker tensor_maps_;

@@ -97,10 +97,10 @@ template <class P, class Device, class X, class Losses, class Maximum, class Sum
 void cross_entropy(Device& device, const X& logits, const const_view<std::int32_t, 1>& targets, const Losses& losses,
                    const Maximum& maximum, const Sum& sum, const Loss& loss, const Count& count,
                    std::int32_t ignore_index = -100) {
-    static_assert(detail::check_function<P, detail::element_of<X>>());
+    static_assert(detail::check_function<P, detail::element_in<X>>());
     static_assert(detail::check_ranks<2, X>() && detail::check_ranks<1, Losses, Maximum, Sum, Loss, Count>());
     kernel::cross_entropy<Device>::forward(device,
-                                           kernel::cross_entropy_forward<detail::element_of<X>>{.logits = as_view(logits),
+                                           kernel::cross_entropy_forward<detail::element_in<X>>{.logits = as_view(logits),
                                                                                                 .targets = targets,
                                                                                                 .losses = as_view(losses),
                                                                                                 .maximum = as_view(maximum),
@@ -126,8 +126,8 @@ template <class P, class Device, class X, class Maximum, class Sum, class Gradie
 void cross_entropy_gradients(Device& device, const X& logits, const const_view<std::int32_t, 1>& targets,
                              const Maximum& maximum, const Sum& sum, const Gradient& gradient, const Count& count,
                              const D& dlogits, std::int32_t ignore_index = -100) {
-    using arguments = kernel::cross_entropy_backward<detail::element_of<X>, detail::element_of<D>>;
-    static_assert(detail::check_function<P, detail::element_of<X>, detail::element_of<D>>());
+    using arguments = kernel::cross_entropy_backward<detail::element_in<X>, detail::element_in<D>>;
+    static_assert(detail::check_function<P, detail::element_in<X>, detail::element_in<D>>());
     static_assert(detail::check_ranks<2, X, D>() && detail::check_ranks<1, Maximum, Sum, Gradient, Count>());
     kernel::cross_entropy<Device>::backward(device, arguments{.logits = as_view(logits),
                                                               .targets = targets,

@@ -67,16 +67,16 @@ void check_dropout(const view<const X, 1>& x, const view<const Y, 1>& base, cons
 template <class Device, class X, class Y>
     requires(detail::kernel_device<Device> && detail::viewables<X, Y>)
 void dropout(Device& device, const X& x, const Y& y, const kernel::dropout_draw& draw) {
-    using T = detail::element_of<Y>;
-    kernel::dropout<Device>::run(device, const_view<detail::element_of<X>, 1>(flatten(as_view(x))), const_view<T, 1>{},
+    using T = detail::element_in<Y>;
+    kernel::dropout<Device>::run(device, const_view<detail::element_in<X>, 1>(flatten(as_view(x))), const_view<T, 1>{},
                                  view<T, 1>(flatten(as_view(y))), draw);
 }
 /// y = base + that of x, rounded once: a residual, which y may be.
 template <class Device, class X, class Base, class Y>
     requires(detail::kernel_device<Device> && detail::viewables<X, Base, Y>)
 void dropout(Device& device, const X& x, const Base& base, const Y& y, const kernel::dropout_draw& draw) {
-    using T = detail::element_of<Y>;
-    kernel::dropout<Device>::run(device, const_view<detail::element_of<X>, 1>(flatten(as_view(x))),
+    using T = detail::element_in<Y>;
+    kernel::dropout<Device>::run(device, const_view<detail::element_in<X>, 1>(flatten(as_view(x))),
                                  const_view<T, 1>(flatten(as_view(base))), view<T, 1>(flatten(as_view(y))), draw);
 }
 

@@ -83,8 +83,8 @@ template <class P, class Device, class Table, class Positions, class Out>
     requires(detail::kernel_device<Device> && detail::viewables<Table, Positions, Out>)
 void embedding(Device& device, const const_view<std::int32_t, 1>& tokens, const Table& table, const Positions& positions,
                const Out& out, const const_view<std::int32_t, 1>& position_of = {}) {
-    using arguments = kernel::embedding_forward<detail::element_of<Table>, detail::element_of<Out>>;
-    static_assert(detail::check_function<P, detail::element_of<Table>, detail::element_of<Out>>());
+    using arguments = kernel::embedding_forward<detail::element_in<Table>, detail::element_in<Out>>;
+    static_assert(detail::check_function<P, detail::element_in<Table>, detail::element_in<Out>>());
     static_assert(detail::check_ranks<2, Table, Positions, Out>());
     kernel::embedding<Device>::forward(device, arguments{.tokens = tokens,
                                                          .table = as_view(table),
@@ -108,8 +108,8 @@ template <class P, class Device, class Dy, class Dtable, class Dpositions>
     requires(detail::kernel_device<Device> && detail::viewables<Dy, Dtable, Dpositions>)
 void embedding_gradients(Device& device, const const_view<std::int32_t, 1>& tokens, const Dy& dy, const Dtable& dtable,
                          const Dpositions& dpositions, write_mode mode = write_mode::overwrite) {
-    using arguments = kernel::embedding_backward<detail::element_of<Dy>, detail::element_of<Dtable>>;
-    static_assert(detail::check_function<P, detail::element_of<Dy>, detail::element_of<Dtable>>());
+    using arguments = kernel::embedding_backward<detail::element_in<Dy>, detail::element_in<Dtable>>;
+    static_assert(detail::check_function<P, detail::element_in<Dy>, detail::element_in<Dtable>>());
     static_assert(detail::check_ranks<2, Dy, Dtable, Dpositions>());
     kernel::embedding<Device>::backward(device, arguments{.tokens = tokens,
                                                           .dy = as_view(dy),

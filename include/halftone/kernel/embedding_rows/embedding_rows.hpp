@@ -70,7 +70,7 @@ void embedding_row_gradients(Device& device, const const_view<std::int32_t, 1>& 
                              const gradient_rows<G>& rows, extent before = 0) {
     static_assert(detail::check_ranks<2, Dy>());
     kernel::embedding_rows<Device>::add(
-        device, kernel::embedding_rows_backward<detail::element_of<Dy>, G>{
+        device, kernel::embedding_rows_backward<detail::element_in<Dy>, G>{
                     .tokens = tokens, .dy = as_view(dy), .vocabulary = vocabulary, .rows = rows, .before = before});
 }
 

@@ -67,7 +67,7 @@ template <class Device, class... Gradients>
     requires(detail::kernel_device<Device> && detail::viewables<Gradients...>)
 void gradient_norm(Device& device, kernel::gradient_record* record, const Gradients&... gradients) {
     device.run(detail::begin_norm{record});
-    (kernel::gradient_norm<Device>::add(device, const_view<detail::element_of<Gradients>, 1>(flatten(as_view(gradients))),
+    (kernel::gradient_norm<Device>::add(device, const_view<detail::element_in<Gradients>, 1>(flatten(as_view(gradients))),
                                         record, &record->found_inf),
      ...);
     device.run(detail::end_norm{record});

@@ -88,8 +88,8 @@ template <class P, class Device, class X, class Gain, class Bias, class Y, class
 void layer_norm(Device& device, const X& x, const Gain& gain, const Bias& bias, const Y& y, const Mean& mean,
                 const Rstd& rstd, double epsilon = 1e-5) {
     using arguments =
-        kernel::layer_norm_forward<detail::element_of<X>, detail::element_of<Gain>, detail::element_of<Y>>;
-    static_assert(detail::check_function<P, detail::element_of<X>, detail::element_of<Gain>, detail::element_of<Y>>());
+        kernel::layer_norm_forward<detail::element_in<X>, detail::element_in<Gain>, detail::element_in<Y>>;
+    static_assert(detail::check_function<P, detail::element_in<X>, detail::element_in<Gain>, detail::element_in<Y>>());
     static_assert(detail::check_ranks<2, X, Y>() && detail::check_ranks<1, Gain, Bias, Mean, Rstd>());
     kernel::layer_norm<Device>::forward(device, arguments{.x = as_view(x),
                                                           .gain = as_view(gain),
@@ -103,7 +103,7 @@ void layer_norm(Device& device, const X& x, const Gain& gain, const Bias& bias, 
 template <class P, class Device, class X, class Gain, class Bias, class Y>
     requires(detail::kernel_device<Device> && detail::viewables<X, Gain, Bias, Y>)
 void layer_norm(Device& device, const X& x, const Gain& gain, const Bias& bias, const Y& y, double epsilon = 1e-5) {
-    using kept = view<kernel::statistic<detail::element_of<X>, detail::element_of<Gain>, detail::element_of<Y>>, 1>;
+    using kept = view<kernel::statistic<detail::element_in<X>, detail::element_in<Gain>, detail::element_in<Y>>, 1>;
     layer_norm<P>(device, x, gain, bias, y, kept{}, kept{}, epsilon);
 }
 /// Says what is missing, where a compiler would say that no function matches.
@@ -123,9 +123,9 @@ void layer_norm_gradients(Device& device, const X& x, const Gain& gain, const Dy
                           const Dx& dx, const Dgain& dgain, const Dbias& dbias,
                           write_mode parameter_mode = write_mode::overwrite,
                           write_mode dx_mode = write_mode::overwrite) {
-    using arguments = kernel::layer_norm_backward<detail::element_of<X>, detail::element_of<Gain>, detail::element_of<Dy>,
-                                                  detail::element_of<Dgain>>;
-    static_assert(detail::check_function<P, detail::element_of<X>, detail::element_of<Gain>, detail::element_of<Dy>>());
+    using arguments = kernel::layer_norm_backward<detail::element_in<X>, detail::element_in<Gain>, detail::element_in<Dy>,
+                                                  detail::element_in<Dgain>>;
+    static_assert(detail::check_function<P, detail::element_in<X>, detail::element_in<Gain>, detail::element_in<Dy>>());
     static_assert(detail::check_ranks<2, X, Dy, Dx>() && detail::check_ranks<1, Gain, Mean, Rstd, Dgain, Dbias>());
     kernel::layer_norm<Device>::backward(device, arguments{.x = as_view(x),
                                                            .gain = as_view(gain),

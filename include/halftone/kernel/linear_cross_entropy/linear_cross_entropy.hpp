@@ -108,10 +108,10 @@ template <class P, class Device, class X, class W>
     requires(detail::kernel_device<Device> && detail::viewables<X, W>)
 void linear_cross_entropy(Device& device, const X& x, const W& w, const kernel::linear_cross_entropy_rows& rows) {
     using types = detail::head_types<P>;
-    static_assert(detail::check_function<P, detail::element_of<X>, detail::element_of<W>>());
+    static_assert(detail::check_function<P, detail::element_in<X>, detail::element_in<W>>());
     static_assert(detail::check_ranks<2, X, W>());
-    const const_view<detail::element_of<X>, 2> a = as_view(x);
-    const const_view<detail::element_of<W>, 2> b = as_view(w);
+    const const_view<detail::element_in<X>, 2> a = as_view(x);
+    const const_view<detail::element_in<W>, 2> b = as_view(w);
     detail::check_head(a, b, rows);
     kernel::linear_cross_entropy<Device>::template forward<typename types::compute, typename types::logit>(device, a, b, rows);
 }
@@ -133,18 +133,18 @@ void linear_cross_entropy_gradients(Device& device, const X& x, const W& w, cons
                                     const const_view<float, 1>& gradient, const Dx& dx, const Dw& dw,
                                     write_mode mode = write_mode::overwrite) {
     using types = detail::head_types<P>;
-    static_assert(detail::check_function<P, detail::element_of<X>, detail::element_of<W>>());
+    static_assert(detail::check_function<P, detail::element_in<X>, detail::element_in<W>>());
     static_assert(detail::check_ranks<2, X, W, Dx, Dw>());
-    const const_view<detail::element_of<X>, 2> a = as_view(x);
-    const const_view<detail::element_of<W>, 2> b = as_view(w);
+    const const_view<detail::element_in<X>, 2> a = as_view(x);
+    const const_view<detail::element_in<W>, 2> b = as_view(w);
     detail::check_head(a, b, rows);
     kernel::expect("linear_cross_entropy", "gradient", gradient, {1});
     kernel::expect_optional("linear_cross_entropy", "dx", as_view(dx), a.shape());
     kernel::expect_optional("linear_cross_entropy", "dw", as_view(dw), b.shape());
     kernel::linear_cross_entropy<Device>::template backward<typename types::compute, typename types::logit,
                                                             typename types::input_grad, typename types::weight_grad>(
-        device, a, b, rows, gradient, kernel::gradient_result<detail::element_of<X>>{as_view(dx)},
-        kernel::gradient_result<detail::element_of<Dw>>{as_view(dw), mode});
+        device, a, b, rows, gradient, kernel::gradient_result<detail::element_in<X>>{as_view(dx)},
+        kernel::gradient_result<detail::element_in<Dw>>{as_view(dw), mode});
 }
 /// Says what is missing, where a compiler would say that no function matches.
 template <class Device, class... Views>

@@ -44,11 +44,15 @@ HALFTONE_HD constexpr pack<First, Rest...> make_pack(const First& first, const R
     return {first, make_pack(rest...)};
 }
 
+namespace detail {
+
 /// Whether T is a pack.
 template <class T>
 inline constexpr bool is_pack = false;
 template <class... T>
 inline constexpr bool is_pack<pack<T...>> = true;
+
+}  // namespace detail
 
 }  // namespace HALFTONE_ABI
 }  // namespace halftone

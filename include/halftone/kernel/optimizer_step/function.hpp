@@ -74,10 +74,10 @@ void adamw_step(Device& device, const Parameters& parameters, const Copy& copy, 
                 const First& first, const Second& second, const adamw_step_options& options = {}) {
     using roles = resolve<P>;
     static_assert(check_policy<roles>());
-    using param = detail::element_of<Parameters>;
-    using copied = detail::element_of<Copy>;
-    using gradient = detail::element_of<Gradients>;
-    using state = detail::element_of<First>;
+    using param = detail::element_in<Parameters>;
+    using copied = detail::element_in<Copy>;
+    using gradient = detail::element_in<Gradients>;
+    using state = detail::element_in<First>;
     if (options.step < 1) fail<argument_error>("adamw_step: the step is ", options.step, "; expected 1 or more");
     const workspace::lease lease(device.scratch(), sizeof(detail::step_memory));
     auto* const memory = lease.template as<detail::step_memory>();
@@ -113,10 +113,10 @@ void sgd_step(Device& device, const Parameters& parameters, const Copy& copy, co
               const Momentum& momentum, const sgd_step_options& options = {}) {
     using roles = resolve<P>;
     static_assert(check_policy<roles>());
-    using param = detail::element_of<Parameters>;
-    using copied = detail::element_of<Copy>;
-    using gradient = detail::element_of<Gradients>;
-    using state = detail::element_of<Momentum>;
+    using param = detail::element_in<Parameters>;
+    using copied = detail::element_in<Copy>;
+    using gradient = detail::element_in<Gradients>;
+    using state = detail::element_in<Momentum>;
     if (options.step < 1) fail<argument_error>("sgd_step: the step is ", options.step, "; expected 1 or more");
     const workspace::lease lease(device.scratch(), sizeof(detail::step_memory));
     auto* const memory = lease.template as<detail::step_memory>();

@@ -82,7 +82,7 @@ template <class P, class Device, class X, class Y>
     requires(detail::kernel_device<Device> && detail::viewables<X, Y>)
 void quantize(Device& device, const X& x, const Y& y, tensor_scale* scale) {
     using roles = resolve<P>;
-    static_assert(detail::check_function<roles, detail::element_of<X>>());
+    static_assert(detail::check_function<roles, detail::element_in<X>>());
     kernel::quantize<Device>::current(device, as_view(x), as_view(y), scale, scaling_of<roles>::rule);
 }
 /// Says what is missing, where a compiler would say that no function matches.

@@ -75,8 +75,8 @@ void check(const rms_norm_backward<X, W, Y, G>& a) {
 template <class P, class Device, class X, class Gain, class Y, class Rstd>
     requires(detail::kernel_device<Device> && detail::viewables<X, Gain, Y, Rstd>)
 void rms_norm(Device& device, const X& x, const Gain& gain, const Y& y, const Rstd& rstd, double epsilon = 1e-6) {
-    using arguments = kernel::rms_norm_forward<detail::element_of<X>, detail::element_of<Gain>, detail::element_of<Y>>;
-    static_assert(detail::check_function<P, detail::element_of<X>, detail::element_of<Gain>, detail::element_of<Y>>());
+    using arguments = kernel::rms_norm_forward<detail::element_in<X>, detail::element_in<Gain>, detail::element_in<Y>>;
+    static_assert(detail::check_function<P, detail::element_in<X>, detail::element_in<Gain>, detail::element_in<Y>>());
     static_assert(detail::check_ranks<2, X, Y>() && detail::check_ranks<1, Gain, Rstd>());
     kernel::rms_norm<Device>::forward(device, arguments{.x = as_view(x),
                                                         .gain = as_view(gain),
@@ -88,7 +88,7 @@ void rms_norm(Device& device, const X& x, const Gain& gain, const Y& y, const Rs
 template <class P, class Device, class X, class Gain, class Y>
     requires(detail::kernel_device<Device> && detail::viewables<X, Gain, Y>)
 void rms_norm(Device& device, const X& x, const Gain& gain, const Y& y, double epsilon = 1e-6) {
-    using kept = view<kernel::statistic<detail::element_of<X>, detail::element_of<Gain>, detail::element_of<Y>>, 1>;
+    using kept = view<kernel::statistic<detail::element_in<X>, detail::element_in<Gain>, detail::element_in<Y>>, 1>;
     rms_norm<P>(device, x, gain, y, kept{}, epsilon);
 }
 /// Says what is missing, where a compiler would say that no function matches.
@@ -107,9 +107,9 @@ template <class P, class Device, class X, class Gain, class Dy, class Rstd, clas
 void rms_norm_gradients(Device& device, const X& x, const Gain& gain, const Dy& dy, const Rstd& rstd, const Dx& dx,
                         const Dgain& dgain, write_mode parameter_mode = write_mode::overwrite,
                         write_mode dx_mode = write_mode::overwrite) {
-    using arguments = kernel::rms_norm_backward<detail::element_of<X>, detail::element_of<Gain>, detail::element_of<Dy>,
-                                                detail::element_of<Dgain>>;
-    static_assert(detail::check_function<P, detail::element_of<X>, detail::element_of<Gain>, detail::element_of<Dy>>());
+    using arguments = kernel::rms_norm_backward<detail::element_in<X>, detail::element_in<Gain>, detail::element_in<Dy>,
+                                                detail::element_in<Dgain>>;
+    static_assert(detail::check_function<P, detail::element_in<X>, detail::element_in<Gain>, detail::element_in<Dy>>());
     static_assert(detail::check_ranks<2, X, Dy, Dx>() && detail::check_ranks<1, Gain, Rstd, Dgain>());
     kernel::rms_norm<Device>::backward(device, arguments{.x = as_view(x),
                                                          .gain = as_view(gain),

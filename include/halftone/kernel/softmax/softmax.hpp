@@ -69,8 +69,8 @@ void check(const softmax_backward<X, Y>& a) {
 template <class P, class Device, class X, class Y>
     requires(detail::kernel_device<Device> && detail::viewables<X, Y>)
 void softmax(Device& device, const X& x, const Y& y, double scale = 1) {
-    using arguments = kernel::softmax_forward<detail::element_of<X>, detail::element_of<Y>>;
-    static_assert(detail::check_function<P, detail::element_of<X>, detail::element_of<Y>>());
+    using arguments = kernel::softmax_forward<detail::element_in<X>, detail::element_in<Y>>;
+    static_assert(detail::check_function<P, detail::element_in<X>, detail::element_in<Y>>());
     static_assert(detail::check_ranks<2, X, Y>());
     kernel::softmax<Device>::forward(
         device, arguments{.x = as_view(x), .y = as_view(y), .scale = static_cast<decltype(arguments::scale)>(scale)});
@@ -90,8 +90,8 @@ template <class P, class Device, class Y, class Dy, class Dx>
     requires(detail::kernel_device<Device> && detail::viewables<Y, Dy, Dx>)
 void softmax_gradients(Device& device, const Y& y, const Dy& dy, const Dx& dx, double scale = 1,
                        write_mode mode = write_mode::overwrite) {
-    using arguments = kernel::softmax_backward<detail::element_of<Dx>, detail::element_of<Y>>;
-    static_assert(detail::check_function<P, detail::element_of<Y>, detail::element_of<Dx>>());
+    using arguments = kernel::softmax_backward<detail::element_in<Dx>, detail::element_in<Y>>;
+    static_assert(detail::check_function<P, detail::element_in<Y>, detail::element_in<Dx>>());
     static_assert(detail::check_ranks<2, Y, Dy, Dx>());
     kernel::softmax<Device>::backward(device, arguments{.y = as_view(y),
                                                    .dy = as_view(dy),
@@ -112,8 +112,8 @@ void softmax_gradients(Device&, const Views&...) {
 template <class P, class Device, class X, class Y>
     requires(detail::kernel_device<Device> && detail::viewables<X, Y>)
 void log_softmax(Device& device, const X& x, const Y& y, double scale = 1) {
-    using arguments = kernel::softmax_forward<detail::element_of<X>, detail::element_of<Y>>;
-    static_assert(detail::check_function<P, detail::element_of<X>, detail::element_of<Y>>());
+    using arguments = kernel::softmax_forward<detail::element_in<X>, detail::element_in<Y>>;
+    static_assert(detail::check_function<P, detail::element_in<X>, detail::element_in<Y>>());
     static_assert(detail::check_ranks<2, X, Y>());
     kernel::log_softmax<Device>::forward(
         device, arguments{.x = as_view(x), .y = as_view(y), .scale = static_cast<decltype(arguments::scale)>(scale)});
@@ -133,8 +133,8 @@ template <class P, class Device, class Y, class Dy, class Dx>
     requires(detail::kernel_device<Device> && detail::viewables<Y, Dy, Dx>)
 void log_softmax_gradients(Device& device, const Y& y, const Dy& dy, const Dx& dx, double scale = 1,
                            write_mode mode = write_mode::overwrite) {
-    using arguments = kernel::softmax_backward<detail::element_of<Dx>, detail::element_of<Y>>;
-    static_assert(detail::check_function<P, detail::element_of<Y>, detail::element_of<Dx>>());
+    using arguments = kernel::softmax_backward<detail::element_in<Dx>, detail::element_in<Y>>;
+    static_assert(detail::check_function<P, detail::element_in<Y>, detail::element_in<Dx>>());
     static_assert(detail::check_ranks<2, Y, Dy, Dx>());
     kernel::log_softmax<Device>::backward(device, arguments{.y = as_view(y),
                                                        .dy = as_view(dy),

@@ -365,7 +365,7 @@ template <class Model>
 std::vector<lint_finding> lint(const Model& model, const lint_options& options = {}) {
     if (options.loss_terms == 0) fail<argument_error>("lint: a loss of 0 terms; expected 1 or more");
     detail::linter l(options, model.parameters());
-    detail::lint_layers(l, unique_t<layers_of<Model>>{});
+    detail::lint_layers(l, detail::unique_t<layers_of<Model>>{});
     l.walk(model);
     return std::move(l.findings);
 }

@@ -306,8 +306,8 @@ class overflow_finder final : public tensor_listener {
     detail::overflow_entry* entries() const { return reinterpret_cast<detail::overflow_entry*>(entries_.data()); }
 
     tape<Device, watched_tape>* tape_;
-    resident<detail::overflow_record, Device> record_;
-    resident<kernel::value_tally, Device> tally_;
+    detail::resident<detail::overflow_record, Device> record_;
+    detail::resident<kernel::value_tally, Device> tally_;
     std::size_t room_;
     buffer entries_;
     numbers tensors_, operations_;
