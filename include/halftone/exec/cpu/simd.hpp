@@ -35,6 +35,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include <halftone/exec/cpu/body_names.hpp>
 #include <halftone/number/bfloat16.hpp>
 #include <halftone/number/float16.hpp>
 #include <halftone/number/float8.hpp>

@@ -14,6 +14,7 @@
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
+namespace detail {
 
 inline constexpr extent lookahead_depth = 16;
 
@@ -113,5 +114,6 @@ class lookahead {
     int count_ = 0;
 };
 
+}  // namespace detail
 }  // namespace HALFTONE_ABI
 }  // namespace halftone

@@ -21,6 +21,7 @@
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
+namespace detail {
 
 /// A block of a, packed or where it lies. Elements of a row lie side by side, rows `stride` elements apart. Or `by_depth`:
 /// depth_rows rows have what they have of one k side by side, k by k, or pairs of k where a unit multiplies pairs; the
@@ -79,6 +80,7 @@ struct few_product {
 /// Up to so many rows of a are multiplied by b where it lies, however it does; more where its rows are read on.
 inline constexpr extent few_rows = 4;
 
+}  // namespace detail
 }  // namespace HALFTONE_ABI
 }  // namespace halftone
 
@@ -127,6 +129,7 @@ namespace amx {
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
+namespace detail {
 
 struct product_unit {
     int rows;     ///< a's rows are a multiple of this in memory; the work goes by as many at a time
@@ -201,20 +204,16 @@ struct product_packing {
     }
 };
 
-namespace detail {
-
 /// True where the set multiplies this type by units of its own rather than converted to float.
 template <class Compute>
 bool uses_pairs(isa set) {
     return std::is_same_v<Compute, bfloat16> && set >= isa::avx512_bf16;
 }
 
-}  // namespace detail
-
 template <class Compute>
 product_unit unit_for(const cpu& device) {
 #if defined(__x86_64__)
-    if (detail::uses_pairs<Compute>(device.instruction_set())) {
+    if (uses_pairs<Compute>(device.instruction_set())) {
         using namespace avx512_bf16;
         if (device.instruction_set() == isa::amx)
             return {.rows = 32,
@@ -264,7 +263,7 @@ product_unit unit_for(const cpu& device) {
 template <class Compute, class T>
 product_packing<T> packing_for(const cpu& device) {
 #if defined(__x86_64__)
-    if (detail::uses_pairs<Compute>(device.instruction_set()))
+    if (uses_pairs<Compute>(device.instruction_set()))
         return {&avx512_bf16::pack_a_bf16<T>, &avx512_bf16::pack_b_bf16<T>, std::is_same_v<T, bfloat16>,
                 device.instruction_set() == isa::amx ? nullptr : &avx512_bf16::pair_multiply_few<T>,
                 device.instruction_set() == isa::amx ? nullptr : &avx512_bf16::pack_a_pairs<T>};
@@ -280,5 +279,6 @@ product_packing<T> packing_for(const cpu& device) {
     };
 }
 
+}  // namespace detail
 }  // namespace HALFTONE_ABI
 }  // namespace halftone

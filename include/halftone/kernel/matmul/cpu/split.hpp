@@ -31,6 +31,7 @@
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
+namespace detail {
 
 /// So much of k is summed apart: the pieces of 32 rows and of 32 columns stay in the first-level cache.
 inline constexpr extent split_depth = 128;
@@ -56,6 +57,7 @@ struct split_tile_additions {
     }
 };
 
+}  // namespace detail
 }  // namespace HALFTONE_ABI
 }  // namespace halftone
 
@@ -84,7 +86,6 @@ using avx512::add_split_sums;
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
-
 namespace detail {
 
 template <class Compute>
@@ -92,15 +93,13 @@ bool multiplies_pieces(isa set) {
     return split_pieces<Compute> > 1 && set == isa::amx;
 }
 
-}  // namespace detail
-
 /// The unit of matmul.
 template <class Compute>
 product_unit matmul_unit_for(const cpu& device) {
 #if defined(__x86_64__)
     if constexpr (split_pieces<Compute> > 1) {
         constexpr int pieces = split_pieces<Compute>;
-        if (detail::multiplies_pieces<Compute>(device.instruction_set()))
+        if (multiplies_pieces<Compute>(device.instruction_set()))
             return {.rows = 32,
                     .columns = 32,
                     .k_step = 32,
@@ -121,12 +120,13 @@ product_packing<T> matmul_packing_for(const cpu& device) {
 #if defined(__x86_64__)
     if constexpr (split_pieces<Compute> > 1) {
         constexpr int pieces = split_pieces<Compute>;
-        if (detail::multiplies_pieces<Compute>(device.instruction_set()))
+        if (multiplies_pieces<Compute>(device.instruction_set()))
             return {&avx512::pack_a_split<Compute, pieces, T>, &avx512::pack_b_split<Compute, pieces, T>};
     }
 #endif
     return packing_for<unsplit<Compute>, T>(device);
 }
 
+}  // namespace detail
 }  // namespace HALFTONE_ABI
 }  // namespace halftone
