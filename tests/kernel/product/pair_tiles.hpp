@@ -10,6 +10,7 @@
 namespace support::pair_tiles {
 
 using namespace halftone;
+using namespace halftone::detail;
 
 struct tile_block {
     float sums[32][32];

@@ -10,6 +10,7 @@
 namespace support::software_tiles {
 
 using namespace halftone;
+using namespace halftone::detail;
 #include <halftone/exec/cpu/simd/tile_software.inc>
 #include <halftone/kernel/matmul/cpu/tile.inc>
 

@@ -38,8 +38,8 @@ struct matmul<cpu> {
 
     /// The same by the unit and the packing given.
     template <class A, class B, class Operands, class Results>
-    static void run_by(const product_unit& unit, const product_packing<std::remove_const_t<A>>& of_a,
-                       const product_packing<std::remove_const_t<B>>& of_b, cpu& device, const view<A, 2>& a,
+    static void run_by(const detail::product_unit& unit, const detail::product_packing<std::remove_const_t<A>>& of_a,
+                       const detail::product_packing<std::remove_const_t<B>>& of_b, cpu& device, const view<A, 2>& a,
                        const view<B, 2>& b, const matmul_epilogue<Operands, Results>& epilogue,
                        square_sum* squares = nullptr) {
         multiply(unit, device, blocked_operand(a, of_a), blocked_operand(b, of_b), untyped(device, epilogue, squares));
@@ -82,13 +82,13 @@ struct matmul<cpu> {
     // Once for the types of a and b, whatever becomes of their products.
     template <class Compute, class A, class B>
     static void run_with(cpu& device, const view<A, 2>& a, const view<B, 2>& b, const blocked_epilogue& epilogue) {
-        const auto of_a = matmul_packing_for<Compute, std::remove_const_t<A>>(device);
-        const auto of_b = matmul_packing_for<Compute, std::remove_const_t<B>>(device);
-        multiply(matmul_unit_for<Compute>(device), device, blocked_operand(a, of_a), blocked_operand(b, of_b),
+        const auto of_a = detail::matmul_packing_for<Compute, std::remove_const_t<A>>(device);
+        const auto of_b = detail::matmul_packing_for<Compute, std::remove_const_t<B>>(device);
+        multiply(detail::matmul_unit_for<Compute>(device), device, blocked_operand(a, of_a), blocked_operand(b, of_b),
                  epilogue);
     }
 
-    static void multiply(const product_unit& unit, cpu& device, const blocked_operand& a, const blocked_operand& b,
+    static void multiply(const detail::product_unit& unit, cpu& device, const blocked_operand& a, const blocked_operand& b,
                          const blocked_epilogue& epilogue) {
         if (a.rows == 0 || b.columns == 0) return;
         const auto run = [&](const written_squares* squares) {

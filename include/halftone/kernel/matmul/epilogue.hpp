@@ -23,6 +23,8 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
+namespace detail {
+
 /// An operand with one value for each column.
 template <class T>
 struct column_operand {
@@ -57,8 +59,6 @@ struct matmul_epilogue {
     Operands operands;
     Results results;
 };
-
-namespace detail {
 
 template <class T>
 column_operand<std::remove_const_t<T>> operand_of(const view<T, 1>& v) {
@@ -102,8 +102,13 @@ using shown_by = std::remove_pointer_t<decltype(as_view(std::declval<const V&>()
 
 }  // namespace detail
 
+namespace detail {
+
 /// c = ab.
 struct plain {};
+
+}  // namespace detail
+
 /// What kernels evaluate for an epilogue whose result is c.
 template <class C>
 auto epilogue_of(const plain&, const view<C, 2>& c) {

@@ -23,8 +23,8 @@ inline constexpr extent attention_group = 24, attention_group_rows = 32;
 /// The backward pass takes as many keys (half of them where they are packed as floats) and queries at a time; within
 /// these one panel of queries after the other.
 inline constexpr extent attention_slope_keys = 192, attention_slope_queries = 128;
-static_assert(attention_key_columns <= panel_depth && attention_slope_keys <= panel_depth &&
-              attention_slope_queries <= panel_depth);
+static_assert(attention_key_columns <= detail::panel_depth && attention_slope_keys <= detail::panel_depth &&
+              attention_slope_queries <= detail::panel_depth);
 
 inline constexpr float attention_lanes[32] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15,
                                               16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31};
@@ -98,8 +98,8 @@ namespace detail {
 /// A product unit and the bodies that go with it.
 template <class T>
 struct attention_engine {
-    product_unit unit;
-    product_packing<T> packing;
+    detail::product_unit unit;
+    detail::product_packing<T> packing;
     decltype(&portable::attention_any_not_finite<portable::float_operands<float>>) any_not_finite;
     decltype(&portable::attention_softmax<portable::float_operands<float>>) softmax;
     decltype(&portable::attention_slopes<portable::float_operands<float>>) slopes;
@@ -112,8 +112,8 @@ struct attention_engine {
 template <class Compute, class T>
 attention_engine<T> attention_engine_for(const cpu& device) {
     attention_engine<T> engine{
-        unit_for<Compute>(device),
-        packing_for<Compute, T>(device),
+        detail::unit_for<Compute>(device),
+        detail::packing_for<Compute, T>(device),
         device.select(&portable::attention_any_not_finite<portable::float_operands<Compute>>,
                       &avx2::attention_any_not_finite<avx2::float_operands<Compute>>,
                       &avx512::attention_any_not_finite<avx512::float_operands<Compute>>),
@@ -143,7 +143,7 @@ attention_engine<T> attention_engine_for(const cpu& device) {
 template <class T>
 void prefetch_rows(const T* from, extent stride, extent rows, extent width) {
     constexpr auto bytes = static_cast<extent>(sizeof(T));
-    strided_lines lines(from, rows, width * bytes, stride * bytes);
+    detail::strided_lines lines(from, rows, width * bytes, stride * bytes);
     lines.ask(lines.count());
 }
 
@@ -162,13 +162,13 @@ struct scratch_layout {
 /// The sizes that both passes share.
 struct attention_layout {
     attention_extents extents;
-    product_unit unit;
+    detail::product_unit unit;
     extent offset;           ///< query i sees the keys up to i + offset; with no mask that is beyond the last one
     extent head_panels;      ///< panels across a head
     std::size_t head_bytes;  ///< of a panel whose k runs over a head
     scratch_layout scratch{};
 
-    attention_layout(const attention_extents& e, const product_unit& u, attention_mask mask)
+    attention_layout(const attention_extents& e, const detail::product_unit& u, attention_mask mask)
         : extents(e),
           unit(u),
           offset(mask == attention_mask::causal ? e.keys - e.queries : e.keys),
@@ -183,7 +183,7 @@ struct attention_layout {
     }
     std::size_t take_block(extent rows) { return scratch.take(unit.block_bytes(padded_rows(rows))); }
     /// From the beginning of a block to its row i.
-    std::size_t row_bytes(extent i) const { return static_cast<std::size_t>(i * panel_stride * unit.element); }
+    std::size_t row_bytes(extent i) const { return static_cast<std::size_t>(i * detail::panel_stride * unit.element); }
     /// The bytes of the first `rows` of a panel's k, a multiple of the unit's k_least.
     std::size_t panel_rows_bytes(extent rows) const {
         return static_cast<std::size_t>(rows * unit.columns * unit.element);

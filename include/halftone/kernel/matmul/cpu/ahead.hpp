@@ -16,9 +16,9 @@ struct result_block {
     extent row, column, rows, columns;
 };
 
-inline void add_rows(const pack<>&, const result_block&, extent, lookahead&) {}
+inline void add_rows(const pack<>&, const result_block&, extent, detail::lookahead&) {}
 template <class First, class... Rest>
-void add_rows(const pack<First, Rest...>& all, const result_block& block, extent asks, lookahead& to) {
+void add_rows(const pack<First, Rest...>& all, const result_block& block, extent asks, detail::lookahead& to) {
     if constexpr (requires { all.first.stride; }) {
         constexpr extent size = sizeof *all.first.data;
         to.add({all.first.data + block.row * all.first.stride + block.column, block.rows, block.columns * size,
@@ -28,7 +28,7 @@ void add_rows(const pack<First, Rest...>& all, const result_block& block, extent
     add_rows(all.rest, block, asks, to);
 }
 template <class Operands>
-void add_rows(const scaled_sums<Operands>& scaled, const result_block& block, extent asks, lookahead& to) {
+void add_rows(const scaled_sums<Operands>& scaled, const result_block& block, extent asks, detail::lookahead& to) {
     add_rows(scaled.operands, block, asks, to);
 }
 
@@ -36,7 +36,7 @@ inline bool any_is_large(const pack<>&, extent, extent) { return false; }
 template <class First, class... Rest>
 bool any_is_large(const pack<First, Rest...>& operands, extent rows, extent columns) {
     if constexpr (requires { operands.first.stride; }) {
-        if (static_cast<std::size_t>(rows * columns) * sizeof *operands.first.data >= beyond_caches) return true;
+        if (static_cast<std::size_t>(rows * columns) * sizeof *operands.first.data >= detail::beyond_caches) return true;
     }
     return any_is_large(operands.rest, rows, columns);
 }
@@ -52,12 +52,12 @@ bool reads_memory(const void* given, extent rows, extent columns) {
 }
 /// Adds what finish_block reads of a block.
 template <class Operands, class Results>
-void expect_operands(const void* given, const result_block& block, extent asks, lookahead& to) {
+void expect_operands(const void* given, const result_block& block, extent asks, detail::lookahead& to) {
     add_rows(static_cast<const matmul_epilogue<Operands, Results>*>(given)->operands, block, asks, to);
 }
 /// Adds what it reads and writes.
 template <class Operands, class Results>
-void expect_block(const void* given, const result_block& block, extent asks, lookahead& to) {
+void expect_block(const void* given, const result_block& block, extent asks, detail::lookahead& to) {
     add_rows(static_cast<const matmul_epilogue<Operands, Results>*>(given)->results, block, asks, to);
     expect_operands<Operands, Results>(given, block, asks, to);
 }
