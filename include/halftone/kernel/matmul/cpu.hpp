@@ -26,13 +26,13 @@ struct matmul<cpu> {
     template <class Compute, class A, class B, class Operands, class Results>
         requires fp64::product_in_double<Compute, A, B, Results>
     static void run(cpu& device, const view<A, 2>& a, const view<B, 2>& b,
-                    const matmul_epilogue<Operands, Results>& epilogue, square_sum* = nullptr) {
+                    const detail::matmul_epilogue<Operands, Results>& epilogue, square_sum* = nullptr) {
         fp64::multiply<Compute>(device, a, b, epilogue);
     }
     /// Where somebody asks for the `squares` of the result, and it is one of floats, they are summed.
     template <class Compute, class A, class B, class Operands, class Results>
     static void run(cpu& device, const view<A, 2>& a, const view<B, 2>& b,
-                    const matmul_epilogue<Operands, Results>& epilogue, square_sum* squares = nullptr) {
+                    const detail::matmul_epilogue<Operands, Results>& epilogue, square_sum* squares = nullptr) {
         run_with<Compute>(device, a, b, untyped(device, epilogue, squares));
     }
 
@@ -40,14 +40,14 @@ struct matmul<cpu> {
     template <class A, class B, class Operands, class Results>
     static void run_by(const detail::product_unit& unit, const detail::product_packing<std::remove_const_t<A>>& of_a,
                        const detail::product_packing<std::remove_const_t<B>>& of_b, cpu& device, const view<A, 2>& a,
-                       const view<B, 2>& b, const matmul_epilogue<Operands, Results>& epilogue,
+                       const view<B, 2>& b, const detail::matmul_epilogue<Operands, Results>& epilogue,
                        square_sum* squares = nullptr) {
         multiply(unit, device, blocked_operand(a, of_a), blocked_operand(b, of_b), untyped(device, epilogue, squares));
     }
 
   private:
     template <class Operands, class Results>
-    static blocked_epilogue untyped(const cpu& device, const matmul_epilogue<Operands, Results>& epilogue,
+    static blocked_epilogue untyped(const cpu& device, const detail::matmul_epilogue<Operands, Results>& epilogue,
                                     square_sum* squares) {
         return {&epilogue,
                 device.select(&portable::finish_block<Operands, Results>, &avx2::finish_block<Operands, Results>,
@@ -63,7 +63,7 @@ struct matmul<cpu> {
     }
     template <class T, class Epilogue>
     static plain_result<T> plain_result_of(const Epilogue& epilogue) {
-        using plain = matmul_epilogue<pack<>, pack<matmul_result<symbolic::argument<0>, T>>>;
+        using plain = detail::matmul_epilogue<pack<>, pack<detail::matmul_result<symbolic::argument<0>, T>>>;
         if constexpr (std::is_same_v<Epilogue, plain>) {
             return {epilogue.results.first.data, epilogue.results.first.stride};
         } else {
@@ -75,7 +75,7 @@ struct matmul<cpu> {
         return {};
     }
     template <class Expression>
-    static plain_result<const float> floats_of(const pack<matmul_result<Expression, float>>& results) {
+    static plain_result<const float> floats_of(const pack<detail::matmul_result<Expression, float>>& results) {
         return {results.first.data, results.first.stride};
     }
 

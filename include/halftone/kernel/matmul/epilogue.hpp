@@ -102,13 +102,8 @@ using shown_by = std::remove_pointer_t<decltype(as_view(std::declval<const V&>()
 
 }  // namespace detail
 
-namespace detail {
-
 /// c = ab.
 struct plain {};
-
-}  // namespace detail
-
 /// What kernels evaluate for an epilogue whose result is c.
 template <class C>
 auto epilogue_of(const plain&, const view<C, 2>& c) {

@@ -28,7 +28,7 @@ void add_rows(const pack<First, Rest...>& all, const result_block& block, extent
     add_rows(all.rest, block, asks, to);
 }
 template <class Operands>
-void add_rows(const scaled_sums<Operands>& scaled, const result_block& block, extent asks, detail::lookahead& to) {
+void add_rows(const detail::scaled_sums<Operands>& scaled, const result_block& block, extent asks, detail::lookahead& to) {
     add_rows(scaled.operands, block, asks, to);
 }
 
@@ -41,24 +41,24 @@ bool any_is_large(const pack<First, Rest...>& operands, extent rows, extent colu
     return any_is_large(operands.rest, rows, columns);
 }
 template <class Operands>
-bool any_is_large(const scaled_sums<Operands>& scaled, extent rows, extent columns) {
+bool any_is_large(const detail::scaled_sums<Operands>& scaled, extent rows, extent columns) {
     return any_is_large(scaled.operands, rows, columns);
 }
 /// Whether an operand of a result of that shape is larger than the caches. `given` is a matmul_epilogue<Operands,
 /// Results>.
 template <class Operands, class Results>
 bool reads_memory(const void* given, extent rows, extent columns) {
-    return any_is_large(static_cast<const matmul_epilogue<Operands, Results>*>(given)->operands, rows, columns);
+    return any_is_large(static_cast<const detail::matmul_epilogue<Operands, Results>*>(given)->operands, rows, columns);
 }
 /// Adds what finish_block reads of a block.
 template <class Operands, class Results>
 void expect_operands(const void* given, const result_block& block, extent asks, detail::lookahead& to) {
-    add_rows(static_cast<const matmul_epilogue<Operands, Results>*>(given)->operands, block, asks, to);
+    add_rows(static_cast<const detail::matmul_epilogue<Operands, Results>*>(given)->operands, block, asks, to);
 }
 /// Adds what it reads and writes.
 template <class Operands, class Results>
 void expect_block(const void* given, const result_block& block, extent asks, detail::lookahead& to) {
-    add_rows(static_cast<const matmul_epilogue<Operands, Results>*>(given)->results, block, asks, to);
+    add_rows(static_cast<const detail::matmul_epilogue<Operands, Results>*>(given)->results, block, asks, to);
     expect_operands<Operands, Results>(given, block, asks, to);
 }
 
@@ -71,7 +71,7 @@ bool is_operand(const pack<First, Rest...>& operands, const Result* result) {
     return static_cast<const void*>(operands.first.data) == result || is_operand(operands.rest, result);
 }
 template <class Operands, class Result>
-bool is_operand(const scaled_sums<Operands>& scaled, const Result* result) {
+bool is_operand(const detail::scaled_sums<Operands>& scaled, const Result* result) {
     return is_operand(scaled.operands, result);
 }
 template <class Operands>
@@ -89,7 +89,7 @@ bool all_stream(const Operands& operands, const pack<First, Rest...>& results, e
 /// operands. `given` is a matmul_epilogue<Operands, Results>.
 template <class Operands, class Results>
 bool results_stream(const void* given, extent rows, extent columns) {
-    const auto& epilogue = *static_cast<const matmul_epilogue<Operands, Results>*>(given);
+    const auto& epilogue = *static_cast<const detail::matmul_epilogue<Operands, Results>*>(given);
     return all_stream(epilogue.operands, epilogue.results, rows, columns);
 }
 
