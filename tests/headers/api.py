@@ -219,7 +219,7 @@ def update(headers_of, comments):
         if names:
             head += f'\n## {topic}\n\n| name | header | meaning |\n| --- | --- | --- |\n'
         for name in names:
-            first = re.split(r'(?<=[.:;])\s', comments.get(name, '') + ' ')[0].rstrip('.:; ').replace('|', '\\|')
+            first = re.split(r'(?<!et al)\.(?= +[A-Z0-9`]| +\w+(?:,? (?:and )?\w+)*: |\s*$)', comments.get(name, ''))[0].strip().replace('|', '\\|')
             meaning = rows[name][1] if name in rows else first
             head += f'| `{name}` | {", ".join(f"`{h}`" for h in headers_of[name])} | {meaning} |\n'
     with open(PAGE, 'w', encoding='utf-8') as stream:
