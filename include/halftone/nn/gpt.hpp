@@ -124,7 +124,10 @@ class gpt : public model {
             ctx, hidden(ctx, tokens, packed_of(batch)), embed_.tokens, targets, config_.logits);
     }
 
-    /// (batch, time, vocabulary)
+    /// The logits of every token's successor: (batch, time, vocabulary), before any softmax, in the `output` of the policy at
+    /// "head". `tokens`: (batch, time), ids below the vocabulary; with `rows` of packed documents, (1, time). Throws
+    /// shape_error for more tokens in a row, or in a document, than the context, and argument_error for an id outside the
+    /// vocabulary, unless only a GPU sees it: then its logits are NaN.
     template <class Context>
     auto logits(Context&& ctx, const const_view<std::int32_t, 2>& tokens, const packed& rows = {}) const {
         return halftone::linear<layer_roles<typename head::policy, typename head::operation, Context>>(

@@ -82,9 +82,11 @@ void check_clip_device() {
 
 }  // namespace detail
 
-/// Makes the norm of all gradients at most max_norm: they are read times max_norm / (norm + 1e-6) where that is below
-/// 1. With an infinite max_norm it only measures.
-/// Throws argument_error for a max_norm that is negative or no number, state_error after a step with them.
+/// Makes the Euclidean norm of all gradients together at most max_norm, as torch.nn.utils.clip_grad_norm_ does: they are read
+/// times max_norm / (norm + 1e-6) where that is below 1. With an infinite max_norm it only measures. Gives the norm before
+/// clipping, to be read when it is wanted; on the device nothing waits. Where a gradient is not finite the norm is
+/// infinite, and the step that follows is skipped. Throws argument_error for a max_norm that is negative or no number,
+/// state_error after a step with them.
 template <class Device, class Any, class Models>
 measured_norm<Device> clip_grad_norm(Device& device, gradients<Any, Models>& g, float max_norm) {
     detail::check_clip_device<Device, gradients<Any, Models>>();
