@@ -103,7 +103,8 @@ void embedding(Device&, const Views&...) {
 /// The gradients of embedding, given dy (rows, width), that of its result: each row of dtable (vocabulary, width) is the sum
 /// of its tokens' rows of dy, and each of dpositions (period, width) that of its place's; one of them perhaps without data
 /// where it is not wanted. `mode` says whether they are overwritten or added to. The order of a sum follows from the
-/// tokens. Throws as embedding does; where the host cannot read the tokens, one outside the vocabulary has no gradient.
+/// tokens. Throws as embedding does; where the host cannot read the tokens, one outside the vocabulary has no gradient. For
+/// ht::cuda the program includes <halftone/exec/cuda/sort.cuh>.
 template <class P, class Device, class Dy, class Dtable, class Dpositions>
     requires(detail::kernel_device<Device> && detail::viewables<Dy, Dtable, Dpositions>)
 void embedding_gradients(Device& device, const const_view<std::int32_t, 1>& tokens, const Dy& dy, const Dtable& dtable,
