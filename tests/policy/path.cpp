@@ -45,8 +45,8 @@ static_assert(path_name("norm").size() == 4 && path_name("").size() == 0 && path
 static_assert(path_name("norm") == path_name("norm") && path_name("norm") != path_name("nor"));
 static_assert(ht::join("h", "norm") == path_name("h.norm"));
 static_assert(ht::join("", "norm") == path_name("norm") && ht::join("norm", "") == path_name("norm"));
-static_assert(ht::index_name(0) == path_name("0") && ht::index_name(-1) == path_name("last"));
-static_assert(ht::index_name(10) == path_name("10") && ht::index_name(2147483647) == path_name("2147483647"));
+static_assert(ht::detail::index_name(0) == path_name("0") && ht::detail::index_name(-1) == path_name("last"));
+static_assert(ht::detail::index_name(10) == path_name("10") && ht::detail::index_name(2147483647) == path_name("2147483647"));
 
 using deep = ht::at<ht::at<ht::at<some_policy, "h">, "*">, "norm">;
 static_assert(ht::path_of<deep> == path_name("h.*.norm"));

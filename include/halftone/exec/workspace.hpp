@@ -18,10 +18,14 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
+namespace detail {
+
 /// Says that a thing is made to count what an operation would take, and to touch no data; exec/measure.hpp has the use.
 struct measuring {
     explicit measuring() = default;
 };
+
+}  // namespace detail
 
 /// Leases are given back in the reverse order of taking, as C++ scopes do.
 ///
@@ -42,7 +46,7 @@ class workspace final : public detail::fixture {
         given_bytes_ = given.size() - lost;
     }
     /// Leases without memory: their addresses are as well aligned as those of real ones, and name nothing.
-    explicit workspace(measuring)
+    explicit workspace(detail::measuring)
         : detail::fixture(nullptr, ""),
           given_(reinterpret_cast<std::byte*>(4 * block_alignment)),
           given_bytes_(static_cast<std::size_t>(-1) / 2) {}

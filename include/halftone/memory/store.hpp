@@ -208,9 +208,9 @@ class store final : public detail::fixture {
 
   private:
     template <class Storage>
-    static constexpr storage_layout make_layout() {
+    static constexpr detail::storage_layout make_layout() {
         constexpr bool has_copy = !std::is_same_v<typename Storage::param, typename Storage::compute>;
-        storage_layout l;
+        detail::storage_layout l;
         l.has_sparse_gradients = has_sparse_gradient<Storage>;
         l.param_bytes = sizeof(typename Storage::master);
         l.copy_bytes = has_copy ? sizeof(typename Storage::compute) : 0;
@@ -225,7 +225,7 @@ class store final : public detail::fixture {
         return l;
     }
     template <class Storage>
-    static constexpr storage_layout layout_of = make_layout<Storage>();
+    static constexpr detail::storage_layout layout_of = make_layout<Storage>();
 
     std::size_t find_group(const void* key) const {
         for (std::size_t i = 0; i < groups_.size(); ++i) {
@@ -233,7 +233,7 @@ class store final : public detail::fixture {
         }
         return nowhere;
     }
-    std::size_t group_of(const storage_layout& layout) {
+    std::size_t group_of(const detail::storage_layout& layout) {
         if (const std::size_t found = find_group(&layout); found != nowhere) return found;
         groups_.push_back({layout, &layout});
         return groups_.size() - 1;
@@ -241,7 +241,7 @@ class store final : public detail::fixture {
 
     /// What `add` does for all types alike; gives the entry's index.
     template <int Rank>
-    std::size_t add_entry(path_name path, const storage_layout& layout, const char* leaf, const shape<Rank>& shape,
+    std::size_t add_entry(path_name path, const detail::storage_layout& layout, const char* leaf, const shape<Rank>& shape,
                           const initial& values, extent most_rows) {
         if (committed_) fail<state_error>("store: ", leaf, " added after commit");
         check_shape("store", shape);

@@ -27,8 +27,8 @@ struct stack_types;
 template <template <class> class Block, class List, int... Index>
 struct stack_types<Block, List, indices<Index...>> {
     using common = Block<at<List, "*">>;
-    using special = std::tuple<std::optional<Block<at<List, index_name(Index)>>>...>;
-    using all = types<common, Block<at<List, index_name(Index)>>...>;
+    using special = std::tuple<std::optional<Block<at<List, halftone::detail::index_name(Index)>>>...>;
+    using all = types<common, Block<at<List, halftone::detail::index_name(Index)>>...>;
 };
 
 }  // namespace detail
@@ -36,7 +36,7 @@ struct stack_types<Block, List, indices<Index...>> {
 /// A layer repeated: blocks 0 to depth - 1, each with parameters of its own, run one after the other.
 template <template <class> class Block, class P, path_name Name>
 class stack {
-    using named = typename classes_of<P, Name>::type;
+    using named = typename halftone::detail::classes_of<P, Name>::type;
     using list = detail::stack_types<Block, at<P, Name>, named>;
 
   public:

@@ -307,7 +307,7 @@ class optimizer {
 
     /// What the window's amaxes were goes into their histories, or is forgotten where *skips is not 0.
     void end_window(const std::int32_t* skips) {
-        if constexpr (model_keeps_amaxes<Model>) {
+        if constexpr (detail::model_keeps_amaxes<Model>) {
             const amax_histories& a = parameters_->amaxes();
             if (a.size() != 0) {
                 kernel::quantize<Device>::roll(record_.device(), a.records(), a.size(), a.history(), a.windows(),

@@ -182,15 +182,19 @@ struct storage {
     using master = std::conditional_t<is_split, bfloat16_remainder, Param>;  ///< what lies in the slab of masters
 };
 
+namespace detail {
+
 /// The same for a table whose gradient is held as the rows that were looked up (memory/gradient_rows.hpp).
 template <class Dense>
 struct sparse_storage : Dense {};
+
+}  // namespace detail
 
 /// Whether the gradient of a parameter stored so is held as the rows that were looked up.
 template <class Storage>
 inline constexpr bool has_sparse_gradient = false;
 template <class Dense>
-inline constexpr bool has_sparse_gradient<sparse_storage<Dense>> = true;
+inline constexpr bool has_sparse_gradient<detail::sparse_storage<Dense>> = true;
 
 namespace detail {
 
@@ -287,9 +291,13 @@ using signatures_of = typename detail::signatures<layers_of<Model>>::type;
 template <class Model>
 inline constexpr bool model_needs_scaling = detail::any_needs_scaling(layers_of<Model>{});
 
+namespace detail {
+
 /// Whether some layer of the model scales its operands by a history of theirs.
 template <class Model>
 inline constexpr bool model_keeps_amaxes = detail::any_keeps_amaxes(detail::owners_of<Model>{});
+
+}  // namespace detail
 
 /// Whether a rule for Pattern names a layer of the model.
 template <path_name Pattern, class Model>

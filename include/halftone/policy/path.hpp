@@ -93,6 +93,8 @@ consteval path_name join(const path_name& above, const path_name& name) {
     return path_name::from(joined);
 }
 
+namespace detail {
+
 /// The name of the i-th of a list of repeated layers; -1 stands for "last".
 constexpr path_name index_name(int index) {
     if (index < 0) return path_name("last");
@@ -102,8 +104,6 @@ constexpr path_name index_name(int index) {
     for (std::size_t i = digits; i > 0; index /= 10) text.data[--i] = static_cast<char>('0' + index % 10);
     return path_name::from(text);
 }
-
-namespace detail {
 
 enum class glob_extent { whole, subtree };
 

@@ -60,7 +60,7 @@ class cpu {
         }
     }
     /// For exec/measure.hpp: cuts work as `real` does and counts its scratch memory, but does none of it.
-    cpu(const cpu& real, measuring tag)
+    cpu(const cpu& real, detail::measuring tag)
         : memory_(0), workspace_(tag), set_(real.set_), executor_(real.executor_), measures_(true) {}
     cpu(const cpu&) = delete;
     cpu& operator=(const cpu&) = delete;
