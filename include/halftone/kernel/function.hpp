@@ -26,7 +26,9 @@ namespace detail {
 
 /// What runs kernels: it has scratch memory. Neither a view nor a tape is one.
 template <class Device>
-concept kernel_device = requires(Device& device) { device.scratch(); };
+concept kernel_device = requires(Device& device) {
+    device.scratch();
+};
 
 /// Views, and what as_view makes one of.
 template <class... V>
@@ -41,18 +43,20 @@ template <class P, class... T>
 consteval bool check_function() {
     using roles = resolve<P>;
     static_assert(check_policy<roles>());
-    static_assert(!std::is_same_v<typename roles::compute, double> || kernel::in_double<T...>,
-                  "halftone: this policy computes in double, and no view here holds doubles: let one of them, or take a policy "
-                  "that computes in float, ht::full_fp32");
+    static_assert(
+        !std::is_same_v<typename roles::compute, double> || kernel::in_double<T...>,
+        "halftone: this policy computes in double, and no view here holds doubles: let one of them, or take a policy "
+        "that computes in float, ht::full_fp32");
     return true;
 }
 
 /// True, or a compile-time error, for views of these ranks.
 template <int Rank, class... V>
 consteval bool check_ranks() {
-    static_assert(((view_of<V>::rank == Rank) && ...),
-                  "halftone: a view here has another rank than the function takes: matrices are (rows, columns), so flatten "
-                  "leading axes with ht::as_rows; gains, statistics, targets and sums are of rank 1, see ht::flatten");
+    static_assert(
+        ((view_of<V>::rank == Rank) && ...),
+        "halftone: a view here has another rank than the function takes: matrices are (rows, columns), so flatten "
+        "leading axes with ht::as_rows; gains, statistics, targets and sums are of rank 1, see ht::flatten");
     return true;
 }
 

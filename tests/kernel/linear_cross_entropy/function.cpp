@@ -16,7 +16,8 @@ using namespace linear_cross_entropy_checks;
 template <class P>
 struct by_policy {
     template <class Compute, class Logit, class Device, class X, class W>
-    static void forward(Device& device, const X& x, const W& w, const ht::kernel::linear_cross_entropy_rows& rows, Logit*) {
+    static void forward(Device& device, const X& x, const W& w, const ht::kernel::linear_cross_entropy_rows& rows,
+                        Logit*) {
         ht::linear_cross_entropy<P>(device, x, w, rows);
     }
     template <class Compute, class Logit, class InputGrad, class Device, class X, class W, class Dx, class Dw>
@@ -40,8 +41,9 @@ TEST_CASE("linear_cross_entropy: the free functions refuse shapes that do not fi
     ht::cpu device;
     const run<types<float, float, float>> r({5, 4, 7});
     const auto x = r.x.const_view(ht::shape<2>{5, 4}), w = r.w.const_view(ht::shape<2>{7, 4});
-    CHECK_THROWS_WITH_AS(ht::linear_cross_entropy<ht::full_fp32>(device, x, r.w.const_view(ht::shape<2>{4, 7}), r.rows()),
-                         "linear_cross_entropy: w is (4, 7); expected (4, 4)", ht::shape_error);
+    CHECK_THROWS_WITH_AS(
+        ht::linear_cross_entropy<ht::full_fp32>(device, x, r.w.const_view(ht::shape<2>{4, 7}), r.rows()),
+        "linear_cross_entropy: w is (4, 7); expected (4, 4)", ht::shape_error);
     ht::kernel::linear_cross_entropy_rows few = r.rows();
     few.targets = {few.targets.data(), {4}};
     CHECK_THROWS_WITH_AS(ht::linear_cross_entropy<ht::full_fp32>(device, x, w, few),

@@ -38,13 +38,14 @@ TEST_CASE("adamw_step: one step within its bound of the definition, the copy rou
     const ht::shape<2> shape{rows, width};
     ht::cpu device{{.threads = 1}};
     support::random data(1);
-    const guarded<float> w(data.normals<float>(n)), g(data.normals<float>(n, 0.5)), m(data.normals<float>(n, 0.1)), v(n);
+    const guarded<float> w(data.normals<float>(n)), g(data.normals<float>(n, 0.5)), m(data.normals<float>(n, 0.1)),
+        v(n);
     for (extent i = 0; i < n; ++i) v[i] = 0.01f + 0.001f * static_cast<float>(i);
     const guarded<bfloat16> copy(n);
     doubles want = doubles_of(w), gradients = doubles_of(g), first = doubles_of(m), second = doubles_of(v);
     const doubles w0 = want, m0 = first;
-    ht::reference::adamw(view_of(want), view_of(gradients), view_of(first), view_of(second), {0.9, 0.99, 1e-6}, 0.01, 0.1,
-                         3);
+    ht::reference::adamw(view_of(want), view_of(gradients), view_of(first), view_of(second), {0.9, 0.99, 1e-6}, 0.01,
+                         0.1, 3);
     ht::adamw_step<ht::amp_bf16>(
         device, w.view(shape), copy.view(shape), g.const_view(shape), m.view(shape), v.view(shape),
         {.lr = 0.01, .beta1 = 0.9, .beta2 = 0.99, .epsilon = 1e-6, .weight_decay = 0.1, .step = 3});
@@ -59,8 +60,8 @@ TEST_CASE("adamw_step: one step within its bound of the definition, the copy rou
         const double update = std::fabs(want[k] - w0[k] * (1 - 0.01 * 0.1)), size = 0.01 / (1 - 0.729);
         const double denominator = std::sqrt(second[k] / (1 - 0.970299)) + 1e-6;
         masters.expect(static_cast<double>(w[i]), want[k],
-                       support::gamma(3) * std::fabs(w0[k]) + update * support::gamma(12) + size * error_m / denominator +
-                           support::u * std::fabs(want[k]));
+                       support::gamma(3) * std::fabs(w0[k]) + update * support::gamma(12) +
+                           size * error_m / denominator + support::u * std::fabs(want[k]));
         CHECK(copy[i].bits() == bfloat16(w[i]).bits());
     }
     CHECK_WITHIN(masters);
@@ -78,7 +79,8 @@ TEST_CASE("sgd_step: two steps with momentum within their bound of the definitio
     for (const std::int64_t step : {1, 2}) {
         doubles want = doubles_of(w), gradients = doubles_of(g), momentum = doubles_of(m);
         const doubles w0 = want, m0 = momentum;
-        ht::reference::sgd(view_of(want), view_of(gradients), view_of(momentum), c, 0.01, 0.1, static_cast<double>(step));
+        ht::reference::sgd(view_of(want), view_of(gradients), view_of(momentum), c, 0.01, 0.1,
+                           static_cast<double>(step));
         ht::sgd_step<ht::full_fp32>(device, w.view(), ht::view<float, 1>{}, g.const_view(), m.view(),
                                     {.lr = 0.01, .momentum = 0.9, .weight_decay = 0.1, .kind = c.kind, .step = step});
         support::comparison masters, momenta;

@@ -99,22 +99,23 @@ void cross_entropy(Device& device, const X& logits, const const_view<std::int32_
                    std::int32_t ignore_index = -100) {
     static_assert(detail::check_function<P, detail::element_in<X>>());
     static_assert(detail::check_ranks<2, X>() && detail::check_ranks<1, Losses, Maximum, Sum, Loss, Count>());
-    kernel::cross_entropy<Device>::forward(device,
-                                           kernel::cross_entropy_forward<detail::element_in<X>>{.logits = as_view(logits),
-                                                                                                .targets = targets,
-                                                                                                .losses = as_view(losses),
-                                                                                                .maximum = as_view(maximum),
-                                                                                                .sum = as_view(sum),
-                                                                                                .loss = as_view(loss),
-                                                                                                .count = as_view(count),
-                                                                                                .ignore_index = ignore_index});
+    kernel::cross_entropy<Device>::forward(
+        device, kernel::cross_entropy_forward<detail::element_in<X>>{.logits = as_view(logits),
+                                                                     .targets = targets,
+                                                                     .losses = as_view(losses),
+                                                                     .maximum = as_view(maximum),
+                                                                     .sum = as_view(sum),
+                                                                     .loss = as_view(loss),
+                                                                     .count = as_view(count),
+                                                                     .ignore_index = ignore_index});
 }
 /// Says what is missing, where a compiler would say that no function matches.
 template <class Device, class... Views>
     requires(detail::kernel_device<Device>)
 void cross_entropy(Device&, const Views&...) {
     static_assert(sizeof(Device*) == 0,
-                  "halftone: cross_entropy is called without a policy: ht::cross_entropy<ht::amp_bf16>(device, logits, targets, losses, maximum, sum, loss, count)");
+                  "halftone: cross_entropy is called without a policy: ht::cross_entropy<ht::amp_bf16>(device, logits, "
+                  "targets, losses, maximum, sum, loss, count)");
 }
 
 /// The gradient of cross_entropy by the logits: (exp(logits - maximum) / sum - [is the target]) gradient / count. maximum, sum
@@ -142,8 +143,10 @@ void cross_entropy_gradients(Device& device, const X& logits, const const_view<s
 template <class Device, class... Views>
     requires(detail::kernel_device<Device>)
 void cross_entropy_gradients(Device&, const Views&...) {
-    static_assert(sizeof(Device*) == 0,
-                  "halftone: cross_entropy_gradients is called without a policy: ht::cross_entropy_gradients<ht::amp_bf16>(device, logits, targets, maximum, sum, gradient, count, dlogits)");
+    static_assert(
+        sizeof(Device*) == 0,
+        "halftone: cross_entropy_gradients is called without a policy: "
+        "ht::cross_entropy_gradients<ht::amp_bf16>(device, logits, targets, maximum, sum, gradient, count, dlogits)");
 }
 
 }  // namespace HALFTONE_ABI

@@ -81,8 +81,8 @@ void check(const embedding_backward<Y, G>& a) {
 /// host can read the tokens argument_error for one outside the vocabulary; elsewhere its row is NaN.
 template <class P, class Device, class Table, class Positions, class Out>
     requires(detail::kernel_device<Device> && detail::viewables<Table, Positions, Out>)
-void embedding(Device& device, const const_view<std::int32_t, 1>& tokens, const Table& table, const Positions& positions,
-               const Out& out, const const_view<std::int32_t, 1>& position_of = {}) {
+void embedding(Device& device, const const_view<std::int32_t, 1>& tokens, const Table& table,
+               const Positions& positions, const Out& out, const const_view<std::int32_t, 1>& position_of = {}) {
     using arguments = kernel::embedding_forward<detail::element_in<Table>, detail::element_in<Out>>;
     static_assert(detail::check_function<P, detail::element_in<Table>, detail::element_in<Out>>());
     static_assert(detail::check_ranks<2, Table, Positions, Out>());
@@ -97,7 +97,8 @@ template <class Device, class... Views>
     requires(detail::kernel_device<Device>)
 void embedding(Device&, const Views&...) {
     static_assert(sizeof(Device*) == 0,
-                  "halftone: embedding is called without a policy: ht::embedding<ht::amp_bf16>(device, tokens, table, positions, out)");
+                  "halftone: embedding is called without a policy: ht::embedding<ht::amp_bf16>(device, tokens, table, "
+                  "positions, out)");
 }
 
 /// The gradients of embedding, given dy (rows, width), that of its result: each row of dtable (vocabulary, width) is the sum
@@ -123,7 +124,8 @@ template <class Device, class... Views>
     requires(detail::kernel_device<Device>)
 void embedding_gradients(Device&, const Views&...) {
     static_assert(sizeof(Device*) == 0,
-                  "halftone: embedding_gradients is called without a policy: ht::embedding_gradients<ht::amp_bf16>(device, tokens, dy, dtable, dpositions)");
+                  "halftone: embedding_gradients is called without a policy: "
+                  "ht::embedding_gradients<ht::amp_bf16>(device, tokens, dy, dtable, dpositions)");
 }
 
 }  // namespace HALFTONE_ABI

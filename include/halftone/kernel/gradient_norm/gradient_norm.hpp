@@ -67,8 +67,8 @@ template <class Device, class... Gradients>
     requires(detail::kernel_device<Device> && detail::viewables<Gradients...>)
 void gradient_norm(Device& device, kernel::gradient_record* record, const Gradients&... gradients) {
     device.run(detail::begin_norm{record});
-    (kernel::gradient_norm<Device>::add(device, const_view<detail::element_in<Gradients>, 1>(flatten(as_view(gradients))),
-                                        record, &record->found_inf),
+    (kernel::gradient_norm<Device>::add(
+         device, const_view<detail::element_in<Gradients>, 1>(flatten(as_view(gradients))), record, &record->found_inf),
      ...);
     device.run(detail::end_norm{record});
 }

@@ -91,13 +91,14 @@ void layer_norm(Device& device, const X& x, const Gain& gain, const Bias& bias, 
         kernel::layer_norm_forward<detail::element_in<X>, detail::element_in<Gain>, detail::element_in<Y>>;
     static_assert(detail::check_function<P, detail::element_in<X>, detail::element_in<Gain>, detail::element_in<Y>>());
     static_assert(detail::check_ranks<2, X, Y>() && detail::check_ranks<1, Gain, Bias, Mean, Rstd>());
-    kernel::layer_norm<Device>::forward(device, arguments{.x = as_view(x),
-                                                          .gain = as_view(gain),
-                                                          .bias = as_view(bias),
-                                                          .y = as_view(y),
-                                                          .mean = as_view(mean),
-                                                          .rstd = as_view(rstd),
-                                                          .epsilon = static_cast<decltype(arguments::epsilon)>(epsilon)});
+    kernel::layer_norm<Device>::forward(device,
+                                        arguments{.x = as_view(x),
+                                                  .gain = as_view(gain),
+                                                  .bias = as_view(bias),
+                                                  .y = as_view(y),
+                                                  .mean = as_view(mean),
+                                                  .rstd = as_view(rstd),
+                                                  .epsilon = static_cast<decltype(arguments::epsilon)>(epsilon)});
 }
 /// The same without a gradient to come: mean and rstd are not kept.
 template <class P, class Device, class X, class Gain, class Bias, class Y>
@@ -110,21 +111,23 @@ void layer_norm(Device& device, const X& x, const Gain& gain, const Bias& bias, 
 template <class Device, class... Views>
     requires(detail::kernel_device<Device>)
 void layer_norm(Device&, const Views&...) {
-    static_assert(sizeof(Device*) == 0,
-                  "halftone: layer_norm is called without a policy: ht::layer_norm<ht::amp_bf16>(device, x, gain, bias, y)");
+    static_assert(
+        sizeof(Device*) == 0,
+        "halftone: layer_norm is called without a policy: ht::layer_norm<ht::amp_bf16>(device, x, gain, bias, y)");
 }
 
 /// The gradients of layer_norm, given dy, that of its result: dx (rows, width), which may be dy where the types agree, and
 /// over all rows dgain and dbias (width), each perhaps without data where it is not wanted. mean and rstd are those that the
 /// forward pass left. The modes say whether dgain and dbias, and dx, are overwritten or added to. Throws shape_error.
-template <class P, class Device, class X, class Gain, class Dy, class Mean, class Rstd, class Dx, class Dgain, class Dbias>
+template <class P, class Device, class X, class Gain, class Dy, class Mean, class Rstd, class Dx, class Dgain,
+          class Dbias>
     requires(detail::kernel_device<Device> && detail::viewables<X, Gain, Dy, Mean, Rstd, Dx, Dgain, Dbias>)
-void layer_norm_gradients(Device& device, const X& x, const Gain& gain, const Dy& dy, const Mean& mean, const Rstd& rstd,
-                          const Dx& dx, const Dgain& dgain, const Dbias& dbias,
+void layer_norm_gradients(Device& device, const X& x, const Gain& gain, const Dy& dy, const Mean& mean,
+                          const Rstd& rstd, const Dx& dx, const Dgain& dgain, const Dbias& dbias,
                           write_mode parameter_mode = write_mode::overwrite,
                           write_mode dx_mode = write_mode::overwrite) {
-    using arguments = kernel::layer_norm_backward<detail::element_in<X>, detail::element_in<Gain>, detail::element_in<Dy>,
-                                                  detail::element_in<Dgain>>;
+    using arguments = kernel::layer_norm_backward<detail::element_in<X>, detail::element_in<Gain>,
+                                                  detail::element_in<Dy>, detail::element_in<Dgain>>;
     static_assert(detail::check_function<P, detail::element_in<X>, detail::element_in<Gain>, detail::element_in<Dy>>());
     static_assert(detail::check_ranks<2, X, Dy, Dx>() && detail::check_ranks<1, Gain, Mean, Rstd, Dgain, Dbias>());
     kernel::layer_norm<Device>::backward(device, arguments{.x = as_view(x),
@@ -143,7 +146,8 @@ template <class Device, class... Views>
     requires(detail::kernel_device<Device>)
 void layer_norm_gradients(Device&, const Views&...) {
     static_assert(sizeof(Device*) == 0,
-                  "halftone: layer_norm_gradients is called without a policy: ht::layer_norm_gradients<ht::amp_bf16>(device, x, gain, dy, mean, rstd, dx, dgain, dbias)");
+                  "halftone: layer_norm_gradients is called without a policy: "
+                  "ht::layer_norm_gradients<ht::amp_bf16>(device, x, gain, dy, mean, rstd, dx, dgain, dbias)");
 }
 
 }  // namespace HALFTONE_ABI

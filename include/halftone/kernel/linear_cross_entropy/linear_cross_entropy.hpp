@@ -84,8 +84,9 @@ struct head_types {
     using logit = typename roles::output;
     using input_grad = scaled_role<roles, input_grad_type<roles, operation>, false>;
     using weight_grad = scaled_role<roles, weight_grad_type<roles, operation>, false>;
-    static_assert(sizeof(logit) > 1, "halftone: linear_cross_entropy: logits in eight bits (role `output`) have no loss worth "
-                                     "the name: ht::with_output<P, ht::bfloat16>");
+    static_assert(sizeof(logit) > 1,
+                  "halftone: linear_cross_entropy: logits in eight bits (role `output`) have no loss worth "
+                  "the name: ht::with_output<P, ht::bfloat16>");
 };
 
 template <class X, class W>
@@ -113,14 +114,16 @@ void linear_cross_entropy(Device& device, const X& x, const W& w, const kernel::
     const const_view<detail::element_in<X>, 2> a = as_view(x);
     const const_view<detail::element_in<W>, 2> b = as_view(w);
     detail::check_head(a, b, rows);
-    kernel::linear_cross_entropy<Device>::template forward<typename types::compute, typename types::logit>(device, a, b, rows);
+    kernel::linear_cross_entropy<Device>::template forward<typename types::compute, typename types::logit>(device, a, b,
+                                                                                                           rows);
 }
 /// Says what is missing, where a compiler would say that no function matches.
 template <class Device, class... Views>
     requires(detail::kernel_device<Device>)
 void linear_cross_entropy(Device&, const Views&...) {
     static_assert(sizeof(Device*) == 0,
-                  "halftone: linear_cross_entropy is called without a policy: ht::linear_cross_entropy<ht::amp_bf16>(device, x, w, rows)");
+                  "halftone: linear_cross_entropy is called without a policy: "
+                  "ht::linear_cross_entropy<ht::amp_bf16>(device, x, w, rows)");
 }
 
 /// The gradients of the mean loss by x and w, times gradient[0]: dx (rows, width) is overwritten, dw (classes, width) too, or
@@ -129,9 +132,9 @@ void linear_cross_entropy(Device&, const Views&...) {
 /// cross_entropy does.
 template <class P, class Device, class X, class W, class Dx, class Dw>
     requires(detail::kernel_device<Device> && detail::viewables<X, W, Dx, Dw>)
-void linear_cross_entropy_gradients(Device& device, const X& x, const W& w, const kernel::linear_cross_entropy_rows& rows,
-                                    const const_view<float, 1>& gradient, const Dx& dx, const Dw& dw,
-                                    write_mode mode = write_mode::overwrite) {
+void linear_cross_entropy_gradients(Device& device, const X& x, const W& w,
+                                    const kernel::linear_cross_entropy_rows& rows, const const_view<float, 1>& gradient,
+                                    const Dx& dx, const Dw& dw, write_mode mode = write_mode::overwrite) {
     using types = detail::head_types<P>;
     static_assert(detail::check_function<P, detail::element_in<X>, detail::element_in<W>>());
     static_assert(detail::check_ranks<2, X, W, Dx, Dw>());
@@ -151,7 +154,8 @@ template <class Device, class... Views>
     requires(detail::kernel_device<Device>)
 void linear_cross_entropy_gradients(Device&, const Views&...) {
     static_assert(sizeof(Device*) == 0,
-                  "halftone: linear_cross_entropy_gradients is called without a policy: ht::linear_cross_entropy_gradients<ht::amp_bf16>(device, x, w, rows, gradient, dx, dw)");
+                  "halftone: linear_cross_entropy_gradients is called without a policy: "
+                  "ht::linear_cross_entropy_gradients<ht::amp_bf16>(device, x, w, rows, gradient, dx, dw)");
 }
 
 }  // namespace HALFTONE_ABI

@@ -24,9 +24,11 @@ struct adamw_step_options {
     double beta2 = 0.999;
     double epsilon = 1e-8;
     double weight_decay = 1e-2;
-    std::int64_t step = 1;  ///< which step of these parameters it is, counted from 1: what the bias corrections follow from
-    const kernel::gradient_factors* factors = nullptr;  ///< in the device's memory: unscaling and clipping; none: neither
-    kernel::rounding_key key{};                         ///< of stochastic rounding, where the policy asks for it
+    std::int64_t step =
+        1;  ///< which step of these parameters it is, counted from 1: what the bias corrections follow from
+    const kernel::gradient_factors* factors =
+        nullptr;                 ///< in the device's memory: unscaling and clipping; none: neither
+    kernel::rounding_key key{};  ///< of stochastic rounding, where the policy asks for it
 };
 
 /// What sgd_step is told beside its views.
@@ -37,8 +39,9 @@ struct sgd_step_options {
     double weight_decay = 0;
     kernel::momentum_kind kind = kernel::momentum_kind::plain;
     std::int64_t step = 1;  ///< which step of these parameters it is, counted from 1: the first one sets the momentum
-    const kernel::gradient_factors* factors = nullptr;  ///< in the device's memory: unscaling and clipping; none: neither
-    kernel::rounding_key key{};                         ///< of stochastic rounding, where the policy asks for it
+    const kernel::gradient_factors* factors =
+        nullptr;                 ///< in the device's memory: unscaling and clipping; none: neither
+    kernel::rounding_key key{};  ///< of stochastic rounding, where the policy asks for it
 };
 
 namespace detail {
@@ -99,9 +102,10 @@ void adamw_step(Device& device, const Parameters& parameters, const Copy& copy, 
 template <class Device, class... Views>
     requires(detail::kernel_device<Device>)
 void adamw_step(Device&, const Views&...) {
-    static_assert(sizeof(Device*) == 0,
-                  "halftone: adamw_step is called without a policy: ht::adamw_step<ht::amp_bf16>(device, parameters, copy, "
-                  "gradients, first, second)");
+    static_assert(
+        sizeof(Device*) == 0,
+        "halftone: adamw_step is called without a policy: ht::adamw_step<ht::amp_bf16>(device, parameters, copy, "
+        "gradients, first, second)");
 }
 
 /// One step of stochastic gradient descent in one pass: of each element of `parameters`, its momentum and its rounded `copy`,
@@ -138,7 +142,8 @@ template <class Device, class... Views>
     requires(detail::kernel_device<Device>)
 void sgd_step(Device&, const Views&...) {
     static_assert(sizeof(Device*) == 0,
-                  "halftone: sgd_step is called without a policy: ht::sgd_step<ht::amp_bf16>(device, parameters, copy, gradients, "
+                  "halftone: sgd_step is called without a policy: ht::sgd_step<ht::amp_bf16>(device, parameters, copy, "
+                  "gradients, "
                   "momentum)");
 }
 

@@ -34,7 +34,8 @@ inline void check_packed_positions(const const_view<std::int32_t, 1>& offsets,  
 /// (documents + 1), ascending from 0 to the number of tokens; positions: (tokens). Throws shape_error.
 template <class Device>
     requires(detail::kernel_device<Device>)
-void packed_positions(Device& device, const const_view<std::int32_t, 1>& offsets, const view<std::int32_t, 1>& positions) {
+void packed_positions(Device& device, const const_view<std::int32_t, 1>& offsets,
+                      const view<std::int32_t, 1>& positions) {
     kernel::packed_positions<Device>::run(device, offsets, positions);
 }
 

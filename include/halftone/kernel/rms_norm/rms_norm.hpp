@@ -125,7 +125,8 @@ template <class Device, class... Views>
     requires(detail::kernel_device<Device>)
 void rms_norm_gradients(Device&, const Views&...) {
     static_assert(sizeof(Device*) == 0,
-                  "halftone: rms_norm_gradients is called without a policy: ht::rms_norm_gradients<ht::amp_bf16>(device, x, gain, dy, rstd, dx, dgain)");
+                  "halftone: rms_norm_gradients is called without a policy: "
+                  "ht::rms_norm_gradients<ht::amp_bf16>(device, x, gain, dy, rstd, dx, dgain)");
 }
 
 }  // namespace HALFTONE_ABI

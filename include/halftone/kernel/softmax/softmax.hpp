@@ -94,17 +94,18 @@ void softmax_gradients(Device& device, const Y& y, const Dy& dy, const Dx& dx, d
     static_assert(detail::check_function<P, detail::element_in<Y>, detail::element_in<Dx>>());
     static_assert(detail::check_ranks<2, Y, Dy, Dx>());
     kernel::softmax<Device>::backward(device, arguments{.y = as_view(y),
-                                                   .dy = as_view(dy),
-                                                   .dx = as_view(dx),
-                                                   .scale = static_cast<decltype(arguments::scale)>(scale),
-                                                   .mode = mode});
+                                                        .dy = as_view(dy),
+                                                        .dx = as_view(dx),
+                                                        .scale = static_cast<decltype(arguments::scale)>(scale),
+                                                        .mode = mode});
 }
 /// Says what is missing, where a compiler would say that no function matches.
 template <class Device, class... Views>
     requires(detail::kernel_device<Device>)
 void softmax_gradients(Device&, const Views&...) {
     static_assert(sizeof(Device*) == 0,
-                  "halftone: softmax_gradients is called without a policy: ht::softmax_gradients<ht::amp_bf16>(device, y, dy, dx)");
+                  "halftone: softmax_gradients is called without a policy: ht::softmax_gradients<ht::amp_bf16>(device, "
+                  "y, dy, dx)");
 }
 
 /// y = scale x - log(the sum of exp(scale x)), row by row: x and y are (rows, width), whose rows may lie apart,
@@ -137,17 +138,18 @@ void log_softmax_gradients(Device& device, const Y& y, const Dy& dy, const Dx& d
     static_assert(detail::check_function<P, detail::element_in<Y>, detail::element_in<Dx>>());
     static_assert(detail::check_ranks<2, Y, Dy, Dx>());
     kernel::log_softmax<Device>::backward(device, arguments{.y = as_view(y),
-                                                       .dy = as_view(dy),
-                                                       .dx = as_view(dx),
-                                                       .scale = static_cast<decltype(arguments::scale)>(scale),
-                                                       .mode = mode});
+                                                            .dy = as_view(dy),
+                                                            .dx = as_view(dx),
+                                                            .scale = static_cast<decltype(arguments::scale)>(scale),
+                                                            .mode = mode});
 }
 /// Says what is missing, where a compiler would say that no function matches.
 template <class Device, class... Views>
     requires(detail::kernel_device<Device>)
 void log_softmax_gradients(Device&, const Views&...) {
     static_assert(sizeof(Device*) == 0,
-                  "halftone: log_softmax_gradients is called without a policy: ht::log_softmax_gradients<ht::amp_bf16>(device, y, dy, dx)");
+                  "halftone: log_softmax_gradients is called without a policy: "
+                  "ht::log_softmax_gradients<ht::amp_bf16>(device, y, dy, dx)");
 }
 
 }  // namespace HALFTONE_ABI
