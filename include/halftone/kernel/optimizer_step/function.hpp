@@ -10,6 +10,7 @@
 /// parameters of a model, and count steps, skip those whose gradients are not finite, and keep the rate on the device.
 #pragma once
 
+#include <halftone/exec/workspace.hpp>
 #include <halftone/kernel/adamw/adamw.hpp>
 #include <halftone/kernel/function.hpp>
 #include <halftone/kernel/sgd/sgd.hpp>
