@@ -72,7 +72,7 @@ def others(files):
             where = '::'.join(name for name in scope if name != 'HALFTONE_ABI')
             if opened := re.match(r'(?:inline )?namespace ([\w:]+) \{', line):
                 scope.append(opened.group(1))
-            elif line.startswith('}  // namespace'):
+            elif line.startswith('}  // namespace') and scope:
                 scope.pop()
             elif concept := re.match(r'concept (\w+) =', line):
                 yield Tag(concept.group(1), file, 'concept', number, where, 'namespace', 'public')
