@@ -77,6 +77,7 @@ struct packed_sequences {
 
 namespace kernel {
 
+/// What attention reads and writes.
 template <class T>
 struct attention_forward {
     const_view<T, 4> q;     ///< (batch, queries, heads, head_size)
@@ -89,6 +90,7 @@ struct attention_forward {
     packed_sequences sequences{};  ///< none: every batch is one sequence
 };
 
+/// What the gradients of attention are made of, and where they go.
 template <class T>
 struct attention_backward {
     const_view<T, 4> q, k, v, o;     ///< as in the forward pass

@@ -28,6 +28,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
 
+/// What the forward pass reads and writes.
 template <class X>
 struct cross_entropy_forward {
     const_view<X, 2> logits;              ///< (rows, classes); rows may lie apart
@@ -40,6 +41,7 @@ struct cross_entropy_forward {
     std::int32_t ignore_index = -100;
 };
 
+/// What the gradient is made of, and where it goes.
 template <class X, class D>
 struct cross_entropy_backward {
     const_view<X, 2> logits;              ///< (rows, classes)
@@ -60,6 +62,7 @@ struct cross_entropy_backward {
 template <class Device>
 struct cross_entropy;
 
+/// Throws shape_error where the arguments do not fit together.
 template <class X>
 void check(const cross_entropy_forward<X>& a) {
     const extent rows = a.logits.extent_of(0);
@@ -72,6 +75,7 @@ void check(const cross_entropy_forward<X>& a) {
     expect_optional("cross_entropy", "count", a.count, {1});
 }
 
+/// Throws shape_error where the arguments do not fit together.
 template <class X, class D>
 void check(const cross_entropy_backward<X, D>& a) {
     const extent rows = a.logits.extent_of(0);

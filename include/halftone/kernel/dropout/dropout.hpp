@@ -52,6 +52,7 @@ struct dropout_draw {
 template <class Device>
 struct dropout;
 
+/// Throws shape_error where the arguments do not fit together.
 template <class X, class Y>
 void check_dropout(const view<const X, 1>& x, const view<const Y, 1>& base, const view<Y, 1>& y) {
     expect("dropout", "x", x, x.shape());

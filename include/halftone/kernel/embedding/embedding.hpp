@@ -24,6 +24,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
 
+/// What the forward pass reads and writes.
 template <class T, class Y>
 struct embedding_forward {
     const_view<std::int32_t, 1>
@@ -34,6 +35,7 @@ struct embedding_forward {
     const_view<std::int32_t, 1> position_of{};  ///< (rows), 0 to period - 1, or none
 };
 
+/// What the gradients are made of, and where they go.
 template <class Y, class G>
 struct embedding_backward {
     const_view<std::int32_t, 1> tokens;  ///< (rows)
@@ -52,6 +54,7 @@ struct embedding_backward {
 template <class Device>
 struct embedding;
 
+/// Throws shape_error where the arguments do not fit together.
 template <class T, class Y>
 void check(const embedding_forward<T, Y>& a) {
     const extent width = a.table.extent_of(1);
@@ -64,6 +67,7 @@ void check(const embedding_forward<T, Y>& a) {
     expect_optional("embedding", "position_of", a.position_of, {a.tokens.extent_of(0)});
 }
 
+/// Throws shape_error where the arguments do not fit together.
 template <class Y, class G>
 void check(const embedding_backward<Y, G>& a) {
     const extent width = a.dy.extent_of(1);

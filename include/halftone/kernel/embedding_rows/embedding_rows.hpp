@@ -23,6 +23,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
 
+/// What the gradient is made of, and where it goes.
 template <class Y, class G>
 struct embedding_rows_backward {
     const_view<std::int32_t, 1> tokens;  ///< (lookups)
@@ -42,6 +43,7 @@ struct embedding_rows {
                   "<halftone/kernel.hpp> for ht::cpu, <halftone/cuda.cuh> for ht::cuda");
 };
 
+/// Throws shape_error where the arguments do not fit together, argument_error for too little room.
 template <class Y, class G>
 void check(const embedding_rows_backward<Y, G>& a) {
     const extent lookups = a.tokens.extent_of(0), width = a.dy.extent_of(1), room = a.rows.indices.extent_of(0);

@@ -28,6 +28,7 @@ struct row_limit {
     const std::int32_t* count = nullptr;  ///< in the device's memory; none: no limit
     extent width = 0;
 
+    /// How many of `all` elements are there.
     HALFTONE_HD extent elements(extent all) const { return count == nullptr ? all : *count * width; }
 };
 

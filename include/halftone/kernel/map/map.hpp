@@ -86,6 +86,7 @@ struct map_shape {
     extent rows = 1, columns = 1;
 };
 
+/// The shape as rows of the last extent.
 template <int Rank>
 map_shape map_shape_of(const shape<Rank>& s) {
     if constexpr (Rank == 0) {

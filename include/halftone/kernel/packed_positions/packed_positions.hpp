@@ -21,6 +21,7 @@ namespace kernel {
 template <class Device>
 struct packed_positions;
 
+/// Throws shape_error where the arguments do not fit together.
 inline void check_packed_positions(const const_view<std::int32_t, 1>& offsets,  // (documents + 1)
                                    const view<std::int32_t, 1>& positions) {    // (tokens)
     expect("packed_positions", "offsets", offsets, offsets.shape());

@@ -36,6 +36,7 @@ struct quantize {
                   "ht::cpu, <halftone/cuda.cuh> for ht::cuda");
 };
 
+/// The bits of infinity: magnitudes of finite floats are below them.
 inline constexpr std::uint32_t infinite_magnitude = 0x7f800000;
 
 /// One element.
@@ -66,6 +67,7 @@ HALFTONE_HD HALFTONE_INLINE void next_window(amax_record& r, std::uint32_t amax)
     r.amax = 0;
 }
 
+/// Throws shape_error where x and y differ in shape or lie in pieces.
 template <class X, class Y, int Rank>
 void check_quantize(const view<X, Rank>& x, const view<Y, Rank>& y) {
     static_assert(eight_bit<Y>, "halftone: quantize: y has eight bits; ht::convert rounds to wider types");

@@ -24,6 +24,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
 
+/// What the forward pass reads and writes.
 template <class X, class Y>
 struct softmax_forward {
     const_view<X, 2> x;         ///< (rows, width)
@@ -49,12 +50,14 @@ struct softmax;
 template <class Device>
 struct log_softmax;
 
+/// Throws shape_error where the arguments do not fit together.
 template <class X, class Y>
 void check(const softmax_forward<X, Y>& a) {
     expect_rows("softmax", "x", a.x, a.x.shape());
     expect_rows("softmax", "y", a.y, a.x.shape());
 }
 
+/// Throws shape_error where the arguments do not fit together.
 template <class X, class Y>
 void check(const softmax_backward<X, Y>& a) {
     expect_rows("softmax backward", "y", a.y, a.y.shape());

@@ -17,6 +17,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
 
+/// What is wrong with some values.
 struct value_tally {
     extent positive_infinities = 0, negative_infinities = 0, nans = 0;
     float largest = 0;  ///< magnitude of a finite value; 0 where there is none
@@ -28,6 +29,7 @@ struct value_tally {
         nans += other.nans;
         largest = largest < other.largest ? other.largest : largest;
     }
+    /// Whether none was infinite or NaN.
     HALFTONE_HD constexpr bool is_finite() const { return positive_infinities + negative_infinities + nans == 0; }
 };
 

@@ -26,6 +26,7 @@ struct target_counts {
     double of = 0;       ///< targets of the batch that count
 };
 
+/// The record of these two counts.
 HALFTONE_HD inline target_counts target_counts_of(double counted, double of) {
     return {counted == 0 ? 0 : counted / of, counted, of};
 }
@@ -42,6 +43,7 @@ struct target_share {
                   "for ht::cpu, <halftone/cuda.cuh> for ht::cuda");
 };
 
+/// Throws shape_error for targets in pieces.
 inline void check_targets_of_share(const const_view<std::int32_t, 1>& targets, const const_view<std::int32_t, 1>& of) {
     expect("target_share", "targets", targets, targets.shape());
     expect("target_share", "of", of, of.shape());
