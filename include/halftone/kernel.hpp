@@ -4,6 +4,7 @@
 ///
 ///     ht::cpu device;
 ///     ht::matmul<ht::amp_bf16>(device, a, b, c, ht::bias_gelu{beta});
+///     ht::layer_norm<ht::amp_bf16>(device, x, gain, bias, y);                // and so every kernel: docs/api.md
 ///     ht::map(device, [k](auto x, auto y) { return x * y + k * ht::tanh(x); }, x, y, out);
 #pragma once
 

@@ -2,7 +2,7 @@
 /// \file
 /// Sums down the columns of a matrix: the gradient of a bias.
 ///
-///     kernel::column_sum<cpu>::run(device, dy, dbias, ht::write_mode::add);
+///     ht::column_sum(device, dy, dbias, ht::write_mode::add);
 ///
 /// Numeric contract: in float, by a tree that the shape fixes; rounded once to the element type of the sums.
 #pragma once

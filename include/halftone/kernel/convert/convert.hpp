@@ -2,9 +2,9 @@
 /// \file
 /// Conversion of arrays between number types, at the speed of memory, with an optional factor.
 ///
-///     kernel::convert<cpu>::run(device, master, copy);
-///     kernel::convert<cpu>::run(device, gradients, unscaled, 1 / scale);
-///     kernel::convert<cpu>::saturate(device, weights, eighths, 448 / largest);     // into view<float8_e4m3, 2>
+///     ht::convert(device, master, copy);
+///     ht::convert(device, gradients, unscaled, 1 / scale);
+///     ht::convert_saturated(device, weights, eighths, 448 / largest);              // into view<float8_e4m3, 2>
 ///
 /// Numeric contract: factor times element in float, rounded once to nearest even, as the element types' own conversions
 /// round (a NaN stays one).

@@ -2,7 +2,10 @@
 /// \file
 /// Cross-entropy of logits against class indices: -log softmax(logits)[target] of every row, and the mean over rows.
 ///
-///     kernel::cross_entropy<cpu>::forward<bfloat16>(
+///     ht::cross_entropy<ht::amp_bf16>(device, logits, targets, losses, maximum, sum, loss, count);
+///     ht::cross_entropy_gradients<ht::amp_bf16>(device, logits, targets, maximum, sum, gradient, count, dlogits);
+///
+///     kernel::cross_entropy<cpu>::forward<bfloat16>(                  // what they call
 ///         device, {.logits = x, .targets = t, .losses = l, .maximum = m, .sum = s, .loss = mean, .count = n});
 ///     kernel::cross_entropy<cpu>::backward<bfloat16, bfloat16>(       // in place
 ///         device, {.logits = x, .targets = t, .maximum = m, .sum = s, .gradient = dl, .count = n, .dlogits = x});

@@ -3,9 +3,9 @@
 /// Dropout (Srivastava et al., "Dropout: a simple way to prevent neural networks from overfitting", 2014), inverted:
 /// what is kept is divided by its share, so that nothing is to be done where nothing is dropped.
 ///
-///     kernel::dropout<cpu>::run(device, x, {}, y, draw);                          // y = kept(x) scale
-///     kernel::dropout<cpu>::run(device, x, as_const(residual), y, draw);          // y = residual + kept(x) scale
-///     kernel::dropout<cpu>::run(device, dy, {}, dx, draw);                        // and backward: the same once more
+///     ht::dropout(device, x, y, draw);                        // y = kept(x) scale
+///     ht::dropout(device, x, residual, y, draw);              // y = residual + kept(x) scale
+///     ht::dropout(device, dy, dx, draw);                      // and backward: the same once more
 ///
 /// No mask is stored. Whether element i is dropped follows from Philox's numbers for (seed, pass, tensor, i), the first
 /// two of which lie in the device's memory, where a captured step changes them. The same bits on every device and

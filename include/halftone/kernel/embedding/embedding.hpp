@@ -3,7 +3,10 @@
 /// Embedding: row r of the result is the table's row for token r, plus, where there is a table of positions, its row r
 /// modulo the number of positions, or the one that is named.
 ///
-///     kernel::embedding<cpu>::forward<float, bfloat16>(
+///     ht::embedding<ht::amp_bf16>(device, tokens, wte, wpe, x);
+///     ht::embedding_gradients<ht::amp_bf16>(device, tokens, dx, dwte, dwpe);
+///
+///     kernel::embedding<cpu>::forward<float, bfloat16>(                                 // what they call
 ///         device, {.tokens = t, .table = wte, .positions = wpe, .out = x});              // wpe: (time, width)
 ///     kernel::embedding<cpu>::backward<bfloat16, float>(
 ///         device, {.tokens = t, .dy = dx, .dtable = dwte, .dpositions = dwpe, .mode = ht::write_mode::add});

@@ -2,6 +2,7 @@
 /// \file
 /// The read pass over gradients: is every one finite, and what is the norm of all of them?
 ///
+///     ht::gradient_norm(device, &record, of_some, of_others);     // record.norm, record.found_inf; or slab by slab:
 ///     kernel::begin_pass(record);
 ///     kernel::gradient_norm<cpu>::add(device, gradients_of_some, &record, &found_inf);     // each slab in turn
 ///     kernel::gradient_norm<cpu>::add(device, gradients_of_others, &record, &found_inf);

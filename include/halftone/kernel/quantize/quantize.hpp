@@ -3,6 +3,7 @@
 /// A tensor in eight bits: y = scale x, with one scale for all of it, which lies in the device's memory and so does its
 /// inverse.
 ///
+///     ht::quantize<ht::fp8_hybrid>(device, x, y, &scale);                   // by the policy's rule, as `current` does
 ///     kernel::quantize<cpu>::current(device, x, y, &scale, rule);           // scale from the amax of x; written beside y
 ///     kernel::quantize<cpu>::delayed(device, x, y, &scale, record, kernel::gathering::on);  // by the record; amax goes into it
 ///     kernel::quantize<cpu>::again(device, x, y, &scale);                   // by a scale that is there: the same bits once more

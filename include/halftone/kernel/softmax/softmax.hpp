@@ -2,8 +2,9 @@
 /// \file
 /// Softmax of every row, and its logarithm: y = exp(s x) / (sum of exp(s x)), with a scale s.
 ///
-///     kernel::softmax<cpu>::forward<bfloat16, bfloat16>(device, {.x = scores, .y = probabilities, .scale = 0.125f});
-///     kernel::log_softmax<cpu>::forward<bfloat16, float>(device, {.x = logits, .y = log_probabilities});
+///     ht::softmax<ht::amp_bf16>(device, scores, probabilities, 0.125);
+///     ht::softmax_gradients<ht::amp_bf16>(device, probabilities, dy, dscores, 0.125);
+///     kernel::log_softmax<cpu>::forward<bfloat16, float>(device, {.x = logits, .y = log_probabilities});   // what they call
 ///
 /// Numeric contract: the row's maximum (of a negative s: minimum) is subtracted first, so that nothing overflows, then s
 /// is multiplied by what is left: y is as right where a constant is added to all of a row as it is without. Everything

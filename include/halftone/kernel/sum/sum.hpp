@@ -3,6 +3,8 @@
 /// The sum over all elements of a pointwise function of one or several tensors, times a factor: sums, means, squared
 /// errors.
 ///
+///     ht::sum(device, [](auto x, auto y) { return ht::square(x - y); }, x, y, out);       // out: one value
+///
 ///     const auto e = ht::trace<2>([](auto x, auto y) { return ht::square(x - y); });
 ///     kernel::sum<cpu>::run(device, e, ht::make_pack(x, y), 1.0 / n, out);          // x, y: (n); out: one value
 ///
