@@ -4,6 +4,7 @@
 ///
 ///     ht::cpu device;
 ///     ht::matmul<ht::amp_bf16>(device, a, b, c, ht::bias_gelu{beta});
+///     ht::layer_norm<ht::amp_bf16>(device, x, gain, bias, y);                // and so every kernel: docs/api.md
 ///     ht::map(device, [k](auto x, auto y) { return x * y + k * ht::tanh(x); }, x, y, out);
 #pragma once
 
@@ -21,6 +22,7 @@
 #include <halftone/kernel/linear_cross_entropy/cpu.hpp>
 #include <halftone/kernel/map/cpu.hpp>
 #include <halftone/kernel/matmul/cpu.hpp>
+#include <halftone/kernel/optimizer_step/function.hpp>
 #include <halftone/kernel/packed_positions/cpu.hpp>
 #include <halftone/kernel/quantize/cpu.hpp>
 #include <halftone/kernel/rms_norm/cpu.hpp>

@@ -2,7 +2,7 @@
 // expect-first: halftone: matmul is called without a policy
 // expect: halftone: matmul is called without a policy: ht::matmul<ht::amp_bf16>(device, a, b, c)
 // expect: halftone: batched_matmul is called without a policy: ht::batched_matmul<ht::amp_bf16>(device, a, b, c)
-// expect: halftone: attention is called without a policy: ht::attention<ht::amp_bf16>(device, q, k, v, o, {})
+// expect: halftone: attention is called without a policy: ht::attention<ht::amp_bf16>(device, q, k, v, o)
 // expect: halftone: choose_attention is called without a policy
 // expect: halftone: attention_gradients is called without a policy
 #include <halftone/kernel.hpp>

@@ -40,7 +40,7 @@ class environment {
 };
 
 bool is_asked(ht::engine_use use, bool able, bool fast) {
-    ht::engine_slot slot(use);
+    ht::detail::engine_slot slot(use);
     slot.hold(std::make_unique<engine>(able, fast));
     return slot.engine_for({}) != nullptr;
 }
@@ -54,8 +54,8 @@ TEST_CASE("matmul engines: by table, always, never") {
     CHECK(is_asked(always, true, false));
     CHECK(!is_asked(always, false, false));
     CHECK(!is_asked(never, true, true));
-    CHECK(ht::engine_slot().engine_for({}) == nullptr);
-    CHECK(ht::engine_slot(always).engine_for({}) == nullptr);
+    CHECK(ht::detail::engine_slot().engine_for({}) == nullptr);
+    CHECK(ht::detail::engine_slot(always).engine_for({}) == nullptr);
 }
 
 TEST_CASE("matmul engines: the environment goes first") {
@@ -68,7 +68,7 @@ TEST_CASE("matmul engines: the environment goes first") {
         const environment mine("mine");
         CHECK(is_asked(never, true, false));
         CHECK(!is_asked(by_table, false, false));
-        CHECK_THROWS_WITH_AS(ht::engine_slot().engine_for({}),
+        CHECK_THROWS_WITH_AS(ht::detail::engine_slot().engine_for({}),
                              "matmul: HALFTONE_MATMUL asks for mine; this device has no engine beside halftone",
                              ht::argument_error);
     }

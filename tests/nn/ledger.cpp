@@ -45,7 +45,7 @@ struct recorder : ht::cpu {
 template <class Epilogue>
 struct result_of;
 template <class Operands, class... Es, class... Ts>
-struct result_of<ht::matmul_epilogue<Operands, ht::pack<ht::matmul_result<Es, Ts>...>>> {
+struct result_of<ht::detail::matmul_epilogue<Operands, ht::pack<ht::detail::matmul_result<Es, Ts>...>>> {
     using type = std::tuple_element_t<sizeof...(Ts) - 1, std::tuple<Ts...>>;
 };
 

@@ -79,7 +79,7 @@ TEST_CASE("layers stand in order, parents before children, lists with one entry 
     CHECK(paths_of(ht::layers_of<model>{}) ==
           std::vector<std::string>{"", "wte", "h.*.norm", "h.*.attn", "h.*.attn.qkv", "h.*.attn.proj", "h.last.norm",
                                    "h.last.attn", "h.last.attn.qkv", "h.last.attn.proj", "norm", "head"});
-    CHECK(paths_of(ht::owners_of<model>{}) ==
+    CHECK(paths_of(ht::detail::owners_of<model>{}) ==
           std::vector<std::string>{"wte", "h.*.norm", "h.*.attn.qkv", "h.*.attn.proj", "h.last.norm", "h.last.attn.qkv",
                                    "h.last.attn.proj", "norm", "head"});
 }

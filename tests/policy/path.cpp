@@ -45,8 +45,8 @@ static_assert(path_name("norm").size() == 4 && path_name("").size() == 0 && path
 static_assert(path_name("norm") == path_name("norm") && path_name("norm") != path_name("nor"));
 static_assert(ht::join("h", "norm") == path_name("h.norm"));
 static_assert(ht::join("", "norm") == path_name("norm") && ht::join("norm", "") == path_name("norm"));
-static_assert(ht::index_name(0) == path_name("0") && ht::index_name(-1) == path_name("last"));
-static_assert(ht::index_name(10) == path_name("10") && ht::index_name(2147483647) == path_name("2147483647"));
+static_assert(ht::detail::index_name(0) == path_name("0") && ht::detail::index_name(-1) == path_name("last"));
+static_assert(ht::detail::index_name(10) == path_name("10") && ht::detail::index_name(2147483647) == path_name("2147483647"));
 
 using deep = ht::at<ht::at<ht::at<some_policy, "h">, "*">, "norm">;
 static_assert(ht::path_of<deep> == path_name("h.*.norm"));
@@ -54,7 +54,7 @@ static_assert(std::is_same_v<ht::root_of<deep>, some_policy>);
 static_assert(std::is_same_v<deep::parent, ht::at<ht::at<some_policy, "h">, "*">>);
 static_assert(ht::path_of<some_policy>.empty() && std::is_same_v<ht::root_of<some_policy>, some_policy>);
 static_assert(ht::path_of<ht::at<ht::at<some_policy, "">, "x">> == path_name("x"));
-static_assert(std::is_same_v<ht::spelled_path<ht::at<ht::at<some_policy, "h">, "0">>, ht::path_text<'h', '.', '0'>>);
+static_assert(std::is_same_v<ht::detail::spelled_path<ht::at<ht::at<some_policy, "h">, "0">>, ht::path_text<'h', '.', '0'>>);
 
 static_assert(ht::path_matches("head", "head") && ht::path_matches("head", "head.bias"));
 static_assert(!ht::path_matches("head", "heads") && !ht::path_matches("head", "h.head"));

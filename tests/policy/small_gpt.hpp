@@ -44,12 +44,12 @@ struct block {
 };
 
 template <template <class> class Block, class P, ht::path_name Name,
-          class Classes = typename ht::classes_of<P, Name>::type>
+          class Classes = typename ht::detail::classes_of<P, Name>::type>
 struct stack;
 template <template <class> class Block, class P, ht::path_name Name, int... Index>
 struct stack<Block, P, Name, ht::indices<Index...>> {
     using children =
-        ht::types<Block<ht::at<ht::at<P, Name>, "*">>, Block<ht::at<ht::at<P, Name>, ht::index_name(Index)>>...>;
+        ht::types<Block<ht::at<ht::at<P, Name>, "*">>, Block<ht::at<ht::at<P, Name>, ht::detail::index_name(Index)>>...>;
 };
 
 template <class P>

@@ -10,7 +10,7 @@ namespace ht = halftone;
 template <class A, class B>
 inline constexpr bool same = std::is_same_v<A, B>;
 
-static_assert(same<ht::concatenate_t<ht::types<int>, ht::types<>, ht::types<char, int>>, ht::types<int, char, int>>);
-static_assert(same<ht::concatenate_t<>, ht::types<>>);
-static_assert(same<ht::unique_t<ht::types<int, char, int, char, float>>, ht::types<int, char, float>>);
+static_assert(same<ht::detail::concatenate_t<ht::types<int>, ht::types<>, ht::types<char, int>>, ht::types<int, char, int>>);
+static_assert(same<ht::detail::concatenate_t<>, ht::types<>>);
+static_assert(same<ht::detail::unique_t<ht::types<int, char, int, char, float>>, ht::types<int, char, float>>);
 static_assert(ht::types<int, char>::size == 2 && ht::types<>::size == 0);

@@ -60,6 +60,7 @@ struct packed_batch {
 
     extent rows() const { return tokens.extent_of(0); }
     extent size() const { return tokens.size(); }
+    /// The same batch with f(view) in place of each view: how a captured step puts it into memory of its own.
     template <class Function>
     packed_batch with_views(const Function& f) const {
         return {f(tokens), f(targets), documents.with_views(f)};
@@ -69,6 +70,7 @@ struct packed_batch {
 /// A range of batches of equal size.
 class micro_batches {
   public:
+    /// Goes from micro-batch to micro-batch.
     class iterator {
       public:
         iterator(const language_batch& whole, extent first, extent rows) : whole_(whole), first_(first), rows_(rows) {}
@@ -101,6 +103,7 @@ inline micro_batches language_batch::split(extent count) const {
     return {*this, rows() / count};
 }
 
+/// How a text becomes batches.
 struct language_options {
     extent context = 128;       ///< tokens in a window
     extent vocabulary = 256;    ///< ids are below it; checked when the data is opened
@@ -109,6 +112,8 @@ struct language_options {
     std::uint64_t seed = 0;
 };
 
+/// Windows of a text as batches: random ones of its training part, and the held-out part from end to end. A batch
+/// lies in memory of this object and is good until the next one is made.
 class language_data {
   public:
     /// The tokens' memory stays the caller's. Throws data_error where a part does not hold a single window, or a token

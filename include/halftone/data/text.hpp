@@ -21,6 +21,7 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
+/// Which files are read, and how much of them.
 struct text_options {
     /// Where not empty, only files of a folder that end in one of these (".md") are read. A file given by its own name
     /// always is.

@@ -66,6 +66,7 @@ class token_view {
     int width_ = 1;
 };
 
+/// A text's two parts.
 struct token_split {
     token_view training, validation;
 };

@@ -19,6 +19,7 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
+/// A device whose work can be captured and replayed.
 template <class Device>
 concept capturing_device = requires(Device& device, typename Device::captured& work, void (&f)()) {
     { device.capture(f) } -> std::same_as<typename Device::captured>;

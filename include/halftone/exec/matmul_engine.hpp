@@ -32,6 +32,7 @@ inline namespace HALFTONE_ABI {
 /// product float8_e5m2 is the type of a alone, b's is float8_e4m3 then: what the gradients of linear layers read.
 enum class element_type { float32, bfloat16, float16, tfloat32, float8_e4m3, float8_e5m2 };
 
+/// Whether engines know the element type T.
 template <class T>
 inline constexpr bool has_element_type = false;
 template <>
@@ -47,6 +48,7 @@ inline constexpr bool has_element_type<float8_e4m3> = true;
 template <>
 inline constexpr bool has_element_type<float8_e5m2> = true;
 
+/// The enumerator of T.
 template <class T>
 constexpr element_type element_type_of() {
     static_assert(has_element_type<T>);
@@ -57,6 +59,7 @@ constexpr element_type element_type_of() {
            : std::is_same_v<T, float8_e5m2> ? element_type::float8_e5m2
                                             : element_type::tfloat32;
 }
+/// Whether it is one of the two types of eight bits.
 constexpr bool is_eight_bit(element_type t) { return t == element_type::float8_e4m3 || t == element_type::float8_e5m2; }
 
 /// Which lines of a matrix are contiguous.
@@ -80,6 +83,7 @@ struct product_description {
     const float *a_factor = nullptr, *b_factor = nullptr;  // p and q, in the device's memory; nullptr: 1
 };
 
+/// What multiplies in place of halftone's kernels. An engine belongs to one device.
 class matmul_engine {
   public:
     matmul_engine() = default;
@@ -87,6 +91,7 @@ class matmul_engine {
     matmul_engine& operator=(const matmul_engine&) = delete;
     virtual ~matmul_engine() = default;
 
+    /// How HALFTONE_MATMUL and messages call it.
     virtual const char* name() const = 0;
     /// Whether it can, at all. Pointers count by their alignment.
     virtual bool can(const product_description&) = 0;
@@ -98,7 +103,10 @@ class matmul_engine {
     virtual std::size_t workspace_bytes(const product_description&) = 0;
 };
 
+/// When a device asks its engine: where its table says that it is faster, wherever it can, or not at all.
 enum class engine_use { by_table, always, never };
+
+namespace detail {
 
 /// The engine that a device holds, and when it is asked.
 class engine_slot {
@@ -110,6 +118,7 @@ class engine_slot {
         }
     }
 
+    /// The engine from now on; nullptr: none.
     void hold(std::unique_ptr<matmul_engine> engine) { engine_ = std::move(engine); }
 
     /// The engine, where it is to multiply this. Throws argument_error where the environment asks for another one.
@@ -128,5 +137,6 @@ class engine_slot {
     std::unique_ptr<matmul_engine> engine_;
 };
 
+}  // namespace detail
 }  // namespace HALFTONE_ABI
 }  // namespace halftone

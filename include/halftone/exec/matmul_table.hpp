@@ -37,6 +37,7 @@ struct measured_product {
     double ratio;  ///< halftone's time over the engine's: above 1 the engine is the faster one
 };
 
+/// Products of one GPU model that were timed both ways, and what they say of others.
 class matmul_table {
   public:
     /// Nothing was measured.
@@ -56,8 +57,11 @@ class matmul_table {
         }
     }
 
+    /// The table's name, one word: it is written into summaries and checkpoints.
     const std::string& name() const { return name_; }
+    /// Ten times the compute capability of the GPU that was measured.
     int architecture() const { return architecture_; }
+    /// The products that were measured.
     const std::vector<measured_product>& products() const { return products_; }
 
     /// Whether the engine is the faster one; nothing, where no product of these types and this end was measured.

@@ -75,7 +75,7 @@ class measured {
 
   private:
     Device* real_;
-    workspace workspace_{measuring{}};
+    workspace workspace_{detail::measuring{}};
     measured_engine engine_;
 };
 
@@ -106,7 +106,7 @@ std::size_t workspace_bytes(Device& device, const Calls& calls) {
         calls(twin);
         return twin.scratch().peak();
     } else {
-        Device twin(device, measuring{});
+        Device twin(device, detail::measuring{});
         calls(twin);
         return twin.scratch().peak();
     }

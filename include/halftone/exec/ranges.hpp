@@ -15,8 +15,10 @@ inline namespace HALFTONE_ABI {
 /// The part of a training step that a range belongs to.
 enum class pass { forward, backward, update };
 
+/// How many passes there are.
 inline constexpr int passes = 3;
 
+/// "forward", "backward" or "update".
 constexpr const char* name(pass p) {
     constexpr const char* names[passes] = {"forward", "backward", "update"};
     return names[static_cast<int>(p)];
@@ -30,7 +32,9 @@ class range_listener {
     range_listener& operator=(const range_listener&) = delete;
     virtual ~range_listener() = default;
 
+    /// A range of this name begins.
     virtual void begin(const char* operation, pass p) = 0;
+    /// The range that began last ends.
     virtual void end() = 0;
 };
 

@@ -22,20 +22,24 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
+namespace detail {
+
 /// Says that a thing is made to count what an operation would take, and to touch no data; exec/measure.hpp has the use.
 struct measuring {
     explicit measuring() = default;
 };
+
+}  // namespace detail
 
 /// Leases are given back in the reverse order of taking, as C++ scopes do.
 ///
 /// Of its own memory, where a lease does not fit, a further block is taken; once no lease is out, the blocks are
 /// replaced by one that would have held them all. The caller's memory is all there is: what does not fit throws
 /// out_of_memory.
-class workspace final : public fixture {
+class workspace final : public detail::fixture {
   public:
     explicit workspace(memory_resource& source)
-        : fixture(&source.fixtures(), "scratch memory has moved"), source_(&source) {}
+        : detail::fixture(&source.fixtures(), "scratch memory has moved"), source_(&source) {}
     /// `given` is the caller's, in the device's memory, and must outlive the workspace; it counts from the first multiple of
     /// block_alignment in it. An empty one: memory of its own.
     workspace(memory_resource& source, std::span<std::byte> given) : workspace(source) {
@@ -46,14 +50,16 @@ class workspace final : public fixture {
         given_bytes_ = given.size() - lost;
     }
     /// Leases without memory: their addresses are as well aligned as those of real ones, and name nothing.
-    explicit workspace(measuring)
-        : fixture(nullptr, ""),
+    explicit workspace(detail::measuring)
+        : detail::fixture(nullptr, ""),
           given_(reinterpret_cast<std::byte*>(4 * block_alignment)),
           given_bytes_(static_cast<std::size_t>(-1) / 2) {}
 
     /// The most bytes that were out at a time so far.
     std::size_t peak() const { return wanted_; }
 
+    /// A piece of the workspace, until the end of its scope. Throws out_of_memory where the caller's memory does not
+    /// suffice.
     class lease {
       public:
         lease(workspace& owner, std::size_t bytes)
@@ -62,7 +68,9 @@ class workspace final : public fixture {
         lease& operator=(const lease&) = delete;
         ~lease() { owner_->give_back(bytes_); }
 
+        /// Its first byte, aligned to block_alignment; contents undefined.
         std::byte* data() const { return data_; }
+        /// The same, as elements of T.
         template <class T>
         T* as() const {
             return reinterpret_cast<T*>(data_);

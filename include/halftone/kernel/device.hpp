@@ -17,6 +17,7 @@
 #include <halftone/kernel/linear_cross_entropy/device.hpp>
 #include <halftone/kernel/map/device.hpp>
 #include <halftone/kernel/matmul/device.hpp>
+#include <halftone/kernel/optimizer_step/function.hpp>
 #include <halftone/kernel/packed_positions/device.hpp>
 #include <halftone/kernel/quantize/device.hpp>
 #include <halftone/kernel/rms_norm/device.hpp>

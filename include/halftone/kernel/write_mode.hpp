@@ -10,6 +10,7 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
+/// Whether a kernel replaces what lies where it writes, or adds to it.
 enum class write_mode {
     overwrite,  ///< old contents are not read
     add,        ///< the sum of old and new, computed in float and rounded once to the element type

@@ -39,6 +39,7 @@ struct amax_record {
 /// What a layer's product reads in eight bits.
 enum class scaled_tensor { input, weight, gradient };
 
+/// "input", "weight" or "gradient".
 constexpr const char* name(scaled_tensor t) {
     constexpr const char* names[] = {"input", "weight", "gradient"};
     return names[static_cast<int>(t)];
@@ -52,6 +53,8 @@ struct amax_state {
     std::vector<float> history;  ///< the latest last
 };
 
+/// The records of all tensors that the layers of one store read in eight bits under delayed scaling: three a layer,
+/// and a history of largest magnitudes each. Layers are added first, then commit() takes the device's memory.
 class amax_histories {
   public:
     /// Makes room for what a layer with policy P and operation Op keeps, where its scaling is a delayed one. `entry` is
@@ -82,8 +85,11 @@ class amax_histories {
 
     /// How many tensors.
     std::int64_t size() const { return static_cast<std::int64_t>(records_.size()); }
+    /// The records, size() of them, in the device's memory.
     amax_record* records() const { return reinterpret_cast<amax_record*>(on_device_.data()); }
+    /// The histories of all records, one behind the other, in the device's memory: largest magnitudes by their bits.
     std::uint32_t* history() const { return reinterpret_cast<std::uint32_t*>(history_.data()); }
+    /// The length of history(): the sum of the records' `rule.history`.
     std::int64_t windows() const { return windows_; }
     /// The record of a layer's tensor, in the device's memory. Throws state_error for a weight whose layer keeps none.
     amax_record* record(std::size_t entry, scaled_tensor tensor) const {

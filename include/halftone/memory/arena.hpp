@@ -19,10 +19,12 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-class arena final : public fixture {
+/// Blocks for the results of one step at a time, of a resource's memory and counted there as of one kind. What is
+/// allocated has to be given back before the arena ends. One thread at a time.
+class arena final : public detail::fixture {
   public:
     arena(memory_resource& source, memory_kind kind)
-        : fixture(&source.fixtures(), "results lie elsewhere"), source_(&source), kind_(kind) {}
+        : detail::fixture(&source.fixtures(), "results lie elsewhere"), source_(&source), kind_(kind) {}
     ~arena() {
         // A tape destroyed in the middle of a step drops what it still held.
         if (live_ != 0) source_->usage().remove(live_, kind_);
@@ -51,6 +53,7 @@ class arena final : public fixture {
         return block;
     }
 
+    /// Gives a block back; `bytes` as it was asked for.
     void deallocate(std::byte* block, std::size_t bytes) noexcept {
         bytes = round_up(std::max<std::size_t>(bytes, 1), block_alignment);
         live_ -= bytes;
@@ -82,9 +85,13 @@ class arena final : public fixture {
         return true;
     }
 
+    /// Bytes that are out now.
     std::size_t live() const { return live_; }
+    /// The largest number of bytes that were out at one time since the arena was made, or since reset_peak().
     std::size_t peak() const { return peak_; }
+    /// The peak begins anew, at what is out now.
     void reset_peak() { peak_ = live_; }
+    /// Bytes taken from the resource, used or not.
     std::size_t reserved() const {
         std::size_t bytes = 0;
         for (const segment& s : segments_) bytes += s.bytes;

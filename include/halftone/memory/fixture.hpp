@@ -20,6 +20,7 @@
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
+namespace detail {
 
 class fixture;
 
@@ -37,6 +38,7 @@ class fixture_list {
     fixture_list(const fixture_list&) = delete;
     fixture_list& operator=(const fixture_list&) = delete;
 
+    /// The state of each, to be compared with a later one.
     snapshot now() const;
     /// nullptr where all of them are there still as they were, whatever has come since.
     const char* change_since(const snapshot& before) const;
@@ -104,5 +106,6 @@ inline bool fixture_list::settle() const {
     return wants_more;
 }
 
+}  // namespace detail
 }  // namespace HALFTONE_ABI
 }  // namespace halftone

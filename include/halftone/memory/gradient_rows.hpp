@@ -21,6 +21,7 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
+/// The rows of a sparse gradient, in the device's memory.
 template <class T>
 struct gradient_rows {
     view<std::int32_t, 1> indices{};  ///< (capacity): ascending, each once; undefined from row *count on
@@ -39,11 +40,11 @@ namespace detail {
 
 /// The memory of one table's rows. It grows, between one micro-batch and the next, to what the largest window so far
 /// could have touched: a row for each token looked up, and never more than the table has.
-class row_memory final : public fixture {
+class row_memory final : public detail::fixture {
   public:
     /// `most`: as many rows are taken at once, and no more ever; 0: it grows.
     row_memory(memory_resource& memory, const std::string& path, extent table_rows, extent width, std::size_t value_bytes, extent most)
-        : fixture(&memory.fixtures(), "the rows of a sparse gradient have moved"), memory_(&memory), path_(path), table_rows_(table_rows), width_(width),
+        : detail::fixture(&memory.fixtures(), "the rows of a sparse gradient have moved"), memory_(&memory), path_(path), table_rows_(table_rows), width_(width),
           row_bytes_(static_cast<std::size_t>(width) * value_bytes), is_fixed_(most > 0), count_(memory, sizeof(std::int32_t), memory_kind::gradient) {
         memory.clear(count_.data(), count_.bytes());
         if (is_fixed_) take(std::min(most, table_rows), [](std::byte*, std::byte*) {});

@@ -24,6 +24,8 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
+/// The gradients of one store's parameters, in its `accumulate` types. It refers to the store, which must live
+/// longer, and throws state_error where that has not been committed.
 class gradient_slabs {
   public:
     explicit gradient_slabs(store& owner)
@@ -49,6 +51,7 @@ class gradient_slabs {
 
     halftone::store& owner() const { return *store_; }
 
+    /// What claim() gives.
     struct place {
         std::byte* data = nullptr;      ///< where the gradient lies; nullptr for a frozen parameter, which wants none
         bool is_first = true;           ///< nothing has been written there in this window
@@ -69,6 +72,7 @@ class gradient_slabs {
         return {at(e), first, &squares_[entry], std::exchange(squares_[entry], {})};
     }
 
+    /// What claim_rows() gives.
     template <class T>
     struct row_place {
         gradient_rows<T> rows{};

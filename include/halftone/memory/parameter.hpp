@@ -47,6 +47,7 @@ class parameter {
     /// Puts values out of host memory, row by row, in the place of the parameter's, and rounds its copy again. Throws
     /// shape_error where their number is another, and state_error as master() does.
     void assign(std::span<const param> values) const;
+    /// Whether store::freeze has named it: it gets no gradient and no moments.
     bool is_frozen() const;
 
   private:

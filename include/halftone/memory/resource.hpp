@@ -54,6 +54,7 @@ class memory_resource {
         usage_.add(round_up(bytes, block_alignment), kind);
         return block;
     }
+    /// Gives a block back: `bytes` and `kind` as they were asked for.
     void deallocate(std::byte* block, std::size_t bytes, memory_kind kind) noexcept {
         usage_.remove(round_up(bytes, block_alignment), kind);
         unreserve(block, bytes);
@@ -79,6 +80,7 @@ class memory_resource {
         usage_.add_block(bytes);
         return block;
     }
+    /// Gives a reserved block back; while work is captured, it is kept until the capture ends.
     void unreserve(std::byte* block, std::size_t bytes) noexcept {
         bytes = round_up(bytes, block_alignment);
         usage_.remove_block(bytes);
@@ -90,16 +92,18 @@ class memory_resource {
         }
     }
 
-    /// Host memory into a block, and back, and zeros: all in order with the device's other work. The host memory is the
-    /// caller's again on return, and `read` has waited for the device.
+    /// Copies `bytes` of host memory into a block, in order with the device's other work; the host memory is the caller's
+    /// again on return.
     virtual void write(void* to, const void* from, std::size_t bytes) = 0;
+    /// Copies `bytes` out of a block into host memory, and waits for the device; in order with its other work.
     virtual void read(void* to, const void* from, std::size_t bytes) = 0;
+    /// Sets `bytes` of a block to zero, in order with the device's other work.
     virtual void clear(void* to, std::size_t bytes) = 0;
 
     memory_usage& usage() { return usage_; }
     const memory_usage& usage() const { return usage_; }
     /// What captured work that uses this memory relies on.
-    fixture_list& fixtures() { return fixtures_; }
+    detail::fixture_list& fixtures() { return fixtures_; }
 
     /// While one lives, the device's work is captured: no memory is handed out, and none is given back before its end.
     class capturing {
@@ -158,7 +162,7 @@ class memory_resource {
     };
 
     memory_usage usage_;
-    fixture_list fixtures_;
+    detail::fixture_list fixtures_;
     std::vector<given_back> left_;
     bool is_capturing_ = false;
 };
@@ -216,6 +220,7 @@ class buffer {
     std::byte* data() const { return data_; }
     std::size_t bytes() const { return bytes_; }
 
+    /// Exchanges the blocks.
     void swap(buffer& other) noexcept {
         std::swap(source_, other.source_);
         std::swap(data_, other.data_);

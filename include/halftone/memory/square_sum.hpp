@@ -18,6 +18,7 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
+/// A sum of squares, and of how many values it is.
 struct square_sum {
     double sum = 0;
     extent count = 0;  ///< of values that were summed

@@ -38,7 +38,10 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-class store final : public fixture {
+/// The parameters of a model, grouped by the types that they are kept in: masters, rounded copies, and the layout
+/// that gradients and moments follow. Layers add their parameters, commit() takes the memory and fills it. It refers
+/// to the resource, which must live longer.
+class store final : public detail::fixture {
   public:
     /// Parameters begin on multiples of this many elements, so that vectors never cross from one to the next.
     static constexpr std::size_t granule = 64;
@@ -48,7 +51,7 @@ class store final : public fixture {
     using group = store_group;
 
     explicit store(memory_resource& memory)
-        : fixture(&memory.fixtures(), "parameters lie elsewhere, since some were frozen"), memory_(&memory) {}
+        : detail::fixture(&memory.fixtures(), "parameters lie elsewhere, since some were frozen"), memory_(&memory) {}
     store(const store&) = delete;
     store& operator=(const store&) = delete;
 
@@ -106,6 +109,7 @@ class store final : public fixture {
         }
         refresh();
     }
+    /// Whether commit() has taken the memory: parameters have values from then on, and no further one is added.
     bool is_committed() const { return committed_; }
 
     /// Puts `count` values out of host memory, of the type that the parameters have, in the places of an entry's from
@@ -163,7 +167,9 @@ class store final : public fixture {
     /// than the copy has (tied weights).
     void keep_master(std::size_t entry) { entries_[entry].keeps_master = true; }
 
+    /// All parameters, in the order in which they were added.
     const std::vector<entry>& entries() const { return entries_; }
+    /// The groups of parameters that have the same storage types.
     const std::vector<group>& groups() const { return groups_; }
     std::vector<group>& groups() { return groups_; }
     memory_resource& memory() const { return *memory_; }
@@ -188,6 +194,7 @@ class store final : public fixture {
         return n;
     }
 
+    /// What tells groups apart: an address for each combination of storage types.
     template <class Storage>
     static const void* key_of() {
         return &layout_of<Storage>;
@@ -197,6 +204,7 @@ class store final : public fixture {
     std::size_t find_group() const {
         return find_group(key_of<Storage>());
     }
+    /// Throws state_error before commit().
     void check_committed() const {
         if (!committed_)
             fail<state_error>("store: its parameters have no memory yet; call commit() once all layers are made");
@@ -204,9 +212,9 @@ class store final : public fixture {
 
   private:
     template <class Storage>
-    static constexpr storage_layout make_layout() {
+    static constexpr detail::storage_layout make_layout() {
         constexpr bool has_copy = !std::is_same_v<typename Storage::param, typename Storage::compute>;
-        storage_layout l;
+        detail::storage_layout l;
         l.has_sparse_gradients = has_sparse_gradient<Storage>;
         l.param_bytes = sizeof(typename Storage::master);
         l.copy_bytes = has_copy ? sizeof(typename Storage::compute) : 0;
@@ -221,7 +229,7 @@ class store final : public fixture {
         return l;
     }
     template <class Storage>
-    static constexpr storage_layout layout_of = make_layout<Storage>();
+    static constexpr detail::storage_layout layout_of = make_layout<Storage>();
 
     std::size_t find_group(const void* key) const {
         for (std::size_t i = 0; i < groups_.size(); ++i) {
@@ -229,7 +237,7 @@ class store final : public fixture {
         }
         return nowhere;
     }
-    std::size_t group_of(const storage_layout& layout) {
+    std::size_t group_of(const detail::storage_layout& layout) {
         if (const std::size_t found = find_group(&layout); found != nowhere) return found;
         groups_.push_back({layout, &layout});
         return groups_.size() - 1;
@@ -237,7 +245,7 @@ class store final : public fixture {
 
     /// What `add` does for all types alike; gives the entry's index.
     template <int Rank>
-    std::size_t add_entry(path_name path, const storage_layout& layout, const char* leaf, const shape<Rank>& shape,
+    std::size_t add_entry(path_name path, const detail::storage_layout& layout, const char* leaf, const shape<Rank>& shape,
                           const initial& values, extent most_rows) {
         if (committed_) fail<state_error>("store: ", leaf, " added after commit");
         check_shape("store", shape);

@@ -34,6 +34,8 @@ struct store_entry {
     extent most_rows = 0;        ///< of a sparse gradient; 0: as many as turn up
 };
 
+namespace detail {
+
 /// The storage types of parameters, as what a store has to know of them.
 struct storage_layout {
     bool has_sparse_gradients = false;  ///< no gradient slab, then; moments lie as ever
@@ -47,8 +49,10 @@ struct storage_layout {
     void (*split)(const std::byte* values, std::byte* master, std::byte* copy, std::size_t count) = nullptr;
 };
 
+}  // namespace detail
+
 /// Parameters that have their storage types in common, in slabs.
-struct store_group : storage_layout {
+struct store_group : detail::storage_layout {
     const void* key = nullptr;  ///< the address that stands for its storage type: store::key_of<Storage>()
     std::size_t masters = 0, copies = 0, gradients = 0;  ///< elements of each slab
     buffer master{}, copy{};

@@ -26,8 +26,10 @@ enum class memory_kind {
     other,       ///< tensors that a user makes
 };
 
+/// How many kinds there are.
 inline constexpr int memory_kinds = 7;
 
+/// The kind's name, as its enumerator is spelled.
 constexpr const char* name(memory_kind kind) {
     constexpr const char* names[memory_kinds] = {"master",     "copy",      "gradient", "moment",
                                                  "activation", "workspace", "other"};
@@ -40,7 +42,9 @@ class memory_usage {
   public:
     std::size_t live() const { return total_.live; }
     std::size_t peak() const { return total_.peak; }
+    /// Bytes of this kind in use now.
     std::size_t live(memory_kind kind) const { return kinds_[index(kind)].live; }
+    /// The most bytes of this kind that were in use at one time.
     std::size_t peak(memory_kind kind) const { return kinds_[index(kind)].peak; }
     /// Bytes taken from the system, used or kept in arenas for the next step: PyTorch's "reserved".
     std::size_t held() const { return held_.live; }
@@ -48,6 +52,7 @@ class memory_usage {
     /// Blocks taken from the system so far: a steady training step leaves it unchanged.
     std::uint64_t allocations() const { return allocations_; }
 
+    /// Every peak begins anew, at what is in use now.
     void reset_peaks() {
         total_.peak = total_.live;
         held_.peak = held_.live;
@@ -59,6 +64,7 @@ class memory_usage {
         total_.add(bytes);
         kinds_[index(kind)].add(bytes);
     }
+    /// Bytes that add() counted are used no longer.
     void remove(std::size_t bytes, memory_kind kind) {
         total_.live -= bytes;
         kinds_[index(kind)].live -= bytes;
@@ -69,6 +75,7 @@ class memory_usage {
         ++allocations_;
         held_.add(bytes);
     }
+    /// A block goes back to the system.
     void remove_block(std::size_t bytes) { held_.live -= bytes; }
 
   private:

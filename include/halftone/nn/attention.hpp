@@ -17,6 +17,8 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace nn {
 
+/// Multi-head self-attention, causal unless its options say otherwise (Vaswani et al. 2017): x (batch, time, width)
+/// to (batch, time, width), with heads of width / heads numbers each.
 template <class P>
 struct attention {
     using policy = P;
@@ -39,6 +41,7 @@ struct attention {
           heads(head_count),
           options(o) {}
 
+    /// The numbers of one head: width / heads.
     extent head_size() const { return qkv.weight.shape()[1] / heads; }
 
     /// With packed_sequences, or those of packed documents, x is one row of them; autodiff/op/attention.hpp says where

@@ -16,6 +16,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace nn {
 
+/// Each element of x is 0 with probability p, else x / (1 - p), on a tape; x in an inference context.
 class dropout {
   public:
     /// Throws argument_error for a probability that is none.
@@ -23,10 +24,12 @@ class dropout {
 
     float p() const { return p_; }
 
+    /// Dropout of x, in its type.
     template <class Context, class X, int Rank>
     auto operator()(Context&& ctx, const variable<X, Rank>& x) const {
         return halftone::dropout(ctx, x, {p_});
     }
+    /// The sum of residual and dropout of x, in the residual's type. Throws shape_error where the shapes differ.
     template <class Context, class X, int Rank, class Y>
     variable<Y, Rank> operator()(Context&& ctx, const variable<X, Rank>& x, const variable<Y, Rank>& residual) const {
         return halftone::dropout(ctx, x, {p_}, residual);

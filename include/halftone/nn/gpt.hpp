@@ -30,6 +30,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace nn {
 
+/// The sizes of a GPT, and how it computes attention and loss.
 struct gpt_config {
     extent vocabulary = 256;
     extent context = 128;
@@ -55,6 +56,7 @@ struct transformer_block {
         : transformer_block(s, c, initial{.deviation = 0.02f},
                             initial{.deviation = 0.02f / std::sqrt(2.0f * static_cast<float>(c.layers))}) {}
 
+    /// x: (batch, time, width); so is the result, in x's type.
     template <class Context, class X>
     auto operator()(Context&& ctx, const variable<X, 3>& x, const documents& packed = {}) const {
         const auto mixed = attn(ctx, attn_norm(ctx, x), x, packed.sequences);
@@ -86,6 +88,7 @@ struct tied_head {
     static decltype(auto) visit(auto&&, auto&& f) { return f(); }
 };
 
+/// A GPT: embeddings, `layers` blocks, a norm and a head that shares the token table.
 template <class P>
 class gpt : public model {
   public:
@@ -110,7 +113,10 @@ class gpt : public model {
             ctx, hidden(ctx, tokens, packed_of(batch)), embed_.tokens, targets, config_.logits);
     }
 
-    /// (batch, time, vocabulary)
+    /// The logits of every token's successor: (batch, time, vocabulary), before any softmax, in the `output` of the policy at
+    /// "head". `tokens`: (batch, time), ids below the vocabulary; with `rows` of packed documents, (1, time). Throws
+    /// shape_error for more tokens in a row, or in a document, than the context, and argument_error for an id outside the
+    /// vocabulary, unless only a GPU sees it: then its logits are NaN.
     template <class Context>
     auto logits(Context&& ctx, const const_view<std::int32_t, 2>& tokens, const packed& rows = {}) const {
         return halftone::linear<layer_roles<typename head::policy, typename head::operation, Context>>(

@@ -17,6 +17,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace nn {
 
+/// y = x weightᵀ + bias, with learned weight and bias.
 template <class P>
 struct linear {
     using policy = P;
@@ -34,6 +35,7 @@ struct linear {
         : weight(s.add<P, operation>("weight", shape<2>{out, in}, weights)),
           bias(s.add<P, operation>("bias", shape<1>{out}, biases)) {}
 
+    /// x: (…, in); the result is (…, out), in the policy's `output` or in the residual's type. Throws shape_error.
     template <class Context, class X, int Rank, class Residual = absent>
     auto operator()(Context&& ctx, const variable<X, Rank>& x, const Residual& residual = {}) const {
         return halftone::linear<layer_roles<P, operation, Context, X>>(ctx, x, weight, bias, residual);

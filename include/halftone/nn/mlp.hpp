@@ -49,6 +49,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace nn {
 
+/// Two linear layers with a gelu between them: width to hidden, hidden to width.
 template <class P>
 struct mlp {
     static_assert(halftone::detail::check_mlp_category<P>());
@@ -65,6 +66,7 @@ struct mlp {
         const initial& projection = {.deviation = 0.02f})
         : up(s, width, hidden, inner), down(s, hidden, width, projection) {}
 
+    /// x and residual: (…, width); so is the result, in the residual's type. Throws shape_error.
     template <class Context, class X, int Rank, class Y>
     auto operator()(Context&& ctx, const variable<X, Rank>& x, const variable<Y, Rank>& residual) const {
         halftone::detail::check_layer_dropout<Context>("mlp", residual_dropout);

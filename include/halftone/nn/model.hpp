@@ -27,11 +27,13 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace nn {
 
+/// The base of models: a store, and how it is filled. Neither copied nor moved.
 class model {
   public:
     model(const model&) = delete;
     model& operator=(const model&) = delete;
 
+    /// The store where the parameters of all layers live.
     store& parameters() { return parameters_; }
     const store& parameters() const { return parameters_; }
 

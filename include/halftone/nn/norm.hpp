@@ -15,6 +15,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace nn {
 
+/// Layer normalisation of rows with a learned gain and bias (Ba, Kiros, Hinton 2016); epsilon is 1e-5.
 template <class P>
 struct layer_norm {
     using policy = P;
@@ -27,6 +28,7 @@ struct layer_norm {
         : gain(s.add<P, operation>("gain", shape<1>{width}, initial{.mean = 1.0f})),
           bias(s.add<P, operation>("bias", shape<1>{width}, initial{})) {}
 
+    /// x: (…, width); so is the result, in the policy's `output`. Throws shape_error.
     template <class Context, class X, int Rank>
     auto operator()(Context&& ctx, const variable<X, Rank>& x) const {
         return halftone::layer_norm<layer_roles<P, operation, Context, X>>(ctx, x, gain, bias);
@@ -34,6 +36,7 @@ struct layer_norm {
     static decltype(auto) visit(auto&&, auto&& f) { return f(); }
 };
 
+/// Division of rows by their root mean square, with a learned gain (Zhang, Sennrich 2019); epsilon is 1e-6.
 template <class P>
 struct rms_norm {
     using policy = P;
@@ -44,6 +47,7 @@ struct rms_norm {
 
     rms_norm(store& s, extent width) : gain(s.add<P, operation>("gain", shape<1>{width}, initial{.mean = 1.0f})) {}
 
+    /// x: (…, width); so is the result, in the policy's `output`. Throws shape_error.
     template <class Context, class X, int Rank>
     auto operator()(Context&& ctx, const variable<X, Rank>& x) const {
         return halftone::rms_norm<layer_roles<P, operation, Context, X>>(ctx, x, gain);

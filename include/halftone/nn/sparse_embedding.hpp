@@ -25,6 +25,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace nn {
 
+/// How a sparse table begins, and how much room its gradient has.
 struct sparse_embedding_options {
     initial table{.deviation = 0.02f};  ///< how the table begins
     /// Rows of gradient that there is room for, taken with the accumulator: the tokens of a window, no more. A window
@@ -33,6 +34,7 @@ struct sparse_embedding_options {
     extent most_rows = 0;
 };
 
+/// A table of learned vectors, one for each id, whose gradient is held as the rows that were looked up.
 template <class P>
 struct sparse_embedding {
     using policy = P;
@@ -45,6 +47,8 @@ struct sparse_embedding {
     sparse_embedding(store& s, extent vocabulary, extent width, const sparse_embedding_options& options = {})
         : table(s.add<P, operation>("table", shape<2>{vocabulary, width}, options.table, options.most_rows)) {}
 
+    /// The rows of these ids: (batch, time, width), in the policy's `output`. Throws argument_error for an id outside
+    /// the table (on a CPU).
     template <class Context>
     auto operator()(Context&& ctx, const const_view<std::int32_t, 2>& ids) const {
         return halftone::embedding<layer_roles<P, op::embedding, Context>>(ctx, ids, table, absent{});

@@ -27,15 +27,16 @@ struct stack_types;
 template <template <class> class Block, class List, int... Index>
 struct stack_types<Block, List, indices<Index...>> {
     using common = Block<at<List, "*">>;
-    using special = std::tuple<std::optional<Block<at<List, index_name(Index)>>>...>;
-    using all = types<common, Block<at<List, index_name(Index)>>...>;
+    using special = std::tuple<std::optional<Block<at<List, halftone::detail::index_name(Index)>>>...>;
+    using all = types<common, Block<at<List, halftone::detail::index_name(Index)>>...>;
 };
 
 }  // namespace detail
 
+/// A layer repeated: blocks 0 to depth - 1, each with parameters of its own, run one after the other.
 template <template <class> class Block, class P, path_name Name>
 class stack {
-    using named = typename classes_of<P, Name>::type;
+    using named = typename halftone::detail::classes_of<P, Name>::type;
     using list = detail::stack_types<Block, at<P, Name>, named>;
 
   public:
@@ -48,6 +49,7 @@ class stack {
         for (int i = 0; i < depth; ++i) make(s, i, std::make_index_sequence<named::size>{}, arguments...);
     }
 
+    /// How many blocks there are.
     int depth() const { return depth_; }
 
     /// f(block) for every block, in the order in which they run.

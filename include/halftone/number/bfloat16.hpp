@@ -57,11 +57,13 @@ HALFTONE_HD constexpr std::uint32_t float_from_bfloat16(std::uint16_t bits) {
 
 }  // namespace detail
 
+/// A number of 16 bits with float's exponent: 8 bits of precision, normal from 1.2e-38 to 3.4e38.
 class bfloat16 : detail::narrow_arithmetic<bfloat16> {
   public:
     /// Uninitialised like a float's, so that shared memory holds it; `bfloat16{}` is zero.
     bfloat16() = default;
 
+    /// Rounds to nearest even.
     HALFTONE_HD constexpr explicit bfloat16(float x)
         : bits_{detail::bfloat16_from_float(detail::bit_cast<std::uint32_t>(x))} {}
 
@@ -70,14 +72,17 @@ class bfloat16 : detail::narrow_arithmetic<bfloat16> {
     HALFTONE_HD HALFTONE_INLINE constexpr explicit bfloat16(Arithmetic x)
         : bits_{detail::bfloat16_from_float(detail::float_bits_odd(x))} {}
 
+    /// Rounds once.
     template <std::same_as<long double> LongDouble>
     HALFTONE_INLINE constexpr explicit bfloat16(LongDouble x)
         : bits_{detail::bfloat16_from_float(detail::float_bits_odd(x))} {}
 
     HALFTONE_HD constexpr operator float() const { return detail::bit_cast<float>(detail::float_from_bfloat16(bits_)); }
 
+    /// The encoding: sign, 8 bits of exponent, 7 of fraction.
     HALFTONE_HD constexpr std::uint16_t bits() const { return bits_; }
 
+    /// The number with this encoding.
     HALFTONE_HD static constexpr bfloat16 from_bits(std::uint16_t bits) {
         bfloat16 result{};
         result.bits_ = bits;

@@ -42,16 +42,19 @@ struct magnitude_bits {
 
 }  // namespace detail
 
+/// Whether x is neither infinite nor NaN.
 template <ieee_number T>
 HALFTONE_HD HALFTONE_INLINE constexpr bool is_finite(const T& x) {
     return detail::magnitude_bits<T>::of(x) < detail::magnitude_bits<T>::infinity;
 }
 
+/// Whether x is an infinity, of either sign.
 template <ieee_number T>
 HALFTONE_HD HALFTONE_INLINE constexpr bool is_inf(const T& x) {
     return detail::magnitude_bits<T>::of(x) == detail::magnitude_bits<T>::infinity;
 }
 
+/// Whether x is NaN.
 template <ieee_number T>
 HALFTONE_HD HALFTONE_INLINE constexpr bool is_nan(const T& x) {
     return detail::magnitude_bits<T>::of(x) > detail::magnitude_bits<T>::infinity;

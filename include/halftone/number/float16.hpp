@@ -80,11 +80,13 @@ HALFTONE_HD constexpr std::uint32_t float_from_float16(std::uint16_t bits) {
 
 }  // namespace detail
 
+/// IEEE 754's binary16: 11 bits of precision, normal from 6.1e-5 to 65504, subnormal down to 6e-8.
 class float16 : detail::narrow_arithmetic<float16> {
   public:
     /// Uninitialised like a float's, so that shared memory holds it; `float16{}` is zero.
     float16() = default;
 
+    /// Rounds to nearest even.
     HALFTONE_HD constexpr explicit float16(float x)
         : bits_{detail::float16_from_float(detail::bit_cast<std::uint32_t>(x))} {}
 
@@ -93,14 +95,17 @@ class float16 : detail::narrow_arithmetic<float16> {
     HALFTONE_HD HALFTONE_INLINE constexpr explicit float16(Arithmetic x)
         : bits_{detail::float16_from_float(detail::float_bits_odd(x))} {}
 
+    /// Rounds once.
     template <std::same_as<long double> LongDouble>
     HALFTONE_INLINE constexpr explicit float16(LongDouble x)
         : bits_{detail::float16_from_float(detail::float_bits_odd(x))} {}
 
     HALFTONE_HD constexpr operator float() const { return detail::bit_cast<float>(detail::float_from_float16(bits_)); }
 
+    /// The encoding: sign, 5 bits of exponent, 10 of fraction.
     HALFTONE_HD constexpr std::uint16_t bits() const { return bits_; }
 
+    /// The number with this encoding.
     HALFTONE_HD static constexpr float16 from_bits(std::uint16_t bits) {
         float16 result{};
         result.bits_ = bits;

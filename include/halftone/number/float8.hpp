@@ -171,39 +171,48 @@ class float8 : narrow_arithmetic<Number> {
 
 }  // namespace detail
 
+/// Eight bits with 4 of precision: normal from 2^-6 to 448; for operands of the forward pass.
 class float8_e4m3 : public detail::float8<float8_e4m3> {
   public:
     /// Uninitialised like a float's, so that shared memory holds it; `float8_e4m3{}` is zero.
     float8_e4m3() = default;
 
+    /// Rounds to nearest even; NaN past 464.
     HALFTONE_HD constexpr explicit float8_e4m3(float x) : float8{detail::bit_cast<std::uint32_t>(x)} {}
 
     /// Rounds once, also from types wider than float.
     template <detail::device_arithmetic Arithmetic>
     HALFTONE_HD HALFTONE_INLINE constexpr explicit float8_e4m3(Arithmetic x) : float8{detail::float_bits_odd(x)} {}
 
+    /// Rounds once.
     template <std::same_as<long double> LongDouble>
     HALFTONE_INLINE constexpr explicit float8_e4m3(LongDouble x) : float8{detail::float_bits_odd(x)} {}
 };
 
+/// Eight bits with 3 of precision: normal from 2^-14 to 57344; for gradients, which need range.
 class float8_e5m2 : public detail::float8<float8_e5m2> {
   public:
     /// Uninitialised like a float's, so that shared memory holds it; `float8_e5m2{}` is zero.
     float8_e5m2() = default;
 
+    /// Rounds to nearest even; infinity from 61440 on.
     HALFTONE_HD constexpr explicit float8_e5m2(float x) : float8{detail::bit_cast<std::uint32_t>(x)} {}
 
     /// Rounds once, also from types wider than float.
     template <detail::device_arithmetic Arithmetic>
     HALFTONE_HD HALFTONE_INLINE constexpr explicit float8_e5m2(Arithmetic x) : float8{detail::float_bits_odd(x)} {}
 
+    /// Rounds once.
     template <std::same_as<long double> LongDouble>
     HALFTONE_INLINE constexpr explicit float8_e5m2(LongDouble x) : float8{detail::float_bits_odd(x)} {}
 };
 
 // float8_e5m2's are ieee_number's, of classify.hpp.
+/// Whether x is NaN.
 HALFTONE_HD HALFTONE_INLINE constexpr bool is_nan(const float8_e4m3& x) { return (x.bits() & 0x7f) == 0x7f; }
+/// Never: the format has no infinity.
 HALFTONE_HD HALFTONE_INLINE constexpr bool is_inf(const float8_e4m3&) { return false; }
+/// Whether x is not NaN.
 HALFTONE_HD HALFTONE_INLINE constexpr bool is_finite(const float8_e4m3& x) { return !is_nan(x); }
 
 }  // namespace HALFTONE_ABI

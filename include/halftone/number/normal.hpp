@@ -18,6 +18,7 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
+/// What normal() gives: two independent numbers.
 struct normal_pair {
     float first;
     float second;

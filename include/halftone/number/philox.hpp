@@ -17,6 +17,7 @@ inline namespace HALFTONE_ABI {
 
 /// The generator: 128 bits of counter and 64 of key to 128 random bits.
 struct philox {
+    /// 128 bits: a counter, or what is made of it.
     struct block {
         std::uint32_t word[4];
 
@@ -26,10 +27,12 @@ struct philox {
         }
     };
 
+    /// 64 bits, which tell one stream of numbers from another.
     struct key {
         std::uint32_t word[2];
     };
 
+    /// The random bits of one counter under one key, in ten rounds.
     HALFTONE_HD static constexpr block generate(block counter, key k) {
         block x = counter;
         for (int round = 0; round < 10; ++round) {

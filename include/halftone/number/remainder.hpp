@@ -22,6 +22,7 @@ inline namespace HALFTONE_ABI {
 class bfloat16_remainder {
   public:
     bfloat16_remainder() = default;
+    /// The remainder with these bits: the lower 16 of a float.
     HALFTONE_HD static constexpr bfloat16_remainder from_bits(std::uint16_t bits) {
         bfloat16_remainder result{};
         result.bits_ = bits;
@@ -33,11 +34,13 @@ class bfloat16_remainder {
     std::uint16_t bits_;
 };
 
+/// A float in two halves: `nearest`, by itself a bfloat16, and what that lacks.
 struct float_halves {
     bfloat16 nearest;
     bfloat16_remainder rest;
 };
 
+/// The halves of x: its nearest bfloat16, ties away from zero, and its lower 16 bits.
 HALFTONE_HD HALFTONE_INLINE constexpr float_halves halves_of(float x) {
     const std::uint32_t bits = detail::bit_cast<std::uint32_t>(x);
     const bool nan = (bits & 0x7fffffff) > 0x7f800000;

@@ -10,6 +10,7 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
+/// How a number is rounded to a narrower type.
 enum class rounding {
     nearest_even,  ///< the nearer neighbour, of two equally near ones the one whose last bit is zero (IEEE 754's
                    ///< default)

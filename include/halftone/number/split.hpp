@@ -35,6 +35,7 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
+/// A float in N pieces of T, as units that multiply only T take it; in memory a float.
 template <class T, int N>
 class split : detail::narrow_arithmetic<split<T, N>> {
     static_assert(std::same_as<T, bfloat16> && (N == 2 || N == 3),

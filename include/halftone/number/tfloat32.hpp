@@ -46,6 +46,8 @@ HALFTONE_HD constexpr std::uint32_t tfloat32_from_float(std::uint32_t bits) {
 
 }  // namespace detail
 
+/// A float of which the matrix units read 19 bits: float's exponent and 11 bits of precision. It is kept as a float,
+/// its lower 13 bits 0.
 class tfloat32 : detail::narrow_arithmetic<tfloat32> {
   public:
     /// Uninitialised like a float's; `tfloat32{}` is zero.

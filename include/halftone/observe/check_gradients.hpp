@@ -48,6 +48,8 @@ struct gradient_check_options {
     extent every = 1;  ///< of so many elements one is looked at
 };
 
+/// What check_gradients found: how many elements it looked at, and of the one that is farthest off where it lies and
+/// its two derivatives.
 struct gradient_report {
     extent checked = 0;   ///< elements of all inputs
     extent disagree = 0;  ///< of these

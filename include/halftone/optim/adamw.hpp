@@ -28,6 +28,7 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
+/// AdamW's rates, as torch.optim.AdamW has them.
 struct adamw_options {
     double lr = 1e-3;
     double beta1 = 0.9;
@@ -37,6 +38,7 @@ struct adamw_options {
     std::uint64_t seed = 0;  ///< of stochastic rounding, where the policy asks for it
 };
 
+/// AdamW over a model's parameters. It refers to device and model, which must live longer.
 template <class Device, class Model>
 class adamw : public detail::optimizer<Device, Model, 2> {
     using base = detail::optimizer<Device, Model, 2>;

@@ -39,7 +39,7 @@ class measured_norm {
                 "clip_grad_norm: its norm was read after a further backward pass, or once the accumulator was gone; "
                 "read it before");
         }
-        return read_value(*device_, window_->record()).norm_before;
+        return detail::read_value(*device_, window_->record()).norm_before;
     }
     operator float() const { return value(); }  // NOLINT(google-explicit-constructor)
 
@@ -82,9 +82,11 @@ void check_clip_device() {
 
 }  // namespace detail
 
-/// Makes the norm of all gradients at most max_norm: they are read times max_norm / (norm + 1e-6) where that is below
-/// 1. With an infinite max_norm it only measures.
-/// Throws argument_error for a max_norm that is negative or no number, state_error after a step with them.
+/// Makes the Euclidean norm of all gradients together at most max_norm, as torch.nn.utils.clip_grad_norm_ does: they are read
+/// times max_norm / (norm + 1e-6) where that is below 1. With an infinite max_norm it only measures. Gives the norm before
+/// clipping, to be read when it is wanted; on the device nothing waits. Where a gradient is not finite the norm is
+/// infinite, and the step that follows is skipped. Throws argument_error for a max_norm that is negative or no number,
+/// state_error after a step with them.
 template <class Device, class Any, class Models>
 measured_norm<Device> clip_grad_norm(Device& device, gradients<Any, Models>& g, float max_norm) {
     detail::check_clip_device<Device, gradients<Any, Models>>();
@@ -120,6 +122,7 @@ auto clip_grad_norm(gradients<Device, Models>& g, float max_norm) {
         "ht::clip_grad_norm(device, grads, max_norm)");
     if constexpr (!std::is_void_v<Device>) return clip_grad_norm(*g.device(), g, max_norm);
 }
+/// The same on the device whose scaler unscaled the gradients.
 template <class Device, class Models>
 void clip_grad_value(gradients<Device, Models>& g, float limit) {
     static_assert(!std::is_void_v<Device>,
@@ -136,6 +139,7 @@ void clip_grad_norm(const scaled<T>&, float) {
         "halftone: clip_grad_norm: these gradients are still scaled by the loss scale; call scaler.unscale first: auto "
         "grads = scaler.unscale(acc.take());");
 }
+/// Refused likewise.
 template <class T>
 void clip_grad_value(const scaled<T>&, float) {
     static_assert(!is_gradients<T>,
@@ -143,10 +147,12 @@ void clip_grad_value(const scaled<T>&, float) {
                   "first: auto "
                   "grads = scaler.unscale(acc.take());");
 }
+/// Refused likewise.
 template <class Device, class T>
 void clip_grad_norm(Device&, const scaled<T>& g, float max_norm) {
     clip_grad_norm(g, max_norm);
 }
+/// Refused likewise.
 template <class Device, class T>
 void clip_grad_value(Device&, const scaled<T>& g, float limit) {
     clip_grad_value(g, limit);

@@ -21,8 +21,10 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
+/// Whether parameters are trained.
 enum class training { updated, frozen };
 
+/// What a group has otherwise than the optimizer's options say; what is left out is theirs.
 struct group_options {
     std::optional<double> lr = std::nullopt;        ///< a rate of their own, which set_lr does not change
     std::optional<double> lr_scale = std::nullopt;  ///< a share of the optimizer's rate
@@ -36,6 +38,8 @@ inline constexpr group_options frozen{.training = training::frozen};
 /// ht::trained}}. What the model itself or an earlier optimizer has frozen stays so.
 inline constexpr group_options trained{.training = training::updated};
 
+/// The parameters whose paths the pattern matches (path_matches, policy/path.hpp), and their options. Of several that
+/// match, each option is that of the last which states it.
 struct parameter_group {
     std::string pattern;
     group_options options;

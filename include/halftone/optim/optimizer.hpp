@@ -45,7 +45,7 @@ struct optimizer_record {
 template <class Device>
 class step_outcome {
   public:
-    step_outcome(const resident<detail::optimizer_record, Device>& record, const std::int64_t& calls)
+    step_outcome(const detail::resident<detail::optimizer_record, Device>& record, const std::int64_t& calls)
         : record_(&record), calls_(&calls), call_(calls) {}
 
     /// True where the step changed nothing: parameters, moments and count are as before. On a GPU it waits for the
@@ -61,7 +61,7 @@ class step_outcome {
     const std::int32_t* on_device() const { return &record_->data()->step.skips; }
 
   private:
-    const resident<detail::optimizer_record, Device>* record_;
+    const detail::resident<detail::optimizer_record, Device>* record_;
     const std::int64_t* calls_;
     std::int64_t call_;
 };
@@ -307,7 +307,7 @@ class optimizer {
 
     /// What the window's amaxes were goes into their histories, or is forgotten where *skips is not 0.
     void end_window(const std::int32_t* skips) {
-        if constexpr (model_keeps_amaxes<Model>) {
+        if constexpr (detail::model_keeps_amaxes<Model>) {
             const amax_histories& a = parameters_->amaxes();
             if (a.size() != 0) {
                 kernel::quantize<Device>::roll(record_.device(), a.records(), a.size(), a.history(), a.windows(),
@@ -325,7 +325,7 @@ class optimizer {
 
     const char* name_;
     store* parameters_;
-    resident<optimizer_record, Device> record_;
+    detail::resident<optimizer_record, Device> record_;
     own_steps own_;
     std::vector<update_segment> each_, segments_;  // of every parameter; those of the last step, joined
     std::vector<bool> reached_;                    // of each_, in the last step

@@ -54,10 +54,10 @@ struct update_cohort {
 };
 
 /// Captured work relies on who belongs to which cohort.
-class own_steps final : public fixture {
+class own_steps final : public detail::fixture {
   public:
     explicit own_steps(memory_resource& memory)
-        : fixture(&memory.fixtures(), "steps have reached other parameters than before"), memory_(&memory) {}
+        : detail::fixture(&memory.fixtures(), "steps have reached other parameters than before"), memory_(&memory) {}
 
     /// Before a step that reaches some of these parameters. `all` is the optimizer's record, before it counts the step.
     template <class Device>

@@ -18,13 +18,16 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
+/// The shape of the learning rate after the warm-up, as a factor.
 enum class schedule {
     constant,  ///< 1
     linear,    ///< down to zero in a straight line
     cosine,    ///< down to zero in half a wave (Loshchilov and Hutter 2017, without restarts)
 };
+/// {.shape = ht::cosine}.
 inline constexpr schedule cosine = schedule::cosine;
 
+/// How the learning rate moves over a run.
 struct schedule_options {
     schedule shape = schedule::constant;
     std::int64_t total_steps = 0;   ///< steps of the whole run, warm-up included; a constant rate needs none

@@ -27,8 +27,10 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 
 using kernel::momentum_kind;
+/// {.kind = ht::nesterov}.
 inline constexpr momentum_kind nesterov = momentum_kind::nesterov;
 
+/// SGD's rates, as torch.optim.SGD has them.
 struct sgd_options {
     double lr = 1e-3;
     double momentum = 0;
@@ -38,6 +40,7 @@ struct sgd_options {
     std::uint64_t seed = 0;  ///< of stochastic rounding, where the policy asks for it
 };
 
+/// Stochastic gradient descent over a model's parameters. It refers to device and model, which must live longer.
 template <class Device, class Model>
 class sgd : public detail::optimizer<Device, Model, 1> {
     using base = detail::optimizer<Device, Model, 1>;

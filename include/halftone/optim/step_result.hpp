@@ -14,6 +14,7 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
+/// Whether a step was taken, else why it was not.
 enum class step_result : std::int32_t {
     taken,
     infinity,      ///< a gradient of this optimizer was infinite, or became so when it was unscaled, or was so large that
@@ -23,6 +24,7 @@ enum class step_result : std::int32_t {
     nothing,       ///< no parameter to update: all are frozen, or no backward pass of the window reached them
 };
 
+/// The result in words: "taken", say.
 constexpr const char* name(step_result r) {
     switch (r) {
         case step_result::taken: return "taken";
@@ -42,6 +44,7 @@ struct skip_counts {
     std::int64_t nothing = 0;
 
     HALFTONE_HD constexpr std::int64_t total() const { return infinity + not_a_number + outlier + nothing; }
+    /// Counts a step with this result, where it is a skipped one.
     HALFTONE_HD constexpr void count(step_result r) {
         if (r == step_result::infinity) ++infinity;
         if (r == step_result::not_a_number) ++not_a_number;

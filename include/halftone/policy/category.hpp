@@ -225,13 +225,14 @@ struct backward_role<void, Derived> {
 
 }  // namespace detail
 
-/// The types of the operands of a layer's two backward products under P, a policy with roles: what the policy states as
-/// `input_grad` and `weight_grad`, else the wider of the forward product's type and of that in which the incoming gradient is read. Where that
-/// has eight bits, the other operand is in eight bits as well, as the forward pass read it.
+/// The type of the operands of the product which gives a layer's input gradient under P, a policy with roles: what the
+/// policy states as `input_grad`, else the wider of the forward product's type and of that in which the incoming gradient
+/// is read. Where that has eight bits, the other operand is in eight bits as well, as the forward pass read it.
 template <class P, class Op>
 using input_grad_type =
     typename detail::backward_role<typename detail::stated_input_grad<P>::type,
                                    typename detail::read_gradient<compute_type<P, Op>, grad_type<P, Op>>::type>::type;
+/// That of the product which gives the weight's gradient, likewise by `weight_grad`.
 template <class P, class Op>
 using weight_grad_type =
     typename detail::backward_role<typename detail::stated_weight_grad<P>::type,
@@ -273,10 +274,10 @@ struct chosen<by_category, P, Op, Inputs...> {
 
 }  // namespace detail
 
-/// What a free operation gives that was called with As, a number type or by_category; and what its products read
-/// operands in.
+/// What a free operation gives that was called with As, a number type or by_category.
 template <class As, class P, class Op, class... Inputs>
 using chosen_output = typename detail::chosen<As, P, Op, Inputs...>::type;
+/// What such an operation's products read operands in.
 template <class As, class P, class Op, class... Inputs>
 using chosen_compute = typename detail::chosen<As, P, Op, Inputs...>::compute;
 

@@ -161,7 +161,7 @@ consteval bool check_policy() {
 namespace detail {
 
 template <class L>
-using check_parameters = parameter_check<parameters_at<spelled_path<typename L::policy>>,
+using check_parameters = parameter_check<parameters_at<detail::spelled_path<typename L::policy>>,
                                          keeps_small_updates<storage_signature<typename L::policy>>>;
 
 template <class... Ls>
@@ -178,7 +178,7 @@ consteval bool check_owners(types<Ls...>) {
 /// True, or a compile-time error for each layer of the Model whose parameters an optimizer cannot train.
 template <class Model>
 consteval bool check_trainable() {
-    return detail::check_owners(owners_of<Model>{});
+    return detail::check_owners(detail::owners_of<Model>{});
 }
 
 }  // namespace HALFTONE_ABI

@@ -18,8 +18,10 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
+/// The pass of a step that a line of the ledger belongs to.
 enum class ledger_pass { forward, recomputation, input_gradient, weight_gradient };
 
+/// "forward", "recomputation", "input gradient" or "weight gradient".
 constexpr const char* name(ledger_pass p) {
     constexpr const char* names[] = {"forward", "recomputation", "input gradient", "weight gradient"};
     return names[static_cast<int>(p)];
@@ -46,6 +48,7 @@ struct ledger_entry {
     const char* path = "-";  ///< of the layer; "-" outside of any
     const char* after = "";  ///< outside of any, and of what was called: the last layer before it
 
+    /// How many operands are rounded to another type before they are read.
     constexpr int casts() const {
         int n = 0;
         for (const ledger_operand& o : operands) n += o.is_cast ? 1 : 0;

@@ -36,13 +36,18 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
+namespace detail {
+
 /// Given to `visit`, it returns the types of the children.
 struct collector {
+    /// The types of the layers that it is shown.
     template <class... Ts>
     constexpr types<std::remove_cvref_t<Ts>...> operator()(Ts&&...) const {
         return {};
     }
 };
+
+}  // namespace detail
 
 /// Has a policy, hence a path.
 template <class M>
@@ -177,14 +182,19 @@ struct storage {
     using master = std::conditional_t<is_split, bfloat16_remainder, Param>;  ///< what lies in the slab of masters
 };
 
+namespace detail {
+
 /// The same for a table whose gradient is held as the rows that were looked up (memory/gradient_rows.hpp).
 template <class Dense>
 struct sparse_storage : Dense {};
 
+}  // namespace detail
+
+/// Whether the gradient of a parameter stored so is held as the rows that were looked up.
 template <class Storage>
 inline constexpr bool has_sparse_gradient = false;
 template <class Dense>
-inline constexpr bool has_sparse_gradient<sparse_storage<Dense>> = true;
+inline constexpr bool has_sparse_gradient<detail::sparse_storage<Dense>> = true;
 
 namespace detail {
 
@@ -265,9 +275,13 @@ constexpr bool any_keeps_amaxes(types<Ls...>) {
 template <class P, class Op = void>
 using storage_signature = typename detail::storage_for<Op, typename detail::signature<P, Op>::type>::type;
 
+namespace detail {
+
 /// The layers of a model that own parameters, as types<...>.
 template <class Model>
-using owners_of = typename detail::owners<layers_of<Model>>::type;
+using owners_of = typename owners<layers_of<Model>>::type;
+
+}  // namespace detail
 
 /// The distinct storage<...> of a model's parameters, in the order of its layers, as types<...>.
 template <class Model>
@@ -277,19 +291,23 @@ using signatures_of = typename detail::signatures<layers_of<Model>>::type;
 template <class Model>
 inline constexpr bool model_needs_scaling = detail::any_needs_scaling(layers_of<Model>{});
 
+namespace detail {
+
 /// Whether some layer of the model scales its operands by a history of theirs.
 template <class Model>
-inline constexpr bool model_keeps_amaxes = detail::any_keeps_amaxes(owners_of<Model>{});
+inline constexpr bool model_keeps_amaxes = detail::any_keeps_amaxes(detail::owners_of<Model>{});
+
+}  // namespace detail
 
 /// Whether a rule for Pattern names a layer of the model.
 template <path_name Pattern, class Model>
 inline constexpr bool names_a_layer = detail::any_matches(Pattern, layers_of<Model>{});
 
+namespace detail {
+
 /// Appears in the compiler's message, with the path as its characters.
 template <class PathText>
 struct no_layer_at {};
-
-namespace detail {
 
 template <class Where, bool Named>
 struct rule_check {

@@ -44,6 +44,7 @@ struct path_name {
         *this = from(text);
     }
 
+    /// The path with these characters.
     static constexpr path_name from(const characters& text) {
         std::uint64_t w[8]{};
         for (std::size_t i = 0; i < 64; ++i)
@@ -51,6 +52,7 @@ struct path_name {
         return {w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7]};
     }
 
+    /// The characters of the path.
     constexpr characters text() const {
         const std::uint64_t w[8]{w0, w1, w2, w3, w4, w5, w6, w7};
         characters text{};
@@ -91,6 +93,8 @@ consteval path_name join(const path_name& above, const path_name& name) {
     return path_name::from(joined);
 }
 
+namespace detail {
+
 /// The name of the i-th of a list of repeated layers; -1 stands for "last".
 constexpr path_name index_name(int index) {
     if (index < 0) return path_name("last");
@@ -100,8 +104,6 @@ constexpr path_name index_name(int index) {
     for (std::size_t i = digits; i > 0; index /= 10) text.data[--i] = static_cast<char>('0' + index % 10);
     return path_name::from(text);
 }
-
-namespace detail {
 
 enum class glob_extent { whole, subtree };
 
@@ -188,11 +190,11 @@ struct spell<Place, std::index_sequence<I...>> {
     using type = path_text<Place::path.text().data[I]...>;
 };
 
-}  // namespace detail
-
 /// The path of P in characters, for a type that is to appear in a message.
 template <class P>
-using spelled_path = typename detail::spell<detail::place<P>, std::make_index_sequence<path_of<P>.size()>>::type;
+using spelled_path = typename spell<place<P>, std::make_index_sequence<path_of<P>.size()>>::type;
+
+}  // namespace detail
 
 }  // namespace HALFTONE_ABI
 }  // namespace halftone

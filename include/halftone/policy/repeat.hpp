@@ -6,7 +6,7 @@
 /// rule spells out, with at<at<P, "h">, index_name(0)> and so on. Which of these the i-th layer is, `class_of` says.
 ///
 ///     using mine = ht::recipe<ht::amp_bf16, ht::rule<"h.last", ht::full_fp32>, ht::rule<"h.0.norm", ht::full_fp32>>;
-///     static_assert(std::is_same_v<ht::classes_of<mine, "h">::type, ht::indices<0, ht::last_index>>);
+///     static_assert(std::is_same_v<ht::detail::classes_of<mine, "h">::type, ht::indices<0, ht::detail::last_index>>);
 #pragma once
 
 #include <cstddef>
@@ -19,8 +19,12 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
+namespace detail {
+
 /// Stands for "last" among indices.
 inline constexpr int last_index = -1;
+
+}  // namespace detail
 
 /// The indices of a list that rules spell out.
 template <int... Index>
@@ -33,7 +37,7 @@ struct indices {
     static constexpr std::size_t class_of([[maybe_unused]] int i, [[maybe_unused]] int count) {
         std::size_t position = 0;
         // One of the terms may be true: all after it are skipped, and `position` stays.
-        static_cast<void>((((Index == last_index ? i == count - 1 : i == Index) || (++position, false)) || ...));
+        static_cast<void>((((Index == detail::last_index ? i == count - 1 : i == Index) || (++position, false)) || ...));
         return position;
     }
 };
@@ -45,7 +49,7 @@ inline constexpr int no_index = -2;
 // The index that `text` begins with, as a whole component of a path.
 constexpr int leading_index(const char* text) {
     if (text[0] == 'l' && text[1] == 'a' && text[2] == 's' && text[3] == 't' && (text[4] == 0 || text[4] == '.'))
-        return last_index;
+        return detail::last_index;
     int value = 0;
     int digits = 0;
     while (text[digits] >= '0' && text[digits] <= '9' && digits < 9) value = 10 * value + (text[digits++] - '0');
@@ -104,12 +108,12 @@ struct as_indices<Found, std::index_sequence<I...>> {
 template <class Found>
 using as_indices_t = typename as_indices<Found, std::make_index_sequence<Found::value.count>>::type;
 
-}  // namespace detail
-
 /// The indices that the rules of P spell out for the list called Name, as a class derived from indices<...>, its
 /// `type`: the index named last first, none for a plain policy, at most 64. No alias, for the reason `at` is none.
 template <class P, path_name Name>
 struct classes_of : detail::as_indices_t<detail::spelled_indices<root_of<P>, path_of<at<P, Name>>>> {};
+
+}  // namespace detail
 
 }  // namespace HALFTONE_ABI
 }  // namespace halftone

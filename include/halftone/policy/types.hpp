@@ -46,15 +46,15 @@ struct unique;
 template <class... Ts>
 struct unique<types<Ts...>> : distinct<types<>, Ts...> {};
 
-}  // namespace detail
-
 /// The lists one after another.
 template <class... Lists>
-using concatenate_t = typename detail::concatenate<Lists...>::type;
+using concatenate_t = typename concatenate<Lists...>::type;
 
 /// The list without its repetitions, in the order of first appearance.
 template <class List>
-using unique_t = typename detail::unique<List>::type;
+using unique_t = typename unique<List>::type;
+
+}  // namespace detail
 
 }  // namespace HALFTONE_ABI
 }  // namespace halftone

@@ -25,6 +25,7 @@ inline namespace HALFTONE_ABI {
 
 /// Marks an accumulator for losses as they are.
 struct unscaled_t {};
+/// ht::accumulator acc{model, ht::unscaled}.
 inline constexpr unscaled_t unscaled{};
 
 /// Marks an accumulator for losses that a scaler scaled.
@@ -38,7 +39,7 @@ struct accumulator_arguments {
     template <class T>
     using model =
         std::conditional_t<std::is_same_v<std::remove_cvref_t<T>, unscaled_t>, types<>, types<std::remove_cvref_t<T>>>;
-    using models = concatenate_t<model<Args>...>;
+    using models = detail::concatenate_t<model<Args>...>;
     using kind =
         std::conditional_t<(std::is_same_v<std::remove_cvref_t<Args>, unscaled_t> || ...), unscaled_t, through_scaler>;
 };
@@ -63,10 +64,10 @@ void check_visited(const char* operation, const store& parameters) {
 
 /// Whether a window is open decides, on the host, where gradients are written or added. So work that was captured
 /// between windows is of no use inside of one, and that of one window is of none in another.
-class window_fixture final : public fixture {
+class window_fixture final : public detail::fixture {
   public:
     explicit window_fixture(memory_resource& memory)
-        : fixture(&memory.fixtures(), "a window of gradients is open that was not, or the other way round"),
+        : detail::fixture(&memory.fixtures(), "a window of gradients is open that was not, or the other way round"),
           closed_(number()) {}
     void open() { change(); }
     void close() { restore(closed_); }
@@ -117,6 +118,7 @@ class accumulator<Kind, types<Models...>> {
         }
         return *this;
     }
+    /// The slabs of a store's gradients; nullptr where no model of this accumulator has that store.
     gradient_slabs* find(const store& owner) {
         const std::size_t part = window_.find(owner);
         return part == detail::window::nowhere ? nullptr : &window_.parts[part].slabs;
@@ -132,6 +134,7 @@ class accumulator<Kind, types<Models...>> {
             fail<argument_error>("accumulator: leave_out() of a model whose gradients it gathers");
         if (!leaves_out(parameters)) left_out_.push_back(&parameters);
     }
+    /// Whether leave_out() named a model with this store.
     bool leaves_out(const store& owner) const {
         return std::find(left_out_.begin(), left_out_.end(), &owner) != left_out_.end();
     }

@@ -22,6 +22,7 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
+/// How a loss scale moves, as torch.amp.GradScaler has it.
 struct grad_scaler_options {
     float init_scale = 65536.0f;
     double growth_factor = 2.0;         ///< above 1
@@ -84,6 +85,9 @@ inline bool is_scale(float x) { return is_finite(x) && bit_cast<std::uint32_t>(x
 
 }  // namespace detail
 
+/// A loss scale that moves (dynamic loss scaling, Micikevicius et al. 2018): it backs off where gradients overflow,
+/// and grows after `growth_interval` steps without. Scale and counters live on the device; nothing waits for it but
+/// state(). It refers to the device, which must live longer.
 template <class Device>
 class grad_scaler : public detail::scaler<Device> {
     using base = detail::scaler<Device>;
@@ -120,6 +124,7 @@ class grad_scaler : public detail::scaler<Device> {
     bool is_enabled() const { return base::is_checking(); }
     const grad_scaler_options& options() const { return options_; }
 
+    /// Scale and counters, for a checkpoint. On a GPU it waits for the device.
     scaler_state state() const {
         if (!is_enabled()) return {};
         const detail::scale_record r = base::record().read();

@@ -278,6 +278,7 @@ class gradients {
     Device* device_;
 };
 
+/// Whether T is a `gradients`.
 template <class T>
 inline constexpr bool is_gradients = false;
 template <class Device, class Models>

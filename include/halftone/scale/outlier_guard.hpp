@@ -39,6 +39,7 @@ enum class outlier_of {
     both,  ///< either of them
 };
 
+/// What counts as an outlier.
 struct outlier_options {
     double factor = 6;               ///< standard deviations above the mean
     int window = 128;                ///< latest steps that were let through
@@ -149,6 +150,8 @@ struct judge_step {
 
 }  // namespace detail
 
+/// Looks at the loss, the gradients' norm or both before each step, and has the optimizers skip those far above the
+/// latest ones. It judges on the device and does not wait for it. It refers to the device, which must live longer.
 template <class Device>
 class outlier_guard {
   public:
@@ -213,6 +216,7 @@ class outlier_guard {
     std::int64_t outliers() const { return record_.read().outliers; }
     const outlier_options& options() const { return options_; }
 
+    /// Window and counters, for a checkpoint. On a GPU it waits for the device.
     outlier_state state() const {
         const detail::guard_record r = record_.read();
         outlier_state s{{}, {}, r.in_a_row, r.outliers};
@@ -265,7 +269,7 @@ class outlier_guard {
     float* losses() const { return norms() + options_.window; }
 
     outlier_options options_;
-    resident<detail::guard_record, Device> record_;
+    detail::resident<detail::guard_record, Device> record_;
     buffer values_;  ///< the window's norms, then its losses
     std::shared_ptr<const detail::window_clock> watched_;
     std::uint64_t serial_ = 0;

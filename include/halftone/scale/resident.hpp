@@ -3,7 +3,7 @@
 /// A small value that lives in the device's memory, where the device's own work reads and changes it: the loss scale, a
 /// step count. The host looks at it only when asked, since on a GPU that means to wait.
 ///
-///     ht::resident<kernel::step_record, cpu> steps{device};
+///     detail::resident<kernel::step_record, cpu> steps{device};
 ///     device.run(count_one{steps.data()});                                // in order with the device's other work
 ///     steps.read().steps                                                  // waits for it
 #pragma once
@@ -14,6 +14,7 @@
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
+namespace detail {
 
 /// What lies at a place in the device's memory. On a GPU it waits for the device.
 template <class T, class Device>
@@ -23,6 +24,7 @@ T read_value(Device& device, const T* from) {
     return value;
 }
 
+/// A value of type T in a device's memory. It refers to the device, which must live longer.
 template <class T, class Device>
 class resident {
   public:
@@ -35,7 +37,9 @@ class resident {
 
     /// A pointer of the device's.
     T* data() const { return reinterpret_cast<T*>(memory_.data()); }
+    /// The value. On a GPU it waits for the device.
     T read() const { return read_value(*device_, data()); }
+    /// Sets the value, in order with the device's other work.
     void write(const T& value) { device_->memory().write(data(), &value, sizeof(T)); }
     Device& device() const { return *device_; }
 
@@ -44,5 +48,6 @@ class resident {
     buffer memory_;
 };
 
+}  // namespace detail
 }  // namespace HALFTONE_ABI
 }  // namespace halftone

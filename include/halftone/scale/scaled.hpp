@@ -37,6 +37,7 @@ class scaled {
     scaled(T value, const float* scale, scale_stamp stamp)
         : value_(std::move(value)), scale_(scale), stamp_(std::move(stamp)) {}
 
+    /// What was scaled.
     const T& value() const& { return value_; }
     T&& value() && { return std::move(value_); }
     /// Where the factor of a loss lies, in the device's memory. That of gradients only their scaler knows: nullptr.
@@ -49,23 +50,26 @@ class scaled {
     scale_stamp stamp_;
 };
 
+/// Whether T is a `scaled`.
 template <class T>
 inline constexpr bool is_scaled = false;
 template <class T>
 inline constexpr bool is_scaled<scaled<T>> = true;
 
-/// What a backward pass starts from: the loss inside, and its seed times the scale. Any loss type with these two
-/// functions can be scaled, once.
+/// What a backward pass starts from: the variable of the loss inside. Any loss type that has this function and the next
+/// can be scaled, once.
 template <class T>
 decltype(auto) loss_variable(const scaled<T>& loss) {
     return loss_variable(loss.value());
 }
+/// The seed of the loss inside, times the scale that lies in the device's memory.
 template <class T>
 gradient_seed loss_seed(const scaled<T>& loss) {
     gradient_seed seed = loss_seed(loss.value());
     seed.scale = loss.scale();
     return seed;
 }
+/// `value`, as scaled as the loss is.
 template <class T, class Value>
 scaled<Value> scaled_as(const scaled<T>& loss, Value value) {
     return {std::move(value), nullptr, loss.stamp()};

@@ -12,6 +12,7 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
+/// A loss scale that does not move, or none.
 struct static_scaler_options {
     float scale = 1024.0f;
     bool enabled = true;
@@ -29,6 +30,8 @@ struct count_overflow {
 
 }  // namespace detail
 
+/// A loss scale that stays as it is: steps with an overflow are skipped. It refers to the device, which must live
+/// longer.
 template <class Device>
 class static_scaler : public detail::scaler<Device> {
     using base = detail::scaler<Device>;
@@ -59,6 +62,7 @@ class static_scaler : public detail::scaler<Device> {
     bool is_enabled() const { return base::is_checking(); }
     const static_scaler_options& options() const { return options_; }
 
+    /// Scale and count, for a checkpoint. On a GPU it waits for the device.
     scaler_state state() const {
         if (!is_enabled()) return {};
         const detail::scale_record r = base::record().read();
@@ -98,10 +102,12 @@ class no_scaling : public detail::scaler<Device> {
   public:
     explicit no_scaling(Device& device) : detail::scaler<Device>(device, {}, detail::scaling_checks::off) {}
 
+    /// Does nothing, as every call here.
     void update() {}
     void update(float) {}
     bool is_enabled() const { return false; }
     scaler_state state() const { return {}; }
+    /// Takes no state over.
     void load(const scaler_state&) {}
 };
 

@@ -47,10 +47,12 @@ class host_tensor {
     extent size() const { return static_cast<extent>(values_.size()); }
     halftone::view<T, Rank> view() { return {values_.data(), shape_}; }
     halftone::const_view<T, Rank> view() const { return {values_.data(), shape_}; }
+    /// The element at the given indices.
     template <class... Indices>
     T& operator()(Indices... indices) {
         return view()(indices...);
     }
+    /// The element at the given indices.
     template <class... Indices>
     const T& operator()(Indices... indices) const {
         return view()(indices...);
@@ -104,9 +106,9 @@ host_tensor<float, Rank> to_host(Device& device, const split_view<Rank>& values)
     return result;
 }
 
-/// The same for what has a view: a tensor, a variable.
 template <class Device, class Source>
     requires requires(const Source& s) { s.view().is_contiguous(); }
+/// A copy, in host memory, of what has a view: a tensor, a variable. It waits for the device.
 auto to_host(Device& device, const Source& source) {
     return to_host(device, source.view());
 }

@@ -22,10 +22,13 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
+/// Where the documents of a row begin and end; without offsets the row is one document.
 struct packed {
     const_view<std::int32_t, 1> offsets{};  ///< (documents + 1)
 
+    /// Whether offsets were given.
     bool are_there() const { return offsets.data() != nullptr; }
+    /// The same with f(offsets) in place of its view: a copy elsewhere, say.
     template <class Function>
     packed with_views(const Function& f) const {
         return {f(offsets)};

@@ -13,6 +13,8 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
+/// A contiguous row-major array of Rank axes that owns its memory; contents undefined until written. Moved, not
+/// copied. Throws shape_error for a shape with a negative extent, out_of_memory.
 template <class T, int Rank>
 class tensor {
   public:
@@ -38,6 +40,7 @@ class tensor {
     halftone::const_view<T, Rank> const_view() const { return view_; }
     operator halftone::view<T, Rank>() const { return view_; }              // NOLINT(google-explicit-constructor)
     operator halftone::const_view<T, Rank>() const { return view_; }        // NOLINT(google-explicit-constructor)
+    /// The element at the given indices, where the host can read the device's memory.
     template <class... Indices>
     T& operator()(Indices... indices) const {
         return view_(indices...);
@@ -53,6 +56,7 @@ class tensor {
     halftone::view<T, Rank> view_;
 };
 
+/// The view of a tensor's elements.
 template <class T, int Rank>
 view<T, Rank> as_view(const tensor<T, Rank>& t) {
     return t.view();

@@ -26,6 +26,7 @@ template <class T>
 struct stands_for<const T> {
     using type = const typename stands_for<T>::type;
 };
+/// The number type that T holds bit for bit: T itself where nothing is said of it.
 template <class T>
 using stands_for_t = typename stands_for<T>::type;
 
@@ -77,7 +78,9 @@ class view {
     HALFTONE_HD constexpr T* data() const { return data_; }
     HALFTONE_HD constexpr const halftone::shape<Rank>& shape() const { return shape_; }
     HALFTONE_HD constexpr const halftone::shape<Rank>& strides() const { return strides_; }
+    /// The number of elements along an axis.
     HALFTONE_HD constexpr extent extent_of(int axis) const { return shape_[axis]; }
+    /// How many elements of memory there are from one index to the next along an axis.
     HALFTONE_HD constexpr extent stride_of(int axis) const { return strides_[axis]; }
     HALFTONE_HD constexpr extent size() const { return shape_.size(); }
 

@@ -22,6 +22,7 @@ struct trainer_state : step_metrics {
     double seconds = 0;            ///< in train() so far, evaluations included
 };
 
+/// What an evaluation found.
 struct evaluation_result {
     double loss = 0;               ///< nats a token, the mean over all tokens
     std::int64_t tokens = 0;
@@ -31,6 +32,7 @@ struct evaluation_result {
 /// Whether a run came to its end or was asked to stop.
 enum class training_end { finished, stopped };
 
+/// What a run came to.
 struct training_result {
     std::int64_t steps = 0;
     std::int64_t skipped_steps = 0;
@@ -63,6 +65,7 @@ class trainer_callback {
     virtual void on_overflow(const trainer_state&, const overflow&) {}
     /// Every numerics_steps steps, with what that step's tensors held.
     virtual void on_numerics(const trainer_state&, const numerics_view&) {}
+    /// After every evaluation.
     virtual void on_evaluate(const trainer_state&, const evaluation_result&) {}
 };
 

@@ -54,6 +54,7 @@ enum class step_run {
     replayed,
 };
 
+/// How many captured steps are kept.
 struct captured_step_options {
     int most_graphs = 8;  ///< shapes that are kept; the one that was not used for the longest time makes room
 };
@@ -123,7 +124,7 @@ class captured_step {
         std::uint64_t last_use = 0;
         std::string change{};                ///< why it was captured anew last, or will be
         bool is_tried = false;               ///< it ran as it is, and took no memory but what is there while ...
-        fixture_list::snapshot relied_on{};  ///< ... these are as they were
+        detail::fixture_list::snapshot relied_on{};  ///< ... these are as they were
         std::optional<typename detail::captured_by<Device>::type> work{};
 
         void drop(const std::string& why) {
@@ -137,7 +138,7 @@ class captured_step {
         plan& p = plan_for(inputs...);
         p.last_use = ++calls_;
         p.inputs.fill(*device_, inputs...);
-        fixture_list& fixtures = device_->memory().fixtures();
+        detail::fixture_list& fixtures = device_->memory().fixtures();
         if (!p.work && p.is_tried) fixtures.settle();  // what others have done since
         if (p.is_tried) {
             if (const char* change = fixtures.change_since(p.relied_on)) {

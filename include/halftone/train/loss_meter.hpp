@@ -85,6 +85,8 @@ struct restart_losses {
 
 }  // namespace detail
 
+/// Sums the losses of steps on the device, so that a mean of many steps costs one wait. It refers to the device,
+/// which must live longer.
 template <class Device>
 class loss_meter {
   public:
@@ -103,6 +105,7 @@ class loss_meter {
         record_.device().run(detail::add_shared_loss{record_.data(), loss.loss.view().data(), loss.factor,
                                                      loss.share.on_device()});
     }
+    /// Ends a step: its loss is the mean of those that were added.
     void end_step() {
         record_.device().run(detail::end_step{record_.data(), latest(), static_cast<std::int64_t>(room_)});
     }
@@ -135,7 +138,7 @@ class loss_meter {
   private:
     double* latest() const { return reinterpret_cast<double*>(latest_.data()); }
 
-    resident<detail::loss_record, Device> record_;
+    detail::resident<detail::loss_record, Device> record_;
     std::size_t room_;
     buffer latest_;
 };

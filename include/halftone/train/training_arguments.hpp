@@ -29,6 +29,7 @@ enum class step_capture {
 /// (observe/overflow/overflow.hpp). It wants a trainer that watches: ht::trainer trainer{device, model, arguments, ht::watched}.
 enum class overflow_search { off, on };
 
+/// What a run of the trainer is made with, by the names that Hugging Face's TrainingArguments has.
 struct training_arguments {
     extent per_device_train_batch_size = 8;        ///< rows of a micro-batch
     extent per_device_eval_batch_size = 8;

@@ -234,7 +234,7 @@ bool multiplies(emulator::device& device, const sizes& s, const layout& a_layout
 }
 
 using no_operands = ht::pack<>;
-using float_result = ht::pack<ht::matmul_result<ht::symbolic::argument<0>, float>>;
+using float_result = ht::pack<ht::detail::matmul_result<ht::symbolic::argument<0>, float>>;
 template <class Tiling, passage Passage = passage::direct, class A = bfloat16, class B = A>
 using bf16_kernel = matrix_unit_kernel<bfloat16, Tiling, Passage, A, B, no_operands, float_result>;
 template <class Tiling, passage Passage = passage::direct, class A = float, class B = A>

@@ -201,7 +201,7 @@ TEST_CASE("matmul of bytes on a GPU: nothing to sum") {
 }
 
 using no_operands = ht::pack<>;
-using float_result = ht::pack<ht::matmul_result<ht::symbolic::argument<0>, float>>;
+using float_result = ht::pack<ht::detail::matmul_result<ht::symbolic::argument<0>, float>>;
 template <class Tiling>
 using bytes_kernel =
     matrix_unit_kernel<eight_bits, Tiling, passage::direct, float8_e5m2, float8_e4m3, no_operands, float_result>;

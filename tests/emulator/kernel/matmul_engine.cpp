@@ -71,7 +71,7 @@ struct definition_engine : ht::matmul_engine {
 };
 
 struct engine_device : emulator::device {
-    ht::engine_slot slot{};
+    ht::detail::engine_slot slot{};
     definition_engine* engine;
 
     engine_device() {

@@ -43,7 +43,7 @@ struct greedy_engine : ht::matmul_engine {
     }
 };
 struct engine_device : emulator::device {
-    ht::engine_slot slot{ht::engine_use::always};
+    ht::detail::engine_slot slot{ht::engine_use::always};
     engine_device() { slot.hold(std::make_unique<greedy_engine>()); }
     ht::matmul_engine* engine_for(const ht::product_description& p) const { return slot.engine_for(p); }
 };

@@ -95,7 +95,7 @@ TEST_CASE("flash attention on AMX-shaped products: what is hidden has no effect"
 
 /// Products that take and write whole rows of a unit, as matrix tiles do.
 void multiply_whole_rows(extent rows, extent k, const void* a, const void* b, float* c, extent stride, bool add,
-                         ht::lookahead* ahead) {
+                         ht::detail::lookahead* ahead) {
     ht::portable::fma_multiply((rows + 23) / 24 * 24, k, a, b, c, stride, add, ahead);
 }
 

@@ -51,7 +51,7 @@ void within_bounds(Device& device, extent rows, extent width, extent padding, wr
     const ht::const_view<X, 2> x(memory.data(), {rows, width}, {stride, 1});
     const auto old = data.normals<Y>(width);
     const guarded<Y> out(old, 3 * apart);
-    ht::kernel::column_sum<Device>::run(device, x, out.view(), mode);
+    ht::column_sum(device, x, out.view(), mode);
 
     doubles want(static_cast<std::size_t>(width));
     ht::reference::column_sum(x, ht::view<double, 1>(want.data(), {width}));

@@ -73,8 +73,8 @@ void converts_each(Device& device, extent count, extent from_offset = 1, extent 
         for (extent i = 0; i < count && i < 256; ++i) from[i] = X::from_bits(static_cast<std::uint8_t>(i));
     }
     const guarded<Y> to(count, to_offset), scaled(count, 5);
-    convert::run(device, from.const_view(), to.view());
-    convert::run(device, from.const_view(), scaled.view(), 1.25f);
+    ht::convert(device, from.const_view(), to.view());
+    ht::convert(device, from.const_view(), scaled.view(), 1.25f);
     extent wrong = 0, wrong_scaled = 0;
     for (extent i = 0; i < count; ++i) {
         const float value = static_cast<float>(from[i]);
@@ -112,8 +112,8 @@ void saturates(Device& device, extent count) {
     const guarded<X> from(count, 1);
     for (extent i = 0; i < count; ++i) from[i] = any_bits<X>(data);
     const guarded<Y> to(count, 3), scaled(count);
-    ht::kernel::convert<Device>::saturate(device, from.const_view(), to.view());
-    ht::kernel::convert<Device>::saturate(device, from.const_view(), scaled.view(), 64);
+    ht::convert_saturated(device, from.const_view(), to.view());
+    ht::convert_saturated(device, from.const_view(), scaled.view(), 64);
     extent wrong = 0, stopped = 0;
     for (extent i = 0; i < count; ++i) {
         const float value = static_cast<float>(from[i]);

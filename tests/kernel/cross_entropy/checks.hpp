@@ -19,6 +19,7 @@
 #include <halftone/number/bfloat16.hpp>
 #include <halftone/number/classify.hpp>
 #include <halftone/number/float16.hpp>
+#include <halftone/policy/presets.hpp>
 
 #include "support/bounds.hpp"
 #include "support/guarded.hpp"
@@ -66,13 +67,8 @@ void within_bounds(Device& device, extent rows, extent classes, extent padding, 
     if (rows > 2) targets[1] = ignored;
     if (rows > 30) targets[17] = targets[18] = targets[rows - 1] = ignored;
     const guarded<float> losses(rows), maximum(rows), sum(rows), loss(1), count(1);
-    ht::kernel::cross_entropy<Device>::template forward<X>(device, {.logits = logits,
-                                                                    .targets = targets.const_view(),
-                                                                    .losses = losses.view(),
-                                                                    .maximum = maximum.view(),
-                                                                    .sum = sum.view(),
-                                                                    .loss = loss.view(),
-                                                                    .count = count.view()});
+    ht::cross_entropy<ht::amp_bf16>(device, logits, targets.const_view(), losses.view(), maximum.view(), sum.view(),
+                                    loss.view(), count.view());
 
     const extent counted = ht::reference::counted_rows(targets.const_view(), ignored);
     CHECK(count[0] == static_cast<float>(counted));
@@ -118,13 +114,8 @@ void within_bounds(Device& device, extent rows, extent classes, extent padding, 
     const guarded<float> slope(std::vector<float>{3.0f});
     const guarded<D> dx(rows * stride, 3 * apart);
     const ht::view<D, 2> dlogits(dx.data(), {rows, classes}, {stride, 1});
-    ht::kernel::cross_entropy<Device>::template backward<X, D>(device, {.logits = logits,
-                                                                        .targets = targets.const_view(),
-                                                                        .maximum = maximum.const_view(),
-                                                                        .sum = sum.const_view(),
-                                                                        .gradient = slope.const_view(),
-                                                                        .count = count.const_view(),
-                                                                        .dlogits = dlogits});
+    ht::cross_entropy_gradients<ht::amp_bf16>(device, logits, targets.const_view(), maximum.const_view(), sum.const_view(),
+                                              slope.const_view(), count.const_view(), dlogits);
     doubles want_dx(static_cast<std::size_t>(rows * classes));
     const ht::view<double, 2> wanted(want_dx.data(), {rows, classes});
     const doubles slopes(static_cast<std::size_t>(rows), 3.0 / static_cast<double>(counted));

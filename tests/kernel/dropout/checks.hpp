@@ -15,6 +15,7 @@
 #include <halftone/kernel/dropout/dropout.hpp>
 #include <halftone/kernel/dropout/reference.hpp>
 #include <halftone/number/bfloat16.hpp>
+#include <halftone/number/classify.hpp>
 
 #include "support/bounds.hpp"
 #include "support/guarded.hpp"
@@ -56,9 +57,8 @@ bool is_right(Device& device, extent count, float p, extent from_offset, extent 
     const guarded<Y> base(data.normals<Y>(count), to_offset), y(count, to_offset), sum(count, to_offset);
     const dropout_draw draw = dropout_draw::of(own.data(), tensor, p);
     const double share = static_cast<double>(draw.kept_from) * 0x1p-32;
-    using dropout = ht::kernel::dropout<Device>;
-    dropout::run(device, x.const_view(), ht::const_view<Y, 1>{}, y.view(), draw);
-    dropout::run(device, x.const_view(), base.const_view(), sum.view(), draw);
+    ht::dropout(device, x.const_view(), y.view(), draw);
+    ht::dropout(device, x.const_view(), base.const_view(), sum.view(), draw);
     std::vector<double> want(static_cast<std::size_t>(count));
     bool right = y.intact() && sum.intact();
     for (const bool with_base : {false, true}) {
@@ -74,7 +74,7 @@ bool is_right(Device& device, extent count, float p, extent from_offset, extent 
         }
     }
     // In place of the base.
-    dropout::run(device, x.const_view(), base.const_view(), base.view(), draw);
+    ht::dropout(device, x.const_view(), base.const_view(), base.view(), draw);
     return right && base.same_bits(sum) && base.intact();
 }
 

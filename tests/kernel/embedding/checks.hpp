@@ -16,6 +16,7 @@
 #include <halftone/kernel/embedding/reference.hpp>
 #include <halftone/number/bfloat16.hpp>
 #include <halftone/number/float16.hpp>
+#include <halftone/policy/presets.hpp>
 
 #include "support/bounds.hpp"
 #include "support/guarded.hpp"
@@ -50,7 +51,6 @@ void forward_within_bounds(Device& device, extent width, alignment where = align
     CAPTURE(width);
     using T = typename M::T;
     using Y = typename M::Y;
-    using embedding = ht::kernel::embedding<Device>;
     constexpr extent vocabulary = 11, period = 3, rows = 3 * period + 1;
     const extent off = where == alignment::vectors ? 0 : 1;
     const ht::shape<2> shape{rows, width};
@@ -60,18 +60,12 @@ void forward_within_bounds(Device& device, extent width, alignment where = align
     const guarded<std::int32_t> tokens(data.indices(rows, vocabulary));
     const guarded<Y> out(rows * width, 5 * off), bare(rows * width, 7 * off), named(rows * width, 3 * off);
     const guarded<std::int32_t> position_of(data.indices(rows, period));
-    embedding::template forward<T, Y>(device, {.tokens = tokens.const_view(),
-                                               .table = table.const_view(ht::shape<2>{vocabulary, width}),
-                                               .positions = positions.const_view(ht::shape<2>{period, width}),
-                                               .out = out.view(shape)});
-    embedding::template forward<T, Y>(device, {.tokens = tokens.const_view(),
-                                               .table = table.const_view(ht::shape<2>{vocabulary, width}),
-                                               .out = bare.view(shape)});
-    embedding::template forward<T, Y>(device, {.tokens = tokens.const_view(),
-                                               .table = table.const_view(ht::shape<2>{vocabulary, width}),
-                                               .positions = positions.const_view(ht::shape<2>{period, width}),
-                                               .out = named.view(shape),
-                                               .position_of = position_of.const_view()});
+    const auto rows_of_tokens = table.const_view(ht::shape<2>{vocabulary, width});
+    const auto rows_of_positions = positions.const_view(ht::shape<2>{period, width});
+    ht::embedding<ht::amp_bf16>(device, tokens.const_view(), rows_of_tokens, rows_of_positions, out.view(shape));
+    ht::embedding<ht::amp_bf16>(device, tokens.const_view(), rows_of_tokens, ht::view<T, 2>{}, bare.view(shape));
+    ht::embedding<ht::amp_bf16>(device, tokens.const_view(), rows_of_tokens, rows_of_positions, named.view(shape),
+                                position_of.const_view());
     doubles want(static_cast<std::size_t>(rows * width)), want_named(want);
     ht::reference::embedding(tokens.const_view(), table.const_view(ht::shape<2>{vocabulary, width}),
                              positions.const_view(ht::shape<2>{period, width}),
@@ -123,12 +117,9 @@ void backward_within_bounds(Device& device, extent vocabulary, extent period, ex
         tokens[r] = r % 3 == 0 ? 1 : tokens[r] == 2 ? 3 : tokens[r];  // a frequent one, an absent one
     const auto old_table = data.normals<G>(vocabulary * width), old_positions = data.normals<G>(period * width);
     const guarded<G> dtable(old_table, 3 * off), dpositions(old_positions, 5 * off);
-    ht::kernel::embedding<Device>::template backward<Y, G>(device,
-                                                           {.tokens = tokens.const_view(),
-                                                            .dy = dy.const_view(ht::shape<2>{rows, width}),
-                                                            .dtable = dtable.view(ht::shape<2>{vocabulary, width}),
-                                                            .dpositions = dpositions.view(ht::shape<2>{period, width}),
-                                                            .mode = mode});
+    ht::embedding_gradients<ht::amp_bf16>(device, tokens.const_view(), dy.const_view(ht::shape<2>{rows, width}),
+                                          dtable.view(ht::shape<2>{vocabulary, width}),
+                                          dpositions.view(ht::shape<2>{period, width}), mode);
 
     const double before = mode == write_mode::add ? 1 : 0;
     doubles want(static_cast<std::size_t>(vocabulary * width)),

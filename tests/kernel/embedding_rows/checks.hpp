@@ -89,11 +89,7 @@ std::vector<char> as_dense(Device& device, extent vocabulary, extent width, cons
                      .dy = dy_view,
                      .dtable = dense.view(ht::shape<2>{vocabulary, width}),
                      .mode = micro == 0 ? ht::write_mode::overwrite : ht::write_mode::add});
-        ht::kernel::embedding_rows<Device>::template add<Y, G>(device, {.tokens = tokens.const_view(),
-                                                                        .dy = dy_view,
-                                                                        .vocabulary = vocabulary,
-                                                                        .rows = rows.view(),
-                                                                        .before = before});
+        ht::embedding_row_gradients(device, tokens.const_view(), dy_view, vocabulary, rows.view(), before);
         before = std::min(before + n, vocabulary);
         CHECK(tokens.intact());
         if (has_wrong_tokens) continue;

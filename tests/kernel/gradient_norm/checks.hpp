@@ -36,9 +36,8 @@ template <class Device, class G>
 pass run(Device& device, const support::guarded<G>& g, const kernel::gradient_factors& factors = {}) {
     pass p;
     p.record.factors = factors;
-    kernel::begin_pass(p.record);
-    kernel::gradient_norm<Device>::add(device, g.const_view(), &p.record, &p.found);
-    kernel::end_pass(p.record);
+    ht::gradient_norm(device, &p.record, g.const_view());
+    p.found = p.record.found_inf;
     return p;
 }
 

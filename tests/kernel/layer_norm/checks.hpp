@@ -15,6 +15,7 @@
 #include <halftone/kernel/layer_norm/reference.hpp>
 #include <halftone/number/bfloat16.hpp>
 #include <halftone/number/float16.hpp>
+#include <halftone/policy/presets.hpp>
 
 #include "support/bounds.hpp"
 #include "support/guarded.hpp"
@@ -61,14 +62,9 @@ void forward_within_bounds(Device& device, extent rows, extent width, float epsi
     const guarded<float> mean(rows), rstd(rows);
     const ht::const_view<typename M::W, 1> bias_view =
         with_bias ? bias.const_view() : ht::const_view<typename M::W, 1>{};
-    ht::kernel::layer_norm<Device>::template forward<typename M::X, typename M::W, typename M::Y>(device,
-                                                                     {.x = x.const_view(ht::shape<2>{rows, width}),
-                                                                      .gain = gain.const_view(),
-                                                                      .bias = bias_view,
-                                                                      .y = y.view(ht::shape<2>{rows, width}),
-                                                                      .mean = mean.view(),
-                                                                      .rstd = rstd.view(),
-                                                                      .epsilon = epsilon});
+    ht::layer_norm<ht::amp_bf16>(device, x.const_view(ht::shape<2>{rows, width}), gain.const_view(), bias_view,
+                                 y.view(ht::shape<2>{rows, width}), mean.view(), rstd.view(),
+                                 static_cast<double>(epsilon));
 
     doubles want(static_cast<std::size_t>(rows * width)), want_mean(static_cast<std::size_t>(rows)),
         want_rstd(static_cast<std::size_t>(rows));
@@ -125,17 +121,9 @@ void backward_within_bounds(Device& device, extent rows, extent width, write_mod
     const guarded<G> old_dgain(std::vector<G>(dgain.data(), dgain.data() + width)),
         old_dbias(std::vector<G>(dbias.data(), dbias.data() + width));
 
-    ht::kernel::layer_norm<Device>::template backward<X, typename M::W, typename M::Y, G>(device,
-                                                                                          {.x = x.const_view(shape),
-                                                                                           .gain = gain.const_view(),
-                                                                                           .dy = dy.const_view(shape),
-                                                                                           .mean = mean.const_view(),
-                                                                                           .rstd = rstd.const_view(),
-                                                                                           .dx = dx.view(shape),
-                                                                                           .dgain = dgain.view(),
-                                                                                           .dbias = dbias.view(),
-                                                                                           .dx_mode = mode,
-                                                                                           .parameter_mode = mode});
+    ht::layer_norm_gradients<ht::amp_bf16>(device, x.const_view(shape), gain.const_view(), dy.const_view(shape),
+                                           mean.const_view(), rstd.const_view(), dx.view(shape), dgain.view(),
+                                           dbias.view(), mode, mode);
 
     doubles want(static_cast<std::size_t>(rows * width)), want_dgain(static_cast<std::size_t>(width)),
         want_dbias(static_cast<std::size_t>(width));

@@ -102,7 +102,7 @@ struct short_forms {
 template <class T, class Device, class F>
 void short_gradient_within_bounds(Device& device, const F& f, const guarded<T>& x, const guarded<T>& z) {
     const auto e = ht::make_pack(ht::trace<2>(f));
-    const auto slope = ht::symbolic::shorten<T>(ht::gradient_expression<0, 2>(e));
+    const auto slope = ht::symbolic::shorten<T>(ht::detail::gradient_expression<0, 2>(e));
     const guarded<T> dx(x.size());
     ht::kernel::map<Device>::backward(device, e, ht::make_pack(z.const_view()),
                                       ht::make_pack(x.const_view(), z.const_view()),
@@ -396,11 +396,11 @@ void gradients_within_bounds(Device& first, Device& second, const ht::shape<2>& 
         const extent j = i % columns;
         const bounded at[] = {wide(x[i]), wide(y[i]), wide(b[j]), wide(s[0]), wide(dz[i])};
         by_x.push_back(ht::scalar::evaluate(
-            ht::symbolic::shorten<ht::bfloat16>(ht::gradient_expression<0, 4>(expressions)), at));
-        by_y.push_back(ht::scalar::evaluate(ht::gradient_expression<1, 4>(expressions), at));
+            ht::symbolic::shorten<ht::bfloat16>(ht::detail::gradient_expression<0, 4>(expressions)), at));
+        by_y.push_back(ht::scalar::evaluate(ht::detail::gradient_expression<1, 4>(expressions), at));
         by_column[static_cast<std::size_t>(j)].add(
-            ht::scalar::evaluate(ht::gradient_expression<2, 4>(expressions), at));
-        all.add(ht::scalar::evaluate(ht::gradient_expression<3, 4>(expressions), at));
+            ht::scalar::evaluate(ht::detail::gradient_expression<2, 4>(expressions), at));
+        all.add(ht::scalar::evaluate(ht::detail::gradient_expression<3, 4>(expressions), at));
     }
 
     for (const write_mode mode : {write_mode::overwrite, write_mode::add}) {

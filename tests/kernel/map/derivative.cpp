@@ -110,9 +110,9 @@ TEST_CASE("derivative: trivial factors leave no trace in the type") {
     static_assert(std::is_same_v<decltype(ht::derivative<1>(ht::gelu(x))), sym::zero>);
     static_assert(std::is_same_v<decltype(ht::derivative<0>(2 * x)), sym::constant>);
     static_assert(std::is_same_v<decltype(ht::derivative<0>(ht::exp(x))), sym::unary<sym::op::exp, sym::argument<0>>>);
-    static_assert(std::is_same_v<decltype(ht::gradient_expression<0, 2>(x + y)), sym::argument<2>>);
+    static_assert(std::is_same_v<decltype(ht::detail::gradient_expression<0, 2>(x + y)), sym::argument<2>>);
     // What needs no input keeps none alive.
-    static_assert(!ht::reads<0, decltype(ht::gradient_expression<0, 2>(ht::make_pack(x + y, x * y)))>);
+    static_assert(!ht::reads<0, decltype(ht::detail::gradient_expression<0, 2>(ht::make_pack(x + y, x * y)))>);
 }
 
 TEST_CASE("derivative: corners are PyTorch's") {
@@ -133,5 +133,5 @@ TEST_CASE("derivative: corners are PyTorch's") {
     CHECK(at(ht::derivative<1>(ht::pow(x, y)), 0, 0) == 0);
     // An infinite gradient of the output does not get past a relu that is off, as infinity times 0 would.
     const double place[] = {-1, std::numeric_limits<double>::infinity()};
-    CHECK(ht::reference::evaluate(ht::gradient_expression<0, 1>(ht::relu(x)), place) == 0);
+    CHECK(ht::reference::evaluate(ht::detail::gradient_expression<0, 1>(ht::relu(x)), place) == 0);
 }

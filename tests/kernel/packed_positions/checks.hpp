@@ -23,7 +23,7 @@ using support::guarded;
 template <class Device>
 bool is_as_defined(Device& device, const std::vector<std::int32_t>& all, ht::extent tokens) {
     const guarded<std::int32_t> offsets(all), got(tokens, 1), want(tokens, 1);
-    ht::kernel::packed_positions<Device>::run(device, offsets.const_view(), got.view());
+    ht::packed_positions(device, offsets.const_view(), got.view());
     ht::reference::packed_positions(offsets.const_view(), want.view());
     return got.same_bits(want) && got.intact();
 }

@@ -65,7 +65,7 @@ struct packed_sizes {
 /// Packs, multiplies, adds a second time on top, and compares every element; by half a panel too, where that is enough,
 /// and with a by depth, where it can be packed so.
 template <class T>
-void multiply_exactly(const ht::product_unit& unit, const ht::product_packing<T>& packing, const packed_sizes& s,
+void multiply_exactly(const ht::detail::product_unit& unit, const ht::detail::product_packing<T>& packing, const packed_sizes& s,
                       order a_order, order b_order) {
     CAPTURE(s.rows);
     CAPTURE(s.k);
@@ -100,9 +100,9 @@ void multiply_exactly(const ht::product_unit& unit, const ht::product_packing<T>
         unit.multiply(s.rows, k, block.data(), panel.data(), c, stride, add, nullptr);
     });
     if (unit.multiply_rows == nullptr) return;
-    ht::lookahead ahead;
-    const auto multiply_block = [&](const ht::block_of_a& a_block, extent length) {
-        for (ht::lookahead* const asks : {static_cast<ht::lookahead*>(nullptr), &ahead}) {
+    ht::detail::lookahead ahead;
+    const auto multiply_block = [&](const ht::detail::block_of_a& a_block, extent length) {
+        for (ht::detail::lookahead* const asks : {static_cast<ht::detail::lookahead*>(nullptr), &ahead}) {
             multiply_twice(unit.columns, [&](float* c, bool add) {
                 unit.multiply_rows(s.rows, length, a_block, panel.data(), c, stride, add, asks);
             });
@@ -112,17 +112,17 @@ void multiply_exactly(const ht::product_unit& unit, const ht::product_packing<T>
             });
         }
     };
-    multiply_block({block.data(), ht::panel_stride}, k);
+    multiply_block({block.data(), ht::detail::panel_stride}, k);
     if (packing.pack_a_by_depth == nullptr || a_order != order::columns) return;
-    const extent apart = ht::depth_rows * rounded_up(s.k, 8);
-    const guarded<std::byte> by_depth(rounded_up(s.rows, ht::depth_rows) / ht::depth_rows * apart * unit.element, 64);
+    const extent apart = ht::detail::depth_rows * rounded_up(s.k, 8);
+    const guarded<std::byte> by_depth(rounded_up(s.rows, ht::detail::depth_rows) / ht::detail::depth_rows * apart * unit.element, 64);
     packing.pack_a_by_depth(a.memory.data(), a.column_stride, s.rows, s.k, by_depth.data(), apart);
     CHECK(by_depth.intact());
     multiply_block({by_depth.data(), apart, true}, unit.run(s.k));
 }
 
 template <class T>
-void multiply_all(const ht::product_unit& unit, const ht::product_packing<T>& packing) {
+void multiply_all(const ht::detail::product_unit& unit, const ht::detail::product_packing<T>& packing) {
     const extent w = unit.columns;
     const packed_sizes sizes[] = {{1, 1, 1},   {2, 3, w},   {5, 16, w - 1},     {12, 17, 2},  {13, 31, w},
                                   {31, 32, 3}, {32, 33, w}, {33, 64, w},        {64, 100, w}, {96, 255, w / 2},

@@ -15,7 +15,7 @@ using ht::extent;
 TEST_CASE("lookahead: as many lines are asked for as runs of bytes touch") {
     alignas(64) static std::byte memory[4096];
     const auto lines = [](extent begin, extent bytes, extent stride) {
-        return ht::strided_lines(memory + begin, 3, bytes, stride).count();
+        return ht::detail::strided_lines(memory + begin, 3, bytes, stride).count();
     };
     CHECK(lines(0, 64, 128) == 3);
     CHECK(lines(0, 65, 128) == 6);
@@ -27,7 +27,7 @@ TEST_CASE("lookahead: as many lines are asked for as runs of bytes touch") {
     CHECK(lines(0, 128, 130) == 9);
     CHECK(lines(0, 2, 130) == 3);
     CHECK(lines(0, 0, 64) == 0);
-    CHECK(ht::strided_lines().count() == 0);
+    CHECK(ht::detail::strided_lines().count() == 0);
 }
 
 }  // namespace

@@ -13,6 +13,8 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace pair_tiles {
 
+using namespace detail;
+
 struct tile_block {
     float sums[32][32];
     const bfloat16 *rows, *columns;

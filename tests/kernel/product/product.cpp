@@ -25,7 +25,7 @@ template <class Compute, class T>
 void multiply_on_every_set() {
     support::for_each_isa([&](ht::isa set) {
         const ht::cpu device{{.threads = 1, .instruction_set = set}};
-        multiply_all<T>(ht::unit_for<Compute>(device), ht::packing_for<Compute, T>(device));
+        multiply_all<T>(ht::detail::unit_for<Compute>(device), ht::detail::packing_for<Compute, T>(device));
     });
 }
 
@@ -40,7 +40,7 @@ TEST_CASE("product units and packing are exact on small integers") {
 }
 
 /// What product.hpp says of the operands of bfloat16 units, written down element by element.
-const ht::product_packing<bfloat16> plain_packing{
+const ht::detail::product_packing<bfloat16> plain_packing{
     [](const void* source, extent row_stride, extent k_stride, extent rows, extent k, void* block,
        extent block_stride) {
         const auto* from = static_cast<const bfloat16*>(source);
@@ -85,8 +85,8 @@ TEST_CASE("the tile body is exact with its own packing") {
 /// Sends `value` through a's packing (times 1) or through b's.
 template <class Compute>
 float packed_value(const ht::cpu& device, float value, bool in_a) {
-    const ht::product_unit unit = ht::unit_for<Compute>(device);
-    const ht::product_packing<float> packing = ht::packing_for<Compute, float>(device);
+    const ht::detail::product_unit unit = ht::detail::unit_for<Compute>(device);
+    const ht::detail::product_packing<float> packing = ht::detail::packing_for<Compute, float>(device);
     const float one = 1;
     aligned_bytes block(unit.block_bytes(1)), panel(unit.panel_bytes(1));
     packing.pack_block(in_a ? &value : &one, 1, 1, 1, 1, block.data());
@@ -128,8 +128,8 @@ void bits_do_not_depend_on_the_cut() {
         if (!support::is_tested(set)) continue;
         CAPTURE(std::string(ht::name(set)));
         const ht::cpu device{{.threads = 1, .instruction_set = set}};
-        const ht::product_unit unit = ht::unit_for<Compute>(device);
-        const ht::product_packing<float> packing = ht::packing_for<Compute, float>(device);
+        const ht::detail::product_unit unit = ht::detail::unit_for<Compute>(device);
+        const ht::detail::product_packing<float> packing = ht::detail::packing_for<Compute, float>(device);
         const std::vector<float> b = data.normals<float>(k * unit.columns);
         aligned_bytes block(unit.block_bytes(rows)), panel(unit.panel_bytes(k));
         packing.pack_panel(b.data(), unit.columns, 1, k, unit.columns, panel.data());
@@ -150,7 +150,7 @@ void bits_do_not_depend_on_the_cut() {
             return true;
         };
         if (unit.multiply_half != nullptr) {
-            unit.multiply_half(rows, k, {block.data(), ht::panel_stride}, panel.data(), part.data(), unit.columns, false,
+            unit.multiply_half(rows, k, {block.data(), ht::detail::panel_stride}, panel.data(), part.data(), unit.columns, false,
                                nullptr);
             CHECK(is_of_whole(0, rows, unit.columns / 2));
         }
@@ -175,8 +175,8 @@ void random_sums_within_bounds() {
         if (!support::is_tested(set)) continue;
         CAPTURE(std::string(ht::name(set)));
         const ht::cpu device{{.threads = 1, .instruction_set = set}};
-        const ht::product_unit unit = ht::unit_for<Compute>(device);
-        const ht::product_packing<Compute> packing = ht::packing_for<Compute, Compute>(device);
+        const ht::detail::product_unit unit = ht::detail::unit_for<Compute>(device);
+        const ht::detail::product_packing<Compute> packing = ht::detail::packing_for<Compute, Compute>(device);
         support::random data(11);
         const std::vector<Compute> a = data.normals<Compute>(rows * k), b = data.normals<Compute>(k * unit.columns);
         aligned_bytes block(unit.block_bytes(rows)), panel(unit.panel_bytes(k));

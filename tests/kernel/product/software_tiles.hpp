@@ -10,6 +10,7 @@
 namespace support::software_tiles {
 
 using namespace halftone;
+using namespace halftone::detail;
 
 /// As unit_for<bfloat16> gives it on a processor with AMX.
 inline product_unit unit() {

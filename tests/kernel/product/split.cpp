@@ -37,7 +37,7 @@ double error_of_pieces(double first, double later) {
 }
 template <int Pieces>
 double error_on_tiles(extent k) {
-    const ht::split_tile_additions n(k, Pieces);
+    const ht::detail::split_tile_additions n(k, Pieces);
     return error_of_pieces<Pieces>(static_cast<double>(n.first), static_cast<double>(n.later));
 }
 
@@ -88,18 +88,18 @@ void on_all_tiles(const Test& test) {
     {
         CAPTURE("TDPBF16PS");
         const ht::cpu device{{.threads = 1, .instruction_set = ht::isa::amx}};
-        test(ht::matmul_unit_for<pieces<Pieces>>(device), [](extent k) { return error_on_tiles<Pieces>(k); });
+        test(ht::detail::matmul_unit_for<pieces<Pieces>>(device), [](extent k) { return error_on_tiles<Pieces>(k); });
     }
 }
 
 template <int Pieces, class T, class Compute = pieces<Pieces>>
-ht::product_packing<T> packing() {
+ht::detail::product_packing<T> packing() {
     return {&ht::avx512::pack_a_split<Compute, Pieces, T>, &ht::avx512::pack_b_split<Compute, Pieces, T>};
 }
 
 template <int Pieces>
 void exact_on_integers() {
-    on_all_tiles<Pieces>([](const ht::product_unit& unit, const auto&) {
+    on_all_tiles<Pieces>([](const ht::detail::product_unit& unit, const auto&) {
         product_test::multiply_all<float>(unit, packing<Pieces, float>());
         product_test::multiply_all<bfloat16>(unit, packing<Pieces, bfloat16>());
         product_test::multiply_all<float16>(unit, packing<Pieces, float16>());
@@ -112,9 +112,9 @@ TEST_CASE("split products: exact on small integers") {
 
 /// c = ab, a (rows, k) and b (k, 32) by rows.
 template <int Pieces, class T, class Compute = pieces<Pieces>>
-std::vector<float> product(const ht::product_unit& unit, const std::vector<T>& a, const std::vector<T>& b, extent rows,
+std::vector<float> product(const ht::detail::product_unit& unit, const std::vector<T>& a, const std::vector<T>& b, extent rows,
                            extent k, const std::vector<float>* before = nullptr) {
-    const ht::product_packing<T> pack = packing<Pieces, T, Compute>();
+    const ht::detail::product_packing<T> pack = packing<Pieces, T, Compute>();
     aligned_bytes block(unit.block_bytes(rows)), panel(unit.panel_bytes(k));
     // Rows that are not there are whatever was in memory.
     std::memset(block.data(), 0xff, unit.block_bytes(rows));
@@ -153,7 +153,7 @@ std::vector<float> special_values() {
 /// Sends values through a's packing (times 1) and through b's.
 template <int Pieces, class Compute = pieces<Pieces>>
 void packing_rounds() {
-    on_all_tiles<Pieces>([](const ht::product_unit& unit, const auto&) {
+    on_all_tiles<Pieces>([](const ht::detail::product_unit& unit, const auto&) {
         std::int64_t wrong = 0;
         for (const float value : special_values()) {
             std::vector<float> ones(32, 1.0f), values(32, value);
@@ -190,7 +190,7 @@ sum_of_products exact_sum(const std::vector<T>& a, const std::vector<T>& b, exte
 
 template <int Pieces, class T, class Compute = pieces<Pieces>>
 void random_sums() {
-    on_all_tiles<Pieces>([](const ht::product_unit& unit, const auto& error) {
+    on_all_tiles<Pieces>([](const ht::detail::product_unit& unit, const auto& error) {
         for (const extent k : {1, 2, 3, 4, 5, 8, 31, 33, 100, 128, 129, 256}) {
             CAPTURE(k);
             constexpr extent rows = 37;
@@ -228,7 +228,7 @@ TEST_CASE("split products: random sums within the bound of their additions") {
 /// Operands of every size, and products that are subnormal numbers or next to them.
 template <int Pieces>
 void small_and_large() {
-    on_all_tiles<Pieces>([](const ht::product_unit& unit, const auto& error) {
+    on_all_tiles<Pieces>([](const ht::detail::product_unit& unit, const auto& error) {
         struct range {
             int a, b;  // exponents of the largest
         };
@@ -297,7 +297,7 @@ TEST_CASE("split products: infinities, NaNs and overflow come out as multiply-ad
         {{largest, true, 8, 2}, {largest, false, 9, 2}},
         {{largest, true, 8, 2}, {largest, true, 8, 3}, {2.0f, false, 1, 2}, {2.0f, false, 1, 3}},
         {{inf, true, 2, 100}, {inf, false, 6, 100}, {-largest, false, 7, 100}}};
-    on_all_tiles<3>([&](const ht::product_unit& unit, const auto&) {
+    on_all_tiles<3>([&](const ht::detail::product_unit& unit, const auto&) {
         constexpr extent rows = 33, k = 140;
         support::random data(3);
         for (const float operand : {1.0f, 1.0f / 3, -1.0f / 3, 0x1.01fp0f}) {
@@ -337,7 +337,7 @@ TEST_CASE("split products: infinities, NaNs and overflow come out as multiply-ad
 }
 
 TEST_CASE("split products: a sum that overflows in passing is formed again by multiply-adds of floats") {
-    on_all_tiles<3>([&](const ht::product_unit& unit, const auto&) {
+    on_all_tiles<3>([&](const ht::detail::product_unit& unit, const auto&) {
         constexpr float largest = std::numeric_limits<float>::max();
         // The first pieces' product is beyond the largest float, that of the numbers is not.
         const float x = 0x1.fefffep63f, y = 0x1.ffp63f;
@@ -353,7 +353,7 @@ TEST_CASE("split products: a sum that overflows in passing is formed again by mu
 
 template <int Pieces>
 void bits_do_not_depend_on_the_cut() {
-    on_all_tiles<Pieces>([](const ht::product_unit& unit, const auto&) {
+    on_all_tiles<Pieces>([](const ht::detail::product_unit& unit, const auto&) {
         constexpr extent rows = 96, k = 200;
         support::random data(7);
         std::vector<float> a = data.normals<float>(rows * k), b = data.normals<float>(k * 32);

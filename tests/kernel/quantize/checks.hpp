@@ -15,6 +15,7 @@
 #include <halftone/kernel/quantize/reference.hpp>
 #include <halftone/number/bfloat16.hpp>
 #include <halftone/number/float8.hpp>
+#include <halftone/policy/presets.hpp>
 
 #include "support/bounds.hpp"
 #include "support/guarded.hpp"
@@ -55,9 +56,15 @@ void equals_definition(Device& device) {
                 some[i] = X(static_cast<float>(some[i]) * (i % 2 == 0 ? 0x1p-9f : 0x1p-18f));
             const guarded<X> x(some, offset);
             const guarded<Y> y(n, offset), want(n, 0), again(n, 2);
-            for (const ht::scaling_rule& rule : {plain, powers, margin}) {
+            const ht::scaling_rule rules[] = {plain, powers, margin};
+            for (const ht::scaling_rule& rule : rules) {
                 ht::tensor_scale scale{0, 0};
-                quantize::current(device, x.const_view(), y.view(), &scale, rule);
+                const auto by_policy = [&]<class Scaling>(Scaling) {
+                    ht::quantize<ht::with_scaling<ht::fp8_hybrid, Scaling>>(device, x.const_view(), y.view(), &scale);
+                };
+                if (&rule == &rules[0]) by_policy(ht::current_scaling<>{});
+                if (&rule == &rules[1]) by_policy(ht::current_scaling<0, ht::scale_steps::powers_of_two>{});
+                if (&rule == &rules[2]) by_policy(ht::current_scaling<2>{});
                 const double right = ht::reference::scale(ht::reference::amax(x.const_view()), largest, rule, 1);
                 scales.expect(static_cast<double>(scale.scale), right,
                               rule.steps == ht::scale_steps::powers_of_two ? 0 : support::u * right);

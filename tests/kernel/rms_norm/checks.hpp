@@ -15,6 +15,7 @@
 #include <halftone/kernel/rms_norm/rms_norm.hpp>
 #include <halftone/number/bfloat16.hpp>
 #include <halftone/number/float16.hpp>
+#include <halftone/policy/presets.hpp>
 
 #include "support/bounds.hpp"
 #include "support/guarded.hpp"
@@ -55,11 +56,8 @@ void forward_within_bounds(Device& device, extent rows, extent width, float epsi
     const guarded<W> gain(data.normals<W>(width, 0.5, 1), 3 * apart);
     const guarded<Y> y(rows * width, 7 * apart);
     const guarded<float> rstd(rows);
-    ht::kernel::rms_norm<Device>::template forward<X, W, Y>(device, {.x = x.const_view(shape),
-                                        .gain = gain.const_view(),
-                                        .y = y.view(shape),
-                                        .rstd = rstd.view(),
-                                        .epsilon = epsilon});
+    ht::rms_norm<ht::amp_bf16>(device, x.const_view(shape), gain.const_view(), y.view(shape), rstd.view(),
+                               static_cast<double>(epsilon));
 
     doubles want(static_cast<std::size_t>(rows * width)), want_rstd(static_cast<std::size_t>(rows));
     const ht::view<double, 2> wanted(want.data(), shape);
@@ -100,14 +98,8 @@ void backward_within_bounds(Device& device, extent rows, extent width, write_mod
     const guarded<Y> dy(data.normals<Y>(rows * width), 7 * apart);
     const guarded<float> rstd(data.normals<float>(rows, 0.1, 1));
     const guarded<G> dgain(data.normals<G>(width), 1), old_dgain(std::vector<G>(dgain.data(), dgain.data() + width));
-    ht::kernel::rms_norm<Device>::template backward<X, W, Y, G>(device, {.x = x.const_view(shape),
-                                            .gain = gain.const_view(),
-                                            .dy = dy.const_view(shape),
-                                            .rstd = rstd.const_view(),
-                                            .dx = dx.view(shape),
-                                            .dgain = dgain.view(),
-                                            .dx_mode = mode,
-                                            .parameter_mode = mode});
+    ht::rms_norm_gradients<ht::amp_bf16>(device, x.const_view(shape), gain.const_view(), dy.const_view(shape),
+                                         rstd.const_view(), dx.view(shape), dgain.view(), mode, mode);
 
     doubles want(static_cast<std::size_t>(rows * width)), want_dgain(static_cast<std::size_t>(width));
     ht::reference::rms_norm_backward(x.const_view(shape), gain.const_view(), dy.const_view(shape), rstd.const_view(),

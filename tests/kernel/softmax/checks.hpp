@@ -17,6 +17,7 @@
 #include <halftone/number/bfloat16.hpp>
 #include <halftone/number/classify.hpp>
 #include <halftone/number/float16.hpp>
+#include <halftone/policy/presets.hpp>
 
 #include "support/bounds.hpp"
 #include "support/guarded.hpp"
@@ -92,10 +93,8 @@ void forward_within_bounds(Device& device, extent rows, extent width, float scal
     const ht::shape<2> shape{rows, width};
     const guarded<X> x(data.normals<X>(rows * width, deviation), apart);
     const guarded<Y> y(rows * width, 3 * apart), log_y(rows * width, 5 * apart);
-    ht::kernel::softmax<Device>::template forward<X, Y>(device,
-                                                        {.x = x.const_view(shape), .y = y.view(shape), .scale = scale});
-    ht::kernel::log_softmax<Device>::template forward<X, Y>(
-        device, {.x = x.const_view(shape), .y = log_y.view(shape), .scale = scale});
+    ht::softmax<ht::amp_bf16>(device, x.const_view(shape), y.view(shape), static_cast<double>(scale));
+    ht::log_softmax<ht::amp_bf16>(device, x.const_view(shape), log_y.view(shape), static_cast<double>(scale));
 
     doubles want(static_cast<std::size_t>(rows * width)), want_log(want.size());
     ht::reference::softmax(x.const_view(shape), static_cast<double>(scale), ht::view<double, 2>(want.data(), shape));
@@ -138,16 +137,10 @@ void backward_within_bounds(Device& device, extent rows, extent width, write_mod
         log_y[k] = Y(static_cast<float>(data.uniform(-2, 0)));
     const auto old = data.normals<X>(rows * width);
     const guarded<X> dx(old, 5 * apart), log_dx(old, 7 * apart);
-    ht::kernel::softmax<Device>::template backward<X, Y>(device, {.y = y.const_view(shape),
-                                     .dy = dy.const_view(shape),
-                                     .dx = dx.view(shape),
-                                     .scale = scale,
-                                     .mode = mode});
-    ht::kernel::log_softmax<Device>::template backward<X, Y>(device, {.y = log_y.const_view(shape),
-                                         .dy = dy.const_view(shape),
-                                         .dx = log_dx.view(shape),
-                                         .scale = scale,
-                                         .mode = mode});
+    ht::softmax_gradients<ht::amp_bf16>(device, y.const_view(shape), dy.const_view(shape), dx.view(shape),
+                                        static_cast<double>(scale), mode);
+    ht::log_softmax_gradients<ht::amp_bf16>(device, log_y.const_view(shape), dy.const_view(shape), log_dx.view(shape),
+                                            static_cast<double>(scale), mode);
 
     doubles want(static_cast<std::size_t>(rows * width)), want_log(want.size());
     ht::reference::softmax_backward(y.const_view(shape), dy.const_view(shape), static_cast<double>(scale),

@@ -57,6 +57,16 @@ void within_bounds(Device& device, extent count, extent apart = 1) {
     c.expect(static_cast<double>(out[0]), want, support::rounded<Y>(want, support::gamma(roundings) * want));
     CHECK_WITHIN(c);
     CHECK(out.intact());
+
+    // The free function: the sum itself, of inputs of any rank.
+    const guarded<Y> whole(1);
+    const ht::shape<2> shape{1, count};
+    ht::sum(device, squared_error, x.const_view(shape), t.const_view(shape), scalar(whole));
+    ht::reference::sum(e, ht::make_pack(x.const_view(), t.const_view()), 1.0, ht::view<double, 0>(&want, {}));
+    support::comparison of_all;
+    of_all.expect(static_cast<double>(whole[0]), want, support::rounded<Y>(want, support::gamma(roundings) * want));
+    CHECK_WITHIN(of_all);
+    CHECK(whole.intact());
 }
 
 /// What lies beyond the end does not count, though the function of nothing is 1.

@@ -30,7 +30,7 @@ inline bool same(const kernel::value_tally& a, const kernel::value_tally& b) {
 template <class Device, class T>
 kernel::value_tally run(Device& device, const support::guarded<T>& values) {
     kernel::value_tally found{7, 7, 7, 7.0f};
-    kernel::tally<Device>::run(device, values.const_view(), &found);
+    ht::tally(device, values.const_view(), &found);
     return found;
 }
 

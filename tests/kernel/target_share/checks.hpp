@@ -25,7 +25,7 @@ template <class Device>
 kernel::target_counts run(Device& device, const ht::const_view<std::int32_t, 1>& targets,
                           const ht::const_view<std::int32_t, 1>& of) {
     kernel::target_counts counts{-1, -1, -1};
-    kernel::target_share<Device>::run(device, targets, of, &counts);
+    ht::target_share(device, targets, of, &counts);
     return counts;
 }
 

@@ -59,7 +59,7 @@ struct rule<map_record<Op, E, Y, Rank, Inputs...>> {
         using T = typename X::value_type;
         const auto& dx = std::get<I>(r.gradients);
         if (!tape.takes(dx)) return;
-        const auto slope = gradient_expression<static_cast<int>(I), static_cast<int>(sizeof...(Inputs))>(r.expression);
+        const auto slope = detail::gradient_expression<static_cast<int>(I), static_cast<int>(sizeof...(Inputs))>(r.expression);
         using S = std::remove_const_t<decltype(slope)>;
         if constexpr (std::is_same_v<S, symbolic::zero>) {
             return;

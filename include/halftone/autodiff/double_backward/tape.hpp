@@ -15,6 +15,7 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
+/// ht::tape tape{device, ht::twice}: a tape whose gradients may be part of a further loss.
 inline constexpr twice_tape twice{};
 
 namespace detail {
@@ -23,6 +24,8 @@ struct twice_and_another {};
 
 }  // namespace detail
 
+/// A tape that records operations whose backward pass is made of recorded operations too: gradients() gives
+/// variables, of which a further loss may be made. Second derivatives are as far as it goes.
 template <class Device>
 class tape<Device, twice_tape> : public tape<Device> {
     using base = tape<Device>;
@@ -31,8 +34,10 @@ class tape<Device, twice_tape> : public tape<Device> {
   public:
     tape(Device& device, twice_tape) : base(device) {}
     ~tape() { forget(); }
+    /// The tape itself: what operations ask of any context.
     tape& root() { return *this; }
 
+    /// Memory for a result, with undefined contents.
     template <class T, int Rank>
     variable<T, Rank> make(const shape<Rank>& s, bool wants_gradient) {
         static_assert(!std::is_same_v<T, double>,
@@ -41,6 +46,7 @@ class tape<Device, twice_tape> : public tape<Device> {
                       "ht::check_gradients compares first derivatives in double");
         return base::template make<T>(s, wants_gradient);
     }
+    /// Keeps what an operation's backward pass needs, which has to have a rule.
     template <class Record>
     void record(Record&& r) {
         using type = std::remove_cvref_t<Record>;
@@ -85,16 +91,20 @@ class tape<Device, twice_tape> : public tape<Device> {
         return scaled_as(loss, std::move(found));
     }
 
+    /// As a plain tape's: adds the gradients of parameters into `acc` and empties the tape. What `loss` depends on by
+    /// way of gradients() is differentiated a second time.
     template <class Loss, class Accumulator>
     void backward(const Loss& loss, Accumulator& acc) {
         const after_pass end(*this);
         base::backward(loss, acc);
     }
+    /// The same for a loss that depends on no parameters.
     template <class Loss>
     void backward(const Loss& loss) {
         const after_pass end(*this);
         base::backward(loss);
     }
+    /// Forgets what was recorded.
     void clear() {
         base::clear();
         forget();
@@ -105,6 +115,7 @@ class tape<Device, twice_tape> : public tape<Device> {
     /// The context of a rule's operations, which are recorded for backward passes only.
     base& inner() { return *this; }
 
+    /// Whether a gradient has arrived at a record's result.
     template <class T, int Rank>
     bool has(const gradient_of<T, Rank>& result) const {
         return gradient_at(result.slot()) != none;
@@ -358,7 +369,7 @@ class tape<Device, twice_tape> : public tape<Device> {
 template <class Device>
 tape(Device&, twice_tape) -> tape<Device, twice_tape>;
 
-// Another kind at once.
+/// Another kind at once: says what one tape cannot be.
 template <class Device>
 class tape<Device, detail::twice_and_another> {
   public:

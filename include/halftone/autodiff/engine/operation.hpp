@@ -16,6 +16,7 @@ inline namespace HALFTONE_ABI {
 struct absent {
     constexpr bool is_frozen() const { return true; }
 };
+/// Whether T is `absent`.
 template <class T>
 inline constexpr bool is_absent = std::is_same_v<std::remove_cvref_t<T>, absent>;
 
@@ -70,6 +71,7 @@ struct layer_types {
 template <class P, class Op, class Context, class... Inputs>
 using layer_roles = detail::marked_roles<typename detail::layer_types<P, Op, Context, Inputs...>::type, P, Context>;
 
+/// The view, of elements that are only read.
 template <class T, int Rank>
 const_view<T, Rank> as_const(const view<T, Rank>& v) {
     return v;

@@ -132,14 +132,17 @@ shared_loss<Variable> operator/(const shared_loss<Variable>& loss, double diviso
     return {loss.loss, loss.factor / divisor, loss.share};
 }
 
+/// The variable of a loss that is weighted with its share of the batch.
 template <class Variable>
 const Variable& loss_variable(const shared_loss<Variable>& loss) {
     return loss.loss;
 }
+/// The gradient that its backward pass begins with; the share is read from the device's memory when the pass runs.
 template <class Variable>
 gradient_seed loss_seed(const shared_loss<Variable>& loss) {
     return {loss.factor, nullptr, &loss.share.on_device()->share};
 }
+/// `value` as it is, since a share scales no gradients.
 template <class Variable, class Value>
 Value scaled_as(const shared_loss<Variable>&, Value value) {
     return value;

@@ -130,10 +130,12 @@ class basic_context {
     bool owns_records_ = true;
 };
 
+/// A context that records nothing: operations compute, keep nothing for a backward pass, and dropout is inactive.
 template <class Device>
 class inference : public basic_context<Device, recording::off> {
   public:
     using basic_context<Device, recording::off>::basic_context;
+    /// The context itself: what operations ask of any context.
     inference& root() { return *this; }
 };
 template <class Device>
@@ -155,16 +157,20 @@ struct begin_gradient {
 /// ht::tape tape{device, ht::watched}.
 struct plain_tape {};
 
+/// A context that records operations, for the gradients of a loss; Kind says what more it does.
 template <class Device, class Kind = plain_tape>
 class tape;
 
 /// What ht::twice stands for: autodiff/double_backward/double_backward.hpp.
 struct twice_tape {};
 
+/// A context that records operations for one backward pass at a time, whose memory it reuses in the next. It refers
+/// to the device, which must live longer. One thread at a time.
 template <class Device>
 class tape<Device, plain_tape> : public basic_context<Device, recording::on> {
   public:
     using basic_context<Device, recording::on>::basic_context;
+    /// The tape itself: what operations ask of any context.
     tape& root() { return *this; }
 
     /// Keeps what an operation's backward pass needs: a type with `using operation = op::…` and `void backward(tape&)`.
@@ -252,6 +258,7 @@ class tape<Device, plain_tape> : public basic_context<Device, recording::on> {
 
     // ---- for the backward functions of operations
 
+    /// Where a gradient goes, and whether it is the first one there. False: no gradient is wanted.
     template <class T>
     struct target {
         T* data = nullptr;

@@ -63,6 +63,9 @@ struct slot_reference {
 
 }  // namespace detail
 
+/// A result of an operation in a context: a value in the device's memory, and a place on the tape. Copies refer to
+/// the same result, whose memory is free again once no copy and no record needs it. A variable must not outlive its
+/// context.
 template <class T, int Rank>
 class variable {
   public:
@@ -81,6 +84,7 @@ class variable {
     }
     /// Made by the default constructor, or moved from.
     bool is_empty() const { return handle_.is_empty(); }
+    /// Whether a backward pass computes its gradient: it depends on a parameter or on a leaf that takes one.
     bool wants_gradient() const { return handle_.graph().wants_gradient(handle_.slot()); }
     /// The value of a scalar. On a GPU it waits for the device.
     T item() const
@@ -125,18 +129,22 @@ class gradient_of {
 
 // Its values, or its gradient's, as tensor/view.hpp has it of any view.
 
+/// The values as a matrix: the last axis stays, the others become one.
 template <class T, int Rank>
 view<T, 2> as_rows(const variable<T, Rank>& v) {
     return as_rows(v.view());
 }
+/// The gradient as a matrix, likewise.
 template <class T, int Rank>
 view<T, 2> as_rows(const gradient_of<T, Rank>& v) {
     return as_rows(v.view());
 }
+/// The values as one row.
 template <class T, int Rank>
 view<T, 1> flatten(const variable<T, Rank>& v) {
     return flatten(v.view());
 }
+/// The gradient as one row.
 template <class T, int Rank>
 view<T, 1> flatten(const gradient_of<T, Rank>& v) {
     return flatten(v.view());
@@ -191,7 +199,7 @@ struct gradient_seed {
     }
 };
 
-/// What a backward pass starts from: the variable, and the gradient it begins with.
+/// What a backward pass starts from: the variable that the loss is.
 template <class T>
 const variable<T, 0>& loss_variable(const variable<T, 0>& loss) {
     return loss;
@@ -205,6 +213,7 @@ variable<T, 0> loss_variable(const variable<T, Rank>&) {
                   "ht::sum(tape, y) or ht::mean(tape, y), or a loss of it");
     return {};
 }
+/// The gradient that a backward pass of this loss begins with: 1.
 template <class T, int Rank>
 gradient_seed loss_seed(const variable<T, Rank>&) {
     return {};
@@ -214,14 +223,17 @@ template <class T, int Rank, class Value>
 Value scaled_as(const variable<T, Rank>&, Value value) {
     return value;
 }
+/// The variable of a weighted loss.
 template <class Variable>
 const Variable& loss_variable(const weighted<Variable>& loss) {
     return loss.loss;
 }
+/// The gradient that a backward pass of it begins with: the factor.
 template <class Variable>
 gradient_seed loss_seed(const weighted<Variable>& loss) {
     return {loss.factor};
 }
+/// `value` as it is, since a factor scales no gradients.
 template <class Variable, class Value>
 Value scaled_as(const weighted<Variable>&, Value value) {
     return value;

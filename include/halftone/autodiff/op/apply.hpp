@@ -64,6 +64,7 @@ class operation_context : public basic_context<Device, recording::off> {
     variable<T, Rank> make(const shape<Rank>& s, bool = false) {
         return basic_context<Device, recording::off>::template make<T>(s, false);
     }
+    /// For backward functions: whether the input of this index, counted from 0, takes a gradient.
     bool wants(int input) const { return (wanted_ >> input & 1) != 0; }
 
   private:

@@ -188,6 +188,7 @@ variable<T, 3> self_attention(Context&& context, const variable<T, 3>& qkv, exte
     }
     return o;
 }
+/// The same on a tape for second derivatives: of products, softmax and sums, which stores the scores.
 template <class Roles, class Context, class T>
     requires detail::records_twice<Context> variable<T, 4> attention(Context&& context, const variable<T, 4>& q,
                                                                      const variable<T, 4>& k, const variable<T, 4>& v,
@@ -195,6 +196,7 @@ template <class Roles, class Context, class T>
                                                                      const detail::brought_sequences& sequences = {}) {
         return detail::composition<op::attention, Roles>::run(context.root(), q, k, v, options, sequences.sequences);
     }
+/// self_attention on a tape for second derivatives, likewise.
 template <class Roles, class Context, class T>
     requires detail::records_twice<Context> variable<T, 3> self_attention(
         Context&& context, const variable<T, 3>& qkv, extent heads, const attention_options& options = {},

@@ -17,6 +17,7 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
+/// How dropout drops.
 struct dropout_options {
     float p = 0.5f;  ///< the probability with which an element is dropped, 0 to 1
 };
@@ -112,8 +113,9 @@ variable<Y, Rank> dropped(Root& root, const variable<X, Rank>& x, const kernel::
 
 }  // namespace detail
 
-/// x with each element zero with probability p, else divided by 1 - p. Throws argument_error for a probability that is
-/// none.
+/// x with each element zero with probability p, else divided by 1 - p, in x's shape (Srivastava et al. 2014, inverted). In a
+/// context that records nothing, and for p = 0, x itself. Which elements are dropped follows from the tape's random_state,
+/// and the backward pass drops the same. Throws argument_error for a p outside [0, 1].
 template <recording_context Context, class X, int Rank>
 auto dropout(Context&& context, const variable<X, Rank>& x, const dropout_options& options) {
     static_assert(detail::check_dropout<Context>());

@@ -17,6 +17,7 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
+/// -x.
 template <class As = by_category, recording_context Context, class X, int Rank>
 auto neg(Context&& context, const variable<X, Rank>& x) {
     return detail::pointwise<op::neg, As>(context, [](auto a) { return -a; }, x);
@@ -26,6 +27,7 @@ template <class As = by_category, recording_context Context, class X, int Rank>
 auto abs(Context&& context, const variable<X, Rank>& x) {
     return detail::pointwise<op::abs, As>(context, [](auto a) { return halftone::abs(a); }, x);
 }
+/// The square root of x; NaN of a negative one. Its derivative at 0 is infinite.
 template <class As = by_category, recording_context Context, class X, int Rank>
 auto sqrt(Context&& context, const variable<X, Rank>& x) {
     return detail::pointwise<op::sqrt, As>(context, [](auto a) { return halftone::sqrt(a); }, x);
@@ -40,6 +42,7 @@ template <class As = by_category, recording_context Context, class X, int Rank>
 auto reciprocal(Context&& context, const variable<X, Rank>& x) {
     return detail::pointwise<op::reciprocal, As>(context, [](auto a) { return halftone::reciprocal(a); }, x);
 }
+/// e to the power of x.
 template <class As = by_category, recording_context Context, class X, int Rank>
 auto exp(Context&& context, const variable<X, Rank>& x) {
     return detail::pointwise<op::exp, As>(context, [](auto a) { return halftone::exp(a); }, x);
@@ -49,6 +52,7 @@ template <class As = by_category, recording_context Context, class X, int Rank>
 auto expm1(Context&& context, const variable<X, Rank>& x) {
     return detail::pointwise<op::expm1, As>(context, [](auto a) { return halftone::expm1(a); }, x);
 }
+/// The natural logarithm of x; -infinity of 0, NaN of a negative x.
 template <class As = by_category, recording_context Context, class X, int Rank>
 auto log(Context&& context, const variable<X, Rank>& x) {
     return detail::pointwise<op::log, As>(context, [](auto a) { return halftone::log(a); }, x);
@@ -58,22 +62,27 @@ template <class As = by_category, recording_context Context, class X, int Rank>
 auto log1p(Context&& context, const variable<X, Rank>& x) {
     return detail::pointwise<op::log1p, As>(context, [](auto a) { return halftone::log1p(a); }, x);
 }
+/// The logarithm of x to the base of 2.
 template <class As = by_category, recording_context Context, class X, int Rank>
 auto log2(Context&& context, const variable<X, Rank>& x) {
     return detail::pointwise<op::log2, As>(context, [](auto a) { return halftone::log2(a); }, x);
 }
+/// The logarithm of x to the base of 10.
 template <class As = by_category, recording_context Context, class X, int Rank>
 auto log10(Context&& context, const variable<X, Rank>& x) {
     return detail::pointwise<op::log10, As>(context, [](auto a) { return halftone::log10(a); }, x);
 }
+/// The hyperbolic sine of x.
 template <class As = by_category, recording_context Context, class X, int Rank>
 auto sinh(Context&& context, const variable<X, Rank>& x) {
     return detail::pointwise<op::sinh, As>(context, [](auto a) { return halftone::sinh(a); }, x);
 }
+/// The hyperbolic cosine of x.
 template <class As = by_category, recording_context Context, class X, int Rank>
 auto cosh(Context&& context, const variable<X, Rank>& x) {
     return detail::pointwise<op::cosh, As>(context, [](auto a) { return halftone::cosh(a); }, x);
 }
+/// The tangent of x, in radians.
 template <class As = by_category, recording_context Context, class X, int Rank>
 auto tan(Context&& context, const variable<X, Rank>& x) {
     return detail::pointwise<op::tan, As>(context, [](auto a) { return halftone::tan(a); }, x);
@@ -106,6 +115,7 @@ auto prelu(Context&& context, const variable<X, Rank>& x, const variable<S, Othe
         context, [](auto a, auto s) { return halftone::where(a > 0, a, s * a); }, x, slope);
 }
 
+/// a / b. Throws shape_error where b has neither a's shape, nor one value, nor one for each of a's columns.
 template <class As = by_category, recording_context Context, class A, class B, int Rank, int Other>
 auto div(Context&& context, const variable<A, Rank>& a, const variable<B, Other>& b) {
     return detail::pointwise<op::div, As>(
@@ -140,26 +150,32 @@ auto addcdiv(Context&& context, const variable<X, Rank>& x, const variable<A, Ra
 }
 
 // A number in place of the second operand has no say in the type.
+
+/// x + value.
 template <class As = by_category, recording_context Context, class X, int Rank>
 auto add(Context&& context, const variable<X, Rank>& x, double value) {
     return detail::pointwise<op::add, As>(
         context, [value](auto a) { return a + value; }, x);
 }
+/// x - value.
 template <class As = by_category, recording_context Context, class X, int Rank>
 auto sub(Context&& context, const variable<X, Rank>& x, double value) {
     return detail::pointwise<op::sub, As>(
         context, [value](auto a) { return a - value; }, x);
 }
+/// x times value.
 template <class As = by_category, recording_context Context, class X, int Rank>
 auto mul(Context&& context, const variable<X, Rank>& x, double value) {
     return detail::pointwise<op::mul, As>(
         context, [value](auto a) { return a * value; }, x);
 }
+/// x / value.
 template <class As = by_category, recording_context Context, class X, int Rank>
 auto div(Context&& context, const variable<X, Rank>& x, double value) {
     return detail::pointwise<op::div, As>(
         context, [value](auto a) { return a / value; }, x);
 }
+/// x to the power of value.
 template <class As = by_category, recording_context Context, class X, int Rank>
 auto pow(Context&& context, const variable<X, Rank>& x, double value) {
     return detail::pointwise<op::pow, As>(

@@ -91,7 +91,10 @@ struct rms_norm_record {
 
 }  // namespace detail
 
-/// y = (x - mean) / sqrt(variance + epsilon) gain + bias, row by row.
+/// y = (x - mean) / sqrt(variance + epsilon) gain + bias, row by row over the last axis (Ba, Kiros, Hinton 2016). x and y:
+/// (…, width), gain and bias: parameters of (width); y in Roles::output. Computed in float, in double where one of them
+/// holds doubles; recorded with its gradients by x, gain and bias. Throws shape_error, and argument_error for an epsilon that
+/// is negative or NaN. The kernel's header has the numeric contract.
 template <class Roles, class Context, class X, int Rank, class Gain, class Bias>
 auto layer_norm(Context&& context, const variable<X, Rank>& x, const Gain& gain, const Bias& bias,
                 float epsilon = 1e-5f) {
@@ -122,7 +125,8 @@ auto layer_norm(Context&& context, const variable<X, Rank>& x, const Gain& gain,
     return y;
 }
 
-/// y = x / sqrt(mean of squares + epsilon) gain, row by row (Zhang and Sennrich 2019).
+/// y = x / sqrt(mean of squares + epsilon) gain, row by row over the last axis (Zhang and Sennrich 2019). x and y: (…,
+/// width), gain: a parameter of (width); otherwise as layer_norm.
 template <class Roles, class Context, class X, int Rank, class Gain>
 auto rms_norm(Context&& context, const variable<X, Rank>& x, const Gain& gain, float epsilon = 1e-6f) {
     using Y = typename Roles::output;

@@ -174,26 +174,34 @@ auto map(Context&& context, const F& f, const Variables&... inputs) {
     return detail::pointwise<op::map, As>(context, f, inputs...);
 }
 
+/// a + b, in a's shape: b has that, or one value, or one for each of a's columns. The result has the type that a and
+/// b promote to, in every region; with As, As. Throws shape_error.
 template <class As = by_category, recording_context Context, class A, class B, int Rank, int Other>
 auto add(Context&& context, const variable<A, Rank>& a, const variable<B, Other>& b) {
     return detail::pointwise<op::add, As>(context, detail::add_function{}, a, b);
 }
+/// a - b, with shapes and types as of add. Throws shape_error.
 template <class As = by_category, recording_context Context, class A, class B, int Rank, int Other>
 auto sub(Context&& context, const variable<A, Rank>& a, const variable<B, Other>& b) {
     return detail::pointwise<op::sub, As>(context, detail::subtract_function{}, a, b);
 }
+/// a times b, element by element, with shapes and types as of add. Throws shape_error.
 template <class As = by_category, recording_context Context, class A, class B, int Rank, int Other>
 auto mul(Context&& context, const variable<A, Rank>& a, const variable<B, Other>& b) {
     return detail::pointwise<op::mul, As>(context, detail::multiply_function{}, a, b);
 }
+/// a (1 + tanh(sqrt(2/pi) (a + 0.044715 a^3))) / 2, element by element: the gelu of GPT-2 (Hendrycks and Gimpel
+/// 2016); in a's type.
 template <class As = by_category, recording_context Context, class A, int Rank>
 auto gelu(Context&& context, const variable<A, Rank>& a) {
     return detail::pointwise<op::gelu, As>(context, detail::gelu_function{}, a);
 }
+/// a where it is positive, else 0, element by element; in a's type. Its derivative at 0 is 0.
 template <class As = by_category, recording_context Context, class A, int Rank>
 auto relu(Context&& context, const variable<A, Rank>& a) {
     return detail::pointwise<op::relu, As>(context, detail::relu_function{}, a);
 }
+/// The hyperbolic tangent of a, element by element; in a's type.
 template <class As = by_category, recording_context Context, class A, int Rank>
 auto tanh(Context&& context, const variable<A, Rank>& a) {
     return detail::pointwise<op::tanh, As>(context, detail::tanh_function{}, a);

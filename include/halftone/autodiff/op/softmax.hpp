@@ -58,13 +58,16 @@ auto softmax_of(Context&& context, const variable<X, Rank>& x, double factor) {
 
 }  // namespace detail
 
-/// exp(scale x) / (the sum of exp(scale x) over the last axis).
+/// exp(scale x) / (the sum of exp(scale x) over the last axis), in x's shape, any rank but 0; recorded with its gradient by
+/// x. Computed in float (in double of doubles); the result is rounded once, to float in a region and to x's type outside
+/// of all, or to As. -infinity gives exactly 0, a row of nothing else NaN. kernel/softmax/softmax.hpp has the contract.
 template <class As = by_category, recording_context Context, class X, int Rank>
 auto softmax(Context&& context, const variable<X, Rank>& x, double scale = 1) {
     return detail::softmax_of<op::softmax, As, kernel::softmax>(context, x, scale);
 }
 
-/// scale x - log(the sum of exp(scale x) over the last axis).
+/// scale x - log(the sum of exp(scale x) over the last axis), in x's shape and with types as softmax; recorded with its
+/// gradient by x. -infinity gives -infinity.
 template <class As = by_category, recording_context Context, class X, int Rank>
 auto log_softmax(Context&& context, const variable<X, Rank>& x, double scale = 1) {
     return detail::softmax_of<op::log_softmax, As, kernel::log_softmax>(context, x, scale);

@@ -34,6 +34,7 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
+/// What a CPU context is made with.
 struct cpu_options {
     int threads = 0;                                    ///< 0: as many as the processors that this process may use
     std::optional<isa> instruction_set = std::nullopt;  ///< none: HALFTONE_ISA, else the fastest one here
@@ -42,6 +43,8 @@ struct cpu_options {
     std::span<std::byte> workspace{};                         ///< scratch memory of the caller's; none: its own
 };
 
+/// A CPU as a device: an instruction set, threads, and memory of its own. It serves one thread at a time and is
+/// neither copied nor moved; everything that operations need of a CPU is in it.
 class cpu {
   public:
     /// Throws argument_error for a number of threads that is negative, absurd or more than the system starts, and for
@@ -61,19 +64,23 @@ class cpu {
         }
     }
     /// For exec/measure.hpp: cuts work as `real` does and counts its scratch memory, but does none of it.
-    cpu(const cpu& real, measuring tag)
+    cpu(const cpu& real, detail::measuring tag)
         : memory_(0), workspace_(tag), set_(real.set_), executor_(real.executor_), measures_(true) {}
     cpu(const cpu&) = delete;
     cpu& operator=(const cpu&) = delete;
 
+    /// The instruction set whose kernels run.
     isa instruction_set() const { return set_; }
+    /// How many threads a parallel region uses, the caller's among them.
     int threads() const { return executor_->concurrency(); }
     /// For people: "cpu, avx512, 2 threads".
     std::string description() const {
         return detail::sentence("cpu, ", name(set_), ", ", threads(), threads() == 1 ? " thread" : " threads");
     }
 
+    /// Where tensors, stores and tapes get their memory, counted by kind.
     memory_resource& memory() { return memory_; }
+    /// Scratch memory of kernels.
     workspace& scratch() { return workspace_; }
 
     /// The body compiled for this context's instruction set; each_set.hpp tells how bodies come to be.
@@ -101,6 +108,7 @@ class cpu {
     void fill(T* to, extent n, T value) {
         if (!measures_) std::fill_n(to, n, value);
     }
+    /// Copies bytes that do not overlap.
     void copy(void* to, const void* from, std::size_t bytes) {
         if (!measures_) std::memcpy(to, from, bytes);
     }

@@ -35,6 +35,7 @@ enum class isa {
     amx,          ///< the former and AMX tiles for bfloat16 products
 };
 
+/// All instruction sets, the plainest first.
 inline constexpr isa every_isa[] = {isa::portable, isa::avx2, isa::avx512, isa::avx512_bf16, isa::amx};
 
 /// The name that HALFTONE_ISA takes.

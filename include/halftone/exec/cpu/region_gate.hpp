@@ -25,6 +25,8 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
+/// A door that parallel regions open and close, one after the other, and that helping threads pass by enter() and
+/// leave().
 class region_gate {
   public:
     /// How often close() looks before it sleeps. A look takes 10 to 50 ns.
@@ -50,6 +52,7 @@ class region_gate {
         return false;
     }
 
+    /// For a thread that enter() let in: its part is done.
     void leave() {
         const std::uint32_t before = state_.fetch_sub(1, std::memory_order_acq_rel);
         if ((before & is_open) == 0 && (before & inside) == 1) {

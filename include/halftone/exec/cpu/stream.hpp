@@ -21,6 +21,7 @@
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
+namespace detail {
 
 /// As much as this, written in one pass, goes past the caches. Read again soon it might lie in the third-level one, but a
 /// store that misses reads its line first: as many bytes of memory as the next reader would save.
@@ -53,5 +54,6 @@ HALFTONE_INLINE void prefetch(const void* p, std::size_t bytes) {
     for (std::size_t i = 0; i < bytes; i += 64) __builtin_prefetch(static_cast<const std::byte*>(p) + i);
 }
 
+}  // namespace detail
 }  // namespace HALFTONE_ABI
 }  // namespace halftone

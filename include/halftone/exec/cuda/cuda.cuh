@@ -87,6 +87,7 @@ class any_matmul_engine {
 struct own_stream_t {
     explicit own_stream_t() = default;
 };
+/// ht::cuda gpu{ht::own_stream}: with a stream of its own.
 inline constexpr own_stream_t own_stream{};
 
 /// The stream of a context: one of the program's, any that CUDA has a number for, or its own.
@@ -111,6 +112,7 @@ class cuda_stream_choice {
     bool is_own_ = false;
 };
 
+/// What a GPU's context is made with.
 struct cuda_options {
     int device = -1;                         ///< -1: the stream's; of its own, a default or a captured stream the present one
     cuda_stream_choice stream = own_stream;  ///< or one of the program's, 0 included, to which it is the default stream
@@ -184,6 +186,9 @@ class cuda_stream {
 
 }  // namespace detail
 
+/// A GPU as a device: a stream, borrowed or its own, and memory in that stream's order. It serves one thread at a
+/// time and is neither copied nor moved. Nothing waits for the GPU but reading memory, synchronize(), and what says
+/// so.
 class cuda {
   public:
     static constexpr bool runs_simt_kernels = true;
@@ -206,6 +211,7 @@ class cuda {
     cuda(const cuda&) = delete;
     cuda& operator=(const cuda&) = delete;
 
+    /// The stream that all work of the context goes to.
     cudaStream_t stream() const { return stream_.get(); }
     /// CUDA's number of the GPU.
     int device() const { return stream_.device(); }
@@ -215,7 +221,9 @@ class cuda {
     /// For people: "cuda, NVIDIA H200".
     std::string description() const { return detail::sentence("cuda, ", properties().name); }
 
+    /// Where tensors, stores and tapes get their memory, counted by kind.
     cuda_memory& memory() { return memory_; }
+    /// Scratch memory of kernels, on the GPU.
     workspace& scratch() { return workspace_; }
 
     /// From now on products are the engine's, where it is the faster one; an empty engine: all are halftone's.
@@ -223,6 +231,7 @@ class cuda {
         const detail::current_device here(device());
         engines_.hold(engine.is_there() ? engine.start(stream(), properties()) : nullptr);
     }
+    /// The engine, where it is to multiply this product; nullptr: halftone's kernels are.
     matmul_engine* engine_for(const product_description& p) const { return engines_.engine_for(p); }
 
     /// Whether the kernel's code has matrix units of eight bits multiply: where a program was compiled for an older
@@ -295,6 +304,8 @@ class cuda {
         start("a fill's launch", &detail::fill_entry<T>, static_cast<unsigned>(blocks < 4096 ? blocks : 4096), 256, 0,
               to, n, value);
     }
+    /// Copies bytes that do not overlap, between any memories that CUDA knows, in the stream's order. Throws
+    /// cuda_error.
     void copy(void* to, const void* from, std::size_t bytes) {
         const detail::current_device here(device());
         if (bytes != 0)
@@ -369,7 +380,7 @@ class cuda {
     cuda_memory memory_;
     workspace workspace_;
     pinned_staging staging_;
-    engine_slot engines_;
+    detail::engine_slot engines_;
     std::unordered_set<const void*> prepared_;
     std::unordered_map<const void*, int> code_versions_;
     detail::tensor_map_maker tensor_maps_;

@@ -37,11 +37,13 @@ class cuda_event {
 
     cudaEvent_t get() const { return event_; }
 
+    /// Whether the stream has come past the place where the event was recorded; does not wait. Throws cuda_error.
     bool is_over() const {
         const cudaError_t code = cudaEventQuery(event_);
         if (code != cudaErrorNotReady) detail::cuda_check(code, "cudaEventQuery");
         return code == cudaSuccess;
     }
+    /// Waits until it has. Throws cuda_error.
     void wait() const { detail::cuda_check(cudaEventSynchronize(event_), "cudaEventSynchronize"); }
 
   private:

@@ -44,6 +44,7 @@ class cuda_graph {
 
     /// Kernels, copies and fills in it.
     std::size_t nodes() const { return nodes_; }
+    /// Does the graph's work once more, in the stream's order, without waiting. Throws cuda_error.
     void launch(cudaStream_t stream) const {
         detail::cuda_check(cudaGraphLaunch(executable_, stream), "cudaGraphLaunch");
     }

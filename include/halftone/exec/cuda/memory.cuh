@@ -15,6 +15,7 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
+/// The memory of a GPU, taken and given back in the order of a stream (cudaMallocAsync).
 class cuda_memory final : public memory_resource {
   public:
     /// `limit` bytes at most are out at a time, so that a budget can be tried. The stream, one of the device's, must

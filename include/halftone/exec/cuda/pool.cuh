@@ -19,6 +19,8 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
+/// A pool of a GPU's memory, which keeps up to so many bytes that were given back, rather than returning them to the
+/// system. Throws cuda_error.
 class cuda_pool {
   public:
     static constexpr std::size_t everything = static_cast<std::size_t>(-1);
@@ -46,6 +48,7 @@ class cuda_pool {
         if (pool_ != nullptr) cudaMemPoolDestroy(pool_);
     }
 
+    /// CUDA's handle; nullptr of none.
     cudaMemPool_t get() const { return pool_; }
 
   private:

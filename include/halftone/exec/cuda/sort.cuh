@@ -44,6 +44,7 @@ void scan(cuda& device, void* memory, std::size_t& bytes, Count* counts, extent 
 
 }  // namespace detail
 
+/// Bytes of scratch memory that sort_pairs takes with these arguments.
 template <class Key, class Value>
 std::size_t sort_bytes(cuda& device, const Key* keys, Key* sorted_keys, const Value* values, Value* sorted_values,
                        extent count, int bits) {
@@ -62,6 +63,7 @@ void sort_pairs(cuda& device, const Key* keys, Key* sorted_keys, const Value* va
     detail::radix_sort(device, memory.data(), bytes, keys, sorted_keys, values, sorted_values, count, bits);
 }
 
+/// Bytes of scratch memory that inclusive_sum takes with these arguments.
 template <class Count>
 std::size_t inclusive_sum_bytes(cuda& device, Count* counts, extent count) {
     std::size_t bytes = 0;

@@ -24,6 +24,9 @@ class pinned_staging {
         for (slot& s : slots_) s.clear();
     }
 
+    /// Copies host memory to a pinned buffer and from there, in the stream's order, to the device: `from` is the
+    /// caller's again on return. It waits for an earlier transfer only where all buffers are under way. Throws
+    /// cuda_error.
     void send(void* to, const void* from, std::size_t bytes, cudaStream_t stream) {
         if (bytes == 0) return;
         slot& s = slots_[next_];

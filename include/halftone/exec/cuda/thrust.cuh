@@ -58,6 +58,7 @@ template <class T, int Rank>
 thrust::device_ptr<T> begin(const view<T, Rank>& v) {
     return thrust::device_pointer_cast(flatten(v).data());
 }
+/// The end of these elements.
 template <class T, int Rank>
 thrust::device_ptr<T> end(const view<T, Rank>& v) {
     return begin(v) + v.size();

@@ -20,12 +20,14 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
+/// A device that sorts pairs.
 template <class Device>
 concept sorting_device = simt_device<Device> &&
     requires(Device& device, const simt::word* keys, simt::word* sorted_keys, const std::int32_t* values,
              std::int32_t* sorted_values) {
     sort_pairs(device, keys, sorted_keys, values, sorted_values, extent{1}, 32);
 };
+/// A device that makes running sums.
 template <class Device>
 concept summing_device = simt_device<Device> && requires(Device& device, simt::word* counts) {
     inclusive_sum(device, counts, extent{1});

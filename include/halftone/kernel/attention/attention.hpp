@@ -33,17 +33,20 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
+/// Which keys a query sees.
 enum class attention_mask {
     full,    ///< every query sees every key
     causal,  ///< query i sees the keys 0 to i + keys - queries: the last query sees all, as with cached keys
 };
 
+/// How attention is computed. The result is the same but for rounding.
 enum class attention_strategy {
     automatic,  ///< flash where its kernels take the problem
     flash,      ///< scores are computed tile by tile, and never stored
     math,       ///< scores are stored, in scratch memory: products and softmax, any head_size
 };
 
+/// How attention masks and scales its scores, and how it computes them.
 struct attention_options {
     attention_mask mask = attention_mask::full;
     float scale = 0;  ///< of the scores, positive; 0 stands for 1 / sqrt(head_size)
@@ -74,6 +77,7 @@ struct packed_sequences {
 
 namespace kernel {
 
+/// What attention reads and writes.
 template <class T>
 struct attention_forward {
     const_view<T, 4> q;     ///< (batch, queries, heads, head_size)
@@ -86,6 +90,7 @@ struct attention_forward {
     packed_sequences sequences{};  ///< none: every batch is one sequence
 };
 
+/// What the gradients of attention are made of, and where they go.
 template <class T>
 struct attention_backward {
     const_view<T, 4> q, k, v, o;     ///< as in the forward pass
@@ -348,9 +353,9 @@ attention_choice choose_attention(const Device&, const kernel::attention_forward
 }
 
 /// o = softmax(scale q k^T + mask) v; shapes as in kernel::attention_forward, all of one element type. `logsumexp` may
-/// be an empty view where no gradient is wanted. o must not overlap the others. Throws shape_error and argument_error.
+/// be a view without data where no gradient is wanted. o must not overlap the others. Throws shape_error and argument_error.
 template <class P, class Device, class Q, class K, class V, class O>
-void attention(Device& device, const Q& q, const K& k, const V& v, const O& o, const view<float, 4>& logsumexp,
+void attention(Device& device, const Q& q, const K& k, const V& v, const O& o, const view<float, 4>& logsumexp = {},
                const attention_options& options = {}, const packed_sequences& sequences = {}) {
     using roles = resolve<P>;
     static_assert(check_policy<roles>());
@@ -363,10 +368,10 @@ void attention(Device& device, const Q& q, const K& k, const V& v, const O& o, c
 /// Say what is missing, where a compiler would say that no function matches.
 template <class Device, class Q, class K, class V, class O>
     requires(detail::viewable<Q> && detail::viewable<K> && detail::viewable<V> && detail::viewable<O>)
-void attention(Device&, const Q&, const K&, const V&, const O&, const view<float, 4>&, const attention_options& = {},
+void attention(Device&, const Q&, const K&, const V&, const O&, const view<float, 4>& = {}, const attention_options& = {},
                const packed_sequences& = {}) {
     static_assert(sizeof(Device*) == 0,
-                  "halftone: attention is called without a policy: ht::attention<ht::amp_bf16>(device, q, k, v, o, {})");
+                  "halftone: attention is called without a policy: ht::attention<ht::amp_bf16>(device, q, k, v, o)");
 }
 template <class Device, class T>
 void attention_gradients(Device&, const kernel::attention_backward<T>&) {
@@ -388,6 +393,17 @@ void attention_gradients(Device& device, const kernel::attention_backward<T>& vi
     using roles = resolve<P>;
     static_assert(check_policy<roles>());
     detail::run_attention<unscaled_compute<roles>>(device, views);
+}
+/// The same, view by view: d_o is the gradient of o, and dq, dk and dv, as q, k and v, are overwritten.
+template <class P, class Device, class Q, class K, class V, class O, class Do, class Dq, class Dk, class Dv>
+    requires(detail::viewable<Q> && detail::viewable<K> && detail::viewable<V> && detail::viewable<O> &&
+             detail::viewable<Do> && detail::viewable<Dq> && detail::viewable<Dk> && detail::viewable<Dv>)
+void attention_gradients(Device& device, const Q& q, const K& k, const V& v, const O& o,
+                         const const_view<float, 4>& logsumexp, const Do& d_o, const Dq& dq, const Dk& dk, const Dv& dv,
+                         const attention_options& options = {}, const packed_sequences& sequences = {}) {
+    attention_gradients<P>(device, kernel::attention_backward<typename detail::view_of<Q>::value_type>{
+                                       as_view(q), as_view(k), as_view(v), as_view(o), logsumexp, as_view(d_o),
+                                       as_view(dq), as_view(dk), as_view(dv), options, sequences});
 }
 
 }  // namespace HALFTONE_ABI

@@ -70,14 +70,17 @@ struct sequence_times {
           first_key(sequences.key_offsets(s)),
           keys(sequences.key_offsets(s + 1) - first_key) {}
 
+    /// Of q, o and their gradients: this sequence's times.
     template <class T>
     view<T, 4> of_queries(const view<T, 4>& x) const {
         return detail::times_of(x, first_query, queries);
     }
+    /// Of k, v and their gradients: this sequence's times.
     template <class T>
     view<T, 4> of_keys(const view<T, 4>& x) const {
         return detail::times_of(x, first_key, keys);
     }
+    /// Of the logarithms of the sums of exponentials: this sequence's times.
     template <class L>
     view<L, 3> of_queries(const view<L, 3>& logsumexp) const {
         return {logsumexp.data() + first_query * logsumexp.stride_of(2),
@@ -86,6 +89,8 @@ struct sequence_times {
     }
 };
 
+/// o = softmax(scale q k^T + mask) v, head by head, and the logarithm of the sum of the exponentials of every query's
+/// scores.
 template <class T, class O, class L>
 void attention(const view<T, 4>& q,          // (batch, queries, heads, head_size)
                const view<T, 4>& k,          // (batch, keys, groups, head_size)

@@ -2,12 +2,13 @@
 /// \file
 /// Sums down the columns of a matrix: the gradient of a bias.
 ///
-///     kernel::column_sum<cpu>::run(device, dy, dbias, ht::write_mode::add);
+///     ht::column_sum(device, dy, dbias, ht::write_mode::add);
 ///
 /// Numeric contract: in float, by a tree that the shape fixes; rounded once to the element type of the sums.
 #pragma once
 
 #include <halftone/kernel/expect.hpp>
+#include <halftone/kernel/function.hpp>
 #include <halftone/kernel/write_mode.hpp>
 
 namespace halftone {
@@ -20,5 +21,16 @@ template <class Device>
 struct column_sum;
 
 }  // namespace kernel
+
+/// out[j] = (or += by `mode`) the sum over i of x[i][j]: the gradient of a bias. x: (rows, width), whose rows may lie apart;
+/// out: (width). It takes no policy, since sums are in float whatever the policy, and in double where a view holds doubles.
+/// Throws shape_error.
+template <class Device, class X, class Out>
+    requires(detail::kernel_device<Device> && detail::viewables<X, Out>)
+void column_sum(Device& device, const X& x, const Out& out, write_mode mode = write_mode::overwrite) {
+    static_assert(detail::check_ranks<2, X>() && detail::check_ranks<1, Out>());
+    kernel::column_sum<Device>::run(device, as_view(x), as_view(out), mode);
+}
+
 }  // namespace HALFTONE_ABI
 }  // namespace halftone

@@ -11,6 +11,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace reference {
 
+/// y[j] = sum over i of x[i][j].
 template <class X, class Y>
 void column_sum(const view<X, 2>& x,      // (rows, width)
                 const view<Y, 1>& out) {  // (width)

@@ -2,15 +2,16 @@
 /// \file
 /// Conversion of arrays between number types, at the speed of memory, with an optional factor.
 ///
-///     kernel::convert<cpu>::run(device, master, copy);
-///     kernel::convert<cpu>::run(device, gradients, unscaled, 1 / scale);
-///     kernel::convert<cpu>::saturate(device, weights, eighths, 448 / largest);     // into view<float8_e4m3, 2>
+///     ht::convert(device, master, copy);
+///     ht::convert(device, gradients, unscaled, 1 / scale);
+///     ht::convert_saturated(device, weights, eighths, 448 / largest);              // into view<float8_e4m3, 2>
 ///
 /// Numeric contract: factor times element in float, rounded once to nearest even, as the element types' own conversions
 /// round (a NaN stays one).
 #pragma once
 
 #include <halftone/kernel/expect.hpp>
+#include <halftone/kernel/function.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -23,5 +24,21 @@ template <class Device>
 struct convert;
 
 }  // namespace kernel
+
+/// to = factor from, rounded once to nearest even to the element type of `to`. Both are of one shape and contiguous, or of
+/// rank 2 with rows that lie apart; they may be the same memory where the types agree. It takes no policy: the element types
+/// say everything. Throws shape_error.
+template <class Device, class From, class To>
+    requires(detail::kernel_device<Device> && detail::viewables<From, To>)
+void convert(Device& device, const From& from, const To& to, float factor = 1) {
+    kernel::convert<Device>::run(device, as_view(from), as_view(to), factor);
+}
+/// The same, but what is beyond the largest number of `to` becomes that number.
+template <class Device, class From, class To>
+    requires(detail::kernel_device<Device> && detail::viewables<From, To>)
+void convert_saturated(Device& device, const From& from, const To& to, float factor = 1) {
+    kernel::convert<Device>::saturate(device, as_view(from), as_view(to), factor);
+}
+
 }  // namespace HALFTONE_ABI
 }  // namespace halftone

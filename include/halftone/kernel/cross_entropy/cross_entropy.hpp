@@ -2,7 +2,10 @@
 /// \file
 /// Cross-entropy of logits against class indices: -log softmax(logits)[target] of every row, and the mean over rows.
 ///
-///     kernel::cross_entropy<cpu>::forward<bfloat16>(
+///     ht::cross_entropy<ht::amp_bf16>(device, logits, targets, losses, maximum, sum, loss, count);
+///     ht::cross_entropy_gradients<ht::amp_bf16>(device, logits, targets, maximum, sum, gradient, count, dlogits);
+///
+///     kernel::cross_entropy<cpu>::forward<bfloat16>(                  // what they call
 ///         device, {.logits = x, .targets = t, .losses = l, .maximum = m, .sum = s, .loss = mean, .count = n});
 ///     kernel::cross_entropy<cpu>::backward<bfloat16, bfloat16>(       // in place
 ///         device, {.logits = x, .targets = t, .maximum = m, .sum = s, .gradient = dl, .count = n, .dlogits = x});
@@ -22,11 +25,13 @@
 
 #include <halftone/kernel/common/fp64/fp64.hpp>
 #include <halftone/kernel/expect.hpp>
+#include <halftone/kernel/function.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
 
+/// What the forward pass reads and writes.
 template <class X>
 struct cross_entropy_forward {
     const_view<X, 2> logits;              ///< (rows, classes); rows may lie apart
@@ -39,6 +44,7 @@ struct cross_entropy_forward {
     std::int32_t ignore_index = -100;
 };
 
+/// What the gradient is made of, and where it goes.
 template <class X, class D>
 struct cross_entropy_backward {
     const_view<X, 2> logits;              ///< (rows, classes)
@@ -59,6 +65,7 @@ struct cross_entropy_backward {
 template <class Device>
 struct cross_entropy;
 
+/// Throws shape_error where the arguments do not fit together.
 template <class X>
 void check(const cross_entropy_forward<X>& a) {
     const extent rows = a.logits.extent_of(0);
@@ -71,6 +78,7 @@ void check(const cross_entropy_forward<X>& a) {
     expect_optional("cross_entropy", "count", a.count, {1});
 }
 
+/// Throws shape_error where the arguments do not fit together.
 template <class X, class D>
 void check(const cross_entropy_backward<X, D>& a) {
     const extent rows = a.logits.extent_of(0);
@@ -84,5 +92,69 @@ void check(const cross_entropy_backward<X, D>& a) {
 }
 
 }  // namespace kernel
+
+/// losses = -log softmax(logits)[target], row by row, in nats. logits: (rows, classes), whose rows may lie apart; targets:
+/// (rows) of std::int32_t, 0 to classes - 1, or ignore_index, whose row has loss 0. losses, maximum and sum: (rows), float, or
+/// double where the logits are; the latter two are the largest logit and the sum of exp(logits - maximum), which
+/// cross_entropy_gradients needs. loss and count: (1), the mean over the rows that count, NaN where none does, and how many
+/// these are; each perhaps without data. Throws shape_error, and where the host can read the targets argument_error for one
+/// that is no class; elsewhere its row's loss is NaN.
+template <class P, class Device, class X, class Losses, class Maximum, class Sum, class Loss, class Count>
+    requires(detail::kernel_device<Device> && detail::viewables<X, Losses, Maximum, Sum, Loss, Count>)
+void cross_entropy(Device& device, const X& logits, const const_view<std::int32_t, 1>& targets, const Losses& losses,
+                   const Maximum& maximum, const Sum& sum, const Loss& loss, const Count& count,
+                   std::int32_t ignore_index = -100) {
+    static_assert(detail::check_function<P, detail::element_in<X>>());
+    static_assert(detail::check_ranks<2, X>() && detail::check_ranks<1, Losses, Maximum, Sum, Loss, Count>());
+    kernel::cross_entropy<Device>::forward(
+        device, kernel::cross_entropy_forward<detail::element_in<X>>{.logits = as_view(logits),
+                                                                     .targets = targets,
+                                                                     .losses = as_view(losses),
+                                                                     .maximum = as_view(maximum),
+                                                                     .sum = as_view(sum),
+                                                                     .loss = as_view(loss),
+                                                                     .count = as_view(count),
+                                                                     .ignore_index = ignore_index});
+}
+/// Says what is missing, where a compiler would say that no function matches.
+template <class Device, class... Views>
+    requires(detail::kernel_device<Device>)
+void cross_entropy(Device&, const Views&...) {
+    static_assert(sizeof(Device*) == 0,
+                  "halftone: cross_entropy is called without a policy: ht::cross_entropy<ht::amp_bf16>(device, logits, "
+                  "targets, losses, maximum, sum, loss, count)");
+}
+
+/// The gradient of cross_entropy by the logits: (exp(logits - maximum) / sum - [is the target]) gradient / count. maximum, sum
+/// and count are those that the forward pass left. gradient: (1), that of the mean, or (rows), those of the losses, and count
+/// then a view without data. dlogits: (rows, classes), overwritten; it may be the logits where the types agree. Throws as
+/// cross_entropy does.
+template <class P, class Device, class X, class Maximum, class Sum, class Gradient, class Count, class D>
+    requires(detail::kernel_device<Device> && detail::viewables<X, Maximum, Sum, Gradient, Count, D>)
+void cross_entropy_gradients(Device& device, const X& logits, const const_view<std::int32_t, 1>& targets,
+                             const Maximum& maximum, const Sum& sum, const Gradient& gradient, const Count& count,
+                             const D& dlogits, std::int32_t ignore_index = -100) {
+    using arguments = kernel::cross_entropy_backward<detail::element_in<X>, detail::element_in<D>>;
+    static_assert(detail::check_function<P, detail::element_in<X>, detail::element_in<D>>());
+    static_assert(detail::check_ranks<2, X, D>() && detail::check_ranks<1, Maximum, Sum, Gradient, Count>());
+    kernel::cross_entropy<Device>::backward(device, arguments{.logits = as_view(logits),
+                                                              .targets = targets,
+                                                              .maximum = as_view(maximum),
+                                                              .sum = as_view(sum),
+                                                              .gradient = as_view(gradient),
+                                                              .count = as_view(count),
+                                                              .dlogits = as_view(dlogits),
+                                                              .ignore_index = ignore_index});
+}
+/// Says what is missing, where a compiler would say that no function matches.
+template <class Device, class... Views>
+    requires(detail::kernel_device<Device>)
+void cross_entropy_gradients(Device&, const Views&...) {
+    static_assert(
+        sizeof(Device*) == 0,
+        "halftone: cross_entropy_gradients is called without a policy: "
+        "ht::cross_entropy_gradients<ht::amp_bf16>(device, logits, targets, maximum, sum, gradient, count, dlogits)");
+}
+
 }  // namespace HALFTONE_ABI
 }  // namespace halftone

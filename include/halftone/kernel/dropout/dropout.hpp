@@ -3,9 +3,9 @@
 /// Dropout (Srivastava et al., "Dropout: a simple way to prevent neural networks from overfitting", 2014), inverted:
 /// what is kept is divided by its share, so that nothing is to be done where nothing is dropped.
 ///
-///     kernel::dropout<cpu>::run(device, x, {}, y, draw);                          // y = kept(x) scale
-///     kernel::dropout<cpu>::run(device, x, as_const(residual), y, draw);          // y = residual + kept(x) scale
-///     kernel::dropout<cpu>::run(device, dy, {}, dx, draw);                        // and backward: the same once more
+///     ht::dropout(device, x, y, draw);                        // y = kept(x) scale
+///     ht::dropout(device, x, residual, y, draw);              // y = residual + kept(x) scale
+///     ht::dropout(device, dy, dx, draw);                      // and backward: the same once more
 ///
 /// No mask is stored. Whether element i is dropped follows from Philox's numbers for (seed, pass, tensor, i), the first
 /// two of which lie in the device's memory, where a captured step changes them. The same bits on every device and
@@ -18,6 +18,7 @@
 #include <cstdint>
 
 #include <halftone/kernel/expect.hpp>
+#include <halftone/kernel/function.hpp>
 #include <halftone/number/philox.hpp>
 
 namespace halftone {
@@ -51,6 +52,7 @@ struct dropout_draw {
 template <class Device>
 struct dropout;
 
+/// Throws shape_error where the arguments do not fit together.
 template <class X, class Y>
 void check_dropout(const view<const X, 1>& x, const view<const Y, 1>& base, const view<Y, 1>& y) {
     expect("dropout", "x", x, x.shape());
@@ -59,5 +61,25 @@ void check_dropout(const view<const X, 1>& x, const view<const Y, 1>& base, cons
 }
 
 }  // namespace kernel
+
+/// y = x with each element dropped as `draw` has it and the others times its scale. x and y are contiguous, of one size and
+/// any rank; y may be x where the types agree. Called once more with dy it gives dx: the same elements are dropped for the
+/// same numbers of seed, pass and tensor. It takes no policy: the element types say everything. Throws shape_error.
+template <class Device, class X, class Y>
+    requires(detail::kernel_device<Device> && detail::viewables<X, Y>)
+void dropout(Device& device, const X& x, const Y& y, const kernel::dropout_draw& draw) {
+    using T = detail::element_in<Y>;
+    kernel::dropout<Device>::run(device, const_view<detail::element_in<X>, 1>(flatten(as_view(x))), const_view<T, 1>{},
+                                 view<T, 1>(flatten(as_view(y))), draw);
+}
+/// y = base + that of x, rounded once: a residual, which y may be.
+template <class Device, class X, class Base, class Y>
+    requires(detail::kernel_device<Device> && detail::viewables<X, Base, Y>)
+void dropout(Device& device, const X& x, const Base& base, const Y& y, const kernel::dropout_draw& draw) {
+    using T = detail::element_in<Y>;
+    kernel::dropout<Device>::run(device, const_view<detail::element_in<X>, 1>(flatten(as_view(x))),
+                                 const_view<T, 1>(flatten(as_view(base))), view<T, 1>(flatten(as_view(y))), draw);
+}
+
 }  // namespace HALFTONE_ABI
 }  // namespace halftone

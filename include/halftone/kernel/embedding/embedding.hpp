@@ -3,7 +3,10 @@
 /// Embedding: row r of the result is the table's row for token r, plus, where there is a table of positions, its row r
 /// modulo the number of positions, or the one that is named.
 ///
-///     kernel::embedding<cpu>::forward<float, bfloat16>(
+///     ht::embedding<ht::amp_bf16>(device, tokens, wte, wpe, x);
+///     ht::embedding_gradients<ht::amp_bf16>(device, tokens, dx, dwte, dwpe);
+///
+///     kernel::embedding<cpu>::forward<float, bfloat16>(                                 // what they call
 ///         device, {.tokens = t, .table = wte, .positions = wpe, .out = x});              // wpe: (time, width)
 ///     kernel::embedding<cpu>::backward<bfloat16, float>(
 ///         device, {.tokens = t, .dy = dx, .dtable = dwte, .dpositions = dwpe, .mode = ht::write_mode::add});
@@ -16,6 +19,7 @@
 #include <cstdint>
 
 #include <halftone/kernel/expect.hpp>
+#include <halftone/kernel/function.hpp>
 #include <halftone/kernel/write_mode.hpp>
 #include <halftone/memory/square_sum.hpp>
 
@@ -23,6 +27,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
 
+/// What the forward pass reads and writes.
 template <class T, class Y>
 struct embedding_forward {
     const_view<std::int32_t, 1>
@@ -33,6 +38,7 @@ struct embedding_forward {
     const_view<std::int32_t, 1> position_of{};  ///< (rows), 0 to period - 1, or none
 };
 
+/// What the gradients are made of, and where they go.
 template <class Y, class G>
 struct embedding_backward {
     const_view<std::int32_t, 1> tokens;  ///< (rows)
@@ -51,6 +57,7 @@ struct embedding_backward {
 template <class Device>
 struct embedding;
 
+/// Throws shape_error where the arguments do not fit together.
 template <class T, class Y>
 void check(const embedding_forward<T, Y>& a) {
     const extent width = a.table.extent_of(1);
@@ -63,6 +70,7 @@ void check(const embedding_forward<T, Y>& a) {
     expect_optional("embedding", "position_of", a.position_of, {a.tokens.extent_of(0)});
 }
 
+/// Throws shape_error where the arguments do not fit together.
 template <class Y, class G>
 void check(const embedding_backward<Y, G>& a) {
     const extent width = a.dy.extent_of(1);
@@ -73,5 +81,59 @@ void check(const embedding_backward<Y, G>& a) {
 }
 
 }  // namespace kernel
+
+/// out[r] = table[tokens[r]] + positions[r mod period]. tokens: (rows) of std::int32_t, one batch behind the other, each of
+/// `period` rows; table: (vocabulary, width); positions: (period, width), of the table's type, perhaps without data; out:
+/// (rows, width). With position_of, (rows), row r has positions[position_of[r]] instead. Throws shape_error, and where the
+/// host can read the tokens argument_error for one outside the vocabulary; elsewhere its row is NaN.
+template <class P, class Device, class Table, class Positions, class Out>
+    requires(detail::kernel_device<Device> && detail::viewables<Table, Positions, Out>)
+void embedding(Device& device, const const_view<std::int32_t, 1>& tokens, const Table& table,
+               const Positions& positions, const Out& out, const const_view<std::int32_t, 1>& position_of = {}) {
+    using arguments = kernel::embedding_forward<detail::element_in<Table>, detail::element_in<Out>>;
+    static_assert(detail::check_function<P, detail::element_in<Table>, detail::element_in<Out>>());
+    static_assert(detail::check_ranks<2, Table, Positions, Out>());
+    kernel::embedding<Device>::forward(device, arguments{.tokens = tokens,
+                                                         .table = as_view(table),
+                                                         .positions = as_view(positions),
+                                                         .out = as_view(out),
+                                                         .position_of = position_of});
+}
+/// Says what is missing, where a compiler would say that no function matches.
+template <class Device, class... Views>
+    requires(detail::kernel_device<Device>)
+void embedding(Device&, const Views&...) {
+    static_assert(sizeof(Device*) == 0,
+                  "halftone: embedding is called without a policy: ht::embedding<ht::amp_bf16>(device, tokens, table, "
+                  "positions, out)");
+}
+
+/// The gradients of embedding, given dy (rows, width), that of its result: each row of dtable (vocabulary, width) is the sum
+/// of its tokens' rows of dy, and each of dpositions (period, width) that of its place's; one of them perhaps without data
+/// where it is not wanted. `mode` says whether they are overwritten or added to. The order of a sum follows from the
+/// tokens. Throws as embedding does; where the host cannot read the tokens, one outside the vocabulary has no gradient. For
+/// ht::cuda the program includes <halftone/exec/cuda/sort.cuh>.
+template <class P, class Device, class Dy, class Dtable, class Dpositions>
+    requires(detail::kernel_device<Device> && detail::viewables<Dy, Dtable, Dpositions>)
+void embedding_gradients(Device& device, const const_view<std::int32_t, 1>& tokens, const Dy& dy, const Dtable& dtable,
+                         const Dpositions& dpositions, write_mode mode = write_mode::overwrite) {
+    using arguments = kernel::embedding_backward<detail::element_in<Dy>, detail::element_in<Dtable>>;
+    static_assert(detail::check_function<P, detail::element_in<Dy>, detail::element_in<Dtable>>());
+    static_assert(detail::check_ranks<2, Dy, Dtable, Dpositions>());
+    kernel::embedding<Device>::backward(device, arguments{.tokens = tokens,
+                                                          .dy = as_view(dy),
+                                                          .dtable = as_view(dtable),
+                                                          .dpositions = as_view(dpositions),
+                                                          .mode = mode});
+}
+/// Says what is missing, where a compiler would say that no function matches.
+template <class Device, class... Views>
+    requires(detail::kernel_device<Device>)
+void embedding_gradients(Device&, const Views&...) {
+    static_assert(sizeof(Device*) == 0,
+                  "halftone: embedding_gradients is called without a policy: "
+                  "ht::embedding_gradients<ht::amp_bf16>(device, tokens, dy, dtable, dpositions)");
+}
+
 }  // namespace HALFTONE_ABI
 }  // namespace halftone

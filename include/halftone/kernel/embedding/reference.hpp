@@ -15,6 +15,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace reference {
 
+/// out[i] = table[tokens[i]] + positions[i mod period], or positions[position_of[i]] where these are given.
 template <class I, class T, class Y>
 void embedding(const view<I, 1>& tokens,                               // (rows)
                const view<T, 2>& table,                                // (vocabulary, width)

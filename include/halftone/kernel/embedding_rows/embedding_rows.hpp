@@ -23,6 +23,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
 
+/// What the gradient is made of, and where it goes.
 template <class Y, class G>
 struct embedding_rows_backward {
     const_view<std::int32_t, 1> tokens;  ///< (lookups)
@@ -42,6 +43,7 @@ struct embedding_rows {
                   "<halftone/kernel.hpp> for ht::cpu, <halftone/cuda.cuh> for ht::cuda");
 };
 
+/// Throws shape_error where the arguments do not fit together, argument_error for too little room.
 template <class Y, class G>
 void check(const embedding_rows_backward<Y, G>& a) {
     const extent lookups = a.tokens.extent_of(0), width = a.dy.extent_of(1), room = a.rows.indices.extent_of(0);
@@ -58,5 +60,21 @@ void check(const embedding_rows_backward<Y, G>& a) {
 }
 
 }  // namespace kernel
+
+/// The gradient of an embedding's table as the rows that were looked up, each once, in ascending order of the tokens. tokens:
+/// (lookups); dy: (lookups, width), the gradient of the rows that were looked up; `rows` has room for min(vocabulary, before
+/// + lookups) rows of width. `before`: at most how many rows earlier calls left, to which these are added; 0: none. It takes
+/// no policy: sums are in float. Throws shape_error, argument_error for too little room, and where the host can read the
+/// tokens for one outside the vocabulary; elsewhere it has no gradient.
+template <class Device, class Dy, class G>
+    requires(detail::kernel_device<Device> && detail::viewables<Dy>)
+void embedding_row_gradients(Device& device, const const_view<std::int32_t, 1>& tokens, const Dy& dy, extent vocabulary,
+                             const gradient_rows<G>& rows, extent before = 0) {
+    static_assert(detail::check_ranks<2, Dy>());
+    kernel::embedding_rows<Device>::add(
+        device, kernel::embedding_rows_backward<detail::element_in<Dy>, G>{
+                    .tokens = tokens, .dy = as_view(dy), .vocabulary = vocabulary, .rows = rows, .before = before});
+}
+
 }  // namespace HALFTONE_ABI
 }  // namespace halftone

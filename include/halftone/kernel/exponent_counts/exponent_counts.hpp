@@ -45,17 +45,18 @@ struct tensor_statistics {
     extent finite() const { return zeros + count(least_exponent, most_exponent); }
     extent elements() const { return finite() + infinities + nans; }
 
-    /// Shares of the finite values other than zero; 0 where there is none. Those that T would round to zero, being less
-    /// than half its least subnormal number; those beneath its least normal number, which it would keep but in part, or
-    /// not at all; and those of 2^max_exponent and more, which it cannot hold.
+    /// The share of the finite values other than zero that T would round to zero, being less than half its least
+    /// subnormal number; 0 where there is no such value, as of the next two.
     template <number T>
     double underflow() const {
         return share(least_exponent, number_traits<T>::min_exponent - number_traits<T>::significand_bits - 2);
     }
+    /// The share of those beneath T's least normal number, which it would keep but in part, or not at all.
     template <number T>
     double subnormal() const {
         return share(least_exponent, number_traits<T>::min_exponent - 2);
     }
+    /// The share of those of 2^max_exponent and more, which T cannot hold.
     template <number T>
     double overflow() const {
         return share(number_traits<T>::max_exponent, most_exponent);

@@ -2,6 +2,7 @@
 /// \file
 /// The read pass over gradients: is every one finite, and what is the norm of all of them?
 ///
+///     ht::gradient_norm(device, &record, of_some, of_others);     // record.norm, record.found_inf; or slab by slab:
 ///     kernel::begin_pass(record);
 ///     kernel::gradient_norm<cpu>::add(device, gradients_of_some, &record, &found_inf);     // each slab in turn
 ///     kernel::gradient_norm<cpu>::add(device, gradients_of_others, &record, &found_inf);
@@ -17,6 +18,7 @@
 
 #include <halftone/kernel/common/update/records.hpp>
 #include <halftone/kernel/expect.hpp>
+#include <halftone/kernel/function.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -37,6 +39,7 @@ struct row_limit {
     const std::int32_t* count = nullptr;  ///< in the device's memory; none: no limit
     extent width = 0;
 
+    /// How many of `all` elements are there.
     HALFTONE_HD extent elements(extent all) const { return count == nullptr ? all : *count * width; }
 };
 
@@ -53,5 +56,34 @@ struct gradient_norm {
 };
 
 }  // namespace kernel
+
+namespace detail {
+
+struct begin_norm {
+    kernel::gradient_record* record;
+    HALFTONE_HD void operator()() const { kernel::begin_pass(*record); }
+};
+struct end_norm {
+    kernel::gradient_record* record;
+    HALFTONE_HD void operator()() const { kernel::end_pass(*record); }
+};
+
+}  // namespace detail
+
+/// The Euclidean norm of all these gradients together, with the record's factors applied, to record->norm, and whether one of
+/// them is not finite to record->found_inf: kernel::found_nothing, found_infinity, or found_nan. The record lies in the
+/// device's memory and was made as kernel::gradient_record{}; ht::adamw_step and ht::sgd_step take its factors. Gradients
+/// are contiguous, of any rank. On a device it waits for nothing. It takes no policy: the element types say everything.
+/// Throws shape_error.
+template <class Device, class... Gradients>
+    requires(detail::kernel_device<Device> && detail::viewables<Gradients...>)
+void gradient_norm(Device& device, kernel::gradient_record* record, const Gradients&... gradients) {
+    device.run(detail::begin_norm{record});
+    (kernel::gradient_norm<Device>::add(
+         device, const_view<detail::element_in<Gradients>, 1>(flatten(as_view(gradients))), record, &record->found_inf),
+     ...);
+    device.run(detail::end_norm{record});
+}
+
 }  // namespace HALFTONE_ABI
 }  // namespace halftone

@@ -22,6 +22,7 @@ double read_gradient(const G& g, const kernel::gradient_factors& f) {
     return v > limit ? limit : v < -limit ? -limit : v;
 }
 
+/// The sum of the squares of what read_gradient gives.
 template <class G>
 double sum_of_squares(const view<G, 1>& gradients, const kernel::gradient_factors& f) {
     double squares = 0;
@@ -32,6 +33,7 @@ double sum_of_squares(const view<G, 1>& gradients, const kernel::gradient_factor
     return squares;
 }
 
+/// Whether no gradient is infinite or NaN.
 template <class G>
 bool all_finite(const view<G, 1>& gradients) {
     for (extent i = 0; i < gradients.size(); ++i) {

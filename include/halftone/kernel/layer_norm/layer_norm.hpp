@@ -15,6 +15,7 @@
 
 #include <halftone/kernel/common/fp64/fp64.hpp>
 #include <halftone/kernel/expect.hpp>
+#include <halftone/kernel/function.hpp>
 #include <halftone/kernel/write_mode.hpp>
 
 namespace halftone {
@@ -76,5 +77,78 @@ void check(const layer_norm_backward<X, W, Y, G>& a) {
 }
 
 }  // namespace kernel
+
+/// y = (x - mean) rstd gain + bias, row by row, with the row's mean and rstd = 1 / sqrt(variance + epsilon) (Ba, Kiros, Hinton
+/// 2016). x and y: (rows, width), whose rows may lie apart; gain, bias: (width), of one type, the bias perhaps without data.
+/// mean and rstd, (rows), float, or double where a view holds doubles, are what layer_norm_gradients needs; without data
+/// they are not kept. The head of this file has the numeric contract. Throws shape_error, and argument_error for an epsilon
+/// that is negative or NaN.
+template <class P, class Device, class X, class Gain, class Bias, class Y, class Mean, class Rstd>
+    requires(detail::kernel_device<Device> && detail::viewables<X, Gain, Bias, Y, Mean, Rstd>)
+void layer_norm(Device& device, const X& x, const Gain& gain, const Bias& bias, const Y& y, const Mean& mean,
+                const Rstd& rstd, double epsilon = 1e-5) {
+    using arguments =
+        kernel::layer_norm_forward<detail::element_in<X>, detail::element_in<Gain>, detail::element_in<Y>>;
+    static_assert(detail::check_function<P, detail::element_in<X>, detail::element_in<Gain>, detail::element_in<Y>>());
+    static_assert(detail::check_ranks<2, X, Y>() && detail::check_ranks<1, Gain, Bias, Mean, Rstd>());
+    kernel::layer_norm<Device>::forward(device,
+                                        arguments{.x = as_view(x),
+                                                  .gain = as_view(gain),
+                                                  .bias = as_view(bias),
+                                                  .y = as_view(y),
+                                                  .mean = as_view(mean),
+                                                  .rstd = as_view(rstd),
+                                                  .epsilon = static_cast<decltype(arguments::epsilon)>(epsilon)});
+}
+/// The same without a gradient to come: mean and rstd are not kept.
+template <class P, class Device, class X, class Gain, class Bias, class Y>
+    requires(detail::kernel_device<Device> && detail::viewables<X, Gain, Bias, Y>)
+void layer_norm(Device& device, const X& x, const Gain& gain, const Bias& bias, const Y& y, double epsilon = 1e-5) {
+    using kept = view<kernel::statistic<detail::element_in<X>, detail::element_in<Gain>, detail::element_in<Y>>, 1>;
+    layer_norm<P>(device, x, gain, bias, y, kept{}, kept{}, epsilon);
+}
+/// Says what is missing, where a compiler would say that no function matches.
+template <class Device, class... Views>
+    requires(detail::kernel_device<Device>)
+void layer_norm(Device&, const Views&...) {
+    static_assert(
+        sizeof(Device*) == 0,
+        "halftone: layer_norm is called without a policy: ht::layer_norm<ht::amp_bf16>(device, x, gain, bias, y)");
+}
+
+/// The gradients of layer_norm, given dy, that of its result: dx (rows, width), which may be dy where the types agree, and
+/// over all rows dgain and dbias (width), each perhaps without data where it is not wanted. mean and rstd are those that the
+/// forward pass left. The modes say whether dgain and dbias, and dx, are overwritten or added to. Throws shape_error.
+template <class P, class Device, class X, class Gain, class Dy, class Mean, class Rstd, class Dx, class Dgain,
+          class Dbias>
+    requires(detail::kernel_device<Device> && detail::viewables<X, Gain, Dy, Mean, Rstd, Dx, Dgain, Dbias>)
+void layer_norm_gradients(Device& device, const X& x, const Gain& gain, const Dy& dy, const Mean& mean,
+                          const Rstd& rstd, const Dx& dx, const Dgain& dgain, const Dbias& dbias,
+                          write_mode parameter_mode = write_mode::overwrite,
+                          write_mode dx_mode = write_mode::overwrite) {
+    using arguments = kernel::layer_norm_backward<detail::element_in<X>, detail::element_in<Gain>,
+                                                  detail::element_in<Dy>, detail::element_in<Dgain>>;
+    static_assert(detail::check_function<P, detail::element_in<X>, detail::element_in<Gain>, detail::element_in<Dy>>());
+    static_assert(detail::check_ranks<2, X, Dy, Dx>() && detail::check_ranks<1, Gain, Mean, Rstd, Dgain, Dbias>());
+    kernel::layer_norm<Device>::backward(device, arguments{.x = as_view(x),
+                                                           .gain = as_view(gain),
+                                                           .dy = as_view(dy),
+                                                           .mean = as_view(mean),
+                                                           .rstd = as_view(rstd),
+                                                           .dx = as_view(dx),
+                                                           .dgain = as_view(dgain),
+                                                           .dbias = as_view(dbias),
+                                                           .dx_mode = dx_mode,
+                                                           .parameter_mode = parameter_mode});
+}
+/// Says what is missing, where a compiler would say that no function matches.
+template <class Device, class... Views>
+    requires(detail::kernel_device<Device>)
+void layer_norm_gradients(Device&, const Views&...) {
+    static_assert(sizeof(Device*) == 0,
+                  "halftone: layer_norm_gradients is called without a policy: "
+                  "ht::layer_norm_gradients<ht::amp_bf16>(device, x, gain, dy, mean, rstd, dx, dgain, dbias)");
+}
+
 }  // namespace HALFTONE_ABI
 }  // namespace halftone

@@ -15,6 +15,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace reference {
 
+/// y, and of every row the mean and 1 / sqrt(variance + epsilon).
 template <class X, class W, class Y, class S>
 void layer_norm(const view<X, 2>& x,                  // (rows, width)
                 const view<W, 1>& gain,               // (width)

@@ -21,6 +21,7 @@
 #include <halftone/kernel/cross_entropy/cross_entropy.hpp>
 #include <halftone/kernel/matmul/matmul.hpp>
 #include <halftone/kernel/write_mode.hpp>
+#include <halftone/policy/operations.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -71,5 +72,91 @@ view<T, 1> some_of(const view<T, 1>& v, extent first, extent count) {
 }
 
 }  // namespace kernel
+
+namespace detail {
+
+/// The types of a head's products under P, eight bits left out since nothing here is scaled.
+template <class P>
+struct head_types {
+    using roles = resolve<P>;
+    using operation = op::linear_cross_entropy;
+    using compute = unscaled_compute<roles>;
+    using logit = typename roles::output;
+    using input_grad = scaled_role<roles, input_grad_type<roles, operation>, false>;
+    using weight_grad = scaled_role<roles, weight_grad_type<roles, operation>, false>;
+    static_assert(sizeof(logit) > 1,
+                  "halftone: linear_cross_entropy: logits in eight bits (role `output`) have no loss worth "
+                  "the name: ht::with_output<P, ht::bfloat16>");
+};
+
+template <class X, class W>
+void check_head(const const_view<X, 2>& x, const const_view<W, 2>& w, const kernel::linear_cross_entropy_rows& rows) {
+    const extent count = x.extent_of(0);
+    kernel::expect("linear_cross_entropy", "x", x, x.shape());
+    kernel::expect("linear_cross_entropy", "w", w, {w.extent_of(0), x.extent_of(1)});
+    kernel::expect("linear_cross_entropy", "targets", rows.targets, {count});
+    kernel::expect("linear_cross_entropy", "losses", rows.losses, {count});
+    kernel::expect("linear_cross_entropy", "maximum", rows.maximum, {count});
+    kernel::expect("linear_cross_entropy", "sum", rows.sum, {count});
+}
+
+}  // namespace detail
+
+/// The cross-entropy of logits = x wᵀ, of which only a part is in memory at a time. x: (rows, width), w: (classes, width),
+/// contiguous; `rows` holds the targets and takes losses and what the gradients need, as cross_entropy has them. Products are
+/// in the policy's `compute`, logits are rounded to its `output`, all else is in float. Throws as cross_entropy does.
+template <class P, class Device, class X, class W>
+    requires(detail::kernel_device<Device> && detail::viewables<X, W>)
+void linear_cross_entropy(Device& device, const X& x, const W& w, const kernel::linear_cross_entropy_rows& rows) {
+    using types = detail::head_types<P>;
+    static_assert(detail::check_function<P, detail::element_in<X>, detail::element_in<W>>());
+    static_assert(detail::check_ranks<2, X, W>());
+    const const_view<detail::element_in<X>, 2> a = as_view(x);
+    const const_view<detail::element_in<W>, 2> b = as_view(w);
+    detail::check_head(a, b, rows);
+    kernel::linear_cross_entropy<Device>::template forward<typename types::compute, typename types::logit>(device, a, b,
+                                                                                                           rows);
+}
+/// Says what is missing, where a compiler would say that no function matches.
+template <class Device, class... Views>
+    requires(detail::kernel_device<Device>)
+void linear_cross_entropy(Device&, const Views&...) {
+    static_assert(sizeof(Device*) == 0,
+                  "halftone: linear_cross_entropy is called without a policy: "
+                  "ht::linear_cross_entropy<ht::amp_bf16>(device, x, w, rows)");
+}
+
+/// The gradients of the mean loss by x and w, times gradient[0]: dx (rows, width) is overwritten, dw (classes, width) too, or
+/// added to by `mode`; one of them perhaps without data where it is not wanted. `rows` as the forward pass left it; logits
+/// are computed again, and the products for dx and dw are in the policy's `input_grad` and `weight_grad`. Throws as
+/// cross_entropy does.
+template <class P, class Device, class X, class W, class Dx, class Dw>
+    requires(detail::kernel_device<Device> && detail::viewables<X, W, Dx, Dw>)
+void linear_cross_entropy_gradients(Device& device, const X& x, const W& w,
+                                    const kernel::linear_cross_entropy_rows& rows, const const_view<float, 1>& gradient,
+                                    const Dx& dx, const Dw& dw, write_mode mode = write_mode::overwrite) {
+    using types = detail::head_types<P>;
+    static_assert(detail::check_function<P, detail::element_in<X>, detail::element_in<W>>());
+    static_assert(detail::check_ranks<2, X, W, Dx, Dw>());
+    const const_view<detail::element_in<X>, 2> a = as_view(x);
+    const const_view<detail::element_in<W>, 2> b = as_view(w);
+    detail::check_head(a, b, rows);
+    kernel::expect("linear_cross_entropy", "gradient", gradient, {1});
+    kernel::expect_optional("linear_cross_entropy", "dx", as_view(dx), a.shape());
+    kernel::expect_optional("linear_cross_entropy", "dw", as_view(dw), b.shape());
+    kernel::linear_cross_entropy<Device>::template backward<typename types::compute, typename types::logit,
+                                                            typename types::input_grad, typename types::weight_grad>(
+        device, a, b, rows, gradient, kernel::gradient_result<detail::element_in<X>>{as_view(dx)},
+        kernel::gradient_result<detail::element_in<Dw>>{as_view(dw), mode});
+}
+/// Says what is missing, where a compiler would say that no function matches.
+template <class Device, class... Views>
+    requires(detail::kernel_device<Device>)
+void linear_cross_entropy_gradients(Device&, const Views&...) {
+    static_assert(sizeof(Device*) == 0,
+                  "halftone: linear_cross_entropy_gradients is called without a policy: "
+                  "ht::linear_cross_entropy_gradients<ht::amp_bf16>(device, x, w, rows, gradient, dx, dw)");
+}
+
 }  // namespace HALFTONE_ABI
 }  // namespace halftone

@@ -248,8 +248,6 @@ constexpr auto gradient(const pack<E...>& e, std::integer_sequence<int, Result..
             (symbolic::argument<Inputs + Result>{} * derivative<Index>(e.template at<Result>())));
 }
 
-}  // namespace detail
-
 /// The gradient of input `Index` of an expression (or a pack of results) over `Inputs` inputs: the sum over results of
 /// argument<Inputs + result>, which is the gradient of that result, times the result's derivative.
 template <int Index, int Inputs, class E>
@@ -258,6 +256,8 @@ constexpr auto gradient_expression(const E& e) {
     return detail::gradient<Index, Inputs>(
         results, std::make_integer_sequence<int, static_cast<int>(decltype(results)::count)>{});
 }
+
+}  // namespace detail
 
 }  // namespace HALFTONE_ABI
 }  // namespace halftone

@@ -367,7 +367,7 @@ constexpr auto trace(const F& f, std::integer_sequence<int, Index...>) {
                   "halftone: map: the function does not take that many symbolic arguments; give a generic lambda, "
                   "[](auto x, auto y) { return x + y; }, with one argument for each input, or ht::opaque(functor)");
     using result = std::invoke_result_t<const F&, symbolic::argument<Index>...>;
-    if constexpr (is_pack<result>) {
+    if constexpr (detail::is_pack<result>) {
         return f(symbolic::argument<Index>{}...);
     } else {
         static_assert(

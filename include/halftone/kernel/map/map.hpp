@@ -64,7 +64,7 @@ symbolic::zero gradient_of(const E&, const no_gradient&) {
 template <int TargetRank, int Index, int Inputs, class E, class T, int Rank>
 auto gradient_of(const E& expressions, const gradient<T, Rank>&) {
     return symbolic::shorten<std::conditional_t<Rank == TargetRank, T, float>>(
-        gradient_expression<Index, Inputs>(expressions));
+        detail::gradient_expression<Index, Inputs>(expressions));
 }
 
 /// How an operand's elements belong to those of the outputs.
@@ -86,6 +86,7 @@ struct map_shape {
     extent rows = 1, columns = 1;
 };
 
+/// The shape as rows of the last extent.
 template <int Rank>
 map_shape map_shape_of(const shape<Rank>& s) {
     if constexpr (Rank == 0) {

@@ -13,6 +13,7 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
+/// Values of various types, one behind the other: a std::tuple that kernels can take as an argument.
 template <class... T>
 struct pack {
     static constexpr std::size_t count = 0;
@@ -36,17 +37,22 @@ struct pack<First, Rest...> {
     }
 };
 
+/// A pack of these values.
 HALFTONE_HD constexpr pack<> make_pack() { return {}; }
-
 template <class First, class... Rest>
 HALFTONE_HD constexpr pack<First, Rest...> make_pack(const First& first, const Rest&... rest) {
     return {first, make_pack(rest...)};
 }
 
+namespace detail {
+
+/// Whether T is a pack.
 template <class T>
 inline constexpr bool is_pack = false;
 template <class... T>
 inline constexpr bool is_pack<pack<T...>> = true;
+
+}  // namespace detail
 
 }  // namespace HALFTONE_ABI
 }  // namespace halftone

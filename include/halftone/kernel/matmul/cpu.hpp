@@ -30,28 +30,28 @@ struct matmul<cpu> {
     template <class Compute, class A, class B, class Operands, class Results>
         requires fp64::product_in_double<Compute, A, B, Results>
     static void run(cpu& device, const view<A, 2>& a, const view<B, 2>& b,
-                    const matmul_epilogue<Operands, Results>& epilogue, square_sum* = nullptr) {
+                    const detail::matmul_epilogue<Operands, Results>& epilogue, square_sum* = nullptr) {
         fp64::multiply<Compute>(device, a, b, epilogue);
     }
     /// Where somebody asks for the `squares` of the result, and it is one of floats, they are summed.
     template <class Compute, class A, class B, class Operands, class Results>
     static void run(cpu& device, const view<A, 2>& a, const view<B, 2>& b,
-                    const matmul_epilogue<Operands, Results>& epilogue, square_sum* squares = nullptr) {
+                    const detail::matmul_epilogue<Operands, Results>& epilogue, square_sum* squares = nullptr) {
         run_with<Compute>(device, a, b, untyped(device, epilogue, squares));
     }
 
     /// The same by the unit and the packing given.
     template <class A, class B, class Operands, class Results>
-    static void run_by(const product_unit& unit, const product_packing<std::remove_const_t<A>>& of_a,
-                       const product_packing<std::remove_const_t<B>>& of_b, cpu& device, const view<A, 2>& a,
-                       const view<B, 2>& b, const matmul_epilogue<Operands, Results>& epilogue,
+    static void run_by(const detail::product_unit& unit, const detail::product_packing<std::remove_const_t<A>>& of_a,
+                       const detail::product_packing<std::remove_const_t<B>>& of_b, cpu& device, const view<A, 2>& a,
+                       const view<B, 2>& b, const detail::matmul_epilogue<Operands, Results>& epilogue,
                        square_sum* squares = nullptr) {
         multiply(unit, device, blocked_operand(a, of_a), blocked_operand(b, of_b), untyped(device, epilogue, squares));
     }
 
   private:
     template <class Operands, class Results>
-    static blocked_epilogue untyped(const cpu& device, const matmul_epilogue<Operands, Results>& epilogue,
+    static blocked_epilogue untyped(const cpu& device, const detail::matmul_epilogue<Operands, Results>& epilogue,
                                     square_sum* squares) {
         return {&epilogue,
                 device.select(&portable::finish_block<Operands, Results>, &avx2::finish_block<Operands, Results>,
@@ -67,7 +67,7 @@ struct matmul<cpu> {
     }
     template <class T, class Epilogue>
     static plain_result<T> plain_result_of(const Epilogue& epilogue) {
-        using plain = matmul_epilogue<pack<>, pack<matmul_result<symbolic::argument<0>, T>>>;
+        using plain = detail::matmul_epilogue<pack<>, pack<detail::matmul_result<symbolic::argument<0>, T>>>;
         if constexpr (std::is_same_v<Epilogue, plain>) {
             return {epilogue.results.first.data, epilogue.results.first.stride};
         } else {
@@ -79,20 +79,20 @@ struct matmul<cpu> {
         return {};
     }
     template <class Expression>
-    static plain_result<const float> floats_of(const pack<matmul_result<Expression, float>>& results) {
+    static plain_result<const float> floats_of(const pack<detail::matmul_result<Expression, float>>& results) {
         return {results.first.data, results.first.stride};
     }
 
     // Once for the types of a and b, whatever becomes of their products.
     template <class Compute, class A, class B>
     static void run_with(cpu& device, const view<A, 2>& a, const view<B, 2>& b, const blocked_epilogue& epilogue) {
-        const auto of_a = matmul_packing_of_a<Compute, std::remove_const_t<A>>(device);
-        const auto of_b = matmul_packing_of_b<Compute, std::remove_const_t<B>>(device);
-        multiply(matmul_unit_for<Compute>(device), device, blocked_operand(a, of_a), blocked_operand(b, of_b),
+        const auto of_a = detail::matmul_packing_of_a<Compute, std::remove_const_t<A>>(device);
+        const auto of_b = detail::matmul_packing_of_b<Compute, std::remove_const_t<B>>(device);
+        multiply(detail::matmul_unit_for<Compute>(device), device, blocked_operand(a, of_a), blocked_operand(b, of_b),
                  epilogue);
     }
 
-    static void multiply(const product_unit& unit, cpu& device, const blocked_operand& a, const blocked_operand& b,
+    static void multiply(const detail::product_unit& unit, cpu& device, const blocked_operand& a, const blocked_operand& b,
                          const blocked_epilogue& epilogue) {
         if (a.rows == 0 || b.columns == 0) return;
         const auto run = [&](const written_squares* squares) {

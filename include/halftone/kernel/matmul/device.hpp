@@ -52,7 +52,7 @@ struct by_multiply_adds {
 /// Parts of k beside each other, and a second kernel that adds their sums in order.
 template <class Way, class Device, class A, class B, class Operands, class Results, class Batch>
 void multiply_in_parts(Device& device, const product_operand<A>& a, const product_operand<B>& b,
-                       const matmul_epilogue<Operands, Results>& epilogue, row_access access, int parts,
+                       const detail::matmul_epilogue<Operands, Results>& epilogue, row_access access, int parts,
                        const Batch& batch) {
     using kernel = typename Way::template kernel<pack<>, partial_results>;
     const extent leading = (b.outer + 7) / 8 * 8, elements = a.outer * leading;
@@ -70,7 +70,7 @@ void multiply_in_parts(Device& device, const product_operand<A>& a, const produc
 /// All of k in one kernel, or in parts. Sums of a batch's parts take so many bytes at a time, or those of one matrix.
 template <class Way, class Device, class A, class B, class Operands, class Results, class Batch = one_matrix>
 void multiply(Device& device, const product_operand<A>& a, const product_operand<B>& b,
-              const matmul_epilogue<Operands, Results>& epilogue, row_access access, int parts, const Batch& batch = {},
+              const detail::matmul_epilogue<Operands, Results>& epilogue, row_access access, int parts, const Batch& batch = {},
               extent most_bytes = extent{32} << 20) {
     if (parts == 1)
         return launch_each(device, typename Way::template kernel<Operands, Results>{a, b, epilogue, access}, batch);
@@ -91,7 +91,7 @@ void multiply(Device& device, const product_operand<A>& a, const product_operand
 /// True where matrix units have multiplied operands of eight bits as they are.
 template <class Device, class A, class B, class Operands, class Results, class Batch>
 bool multiply_bytes(Device& device, const product_operand<A>& a, const product_operand<B>& b,
-                    const matmul_epilogue<Operands, Results>& epilogue, row_access access, const Batch& batch) {
+                    const detail::matmul_epilogue<Operands, Results>& epilogue, row_access access, const Batch& batch) {
     const simt::architecture gpu = device.architecture();
     if ((a.access & b.access) != row_access::chunks ||
         matmul_row_of(gpu.version).eight_bits != eight_bit_operands::as_they_are)
@@ -116,18 +116,18 @@ struct matmul<Device> {
     template <class Compute, class A, class B, class Operands, class Results>
         requires fp64::product_in_double<Compute, A, B, Results>
     static void run(Device& device, const view<A, 2>& a, const view<B, 2>& b,
-                    const matmul_epilogue<Operands, Results>& epilogue) {
+                    const detail::matmul_epilogue<Operands, Results>& epilogue) {
         fp64::multiply<Compute>(device, a, b, epilogue);
     }
     template <class Compute, class A, class B, class Operands, class Results>
         requires(!std::is_same_v<unsplit<Compute>, Compute> && !fp64::product_in_double<Compute, A, B, Results>)
     static void run(Device& device, const view<A, 2>& a, const view<B, 2>& b,
-                    const matmul_epilogue<Operands, Results>& epilogue) {
+                    const detail::matmul_epilogue<Operands, Results>& epilogue) {
         run<unsplit<Compute>>(device, a, b, epilogue);
     }
     template <class Compute, class A, class B, class Operands, class Results>
     static void run(Device& device, const view<A, 2>& a, const view<B, 2>& b,
-                    const matmul_epilogue<Operands, Results>& epilogue) {
+                    const detail::matmul_epilogue<Operands, Results>& epilogue) {
         using namespace on_device;
         if (a.extent_of(0) == 0 || b.extent_of(1) == 0) return;
         const auto x = make_operand(a);
@@ -141,7 +141,7 @@ struct matmul<Device> {
     template <class Compute, class A, class B, class Operands, class Results>
         requires(!fp64::product_in_double<Compute, A, B, Results>)
     static void run_each(Device& device, const view<A, 3>& a, const view<B, 3>& b, extent count,
-                         const matmul_epilogue<Operands, Results>& epilogue, extent results_apart) {
+                         const detail::matmul_epilogue<Operands, Results>& epilogue, extent results_apart) {
         using namespace on_device;
         using compute = unsplit<Compute>;
         if (count == 0 || a.extent_of(1) == 0 || b.extent_of(2) == 0) return;
@@ -168,7 +168,7 @@ struct matmul<Device> {
         return are_alike<T>(o.leading, apart);
     }
     template <class Operands, class Results>
-    static bool are_alike(const matmul_epilogue<Operands, Results>& e, extent apart) {
+    static bool are_alike(const detail::matmul_epilogue<Operands, Results>& e, extent apart) {
         using result = std::remove_pointer_t<decltype(e.results.first.data)>;
         static_assert(Results::count == 1 && Operands::count <= 1, "operands of an element each, of the result's type");
         return are_alike<result>(e.results.first.stride, apart);
@@ -198,7 +198,7 @@ struct matmul<Device> {
     /// True where the device's engine has multiplied.
     template <class Compute, class A, class B, class Operands, class Results>
     static bool by_engine(Device& device, const on_device::product_operand<A>& x,
-                          const on_device::product_operand<B>& y, const matmul_epilogue<Operands, Results>& epilogue) {
+                          const on_device::product_operand<B>& y, const detail::matmul_epilogue<Operands, Results>& epilogue) {
         using namespace on_device;
         if constexpr (engine_holder<Device> && engines_multiply<Compute, A, B>) {
             return multiply_by_engine<Compute>(device, x, y, epilogue, access_to(epilogue));
@@ -224,7 +224,7 @@ struct matmul<Device> {
 
     template <class Compute, class A, class B, class Operands, class Results, class Batch>
     static void by_kernels(Device& device, const on_device::product_operand<A>& x,
-                           const on_device::product_operand<B>& y, const matmul_epilogue<Operands, Results>& epilogue,
+                           const on_device::product_operand<B>& y, const detail::matmul_epilogue<Operands, Results>& epilogue,
                            const Batch& batch) {
         using namespace on_device;
         const extent m = x.outer, n = y.outer, k = x.depth;

@@ -23,6 +23,8 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
+namespace detail {
+
 /// An operand with one value for each column.
 template <class T>
 struct column_operand {
@@ -57,8 +59,6 @@ struct matmul_epilogue {
     Operands operands;
     Results results;
 };
-
-namespace detail {
 
 template <class T>
 column_operand<std::remove_const_t<T>> operand_of(const view<T, 1>& v) {
@@ -104,6 +104,7 @@ using shown_by = std::remove_pointer_t<decltype(as_view(std::declval<const V&>()
 
 /// c = ab.
 struct plain {};
+/// What kernels evaluate for an epilogue whose result is c.
 template <class C>
 auto epilogue_of(const plain&, const view<C, 2>& c) {
     return detail::make_epilogue(make_pack(), make_pack(detail::result_of(detail::product_sum, c)));
@@ -111,6 +112,7 @@ auto epilogue_of(const plain&, const view<C, 2>& c) {
 
 /// c += ab.
 struct add_product {};
+/// What kernels evaluate for add_product.
 template <class C>
 auto epilogue_of(const add_product&, const view<C, 2>& c) {
     const auto sum = detail::product_sum + detail::first_operand;
@@ -126,6 +128,7 @@ template <class T>
 bias(view<T, 1>) -> bias<T>;
 template <class V>
 bias(const V&) -> bias<detail::shown_by<V>>;
+/// What kernels evaluate for bias. Throws shape_error where the values do not fit c's columns.
 template <class T, class C>
 auto epilogue_of(const bias<T>& e, const view<C, 2>& c) {
     detail::check_operand(e.values, c);
@@ -142,6 +145,7 @@ template <class T>
 bias_gelu(view<T, 1>) -> bias_gelu<T>;
 template <class V>
 bias_gelu(const V&) -> bias_gelu<detail::shown_by<V>>;
+/// What kernels evaluate for bias_gelu. Throws shape_error where the values do not fit c's columns.
 template <class T, class C>
 auto epilogue_of(const bias_gelu<T>& e, const view<C, 2>& c) {
     detail::check_operand(e.values, c);
@@ -159,6 +163,7 @@ template <class T, class Pre>
 bias_gelu_keep(view<T, 1>, view<Pre, 2>) -> bias_gelu_keep<T, Pre>;
 template <class V, class Pre>
 bias_gelu_keep(const V&, const Pre&) -> bias_gelu_keep<detail::shown_by<V>, detail::shown_by<Pre>>;
+/// What kernels evaluate for bias_gelu_keep. Throws shape_error where the values or `pre` do not fit c.
 template <class T, class Pre, class C>
 auto epilogue_of(const bias_gelu_keep<T, Pre>& e, const view<C, 2>& c) {
     detail::check_operand(e.values, c);
@@ -179,6 +184,7 @@ template <class T, class R>
 bias_residual(view<T, 1>, view<R, 2>) -> bias_residual<T, R>;
 template <class V, class R>
 bias_residual(const V&, const R&) -> bias_residual<detail::shown_by<V>, detail::shown_by<R>>;
+/// What kernels evaluate for bias_residual. Throws shape_error where the values or the residual do not fit c.
 template <class T, class R, class C>
 auto epilogue_of(const bias_residual<T, R>& e, const view<C, 2>& c) {
     detail::check_operand(e.values, c);
@@ -197,6 +203,7 @@ template <class Pre>
 gelu_gradient(view<Pre, 2>) -> gelu_gradient<Pre>;
 template <class V>
 gelu_gradient(const V&) -> gelu_gradient<detail::shown_by<V>>;
+/// What kernels evaluate for gelu_gradient. Throws shape_error where `pre` does not fit c.
 template <class Pre, class C>
 auto epilogue_of(const gelu_gradient<Pre>& e, const view<C, 2>& c) {
     detail::check_operand(e.pre, c);
@@ -225,6 +232,7 @@ matmul_epilogue<scaled_sums<Operands>, Results> scale_sums(const matmul_epilogue
 
 }  // namespace detail
 
+/// What kernels evaluate for of_scaled.
 template <class Epilogue, class C>
 auto epilogue_of(const of_scaled<Epilogue>& e, const view<C, 2>& c) {
     return detail::scale_sums(epilogue_of(e.epilogue, c), e.first, e.second);
@@ -259,6 +267,7 @@ auto checked_operands(const pack<V, Rest...>& views, const view<C, 2>& c) {
 }
 }  // namespace detail
 
+/// What kernels evaluate for then. Throws shape_error where an operand does not fit c.
 template <class F, class... Views, class C>
 auto epilogue_of(const then<F, Views...>& e, const view<C, 2>& c) {
     return detail::make_epilogue(detail::checked_operands(e.operands, c),

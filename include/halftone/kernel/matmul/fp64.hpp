@@ -15,7 +15,7 @@ namespace kernel::fp64 {
 template <class Results>
 inline constexpr bool gives_double = false;
 template <class... E, class... T>
-inline constexpr bool gives_double<pack<matmul_result<E, T>...>> = in_double<T...>;
+inline constexpr bool gives_double<pack<detail::matmul_result<E, T>...>> = in_double<T...>;
 
 /// A product that reads or gives a double.
 template <class Compute, class A, class B, class Results>
@@ -31,7 +31,7 @@ struct product_element {
     global_span<const A> a;
     global_span<const B> b;
     extent a_row, a_column, b_row, b_column, rows, columns, depth;
-    matmul_epilogue<Operands, Results> epilogue;
+    detail::matmul_epilogue<Operands, Results> epilogue;
 
     HALFTONE_KERNEL template <class Thread>
     HALFTONE_HD void operator()(Thread thread, extent i) const {
@@ -59,11 +59,11 @@ struct product_element {
         return {data, (rows - 1) * stride + columns};
     }
     HALFTONE_KERNEL template <class Thread, class T>
-    HALFTONE_HD double load(Thread thread, const column_operand<T>& o, extent, extent column) const {
+    HALFTONE_HD double load(Thread thread, const detail::column_operand<T>& o, extent, extent column) const {
         return static_cast<double>(thread.load(global_span<const T>{o.data, columns}, column));
     }
     HALFTONE_KERNEL template <class Thread, class T>
-    HALFTONE_HD double load(Thread thread, const matrix_operand<T>& o, extent row, extent column) const {
+    HALFTONE_HD double load(Thread thread, const detail::matrix_operand<T>& o, extent row, extent column) const {
         return static_cast<double>(thread.load(matrix(o.data, o.stride), row * o.stride + column));
     }
     HALFTONE_KERNEL template <class Thread, std::size_t... I, std::size_t... K>
@@ -74,7 +74,7 @@ struct product_element {
         (store(thread, epilogue.results.template at<K>(), row, column, y[K]), ...);
     }
     HALFTONE_KERNEL template <class Thread, class E, class T>
-    HALFTONE_HD void store(Thread thread, const matmul_result<E, T>& to, extent row, extent column,
+    HALFTONE_HD void store(Thread thread, const detail::matmul_result<E, T>& to, extent row, extent column,
                            double value) const {
         thread.store(matrix(to.data, to.stride), row * to.stride + column, static_cast<T>(value));
     }
@@ -82,7 +82,7 @@ struct product_element {
 
 template <class Compute, class Device, class A, class B, class Operands, class Results>
 void multiply(Device& device, const view<A, 2>& a, const view<B, 2>& b,
-              const matmul_epilogue<Operands, Results>& epilogue) {
+              const detail::matmul_epilogue<Operands, Results>& epilogue) {
     static_assert(are_plain<Operands> && (std::is_same_v<Compute, double> || sizeof(Compute) > 1),
                   "halftone: matmul: operands of eight bits do not meet doubles: cast the doubles, "
                   "ht::cast<float>(ctx, x), or take a policy that computes in 16 bits or more");

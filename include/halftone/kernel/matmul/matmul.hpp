@@ -88,7 +88,7 @@ void check_matmul(const view<A, 2>& a, const view<B, 2>& b, const view<C, 2>& c)
 /// stores it; others leave them alone.
 template <class Compute, class Device, class A, class B, class Operands, class Results>
 void run_product(Device& device, const view<A, 2>& a, const view<B, 2>& b,
-                 const matmul_epilogue<Operands, Results>& epilogue, square_sum* squares) {
+                 const detail::matmul_epilogue<Operands, Results>& epilogue, square_sum* squares) {
     using product_kernel = kernel::matmul<Device>;
     if constexpr (requires { product_kernel::template run<Compute>(device, a, b, epilogue, squares); }) {
         product_kernel::template run<Compute>(device, a, b, epilogue, squares);

@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include <halftone/kernel/expect.hpp>
+#include <halftone/kernel/function.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -20,6 +21,7 @@ namespace kernel {
 template <class Device>
 struct packed_positions;
 
+/// Throws shape_error where the arguments do not fit together.
 inline void check_packed_positions(const const_view<std::int32_t, 1>& offsets,  // (documents + 1)
                                    const view<std::int32_t, 1>& positions) {    // (tokens)
     expect("packed_positions", "offsets", offsets, offsets.shape());
@@ -28,5 +30,15 @@ inline void check_packed_positions(const const_view<std::int32_t, 1>& offsets,  
 }
 
 }  // namespace kernel
+
+/// positions[t] = t - the offset at which t's document begins, of documents that lie one behind the other. offsets:
+/// (documents + 1), ascending from 0 to the number of tokens; positions: (tokens). Throws shape_error.
+template <class Device>
+    requires(detail::kernel_device<Device>)
+void packed_positions(Device& device, const const_view<std::int32_t, 1>& offsets,
+                      const view<std::int32_t, 1>& positions) {
+    kernel::packed_positions<Device>::run(device, offsets, positions);
+}
+
 }  // namespace HALFTONE_ABI
 }  // namespace halftone

@@ -15,6 +15,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace reference {
 
+/// positions[t] = t - the offset at which t's document begins.
 inline void packed_positions(const const_view<std::int32_t, 1>& offsets,  // (documents + 1)
                              const view<std::int32_t, 1>& positions) {    // (tokens)
     for (extent t = 0; t < positions.extent_of(0); ++t) {

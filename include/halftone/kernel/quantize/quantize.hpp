@@ -3,6 +3,7 @@
 /// A tensor in eight bits: y = scale x, with one scale for all of it, which lies in the device's memory and so does its
 /// inverse.
 ///
+///     ht::quantize<ht::fp8_hybrid>(device, x, y, &scale);                   // by the policy's rule, as `current` does
 ///     kernel::quantize<cpu>::current(device, x, y, &scale, rule);           // scale from the amax of x; written beside y
 ///     kernel::quantize<cpu>::delayed(device, x, y, &scale, record, kernel::gathering::on);  // by the record; amax goes into it
 ///     kernel::quantize<cpu>::again(device, x, y, &scale);                   // by a scale that is there: the same bits once more
@@ -16,6 +17,7 @@
 #pragma once
 
 #include <halftone/kernel/expect.hpp>
+#include <halftone/kernel/function.hpp>
 #include <halftone/memory/amax_history.hpp>
 #include <halftone/number/saturate.hpp>
 
@@ -35,6 +37,7 @@ struct quantize {
                   "ht::cpu, <halftone/cuda.cuh> for ht::cuda");
 };
 
+/// The bits of infinity: magnitudes of finite floats are below them.
 inline constexpr std::uint32_t infinite_magnitude = 0x7f800000;
 
 /// One element.
@@ -65,6 +68,7 @@ HALFTONE_HD HALFTONE_INLINE void next_window(amax_record& r, std::uint32_t amax)
     r.amax = 0;
 }
 
+/// Throws shape_error where x and y differ in shape or lie in pieces.
 template <class X, class Y, int Rank>
 void check_quantize(const view<X, Rank>& x, const view<Y, Rank>& y) {
     static_assert(eight_bit<Y>, "halftone: quantize: y has eight bits; ht::convert rounds to wider types");
@@ -73,5 +77,24 @@ void check_quantize(const view<X, Rank>& x, const view<Y, Rank>& y) {
 }
 
 }  // namespace kernel
+
+/// y = scale x in eight bits, and that scale with its inverse to *scale, in the device's memory: the largest number of y's
+/// format over the largest magnitude in x, by the rule of the policy's `scaling` (policy/scaling.hpp), with the history of
+/// delayed scaling left out. x and y: contiguous, of one shape. A number that is not finite stays so. Throws shape_error.
+template <class P, class Device, class X, class Y>
+    requires(detail::kernel_device<Device> && detail::viewables<X, Y>)
+void quantize(Device& device, const X& x, const Y& y, tensor_scale* scale) {
+    using roles = resolve<P>;
+    static_assert(detail::check_function<roles, detail::element_in<X>>());
+    kernel::quantize<Device>::current(device, as_view(x), as_view(y), scale, scaling_of<roles>::rule);
+}
+/// Says what is missing, where a compiler would say that no function matches.
+template <class Device, class... Views>
+    requires(detail::kernel_device<Device>)
+void quantize(Device&, const Views&...) {
+    static_assert(sizeof(Device*) == 0,
+                  "halftone: quantize is called without a policy: ht::quantize<ht::amp_bf16>(device, x, y, scale)");
+}
+
 }  // namespace HALFTONE_ABI
 }  // namespace halftone

@@ -39,6 +39,8 @@ inline double scale(double amax, double largest, const scaling_rule& rule, doubl
     return scale;
 }
 
+/// y = scale x, rounded once; the largest number of y's type where that is beyond it; an x that is not finite stays
+/// so.
 template <class X, class Y>
 void quantize(const view<X, 1>& x, double scale, const view<Y, 1>& y) {
     for (extent i = 0; i < x.size(); ++i)

@@ -15,6 +15,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace reference {
 
+/// y, and of every row 1 / sqrt(mean of squares + epsilon).
 template <class X, class W, class Y, class S>
 void rms_norm(const view<X, 2>& x,                  // (rows, width)
               const view<W, 1>& gain,               // (width)

@@ -13,6 +13,7 @@
 
 #include <halftone/kernel/common/fp64/fp64.hpp>
 #include <halftone/kernel/expect.hpp>
+#include <halftone/kernel/function.hpp>
 #include <halftone/kernel/write_mode.hpp>
 
 namespace halftone {
@@ -66,5 +67,67 @@ void check(const rms_norm_backward<X, W, Y, G>& a) {
 }
 
 }  // namespace kernel
+
+/// y = x rstd gain, row by row, with the row's rstd = 1 / sqrt(mean of squares + epsilon) (Zhang and Sennrich 2019). x and
+/// y: (rows, width), whose rows may lie apart; gain: (width). rstd, (rows), float, or double where a view holds doubles, is
+/// what rms_norm_gradients needs; without data it is not kept. Throws shape_error, and argument_error for an epsilon that
+/// is negative or NaN.
+template <class P, class Device, class X, class Gain, class Y, class Rstd>
+    requires(detail::kernel_device<Device> && detail::viewables<X, Gain, Y, Rstd>)
+void rms_norm(Device& device, const X& x, const Gain& gain, const Y& y, const Rstd& rstd, double epsilon = 1e-6) {
+    using arguments = kernel::rms_norm_forward<detail::element_in<X>, detail::element_in<Gain>, detail::element_in<Y>>;
+    static_assert(detail::check_function<P, detail::element_in<X>, detail::element_in<Gain>, detail::element_in<Y>>());
+    static_assert(detail::check_ranks<2, X, Y>() && detail::check_ranks<1, Gain, Rstd>());
+    kernel::rms_norm<Device>::forward(device, arguments{.x = as_view(x),
+                                                        .gain = as_view(gain),
+                                                        .y = as_view(y),
+                                                        .rstd = as_view(rstd),
+                                                        .epsilon = static_cast<decltype(arguments::epsilon)>(epsilon)});
+}
+/// The same without a gradient to come: rstd is not kept.
+template <class P, class Device, class X, class Gain, class Y>
+    requires(detail::kernel_device<Device> && detail::viewables<X, Gain, Y>)
+void rms_norm(Device& device, const X& x, const Gain& gain, const Y& y, double epsilon = 1e-6) {
+    using kept = view<kernel::statistic<detail::element_in<X>, detail::element_in<Gain>, detail::element_in<Y>>, 1>;
+    rms_norm<P>(device, x, gain, y, kept{}, epsilon);
+}
+/// Says what is missing, where a compiler would say that no function matches.
+template <class Device, class... Views>
+    requires(detail::kernel_device<Device>)
+void rms_norm(Device&, const Views&...) {
+    static_assert(sizeof(Device*) == 0,
+                  "halftone: rms_norm is called without a policy: ht::rms_norm<ht::amp_bf16>(device, x, gain, y)");
+}
+
+/// The gradients of rms_norm, given dy, that of its result: dx (rows, width), which may be dy where the types agree, and over
+/// all rows dgain (width), perhaps without data where it is not wanted. rstd is what the forward pass left. The modes say
+/// whether dgain, and dx, are overwritten or added to. Throws shape_error.
+template <class P, class Device, class X, class Gain, class Dy, class Rstd, class Dx, class Dgain>
+    requires(detail::kernel_device<Device> && detail::viewables<X, Gain, Dy, Rstd, Dx, Dgain>)
+void rms_norm_gradients(Device& device, const X& x, const Gain& gain, const Dy& dy, const Rstd& rstd, const Dx& dx,
+                        const Dgain& dgain, write_mode parameter_mode = write_mode::overwrite,
+                        write_mode dx_mode = write_mode::overwrite) {
+    using arguments = kernel::rms_norm_backward<detail::element_in<X>, detail::element_in<Gain>, detail::element_in<Dy>,
+                                                detail::element_in<Dgain>>;
+    static_assert(detail::check_function<P, detail::element_in<X>, detail::element_in<Gain>, detail::element_in<Dy>>());
+    static_assert(detail::check_ranks<2, X, Dy, Dx>() && detail::check_ranks<1, Gain, Rstd, Dgain>());
+    kernel::rms_norm<Device>::backward(device, arguments{.x = as_view(x),
+                                                         .gain = as_view(gain),
+                                                         .dy = as_view(dy),
+                                                         .rstd = as_view(rstd),
+                                                         .dx = as_view(dx),
+                                                         .dgain = as_view(dgain),
+                                                         .dx_mode = dx_mode,
+                                                         .parameter_mode = parameter_mode});
+}
+/// Says what is missing, where a compiler would say that no function matches.
+template <class Device, class... Views>
+    requires(detail::kernel_device<Device>)
+void rms_norm_gradients(Device&, const Views&...) {
+    static_assert(sizeof(Device*) == 0,
+                  "halftone: rms_norm_gradients is called without a policy: "
+                  "ht::rms_norm_gradients<ht::amp_bf16>(device, x, gain, dy, rstd, dx, dgain)");
+}
+
 }  // namespace HALFTONE_ABI
 }  // namespace halftone

@@ -21,6 +21,7 @@ namespace reference {
 struct exponential_sum {
     double subtracted, sum;
 };
+/// That sum for row i of x.
 template <class X>
 exponential_sum sum_of_exponentials(const view<X, 2>& x, extent i, double scale) {
     const double sign = scale < 0 ? -1 : 1;
@@ -31,6 +32,7 @@ exponential_sum sum_of_exponentials(const view<X, 2>& x, extent i, double scale)
     return {sign * largest, sum};
 }
 
+/// y = s x - log(sum over the row of exp(s x)).
 template <class X, class Y>
 void log_softmax(const view<X, 2>& x, double scale, const view<Y, 2>& y) {  // both (rows, width)
     for (extent i = 0; i < x.extent_of(0); ++i) {
@@ -40,6 +42,7 @@ void log_softmax(const view<X, 2>& x, double scale, const view<Y, 2>& y) {  // b
     }
 }
 
+/// y = exp(s x) / (sum over the row of exp(s x)).
 template <class X, class Y>
 void softmax(const view<X, 2>& x, double scale, const view<Y, 2>& y) {
     for (extent i = 0; i < x.extent_of(0); ++i) {

@@ -2,8 +2,9 @@
 /// \file
 /// Softmax of every row, and its logarithm: y = exp(s x) / (sum of exp(s x)), with a scale s.
 ///
-///     kernel::softmax<cpu>::forward<bfloat16, bfloat16>(device, {.x = scores, .y = probabilities, .scale = 0.125f});
-///     kernel::log_softmax<cpu>::forward<bfloat16, float>(device, {.x = logits, .y = log_probabilities});
+///     ht::softmax<ht::amp_bf16>(device, scores, probabilities, 0.125);
+///     ht::softmax_gradients<ht::amp_bf16>(device, probabilities, dy, dscores, 0.125);
+///     kernel::log_softmax<cpu>::forward<bfloat16, float>(device, {.x = logits, .y = log_probabilities});   // what they call
 ///
 /// Numeric contract: the row's maximum (of a negative s: minimum) is subtracted first, so that nothing overflows, then s
 /// is multiplied by what is left: y is as right where a constant is added to all of a row as it is without. Everything
@@ -17,12 +18,14 @@
 
 #include <halftone/kernel/common/fp64/fp64.hpp>
 #include <halftone/kernel/expect.hpp>
+#include <halftone/kernel/function.hpp>
 #include <halftone/kernel/write_mode.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
 
+/// What the forward pass reads and writes.
 template <class X, class Y>
 struct softmax_forward {
     const_view<X, 2> x;         ///< (rows, width)
@@ -48,12 +51,14 @@ struct softmax;
 template <class Device>
 struct log_softmax;
 
+/// Throws shape_error where the arguments do not fit together.
 template <class X, class Y>
 void check(const softmax_forward<X, Y>& a) {
     expect_rows("softmax", "x", a.x, a.x.shape());
     expect_rows("softmax", "y", a.y, a.x.shape());
 }
 
+/// Throws shape_error where the arguments do not fit together.
 template <class X, class Y>
 void check(const softmax_backward<X, Y>& a) {
     expect_rows("softmax backward", "y", a.y, a.y.shape());
@@ -62,5 +67,94 @@ void check(const softmax_backward<X, Y>& a) {
 }
 
 }  // namespace kernel
+
+/// y = exp(scale x) / (the sum of exp(scale x)), row by row: x and y are (rows, width), whose rows may lie apart,
+/// and y may be x where the types agree. The head of this file says what becomes of infinities. Throws shape_error.
+template <class P, class Device, class X, class Y>
+    requires(detail::kernel_device<Device> && detail::viewables<X, Y>)
+void softmax(Device& device, const X& x, const Y& y, double scale = 1) {
+    using arguments = kernel::softmax_forward<detail::element_in<X>, detail::element_in<Y>>;
+    static_assert(detail::check_function<P, detail::element_in<X>, detail::element_in<Y>>());
+    static_assert(detail::check_ranks<2, X, Y>());
+    kernel::softmax<Device>::forward(
+        device, arguments{.x = as_view(x), .y = as_view(y), .scale = static_cast<decltype(arguments::scale)>(scale)});
+}
+/// Says what is missing, where a compiler would say that no function matches.
+template <class Device, class... Views>
+    requires(detail::kernel_device<Device>)
+void softmax(Device&, const Views&...) {
+    static_assert(sizeof(Device*) == 0,
+                  "halftone: softmax is called without a policy: ht::softmax<ht::amp_bf16>(device, x, y)");
+}
+
+/// The gradient of softmax, given its result y and dy, that of the result: dx = scale y (dy - the sum of dy y).
+/// All are (rows, width); dx may be dy where the types agree. `scale` is the forward pass's; `mode` says whether dx is
+/// overwritten or added to. Throws shape_error.
+template <class P, class Device, class Y, class Dy, class Dx>
+    requires(detail::kernel_device<Device> && detail::viewables<Y, Dy, Dx>)
+void softmax_gradients(Device& device, const Y& y, const Dy& dy, const Dx& dx, double scale = 1,
+                       write_mode mode = write_mode::overwrite) {
+    using arguments = kernel::softmax_backward<detail::element_in<Dx>, detail::element_in<Y>>;
+    static_assert(detail::check_function<P, detail::element_in<Y>, detail::element_in<Dx>>());
+    static_assert(detail::check_ranks<2, Y, Dy, Dx>());
+    kernel::softmax<Device>::backward(device, arguments{.y = as_view(y),
+                                                        .dy = as_view(dy),
+                                                        .dx = as_view(dx),
+                                                        .scale = static_cast<decltype(arguments::scale)>(scale),
+                                                        .mode = mode});
+}
+/// Says what is missing, where a compiler would say that no function matches.
+template <class Device, class... Views>
+    requires(detail::kernel_device<Device>)
+void softmax_gradients(Device&, const Views&...) {
+    static_assert(sizeof(Device*) == 0,
+                  "halftone: softmax_gradients is called without a policy: ht::softmax_gradients<ht::amp_bf16>(device, "
+                  "y, dy, dx)");
+}
+
+/// y = scale x - log(the sum of exp(scale x)), row by row: x and y are (rows, width), whose rows may lie apart,
+/// and y may be x where the types agree. The head of this file says what becomes of infinities. Throws shape_error.
+template <class P, class Device, class X, class Y>
+    requires(detail::kernel_device<Device> && detail::viewables<X, Y>)
+void log_softmax(Device& device, const X& x, const Y& y, double scale = 1) {
+    using arguments = kernel::softmax_forward<detail::element_in<X>, detail::element_in<Y>>;
+    static_assert(detail::check_function<P, detail::element_in<X>, detail::element_in<Y>>());
+    static_assert(detail::check_ranks<2, X, Y>());
+    kernel::log_softmax<Device>::forward(
+        device, arguments{.x = as_view(x), .y = as_view(y), .scale = static_cast<decltype(arguments::scale)>(scale)});
+}
+/// Says what is missing, where a compiler would say that no function matches.
+template <class Device, class... Views>
+    requires(detail::kernel_device<Device>)
+void log_softmax(Device&, const Views&...) {
+    static_assert(sizeof(Device*) == 0,
+                  "halftone: log_softmax is called without a policy: ht::log_softmax<ht::amp_bf16>(device, x, y)");
+}
+
+/// The gradient of log_softmax, given its result y and dy, that of the result: dx = scale (dy - exp(y) the sum of dy).
+/// All are (rows, width); dx may be dy where the types agree. `scale` is the forward pass's; `mode` says whether dx is
+/// overwritten or added to. Throws shape_error.
+template <class P, class Device, class Y, class Dy, class Dx>
+    requires(detail::kernel_device<Device> && detail::viewables<Y, Dy, Dx>)
+void log_softmax_gradients(Device& device, const Y& y, const Dy& dy, const Dx& dx, double scale = 1,
+                           write_mode mode = write_mode::overwrite) {
+    using arguments = kernel::softmax_backward<detail::element_in<Dx>, detail::element_in<Y>>;
+    static_assert(detail::check_function<P, detail::element_in<Y>, detail::element_in<Dx>>());
+    static_assert(detail::check_ranks<2, Y, Dy, Dx>());
+    kernel::log_softmax<Device>::backward(device, arguments{.y = as_view(y),
+                                                            .dy = as_view(dy),
+                                                            .dx = as_view(dx),
+                                                            .scale = static_cast<decltype(arguments::scale)>(scale),
+                                                            .mode = mode});
+}
+/// Says what is missing, where a compiler would say that no function matches.
+template <class Device, class... Views>
+    requires(detail::kernel_device<Device>)
+void log_softmax_gradients(Device&, const Views&...) {
+    static_assert(sizeof(Device*) == 0,
+                  "halftone: log_softmax_gradients is called without a policy: "
+                  "ht::log_softmax_gradients<ht::amp_bf16>(device, y, dy, dx)");
+}
+
 }  // namespace HALFTONE_ABI
 }  // namespace halftone

@@ -11,6 +11,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace reference {
 
+/// out = factor * (the sum of e over all elements of the inputs).
 template <expression E, class... Inputs, class Y>
 void sum(const E& e, const pack<Inputs...>& inputs, double factor, const view<Y, 0>& out) {
     double total = 0;

@@ -13,6 +13,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace reference {
 
+/// How many values are NaN or infinite, and the largest magnitude of the others.
 template <class T, int Rank>
 kernel::value_tally tally(const view<T, Rank>& values) {
     kernel::value_tally t;

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <halftone/kernel/expect.hpp>
+#include <halftone/kernel/function.hpp>
 #include <halftone/number/bfloat16.hpp>
 #include <halftone/number/float16.hpp>
 
@@ -26,6 +27,7 @@ struct chunk_magnitude {
 
 namespace kernel {
 
+/// What is wrong with some values.
 struct value_tally {
     extent positive_infinities = 0, negative_infinities = 0, nans = 0;
     float largest = 0;  ///< magnitude of a finite value; 0 where there is none
@@ -37,6 +39,7 @@ struct value_tally {
         nans += other.nans;
         largest = largest < other.largest ? other.largest : largest;
     }
+    /// Whether none was infinite or NaN.
     HALFTONE_HD constexpr bool is_finite() const { return positive_infinities + negative_infinities + nans == 0; }
 };
 
@@ -50,5 +53,14 @@ struct tally {
 };
 
 }  // namespace kernel
+
+/// How many of the values are infinite or NaN, and the largest magnitude of the others, to *tally in the device's memory.
+/// values: contiguous, of any rank; float, float16 or bfloat16. Nothing waits. It takes no policy. Throws shape_error.
+template <class Device, class Values>
+    requires(detail::kernel_device<Device> && detail::viewables<Values>)
+void tally(Device& device, const Values& values, kernel::value_tally* tally) {
+    kernel::tally<Device>::run(device, as_view(values), tally);
+}
+
 }  // namespace HALFTONE_ABI
 }  // namespace halftone

@@ -11,6 +11,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace reference {
 
+/// How many targets are not uncounted_target.
 inline double counted(const const_view<std::int32_t, 1>& targets) {
     double n = 0;
     for (extent i = 0; i < targets.extent_of(0); ++i) n += targets(i) == kernel::uncounted_target ? 0 : 1;

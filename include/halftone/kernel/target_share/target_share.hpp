@@ -13,6 +13,7 @@
 #include <cstdint>
 
 #include <halftone/kernel/expect.hpp>
+#include <halftone/kernel/function.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -25,6 +26,7 @@ struct target_counts {
     double of = 0;       ///< targets of the batch that count
 };
 
+/// The record of these two counts.
 HALFTONE_HD inline target_counts target_counts_of(double counted, double of) {
     return {counted == 0 ? 0 : counted / of, counted, of};
 }
@@ -41,11 +43,22 @@ struct target_share {
                   "for ht::cpu, <halftone/cuda.cuh> for ht::cuda");
 };
 
+/// Throws shape_error for targets in pieces.
 inline void check_targets_of_share(const const_view<std::int32_t, 1>& targets, const const_view<std::int32_t, 1>& of) {
     expect("target_share", "targets", targets, targets.shape());
     expect("target_share", "of", of, of.shape());
 }
 
 }  // namespace kernel
+
+/// How many of `targets` and of `of` are not -100, and the first number over the second, to *counts in the device's memory: the
+/// share of a batch's loss that a micro-batch has. Both contiguous. Nothing waits. Throws shape_error.
+template <class Device>
+    requires(detail::kernel_device<Device>)
+void target_share(Device& device, const const_view<std::int32_t, 1>& targets, const const_view<std::int32_t, 1>& of,
+                  kernel::target_counts* counts) {
+    kernel::target_share<Device>::run(device, targets, of, counts);
+}
+
 }  // namespace HALFTONE_ABI
 }  // namespace halftone

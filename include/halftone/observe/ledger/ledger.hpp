@@ -38,6 +38,7 @@ inline namespace HALFTONE_ABI {
 
 /// Marks a tape that keeps types alone: ht::tape recorder{device, ht::ledger_of_calls}.
 struct ledger_tape {};
+/// ht::tape recorder{device, ht::ledger_of_calls}.
 inline constexpr ledger_tape ledger_of_calls{};
 
 namespace detail::ledger {

@@ -43,6 +43,7 @@ struct lint_options {
     double smallest_activation = 0, largest_gradient = 0, smallest_gradient = 0, amax_growth = 0;
 };
 
+/// What a finding is about.
 enum class lint_rule {
     sum_length,     ///< a sum has more terms than the type it is made in can count
     micro_batches,  ///< more micro-batches add up than the buffers of gradients can count
@@ -52,12 +53,14 @@ enum class lint_rule {
     scaled_range,   ///< what is read in eight bits vanishes there, or is cut off
 };
 
+/// The rule in words: "sum length", say.
 constexpr const char* name(lint_rule r) {
     constexpr const char* names[] = {"sum length",    "micro-batches", "loss scale",
                                      "product range", "state range",   "scaled range"};
     return names[static_cast<int>(r)];
 }
 
+/// One type that is too narrow for what a layer puts into it.
 struct lint_finding {
     std::string path;  ///< of the parameter whose operation it is; of the layer where it has none
     const char* operation = "";
@@ -362,7 +365,7 @@ template <class Model>
 std::vector<lint_finding> lint(const Model& model, const lint_options& options = {}) {
     if (options.loss_terms == 0) fail<argument_error>("lint: a loss of 0 terms; expected 1 or more");
     detail::linter l(options, model.parameters());
-    detail::lint_layers(l, unique_t<layers_of<Model>>{});
+    detail::lint_layers(l, detail::unique_t<layers_of<Model>>{});
     l.walk(model);
     return std::move(l.findings);
 }

@@ -85,17 +85,22 @@ template <class P>
 using narrowest_gradient = typename detail::narrower_gradient<P>::type;
 
 // What stands in the compiler's message.
+/// How many terms a sum has.
 template <std::uint64_t Terms>
 struct terms {};
+/// The precision of the type that it is made in.
 template <int Bits>
 struct significand_bits {};
+/// How many of its terms, of equal size, are lost.
 template <std::uint64_t Terms>
 struct lost_terms {};
+/// The loss scale in question.
 template <std::uint64_t Scale>
 struct loss_scale {};
 /// The largest finite number of a type, as far as 64 bits count.
 template <std::uint64_t Number>
 struct largest_number {};
+/// The number that is reached, rounded to a whole one.
 template <std::uint64_t Number>
 struct reached_number {};
 

@@ -21,6 +21,7 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
+/// A file of metrics in JSON lines: one object a step, one an evaluation.
 class metrics_file {
   public:
     using json = nlohmann::ordered_json;
@@ -47,6 +48,7 @@ class metrics_file {
     /// Any other line: an evaluation's.
     void write_line(const json& line) { file_.write(line.dump(-1, ' ', false, json::error_handler_t::replace) + "\n"); }
 
+    /// Gives the file its name, in place of an earlier one. Throws output_error.
     void commit() { file_.commit(); }
 
   private:

@@ -32,6 +32,8 @@ struct output_error : error {
     using error::error;
 };
 
+/// A file that has its name only once all of it is written: until commit() it is called NAME.part, which is removed
+/// where commit() was not called.
 class output_file {
   public:
     /// Throws output_error where the file cannot be made.
@@ -84,6 +86,7 @@ class output_file {
     std::ofstream stream_;
 };
 
+/// A folder for a run's files, which is removed again, with those above it that were made for it, unless it is kept.
 class output_folder {
   public:
     /// Makes the folder, and those above it that are missing. Throws output_error where that cannot be done.

@@ -28,6 +28,7 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
+/// What the line shows.
 struct progress_state {
     std::int64_t step = 0;            ///< steps done
     double loss = 0;
@@ -36,6 +37,7 @@ struct progress_state {
     double tokens_per_second = 0;     ///< 0: not known yet, not shown
 };
 
+/// How the line is drawn, and how often.
 struct progress_options {
     int columns = 0;                  ///< of the terminal; 0: plain lines
     double redraw_seconds = 0.1;      ///< a terminal's line changes no sooner
@@ -43,6 +45,7 @@ struct progress_options {
     double line_seconds = 30;         ///< and a further one where so long nothing was said
 };
 
+/// A line on a terminal that says how far a run is, or a few plain lines where the output is none.
 class progress {
   public:
     /// The stream must outlive it. `total` is the number of steps.

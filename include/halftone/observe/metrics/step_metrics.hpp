@@ -11,6 +11,7 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
+/// What is known of a run after a step.
 struct step_metrics {
     std::int64_t step = 0;             ///< steps done, skipped ones included
     double loss = 0;                   ///< nats a token: the mean over the steps since the last report

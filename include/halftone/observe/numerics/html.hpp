@@ -59,6 +59,8 @@ std::string format_strip(const numerics_columns& c) {
 
 }  // namespace detail
 
+/// A page of HTML that shows each tensor's values by their exponents, beside the range of its type; it loads nothing
+/// from elsewhere.
 inline std::string numerics_html(const numerics_view& view, const std::string& title) {
     using namespace detail;
     numerics_columns c{-30, 18};

@@ -34,6 +34,8 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
+/// A listener that counts the values of every tensor of a watched tape by their exponents. It waits for the device at
+/// each tensor.
 template <class Device>
 class numerics_collector final : public tensor_listener {
   public:
@@ -46,6 +48,7 @@ class numerics_collector final : public tensor_listener {
     numerics_collector(Device&, tape<Device, Kind>&) = delete;
     ~numerics_collector() override { tape_->unwatch(*this); }
 
+    /// Counts one tensor more.
     void on_tensor(const watched_tensor& t) override {
         const auto [at, is_new] = numbers_.try_emplace(
             key{t.by, t.pass, t.role, t.parameter == nullptr ? "" : t.parameter, t.operand.tensor}, view_.rows.size());

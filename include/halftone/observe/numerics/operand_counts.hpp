@@ -19,6 +19,7 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
+/// What scaling has made of a tensor that a product reads in eight bits.
 struct operand_counts {
     scaled_tensor tensor{};
     scaling_rule rule{};
@@ -28,6 +29,7 @@ struct operand_counts {
     extent flushed = 0;         ///< numbers other than zero that became zero
     extent flushed_by_own = 0;  ///< that would have, by the scale of the tensor's own amax
 
+    /// Whether its scale follows from earlier windows.
     bool is_delayed() const { return rule.history > 0; }
 };
 

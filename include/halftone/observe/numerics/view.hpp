@@ -20,6 +20,7 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
+/// The values of one tensor, over all steps that were looked at.
 struct numerics_row {
     watched_operation by;                 ///< of weights: `layer` alone
     halftone::pass pass = pass::forward;  ///< of weights: update
@@ -31,14 +32,15 @@ struct numerics_row {
     extent overflowed = -1;               ///< infinities that it has made of finite numbers; -1: nobody can know
     operand_counts operand{};             ///< of operands alone
 
+    /// Whether it is a weight, and not a value or a gradient of an operation.
     bool is_weight() const { return pass == pass::update; }
     bool is_operand() const { return role == tensor_role::operand; }
     const char* tensor() const { return is_weight() ? "weight" : name(role); }
-    /// Shares of the finite values other than zero: below the least normal number of the type, and half its largest or
-    /// more.
+    /// The share of the finite values other than zero that is below the least normal number of the type.
     double subnormal() const {
         return with_format(format, [this]<class T>(T) { return counts.template subnormal<T>(); });
     }
+    /// The share of the values that are half the type's largest number or more.
     double saturation() const {
         return with_format(format, [this]<class T>(T) {
             const extent all = counts.count(-149, 127);
@@ -57,6 +59,7 @@ struct numerics_row {
     }
 };
 
+/// A change of a policy or of the loss scale, and why.
 struct numerics_proposal {
     std::string layer;      ///< empty: of the loss scale, or of a free operation that stands in no list's layer
     std::string policy;     ///< "ht::amp_bf16", "ht::full_fp32"; empty: none, no type helps
@@ -64,6 +67,7 @@ struct numerics_proposal {
     std::string operation;  ///< of a free operation, which no rule names: `policy` is a region's. Else empty
 };
 
+/// What a numerics_collector has counted.
 struct numerics_view {
     std::vector<numerics_row> rows;  ///< in the order of the operations; then weights
     float loss_scale = 1;
@@ -71,7 +75,7 @@ struct numerics_view {
 
     /// A line for each tensor, and what the columns mean.
     void print(std::ostream& out) const;
-    /// What the counts speak for, where more than this share of a tensor's values is concerned.
+    /// The changes that the counts suggest, where more than this share of a tensor's values is concerned.
     std::vector<numerics_proposal> proposals(double threshold = 0.01) const;
 };
 

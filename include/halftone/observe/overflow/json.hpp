@@ -35,6 +35,8 @@ inline nlohmann::ordered_json overflow_source_json(const overflow_source& s) {
 
 }  // namespace detail
 
+/// The finding as a JSON object: "result" and, where it is located, the layer, the operation, its pass, and the
+/// counts.
 inline nlohmann::ordered_json overflow_json(const overflow& o) {
     nlohmann::ordered_json j{{"result", name(o.result)}};
     if (!o.is_located) return j;

@@ -169,6 +169,8 @@ struct forget_step {
 
 }  // namespace detail
 
+/// A listener that finds, for every skipped step, the first operation whose value or gradient was not finite. It does
+/// not wait for the device before take().
 template <class Device>
 class overflow_finder final : public tensor_listener {
   public:
@@ -229,8 +231,10 @@ class overflow_finder final : public tensor_listener {
         }
         return all;
     }
+    /// Steps whose findings were lost, since more were skipped between two calls of take() than are remembered.
     std::int64_t lost() const { return lost_; }
 
+    /// Looks at one tensor more.
     void on_tensor(const watched_tensor& t) override {
         has_seen_one_ = true;
         const auto id = number_of(tensors_, t);
@@ -242,6 +246,7 @@ class overflow_finder final : public tensor_listener {
                                         t.role == tensor_role::parameter_gradient || t.role == tensor_role::operand,
                                         t.operand.scale});
     }
+    /// Looks at one input more.
     void on_input(const watched_tensor& t) override {
         const auto id = number_of(tensors_, t);
         count(t);
@@ -301,8 +306,8 @@ class overflow_finder final : public tensor_listener {
     detail::overflow_entry* entries() const { return reinterpret_cast<detail::overflow_entry*>(entries_.data()); }
 
     tape<Device, watched_tape>* tape_;
-    resident<detail::overflow_record, Device> record_;
-    resident<kernel::value_tally, Device> tally_;
+    detail::resident<detail::overflow_record, Device> record_;
+    detail::resident<kernel::value_tally, Device> tally_;
     std::size_t room_;
     buffer entries_;
     numbers tensors_, operations_;

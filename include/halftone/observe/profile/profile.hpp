@@ -24,15 +24,18 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
+/// A listener that adds up the time of every operation, by pass, without that of the operations inside it.
 class profiler final : public range_listener {
   public:
     /// Nanoseconds since some moment.
     using clock = std::int64_t (*)();
+    /// The clock of the system that never goes back.
     static std::int64_t steady_clock() {
         return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
             .count();
     }
 
+    /// One operation: its time and its calls in each pass.
     struct row {
         const char* operation = nullptr;
         std::int64_t nanoseconds[passes] = {};
@@ -58,11 +61,13 @@ class profiler final : public range_listener {
         last_ = now;
     }
 
+    /// All times and calls are 0 again; the operations keep their order.
     void clear() {
         for (row& r : rows_) r = {.operation = r.operation};
     }
     /// One for each operation, in the order of their first range.
     const std::vector<row>& rows() const { return rows_; }
+    /// The time of all operations and passes, in nanoseconds.
     std::int64_t total() const {
         std::int64_t sum = 0;
         for (const row& r : rows_) sum += r.total();

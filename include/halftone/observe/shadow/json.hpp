@@ -16,6 +16,7 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
+/// The report as a JSON object: the index of the "first" row beyond its bound, or null, and all "rows".
 inline nlohmann::ordered_json shadow_json(const shadow_report& report) {
     using json = nlohmann::ordered_json;
     const shadow_row* first = report.first();

@@ -18,6 +18,8 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
+/// One tensor of a shadow run: how far the policy's values are from those of fp32, against the bound that the types
+/// allow.
 struct shadow_row {
     watched_operation by;                 ///< of a weight's copy: `layer` alone
     halftone::pass pass = pass::forward;  ///< of a weight's copy: update
@@ -37,6 +39,7 @@ struct shadow_row {
     std::string text() const;
 };
 
+/// What a shadow run found.
 struct shadow_report {
     std::vector<shadow_row> rows;  ///< weights; then in the order of the operations
 

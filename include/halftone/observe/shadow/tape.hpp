@@ -264,6 +264,7 @@ class shadow_hook : public watch_hook<Device> {
         if constexpr (has_notes) notes_->begin_operation();
         watch_base::template begin<Where>(operation);
     }
+    /// Memory for a result, shown to the listeners once the next operation begins.
     template <class T, int Rank>
     void give(const variable<T, Rank>& made, bool wants_gradient) {
         if constexpr (is_watchable<T>) {
@@ -324,6 +325,7 @@ class shadow_hook : public watch_hook<Device> {
             }
         });
     }
+    /// Where the gradient of v goes, noted.
     template <class T, int Rank>
     void give_gradient(const gradient_of<T, Rank>& v, const T* data, write_mode mode) {
         watch_base::give_gradient(v, data, mode);
@@ -331,6 +333,7 @@ class shadow_hook : public watch_hook<Device> {
             if (data != nullptr) notes_->note_target(data, v.shape().size(), mode == write_mode::add);
         }
     }
+    /// Where the gradient of a parameter goes, noted.
     template <class Storage, int Rank>
     void give_parameter_gradient(const parameter<Storage, Rank>& p, const typename Storage::accumulate* data,
                                  write_mode mode) {

@@ -33,6 +33,7 @@ inline namespace HALFTONE_ABI {
 struct watched_tape {
     explicit watched_tape() = default;
 };
+/// ht::tape tape{device, ht::watched}.
 inline constexpr watched_tape watched{};
 
 namespace detail {
@@ -78,12 +79,14 @@ class watch_hook : public tape_hook {
     ~watch_hook() { forget(); }
 
     void watch(tensor_listener& listener) { listeners_.push_back(&listener); }
+    /// The listener is shown nothing any more.
     void unwatch(const tensor_listener& listener) { std::erase(listeners_, &listener); }
     bool is_watched() const { return !listeners_.empty(); }
     void begin_step() { micro_batch_ = 0; }
 
     // ---- forward
 
+    /// As a plain tape's, shown as an input.
     template <class T, int Rank>
     void input(const variable<T, Rank>& v) {
         if constexpr (is_watchable<T>) {
@@ -155,6 +158,7 @@ class watch_hook : public tape_hook {
         run();
         show();
     }
+    /// Where the gradient of v goes; it is shown once the operation's pass is over.
     template <class T, int Rank>
     void give_gradient(const gradient_of<T, Rank>& v, const T*, write_mode) {
         if constexpr (is_watchable<T>) {
@@ -164,6 +168,7 @@ class watch_hook : public tape_hook {
             }
         }
     }
+    /// Where the gradient of a parameter goes, likewise.
     template <class Storage, int Rank>
     void give_parameter_gradient(const parameter<Storage, Rank>& p, const typename Storage::accumulate* data,
                                  write_mode) {

@@ -27,6 +27,7 @@ enum class tensor_role {
     parameter_gradient,  ///< as accumulated so far
     operand,             ///< what a product of its reads in eight bits, scaled: shown as it was before
 };
+/// The role in words: "value", "gradient", "parameter gradient" or "operand".
 constexpr const char* name(tensor_role r) {
     constexpr const char* names[] = {"value", "gradient", "parameter gradient", "operand"};
     return names[static_cast<int>(r)];
@@ -51,6 +52,7 @@ auto with_format(value_format format, const Function& f) {
             return f(float{});
     }
 }
+/// The format's number type: "bfloat16", say.
 inline const char* name(value_format format) {
     return with_format(format, []<class T>(T) { return number_traits<T>::name; });
 }
@@ -91,6 +93,7 @@ struct watched_operand {
     scaling_rule rule{};
 };
 
+/// A tensor as a listener is shown it: whose it is, what it is to that operation, and where its values lie.
 struct watched_tensor {
     const watched_operation* by;
     halftone::pass pass;
@@ -127,6 +130,7 @@ class tensor_listener {
     tensor_listener& operator=(const tensor_listener&) = delete;
     virtual ~tensor_listener() = default;
 
+    /// A result, a gradient, or an operand in eight bits.
     virtual void on_tensor(const watched_tensor& tensor) = 0;
     /// What constant(), leaf() and bring() put onto the tape, in the same order: by no operation, "input".
     virtual void on_input(const watched_tensor&) {}

@@ -3,6 +3,7 @@
 /// The vectors of each instruction set, with numbers of one byte.
 #pragma once
 
+#include <halftone/exec/cpu/body_names.hpp>
 #include <halftone/exec/cpu/simd/avx2.hpp>
 #include <halftone/exec/cpu/simd/avx512.hpp>
 #include <halftone/exec/cpu/simd/portable.hpp>

@@ -32,7 +32,7 @@ struct attention_backward_layout : attention_layout {
     std::size_t maxima, logs, dots, dq, dk, dv;
     std::size_t keys, values, keys_t, weights, slopes, panel, scores, weight_gradients;
 
-    attention_backward_layout(const attention_extents& e, const product_unit& u, attention_mask mask)
+    attention_backward_layout(const attention_extents& e, const detail::product_unit& u, attention_mask mask)
         : attention_layout(e, u, mask) {
         block_keys = attention_slope_keys / (unit.element == 2 ? 1 : 2);
         key_blocks = pieces_of(e.keys, block_keys);
@@ -197,7 +197,7 @@ struct attention_backward_task {
     void run_block(extent batch, extent group, extent member, extent first_key, extent keys, extent first_query,
                    extent unseeing, bool add, float* dq, std::byte* scratch) const {
         const attention_extents& e = at.extents;
-        const product_unit& unit = at.unit;
+        const detail::product_unit& unit = at.unit;
         const float scale = attention_scale(a.options, e.head_size) * log2_of_e;
         const extent queries = std::min(attention_slope_queries, e.queries - first_query),
                      skipped = unseeing / unit.columns * unit.columns;
@@ -262,7 +262,7 @@ struct attention_backward_task {
                 const extent blind =
                     std::max<extent>(0, first_key + j - at.offset - first_query) / at.unit.k_least * at.unit.k_least;
                 const extent seeing = unit.padded(queries) - blind, to = j * at.padded_width() + d * unit.columns;
-                const std::size_t from = static_cast<std::size_t>((j * panel_stride + blind) * unit.element);
+                const std::size_t from = static_cast<std::size_t>((j * detail::panel_stride + blind) * unit.element);
                 const std::size_t skipped_panel = panel + at.panel_rows_bytes(blind);
                 const auto sum_up = [&](bool careful, const std::byte* factors, const std::byte* operands,
                                         float* sums) {
@@ -284,7 +284,7 @@ struct attention_backward_task {
     /// Whether the keys [first, last) of the block, which some query of a panel may not see, hold an infinity or a NaN.
     bool hides_not_finite(const std::byte* keys, extent first, extent last) const {
         return first < last &&
-               engine.any_not_finite(keys + at.row_bytes(first), last - first, at.extents.head_size, panel_stride);
+               engine.any_not_finite(keys + at.row_bytes(first), last - first, at.extents.head_size, detail::panel_stride);
     }
     void pack_transposed_keys(extent batch, extent group, extent first, extent rows, std::byte* scratch) const {
         engine.packing.pack_block(vector_at(a.k, batch, first, group), 1, a.k.stride_of(1), at.extents.head_size, rows,

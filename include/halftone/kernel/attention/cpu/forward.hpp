@@ -24,7 +24,7 @@ struct attention_forward_layout : attention_layout {
     std::size_t value_bytes;  ///< of a panel whose k runs over a tile's keys
     std::size_t keys, values, queries, scores, weights, outputs, spare;
 
-    attention_forward_layout(const attention_extents& e, const product_unit& u, attention_mask mask)
+    attention_forward_layout(const attention_extents& e, const detail::product_unit& u, attention_mask mask)
         : attention_layout(e, u, mask) {
         const extent blocks = pieces_of(e.queries, attention_query_rows);
         const extent blocks_each = pieces_of(blocks, most_parts(e));
@@ -121,7 +121,7 @@ struct attention_forward_task {
     void run_tile(extent first, extent rows, extent first_key, extent columns, const std::byte* queries, float* outputs,
                   attention_row_state& state, std::byte* scratch) const {
         const attention_extents& e = at.extents;
-        const product_unit& unit = at.unit;
+        const detail::product_unit& unit = at.unit;
         auto* const scores = reinterpret_cast<float*>(scratch + at.scores);
         const std::byte* keys = scratch + at.keys + at.head_bytes * static_cast<std::size_t>(first_key / unit.columns);
         const extent visible = first + 1 + at.offset - first_key;  // columns to the first row, one more to each further

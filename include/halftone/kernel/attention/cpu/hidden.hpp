@@ -32,7 +32,7 @@ struct unit_sums {
 /// Whether rows [first, last) of a panel's k hold an infinity or a NaN.
 template <class T>
 bool any_not_finite_in_panel(const attention_engine<T>& engine, const std::byte* panel, extent first, extent last) {
-    const product_unit& unit = engine.unit;
+    const detail::product_unit& unit = engine.unit;
     // Pairs of k lie side by side.
     const extent each = unit.element == 2 ? 2 : 1, from = first / each * each, to = whole_steps(last, each);
     if (first >= last) return false;
@@ -40,7 +40,7 @@ bool any_not_finite_in_panel(const attention_engine<T>& engine, const std::byte*
 }
 
 /// Zeros rows [first, last) of a panel's k.
-inline void clear_panel_rows(const product_unit& unit, std::byte* panel, extent first, extent last) {
+inline void clear_panel_rows(const detail::product_unit& unit, std::byte* panel, extent first, extent last) {
     if (unit.element == 4) {
         if (first < last)
             std::memset(panel + first * unit.columns * 4, 0,
@@ -56,7 +56,7 @@ inline void clear_panel_rows(const product_unit& unit, std::byte* panel, extent 
 /// c (rows x columns) = or += a times a panel of b over `depth` of k, where row i sees the k [first(i), last(i)) alone.
 /// a begins with a whole row of a block; `spare` has room for the panel.
 template <class First, class Last>
-void multiply_seen(const product_unit& unit, extent rows, extent depth, const std::byte* a, const std::byte* panel,
+void multiply_seen(const detail::product_unit& unit, extent rows, extent depth, const std::byte* a, const std::byte* panel,
                    float* c, extent c_stride, bool add, std::byte* spare, const First& first, const Last& last) {
     unit_sums sums;
     const auto width = static_cast<std::size_t>(unit.columns) * sizeof(float);
@@ -68,7 +68,7 @@ void multiply_seen(const product_unit& unit, extent rows, extent depth, const st
         std::memset(sums.values, 0, sizeof sums.values);
         float* const mine = sums.values + (i - begin) * unit.columns;
         if (add) std::memcpy(mine, c + i * c_stride, width);
-        unit.multiply(high, depth, a + begin * panel_stride * unit.element, spare, sums.values, unit.columns, add,
+        unit.multiply(high, depth, a + begin * detail::panel_stride * unit.element, spare, sums.values, unit.columns, add,
                       nullptr);
         std::memcpy(c + i * c_stride, mine, width);
     }
@@ -77,21 +77,21 @@ void multiply_seen(const product_unit& unit, extent rows, extent depth, const st
 /// c (rows x columns) += a times a panel of b over `depth` of k, where column i sees the k below last(i) alone, which no
 /// later column falls short of. a's hidden elements become zeros.
 template <class Last>
-void multiply_seen_by_columns(const product_unit& unit, extent rows, extent depth, std::byte* a, const std::byte* panel,
+void multiply_seen_by_columns(const detail::product_unit& unit, extent rows, extent depth, std::byte* a, const std::byte* panel,
                               float* c, const Last& last) {
     unit_sums sums;
     extent cleared = depth;
     for (extent column = unit.columns - 1; column >= 0; --column) {
         const extent seen = std::clamp<extent>(last(column), 0, depth);
         const auto bytes = static_cast<std::size_t>((cleared - seen) * unit.element);
-        for (extent i = 0; i < rows; ++i) std::memset(a + (i * panel_stride + seen) * unit.element, 0, bytes);
+        for (extent i = 0; i < rows; ++i) std::memset(a + (i * detail::panel_stride + seen) * unit.element, 0, bytes);
         cleared = seen;
         for (extent i = 0; i < rows; i += unit.rows) {
             const extent high = std::min<extent>(unit.rows, rows - i);
             std::memset(sums.values, 0, sizeof sums.values);
             for (extent r = 0; r < high; ++r)
                 sums.values[r * unit.columns + column] = c[(i + r) * unit.columns + column];
-            unit.multiply(high, depth, a + i * panel_stride * unit.element, panel, sums.values, unit.columns, true,
+            unit.multiply(high, depth, a + i * detail::panel_stride * unit.element, panel, sums.values, unit.columns, true,
                           nullptr);
             for (extent r = 0; r < high; ++r)
                 c[(i + r) * unit.columns + column] = sums.values[r * unit.columns + column];

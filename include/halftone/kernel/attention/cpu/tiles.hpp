@@ -45,8 +45,8 @@ namespace detail {
 /// A product unit and the bodies that go with it.
 template <class T>
 struct attention_engine {
-    product_unit unit;
-    product_packing<T> packing;
+    detail::product_unit unit;
+    detail::product_packing<T> packing;
     decltype(&portable::attention_any_not_finite<portable::float_operands<float>>) any_not_finite;
     decltype(&portable::attention_softmax<portable::float_operands<float>>) softmax;
     decltype(&portable::attention_slopes<portable::float_operands<float>>) slopes;
@@ -59,8 +59,8 @@ struct attention_engine {
 template <class Compute, class T>
 attention_engine<T> attention_engine_for(const cpu& device) {
     attention_engine<T> engine{
-        unit_for<Compute>(device),
-        packing_for<Compute, T>(device),
+        detail::unit_for<Compute>(device),
+        detail::packing_for<Compute, T>(device),
         device.select(&portable::attention_any_not_finite<portable::float_operands<Compute>>,
                       &avx2::attention_any_not_finite<avx2::float_operands<Compute>>,
                       &avx512::attention_any_not_finite<avx512::float_operands<Compute>>),
@@ -90,7 +90,7 @@ attention_engine<T> attention_engine_for(const cpu& device) {
 template <class T>
 void prefetch_rows(const T* from, extent stride, extent rows, extent width) {
     constexpr auto bytes = static_cast<extent>(sizeof(T));
-    strided_lines lines(from, rows, width * bytes, stride * bytes);
+    detail::strided_lines lines(from, rows, width * bytes, stride * bytes);
     lines.ask(lines.count());
 }
 
@@ -109,13 +109,13 @@ struct scratch_layout {
 /// The sizes that both passes share.
 struct attention_layout {
     attention_extents extents;
-    product_unit unit;
+    detail::product_unit unit;
     extent offset;           ///< query i sees the keys up to i + offset; with no mask that is beyond the last one
     extent head_panels;      ///< panels across a head
     std::size_t head_bytes;  ///< of a panel whose k runs over a head
     scratch_layout scratch{};
 
-    attention_layout(const attention_extents& e, const product_unit& u, attention_mask mask)
+    attention_layout(const attention_extents& e, const detail::product_unit& u, attention_mask mask)
         : extents(e),
           unit(u),
           offset(mask == attention_mask::causal ? e.keys - e.queries : e.keys),
@@ -130,7 +130,7 @@ struct attention_layout {
     }
     std::size_t take_block(extent rows) { return scratch.take(unit.block_bytes(padded_rows(rows))); }
     /// From the beginning of a block to its row i.
-    std::size_t row_bytes(extent i) const { return static_cast<std::size_t>(i * panel_stride * unit.element); }
+    std::size_t row_bytes(extent i) const { return static_cast<std::size_t>(i * detail::panel_stride * unit.element); }
     /// The bytes of the first `rows` of a panel's k, a multiple of the unit's k_least.
     std::size_t panel_rows_bytes(extent rows) const {
         return static_cast<std::size_t>(rows * unit.columns * unit.element);

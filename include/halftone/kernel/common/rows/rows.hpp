@@ -30,7 +30,7 @@ constexpr extent held_rows(extent width) { return width <= 256 ? 8 : width <= 20
 /// Whether rows of so many bytes, at one distance from each other, are written past the caches: those of a large array
 /// that begin on cache lines.
 inline bool streams(const void* to, extent rows, extent row_bytes, extent row_stride_bytes) {
-    return static_cast<std::size_t>(rows * row_bytes) >= beyond_caches && reinterpret_cast<std::uintptr_t>(to) % 64 == 0 &&
+    return static_cast<std::size_t>(rows * row_bytes) >= detail::beyond_caches && reinterpret_cast<std::uintptr_t>(to) % 64 == 0 &&
            (rows == 1 || row_stride_bytes % 64 == 0);
 }
 

@@ -20,9 +20,9 @@ struct result_block {
     extent row, column, rows, columns;
 };
 
-inline void add_rows(const pack<>&, const result_block&, extent, lookahead&) {}
+inline void add_rows(const pack<>&, const result_block&, extent, detail::lookahead&) {}
 template <class First, class... Rest>
-void add_rows(const pack<First, Rest...>& all, const result_block& block, extent asks, lookahead& to) {
+void add_rows(const pack<First, Rest...>& all, const result_block& block, extent asks, detail::lookahead& to) {
     if constexpr (requires { all.first.stride; }) {
         constexpr extent size = sizeof *all.first.data;
         to.add({all.first.data + block.row * all.first.stride + block.column, block.rows, block.columns * size,
@@ -32,7 +32,7 @@ void add_rows(const pack<First, Rest...>& all, const result_block& block, extent
     add_rows(all.rest, block, asks, to);
 }
 template <class Operands>
-void add_rows(const scaled_sums<Operands>& scaled, const result_block& block, extent asks, lookahead& to) {
+void add_rows(const detail::scaled_sums<Operands>& scaled, const result_block& block, extent asks, detail::lookahead& to) {
     add_rows(scaled.operands, block, asks, to);
 }
 
@@ -40,29 +40,29 @@ inline bool any_is_large(const pack<>&, extent, extent) { return false; }
 template <class First, class... Rest>
 bool any_is_large(const pack<First, Rest...>& operands, extent rows, extent columns) {
     if constexpr (requires { operands.first.stride; }) {
-        if (static_cast<std::size_t>(rows * columns) * sizeof *operands.first.data >= beyond_caches) return true;
+        if (static_cast<std::size_t>(rows * columns) * sizeof *operands.first.data >= detail::beyond_caches) return true;
     }
     return any_is_large(operands.rest, rows, columns);
 }
 template <class Operands>
-bool any_is_large(const scaled_sums<Operands>& scaled, extent rows, extent columns) {
+bool any_is_large(const detail::scaled_sums<Operands>& scaled, extent rows, extent columns) {
     return any_is_large(scaled.operands, rows, columns);
 }
 /// Whether an operand of a result of that shape is larger than the caches. `given` is a matmul_epilogue<Operands,
 /// Results>.
 template <class Operands, class Results>
 bool reads_memory(const void* given, extent rows, extent columns) {
-    return any_is_large(static_cast<const matmul_epilogue<Operands, Results>*>(given)->operands, rows, columns);
+    return any_is_large(static_cast<const detail::matmul_epilogue<Operands, Results>*>(given)->operands, rows, columns);
 }
 /// Adds what finish_block reads of a block.
 template <class Operands, class Results>
-void expect_operands(const void* given, const result_block& block, extent asks, lookahead& to) {
-    add_rows(static_cast<const matmul_epilogue<Operands, Results>*>(given)->operands, block, asks, to);
+void expect_operands(const void* given, const result_block& block, extent asks, detail::lookahead& to) {
+    add_rows(static_cast<const detail::matmul_epilogue<Operands, Results>*>(given)->operands, block, asks, to);
 }
 /// Adds what it reads and writes.
 template <class Operands, class Results>
-void expect_block(const void* given, const result_block& block, extent asks, lookahead& to) {
-    add_rows(static_cast<const matmul_epilogue<Operands, Results>*>(given)->results, block, asks, to);
+void expect_block(const void* given, const result_block& block, extent asks, detail::lookahead& to) {
+    add_rows(static_cast<const detail::matmul_epilogue<Operands, Results>*>(given)->results, block, asks, to);
     expect_operands<Operands, Results>(given, block, asks, to);
 }
 
@@ -75,7 +75,7 @@ bool is_operand(const pack<First, Rest...>& operands, const Result* result) {
     return static_cast<const void*>(operands.first.data) == result || is_operand(operands.rest, result);
 }
 template <class Operands, class Result>
-bool is_operand(const scaled_sums<Operands>& scaled, const Result* result) {
+bool is_operand(const detail::scaled_sums<Operands>& scaled, const Result* result) {
     return is_operand(scaled.operands, result);
 }
 template <class Operands>
@@ -93,7 +93,7 @@ bool all_stream(const Operands& operands, const pack<First, Rest...>& results, e
 /// operands. `given` is a matmul_epilogue<Operands, Results>.
 template <class Operands, class Results>
 bool results_stream(const void* given, extent rows, extent columns) {
-    const auto& epilogue = *static_cast<const matmul_epilogue<Operands, Results>*>(given);
+    const auto& epilogue = *static_cast<const detail::matmul_epilogue<Operands, Results>*>(given);
     return all_stream(epilogue.operands, epilogue.results, rows, columns);
 }
 

@@ -19,14 +19,14 @@ struct blocked_operand {
     const std::byte* data;
     extent element;  ///< bytes
     extent rows, columns, row_stride, column_stride;
-    decltype(product_packing<float>::pack_a) pack_a;
-    decltype(product_packing<float>::pack_b) pack_b;
-    decltype(product_packing<float>::multiply_few) multiply_few;
-    decltype(product_packing<float>::pack_a_by_depth) pack_a_by_depth;
+    decltype(detail::product_packing<float>::pack_a) pack_a;
+    decltype(detail::product_packing<float>::pack_b) pack_b;
+    decltype(detail::product_packing<float>::multiply_few) multiply_few;
+    decltype(detail::product_packing<float>::pack_a_by_depth) pack_a_by_depth;
     bool keeps_rows;  ///< as product_packing says
 
     template <class T>
-    blocked_operand(const view<T, 2>& v, const product_packing<std::remove_const_t<T>>& packing)
+    blocked_operand(const view<T, 2>& v, const detail::product_packing<std::remove_const_t<T>>& packing)
         : data(reinterpret_cast<const std::byte*>(v.data())),
           element(sizeof(T)),
           rows(v.extent_of(0)),
@@ -60,7 +60,7 @@ struct blocked_epilogue {
                    extent columns, bool past);
     /// Whether whole pairs of vectors of a result of that shape may go past the caches, which do not hold it.
     bool (*streams)(const void* epilogue, extent rows, extent columns);
-    void (*expect)(const void* epilogue, const result_block& block, extent asks, lookahead& to);
+    void (*expect)(const void* epilogue, const result_block& block, extent asks, detail::lookahead& to);
     /// Whether what it reads for a result of that shape does not fit the caches; and that alone is asked for.
     bool (*reads_memory)(const void* epilogue, extent rows, extent columns);
     decltype(expect) expect_operands;

@@ -31,7 +31,7 @@ namespace kernel {
 /// One product on its way. Nothing here knows types, so that a program holds these loops once.
 class blocked_product {
   public:
-    blocked_product(const product_unit& unit, cpu& device, const blocked_operand& a, const blocked_operand& b,
+    blocked_product(const detail::product_unit& unit, cpu& device, const blocked_operand& a, const blocked_operand& b,
                     const blocked_epilogue& epilogue, const written_squares* squares)
         : unit_(unit),
           device_(device),
@@ -45,7 +45,7 @@ class blocked_product {
           in_place_(can_stay(unit, a)),
           cut_(m_, n_, k_, unit, most_few(unit, b), device.threads()),
           by_depth_(can_be_packed_by_depth(a, cut_)),
-          block_stride_(by_depth_ ? depth_rows * cut_.piece : line_apart(cut_.piece, unit.element)),
+          block_stride_(by_depth_ ? detail::depth_rows * cut_.piece : line_apart(cut_.piece, unit.element)),
           block_bytes_(unit.block_bytes(cut_.rows, by_depth_ ? cut_.piece : block_stride_)),
           panel_bytes_(unit.panel_bytes(std::min(cut_.piece, cut_.depth))),
           // Rows of sums are not a power of two apart.
@@ -73,16 +73,16 @@ class blocked_product {
     static constexpr extent line_bytes = 64;
 
     /// Whether products read rows of a where they lie.
-    static bool can_stay(const product_unit& unit, const blocked_operand& a) {
+    static bool can_stay(const detail::product_unit& unit, const blocked_operand& a) {
         return a.keeps_rows && a.column_stride == 1 && a.columns % unit.k_least == 0;
     }
 
     /// How many rows of a meet b where it lies. Rows of b are read again from the second-level cache by every tile of a's:
     /// where they are what the unit multiplies, or become such at once. Columns would have to be turned again.
-    static extent most_few(const product_unit& unit, const blocked_operand& b) {
+    static extent most_few(const detail::product_unit& unit, const blocked_operand& b) {
         if (b.multiply_few == nullptr) return 0;
         const extent by_rows_of_b = unit.columns >= 32 ? 48 : 32;
-        return b.column_stride == 1 && (b.keeps_rows || b.element == 2) ? by_rows_of_b : few_rows;
+        return b.column_stride == 1 && (b.keeps_rows || b.element == 2) ? by_rows_of_b : detail::few_rows;
     }
 
     /// Whether a's columns, which lie side by side as in the transpose of a matrix, are packed without being turned.
@@ -132,12 +132,12 @@ class blocked_product {
     /// The products of a block of rows with a panel of one depth, added to sums; where k ends, stored where they belong
     /// if stores_at_once.
     void multiply(const part& p, extent block, extent depth, const std::byte* rows, extent number,
-                  const std::byte* panel, float* sums, lookahead* ahead) const {
+                  const std::byte* panel, float* sums, detail::lookahead* ahead) const {
         const extent i = block * cut_.rows, high = std::min(cut_.rows, m_ - i), length = unit_.run(p.length_of(depth)),
                      j = p.left + number * unit_.columns, from = p.first_of(depth);
         const bool add = p.begin + depth > 0;
-        const block_of_a a =
-            in_place_ ? block_of_a{a_.at(i, from), a_.row_stride} : block_of_a{rows, block_stride_, by_depth_};
+        const detail::block_of_a a =
+            in_place_ ? detail::block_of_a{a_.at(i, from), a_.row_stride} : detail::block_of_a{rows, block_stride_, by_depth_};
         const auto end = [&](const auto& function, const auto& result) {
             function(high, length, a, panel, add ? sums : nullptr, sums_stride_, result.at(i, j), result.stride, ahead);
             if (squares_ != nullptr) squares_->take(i, j, high, unit_.columns);
@@ -197,7 +197,7 @@ class blocked_product {
         } while (!next.compare_exchange_weak(first, first + count, std::memory_order_relaxed));
         return {0, first, count};
     }
-    strided_lines source_of(const part& p, const stage& s) const {
+    detail::strided_lines source_of(const part& p, const stage& s) const {
         const extent j = s.first * unit_.columns, wide = std::min(s.count * unit_.columns, n_ - j),
                      deep = p.length_of(s.depth), from = p.first_of(s.depth);
         if (s.count == 0) return {};
@@ -226,7 +226,7 @@ class blocked_product {
                 pack_panels(p, now.first, now.count, now.depth, panels, panel_bytes_);
                 for (extent block = 0; block < blocks_ && packs_often; ++block)
                     pack_block(p, block, now.depth, blocks + times(block, block_bytes_));
-                lookahead ahead;
+                detail::lookahead ahead;
                 ahead.add(source_of(p, next), now.count * asks(p, m_, now.depth));
                 multiply_by(p, now, panels, packs_once ? all_of_a.data() : blocks, reinterpret_cast<float*>(scratch),
                             ahead);
@@ -235,10 +235,10 @@ class blocked_product {
     }
     /// How often tiles of so many rows ask for memory.
     extent asks(const part& p, extent rows, extent depth) const {
-        return std::max<extent>(1, rows / unit_.rows * cut::pieces(p.length_of(depth), lookahead_depth));
+        return std::max<extent>(1, rows / unit_.rows * cut::pieces(p.length_of(depth), detail::lookahead_depth));
     }
     void multiply_by(const part& p, const stage& now, const std::byte* panels, const std::byte* blocks, float* sums,
-                     lookahead& ahead) const {
+                     detail::lookahead& ahead) const {
         const bool is_last = now.depth + 1 == p.depths;
         const extent block_floats = finishes_at_once() ? 0 : static_cast<extent>(sums_bytes_ / sizeof(float));
         const auto multiply_one = [&](extent block, extent panel) {
@@ -386,7 +386,7 @@ class blocked_product {
             });
     }
 
-    const product_unit& unit_;
+    const detail::product_unit& unit_;
     cpu& device_;
     const blocked_operand& a_;
     const blocked_operand& b_;

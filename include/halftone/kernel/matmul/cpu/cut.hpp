@@ -34,7 +34,7 @@ struct blocked_cut {
     extent slice_columns;  ///< columns of b that are packed at a time
 
     /// `most_few`: of up to so many rows of a the unit multiplies a few at a time by b where it lies.
-    blocked_cut(extent m, extent n, extent k, const product_unit& unit, extent most_few, int threads)
+    blocked_cut(extent m, extent n, extent k, const detail::product_unit& unit, extent most_few, int threads)
         : depth(std::max<extent>(k, 1)),
           piece(even_piece(depth, unit)),
           rows(std::min<extent>(96, upward(m, unit.rows))),
@@ -48,10 +48,10 @@ struct blocked_cut {
         // whole one leave half of their sums idle.
         const extent work = m * n * depth;
         const bool is_little = work < extent{1} << 15;
-        const bool is_narrow = most_few > few_rows && n <= unit.columns && depth * n * unit.element <= cached_bytes &&
+        const bool is_narrow = most_few > detail::few_rows && n <= unit.columns && depth * n * unit.element <= cached_bytes &&
                                work >= extent{1} << 17 &&
                                (m <= 64 || (is_wide && unit.element == 4 && n <= unit.columns / 2 && m <= 1024 && depth >= 512));
-        const bool are_few = m <= most_few && (m <= few_rows || is_little || n >= unit.columns * threads);
+        const bool are_few = m <= most_few && (m <= detail::few_rows || is_little || n >= unit.columns * threads);
         if (depth <= most_depth && (are_few || is_narrow)) {
             kept = kept_near::few_rows;
             columns = std::clamp<extent>(upward(pieces(n, 4 * threads), unit.columns), 64, 1024);
@@ -114,18 +114,18 @@ struct blocked_cut {
     static constexpr extent slice_bytes = extent{16} << 20;  ///< of an operand, packed
 
   private:
-    static extent even_piece(extent depth, const product_unit& unit) {
+    static extent even_piece(extent depth, const detail::product_unit& unit) {
         constexpr extent step = 32;  // whole lines of all types
         return upward(pieces(depth, pieces(depth, unit.depth)), step);
     }
     /// Whether sums of so many rows, which come and go with every piece of k, cost less than all threads' waiting until all
     /// of b is packed. Rows that are packed again for all columns had better be short.
-    bool keeps_sums_of(extent m, const product_unit& unit) const {
+    bool keeps_sums_of(extent m, const detail::product_unit& unit) const {
         return m <= (unit.element == 2 ? 1024 : 768) &&
                (pieces(depth, piece) <= 8 || m * row_bytes(unit) <= slice_bytes);
     }
     /// Deals columns, rows or both in as many parts as threads, whole panels and tiles, if the busiest has less to do then.
-    void deal_evenly(extent m, extent n, const product_unit& unit, int threads) {
+    void deal_evenly(extent m, extent n, const detail::product_unit& unit, int threads) {
         constexpr extent most_rows = 192;
         const extent panels = pieces(n, unit.columns), high = upward(pieces(m, threads), unit.rows),
                      all_columns = panels * unit.columns, some_columns = pieces(panels, threads) * unit.columns,
@@ -148,7 +148,7 @@ struct blocked_cut {
     /// Few tasks leave a thread idle at the end.
     static extent wanted(int threads) { return threads > 1 ? 8 * threads : 1; }
     /// Of a row of a, or a column of b, as packed.
-    extent row_bytes(const product_unit& unit) const { return unit.element * upward(depth, piece); }
+    extent row_bytes(const detail::product_unit& unit) const { return unit.element * upward(depth, piece); }
 };
 
 }  // namespace kernel

@@ -18,6 +18,7 @@
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
+namespace detail {
 
 inline constexpr extent lookahead_depth = 16;
 
@@ -117,5 +118,6 @@ class lookahead {
     int count_ = 0;
 };
 
+}  // namespace detail
 }  // namespace HALFTONE_ABI
 }  // namespace halftone

@@ -9,6 +9,7 @@
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
+namespace detail {
 
 /// A block of a, packed or where it lies. Elements of a row lie side by side, rows `stride` elements apart. Or `by_depth`:
 /// depth_rows rows have what they have of one k side by side, k by k, or pairs of k where a unit multiplies pairs; the
@@ -71,5 +72,6 @@ struct few_product {
 /// Up to so many rows of a are multiplied by b where it lies, however it does; more where its rows are read on.
 inline constexpr extent few_rows = 4;
 
+}  // namespace detail
 }  // namespace HALFTONE_ABI
 }  // namespace halftone

@@ -31,6 +31,7 @@
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
+namespace detail {
 
 struct product_unit {
     int rows;     ///< a's rows are a multiple of this in memory; the work goes by as many at a time
@@ -105,20 +106,16 @@ struct product_packing {
     }
 };
 
-namespace detail {
-
 /// True where the set multiplies this type by units of its own rather than converted to float.
 template <class Compute>
 bool uses_pairs(isa set) {
     return std::is_same_v<Compute, bfloat16> && set >= isa::avx512_bf16;
 }
 
-}  // namespace detail
-
 template <class Compute>
 product_unit unit_for(const cpu& device) {
 #if defined(__x86_64__)
-    if (detail::uses_pairs<Compute>(device.instruction_set())) {
+    if (uses_pairs<Compute>(device.instruction_set())) {
         using namespace avx512_bf16;
         if (device.instruction_set() == isa::amx)
             return {.rows = 32,
@@ -205,5 +202,6 @@ product_packing<T> packing_for(const cpu& device) {
     return packing;
 }
 
+}  // namespace detail
 }  // namespace HALFTONE_ABI
 }  // namespace halftone

@@ -42,6 +42,7 @@
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
+namespace detail {
 
 /// Into how many bfloat16 operands of Compute are split where that pays.
 template <class Compute>
@@ -64,6 +65,7 @@ struct split_tile_additions {
     }
 };
 
+}  // namespace detail
 }  // namespace HALFTONE_ABI
 }  // namespace halftone
 
@@ -78,7 +80,6 @@ struct split_tile_additions {
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
-
 namespace detail {
 
 template <class Compute>
@@ -86,15 +87,13 @@ bool multiplies_pieces(isa set) {
     return split_pieces<Compute> > 1 && set == isa::amx;
 }
 
-}  // namespace detail
-
 /// The unit of matmul.
 template <class Compute>
 product_unit matmul_unit_for(const cpu& device) {
 #if defined(__x86_64__)
     if constexpr (split_pieces<Compute> > 1) {
         constexpr int pieces = split_pieces<Compute>;
-        if (detail::multiplies_pieces<Compute>(device.instruction_set()))
+        if (multiplies_pieces<Compute>(device.instruction_set()))
             return {.rows = 32,
                     .columns = 32,
                     .k_step = 32,
@@ -133,5 +132,6 @@ product_packing<T> matmul_packing_of_b(const cpu& device) {
     return packing_of_b<unsplit<Compute>, T>(device);
 }
 
+}  // namespace detail
 }  // namespace HALFTONE_ABI
 }  // namespace halftone

@@ -34,12 +34,12 @@ struct tile_cut {
     extent columns;         ///< of a block
     extent slice;           ///< columns of b that are packed at a time
 
-    tile_cut(extent m, extent n, extent k, const product_unit& unit, int threads) {
+    tile_cut(extent m, extent n, extent k, const detail::product_unit& unit, int threads) {
         constexpr extent near_bytes = extent{768} << 10, slice_bytes = extent{16} << 20, most_pass = 8, few_rows = 256,
                          most_rows = 384, most_columns = 1024;
-        const extent depths = pieces(k, panel_depth), wide = upward(n, unit.columns);
+        const extent depths = pieces(k, detail::panel_depth), wide = upward(n, unit.columns);
         pass = pieces(depths, pieces(depths, most_pass));
-        const extent piece_bytes = panel_depth * unit.element;  // of a row, or of a column
+        const extent piece_bytes = detail::panel_depth * unit.element;  // of a row, or of a column
         const extent fitting = downward(near_bytes / (pass * piece_bytes), unit.rows);
         rows = upward(m, unit.rows);
         slice = wide;
@@ -73,7 +73,7 @@ struct tile_cut {
 /// One product on its way. Nothing here knows types, so that a program holds these loops once.
 class tile_product {
   public:
-    tile_product(const product_unit& unit, cpu& device, const blocked_operand& a, const blocked_operand& b,
+    tile_product(const detail::product_unit& unit, cpu& device, const blocked_operand& a, const blocked_operand& b,
                  const blocked_epilogue& epilogue, const written_squares* squares)
         : unit_(unit),
           device_(device),
@@ -84,14 +84,14 @@ class tile_product {
           m_(a.rows),
           n_(b.columns),
           k_(a.columns),
-          depths_(cut::pieces(k_, panel_depth)),
+          depths_(cut::pieces(k_, detail::panel_depth)),
           cut_(m_, n_, k_, unit, device.threads()),
           in_place_(can_stay(unit, a)),
           goes_past_(squares == nullptr && epilogue.streams(epilogue.epilogue, m_, n_)),
           reads_memory_(epilogue.reads_memory(epilogue.epilogue, m_, n_)),
-          tile_bytes_(times(unit.rows * panel_stride, static_cast<std::size_t>(unit.element))),
+          tile_bytes_(times(unit.rows * detail::panel_stride, static_cast<std::size_t>(unit.element))),
           block_bytes_(in_place_ ? 0 : unit.block_bytes(cut_.rows)),
-          panel_bytes_(unit.panel_bytes(std::min(panel_depth, k_))),
+          panel_bytes_(unit.panel_bytes(std::min(detail::panel_depth, k_))),
           sums_stride_(cut_.columns + 16),  // not a power of two
           sums_bytes_(
               cut_.pass >= depths_ ? 0 : round_up(times(cut_.rows * sums_stride_, sizeof(float)), block_alignment)) {}
@@ -110,22 +110,22 @@ class tile_product {
     static std::size_t times(extent count, std::size_t bytes) { return static_cast<std::size_t>(count) * bytes; }
 
     /// Whether tiles are read from a's rows where they lie: whole tiles, of whole lines of the cache.
-    static bool can_stay(const product_unit& unit, const blocked_operand& a) {
+    static bool can_stay(const detail::product_unit& unit, const blocked_operand& a) {
         constexpr extent line = 64;
         return a.keeps_rows && a.column_stride == 1 && a.columns % unit.k_step == 0 && a.rows % unit.rows == 0 &&
                reinterpret_cast<std::uintptr_t>(a.data) % line == 0 && a.row_stride * a.element % line == 0;
     }
 
-    extent length_of(extent piece) const { return std::min(panel_depth, k_ - piece * panel_depth); }
+    extent length_of(extent piece) const { return std::min(detail::panel_depth, k_ - piece * detail::panel_depth); }
 
     /// Some rows of a block, to their place in it; pieces lie block_bytes_ apart.
     void pack_rows(extent i, extent rows, extent piece, extent count, std::byte* to) const {
         for (extent d = piece; d < piece + count; ++d, to += block_bytes_)
-            a_.pack_a(a_.at(i, d * panel_depth), a_.row_stride, a_.column_stride, rows, length_of(d), to, panel_stride);
+            a_.pack_a(a_.at(i, d * detail::panel_depth), a_.row_stride, a_.column_stride, rows, length_of(d), to, detail::panel_stride);
     }
     /// Some panels of one piece, side by side.
     void pack_panels(extent column, extent count, extent piece, std::byte* to) const {
-        b_.pack_b(b_.at(piece * panel_depth, column), b_.row_stride, b_.column_stride, length_of(piece),
+        b_.pack_b(b_.at(piece * detail::panel_depth, column), b_.row_stride, b_.column_stride, length_of(piece),
                   std::min(count * unit_.columns, n_ - column), to, panel_bytes_);
     }
 
@@ -143,17 +143,17 @@ class tile_product {
     /// A tile's rows of a, packed or not, by one panel. Sums of all passes but the last wait at `sums`.
     void multiply(extent i, const std::byte* rows, extent column, const std::byte* panel, std::size_t apart,
                   const depth_range& pass, float* sums) const {
-        const extent k = pass.first * panel_depth, length = std::min(pass.count * panel_depth, k_ - k);
+        const extent k = pass.first * detail::panel_depth, length = std::min(pass.count * detail::panel_depth, k_ - k);
         const extent high = std::min<extent>(unit_.rows, m_ - i);
-        const deep_operands operands =
+        const detail::deep_operands operands =
             in_place_
-                ? deep_operands{high, a_.at(i, k), a_.row_stride, times(panel_depth, sizeof(bfloat16)), panel, apart}
-                : deep_operands{high, rows, panel_stride, block_bytes_, panel, apart};
+                ? detail::deep_operands{high, a_.at(i, k), a_.row_stride, times(detail::panel_depth, sizeof(bfloat16)), panel, apart}
+                : detail::deep_operands{high, rows, detail::panel_stride, block_bytes_, panel, apart};
         const float* const before = pass.first > 0 ? sums : nullptr;
         if (pass.first + pass.count < depths_)
             return unit_.multiply_through(length, operands, before, sums_stride_, sums, sums_stride_, nullptr);
         const result_block results{i, column, high, std::min<extent>(unit_.columns, n_ - column)};
-        lookahead ahead;
+        detail::lookahead ahead;
         if (reads_memory_)
             epilogue_.expect_operands(epilogue_.epilogue, results, cut::pieces(length, unit_.k_step), ahead);
         alignas(64) float last[32 * 32];
@@ -180,7 +180,7 @@ class tile_product {
     void with_unit(const Body& body) const {
         if (unit_.enter != nullptr) unit_.enter();
         body();
-        if (goes_past_) end_streams();
+        if (goes_past_) detail::end_streams();
         if (unit_.leave != nullptr) unit_.leave();
     }
 
@@ -261,7 +261,7 @@ class tile_product {
             });
     }
 
-    const product_unit& unit_;
+    const detail::product_unit& unit_;
     cpu& device_;
     const blocked_operand& a_;
     const blocked_operand& b_;

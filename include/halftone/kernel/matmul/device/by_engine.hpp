@@ -39,27 +39,27 @@ struct engine_result {
 template <class T>
 concept engine_output = has_element_type<T> && !eight_bit<T>;
 template <class T>
-using sum_result = matmul_result<symbolic::argument<0>, T>;
+using sum_result = detail::matmul_result<symbolic::argument<0>, T>;
 template <class T>
-using added_result = matmul_result<decltype(halftone::detail::product_sum + halftone::detail::first_operand), T>;
+using added_result = detail::matmul_result<decltype(halftone::detail::product_sum + halftone::detail::first_operand), T>;
 
 template <class Operands, class Results>
-engine_result result_by_engine(const matmul_epilogue<Operands, Results>&) {
+engine_result result_by_engine(const detail::matmul_epilogue<Operands, Results>&) {
     return {};
 }
 template <engine_output T>
-engine_result result_by_engine(const matmul_epilogue<pack<>, pack<sum_result<T>>>& e) {
+engine_result result_by_engine(const detail::matmul_epilogue<pack<>, pack<sum_result<T>>>& e) {
     return {e.results.first.data, e.results.first.stride, element_type_of<T>(), 0};
 }
-inline engine_result result_by_engine(const matmul_epilogue<pack<matrix_operand<float>>, pack<added_result<float>>>& e) {
+inline engine_result result_by_engine(const detail::matmul_epilogue<pack<detail::matrix_operand<float>>, pack<added_result<float>>>& e) {
     const auto& c = e.results.first;
     const bool is_same = e.operands.first.data == c.data && e.operands.first.stride == c.stride;
     return is_same ? engine_result{c.data, c.stride, element_type::float32, 1} : engine_result{};
 }
 /// The same with factors.
 template <class Operands, class Results>
-engine_result result_by_engine(const matmul_epilogue<scaled_sums<Operands>, Results>& e) {
-    engine_result r = result_by_engine(matmul_epilogue<Operands, Results>{e.operands.operands, e.results});
+engine_result result_by_engine(const detail::matmul_epilogue<detail::scaled_sums<Operands>, Results>& e) {
+    engine_result r = result_by_engine(detail::matmul_epilogue<Operands, Results>{e.operands.operands, e.results});
     r.first = e.operands.first, r.second = e.operands.second;
     return r;
 }
@@ -67,7 +67,7 @@ engine_result result_by_engine(const matmul_epilogue<scaled_sums<Operands>, Resu
 /// True where the device's engine has multiplied; `prepare` makes what the operands are, once it is known that it will.
 template <class Compute, class Device, class A, class B, class Operands, class Results, class Prepare>
 bool multiply_described(Device& device, const product_operand<A>& a, const product_operand<B>& b,
-                        const matmul_epilogue<Operands, Results>& epilogue, row_access access, extent most_staged_bytes,
+                        const detail::matmul_epilogue<Operands, Results>& epilogue, row_access access, extent most_staged_bytes,
                         const Prepare& prepare) {
     const auto lies_apart = []<class T>(const product_operand<T>& o) {
         return o.leading >= o.length() || o.lines() <= 1;
@@ -142,7 +142,7 @@ bool multiply_described(Device& device, const product_operand<A>& a, const produ
 /// depth, where it reads them then.
 template <class Compute, class Device, class A, class B, class Operands, class Results>
 bool multiply_by_engine(Device& device, const product_operand<A>& a, const product_operand<B>& b,
-                        const matmul_epilogue<Operands, Results>& epilogue, row_access access,
+                        const detail::matmul_epilogue<Operands, Results>& epilogue, row_access access,
                         extent most_staged_bytes = extent{32} << 20) {
     if (multiply_described<Compute>(device, a, b, epilogue, access, most_staged_bytes, [] {})) return true;
     if constexpr (eight_bit<A>) {

@@ -28,13 +28,13 @@ bool has_warpgroups(Device& device) {
 /// Operands in aligned rows. `cut`: of wide or widest tiles.
 template <class Compute, class Device, class T, class Operands, class Results>
 void multiply_by_warpgroups(Device& device, const product_operand<T>& a, const product_operand<T>& b,
-                            const matmul_epilogue<Operands, Results>& epilogue, row_access access, const matmul_cut& cut) {
+                            const detail::matmul_epilogue<Operands, Results>& epilogue, row_access access, const matmul_cut& cut) {
     const auto run = [&]<class Tiling>(Tiling) {
         const auto of_a = panel_map(device, a, Tiling::tile_m), of_b = panel_map(device, b, Tiling::tile_n);
         using map = std::remove_const_t<decltype(of_a)>;
         // Rows of a part are whole tiles': a copy of a tile stays within them.
         const extent padded_rows = (a.outer + Tiling::tile_m - 1) / Tiling::tile_m * Tiling::tile_m;
-        const auto kernel_with = [&]<class O, class R>(const matmul_epilogue<O, R>& end, row_access rows, part_of_depth part,
+        const auto kernel_with = [&]<class O, class R>(const detail::matmul_epilogue<O, R>& end, row_access rows, part_of_depth part,
                                                        extent all_rows) {
             const map of_c = result_map(device, end.results, all_rows, b.outer, rows, of_a);
             return warpgroup_kernel<Compute, Tiling, map, O, R>{of_a, of_b, of_c, a.axis, b.axis, a.outer, b.outer, a.depth, end,
@@ -47,7 +47,7 @@ void multiply_by_warpgroups(Device& device, const product_operand<T>& a, const p
         const int panels = (a.depth + Tiling::depth - 1) / Tiling::depth;
         const part_of_depth part{(panels + cut.parts - 1) / cut.parts, elements};
         const int parts = part.count(panels);
-        const matmul_epilogue<pack<>, partial_results> partial{{}, {{{}, sums.as<float>(), leading}, {}}};
+        const detail::matmul_epilogue<pack<>, partial_results> partial{{}, {{{}, sums.as<float>(), leading}, {}}};
         device.launch(kernel_with(partial, row_access::chunks, part, parts * padded_rows));
         device.launch(finish_kernel<Operands, Results>{{sums.as<float>(), parts * elements}, leading, epilogue, access, 0,
                                                        a.outer, b.outer, parts, elements});

@@ -17,15 +17,15 @@ inline namespace HALFTONE_ABI {
 namespace kernel::on_device {
 
 template <class T>
-HALFTONE_HD HALFTONE_INLINE global_span<const T> rest_of(const column_operand<T>& o, int, int column, int columns) {
+HALFTONE_HD HALFTONE_INLINE global_span<const T> rest_of(const detail::column_operand<T>& o, int, int column, int columns) {
     return {o.data + column, columns - column};
 }
 template <class T>
-HALFTONE_HD HALFTONE_INLINE global_span<const T> rest_of(const matrix_operand<T>& o, int row, int column, int columns) {
+HALFTONE_HD HALFTONE_INLINE global_span<const T> rest_of(const detail::matrix_operand<T>& o, int row, int column, int columns) {
     return {o.data + row * o.stride + column, columns - column};
 }
 template <class E, class T>
-HALFTONE_HD HALFTONE_INLINE global_span<T> rest_of(const matmul_result<E, T>& r, int row, int column, int columns) {
+HALFTONE_HD HALFTONE_INLINE global_span<T> rest_of(const detail::matmul_result<E, T>& r, int row, int column, int columns) {
     return {r.data + row * r.stride + column, columns - column};
 }
 
@@ -39,7 +39,7 @@ HALFTONE_HD HALFTONE_INLINE void load_operands(Simt simt, const pack<Operand, Re
 }
 
 HALFTONE_KERNEL template <int N, class Simt, class T>
-HALFTONE_HD HALFTONE_INLINE void load_operands(Simt simt, const scaled_sums<T>& scaled, row_access access, int row,
+HALFTONE_HD HALFTONE_INLINE void load_operands(Simt simt, const detail::scaled_sums<T>& scaled, row_access access, int row,
                                                int column, int columns, vec<float, N>* to) {
     load_operands(simt, scaled.operands, access, row, column, columns, to);
 }
@@ -50,7 +50,7 @@ HALFTONE_HD HALFTONE_INLINE vec<float, N> scale_sums(Simt, const Operands&, cons
     return sums;
 }
 HALFTONE_KERNEL template <int N, class Simt, class T>
-HALFTONE_HD HALFTONE_INLINE vec<float, N> scale_sums(Simt simt, const scaled_sums<T>& scaled, vec<float, N> sums) {
+HALFTONE_HD HALFTONE_INLINE vec<float, N> scale_sums(Simt simt, const detail::scaled_sums<T>& scaled, vec<float, N> sums) {
     const float first = scaled.first == nullptr ? 1.0f : simt.load(global_span<const float>{scaled.first, 1}, 0);
     const float second = scaled.second == nullptr ? 1.0f : simt.load(global_span<const float>{scaled.second, 1}, 0);
     HALFTONE_UNROLL for (int e = 0; e < N; ++e) sums[e] = sums[e] * (first * second);
@@ -81,7 +81,7 @@ HALFTONE_HD HALFTONE_INLINE void store_results(Simt simt, const pack<Result, Res
 
 template <int N, class Operands, class Results>
 struct finish_row_part {
-    const matmul_epilogue<Operands, Results>& epilogue;
+    const detail::matmul_epilogue<Operands, Results>& epilogue;
     row_access access;
     int row, column, columns;
     const vec<float, N>& sums;
@@ -97,7 +97,7 @@ struct finish_row_part {
 };
 /// Finishes the sums of (row, column) and its next neighbours; those from number `columns` of the row on do not exist.
 HALFTONE_KERNEL template <int N, class Simt, class Operands, class Results>
-HALFTONE_HD HALFTONE_INLINE void finish_row(Simt simt, const matmul_epilogue<Operands, Results>& epilogue,
+HALFTONE_HD HALFTONE_INLINE void finish_row(Simt simt, const detail::matmul_epilogue<Operands, Results>& epilogue,
                                             row_access access, int row, int column, int columns,
                                             const vec<float, N>& sums) {
     run_part(simt, finish_row_part<N, Operands, Results>{epilogue, access, row, column, columns, sums});
@@ -105,7 +105,7 @@ HALFTONE_HD HALFTONE_INLINE void finish_row(Simt simt, const matmul_epilogue<Ope
 
 /// What the only result of an epilogue is there, not yet rounded.
 HALFTONE_KERNEL template <int N, class Simt, class Operands, class Result>
-HALFTONE_HD HALFTONE_INLINE vec<float, N> result_of_row(Simt simt, const matmul_epilogue<Operands, pack<Result>>& epilogue,
+HALFTONE_HD HALFTONE_INLINE vec<float, N> result_of_row(Simt simt, const detail::matmul_epilogue<Operands, pack<Result>>& epilogue,
                                                         row_access access, int row, int column, int columns,
                                                         const vec<float, N>& sums) {
     constexpr int arguments = 1 + static_cast<int>(Operands::count);
@@ -117,15 +117,15 @@ HALFTONE_HD HALFTONE_INLINE vec<float, N> result_of_row(Simt simt, const matmul_
 
 /// The same for another matrix of results, so many elements further on; operands of an element each lie as the results do.
 template <class T>
-HALFTONE_HD HALFTONE_INLINE column_operand<T> further_on(const column_operand<T>& o, extent) {
+HALFTONE_HD HALFTONE_INLINE detail::column_operand<T> further_on(const detail::column_operand<T>& o, extent) {
     return o;
 }
 template <class T>
-HALFTONE_HD HALFTONE_INLINE matrix_operand<T> further_on(const matrix_operand<T>& o, extent by) {
+HALFTONE_HD HALFTONE_INLINE detail::matrix_operand<T> further_on(const detail::matrix_operand<T>& o, extent by) {
     return {o.data + by, o.stride};
 }
 template <class E, class T>
-HALFTONE_HD HALFTONE_INLINE matmul_result<E, T> further_on(const matmul_result<E, T>& r, extent by) {
+HALFTONE_HD HALFTONE_INLINE detail::matmul_result<E, T> further_on(const detail::matmul_result<E, T>& r, extent by) {
     return {r.expression, r.data + by, r.stride};
 }
 HALFTONE_HD HALFTONE_INLINE pack<> further_on(const pack<>& none, extent) { return none; }
@@ -134,13 +134,13 @@ HALFTONE_HD HALFTONE_INLINE pack<First, Rest...> further_on(const pack<First, Re
     return {further_on(all.first, by), further_on(all.rest, by)};
 }
 template <class Operands, class Results>
-HALFTONE_HD HALFTONE_INLINE matmul_epilogue<Operands, Results> further_on(const matmul_epilogue<Operands, Results>& e,
+HALFTONE_HD HALFTONE_INLINE detail::matmul_epilogue<Operands, Results> further_on(const detail::matmul_epilogue<Operands, Results>& e,
                                                                           extent by) {
     return {further_on(e.operands, by), further_on(e.results, by)};
 }
 
 /// What the kernels of products give where only a part of k is summed: float sums, as they are.
-using partial_results = pack<matmul_result<symbolic::argument<0>, float>>;
+using partial_results = pack<detail::matmul_result<symbolic::argument<0>, float>>;
 template <class Operands, class Results>
 inline constexpr bool is_partial = std::is_same_v<Operands, pack<>> && std::is_same_v<Results, partial_results>;
 
@@ -169,8 +169,8 @@ struct part_of_depth {
         return all - first < panels ? all - first : panels;
     }
     template <class Operands, class Results>
-    HALFTONE_HD HALFTONE_INLINE matmul_epilogue<Operands, Results> end(int part,
-                                                                       matmul_epilogue<Operands, Results> e) const {
+    HALFTONE_HD HALFTONE_INLINE detail::matmul_epilogue<Operands, Results> end(int part,
+                                                                       detail::matmul_epilogue<Operands, Results> e) const {
         if constexpr (is_partial<Operands, Results>) e.results.first.data += part * elements;
         return e;
     }
@@ -186,7 +186,7 @@ struct finish_kernel {
 
     global_span<const float> sums;
     extent leading;
-    matmul_epilogue<Operands, Results> epilogue;
+    detail::matmul_epilogue<Operands, Results> epilogue;
     row_access access;
     int first_row, rows, columns;
     int parts = 1;
@@ -226,15 +226,15 @@ struct finish_kernel {
 };
 
 template <class T>
-row_access access_to(const column_operand<T>& o) {
+row_access access_to(const detail::column_operand<T>& o) {
     return access_to(o.data, 0);
 }
 template <class T>
-row_access access_to(const matrix_operand<T>& o) {
+row_access access_to(const detail::matrix_operand<T>& o) {
     return access_to(o.data, o.stride);
 }
 template <class E, class T>
-row_access access_to(const matmul_result<E, T>& r) {
+row_access access_to(const detail::matmul_result<E, T>& r) {
     return access_to(r.data, r.stride);
 }
 template <class... T>
@@ -246,12 +246,12 @@ row_access access_to(const pack<T...>& all) {
     }
 }
 template <class T>
-row_access access_to(const scaled_sums<T>& scaled) {
+row_access access_to(const detail::scaled_sums<T>& scaled) {
     return access_to(scaled.operands);
 }
 /// How all rows that an epilogue touches may be touched.
 template <class Operands, class Results>
-row_access access_to(const matmul_epilogue<Operands, Results>& epilogue) {
+row_access access_to(const detail::matmul_epilogue<Operands, Results>& epilogue) {
     return access_to(epilogue.operands) & access_to(epilogue.results);
 }
 

@@ -222,7 +222,7 @@ struct matrix_unit_kernel {
 
     product_operand<A> a;
     product_operand<B> b;
-    matmul_epilogue<Operands, Results> epilogue;
+    detail::matmul_epilogue<Operands, Results> epilogue;
     row_access access;
     part_of_depth part{};
 
@@ -269,7 +269,7 @@ struct matrix_unit_kernel {
     /// Sixteen rows of the warp's part at a time. A lane has pairs of them, in row lane / 4 and eight below, or, where
     /// the panels were interleaved, in rows and columns that alternate.
     HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD HALFTONE_INLINE void finish(Simt simt, tile_place first, const matmul_epilogue<Operands, Results>& end,
+    HALFTONE_HD HALFTONE_INLINE void finish(Simt simt, tile_place first, const detail::matmul_epilogue<Operands, Results>& end,
                                             const accumulators& sums) const {
         const tile_place mine = product::first_of_warp(simt);
         const staged rows{static_cast<word>(simt.warp()) * staged::bytes};

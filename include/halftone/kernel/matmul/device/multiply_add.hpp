@@ -145,7 +145,7 @@ struct multiply_add_kernel {
 
     product_operand<A> a;
     product_operand<B> b;
-    matmul_epilogue<Operands, Results> epilogue;
+    detail::matmul_epilogue<Operands, Results> epilogue;
     row_access access;
     part_of_depth part{};
 

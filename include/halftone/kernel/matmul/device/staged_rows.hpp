@@ -29,7 +29,7 @@ struct staged_rows {
 
     /// Row 0 and column 0 of these are (first_row, first_column) of c, which has so many rows and columns.
     HALFTONE_KERNEL template <class Simt, class Operands, class Results>
-    HALFTONE_HD HALFTONE_INLINE void finish(Simt simt, const matmul_epilogue<Operands, Results>& end, row_access access,
+    HALFTONE_HD HALFTONE_INLINE void finish(Simt simt, const detail::matmul_epilogue<Operands, Results>& end, row_access access,
                                             int first_row, int c_rows, int first_column, int c_columns) const {
         constexpr int lanes_in_row = Width / 8, rows_at_once = 32 / lanes_in_row;
         const shared_span<vec<float, 4>> fours{offset, floats / 4};

@@ -41,7 +41,7 @@ struct only_result {
     struct type {};
 };
 template <class E, class T>
-struct only_result<pack<matmul_result<E, T>>> {
+struct only_result<pack<detail::matmul_result<E, T>>> {
     using type = T;
 };
 /// Of which bulk copies can be made.
@@ -63,7 +63,7 @@ struct warpgroup_kernel {
     Map a, b, c;  // c: where results are copied
     along a_axis, b_axis;
     int m, n, k;
-    matmul_epilogue<Operands, Results> epilogue;
+    detail::matmul_epilogue<Operands, Results> epilogue;
     row_access access;
     int blocks;  // as many as the GPU has multiprocessors
     part_of_depth part{};
@@ -225,7 +225,7 @@ struct warpgroup_kernel {
         if constexpr (copies_results) {
             if (access == row_access::chunks) return copy_results(simt, first, mine.part * rows_of_part, sums, buffer);
         }
-        const matmul_epilogue<Operands, Results> end = part.end(mine.part, epilogue);
+        const detail::matmul_epilogue<Operands, Results> end = part.end(mine.part, epilogue);
         const staged rows{staging(simt)};
         HALFTONE_UNROLL for (int j = 0; j < blocks_n; j += 4) {
             simt.warp_barrier();

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// A step of an optimizer over memory that is yours, whatever holds the parameters: AdamW's and SGD's as functions.
+///
+///     ht::adamw_step<ht::amp_bf16>(device, weights, copies, gradients, first, second, {.lr = 3e-4, .step = t});
+///     ht::sgd_step<ht::full_fp32>(device, weights, ht::view<float, 1>{}, gradients, momentum, {.lr = 0.1, .momentum = 0.9});
+///
+/// The policy says how a parameter is rounded to its type (`param_rounding`) and how the copy that kernels read is rounded from
+/// it (`copy_rounding`); the views' element types say the rest. ht::adamw and ht::sgd (optim/) do the same for all
+/// parameters of a model, and count steps, skip those whose gradients are not finite, and keep the rate on the device.
+#pragma once
+
+#include <halftone/exec/workspace.hpp>
+#include <halftone/kernel/adamw/adamw.hpp>
+#include <halftone/kernel/function.hpp>
+#include <halftone/kernel/sgd/sgd.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+
+/// What adamw_step is told beside its views.
+struct adamw_step_options {
+    double lr = 1e-3;
+    double beta1 = 0.9;
+    double beta2 = 0.999;
+    double epsilon = 1e-8;
+    double weight_decay = 1e-2;
+    std::int64_t step =
+        1;  ///< which step of these parameters it is, counted from 1: what the bias corrections follow from
+    const kernel::gradient_factors* factors =
+        nullptr;                 ///< in the device's memory: unscaling and clipping; none: neither
+    kernel::rounding_key key{};  ///< of stochastic rounding, where the policy asks for it
+};
+
+/// What sgd_step is told beside its views.
+struct sgd_step_options {
+    double lr = 1e-3;
+    double momentum = 0;
+    double dampening = 0;
+    double weight_decay = 0;
+    kernel::momentum_kind kind = kernel::momentum_kind::plain;
+    std::int64_t step = 1;  ///< which step of these parameters it is, counted from 1: the first one sets the momentum
+    const kernel::gradient_factors* factors =
+        nullptr;                 ///< in the device's memory: unscaling and clipping; none: neither
+    kernel::rounding_key key{};  ///< of stochastic rounding, where the policy asks for it
+};
+
+namespace detail {
+
+/// What a kernel reads of a step, in the device's memory.
+struct step_memory {
+    kernel::step_record step;
+    kernel::gradient_factors factors;
+};
+struct write_step {
+    step_memory* to;
+    step_memory value;
+    HALFTONE_HD void operator()() const { *to = value; }
+};
+
+template <class T, class V>
+view<T, 1> flat_or_none(const V& v) {
+    const auto all = as_view(v);
+    if (all.data() == nullptr) return {};
+    return flatten(all);
+}
+
+}  // namespace detail
+
+/// One step of AdamW (Loshchilov and Hutter 2019) in one pass: of each element of `parameters`, its `first` and `second`
+/// moment and its rounded `copy`, given its gradient. All are contiguous and of one size; the copy may be without data. Of
+/// ht::bfloat16_remainder parameters the copy is the upper half and must be there. Step and rate go to the device with the
+/// call, so a captured graph repeats them: capture ht::adamw instead. Throws shape_error, and argument_error for a random
+/// index that is no multiple of 4 and a step below 1.
+template <class P, class Device, class Parameters, class Copy, class Gradients, class First, class Second>
+    requires(detail::kernel_device<Device> && detail::viewables<Parameters, Copy, Gradients, First, Second>)
+void adamw_step(Device& device, const Parameters& parameters, const Copy& copy, const Gradients& gradients,
+                const First& first, const Second& second, const adamw_step_options& options = {}) {
+    using roles = resolve<P>;
+    static_assert(check_policy<roles>());
+    using param = detail::element_in<Parameters>;
+    using copied = detail::element_in<Copy>;
+    using gradient = detail::element_in<Gradients>;
+    using state = detail::element_in<First>;
+    if (options.step < 1) fail<argument_error>("adamw_step: the step is ", options.step, "; expected 1 or more");
+    const workspace::lease lease(device.scratch(), sizeof(detail::step_memory));
+    auto* const memory = lease.template as<detail::step_memory>();
+    device.run(detail::write_step{memory, {{.steps = options.step, .lr = options.lr}, {}}});
+    kernel::adamw<Device>::template run<roles::param_rounding, param, copied, gradient, state,
+                                        detail::copy_rounding_of<roles>()>(
+        device, {.master = flatten(as_view(parameters)),
+                 .copy = detail::flat_or_none<copied>(copy),
+                 .gradient = flatten(as_view(gradients)),
+                 .first = flatten(as_view(first)),
+                 .second = flatten(as_view(second)),
+                 .decays = {options.beta1, options.beta2, options.epsilon},
+                 .rates = {.weight_decay = options.weight_decay},
+                 .factors = options.factors == nullptr ? &memory->factors : options.factors,
+                 .step = &memory->step,
+                 .key = options.key});
+}
+/// Says what is missing, where a compiler would say that no function matches.
+template <class Device, class... Views>
+    requires(detail::kernel_device<Device>)
+void adamw_step(Device&, const Views&...) {
+    static_assert(
+        sizeof(Device*) == 0,
+        "halftone: adamw_step is called without a policy: ht::adamw_step<ht::amp_bf16>(device, parameters, copy, "
+        "gradients, first, second)");
+}
+
+/// One step of stochastic gradient descent in one pass: of each element of `parameters`, its momentum and its rounded `copy`,
+/// given its gradient. All are contiguous and of one size; the copy may be without data, and so may the momentum where its
+/// coefficient is 0. Otherwise as adamw_step.
+template <class P, class Device, class Parameters, class Copy, class Gradients, class Momentum>
+    requires(detail::kernel_device<Device> && detail::viewables<Parameters, Copy, Gradients, Momentum>)
+void sgd_step(Device& device, const Parameters& parameters, const Copy& copy, const Gradients& gradients,
+              const Momentum& momentum, const sgd_step_options& options = {}) {
+    using roles = resolve<P>;
+    static_assert(check_policy<roles>());
+    using param = detail::element_in<Parameters>;
+    using copied = detail::element_in<Copy>;
+    using gradient = detail::element_in<Gradients>;
+    using state = detail::element_in<Momentum>;
+    if (options.step < 1) fail<argument_error>("sgd_step: the step is ", options.step, "; expected 1 or more");
+    const workspace::lease lease(device.scratch(), sizeof(detail::step_memory));
+    auto* const memory = lease.template as<detail::step_memory>();
+    device.run(detail::write_step{memory, {{.steps = options.step, .lr = options.lr}, {}}});
+    kernel::sgd<Device>::template run<roles::param_rounding, param, copied, gradient, state,
+                                      detail::copy_rounding_of<roles>()>(
+        device, {.master = flatten(as_view(parameters)),
+                 .copy = detail::flat_or_none<copied>(copy),
+                 .gradient = flatten(as_view(gradients)),
+                 .momentum = detail::flat_or_none<state>(momentum),
+                 .coefficients = {options.momentum, options.dampening, options.kind},
+                 .rates = {.weight_decay = options.weight_decay},
+                 .factors = options.factors == nullptr ? &memory->factors : options.factors,
+                 .step = &memory->step,
+                 .key = options.key});
+}
+/// Says what is missing, where a compiler would say that no function matches.
+template <class Device, class... Views>
+    requires(detail::kernel_device<Device>)
+void sgd_step(Device&, const Views&...) {
+    static_assert(sizeof(Device*) == 0,
+                  "halftone: sgd_step is called without a policy: ht::sgd_step<ht::amp_bf16>(device, parameters, copy, "
+                  "gradients, "
+                  "momentum)");
+}
+
+}  // namespace HALFTONE_ABI
+}  // namespace halftone
