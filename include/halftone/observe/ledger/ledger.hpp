@@ -348,6 +348,7 @@ class ledger_hook : public tape_hook {
 
 }  // namespace detail
 
+/// A tape that computes as any, keeps nothing for a backward pass, and notes the types of each operation that was called.
 template <class Device>
 class tape<Device, ledger_tape> : public detail::hooked_tape<Device, detail::ledger_hook> {
   public:
@@ -357,6 +358,7 @@ class tape<Device, ledger_tape> : public detail::hooked_tape<Device, detail::led
     /// What was called since the tape was made or cleared, in that order; what was called again with the same types
     /// once.
     const std::vector<ledger_entry>& entries() const { return this->hook().entries(); }
+    /// How many operands of all entries are rounded to another type before they are read.
     int casts() const {
         int n = 0;
         for (const ledger_entry& e : entries()) n += e.casts();

@@ -308,6 +308,7 @@ class watch_hook : public tape_hook {
 
 }  // namespace detail
 
+/// A plain tape whose values and gradients are shown to listeners, in the order of the operations.
 template <class Device>
 class tape<Device, watched_tape> : public detail::hooked_tape<Device, detail::watch_hook<Device>> {
   public:
@@ -316,6 +317,7 @@ class tape<Device, watched_tape> : public detail::hooked_tape<Device, detail::wa
 
     /// From now on the listener is shown every tensor; it must outlive the tape's use, or be taken off.
     void watch(tensor_listener& listener) { this->hook().watch(listener); }
+    /// The listener is shown nothing any more.
     void unwatch(const tensor_listener& listener) { this->hook().unwatch(listener); }
     bool is_watched() const { return this->hook().is_watched(); }
     /// The next backward pass is the first of a step.
