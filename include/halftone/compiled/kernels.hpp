@@ -53,9 +53,9 @@ inline namespace HALFTONE_ABI {
 
 // Products, with all that a unit and its packing call.
 #define HALFTONE_PRODUCT(Compute, T)                                               \
-    HALFTONE_COMPILED_PRODUCTS HALFTONE_INSTANCE(packing_for<Compute, T>);         \
-    HALFTONE_COMPILED_PRODUCTS HALFTONE_INSTANCE(matmul_packing_of_a<Compute, T>); \
-    HALFTONE_COMPILED_PRODUCTS HALFTONE_INSTANCE(matmul_packing_of_b<Compute, T>)
+    HALFTONE_COMPILED_PRODUCTS HALFTONE_INSTANCE(detail::packing_for<Compute, T>);         \
+    HALFTONE_COMPILED_PRODUCTS HALFTONE_INSTANCE(detail::matmul_packing_of_a<Compute, T>); \
+    HALFTONE_COMPILED_PRODUCTS HALFTONE_INSTANCE(detail::matmul_packing_of_b<Compute, T>)
 HALFTONE_PRODUCT(float, float);
 HALFTONE_PRODUCT(float, bfloat16);
 HALFTONE_PRODUCT(float, float16);
@@ -71,8 +71,8 @@ HALFTONE_PRODUCT(tfloat32, float);
 #undef HALFTONE_PRODUCT
 
 #define HALFTONE_UNIT(Compute)                                       \
-    HALFTONE_COMPILED_PRODUCTS HALFTONE_INSTANCE(unit_for<Compute>); \
-    HALFTONE_COMPILED_PRODUCTS HALFTONE_INSTANCE(matmul_unit_for<Compute>)
+    HALFTONE_COMPILED_PRODUCTS HALFTONE_INSTANCE(detail::unit_for<Compute>); \
+    HALFTONE_COMPILED_PRODUCTS HALFTONE_INSTANCE(detail::matmul_unit_for<Compute>)
 HALFTONE_UNIT(float);
 HALFTONE_UNIT(bfloat16);
 HALFTONE_UNIT(float16);
