@@ -17,13 +17,12 @@
 #include <halftone/kernel/embedding/cpu.hpp>
 #include <halftone/kernel/embedding_rows/cpu.hpp>
 #include <halftone/kernel/gradient_norm/cpu.hpp>
-#include <halftone/kernel/layer_norm/cpu.hpp>
 #include <halftone/kernel/linear_cross_entropy/cpu.hpp>
 #include <halftone/kernel/map/cpu.hpp>
 #include <halftone/kernel/matmul/cpu.hpp>
+#include <halftone/kernel/norm/cpu.hpp>
 #include <halftone/kernel/packed_positions/cpu.hpp>
 #include <halftone/kernel/quantize/cpu.hpp>
-#include <halftone/kernel/rms_norm/cpu.hpp>
 #include <halftone/kernel/sgd/cpu.hpp>
 #include <halftone/kernel/softmax/cpu.hpp>
 #include <halftone/kernel/sum/cpu.hpp>

@@ -30,10 +30,10 @@
 #include <halftone/kernel/convert/convert.hpp>
 #include <halftone/kernel/embedding/embedding.hpp>
 #include <halftone/kernel/gradient_norm/gradient_norm.hpp>
-#include <halftone/kernel/layer_norm/layer_norm.hpp>
 #include <halftone/kernel/linear_cross_entropy/linear_cross_entropy.hpp>
 #include <halftone/kernel/map/map.hpp>
-#include <halftone/kernel/rms_norm/rms_norm.hpp>
+#include <halftone/kernel/norm/layer_norm.hpp>
+#include <halftone/kernel/norm/rms_norm.hpp>
 #include <halftone/kernel/sgd/sgd.hpp>
 #include <halftone/kernel/softmax/softmax.hpp>
 #include <halftone/kernel/sum/sum.hpp>

@@ -13,13 +13,12 @@
 #include <halftone/kernel/embedding/device.hpp>
 #include <halftone/kernel/embedding_rows/device.hpp>
 #include <halftone/kernel/gradient_norm/device.hpp>
-#include <halftone/kernel/layer_norm/device.hpp>
 #include <halftone/kernel/linear_cross_entropy/device.hpp>
 #include <halftone/kernel/map/device.hpp>
 #include <halftone/kernel/matmul/device.hpp>
+#include <halftone/kernel/norm/device.hpp>
 #include <halftone/kernel/packed_positions/device.hpp>
 #include <halftone/kernel/quantize/device.hpp>
-#include <halftone/kernel/rms_norm/device.hpp>
 #include <halftone/kernel/sgd/device.hpp>
 #include <halftone/kernel/softmax/device.hpp>
 #include <halftone/kernel/sum/device.hpp>

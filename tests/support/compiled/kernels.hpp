@@ -65,10 +65,10 @@ TEST_ATTENTION(tfloat32, float);
 
 // Rows.
 #define TEST_NORM(...)                                                      \
-    TEST_KERNEL_OF_SETS(TEST_ROWS, layer_norm_rows, __VA_ARGS__);           \
-    TEST_KERNEL_OF_SETS(TEST_ROWS, layer_norm_backward_rows, __VA_ARGS__);  \
-    TEST_KERNEL_OF_SETS(TEST_ROWS, rms_norm_rows, __VA_ARGS__);             \
-    TEST_KERNEL_OF_SETS(TEST_ROWS, rms_norm_backward_rows, __VA_ARGS__)
+    TEST_KERNEL_OF_SETS(TEST_ROWS, norm_rows, true, __VA_ARGS__);           \
+    TEST_KERNEL_OF_SETS(TEST_ROWS, norm_backward_rows, true, __VA_ARGS__);  \
+    TEST_KERNEL_OF_SETS(TEST_ROWS, norm_rows, false, __VA_ARGS__);          \
+    TEST_KERNEL_OF_SETS(TEST_ROWS, norm_backward_rows, false, __VA_ARGS__)
 TEST_NORM(float, float, float);
 TEST_NORM(float, float, bfloat16);
 TEST_NORM(bfloat16, float, float);

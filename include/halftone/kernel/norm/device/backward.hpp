@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The backward pass of layer and root mean square normalisation on a GPU: one piece of code, which the two differ in a row for.
+/// The backward pass of layer and root mean square normalisation on a GPU: one text, in which the two differ in what they
+/// compute for a row.
 ///
-///     norm_backward<layer_norm_row>(device, a, a.mean, a.dbias);      // a: kernel::layer_norm_backward
-///     norm_backward<rms_norm_row>(device, a);                         // a: kernel::rms_norm_backward
+///     norm_backward(device, a);               // a: kernel::layer_norm_backward or kernel::rms_norm_backward
 ///
 /// Where gradients of gain and bias are wanted, rows fit into registers and there are enough of them, a block takes a piece of
 /// rows one after the other: it reads x and dy once, writes dx, and keeps the sums over its rows of all columns in registers.
@@ -14,16 +14,22 @@
 #pragma once
 
 #include <halftone/exec/simt/architecture.hpp>
-#include <halftone/kernel/common/rows/care_device.hpp>
 #include <halftone/kernel/common/rows/device.hpp>
 #include <halftone/kernel/common/rows/spaced.hpp>
+#include <halftone/kernel/norm/care/device.hpp>
+#include <halftone/kernel/norm/norm.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel::on_device {
 
-/// dx = rstd (dy gain - mean(dy gain) - xhat mean(dy gain xhat)), xhat = (x - mean) rstd.
-struct layer_norm_row {
+/// What a row's gradient needs of the whole row, and each of its numbers of that.
+template <bool Centred>
+struct norm_row;
+
+/// Layer norm: dx = rstd (dy gain - mean(dy gain) - xhat mean(dy gain xhat)), xhat = (x - mean) rstd.
+template <>
+struct norm_row<true> {
     static constexpr int sums = 2;  // of dy xhat and dy: the gradients of gain and bias
     static constexpr bool has_mean = true;
 
@@ -31,7 +37,7 @@ struct layer_norm_row {
     float scale;
     float sum = 0, along = 0;  // of dy gain, and of dy gain xhat; then their means
 
-    HALFTONE_HD HALFTONE_INLINE layer_norm_row(float mean, float rstd) : standard(mean, rstd), scale(rstd) {}
+    HALFTONE_HD HALFTONE_INLINE norm_row(float mean, float rstd) : standard(mean, rstd), scale(rstd) {}
 
     template <int M>
     HALFTONE_HD HALFTONE_INLINE void add(const row_place<M>& place, const vec<float, M>& v, const vec<float, M>& d,
@@ -58,15 +64,16 @@ struct layer_norm_row {
     }
 };
 
-/// dx = rstd (dy gain - xhat mean(dy gain xhat)), xhat = x rstd.
-struct rms_norm_row {
+/// RMS norm: dx = rstd (dy gain - xhat mean(dy gain xhat)), xhat = x rstd.
+template <>
+struct norm_row<false> {
     static constexpr int sums = 1;  // of dy xhat: the gradient of gain
     static constexpr bool has_mean = false;
 
     float scale;
     float along = 0;
 
-    HALFTONE_HD HALFTONE_INLINE rms_norm_row(float, float rstd) : scale(rstd) {}
+    HALFTONE_HD HALFTONE_INLINE norm_row(float, float rstd) : scale(rstd) {}
 
     template <int M>
     HALFTONE_HD HALFTONE_INLINE void add(const row_place<M>&, const vec<float, M>& v, const vec<float, M>& d,
@@ -315,11 +322,13 @@ inline bool pieces_keep_busy(const simt::architecture& gpu, extent pieces, int w
     return pieces * warps >= gpu.multiprocessors * warps_wanted;
 }
 
-template <class Row, class Device, class Arguments, class Mean = const_view<float, 1>, class Bias = view<float, 1>>
-void norm_backward(Device& device, const Arguments& a, const Mean& mean = {}, const Bias& bias = {}) {
-    using X = std::remove_const_t<std::remove_pointer_t<decltype(a.x.data())>>;
-    using W = std::remove_const_t<std::remove_pointer_t<decltype(a.gain.data())>>;
-    using Y = std::remove_const_t<std::remove_pointer_t<decltype(a.dy.data())>>;
+template <class Device, class Arguments>
+void norm_backward(Device& device, const Arguments& a) {
+    using Row = norm_row<is_centred<Arguments>>;
+    using X = typename decltype(a.x)::value_type;
+    using W = typename decltype(a.gain)::value_type;
+    using Y = typename decltype(a.dy)::value_type;
+    const auto bias = dbias_of(a);
     const extent rows = a.x.extent_of(0), width = a.x.extent_of(1);
     const row_pieces cut = on_device::cut_rows_for_sums(rows);
     const bool gain_wanted = a.dgain.data() != nullptr, bias_wanted = bias.data() != nullptr;
@@ -331,7 +340,7 @@ void norm_backward(Device& device, const Arguments& a, const Mean& mean = {}, co
     const norm_gradients<X, W, Y> all{.x = simt::hull_of(a.x),
                                       .gain = simt::span_of(a.gain),
                                       .dy = simt::hull_of(a.dy),
-                                      .mean = simt::span_of(mean),
+                                      .mean = simt::span_of(mean_of(a)),
                                       .rstd = simt::span_of(a.rstd),
                                       .dx = simt::hull_of(a.dx),
                                       .rows = rows,

@@ -5,9 +5,9 @@
 
 #include <doctest/doctest.h>
 
-#include <halftone/kernel/layer_norm/cpu.hpp>
+#include <halftone/kernel/norm/cpu.hpp>
 
-#include "kernel/layer_norm/checks.hpp"
+#include "kernel/norm/layer_norm_checks.hpp"
 #include "support/each_set.hpp"
 #include "support/gradient_check.hpp"
 

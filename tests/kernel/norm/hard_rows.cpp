@@ -3,10 +3,9 @@
 /// Layer and RMS normalisation on the CPU of rows that are hard to hold.
 #include <doctest/doctest.h>
 
-#include <halftone/kernel/layer_norm/cpu.hpp>
-#include <halftone/kernel/rms_norm/cpu.hpp>
+#include <halftone/kernel/norm/cpu.hpp>
 
-#include "kernel/rows/hard_rows.hpp"
+#include "kernel/norm/hard_rows.hpp"
 #include "support/each_set.hpp"
 
 namespace {

@@ -8,13 +8,14 @@
 /// Numeric contract: mean, then variance around it (divided by the width), in two passes and in float; y is rounded
 /// once. A row whose mean that could put off by more than a 64th of its deviation, and one whose squares leave float's range,
 /// is taken in double: a constant row gives exactly the bias, {1, 2, 3, 4} times 1e30 what {1, 2, 3, 4} gives without epsilon
-/// (rows/care.hpp). The backward pass works in float from the saved mean and rstd, which are rounded to float; dx is rounded
+/// (care/limits.hpp). The backward pass works in float from the saved mean and rstd, which are rounded to float; dx is rounded
 /// once; the sums over rows that give dgain and dbias follow a tree fixed by the shape. Of doubles: all in double
 /// (kernel/common/fp64/each.hpp), rows that need care by a power of two and a corrected mean. Rows may lie apart.
 #pragma once
 
 #include <halftone/kernel/common/fp64/fp64.hpp>
 #include <halftone/kernel/expect.hpp>
+#include <halftone/kernel/norm/norm.hpp>
 #include <halftone/kernel/write_mode.hpp>
 
 namespace halftone {
@@ -46,10 +47,6 @@ struct layer_norm_backward {
     write_mode parameter_mode = write_mode::add;
 };
 
-/// forward and backward of one device. Throw shape_error, and argument_error for an epsilon that is negative or NaN.
-template <class Device>
-struct layer_norm;
-
 template <class X, class W, class Y>
 void check(const layer_norm_forward<X, W, Y>& a) {
     const extent rows = a.x.extent_of(0), width = a.x.extent_of(1);
@@ -74,6 +71,21 @@ void check(const layer_norm_backward<X, W, Y, G>& a) {
     expect_optional("layer_norm backward", "dgain", a.dgain, {width});
     expect_optional("layer_norm backward", "dbias", a.dbias, {width});
 }
+
+/// forward and backward of one device. Throw shape_error, and argument_error for an epsilon that is negative or NaN.
+template <class Device>
+struct layer_norm {
+    template <class X, class W, class Y>
+    static void forward(Device& device, const layer_norm_forward<X, W, Y>& a) {
+        check(a);
+        norm<Device>::forward(device, a);
+    }
+    template <class X, class W, class Y, class G>
+    static void backward(Device& device, const layer_norm_backward<X, W, Y, G>& a) {
+        check(a);
+        norm<Device>::backward(device, a);
+    }
+};
 
 }  // namespace kernel
 }  // namespace HALFTONE_ABI

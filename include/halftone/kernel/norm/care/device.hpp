@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// How a team of threads on a GPU takes a row with care (care.hpp): in double, element by element, since such rows are few.
+/// How a team of threads on a GPU takes a row with care (limits.hpp): in double, element by element, since such rows are few.
 ///
 ///     const double sum = careful_sum<Threads>(simt, me, width, [&](extent j) { return static_cast<double>(simt.load(row, j)); });
 #pragma once
 
 #include <halftone/exec/simt/reduce.hpp>
-#include <halftone/kernel/common/rows/care.hpp>
+#include <halftone/kernel/norm/care/limits.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {

@@ -6,9 +6,9 @@
 
 #include <doctest/doctest.h>
 
-#include <halftone/kernel/rms_norm/cpu.hpp>
+#include <halftone/kernel/norm/cpu.hpp>
 
-#include "kernel/rms_norm/checks.hpp"
+#include "kernel/norm/rms_norm_checks.hpp"
 #include "support/each_set.hpp"
 #include "support/gradient_check.hpp"
 

@@ -11,8 +11,8 @@
 #include <doctest/doctest.h>
 
 #include <halftone/kernel/common/rows/cut.hpp>
-#include <halftone/kernel/layer_norm/layer_norm.hpp>
-#include <halftone/kernel/layer_norm/reference.hpp>
+#include <halftone/kernel/norm/layer_norm.hpp>
+#include <halftone/kernel/norm/reference.hpp>
 #include <halftone/number/bfloat16.hpp>
 #include <halftone/number/float16.hpp>
 

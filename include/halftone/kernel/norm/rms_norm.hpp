@@ -6,13 +6,14 @@
 ///         device, {.x = x, .gain = gain, .y = y, .rstd = rstd, .epsilon = 1e-6f});
 ///
 /// Numeric contract: the mean square in float; y is rounded once, after the gain. A row whose squares leave float's range is
-/// taken in double (rows/care.hpp). The backward pass works in float from the saved rstd, which is rounded to float; dx is
+/// taken in double (care/limits.hpp). The backward pass works in float from the saved rstd, which is rounded to float; dx is
 /// rounded once; the sum over rows that gives dgain follows a tree fixed by the shape. Of doubles: all in double
 /// (kernel/common/fp64/each.hpp), rows whose squares leave its range by a power of two. Rows may lie apart.
 #pragma once
 
 #include <halftone/kernel/common/fp64/fp64.hpp>
 #include <halftone/kernel/expect.hpp>
+#include <halftone/kernel/norm/norm.hpp>
 #include <halftone/kernel/write_mode.hpp>
 
 namespace halftone {
@@ -40,10 +41,6 @@ struct rms_norm_backward {
     write_mode parameter_mode = write_mode::add;
 };
 
-/// forward and backward of one device. Throw shape_error, and argument_error for an epsilon that is negative or NaN.
-template <class Device>
-struct rms_norm;
-
 template <class X, class W, class Y>
 void check(const rms_norm_forward<X, W, Y>& a) {
     const extent rows = a.x.extent_of(0), width = a.x.extent_of(1);
@@ -64,6 +61,21 @@ void check(const rms_norm_backward<X, W, Y, G>& a) {
     expect_rows("rms_norm backward", "dx", a.dx, a.x.shape());
     expect_optional("rms_norm backward", "dgain", a.dgain, {width});
 }
+
+/// forward and backward of one device. Throw shape_error, and argument_error for an epsilon that is negative or NaN.
+template <class Device>
+struct rms_norm {
+    template <class X, class W, class Y>
+    static void forward(Device& device, const rms_norm_forward<X, W, Y>& a) {
+        check(a);
+        norm<Device>::forward(device, a);
+    }
+    template <class X, class W, class Y, class G>
+    static void backward(Device& device, const rms_norm_backward<X, W, Y, G>& a) {
+        check(a);
+        norm<Device>::backward(device, a);
+    }
+};
 
 }  // namespace kernel
 }  // namespace HALFTONE_ABI

@@ -12,8 +12,6 @@
 /// range. What is taken with care errs by roundings in double.
 #pragma once
 
-#include <cmath>
-
 #include <halftone/tensor/shape.hpp>
 
 namespace halftone {
@@ -55,49 +53,6 @@ struct row_limits {
 
 /// From this rstd on no difference in a row leaves float's range: it is at most the square root of the width over rstd.
 inline constexpr float least_rstd = 0x1p-96f;
-
-/// The sum of term(j) in double, by eight chains.
-template <class Term>
-double careful_sum(extent width, const Term& term) {
-    double sums[8] = {};
-    extent j = 0;
-    for (; j + 8 <= width; j += 8) {
-        for (int k = 0; k < 8; ++k) sums[k] += term(j + k);
-    }
-    for (; j < width; ++j) sums[0] += term(j);
-    return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
-}
-
-struct careful_row {
-    double average, scale;
-};
-
-/// Layer normalisation of one row of numbers that floats hold, on the CPU; no bias: none. y may be x.
-template <class X, class W, class Y>
-[[gnu::noinline]] careful_row layer_norm_with_care(const X* x, extent width, const W* gain, const W* bias,
-                                                   double epsilon, Y* y) {
-    const auto count = static_cast<double>(width);
-    const double average = careful_sum(width, [&](extent j) { return static_cast<double>(x[j]); }) / count;
-    const auto deviation = [&](extent j) { return static_cast<double>(x[j]) - average; };
-    const double squares = careful_sum(width, [&](extent j) { return deviation(j) * deviation(j); });
-    const double scale = 1 / std::sqrt(squares / count + epsilon);
-    for (extent j = 0; j < width; ++j) {
-        const double v = deviation(j) * scale * static_cast<double>(gain[j]);
-        y[j] = static_cast<Y>(bias == nullptr ? v : v + static_cast<double>(bias[j]));
-    }
-    return {average, scale};
-}
-
-/// Root mean square normalisation of such a row.
-template <class X, class W, class Y>
-[[gnu::noinline]] careful_row rms_norm_with_care(const X* x, extent width, const W* gain, double epsilon, Y* y) {
-    const double squares =
-        careful_sum(width, [&](extent j) { return static_cast<double>(x[j]) * static_cast<double>(x[j]); });
-    const double scale = 1 / std::sqrt(squares / static_cast<double>(width) + epsilon);
-    for (extent j = 0; j < width; ++j)
-        y[j] = static_cast<Y>(static_cast<double>(x[j]) * scale * static_cast<double>(gain[j]));
-    return {0, scale};
-}
 
 }  // namespace kernel
 }  // namespace HALFTONE_ABI

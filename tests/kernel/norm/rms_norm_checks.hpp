@@ -11,8 +11,8 @@
 #include <doctest/doctest.h>
 
 #include <halftone/kernel/common/rows/cut.hpp>
-#include <halftone/kernel/rms_norm/reference.hpp>
-#include <halftone/kernel/rms_norm/rms_norm.hpp>
+#include <halftone/kernel/norm/reference.hpp>
+#include <halftone/kernel/norm/rms_norm.hpp>
 #include <halftone/number/bfloat16.hpp>
 #include <halftone/number/float16.hpp>
 

@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Layer normalisation in double, a row a thread: layer_norm.hpp has the rules, fp64/each.hpp the contract.
+/// Layer and root mean square normalisation in double, a row a thread: what reference.hpp defines, with care where doubles do not
+/// hold a row's mean or squares. layer_norm.hpp and rms_norm.hpp have the rules, fp64/each.hpp the contract.
 #pragma once
 
 #include <cmath>
 #include <limits>
 
 #include <halftone/kernel/common/fp64/each.hpp>
-#include <halftone/kernel/common/rows/care.hpp>
-#include <halftone/kernel/layer_norm/layer_norm.hpp>
+#include <halftone/kernel/norm/care/limits.hpp>
+#include <halftone/kernel/norm/norm.hpp>
+#include <halftone/kernel/norm/reference.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel::fp64 {
 
-/// A row that needs care (rows/care.hpp), by a power of two so that its squares stay in range. Its mean is two numbers, of which
+/// A row that needs care (care/limits.hpp), by a power of two so that its squares stay in range. Its mean is two numbers, of which
 /// the second corrects the first; without one, as root mean square normalisation has it, both are 0.
 struct careful_double_row {
     double down = 1, high = 0, low = 0, scale = 0;  // of the scaled numbers
@@ -49,8 +51,8 @@ struct careful_double_row {
     HALFTONE_HD double average() const { return std::scalbn(high + low, exponent); }
 };
 
-template <class X, class W, class Y>
-struct layer_norm_row {
+template <bool Centred, class X, class W, class Y>
+struct norm_row {
     rows_of<const X> x;
     global_span<const W> gain, bias;
     rows_of<Y> y;
@@ -61,34 +63,27 @@ struct layer_norm_row {
 
     HALFTONE_KERNEL template <class Thread>
     HALFTONE_HD void operator()(Thread thread, extent row) const {
-        const auto n = static_cast<double>(width);
-        double sum = 0, squares = 0;
-        for (extent j = 0; j < width; ++j) sum += x.load(thread, row, j);
-        const double average = sum / n;
-        for (extent j = 0; j < width; ++j) {
-            const double deviation = x.load(thread, row, j) - average;
-            squares += deviation * deviation;
+        const auto value = [&](extent j) { return x.load(thread, row, j); };
+        const auto [average, variance] = reference::statistics_of_row<Centred>(width, value);
+        if (limits.are_passed(average, variance)) {
+            const careful_double_row careful(thread, x, row, width, epsilon, Centred);
+            const auto deviation = [&](extent j) { return careful.deviation(x.load(thread, row, j)); };
+            return write(thread, row, deviation, 0, careful.scale, careful.average(), careful.saved);
         }
-        if (limits.are_passed(average, squares / n)) {
-            const careful_double_row careful(thread, x, row, width, epsilon, true);
-            const auto deviation = [&](double v) { return careful.deviation(v); };
-            return write(thread, row, deviation, careful.scale, careful.average(), careful.saved);
-        }
-        const double scale = 1 / std::sqrt(squares / n + epsilon);
-        write(thread, row, [&](double v) { return v - average; }, scale, average, scale);
+        const double scale = 1 / std::sqrt(variance + epsilon);
+        write(thread, row, value, average, scale, average, scale);
     }
 
   private:
-    HALFTONE_KERNEL template <class Thread, class Deviation>
-    HALFTONE_HD void write(Thread thread, extent row, const Deviation& deviation, double scale, double average,
-                           double saved) const {
-        for (extent j = 0; j < width; ++j) {
-            const double shift = bias.is_there() ? static_cast<double>(thread.load(bias, j)) : 0.0;
-            y.store(thread, row, j,
-                    deviation(x.load(thread, row, j)) * scale * static_cast<double>(thread.load(gain, j)) + shift);
-        }
-        if (mean.is_there()) thread.store(mean, row, average);
-        if (rstd.is_there()) thread.store(rstd, row, saved);
+    HALFTONE_KERNEL template <class Thread, class Value>
+    HALFTONE_HD void write(Thread thread, extent row, const Value& value, double average, double scale,
+                           double saved_average, double saved_scale) const {
+        const auto factor = [&](extent j) { return static_cast<double>(thread.load(gain, j)); };
+        const auto shift = [&](extent j) { return bias.is_there() ? static_cast<double>(thread.load(bias, j)) : 0.0; };
+        const auto store = [&](extent j, double v) { y.store(thread, row, j, v); };
+        reference::normalise_row<Centred>(width, value, average, scale, factor, shift, store);
+        if (mean.is_there()) thread.store(mean, row, saved_average);
+        if (rstd.is_there()) thread.store(rstd, row, saved_scale);
     }
 };
 
@@ -121,9 +116,7 @@ struct norm_bias_term {
     }
 };
 
-/// dx = rstd (h - mean of h - n (mean of h n)); without a mean, as root mean square normalisation has it, the first of
-/// the two means is left out.
-template <class X, class W, class Y>
+template <bool Centred, class X, class W, class Y>
 struct norm_backward_row {
     norm_gain_term<X, Y> in;
     global_span<const W> gain;
@@ -133,53 +126,41 @@ struct norm_backward_row {
 
     HALFTONE_KERNEL template <class Thread>
     HALFTONE_HD void operator()(Thread thread, extent row) const {
-        const auto n = static_cast<double>(width);
-        double sum_h = 0, sum_hn = 0;
-        for (extent j = 0; j < width; ++j) {
-            const double h = slope(thread, row, j);
-            sum_h += h;
-            sum_hn += h * in.normalised(thread, row, j);
-        }
-        const double mean_h = in.mean.is_there() ? sum_h / n : 0.0, mean_hn = sum_hn / n;
-        const double scale = thread.load(in.rstd, row);
-        for (extent j = 0; j < width; ++j) {
-            const double rest = slope(thread, row, j) - mean_h - in.normalised(thread, row, j) * mean_hn;
-            dx.store(thread, row, j, scale * rest, mode);
-        }
-    }
-
-  private:
-    HALFTONE_KERNEL template <class Thread>
-    HALFTONE_HD double slope(Thread thread, extent row, extent j) const {
-        return in.dy.load(thread, row, j) * static_cast<double>(thread.load(gain, j));
+        const auto n = [&](extent j) { return in.normalised(thread, row, j); };
+        const auto dy = [&](extent j) { return in.dy.load(thread, row, j); };
+        const auto factor = [&](extent j) { return static_cast<double>(thread.load(gain, j)); };
+        const auto store = [&](extent j, double v) { dx.store(thread, row, j, v, mode); };
+        reference::norm_backward_row<Centred>(width, n, thread.load(in.rstd, row), dy, factor, store);
     }
 };
 
-template <class Device, class X, class W, class Y>
-void layer_norm_rows(Device& device, const layer_norm_forward<X, W, Y>& a) {
-    check(a);
+/// Arguments of either normalisation.
+template <class Device, class Arguments>
+void norm_rows(Device& device, const Arguments& a) {
+    using X = typename decltype(a.x)::value_type;
+    using W = typename decltype(a.gain)::value_type;
+    using Y = typename decltype(a.y)::value_type;
     const extent width = a.x.extent_of(1);
-    for_each(
-        device, a.x.extent_of(0), width,
-        layer_norm_row<X, W, Y>{rows_of<const X>(a.x), simt::span_of(a.gain), simt::span_of(a.bias), rows_of<Y>(a.y),
-                                simt::span_of(a.mean), simt::span_of(a.rstd), width, static_cast<double>(a.epsilon),
-                                row_limits<double>(width, static_cast<double>(a.epsilon))});
+    for_each(device, a.x.extent_of(0), width,
+             norm_row<is_centred<Arguments>, X, W, Y>{
+                 rows_of<const X>(a.x), simt::span_of(a.gain), simt::span_of(bias_of(a)), rows_of<Y>(a.y),
+                 simt::span_of(mean_of(a)), simt::span_of(a.rstd), width, a.epsilon, row_limits<double>(width, a.epsilon)});
 }
 
-template <class Device, class X, class W, class Y, class G>
-void layer_norm_rows(Device& device, const layer_norm_backward<X, W, Y, G>& a) {
-    check(a);
+template <class Device, class Arguments>
+void norm_backward_rows(Device& device, const Arguments& a) {
+    using X = typename decltype(a.x)::value_type;
+    using W = typename decltype(a.gain)::value_type;
+    using Y = typename decltype(a.dy)::value_type;
     const extent rows = a.x.extent_of(0), width = a.x.extent_of(1);
-    const norm_gain_term<X, Y> in{rows_of<const X>(a.x), rows_of<const Y>(a.dy), simt::span_of(a.mean),
+    const norm_gain_term<X, Y> in{rows_of<const X>(a.x), rows_of<const Y>(a.dy), simt::span_of(mean_of(a)),
                                   simt::span_of(a.rstd)};
     // Sums first: dx may be dy.
     if (a.dgain.data() != nullptr) sum_rows(device, rows, width, 2, in, 1.0, a.dgain.data(), a.parameter_mode);
-    if (a.dbias.data() != nullptr) {
-        sum_rows(device, rows, width, 1, norm_bias_term<Y>{rows_of<const Y>(a.dy)}, 1.0, a.dbias.data(),
-                 a.parameter_mode);
-    }
+    if (auto* const dbias = dbias_of(a).data(); dbias != nullptr)
+        sum_rows(device, rows, width, 1, norm_bias_term<Y>{rows_of<const Y>(a.dy)}, 1.0, dbias, a.parameter_mode);
     for_each(device, rows, width,
-             norm_backward_row<X, W, Y>{in, simt::span_of(a.gain), rows_of<X>(a.dx), width, a.dx_mode});
+             norm_backward_row<is_centred<Arguments>, X, W, Y>{in, simt::span_of(a.gain), rows_of<X>(a.dx), width, a.dx_mode});
 }
 
 }  // namespace kernel::fp64
