@@ -444,12 +444,11 @@ class smoke_checks {
                    second = make<float, 1>({n}, [](extent) { return 0; });
         const auto step = record(ht::kernel::step_record{.steps = 3, .lr = 0.5});
         const auto kept = record(ht::kernel::gradient_record{});
-        ht::kernel::adamw<Device>::template run<ht::rounding::nearest_even>(
-            device_, ht::kernel::adamw_arguments<float, bf16, float, float>{.master = master.view(),
+        ht::kernel::optimizer_step<Device>::template run<ht::rounding::nearest_even>(
+            device_, ht::kernel::optimizer_step_arguments<ht::kernel::adamw_rule, float, bf16, float, float>{.master = master.view(),
                                                                             .copy = copy.view(),
                                                                             .gradient = gradient.const_view(),
-                                                                            .first = first.view(),
-                                                                            .second = second.view(),
+                                                                            .moments = {first.view(), second.view()},
                                                                             .rates = {.weight_decay = 0.5},
                                                                             .factors = &kept.data()->factors,
                                                                             .step = step.data()});
@@ -464,8 +463,8 @@ class smoke_checks {
         const auto gradient = make<float, 1>({n}, [](extent i) { return i % 8; });
         const auto step = record(ht::kernel::step_record{.steps = 3, .lr = 0.5});
         const auto kept = record(ht::kernel::gradient_record{});
-        ht::kernel::sgd<Device>::template run<ht::rounding::nearest_even>(
-            device_, ht::kernel::sgd_arguments<float, bf16, float, float>{.master = master.view(),
+        ht::kernel::optimizer_step<Device>::template run<ht::rounding::nearest_even>(
+            device_, ht::kernel::optimizer_step_arguments<ht::kernel::sgd_rule, float, bf16, float, float>{.master = master.view(),
                                                                           .copy = copy.view(),
                                                                           .gradient = gradient.const_view(),
                                                                           .factors = &kept.data()->factors,

@@ -4,7 +4,6 @@
 /// <halftone/cuda.cuh> brings a GPU.
 #pragma once
 
-#include <halftone/kernel/adamw/device.hpp>
 #include <halftone/kernel/attention/device.hpp>
 #include <halftone/kernel/column_sum/device.hpp>
 #include <halftone/kernel/convert/device.hpp>
@@ -17,9 +16,9 @@
 #include <halftone/kernel/map/device.hpp>
 #include <halftone/kernel/matmul/device.hpp>
 #include <halftone/kernel/norm/device.hpp>
+#include <halftone/kernel/optimizer_step/device.hpp>
 #include <halftone/kernel/packed_positions/device.hpp>
 #include <halftone/kernel/quantize/device.hpp>
-#include <halftone/kernel/sgd/device.hpp>
 #include <halftone/kernel/softmax/device.hpp>
 #include <halftone/kernel/sum/device.hpp>
 #include <halftone/kernel/tally/device.hpp>

@@ -112,11 +112,13 @@ TEST_KERNEL_OF_SETS(TEST_ROWS, embedding_rows, bfloat16, bfloat16);
 TEST_KERNEL_OF_SETS(TEST_ROWS, embedding_rows, float16, float16);
 
 // Elements.
-#define TEST_UPDATE(Param, Copy)                                                                                        \
-    TEST_KERNEL_OF_SETS(TEST_ELEMENTS, adamw_elements, rounding::nearest_even, rounding::nearest_even, Param, Copy,     \
-                        float, float);                                                                                  \
-    TEST_KERNEL_OF_SETS(TEST_ELEMENTS, sgd_elements, rounding::nearest_even, rounding::nearest_even, Param, Copy,       \
-                        float, float)
+#define TEST_UPDATE(Param, Copy)                                                                                          \
+    TEST_KERNEL_OF_SETS(TEST_ELEMENTS, optimizer_step_elements, kernel::adamw_rule, true, rounding::nearest_even,         \
+                        rounding::nearest_even, Param, Copy, float, float);                                               \
+    TEST_KERNEL_OF_SETS(TEST_ELEMENTS, optimizer_step_elements, kernel::sgd_rule, true, rounding::nearest_even,           \
+                        rounding::nearest_even, Param, Copy, float, float);                                               \
+    TEST_KERNEL_OF_SETS(TEST_ELEMENTS, optimizer_step_elements, kernel::sgd_rule, false, rounding::nearest_even,          \
+                        rounding::nearest_even, Param, Copy, float, float)
 TEST_UPDATE(float, float);
 TEST_UPDATE(float, bfloat16);
 TEST_UPDATE(float, float16);

@@ -12,8 +12,8 @@
 
 #include <doctest/doctest.h>
 
-#include <halftone/kernel/adamw/adamw.hpp>
-#include <halftone/kernel/sgd/sgd.hpp>
+#include <halftone/kernel/optimizer_step/optimizer_step.hpp>
+#include <halftone/kernel/optimizer_step/rule/all.hpp>
 #include <halftone/number/bfloat16.hpp>
 
 #include "support/guarded.hpp"
@@ -26,7 +26,8 @@ namespace kernel = ht::kernel;
 using ht::bfloat16, ht::extent;
 using support::guarded;
 
-enum class rule { adamw, sgd };
+enum class rule { adamw, lion, sgd };
+inline constexpr rule rules[] = {rule::adamw, rule::lion, rule::sgd};
 
 inline const kernel::gradient_factors factors{1.0f / 128, 0.75f, 1.5f};
 
@@ -55,15 +56,23 @@ struct table {
         a.factors = &factors, a.step = &record, a.key = kernel::rounding_key{.seed = 5, .tensor = 8, .first = 64};
         return a;
     }
-    kernel::adamw_arguments<Param, bfloat16, float, State> adamw(const kernel::step_record& record) const {
-        auto a = fill(kernel::adamw_arguments<Param, bfloat16, float, State>{}, record);
-        a.first = first.view(), a.second = second.view(), a.decays = kernel::adamw_decays{0.9, 0.99, 1e-6};
+    template <class Rule>
+    using arguments = kernel::optimizer_step_arguments<Rule, Param, bfloat16, float, State>;
+
+    arguments<kernel::adamw_rule> adamw(const kernel::step_record& record) const {
+        auto a = fill(arguments<kernel::adamw_rule>{}, record);
+        a.moments[0] = first.view(), a.moments[1] = second.view(), a.rule = kernel::adamw_rule{0.9, 0.99, 1e-6};
         return a;
     }
-    kernel::sgd_arguments<Param, bfloat16, float, State> sgd(const kernel::step_record& record) const {
-        auto a = fill(kernel::sgd_arguments<Param, bfloat16, float, State>{}, record);
-        a.momentum = first.view(),
-        a.coefficients = kernel::sgd_coefficients{.momentum = 0.9, .kind = kernel::momentum_kind::nesterov};
+    arguments<kernel::lion_rule> lion(const kernel::step_record& record) const {
+        auto a = fill(arguments<kernel::lion_rule>{}, record);
+        a.moments[0] = first.view();
+        return a;
+    }
+    arguments<kernel::sgd_rule> sgd(const kernel::step_record& record) const {
+        auto a = fill(arguments<kernel::sgd_rule>{}, record);
+        a.moments[0] = first.view();
+        a.rule = kernel::sgd_rule{.momentum = 0.9, .kind = kernel::momentum_kind::nesterov};
         return a;
     }
     /// Everything of one row, byte by byte.
@@ -107,21 +116,25 @@ template <class T, class Device>
 void step_rows(Device& device, rule which, const T& t, const ht::gradient_rows<float>& g,
                const kernel::step_record& record) {
     if (which == rule::adamw) {
-        kernel::adamw<Device>::template run_rows<T::rounding>(device, t.adamw(record), g);
+        kernel::optimizer_step<Device>::template run_rows<T::rounding>(device, t.adamw(record), g);
+    } else if (which == rule::lion) {
+        kernel::optimizer_step<Device>::template run_rows<T::rounding>(device, t.lion(record), g);
     } else {
-        kernel::sgd<Device>::template run_rows<T::rounding>(device, t.sgd(record), g);
+        kernel::optimizer_step<Device>::template run_rows<T::rounding>(device, t.sgd(record), g);
     }
 }
 template <class T, class Device>
 void step_dense(Device& device, rule which, const T& t, const gradient& g, const kernel::step_record& record) {
+    const auto step = [&](auto a) {
+        a.gradient = g.dense.const_view();
+        kernel::optimizer_step<Device>::template run<T::rounding>(device, a);
+    };
     if (which == rule::adamw) {
-        auto a = t.adamw(record);
-        a.gradient = g.dense.const_view();
-        kernel::adamw<Device>::template run<T::rounding>(device, a);
+        step(t.adamw(record));
+    } else if (which == rule::lion) {
+        step(t.lion(record));
     } else {
-        auto a = t.sgd(record);
-        a.gradient = g.dense.const_view();
-        kernel::sgd<Device>::template run<T::rounding>(device, a);
+        step(t.sgd(record));
     }
 }
 
@@ -150,7 +163,7 @@ void equals_dense(Device& device, extent width, extent offset = 1) {
     CAPTURE(width);
     std::vector<std::int32_t> many;
     for (std::int32_t r = 1; r < 90; r += 1 + r % 3) many.push_back(r);
-    for (const rule which : {rule::adamw, rule::sgd}) {
+    for (const rule which : rules) {
         CHECK(step_is_right<Param, State>(device, which, 90, width, many, offset));
         CHECK(step_is_right<Param, State>(device, which, 5, width, {0, 4}, offset));
         CHECK(step_is_right<Param, State>(device, which, 1, width, {0}, offset));
@@ -164,7 +177,7 @@ void skips_and_refuses(Device& device) {
     const gradient g(9, 4, {1, 2}, 1);
     const kernel::step_record skipped{.steps = 3, .lr = 0.01, .skips = 1}, taken{.steps = 3, .lr = 0.01};
     const table<float, float> t(9, 4, 1), before(9, 4, 1);
-    for (const rule which : {rule::adamw, rule::sgd}) {
+    for (const rule which : rules) {
         step_rows(device, which, t, g.rows(), skipped);
         for (extent r = 0; r < 9; ++r) CHECK(t.row(r) == before.row(r));
         const table<float, float> other(10, 5, 1);

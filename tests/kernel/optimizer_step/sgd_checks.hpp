@@ -10,7 +10,7 @@
 
 #include <doctest/doctest.h>
 
-#include <halftone/kernel/sgd/reference.hpp>
+#include <halftone/kernel/optimizer_step/reference.hpp>
 #include <halftone/number/bfloat16.hpp>
 #include <halftone/number/float16.hpp>
 #include <halftone/number/philox.hpp>
@@ -33,7 +33,7 @@ enum class placement { aligned, unaligned };
 
 template <ht::rounding Rounding = ht::rounding::nearest_even, class Device, class Arguments>
 void run(Device& device, const Arguments& a) {
-    kernel::sgd<Device>::template run<Rounding>(device, a);
+    kernel::optimizer_step<Device>::template run<Rounding>(device, a);
 }
 
 /// Everything that a step reads and writes.
@@ -49,13 +49,13 @@ struct slabs {
           copy(n, where == placement::aligned ? 0 : 1),
           gradient(data.normals<Accumulate>(n, 100), where == placement::aligned ? 0 : 3),
           momentum(data.normals<State>(n), where == placement::aligned ? 0 : 2) {}
-    kernel::sgd_arguments<Param, Copy, Accumulate, State> arguments(const kernel::sgd_coefficients& c,
-                                                                    const kernel::step_record& s) const {
+    kernel::optimizer_step_arguments<kernel::sgd_rule, Param, Copy, Accumulate, State> arguments(
+        const kernel::sgd_rule& c, const kernel::step_record& s) const {
         return {.master = master.view(),
                 .copy = copy.view(),
                 .gradient = gradient.const_view(),
-                .momentum = momentum.view(),
-                .coefficients = c,
+                .moments = {momentum.view()},
+                .rule = c,
                 .rates = {.weight_decay = 0.1},
                 .factors = &factors,
                 .step = &s,
@@ -76,7 +76,7 @@ std::vector<double> doubles(const guarded<T>& g) {
 inline ht::view<double, 1> view_of(std::vector<double>& d) { return {d.data(), {static_cast<ht::extent>(d.size())}}; }
 
 template <class Accumulate, class Device>
-void check_steps(Device& device, const kernel::sgd_coefficients& c, std::int64_t steps, placement where) {
+void check_steps(Device& device, const kernel::sgd_rule& c, std::int64_t steps, placement where) {
     support::random data{1};
     support::comparison masters, momenta;
     const kernel::step_record record{.steps = steps, .lr = 0.01};
@@ -104,7 +104,7 @@ void check_steps(Device& device, const kernel::sgd_coefficients& c, std::int64_t
     if (c.momentum != 0) CHECK_WITHIN(momenta);
 }
 
-inline const kernel::sgd_coefficients kinds[] = {{},
+inline const kernel::sgd_rule kinds[] = {{},
                                                  {.momentum = 0.9},
                                                  {.momentum = 0.9, .dampening = 0.5},
                                                  {.momentum = 0.9, .kind = kernel::momentum_kind::nesterov}};
@@ -112,7 +112,7 @@ inline const kernel::sgd_coefficients kinds[] = {{},
 template <class Accumulate, class Device>
 void equals_definition(Device& device) {
     for (const std::int64_t steps : {1, 5}) {
-        for (const kernel::sgd_coefficients& c : kinds) {
+        for (const kernel::sgd_rule& c : kinds) {
             check_steps<Accumulate>(device, c, steps, placement::aligned);
             check_steps<Accumulate>(device, c, steps, placement::unaligned);
         }
@@ -131,7 +131,7 @@ void rounds_by_place(Device& device) {
         const kernel::step_record record{.steps = 9, .lr = 1};
         const kernel::gradient_factors plain;
         run<ht::rounding::stochastic>(
-            device, kernel::sgd_arguments<Param, float, float, float>{.master = master.view(),
+            device, kernel::optimizer_step_arguments<kernel::sgd_rule, Param, float, float, float>{.master = master.view(),
                                                                       .gradient = gradient.const_view(),
                                                                       .factors = &plain,
                                                                       .step = &record,
@@ -154,7 +154,7 @@ void moves_on_average(Device& device) {
     for (; record.steps <= 10; ++record.steps) {
         const kernel::gradient_factors plain;
         run<ht::rounding::stochastic>(
-            device, kernel::sgd_arguments<ht::bfloat16, ht::bfloat16, float, float>{.master = master.view(),
+            device, kernel::optimizer_step_arguments<kernel::sgd_rule, ht::bfloat16, ht::bfloat16, float, float>{.master = master.view(),
                                                                                     .gradient = gradient.const_view(),
                                                                                     .factors = &plain,
                                                                                     .step = &record,
@@ -172,18 +172,18 @@ void skips_and_refuses(Device& device) {
     const guarded<float> master(std::vector<float>(10, 1.0f)), gradient(std::vector<float>(10, 1.0f)),
         momentum(std::vector<float>(10, 0.0f));
     kernel::step_record record{.steps = 1, .lr = 0.1, .skips = 1};
-    kernel::sgd_arguments<float, float, float, float> a{.master = master.view(),
+    kernel::optimizer_step_arguments<kernel::sgd_rule, float, float, float, float> a{.master = master.view(),
                                                         .gradient = gradient.const_view(),
-                                                        .momentum = momentum.view(),
-                                                        .coefficients = {.momentum = 0.9},
+                                                        .moments = {momentum.view()},
+                                                        .rule = {.momentum = 0.9},
                                                         .factors = &factors,
                                                         .step = &record};
     run(device, a);
     CHECK(master[3] == 1);
     CHECK(momentum[3] == 0);
-    a.momentum = {};
+    a.moments[0] = {};
     CHECK_THROWS_AS(run(device, a), ht::shape_error);
-    a.coefficients.momentum = 0;
+    a.rule.momentum = 0;
     a.key.first = 1;
     CHECK_THROWS_AS(run(device, a), ht::argument_error);
 }

@@ -12,8 +12,8 @@
 
 #include <doctest/doctest.h>
 
-#include <halftone/kernel/adamw/adamw.hpp>
-#include <halftone/kernel/sgd/sgd.hpp>
+#include <halftone/kernel/optimizer_step/optimizer_step.hpp>
+#include <halftone/kernel/optimizer_step/rule/all.hpp>
 #include <halftone/number/bfloat16.hpp>
 #include <halftone/number/float16.hpp>
 
@@ -28,7 +28,7 @@ using ht::bfloat16, ht::bfloat16_remainder;
 using support::guarded;
 
 enum class placement { aligned, unaligned };
-enum class rule { adamw, sgd };
+enum class rule { adamw, lion, sgd };
 
 inline const kernel::gradient_factors factors{1.0f / 128, 0.75f, 1.5f};
 
@@ -79,23 +79,32 @@ template <rule Rule, class Device, class Master, class State>
 void step(Device& device, const slabs<State>& s, const guarded<Master>& masters, const kernel::step_record& record) {
     constexpr auto away = ht::rounding::nearest_away, even = ht::rounding::nearest_even;
     if constexpr (Rule == rule::adamw) {
-        kernel::adamw<Device>::template run<even, Master, bfloat16, float, State, away>(
+        kernel::optimizer_step<Device>::template run<even, kernel::adamw_rule, Master, bfloat16, float, State, away>(
             device, {.master = masters.view(),
                      .copy = s.copy.view(),
                      .gradient = s.gradient.const_view(),
-                     .first = s.first.view(),
-                     .second = s.second.view(),
+                     .moments = {s.first.view(), s.second.view()},
+                     .rates = {.weight_decay = 0.1},
+                     .factors = &factors,
+                     .step = &record,
+                     .key = {.seed = 5, .tensor = 8, .first = 64}});
+    } else if constexpr (Rule == rule::lion) {
+        kernel::optimizer_step<Device>::template run<even, kernel::lion_rule, Master, bfloat16, float, State, away>(
+            device, {.master = masters.view(),
+                     .copy = s.copy.view(),
+                     .gradient = s.gradient.const_view(),
+                     .moments = {s.first.view()},
                      .rates = {.weight_decay = 0.1},
                      .factors = &factors,
                      .step = &record,
                      .key = {.seed = 5, .tensor = 8, .first = 64}});
     } else {
-        kernel::sgd<Device>::template run<even, Master, bfloat16, float, State, away>(
+        kernel::optimizer_step<Device>::template run<even, kernel::sgd_rule, Master, bfloat16, float, State, away>(
             device, {.master = masters.view(),
                      .copy = s.copy.view(),
                      .gradient = s.gradient.const_view(),
-                     .momentum = s.first.view(),
-                     .coefficients = {.momentum = 0.9},
+                     .moments = {s.first.view()},
+                     .rule = {.momentum = 0.9},
                      .rates = {.weight_decay = 0.1},
                      .factors = &factors,
                      .step = &record,
@@ -136,8 +145,13 @@ void rounds_away(Device& device) {
         master[i] = 1 + static_cast<float>(i) * 0x1p-11f, gradient[i] = 0, momentum[i] = 0;  // every second one a tie
     const kernel::gradient_factors plain;
     const kernel::step_record record{.steps = 2, .lr = 0.01};
-    kernel::sgd<Device>::template run<ht::rounding::nearest_even, float, ht::float16, float, float, ht::rounding::nearest_away>(
-        device, {.master = master.view(), .copy = copy.view(), .gradient = gradient.const_view(), .momentum = momentum.view(), .factors = &plain, .step = &record});
+    kernel::optimizer_step<Device>::template run<ht::rounding::nearest_even, kernel::sgd_rule, float, ht::float16, float, float,
+                                                 ht::rounding::nearest_away>(device, {.master = master.view(),
+                                                                                      .copy = copy.view(),
+                                                                                      .gradient = gradient.const_view(),
+                                                                                      .moments = {momentum.view()},
+                                                                                      .factors = &plain,
+                                                                                      .step = &record});
     for (ht::extent i = 0; i < n; ++i) {
         CHECK(copy[i].bits() == ht::round_to<ht::float16, ht::rounding::nearest_away>(master[i]).bits());
         if (i % 4 == 1) CHECK(copy[i].bits() == ht::float16(master[i]).bits() + 1);
@@ -149,12 +163,11 @@ template <class Device>
 void refuses(Device& device) {
     const slabs<float> s(10, placement::aligned);
     const kernel::step_record record{.steps = 1, .lr = 0.01};
-    using arguments = kernel::adamw_arguments<bfloat16_remainder, bfloat16, float, float>;
-    CHECK_THROWS_AS(kernel::adamw<Device>::template run<ht::rounding::nearest_even>(
+    using arguments = kernel::optimizer_step_arguments<kernel::adamw_rule, bfloat16_remainder, bfloat16, float, float>;
+    CHECK_THROWS_AS(kernel::optimizer_step<Device>::template run<ht::rounding::nearest_even>(
                         device, arguments{.master = s.rest.view(),
                                           .gradient = s.gradient.const_view(),
-                                          .first = s.first.view(),
-                                          .second = s.second.view(),
+                                          .moments = {s.first.view(), s.second.view()},
                                           .factors = &factors,
                                           .step = &record}),
                     ht::shape_error);

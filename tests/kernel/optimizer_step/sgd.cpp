@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// A step of stochastic gradient descent on every instruction set; checks.hpp has what it has to do.
-#include <halftone/kernel/sgd/cpu.hpp>
+#include <halftone/kernel/optimizer_step/cpu.hpp>
 
-#include "kernel/sgd/checks.hpp"
+#include "kernel/optimizer_step/sgd_checks.hpp"
 #include "support/each_set.hpp"
 
 namespace {

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Steps over split masters on every instruction set.
-#include <halftone/kernel/adamw/cpu.hpp>
-#include <halftone/kernel/sgd/cpu.hpp>
+#include <halftone/kernel/optimizer_step/cpu.hpp>
 
-#include "kernel/update/split_checks.hpp"
+#include "kernel/optimizer_step/split_checks.hpp"
 #include "support/each_set.hpp"
 
 namespace {
@@ -16,6 +15,7 @@ TEST_CASE("split masters: a step gives the bits of whole masters, moments in fp3
     support::for_each_set([](ht::isa set) {
         ht::cpu device{{.threads = 2, .instruction_set = set}};
         split_checks::equals_whole<rule::adamw, float>(device);
+        split_checks::equals_whole<rule::lion, ht::bfloat16>(device);
         split_checks::equals_whole<rule::sgd, ht::bfloat16>(device);
         split_checks::rounds_away(device);
     });

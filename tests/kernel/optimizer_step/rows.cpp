@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Steps over the rows of sparse gradients on the CPU.
-#include <halftone/kernel/adamw/cpu.hpp>
-#include <halftone/kernel/sgd/cpu.hpp>
+#include <halftone/kernel/optimizer_step/cpu.hpp>
 #include <halftone/tensor/tensor.hpp>
 
-#include "kernel/update/rows_checks.hpp"
+#include "kernel/optimizer_step/rows_checks.hpp"
 #include "support/each_set.hpp"
 
 namespace {
@@ -33,9 +32,9 @@ TEST_CASE("steps over rows: of a table whose copies are larger than the caches, 
     const ht::gradient_rows<float> gradient{{indices.data(), {3}}, {values.data(), {3, width}}, &count};
     const kernel::step_record first{.steps = 1, .lr = 1};
     const kernel::gradient_factors plain;
-    kernel::sgd_arguments<float, bfloat16, float, float> a;
+    kernel::optimizer_step_arguments<kernel::sgd_rule, float, bfloat16, float, float> a;
     a.master = {master.data(), {rows * width}}, a.copy = copy.view(), a.factors = &plain, a.step = &first;
-    kernel::sgd<ht::cpu>::run_rows<ht::rounding::nearest_even>(device, a, gradient);
+    kernel::optimizer_step<ht::cpu>::run_rows<ht::rounding::nearest_even>(device, a, gradient);
     for (const std::int32_t r : indices) {
         CAPTURE(r);
         for (const extent i : {r * width, r * width + 63, r * width + 66}) {

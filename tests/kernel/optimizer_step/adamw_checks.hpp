@@ -12,7 +12,7 @@
 
 #include <doctest/doctest.h>
 
-#include <halftone/kernel/adamw/reference.hpp>
+#include <halftone/kernel/optimizer_step/reference.hpp>
 #include <halftone/number/bfloat16.hpp>
 #include <halftone/number/float16.hpp>
 #include <halftone/number/philox.hpp>
@@ -50,14 +50,13 @@ struct slabs {
           second(data.normals<State>(n, 0.01), where == placement::aligned ? 0 : n % 7) {
         for (ht::extent i = 0; i < n; ++i) second[i] = static_cast<State>(std::fabs(static_cast<float>(second[i])));
     }
-    kernel::adamw_arguments<Param, Copy, Accumulate, State> arguments(const kernel::gradient_factors& f,
-                                                                      const kernel::step_record& s) const {
+    kernel::optimizer_step_arguments<kernel::adamw_rule, Param, Copy, Accumulate, State> arguments(
+        const kernel::gradient_factors& f, const kernel::step_record& s) const {
         return {.master = master.view(),
                 .copy = copy.view(),
                 .gradient = gradient.const_view(),
-                .first = first.view(),
-                .second = second.view(),
-                .decays = {0.9, 0.99, 1e-6},
+                .moments = {first.view(), second.view()},
+                .rule = {0.9, 0.99, 1e-6},
                 .rates = {.weight_decay = 0.1},
                 .factors = &f,
                 .step = &s,
@@ -77,7 +76,7 @@ inline const kernel::step_record third{.steps = 3, .lr = 0.01};
 
 template <ht::rounding Rounding = ht::rounding::nearest_even, class Device, class Arguments>
 void run(Device& device, const Arguments& a) {
-    kernel::adamw<Device>::template run<Rounding>(device, a);
+    kernel::optimizer_step<Device>::template run<Rounding>(device, a);
 }
 
 template <class T>
@@ -190,7 +189,7 @@ void cuts_alike(Device& device) {
         auto a = all;
         const auto cut = [&](auto v) { return decltype(v)(v.data() + first, {count}); };
         a.master = cut(all.master), a.copy = cut(all.copy), a.gradient = cut(all.gradient);
-        a.first = cut(all.first), a.second = cut(all.second);
+        a.moments[0] = cut(all.moments[0]), a.moments[1] = cut(all.moments[1]);
         a.key.first = all.key.first + static_cast<std::uint64_t>(first);
         run<ht::rounding::stochastic>(device, a);
     }
@@ -211,7 +210,7 @@ void rounds_by_place(Device& device) {
             const kernel::gradient_factors plain;
             const kernel::step_record record{.steps = 4000000000, .lr = 0.1};
             auto a = s.arguments(plain, record);
-            a.decays.beta1 = 0;  // the first moment is the gradient
+            a.rule.beta1 = 0;  // the first moment is the gradient
             a.key = {.seed = seed, .tensor = 40, .first = (std::uint64_t{1} << 34) - 128};
             for (ht::extent i = 0; i < n; ++i) s.first[i] = ht::bfloat16(0.0f);
             run(device, a);
@@ -234,7 +233,7 @@ void moment_shrinks(Device& device) {
     slabs<float, float, float, ht::bfloat16> s(data, n, placement::aligned);
     for (ht::extent i = 0; i < n; ++i) s.gradient[i] = 0, s.second[i] = ht::bfloat16(1.0f);
     auto a = s.arguments(factors, third);
-    a.decays.beta2 = 0.999;
+    a.rule.beta2 = 0.999;
     kernel::step_record record{.steps = 0, .lr = 0};
     a.step = &record;
     for (record.steps = 1; record.steps <= 20; ++record.steps) run(device, a);
@@ -268,7 +267,7 @@ void refuses(Device& device) {
     a.gradient = {s.gradient.data(), {9}};
     CHECK_THROWS_WITH_AS(run(device, a), "adamw: gradient is (9); expected (10)", ht::shape_error);
     a = s.arguments(factors, third);
-    a.second = {s.second.data(), {5}, {2}};
+    a.moments[1] = {s.second.data(), {5}, {2}};
     CHECK_THROWS_AS(run(device, a), ht::shape_error);
     a = s.arguments(factors, third);
     a.key.first = 3;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// A step of AdamW on every instruction set; checks.hpp has what it has to do.
-#include <halftone/kernel/adamw/cpu.hpp>
+#include <halftone/kernel/optimizer_step/cpu.hpp>
 #include <halftone/memory/resource.hpp>
 
-#include "kernel/adamw/checks.hpp"
+#include "kernel/optimizer_step/adamw_checks.hpp"
 #include "support/each_set.hpp"
 
 namespace {
@@ -62,15 +62,14 @@ std::vector<std::uint16_t> copies_after(ht::cpu& device, ht::extent n, const std
     ht::extent begin = 0;
     for (const ht::extent end : ends) {
         const ht::shape<1> count{end - begin};
-        kernel::adamw<ht::cpu>::run<ht::rounding::nearest_even>(
-            device, kernel::adamw_arguments<float, ht::bfloat16, float, float>{.master = {master.data() + begin, count},
-                                                                               .copy = {copy + begin, count},
-                                                                               .gradient = {gradient.data() + begin, count},
-                                                                               .first = {first.data() + begin, count},
-                                                                               .second = {second.data() + begin, count},
-                                                                               .rates = {.weight_decay = 0.1},
-                                                                               .factors = &factors,
-                                                                               .step = &third});
+        kernel::optimizer_step<ht::cpu>::run<ht::rounding::nearest_even, kernel::adamw_rule, float, ht::bfloat16, float, float>(
+            device, {.master = {master.data() + begin, count},
+                     .copy = {copy + begin, count},
+                     .gradient = {gradient.data() + begin, count},
+                     .moments = {{first.data() + begin, count}, {second.data() + begin, count}},
+                     .rates = {.weight_decay = 0.1},
+                     .factors = &factors,
+                     .step = &third});
         begin = end;
     }
     std::vector<std::uint16_t> bits(size);
