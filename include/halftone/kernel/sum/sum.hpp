@@ -12,7 +12,7 @@
 #pragma once
 
 #include <halftone/kernel/expect.hpp>
-#include <halftone/kernel/map/derivative.hpp>
+#include <halftone/kernel/map/expression/derivative.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {

@@ -7,13 +7,13 @@
 /// gelu, silu and their slopes have such a form. They take it where they are the expression or factors of it: the
 /// relative errors of factors add up to that of their product, but a sum may cancel, and what is below one stays as it is.
 ///
-/// Numeric contract: exec/cpu/simd/math.inc and kernel/map/scalar.hpp state the errors, which are small beside half a
+/// Numeric contract: exec/cpu/simd/math.inc and kernel/map/expression/scalar.hpp state the errors, which are small beside half a
 /// unit in the last place of T.
 #pragma once
 
 #include <type_traits>
 
-#include <halftone/kernel/map/node.hpp>
+#include <halftone/kernel/map/expression/node.hpp>
 #include <halftone/number/bfloat16.hpp>
 #include <halftone/number/float16.hpp>
 #include <halftone/number/traits.hpp>

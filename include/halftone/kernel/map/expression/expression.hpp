@@ -18,7 +18,7 @@
 #include <utility>
 
 #include <halftone/config.hpp>
-#include <halftone/kernel/map/node.hpp>
+#include <halftone/kernel/map/expression/node.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {

@@ -21,8 +21,8 @@
 
 #include <halftone/exec/simt/memory.hpp>
 #include <halftone/kernel/exponential.hpp>
-#include <halftone/kernel/map/expression.hpp>
-#include <halftone/kernel/map/short_form.hpp>
+#include <halftone/kernel/map/expression/expression.hpp>
+#include <halftone/kernel/map/expression/short_form.hpp>
 #include <halftone/number/classify.hpp>
 
 #include <halftone/number/precise/begin.inc>

@@ -10,7 +10,7 @@
 /// stays zero there, whatever the other factor.
 #pragma once
 
-#include <halftone/kernel/map/expression.hpp>
+#include <halftone/kernel/map/expression/expression.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include <halftone/config.hpp>
-#include <halftone/kernel/map/pack.hpp>
+#include <halftone/kernel/map/expression/pack.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
