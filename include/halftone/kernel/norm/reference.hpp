@@ -9,14 +9,12 @@
 ///     reference::layer_norm(x, gain, bias, 1e-5, y, mean, rstd);
 ///     reference::rms_norm(x, gain, 1e-6, y, rstd);
 ///
-/// The functions of one row are also what the kernels in double compute (fp64.hpp), which read and write a row in a way of
-/// their own: numbers are read by x(j), gain(j) and the like, as doubles, and written by y(j, value).
+/// The functions of one row are also what the kernels in double compute (fp64.hpp).
 #pragma once
 
 #include <cmath>
 
-#include <halftone/exec/simt/memory.hpp>
-#include <halftone/tensor/view.hpp>
+#include <halftone/kernel/common/definition/rows.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -72,20 +70,6 @@ HALFTONE_HD void norm_backward_row(extent width, const N& n, double rstd, const 
     for (extent j = 0; j < width; ++j) dx(j, rstd * (dy(j) * gain(j) - mean_h - n(j) * mean_hn));
 }
 
-/// A row of a matrix, or a vector, read as doubles.
-template <class T>
-auto reads(const view<T, 1>& v) {
-    return [=](extent j) { return static_cast<double>(v(j)); };
-}
-template <class T>
-auto reads(const view<T, 2>& v, extent row) {
-    return [=](extent j) { return static_cast<double>(v(row, j)); };
-}
-template <class T>
-auto writes(const view<T, 2>& v, extent row) {
-    return [=](extent j, double value) { v(row, j) = static_cast<T>(value); };
-}
-
 template <class X, class W, class Y, class S>
 void layer_norm(const view<X, 2>& x,                  // (rows, width)
                 const view<W, 1>& gain,               // (width)
@@ -96,9 +80,9 @@ void layer_norm(const view<X, 2>& x,                  // (rows, width)
     const extent rows = x.extent_of(0), width = x.extent_of(1);
     const auto shift = [&](extent j) { return bias.data() == nullptr ? 0.0 : static_cast<double>(bias(j)); };
     for (extent i = 0; i < rows; ++i) {
-        const row_statistics s = statistics_of_row<true>(width, reads(x, i));
+        const row_statistics s = statistics_of_row<true>(width, read_row(x, i));
         const double scale = 1 / std::sqrt(s.variance + epsilon);
-        normalise_row<true>(width, reads(x, i), s.mean, scale, reads(gain), shift, writes(y, i));
+        normalise_row<true>(width, read_row(x, i), s.mean, scale, read_row(gain), shift, write_row(y, i));
         mean(i) = static_cast<S>(s.mean);
         rstd(i) = static_cast<S>(scale);
     }
@@ -111,8 +95,8 @@ void rms_norm(const view<X, 2>& x,                  // (rows, width)
               const view<S, 1>& rstd) {             // (rows)
     const extent rows = x.extent_of(0), width = x.extent_of(1);
     for (extent i = 0; i < rows; ++i) {
-        const double scale = 1 / std::sqrt(statistics_of_row<false>(width, reads(x, i)).variance + epsilon);
-        normalise_row<false>(width, reads(x, i), 0, scale, reads(gain), nullptr, writes(y, i));
+        const double scale = 1 / std::sqrt(statistics_of_row<false>(width, read_row(x, i)).variance + epsilon);
+        normalise_row<false>(width, read_row(x, i), 0, scale, read_row(gain), nullptr, write_row(y, i));
         rstd(i) = static_cast<S>(scale);
     }
 }
@@ -126,7 +110,7 @@ void layer_norm_backward(const view<X, 2>& x, const view<W, 1>& gain, const view
     for (extent i = 0; i < rows; ++i) {
         const double average = static_cast<double>(mean(i)), scale = static_cast<double>(rstd(i));
         const auto n = [&](extent j) { return (static_cast<double>(x(i, j)) - average) * scale; };
-        norm_backward_row<true>(width, n, scale, reads(dy, i), reads(gain), writes(dx, i));
+        norm_backward_row<true>(width, n, scale, read_row(dy, i), read_row(gain), write_row(dx, i));
         for (extent j = 0; j < width; ++j) {
             const auto d = static_cast<double>(dy(i, j));
             dgain(j) = static_cast<G>(static_cast<double>(dgain(j)) + d * n(j));
@@ -143,7 +127,7 @@ void rms_norm_backward(const view<X, 2>& x, const view<W, 1>& gain, const view<Y
     for (extent i = 0; i < rows; ++i) {
         const double scale = static_cast<double>(rstd(i));
         const auto n = [&](extent j) { return static_cast<double>(x(i, j)) * scale; };
-        norm_backward_row<false>(width, n, scale, reads(dy, i), reads(gain), writes(dx, i));
+        norm_backward_row<false>(width, n, scale, read_row(dy, i), read_row(gain), write_row(dx, i));
         for (extent j = 0; j < width; ++j)
             dgain(j) = static_cast<G>(static_cast<double>(dgain(j)) + static_cast<double>(dy(i, j)) * n(j));
     }

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// How definitions (reference.hpp of an operation) read and write one row, so that they are also what kernels in double compute,
+/// whose rows are elsewhere: numbers are read by x(j), as doubles, and written by y(j, value).
+///
+///     softmax_row(width, read_row(x, i), scale, write_row(y, i));
+#pragma once
+
+#include <halftone/exec/simt/memory.hpp>
+#include <halftone/tensor/view.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace reference {
+
+template <class T>
+auto read_row(const view<T, 1>& v) {
+    return [v](extent j) { return static_cast<double>(v(j)); };
+}
+template <class T>
+auto read_row(const view<T, 2>& v, extent row) {
+    return [v, row](extent j) { return static_cast<double>(v(row, j)); };
+}
+template <class T>
+auto write_row(const view<T, 2>& v, extent row) {
+    return [v, row](extent j, double value) { v(row, j) = static_cast<T>(value); };
+}
+
+}  // namespace reference
+}  // namespace HALFTONE_ABI
+}  // namespace halftone
