@@ -324,6 +324,15 @@ void each_operation(arguments& m, const sizes& s, const Test& test) {
                     .factors = &record->factors,
                     .step = step});
         });
+        test("lion", [&]<class D>(D& d) {
+            kernel::optimizer_step<D>::template run<rounding::nearest_even, kernel::lion_rule, float, bfloat16, float, float>(
+                d, {.master = w,
+                    .copy = copy,
+                    .gradient = g,
+                    .moments = {first},
+                    .factors = &record->factors,
+                    .step = step});
+        });
         test("sgd", [&]<class D>(D& d) {
             kernel::optimizer_step<D>::template run<rounding::nearest_even, kernel::sgd_rule, float, bfloat16, float, float>(
                 d, {.master = w,

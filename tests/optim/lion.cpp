@@ -15,7 +15,9 @@ namespace ht = halftone;
 
 /// Gradients that are multiples of 1/256, of either sign.
 float gradient_at(std::size_t entry, std::size_t i, int t) {
-    return static_cast<float>(static_cast<int>((i * 7919 + entry * 31 + static_cast<std::size_t>(t) * 104729) % 257) - 128) / 256;
+    return static_cast<float>(static_cast<int>((i * 7919 + entry * 31 + static_cast<std::size_t>(t) * 104729) % 257) -
+                              128) /
+           256;
 }
 
 TEST_CASE("lion: equals its definition over 30 steps of two micro-batches each, groups with rates of their own") {
@@ -49,7 +51,8 @@ TEST_CASE("lion: equals its definition over 30 steps of two micro-batches each, 
             CHECK_FALSE(optimizer.step(acc.take()).skipped());
             for (exact& e : all) {
                 for (std::size_t i = 0; i < e.w.size(); ++i) {
-                    double g = static_cast<double>(gradient_at(e.entry, i, 2 * t)) + static_cast<double>(gradient_at(e.entry, i, 2 * t + 1));
+                    double g = static_cast<double>(gradient_at(e.entry, i, 2 * t)) +
+                               static_cast<double>(gradient_at(e.entry, i, 2 * t + 1));
                     const ht::shape<1> one{1};
                     ht::reference::lion(ht::view<double, 1>(&e.w[i], one), ht::view<double, 1>(&g, one),
                                         ht::view<double, 1>(&e.m[i], one), {0.9, 0.98}, e.lr, e.decay);

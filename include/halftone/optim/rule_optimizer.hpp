@@ -74,8 +74,9 @@ class rule_optimizer : public optimizer<Device, Model, Rule::moments> {
         for (int i = 0; i < Rule::moments && rule_.keeps(); ++i)
             arguments.moments[i] = base::template part_of<state>(base::moment(i, s.group).data(), s.gradient, s.count);
         if constexpr (has_sparse_gradient<Storage>) {
-            step::template run_rows<Storage::param_rounding, Rule, master, copy, accumulate, state, Storage::copy_rounding>(
-                base::device(), arguments, slabs.template rows<accumulate>(s.entry));
+            step::template run_rows<Storage::param_rounding, Rule, master, copy, accumulate, state,
+                                    Storage::copy_rounding>(base::device(), arguments,
+                                                            slabs.template rows<accumulate>(s.entry));
         } else {
             arguments.gradient = base::template part_of<accumulate>(
                 reinterpret_cast<std::byte*>(slabs.template group<Storage>(s.group).data()), s.gradient, s.count);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// A step of AdamW as a GPU runs it.
+#include <emulator/damage.hpp>
+
 #include <halftone/kernel/optimizer_step/cpu.hpp>
 #include <halftone/kernel/optimizer_step/device.hpp>
-
-#include <emulator/damage.hpp>
 
 #include "kernel/optimizer_step/adamw_checks.hpp"
 
@@ -73,8 +73,9 @@ TEST_CASE("adamw on a GPU: a thread goes on to further runs where there are fewe
     run<rounding::stochastic>(device, all.arguments(factors, third));
     CHECK(device.count().blocks == 9);
     const auto a = few.arguments(factors, third);
-    device.launch(kernel::on_device::optimizer_step_kernel<kernel::adamw_rule, rounding::stochastic, rounding::nearest_even, ht::bfloat16,
-                                                           float, float, ht::bfloat16, kernel::on_device::run_access::vectors>(a, 2));
+    device.launch(kernel::on_device::optimizer_step_kernel<kernel::adamw_rule, rounding::stochastic,
+                                                           rounding::nearest_even, ht::bfloat16, float, float,
+                                                           ht::bfloat16, kernel::on_device::run_access::vectors>(a, 2));
     CHECK(few.same_bits(all));
     CHECK(kernel::on_device::update_blocks(ht::extent{1} << 40, 256) == 2048);
 }

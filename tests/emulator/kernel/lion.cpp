@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// A step of Lion as a GPU runs it.
+#include <emulator/damage.hpp>
+
 #include <halftone/kernel/optimizer_step/cpu.hpp>
 #include <halftone/kernel/optimizer_step/device.hpp>
-
-#include <emulator/damage.hpp>
 
 #include "kernel/optimizer_step/lion_checks.hpp"
 
@@ -34,7 +34,8 @@ TEST_CASE("lion on a GPU: the bits are the CPU's") {
     }
     ht::cpu cpu{{.threads = 1, .instruction_set = ht::isa::avx2}};
     emulator::device device;
-    const auto agree = [&]<class S, rounding Rounding>(std::type_identity<S>, std::integral_constant<rounding, Rounding>) {
+    const auto agree = [&]<class S, rounding Rounding>(std::type_identity<S>,
+                                                       std::integral_constant<rounding, Rounding>) {
         for (const ht::extent n : {ht::extent{1}, ht::extent{67}, ht::extent{2053}}) {
             for (const placement where : {placement::aligned, placement::unaligned}) {
                 support::random one{1}, two{1};

@@ -62,7 +62,8 @@ std::vector<std::uint16_t> copies_after(ht::cpu& device, ht::extent n, const std
     ht::extent begin = 0;
     for (const ht::extent end : ends) {
         const ht::shape<1> count{end - begin};
-        kernel::optimizer_step<ht::cpu>::run<ht::rounding::nearest_even, kernel::adamw_rule, float, ht::bfloat16, float, float>(
+        kernel::optimizer_step<ht::cpu>::run<ht::rounding::nearest_even, kernel::adamw_rule, float, ht::bfloat16, float,
+                                             float>(
             device, {.master = {master.data() + begin, count},
                      .copy = {copy + begin, count},
                      .gradient = {gradient.data() + begin, count},

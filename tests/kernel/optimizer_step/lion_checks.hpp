@@ -109,8 +109,9 @@ void equals_definition(Device& device) {
                                (is_clear ? 0 : 0.02) + support::gamma(3) * (std::fabs(w0[k]) + 0.01));
                 const double error_m = support::gamma(6) * (0.98 * std::fabs(m0[k]) + 0.02 * std::fabs(read));
                 const bool rounds = sizeof(typename S::State) < 4;
-                momenta.expect(static_cast<double>(s.momentum[i]), m[k],
-                               error_m + (rounds ? 2 * support::rounding<typename S::State>(std::fabs(m[k]) + error_m) : 0));
+                momenta.expect(
+                    static_cast<double>(s.momentum[i]), m[k],
+                    error_m + (rounds ? 2 * support::rounding<typename S::State>(std::fabs(m[k]) + error_m) : 0));
                 copied = copied && static_cast<float>(s.copy[i]) ==
                                        static_cast<float>(typename S::Copy(static_cast<float>(s.master[i])));
                 either_way += is_clear ? 0 : 1, still += direction == 0 ? 1 : 0, ++all;

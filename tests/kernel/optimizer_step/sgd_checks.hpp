@@ -105,9 +105,9 @@ void check_steps(Device& device, const kernel::sgd_rule& c, std::int64_t steps, 
 }
 
 inline const kernel::sgd_rule kinds[] = {{},
-                                                 {.momentum = 0.9},
-                                                 {.momentum = 0.9, .dampening = 0.5},
-                                                 {.momentum = 0.9, .kind = kernel::momentum_kind::nesterov}};
+                                         {.momentum = 0.9},
+                                         {.momentum = 0.9, .dampening = 0.5},
+                                         {.momentum = 0.9, .kind = kernel::momentum_kind::nesterov}};
 
 template <class Accumulate, class Device>
 void equals_definition(Device& device) {
@@ -130,12 +130,13 @@ void rounds_by_place(Device& device) {
         for (ht::extent i = 0; i < 100; ++i) gradient[i] *= 0x1p-18f;  // subnormal in fp16
         const kernel::step_record record{.steps = 9, .lr = 1};
         const kernel::gradient_factors plain;
-        run<ht::rounding::stochastic>(
-            device, kernel::optimizer_step_arguments<kernel::sgd_rule, Param, float, float, float>{.master = master.view(),
-                                                                      .gradient = gradient.const_view(),
-                                                                      .factors = &plain,
-                                                                      .step = &record,
-                                                                      .key = {.seed = 77, .tensor = 12, .first = 256}});
+        run<ht::rounding::stochastic>(device,
+                                      kernel::optimizer_step_arguments<kernel::sgd_rule, Param, float, float, float>{
+                                          .master = master.view(),
+                                          .gradient = gradient.const_view(),
+                                          .factors = &plain,
+                                          .step = &record,
+                                          .key = {.seed = 77, .tensor = 12, .first = 256}});
         for (ht::extent i = 0; i < n; ++i) {
             const std::uint32_t bits = ht::random_bits(77, 9, 12, 256 + static_cast<std::uint64_t>(i));
             CHECK(master[i].bits() == ht::round_stochastic<Param>(-gradient[i], bits).bits());
@@ -154,11 +155,12 @@ void moves_on_average(Device& device) {
     for (; record.steps <= 10; ++record.steps) {
         const kernel::gradient_factors plain;
         run<ht::rounding::stochastic>(
-            device, kernel::optimizer_step_arguments<kernel::sgd_rule, ht::bfloat16, ht::bfloat16, float, float>{.master = master.view(),
-                                                                                    .gradient = gradient.const_view(),
-                                                                                    .factors = &plain,
-                                                                                    .step = &record,
-                                                                                    .key = {.seed = 1}});
+            device, kernel::optimizer_step_arguments<kernel::sgd_rule, ht::bfloat16, ht::bfloat16, float, float>{
+                        .master = master.view(),
+                        .gradient = gradient.const_view(),
+                        .factors = &plain,
+                        .step = &record,
+                        .key = {.seed = 1}});
     }
     double moved = 0;
     for (ht::extent i = 0; i < n; ++i) moved += (1 - static_cast<double>(master[i])) / static_cast<double>(n);
@@ -173,11 +175,11 @@ void skips_and_refuses(Device& device) {
         momentum(std::vector<float>(10, 0.0f));
     kernel::step_record record{.steps = 1, .lr = 0.1, .skips = 1};
     kernel::optimizer_step_arguments<kernel::sgd_rule, float, float, float, float> a{.master = master.view(),
-                                                        .gradient = gradient.const_view(),
-                                                        .moments = {momentum.view()},
-                                                        .rule = {.momentum = 0.9},
-                                                        .factors = &factors,
-                                                        .step = &record};
+                                                                                     .gradient = gradient.const_view(),
+                                                                                     .moments = {momentum.view()},
+                                                                                     .rule = {.momentum = 0.9},
+                                                                                     .factors = &factors,
+                                                                                     .step = &record};
     run(device, a);
     CHECK(master[3] == 1);
     CHECK(momentum[3] == 0);

@@ -145,13 +145,14 @@ void rounds_away(Device& device) {
         master[i] = 1 + static_cast<float>(i) * 0x1p-11f, gradient[i] = 0, momentum[i] = 0;  // every second one a tie
     const kernel::gradient_factors plain;
     const kernel::step_record record{.steps = 2, .lr = 0.01};
-    kernel::optimizer_step<Device>::template run<ht::rounding::nearest_even, kernel::sgd_rule, float, ht::float16, float, float,
-                                                 ht::rounding::nearest_away>(device, {.master = master.view(),
-                                                                                      .copy = copy.view(),
-                                                                                      .gradient = gradient.const_view(),
-                                                                                      .moments = {momentum.view()},
-                                                                                      .factors = &plain,
-                                                                                      .step = &record});
+    kernel::optimizer_step<Device>::template run<ht::rounding::nearest_even, kernel::sgd_rule, float, ht::float16,
+                                                 float, float, ht::rounding::nearest_away>(
+        device, {.master = master.view(),
+                 .copy = copy.view(),
+                 .gradient = gradient.const_view(),
+                 .moments = {momentum.view()},
+                 .factors = &plain,
+                 .step = &record});
     for (ht::extent i = 0; i < n; ++i) {
         CHECK(copy[i].bits() == ht::round_to<ht::float16, ht::rounding::nearest_away>(master[i]).bits());
         if (i % 4 == 1) CHECK(copy[i].bits() == ht::float16(master[i]).bits() + 1);

@@ -26,7 +26,8 @@ namespace on_device {
 /// have neither mean nor bias.
 template <bool Centred, class X, class W, class Y, int N, int Threads, int Held>
 struct norm_kernel {
-    using team = row_team<Threads, Centred ? 2 : 1>;
+    static constexpr int sums = Centred ? 2 : 1;  // over a row: of its numbers, and of squares
+    using team = row_team<Threads, sums>;
     static constexpr int threads = team::block_threads;
     static constexpr word shared_bytes =
         team::shared_bytes < careful_bytes<Threads> ? careful_bytes<Threads> : team::shared_bytes;
@@ -59,7 +60,7 @@ struct norm_kernel {
         } else {
             steps.each_or_zeros([&](const auto& place) { squares += squares_of(values.at(simt, place), 0); });
         }
-        const float variance = team::sum(simt, squares, constant<Centred ? 1 : 0>{}) / static_cast<float>(width);
+        const float variance = team::sum(simt, squares, constant<sums - 1>{}) / static_cast<float>(width);
         if (limits.are_passed(average, variance)) return with_care(simt, row, from, to, me);  // the whole team does
         const float scale = 1 / std::sqrt(variance + epsilon);
         steps.each([&](const auto& place) { write(simt, place, to, values.at(simt, place), average, scale); });

@@ -142,9 +142,10 @@ void norm_rows(Device& device, const Arguments& a) {
     using Y = typename decltype(a.y)::value_type;
     const extent width = a.x.extent_of(1);
     for_each(device, a.x.extent_of(0), width,
-             norm_row<is_centred<Arguments>, X, W, Y>{
-                 rows_of<const X>(a.x), simt::span_of(a.gain), simt::span_of(bias_of(a)), rows_of<Y>(a.y),
-                 simt::span_of(mean_of(a)), simt::span_of(a.rstd), width, a.epsilon, row_limits<double>(width, a.epsilon)});
+             norm_row<is_centred<Arguments>, X, W, Y>{rows_of<const X>(a.x), simt::span_of(a.gain),
+                                                      simt::span_of(bias_of(a)), rows_of<Y>(a.y),
+                                                      simt::span_of(mean_of(a)), simt::span_of(a.rstd), width,
+                                                      a.epsilon, row_limits<double>(width, a.epsilon)});
 }
 
 template <class Device, class Arguments>
@@ -160,7 +161,8 @@ void norm_backward_rows(Device& device, const Arguments& a) {
     if (auto* const dbias = dbias_of(a).data(); dbias != nullptr)
         sum_rows(device, rows, width, 1, norm_bias_term<Y>{rows_of<const Y>(a.dy)}, 1.0, dbias, a.parameter_mode);
     for_each(device, rows, width,
-             norm_backward_row<is_centred<Arguments>, X, W, Y>{in, simt::span_of(a.gain), rows_of<X>(a.dx), width, a.dx_mode});
+             norm_backward_row<is_centred<Arguments>, X, W, Y>{in, simt::span_of(a.gain), rows_of<X>(a.dx), width,
+                                                               a.dx_mode});
 }
 
 }  // namespace kernel::fp64

@@ -42,7 +42,8 @@ struct optimizer_step<cpu> {
 
   private:
     /// Updates n parameters from the i-th on by their gradients.
-    template <rounding Rounding, rounding CopyRounding, class Rule, class Param, class Copy, class Accumulate, class State>
+    template <rounding Rounding, rounding CopyRounding, class Rule, class Param, class Copy, class Accumulate,
+              class State>
     static auto updater(cpu& device, const optimizer_step_arguments<Rule, Param, Copy, Accumulate, State>& a) {
         const auto select = [&]<bool Keeps>(std::bool_constant<Keeps>) {
             return device.select(
@@ -50,14 +51,13 @@ struct optimizer_step<cpu> {
                 &avx2::optimizer_step_elements<Rule, Keeps, Rounding, CopyRounding, Param, Copy, Accumulate, State>,
                 &avx512::optimizer_step_elements<Rule, Keeps, Rounding, CopyRounding, Param, Copy, Accumulate, State>);
         };
-        const auto body =
-            a.rule.keeps() ? select(std::true_type{}) : select(std::bool_constant<Rule::always_keeps>{});
+        const auto body = a.rule.keeps() ? select(std::true_type{}) : select(std::bool_constant<Rule::always_keeps>{});
         return [a, body, scalars = a.rule.scalars_of(a.rates, *a.step), factors = *a.factors,
                 step = static_cast<std::uint32_t>(a.step->steps)](extent i, extent n, const Accumulate* gradient) {
             State* moments[Rule::moments];
             for (int k = 0; k < Rule::moments; ++k) moments[k] = a.rule.keeps() ? a.moments[k].data() + i : nullptr;
-            body(n, a.master.data() + i, a.copy.data() == nullptr ? nullptr : a.copy.data() + i, gradient, moments, scalars,
-                 factors, a.key, step, i, streams_copies<Param>(a.copy, i));
+            body(n, a.master.data() + i, a.copy.data() == nullptr ? nullptr : a.copy.data() + i, gradient, moments,
+                 scalars, factors, a.key, step, i, streams_copies<Param>(a.copy, i));
         };
     }
 };

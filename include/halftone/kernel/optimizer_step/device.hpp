@@ -85,9 +85,11 @@ struct optimizer_step_kernel {
             HALFTONE_UNROLL for (int k = 0; k < kinds; ++k) m[k][e] = of[k];
         }
         if (keeps) {
-            HALFTONE_UNROLL for (int k = 0; k < kinds; ++k)
+            HALFTONE_UNROLL for (int k = 0; k < kinds; ++k) {
+                const word stream = static_cast<word>(1 + k);
                 store_run<Access>(simt, moments[k], i, here,
-                                  round_run<State, rounding::stochastic, Access>(m[k], key, static_cast<word>(1 + k), p.step, i));
+                                  round_run<State, rounding::stochastic, Access>(m[k], key, stream, p.step, i));
+            }
         }
         if constexpr (std::is_same_v<Param, bfloat16_remainder>) {
             store_halves<Access>(simt, master, copy, i, here, w);
@@ -126,10 +128,12 @@ struct optimizer_step<Device> {
         using namespace on_device;
         const auto launch = [&]<run_access Access>(std::integral_constant<run_access, Access>) {
             using kernel = optimizer_step_kernel<Rule, Rounding, CopyRounding, Param, Copy, Accumulate, State, Access>;
-            device.launch(step_rows_kernel<kernel, Accumulate>{
-                kernel(a, update_blocks(rows.values.size(), kernel::threads)),
-                {rows.indices.data(), rows.indices.size()}, {rows.count, 1}, {rows.values.data(), rows.values.size()},
-                rows.values.extent_of(1)});
+            device.launch(
+                step_rows_kernel<kernel, Accumulate>{kernel(a, update_blocks(rows.values.size(), kernel::threads)),
+                                                     {rows.indices.data(), rows.indices.size()},
+                                                     {rows.count, 1},
+                                                     {rows.values.data(), rows.values.size()},
+                                                     rows.values.extent_of(1)});
         };
         with_moments(a, [&](const auto*... moments) {
             launch_with_row_access<update_run>(rows.values.extent_of(1), launch, a.master.data(), a.copy.data(),
@@ -141,9 +145,8 @@ struct optimizer_step<Device> {
     /// f(pointers to the moments that are kept, null for others).
     template <class Arguments, class F>
     static void with_moments(const Arguments& a, const F& f) {
-        [&]<std::size_t... K>(std::index_sequence<K...>) {
-            f((a.rule.keeps() ? a.moments[K].data() : nullptr)...);
-        }(std::make_index_sequence<std::extent_v<decltype(a.moments)>>{});
+        [&]<std::size_t... K>(std::index_sequence<K...>) { f((a.rule.keeps() ? a.moments[K].data() : nullptr)...); }
+        (std::make_index_sequence<std::extent_v<decltype(a.moments)>>{});
     }
 };
 

@@ -7,8 +7,8 @@
 /// gelu, silu and their slopes have such a form. They take it where they are the expression or factors of it: the
 /// relative errors of factors add up to that of their product, but a sum may cancel, and what is below one stays as it is.
 ///
-/// Numeric contract: exec/cpu/simd/math.inc and kernel/map/expression/scalar.hpp state the errors, which are small beside half a
-/// unit in the last place of T.
+/// Numeric contract: exec/cpu/simd/math.inc and kernel/map/expression/scalar.hpp state the errors, which are small beside half
+/// a unit in the last place of T.
 #pragma once
 
 #include <type_traits>
