@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cmath>
-#include <limits>
 
 #include <halftone/kernel/common/fp64/each.hpp>
 #include <halftone/kernel/norm/care/limits.hpp>
@@ -29,7 +28,7 @@ struct careful_double_row {
         const auto n = static_cast<double>(width);
         double largest = 0, squares = 0;
         for (extent j = 0; j < width; ++j) largest = std::fmax(largest, std::fabs(x.load(thread, row, j)));
-        if (largest > 0 && largest <= std::numeric_limits<double>::max()) exponent = std::ilogb(largest);
+        if (largest > 0 && largest <= largest_number) exponent = std::ilogb(largest);
         if (exponent < -1000) exponent = -1000;  // of subnormals; the factor is finite
         down = std::scalbn(1.0, -exponent);
         for (int pass = 0; centred && pass < 3; ++pass) {
@@ -44,8 +43,7 @@ struct careful_double_row {
         scale = 1 / std::hypot(std::sqrt(squares / n), std::scalbn(std::sqrt(epsilon), -exponent));
         saved = std::scalbn(scale, -exponent);
         // Of a constant row, next to which epsilon vanishes: the deviations are 0, and stay that.
-        constexpr double most = std::numeric_limits<double>::max();
-        if (scale > most && epsilon > 0) scale = most, saved = 1 / std::sqrt(epsilon);
+        if (scale > largest_number && epsilon > 0) scale = largest_number, saved = 1 / std::sqrt(epsilon);
     }
     HALFTONE_HD double deviation(double x) const { return x * down - high - low; }
     HALFTONE_HD double average() const { return std::scalbn(high + low, exponent); }

@@ -3,13 +3,14 @@
 /// A step of an optimizer on the CPU; optimizer_step.hpp has its arguments, its contract and an example.
 #pragma once
 
-#include <halftone/exec/simt/memory.hpp>
 #include <halftone/kernel/common/update/cpu.hpp>
 #include <halftone/kernel/optimizer_step/optimizer_step.hpp>
 #include <halftone/kernel/optimizer_step/rule/all.hpp>
 
+#define HALFTONE_RULE HALFTONE_INLINE
 #define HALFTONE_BODY <halftone/kernel/optimizer_step/rule/all.inc>
 #include <halftone/exec/cpu/each_set.inc>
+#undef HALFTONE_RULE
 #define HALFTONE_BODY <halftone/kernel/optimizer_step/cpu.inc>
 #include <halftone/exec/cpu/each_set.inc>
 

@@ -31,6 +31,7 @@ namespace kernel::fp64 {
 using simt::global_span;
 
 inline constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
+inline constexpr double largest_number = std::numeric_limits<double>::max();
 
 /// The words on the host.
 struct host_thread {

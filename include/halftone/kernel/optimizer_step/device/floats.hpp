@@ -8,7 +8,7 @@
 
 #include <cmath>
 
-#include <halftone/exec/simt/memory.hpp>
+#include <halftone/config.hpp>
 #include <halftone/kernel/optimizer_step/rule/all.hpp>
 
 namespace halftone {
@@ -23,7 +23,9 @@ HALFTONE_HD HALFTONE_INLINE float sqrt(float a) { return std::sqrt(a); }
 HALFTONE_HD HALFTONE_INLINE bool less(float a, float b) { return a < b; }
 HALFTONE_HD HALFTONE_INLINE float select(bool condition, float yes, float no) { return condition ? yes : no; }
 
+#define HALFTONE_RULE HALFTONE_HD HALFTONE_INLINE
 #include <halftone/kernel/optimizer_step/rule/all.inc>
+#undef HALFTONE_RULE
 
 }  // namespace floats
 
