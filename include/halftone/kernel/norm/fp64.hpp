@@ -76,8 +76,8 @@ struct norm_row {
     HALFTONE_KERNEL template <class Thread, class Value>
     HALFTONE_HD void write(Thread thread, extent row, const Value& value, double average, double scale,
                            double saved_average, double saved_scale) const {
-        const auto factor = [&](extent j) { return static_cast<double>(thread.load(gain, j)); };
-        const auto shift = [&](extent j) { return bias.is_there() ? static_cast<double>(thread.load(bias, j)) : 0.0; };
+        const auto factor = [&](extent j) { return load_or_zero(thread, gain, j); };
+        const auto shift = [&](extent j) { return load_or_zero(thread, bias, j); };
         const auto store = [&](extent j, double v) { y.store(thread, row, j, v); };
         reference::normalise_row<Centred>(width, value, average, scale, factor, shift, store);
         if (mean.is_there()) thread.store(mean, row, saved_average);
@@ -126,7 +126,7 @@ struct norm_backward_row {
     HALFTONE_HD void operator()(Thread thread, extent row) const {
         const auto n = [&](extent j) { return in.normalised(thread, row, j); };
         const auto dy = [&](extent j) { return in.dy.load(thread, row, j); };
-        const auto factor = [&](extent j) { return static_cast<double>(thread.load(gain, j)); };
+        const auto factor = [&](extent j) { return load_or_zero(thread, gain, j); };
         const auto store = [&](extent j, double v) { dx.store(thread, row, j, v, mode); };
         reference::norm_backward_row<Centred>(width, n, thread.load(in.rstd, row), dy, factor, store);
     }

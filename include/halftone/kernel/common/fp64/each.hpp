@@ -55,6 +55,12 @@ void for_each(Device& device, extent count, extent cost, const Work& work) {
     each<Device>::run(device, count, cost, work);
 }
 
+/// A number as a double; 0 where there is no memory.
+HALFTONE_KERNEL template <class Thread, class T>
+HALFTONE_HD double load_or_zero(Thread thread, const global_span<T>& s, extent i) {
+    return s.is_there() ? static_cast<double>(thread.load(s, i)) : 0.0;
+}
+
 /// The places of a matrix of numbers whose rows may lie apart.
 template <class T>
 struct rows_of {
