@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Lion (Chen et al. 2023, "Symbolic Discovery of Optimization Algorithms") over a model's parameters: each moves by the rate, up
-/// or down, by the sign of beta1 m + (1 - beta1) g; then m becomes beta2 m + (1 - beta2) g. One moment a parameter, where AdamW
+/// Lion (Chen et al. 2023, "Symbolic Discovery of Optimization Algorithms") over a model's parameters: each moves by the rate,
+/// up or down, by the sign of beta1 m + (1 - beta1) g; then m becomes beta2 m + (1 - beta2) g. One moment a parameter, where AdamW
 /// has two.
 ///
 ///     ht::lion optimizer{device, model, {.lr = 1e-4, .weight_decay = 1.0}, {{"*.norm", {.weight_decay = 0}}}};

@@ -8,8 +8,8 @@
 /// The device may be any whose kernels the program includes: <halftone/kernel.hpp> has those of ht::cpu,
 /// <halftone/cuda.cuh> those of ht::cuda.
 ///
-/// Numeric contract: kernel/optimizer_step/optimizer_step.hpp has it. A step whose gradients are not finite, or whose momentum would not be,
-/// changes nothing.
+/// Numeric contract: kernel/optimizer_step/optimizer_step.hpp has it. A step whose gradients are not finite, or whose momentum
+/// would not be, changes nothing.
 ///
 /// A parameter that no backward pass of the window reached stays as it is: it neither decays nor moves on, nor counts
 /// the step.

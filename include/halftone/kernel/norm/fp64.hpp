@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Layer and root mean square normalisation in double, a row a thread: what reference.hpp defines, with care where doubles do not
-/// hold a row's mean or squares. layer_norm.hpp and rms_norm.hpp have the rules, fp64/each.hpp the contract.
+/// Layer and root mean square normalisation in double, a row a thread: what reference.hpp defines, with care where doubles do
+/// not hold a row's mean or squares. layer_norm.hpp and rms_norm.hpp have the rules, fp64/each.hpp the contract.
 #pragma once
 
 #include <cmath>
@@ -15,8 +15,8 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel::fp64 {
 
-/// A row that needs care (care/limits.hpp), by a power of two so that its squares stay in range. Its mean is two numbers, of which
-/// the second corrects the first; without one, as root mean square normalisation has it, both are 0.
+/// A row that needs care (care/limits.hpp), by a power of two so that its squares stay in range. Its mean is two numbers, of
+/// which the second corrects the first; without one, as root mean square normalisation has it, both are 0.
 struct careful_double_row {
     double down = 1, high = 0, low = 0, scale = 0;  // of the scaled numbers
     double saved = 0;                               // rstd of those before

@@ -3,7 +3,7 @@
 /// The rule of AdamW (Loshchilov and Hutter 2019), as torch.optim.AdamW has it: optimizer_step.hpp has the contract, adamw.inc
 /// the arithmetic of a parameter.
 ///
-///     kernel::adamw_rule rule{.beta1 = 0.9, .beta2 = 0.95};                  // moments: the mean of gradients, of their squares
+///     kernel::adamw_rule rule{.beta1 = 0.9, .beta2 = 0.95};        // moments: the means of gradients and of their squares
 ///
 /// 30 bytes a parameter with fp32 gradient, master and moments and a 16-bit copy.
 #pragma once
