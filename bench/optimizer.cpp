@@ -10,14 +10,13 @@
 /// clip_grad_norm_ reads the gradients once and scales them in a pass of its own, 12.
 #include <random>
 
-#include <halftone/kernel/adamw/cpu.hpp>
-#include <halftone/kernel/gradient_norm/cpu.hpp>
-#include <halftone/kernel/sgd/cpu.hpp>
-#include <halftone/memory/resource.hpp>
-#include <halftone/number.hpp>
-
 #include <memory_bound/family.hpp>
 #include <support/program.hpp>
+
+#include <halftone/kernel/gradient_norm/cpu.hpp>
+#include <halftone/kernel/optimizer_step/cpu.hpp>
+#include <halftone/memory/resource.hpp>
+#include <halftone/number.hpp>
 
 namespace {
 
@@ -77,29 +76,30 @@ int main(int argc, char** argv) {
         };
         const auto adamw = [&](auto copies) {
             using copy_type = typename decltype(copies)::value_type;
-            kernel::adamw<ht::cpu>::run<ht::rounding::nearest_even>(
-                device, kernel::adamw_arguments<float, copy_type, float, float>{.master = master.view(),
-                                                                                .copy = copies,
-                                                                                .gradient = gradient.view(),
-                                                                                .first = first.view(),
-                                                                                .second = second.view(),
-                                                                                .decays = {},
-                                                                                .rates = {.fixed_lr = 0, .lr_share = 1, .weight_decay = 0.1},
-                                                                                .factors = &record.factors,
-                                                                                .step = &step,
-                                                                                .key = {}});
+            kernel::optimizer_step<ht::cpu>::run<ht::rounding::nearest_even>(
+                device, kernel::optimizer_step_arguments<kernel::adamw_rule, float, copy_type, float, float>{
+                            .master = master.view(),
+                            .copy = copies,
+                            .gradient = gradient.view(),
+                            .moments = {first.view(), second.view()},
+                            .rule = {},
+                            .rates = {.fixed_lr = 0, .lr_share = 1, .weight_decay = 0.1},
+                            .factors = &record.factors,
+                            .step = &step,
+                            .key = {}});
         };
         const auto sgd = [&] {
-            kernel::sgd<ht::cpu>::run<ht::rounding::nearest_even>(
-                device, kernel::sgd_arguments<float, ht::bfloat16, float, float>{.master = master.view(),
-                                                                                 .copy = copy.view(),
-                                                                                 .gradient = gradient.view(),
-                                                                                 .momentum = first.view(),
-                                                                                 .coefficients = {.momentum = 0.9},
-                                                                                 .rates = {.fixed_lr = 0, .lr_share = 1, .weight_decay = 0.1},
-                                                                                 .factors = &record.factors,
-                                                                                 .step = &step,
-                                                                                 .key = {}});
+            kernel::optimizer_step<ht::cpu>::run<ht::rounding::nearest_even>(
+                device, kernel::optimizer_step_arguments<kernel::sgd_rule, float, ht::bfloat16, float, float>{
+                            .master = master.view(),
+                            .copy = copy.view(),
+                            .gradient = gradient.view(),
+                            .moments = {first.view()},
+                            .rule = {.momentum = 0.9},
+                            .rates = {.fixed_lr = 0, .lr_share = 1, .weight_decay = 0.1},
+                            .factors = &record.factors,
+                            .step = &step,
+                            .key = {}});
         };
         // The machine wanders, so a copy has its turns in each case.
         const extent copied = std::min(extent{1} << 28, 8 * count);

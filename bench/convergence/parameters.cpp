@@ -62,16 +62,16 @@ class nearest_adamw : public ht::detail::optimizer<Device, Model, 2> {
             const ht::store::group& g = self->group_of(s);
             const auto gradient = slabs.template group<Storage>(s.group);
             const auto size = static_cast<ht::extent>(s.count);
-            ht::kernel::adamw<Device>::template run<ht::rounding::nearest_even>(
+            ht::kernel::optimizer_step<Device>::template run<ht::rounding::nearest_even>(
                 self->device(),
-                ht::kernel::adamw_arguments<param, copy, accumulate, state>{
+                ht::kernel::optimizer_step_arguments<ht::kernel::adamw_rule, param, copy, accumulate, state>{
                     .master = base::template part_of<param>(g.master.data(), s.master, s.count),
                     .copy = g.copy_bytes == 0 ? ht::view<copy, 1>{}
                                               : base::template part_of<copy>(g.copy.data(), s.copy, s.count),
                     .gradient = ht::const_view<accumulate, 1>(gradient.data() + s.gradient, {size}),
                     .first = base::template part_of<state>(self->moment(0, s.group).data(), s.gradient, s.count),
                     .second = base::template part_of<state>(self->moment(1, s.group).data(), s.gradient, s.count),
-                    .decays = {self->options_.beta1, self->options_.beta2, self->options_.epsilon},
+                    .rule = {self->options_.beta1, self->options_.beta2, self->options_.epsilon},
                     .rates = s.rates,
                     .factors = factors,
                     .step = self->step_data(s)});

@@ -156,10 +156,10 @@ void bench_adamw(const settings& s, const peaks& p, listener& to, ht::extent cou
     const gradient_record none{};
     gpu.memory().write(step.data(), &at_third, sizeof at_third);
     gpu.memory().write(record.data(), &none, sizeof none);
-    const ht::kernel::adamw_arguments<float, bf16, float, float> a{.master = master.view(), .copy = copy.view(), .gradient = gradient.const_view(), .first = first.view(), .second = second.view(),
+    const ht::kernel::optimizer_step_arguments<ht::kernel::adamw_rule, float, bf16, float, float> a{.master = master.view(), .copy = copy.view(), .gradient = gradient.const_view(), .moments = {first.view(), second.view()},
                                                                    .rates = {.weight_decay = 0.1}, .factors = &record.data()->factors, .step = step.data()};
     const timing t =
-        measure(gpu, s, 1, [&](int) { ht::kernel::adamw<ht::cuda>::run<ht::rounding::nearest_even>(gpu, a); });
+        measure(gpu, s, 1, [&](int) { ht::kernel::optimizer_step<ht::cuda>::run<ht::rounding::nearest_even>(gpu, a); });
     to.on_row(make_row("adamw", std::to_string(count), "float master, bf16 copy", t, 30 * static_cast<double>(count),
                        p.copy_bytes, false));
     const ht::tensor<std::int32_t, 1> found(gpu.memory(), {1});

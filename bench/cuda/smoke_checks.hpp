@@ -444,15 +444,15 @@ class smoke_checks {
                    second = make<float, 1>({n}, [](extent) { return 0; });
         const auto step = record(ht::kernel::step_record{.steps = 3, .lr = 0.5});
         const auto kept = record(ht::kernel::gradient_record{});
-        ht::kernel::adamw<Device>::template run<ht::rounding::nearest_even>(
-            device_, ht::kernel::adamw_arguments<float, bf16, float, float>{.master = master.view(),
-                                                                            .copy = copy.view(),
-                                                                            .gradient = gradient.const_view(),
-                                                                            .first = first.view(),
-                                                                            .second = second.view(),
-                                                                            .rates = {.weight_decay = 0.5},
-                                                                            .factors = &kept.data()->factors,
-                                                                            .step = step.data()});
+        ht::kernel::optimizer_step<Device>::template run<ht::rounding::nearest_even>(
+            device_, ht::kernel::optimizer_step_arguments<ht::kernel::adamw_rule, float, bf16, float, float>{
+                         .master = master.view(),
+                         .copy = copy.view(),
+                         .gradient = gradient.const_view(),
+                         .moments = {first.view(), second.view()},
+                         .rates = {.weight_decay = 0.5},
+                         .factors = &kept.data()->factors,
+                         .step = step.data()});
         compare("master", master, [](extent i) { return 3 * (i % 99); });
         compare("copy", copy, [](extent i) { return 3 * (i % 99); });
         compare("second", second, [](extent) { return 0; });
@@ -464,12 +464,13 @@ class smoke_checks {
         const auto gradient = make<float, 1>({n}, [](extent i) { return i % 8; });
         const auto step = record(ht::kernel::step_record{.steps = 3, .lr = 0.5});
         const auto kept = record(ht::kernel::gradient_record{});
-        ht::kernel::sgd<Device>::template run<ht::rounding::nearest_even>(
-            device_, ht::kernel::sgd_arguments<float, bf16, float, float>{.master = master.view(),
-                                                                          .copy = copy.view(),
-                                                                          .gradient = gradient.const_view(),
-                                                                          .factors = &kept.data()->factors,
-                                                                          .step = step.data()});
+        ht::kernel::optimizer_step<Device>::template run<ht::rounding::nearest_even>(
+            device_, ht::kernel::optimizer_step_arguments<ht::kernel::sgd_rule, float, bf16, float, float>{
+                         .master = master.view(),
+                         .copy = copy.view(),
+                         .gradient = gradient.const_view(),
+                         .factors = &kept.data()->factors,
+                         .step = step.data()});
         const auto want = [](extent i) { return static_cast<double>(i % 99) - 0.5 * static_cast<double>(i % 8); };
         compare("master", master, want);
         compare("copy", copy, want);

@@ -3,8 +3,7 @@
 /// Rows: layer norm, RMS norm and softmax, forward and backward. Parameters and their gradients are floats, as under autocast.
 #pragma once
 
-#include <halftone/kernel/layer_norm/cpu.hpp>
-#include <halftone/kernel/rms_norm/cpu.hpp>
+#include <halftone/kernel/norm/cpu.hpp>
 #include <halftone/kernel/softmax/cpu.hpp>
 
 #include <memory_bound/family.hpp>

@@ -9,7 +9,6 @@
 #pragma once
 
 #include <halftone/exec/measure.hpp>
-#include <halftone/kernel/adamw/cpu.hpp>
 #include <halftone/kernel/attention/cpu.hpp>
 #include <halftone/kernel/column_sum/cpu.hpp>
 #include <halftone/kernel/convert/cpu.hpp>
@@ -18,15 +17,14 @@
 #include <halftone/kernel/embedding/cpu.hpp>
 #include <halftone/kernel/embedding_rows/cpu.hpp>
 #include <halftone/kernel/gradient_norm/cpu.hpp>
-#include <halftone/kernel/layer_norm/cpu.hpp>
 #include <halftone/kernel/linear_cross_entropy/cpu.hpp>
 #include <halftone/kernel/map/cpu.hpp>
 #include <halftone/kernel/matmul/cpu.hpp>
+#include <halftone/kernel/norm/cpu.hpp>
+#include <halftone/kernel/optimizer_step/cpu.hpp>
 #include <halftone/kernel/optimizer_step/function.hpp>
 #include <halftone/kernel/packed_positions/cpu.hpp>
 #include <halftone/kernel/quantize/cpu.hpp>
-#include <halftone/kernel/rms_norm/cpu.hpp>
-#include <halftone/kernel/sgd/cpu.hpp>
 #include <halftone/kernel/softmax/cpu.hpp>
 #include <halftone/kernel/sum/cpu.hpp>
 #include <halftone/kernel/tally/cpu.hpp>

@@ -6,10 +6,8 @@
 #include <doctest/doctest.h>
 
 #include <halftone/autodiff/op/norm.hpp>
-#include <halftone/kernel/layer_norm/cpu.hpp>
-#include <halftone/kernel/layer_norm/reference.hpp>
-#include <halftone/kernel/rms_norm/cpu.hpp>
-#include <halftone/kernel/rms_norm/reference.hpp>
+#include <halftone/kernel/norm/cpu.hpp>
+#include <halftone/kernel/norm/reference.hpp>
 
 #include "autodiff/compare.hpp"
 #include "autodiff/weigh.hpp"

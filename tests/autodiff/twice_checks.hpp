@@ -6,8 +6,7 @@
 #include <halftone/autodiff/op/elementwise_loss.hpp>
 #include <halftone/kernel/attention/reference.hpp>
 #include <halftone/kernel/cross_entropy/reference.hpp>
-#include <halftone/kernel/layer_norm/reference.hpp>
-#include <halftone/kernel/rms_norm/reference.hpp>
+#include <halftone/kernel/norm/reference.hpp>
 #include <halftone/kernel/softmax/reference.hpp>
 #include <halftone/nn/gpt.hpp>
 

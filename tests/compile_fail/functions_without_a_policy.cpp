@@ -16,6 +16,7 @@
 // expect: halftone: linear_cross_entropy_gradients is called without a policy: ht::linear_cross_entropy_gradients<ht::amp_bf16>(device, x, w, rows, gradient, dx, dw)
 // expect: halftone: quantize is called without a policy: ht::quantize<ht::amp_bf16>(device, x, y, scale)
 // expect: halftone: adamw_step is called without a policy: ht::adamw_step<ht::amp_bf16>(device, parameters, copy, gradients, first, second)
+// expect: halftone: lion_step is called without a policy: ht::lion_step<ht::amp_bf16>(device, parameters, copy, gradients, momentum)
 // expect: halftone: sgd_step is called without a policy: ht::sgd_step<ht::amp_bf16>(device, parameters, copy, gradients, momentum)
 // never: no matching function
 // never: candidate
@@ -47,5 +48,6 @@ void functions(ht::cpu& device, ht::view<float, 2> x, ht::view<float, 1> v, ht::
     ht::linear_cross_entropy_gradients POLICY(device, x, x, rows, v, x, x);
     ht::quantize POLICY(device, x, bytes, scale);
     ht::adamw_step POLICY(device, v, v, v, v, v);
+    ht::lion_step POLICY(device, v, v, v, v);
     ht::sgd_step POLICY(device, v, v, v, v);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// expect: halftone: adamw: the kernels of this device are not included: include <halftone/kernel.hpp> for ht::cpu
+// expect: halftone: an optimizer's step: the kernels of this device are not included: include <halftone/kernel.hpp> for ht::cpu
 #if defined(HALFTONE_TEST_RIGHT)
 #include <halftone/kernel.hpp>
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // expect: halftone: map: a symbolic condition has no truth value; choose with ht::where(condition, a, b)
-#include <halftone/kernel/map/expression.hpp>
+#include <halftone/kernel/map/expression/expression.hpp>
 
 namespace ht = halftone;
 

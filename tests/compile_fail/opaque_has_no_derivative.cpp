@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // expect: halftone: derivative: an opaque functor has no derivative; write it as a generic lambda over ht:: functions
-#include <halftone/kernel/map/derivative.hpp>
+#include <halftone/kernel/map/expression/derivative.hpp>
 
 namespace ht = halftone;
 

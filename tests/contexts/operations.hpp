@@ -24,17 +24,17 @@
 #endif
 
 #include <halftone/exec/measure.hpp>
-#include <halftone/kernel/adamw/adamw.hpp>
 #include <halftone/kernel/attention/attention.hpp>
 #include <halftone/kernel/column_sum/column_sum.hpp>
 #include <halftone/kernel/convert/convert.hpp>
 #include <halftone/kernel/embedding/embedding.hpp>
 #include <halftone/kernel/gradient_norm/gradient_norm.hpp>
-#include <halftone/kernel/layer_norm/layer_norm.hpp>
 #include <halftone/kernel/linear_cross_entropy/linear_cross_entropy.hpp>
 #include <halftone/kernel/map/map.hpp>
-#include <halftone/kernel/rms_norm/rms_norm.hpp>
-#include <halftone/kernel/sgd/sgd.hpp>
+#include <halftone/kernel/norm/layer_norm.hpp>
+#include <halftone/kernel/norm/rms_norm.hpp>
+#include <halftone/kernel/optimizer_step/optimizer_step.hpp>
+#include <halftone/kernel/optimizer_step/rule/all.hpp>
 #include <halftone/kernel/softmax/softmax.hpp>
 #include <halftone/kernel/sum/sum.hpp>
 
@@ -316,22 +316,30 @@ void each_operation(arguments& m, const sizes& s, const Test& test) {
         test("gradient_norm",
              [&]<class D>(D& d) { kernel::gradient_norm<D>::add(d, ht::const_view<float, 1>(g), record, found_inf); });
         test("adamw", [&]<class D>(D& d) {
-            kernel::adamw<D>::template run<rounding::nearest_even, float, bfloat16, float, float>(
+            kernel::optimizer_step<D>::template run<rounding::nearest_even, kernel::adamw_rule, float, bfloat16, float, float>(
                 d, {.master = w,
                     .copy = copy,
                     .gradient = g,
-                    .first = first,
-                    .second = second,
+                    .moments = {first, second},
+                    .factors = &record->factors,
+                    .step = step});
+        });
+        test("lion", [&]<class D>(D& d) {
+            kernel::optimizer_step<D>::template run<rounding::nearest_even, kernel::lion_rule, float, bfloat16, float, float>(
+                d, {.master = w,
+                    .copy = copy,
+                    .gradient = g,
+                    .moments = {first},
                     .factors = &record->factors,
                     .step = step});
         });
         test("sgd", [&]<class D>(D& d) {
-            kernel::sgd<D>::template run<rounding::nearest_even, float, bfloat16, float, float>(
+            kernel::optimizer_step<D>::template run<rounding::nearest_even, kernel::sgd_rule, float, bfloat16, float, float>(
                 d, {.master = w,
                     .copy = copy,
                     .gradient = g,
-                    .momentum = first,
-                    .coefficients = {.momentum = 0.9},
+                    .moments = {first},
+                    .rule = {.momentum = 0.9},
                     .factors = &record->factors,
                     .step = step});
         });

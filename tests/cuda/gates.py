@@ -125,8 +125,9 @@ def rows():
                 yield hot_kernel(f"{name.replace('_', ' ')} {short}, {team}", "rows",
                                  f"{name}_kernel<{kind}, {kind}, (softmax_form)0, {tail}")
             for name, file in (("layer_norm", "rows"), ("rms_norm", "losses")):
-                words, of = name.replace("_", " "), f"{name}_row, {kind}, float, {kind}, "
-                yield hot_kernel(f"{words} {short}, {team}", file, f"{name}_kernel<{kind}, float, {kind}, {tail}")
+                words, centred = name.replace("_", " "), "true" if name == "layer_norm" else "false"
+                of = f"norm_row<{centred}>, {kind}, float, {kind}, "
+                yield hot_kernel(f"{words} {short}, {team}", file, f"norm_kernel<{centred}, {kind}, float, {kind}, {tail}")
                 yield hot_kernel(f"{words} dx {short}, {team}", file, f"norm_dx_kernel<{of}{tail}")
                 if team != "any":
                     yield hot_kernel(f"{words} backward {short}, {team}", file, f"norm_piece_kernel<{of}{tail}")
@@ -134,9 +135,9 @@ def rows():
                 yield hot_kernel(f"cross entropy {short}, {team}", "losses", f"cross_entropy_kernel<{kind}, {tail}")
                 yield hot_kernel(f"cross entropy backward {short}, {team}", "losses",
                                  f"cross_entropy_backward_kernel<{kind}, {kind}, {n}, {threads}>")
-        for name, file in (("layer_norm", "rows"), ("rms_norm", "losses")):
-            yield hot_kernel(f"{name.replace('_', ' ')} {short}, sums over rows", file,
-                             f"norm_sums_kernel<{name}_row, {kind}, float, {kind}, {n}>")
+        for words, centred, file in (("layer norm", "true", "rows"), ("rms norm", "false", "losses")):
+            yield hot_kernel(f"{words} {short}, sums over rows", file,
+                             f"norm_sums_kernel<norm_row<{centred}>, {kind}, float, {kind}, {n}>")
         yield hot_kernel(f"sums of columns {short}", "losses", f"column_sum_kernel<{kind}, {n}>")
 
 
@@ -144,9 +145,9 @@ def elements():
     for access, what in enumerate(("vectors", "elements")):
         to = f"(run_access){access}>"
         state = "(rounding)0, (rounding)0, float, {}, float, {}, " + to
-        for label, name in (("AdamW fp32, bf16 gradients", "adamw_kernel<" + state.format("bfloat16", "float")),
-                            ("AdamW fp32, moment of bf16", "adamw_kernel<" + state.format("float", "bfloat16")),
-                            ("SGD fp32", "sgd_kernel<" + state.format("float", "float")),
+        for label, name in (("AdamW fp32, bf16 gradients", "optimizer_step_kernel<adamw_rule, " + state.format("bfloat16", "float")),
+                            ("AdamW fp32, moment of bf16", "optimizer_step_kernel<adamw_rule, " + state.format("float", "bfloat16")),
+                            ("SGD fp32", "optimizer_step_kernel<sgd_rule, " + state.format("float", "float")),
                             ("squares and overflow bf16", "chunk_squares_kernel<bfloat16, " + to),
                             ("squares and overflow fp32", "chunk_squares_kernel<float, " + to)):
             yield hot_kernel(f"{label}, {what}", "updates", name)

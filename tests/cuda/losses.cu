@@ -7,7 +7,7 @@
 #include "kernel/column_sum/checks.hpp"
 #include "kernel/cross_entropy/checks.hpp"
 #include "kernel/linear_cross_entropy/checks.hpp"
-#include "kernel/rms_norm/checks.hpp"
+#include "kernel/norm/rms_norm_checks.hpp"
 #include "kernel/sum/checks.hpp"
 
 namespace {

@@ -5,7 +5,7 @@
 #include <doctest/doctest.h>
 
 #include "cuda/device.cuh"
-#include "kernel/layer_norm/checks.hpp"
+#include "kernel/norm/layer_norm_checks.hpp"
 #include "kernel/softmax/checks.hpp"
 
 namespace {

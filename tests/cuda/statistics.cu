@@ -8,7 +8,7 @@
 #include <thrust/sequence.h>
 #include <thrust/sort.h>
 
-#include <halftone/kernel/exponent_counts/histogram.cuh>
+#include <halftone/kernel/exponent_counts/device/histogram.cuh>
 #include <halftone/tensor/tensor.hpp>
 
 #include "observe/statistics_checks.hpp"

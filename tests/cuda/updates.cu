@@ -4,10 +4,10 @@
 #include <doctest/doctest.h>
 
 #include "cuda/device.cuh"
-#include "kernel/adamw/checks.hpp"
 #include "kernel/gradient_norm/checks.hpp"
-#include "kernel/sgd/checks.hpp"
-#include "kernel/update/rows_checks.hpp"
+#include "kernel/optimizer_step/adamw_checks.hpp"
+#include "kernel/optimizer_step/rows_checks.hpp"
+#include "kernel/optimizer_step/sgd_checks.hpp"
 
 namespace {
 

@@ -7,6 +7,15 @@ BEGIN {
     for (i in names) floor_of[names[i]] = numbers[i]
 }
 
+BEGIN {
+    # The operations of rooms that have several.
+    operations["norm"] = "layer_norm rms_norm"
+    # What stands beside an operation's own files all the same: what users write as a product's epilogue, and bodies of the CPU.
+    exceptions = "matmul/epilogue.hpp map/evaluate.hpp map/evaluate.simd.hpp exponent_counts/place.cuh optimizer_step/function.hpp"
+    count = split(exceptions, names, " ")
+    for (i = 1; i <= count; i++) known_exceptions["halftone/kernel/" names[i]] = 1
+}
+
 function complain(text) { print text; breaches++ }
 
 FNR == 1 {
@@ -90,6 +99,26 @@ function check_body(file, body, line,    i) {
                      named[body, i] ">, as the body does, before")
 }
 
+# The shape of the rooms. In kernel/ a folder is an operation, or several that are one idea: of each its arguments and contract,
+# then the definition, what the CPU and devices run, and the kernels in double; everything else is in sub-folders. kernel/common
+# has what operations share, in folders by topic.
+function check_room(file,    parts, count, stem, i, names) {
+    count = split(file, parts, "/")
+    if (parts[2] == "autodiff" && (count == 3 || parts[3] !~ /^(engine|op|double_backward)$/))
+        complain(file ": autodiff/ has engine/, op/ and double_backward/, and nothing beside them")
+    if (parts[2] == "observe" && count == 3 && parts[3] !~ /^(check_gradients|operations)\.hpp$/)
+        complain(file ": observe/ has only folders, check_gradients.hpp and operations.hpp")
+    if (parts[2] != "kernel" || count != 4) return
+    if (file in known_exceptions) { met[file] = 1; return }
+    if (parts[3] == "common") { complain(file ": kernel/common/ has only folders"); return }
+    if (parts[4] ~ /^(reference|device|fp64)\.hpp$/ || parts[4] ~ /^cpu\.(hpp|inc|simd\.hpp)$/) return
+    if (parts[4] == parts[3] ".hpp") return
+    split(operations[parts[3]], names, " ")
+    for (i in names) if (parts[4] == names[i] ".hpp") return
+    complain(file ": a room in kernel/ has " parts[3] ".hpp, reference.hpp, cpu.*, device.hpp and fp64.hpp; this belongs " \
+                  "into a sub-folder")
+}
+
 # The floor a file stands on. config, version and error are floor 0; any other file directly in halftone/ is an
 # umbrella, which stands on the highest floor it includes. Walking the includes also finds circles.
 function visit(file,    i, target, own, below, reached, parts, circle) {
@@ -121,6 +150,7 @@ END {
     for (i = 1; i <= file_count; i++) {
         file = files[i]
         visit(file)
+        check_room(file)
         if (lines[file] > 600 && !(file in long_with_reason))
             complain(file ": " lines[file] " lines, more than 600, and no line near its top says " \
                      "'// Longer than 600 lines because ...'")
@@ -131,6 +161,9 @@ END {
     for (both in defined_at) {
         split(both, part, SUBSEP)
         if (!(part[2] in macros) && is_left(part[1], part[2])) { macros[part[2]] = part[1]; macro_count++ }
+    }
+    for (file in known_exceptions) {
+        if (!(file in met)) complain(file ": is an exception in tests/headers/floors.awk, and does not exist")
     }
     if (macro_count >= 10) {
         text = macro_count " macros named HALFTONE_*, fewer than ten are allowed:"

@@ -13,7 +13,7 @@
 
 #include <halftone/autodiff/op/elementwise_loss.hpp>
 #include <halftone/exec/cpu/cpu.hpp>
-#include <halftone/kernel/linear_cross_entropy/by_rows.hpp>
+#include <halftone/kernel/linear_cross_entropy/device/by_rows.hpp>
 #include <halftone/nn/gpt.hpp>
 #include <halftone/nn/sparse_embedding.hpp>
 #include <halftone/observe/ledger/ledger.hpp>

@@ -15,8 +15,8 @@
 #include <halftone/kernel/attention/reference.hpp>
 #include <halftone/kernel/cross_entropy/reference.hpp>
 #include <halftone/kernel/embedding/reference.hpp>
-#include <halftone/kernel/layer_norm/reference.hpp>
 #include <halftone/kernel/matmul/reference.hpp>
+#include <halftone/kernel/norm/reference.hpp>
 #include <halftone/nn/gpt.hpp>
 
 #include "support/gradient_sink.hpp"

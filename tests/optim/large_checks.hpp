@@ -15,6 +15,7 @@
 
 #include <halftone/optim/adamw.hpp>
 #include <halftone/optim/clip.hpp>
+#include <halftone/optim/lion.hpp>
 #include <halftone/optim/sgd.hpp>
 #include <halftone/scale/grad_scaler.hpp>
 #include <halftone/scale/outlier_guard.hpp>
@@ -36,6 +37,11 @@ ht::adamw<Device, small::model<P>> make_adamw(Device& d, small::model<P>& m) {
 template <class Device, class P>
 ht::sgd<Device, small::model<P>> make_sgd(Device& d, small::model<P>& m, double momentum) {
     return {d, m, ht::sgd_options{.lr = 0.01, .momentum = momentum}};
+}
+
+template <class Device, class P>
+ht::lion<Device, small::model<P>> make_lion(Device& d, small::model<P>& m) {
+    return {d, m, ht::lion_options{.lr = 0.01}};
 }
 
 /// All that a step changes.
@@ -207,6 +213,9 @@ void check(Device& device) {
     check_rule<float, ht::pure_bf16>(device, adam, square);
     check_rule<float, ht::with_split_master<ht::amp_bf16>>(device, adam, square);
     check_rule<ht::bfloat16, ht::with_state<ht::pure_bf16, ht::bfloat16>>(device, adam, square);
+    const auto lion = [](auto& d, auto& model) { return make_lion(d, model); };
+    check_rule<float, ht::full_fp32>(device, lion, largest / 2);
+    check_rule<ht::bfloat16, ht::with_state<ht::pure_bf16, ht::bfloat16>>(device, lion, largest / 2);
     for (const double momentum : {0.5, 0.9, 0.99}) {
         CAPTURE(momentum);
         const auto sgd = [=](auto& d, auto& model) { return make_sgd(d, model, momentum); };

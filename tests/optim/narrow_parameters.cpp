@@ -8,8 +8,7 @@
 
 #include <doctest/doctest.h>
 
-#include <halftone/kernel/adamw/cpu.hpp>
-#include <halftone/kernel/sgd/cpu.hpp>
+#include <halftone/kernel/optimizer_step/cpu.hpp>
 #include <halftone/number/round_to.hpp>
 
 namespace {
@@ -46,12 +45,13 @@ double descend(ht::cpu& device, int steps) {
     kernel::step_record record{.lr = static_cast<double>(rate)};
     for (record.steps = 1; record.steps <= steps; ++record.steps) {
         for (std::size_t i = 0; i < w.size(); ++i) gradient[i] = static_cast<float>(w[i]) - 0.5f;
-        kernel::sgd<ht::cpu>::run<Rounding>(
-            device, kernel::sgd_arguments<Param, float, float, float>{.master = view_of(w),
-                                                                      .gradient = view_of(gradient),
-                                                                      .factors = &factors,
-                                                                      .step = &record,
-                                                                      .key = {.seed = 3}});
+        kernel::optimizer_step<ht::cpu>::run<Rounding>(
+            device, kernel::optimizer_step_arguments<kernel::sgd_rule, Param, float, float, float>{
+                        .master = view_of(w),
+                        .gradient = view_of(gradient),
+                        .factors = &factors,
+                        .step = &record,
+                        .key = {.seed = 3}});
     }
     return mean_of(w);
 }
@@ -78,14 +78,14 @@ double descend_by_adamw(ht::cpu& device, int steps) {
     const kernel::gradient_factors factors;
     kernel::step_record record{.lr = static_cast<double>(rate)};
     for (record.steps = 1; record.steps <= steps; ++record.steps) {
-        kernel::adamw<ht::cpu>::run<Rounding>(
-            device, kernel::adamw_arguments<Param, float, float, State>{.master = view_of(w),
-                                                                        .gradient = view_of(gradient),
-                                                                        .first = view_of(first),
-                                                                        .second = view_of(second),
-                                                                        .factors = &factors,
-                                                                        .step = &record,
-                                                                        .key = {.seed = 3}});
+        kernel::optimizer_step<ht::cpu>::run<Rounding>(
+            device, kernel::optimizer_step_arguments<kernel::adamw_rule, Param, float, float, State>{
+                        .master = view_of(w),
+                        .gradient = view_of(gradient),
+                        .moments = {view_of(first), view_of(second)},
+                        .factors = &factors,
+                        .step = &record,
+                        .key = {.seed = 3}});
     }
     return mean_of(w);
 }

@@ -15,6 +15,7 @@
 #include <doctest/doctest.h>
 
 #include <halftone/optim/adamw.hpp>
+#include <halftone/optim/lion.hpp>
 #include <halftone/optim/sgd.hpp>
 #include <halftone/scale/grad_scaler.hpp>
 
@@ -116,6 +117,10 @@ void check(Device& device) {
     check<P>(device, []<class Model>(Device& d, Model& model) {
         return std::make_unique<ht::adamw<Device, Model>>(
             d, model, ht::adamw_options{.lr = 0.01, .weight_decay = 0.5, .seed = 3});
+    });
+    check<P>(device, []<class Model>(Device& d, Model& model) {
+        return std::make_unique<ht::lion<Device, Model>>(
+            d, model, ht::lion_options{.lr = 0.01, .weight_decay = 0.5, .seed = 3});
     });
     check<P>(device, []<class Model>(Device& d, Model& model) {
         return std::make_unique<ht::sgd<Device, Model>>(

@@ -12,10 +12,9 @@
 #include <functional>
 #include <vector>
 
-#include <halftone/kernel/adamw/cpu.hpp>
 #include <halftone/kernel/gradient_norm/cpu.hpp>
+#include <halftone/kernel/optimizer_step/cpu.hpp>
 #include <halftone/kernel/quantize/cpu.hpp>
-#include <halftone/kernel/sgd/cpu.hpp>
 #include <halftone/memory/gradient_slabs.hpp>
 #include <halftone/nn/model.hpp>
 #include <halftone/policy.hpp>

@@ -4,13 +4,12 @@
 #include <string>
 
 #include <halftone/autodiff/op/reduce.hpp>
-#include <halftone/kernel/adamw/cpu.hpp>
 #include <halftone/kernel/cross_entropy/cpu.hpp>
 #include <halftone/kernel/embedding_rows/cpu.hpp>
 #include <halftone/kernel/gradient_norm/cpu.hpp>
 #include <halftone/kernel/map/cpu.hpp>
+#include <halftone/kernel/optimizer_step/cpu.hpp>
 #include <halftone/kernel/quantize/cpu.hpp>
-#include <halftone/kernel/sgd/cpu.hpp>
 #include <halftone/kernel/sum/cpu.hpp>
 #include <halftone/observe/watch/watched_tape.hpp>
 

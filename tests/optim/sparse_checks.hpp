@@ -14,7 +14,7 @@
 
 #include <halftone/autodiff/op/embedding.hpp>
 #include <halftone/autodiff/op/loss.hpp>
-#include <halftone/kernel/adamw/reference.hpp>
+#include <halftone/kernel/optimizer_step/reference.hpp>
 #include <halftone/nn/model.hpp>
 #include <halftone/nn/sparse_embedding.hpp>
 #include <halftone/optim/adamw.hpp>
@@ -279,7 +279,7 @@ void adamw_is_lazy(Device& device) {
                                      ht::view<double, 1>(&m, {1}), ht::view<double, 1>(&v, {1}),
                                      {options.beta1, options.beta2, options.epsilon}, options.lr, options.weight_decay,
                                      t);
-                // As for a dense step (tests/kernel/adamw).
+                // As for a dense step (tests/kernel/optimizer_step).
                 const double error_m =
                     support::gamma(6) * (options.beta1 * old + (1 - options.beta1) * (std::fabs(g) + old));
                 const double update = std::fabs(w - begin * (1 - options.lr * options.weight_decay));

@@ -64,7 +64,7 @@ constexpr double exp_least() {
 }
 
 /// The relative error of gelu and silu that become a T, t being the argument of their sigmoid, and the absolute one of
-/// their slopes: what exec/cpu/simd/math.simd.hpp promises of a CPU's vectors, and kernel/map/scalar.hpp of a GPU's threads.
+/// their slopes: what exec/cpu/simd/math.simd.hpp promises of a CPU's vectors, and kernel/map/expression/scalar.hpp of a GPU's threads.
 template <class T>
 double gated_error(double t) {
     if constexpr (sizeof(T) >= sizeof(float)) return (6 + 4 * std::fabs(t)) * u;

@@ -13,7 +13,6 @@
 /// everything is compiled where it is used.
 #pragma once
 
-#include <halftone/kernel/adamw/cpu.hpp>
 #include <halftone/kernel/attention/cpu.hpp>
 #include <halftone/kernel/column_sum/cpu.hpp>
 #include <halftone/kernel/convert/cpu.hpp>
@@ -21,12 +20,11 @@
 #include <halftone/kernel/dropout/cpu.hpp>
 #include <halftone/kernel/embedding/cpu.hpp>
 #include <halftone/kernel/gradient_norm/cpu.hpp>
-#include <halftone/kernel/layer_norm/cpu.hpp>
 #include <halftone/kernel/linear_cross_entropy/cpu.hpp>
 #include <halftone/kernel/matmul/cpu.hpp>
+#include <halftone/kernel/norm/cpu.hpp>
+#include <halftone/kernel/optimizer_step/cpu.hpp>
 #include <halftone/kernel/quantize/cpu.hpp>
-#include <halftone/kernel/rms_norm/cpu.hpp>
-#include <halftone/kernel/sgd/cpu.hpp>
 #include <halftone/kernel/softmax/cpu.hpp>
 
 #if defined(HALFTONE_COMPILED) && defined(__x86_64__)
@@ -88,11 +86,11 @@ HALFTONE_ATTENTION(tfloat32, float);
 #undef HALFTONE_ATTENTION
 
 // Rows.
-#define HALFTONE_NORM(...)                                                           \
-    HALFTONE_OF_SETS(HALFTONE_COMPILED_ROWS, layer_norm_rows, __VA_ARGS__);          \
-    HALFTONE_OF_SETS(HALFTONE_COMPILED_ROWS, layer_norm_backward_rows, __VA_ARGS__); \
-    HALFTONE_OF_SETS(HALFTONE_COMPILED_ROWS, rms_norm_rows, __VA_ARGS__);            \
-    HALFTONE_OF_SETS(HALFTONE_COMPILED_ROWS, rms_norm_backward_rows, __VA_ARGS__)
+#define HALFTONE_NORM(...)                                                            \
+    HALFTONE_OF_SETS(HALFTONE_COMPILED_ROWS, norm_rows, true, __VA_ARGS__);           \
+    HALFTONE_OF_SETS(HALFTONE_COMPILED_ROWS, norm_backward_rows, true, __VA_ARGS__);  \
+    HALFTONE_OF_SETS(HALFTONE_COMPILED_ROWS, norm_rows, false, __VA_ARGS__);          \
+    HALFTONE_OF_SETS(HALFTONE_COMPILED_ROWS, norm_backward_rows, false, __VA_ARGS__)
 HALFTONE_NORM(float, float, float);
 HALFTONE_NORM(float, float, bfloat16);
 HALFTONE_NORM(bfloat16, float, float);
@@ -156,11 +154,13 @@ HALFTONE_ROWS_OF(float16);
 #undef HALFTONE_ROWS_OF
 
 // Elements.
-#define HALFTONE_UPDATE(Param, Copy)                                                                                  \
-    HALFTONE_OF_SETS(HALFTONE_COMPILED_ELEMENTS, adamw_elements, rounding::nearest_even, rounding::nearest_even,      \
-                     Param, Copy, float, float);                                                                      \
-    HALFTONE_OF_SETS(HALFTONE_COMPILED_ELEMENTS, sgd_elements, rounding::nearest_even, rounding::nearest_even, Param, \
-                     Copy, float, float)
+#define HALFTONE_UPDATE(Param, Copy)                                                                                   \
+    HALFTONE_OF_SETS(HALFTONE_COMPILED_ELEMENTS, optimizer_step_elements, kernel::adamw_rule, true,                    \
+                     rounding::nearest_even, rounding::nearest_even, Param, Copy, float, float);                       \
+    HALFTONE_OF_SETS(HALFTONE_COMPILED_ELEMENTS, optimizer_step_elements, kernel::sgd_rule, true,                      \
+                     rounding::nearest_even, rounding::nearest_even, Param, Copy, float, float);                       \
+    HALFTONE_OF_SETS(HALFTONE_COMPILED_ELEMENTS, optimizer_step_elements, kernel::sgd_rule, false,                     \
+                     rounding::nearest_even, rounding::nearest_even, Param, Copy, float, float)
 HALFTONE_UPDATE(float, float);
 HALFTONE_UPDATE(float, bfloat16);
 HALFTONE_UPDATE(float, float16);

@@ -29,8 +29,10 @@ inline namespace HALFTONE_ABI {
         inference<cpu>&, variable<X, 3>, const documents&) const;                                          \
     HALFTONE_COMPILED_MODELS template class accumulator<through_scaler, types<nn::gpt<P>>>;                \
     HALFTONE_COMPILED_MODELS template class detail::optimizer<cpu, nn::gpt<P>, 2>;                         \
+    HALFTONE_COMPILED_MODELS template class detail::rule_optimizer<cpu, nn::gpt<P>, kernel::adamw_rule>;   \
     HALFTONE_COMPILED_MODELS template class adamw<cpu, nn::gpt<P>>;                                        \
-    HALFTONE_COMPILED_MODELS template step_outcome<cpu> adamw<cpu, nn::gpt<P>>::step(gradients<cpu, types<nn::gpt<P>>>&)
+    HALFTONE_COMPILED_MODELS template step_outcome<cpu>                                                    \
+    detail::rule_optimizer<cpu, nn::gpt<P>, kernel::adamw_rule>::step(gradients<cpu, types<nn::gpt<P>>>&)
 HALFTONE_GPT(full_fp32, float);
 HALFTONE_GPT(amp_bf16, bfloat16);
 HALFTONE_GPT(amp_fp16, float16);
@@ -38,8 +40,8 @@ HALFTONE_GPT(amp_fp16, float16);
 // Without a loss scale.
 #define HALFTONE_UNSCALED(P)                                                            \
     HALFTONE_COMPILED_MODELS template class accumulator<unscaled_t, types<nn::gpt<P>>>; \
-    HALFTONE_COMPILED_MODELS template step_outcome<cpu> adamw<cpu, nn::gpt<P>>::step(   \
-        gradients<void, types<nn::gpt<P>>>&)
+    HALFTONE_COMPILED_MODELS template step_outcome<cpu>                                 \
+    detail::rule_optimizer<cpu, nn::gpt<P>, kernel::adamw_rule>::step(gradients<void, types<nn::gpt<P>>>&)
 HALFTONE_UNSCALED(full_fp32);
 HALFTONE_UNSCALED(amp_bf16);
 #undef HALFTONE_UNSCALED

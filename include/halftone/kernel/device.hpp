@@ -4,7 +4,6 @@
 /// <halftone/cuda.cuh> brings a GPU.
 #pragma once
 
-#include <halftone/kernel/adamw/device.hpp>
 #include <halftone/kernel/attention/device.hpp>
 #include <halftone/kernel/column_sum/device.hpp>
 #include <halftone/kernel/convert/device.hpp>
@@ -13,15 +12,14 @@
 #include <halftone/kernel/embedding/device.hpp>
 #include <halftone/kernel/embedding_rows/device.hpp>
 #include <halftone/kernel/gradient_norm/device.hpp>
-#include <halftone/kernel/layer_norm/device.hpp>
 #include <halftone/kernel/linear_cross_entropy/device.hpp>
 #include <halftone/kernel/map/device.hpp>
 #include <halftone/kernel/matmul/device.hpp>
+#include <halftone/kernel/norm/device.hpp>
+#include <halftone/kernel/optimizer_step/device.hpp>
 #include <halftone/kernel/optimizer_step/function.hpp>
 #include <halftone/kernel/packed_positions/device.hpp>
 #include <halftone/kernel/quantize/device.hpp>
-#include <halftone/kernel/rms_norm/device.hpp>
-#include <halftone/kernel/sgd/device.hpp>
 #include <halftone/kernel/softmax/device.hpp>
 #include <halftone/kernel/sum/device.hpp>
 #include <halftone/kernel/tally/device.hpp>

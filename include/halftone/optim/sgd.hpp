@@ -8,8 +8,8 @@
 /// The device may be any whose kernels the program includes: <halftone/kernel.hpp> has those of ht::cpu,
 /// <halftone/cuda.cuh> those of ht::cuda.
 ///
-/// Numeric contract: kernel/sgd/sgd.hpp has it. A step whose gradients are not finite, or whose momentum would not be,
-/// changes nothing.
+/// Numeric contract: kernel/optimizer_step/optimizer_step.hpp has it. A step whose gradients are not finite, or whose momentum
+/// would not be, changes nothing.
 ///
 /// A parameter that no backward pass of the window reached stays as it is: it neither decays nor moves on, nor counts
 /// the step.
@@ -20,8 +20,8 @@
 /// again.
 #pragma once
 
-#include <halftone/kernel/sgd/sgd.hpp>
-#include <halftone/optim/optimizer.hpp>
+#include <halftone/kernel/optimizer_step/rule/sgd.hpp>
+#include <halftone/optim/rule_optimizer.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -42,8 +42,8 @@ struct sgd_options {
 
 /// Stochastic gradient descent over a model's parameters. It refers to device and model, which must live longer.
 template <class Device, class Model>
-class sgd : public detail::optimizer<Device, Model, 1> {
-    using base = detail::optimizer<Device, Model, 1>;
+class sgd : public detail::rule_optimizer<Device, Model, kernel::sgd_rule> {
+    using base = detail::rule_optimizer<Device, Model, kernel::sgd_rule>;
 
   public:
     /// Takes memory for one moment a parameter where there is momentum. Call it before accumulators are made where
@@ -53,8 +53,8 @@ class sgd : public detail::optimizer<Device, Model, 1> {
         std::initializer_list<parameter_group> groups = {})
         : sgd(device, model, options, std::vector<parameter_group>(groups)) {}
     sgd(Device& device, Model& model, const sgd_options& options, std::vector<parameter_group> groups)
-        : base("sgd", device, model, options.lr, options.weight_decay, std::move(groups),
-               options.momentum == 0 ? base::kept::no : base::kept::yes),
+        : base(device, model, {options.momentum, options.dampening, options.kind}, options.lr, options.weight_decay,
+               options.seed, std::move(groups)),
           options_(options) {
         base::check_rate("momentum", options.momentum);
         if (!is_finite(options.dampening))
@@ -65,80 +65,14 @@ class sgd : public detail::optimizer<Device, Model, 1> {
         }
     }
 
-    /// Updates parameters, momentum and copies. Throws state_error where the same gradients were used before, where the
-    /// order of unscale, step and update is another, or where they went through fp16 and no scaler unscaled them;
-    /// argument_error for gradients of other models.
-    template <class G>
-    step_outcome<Device> step(G&& g) {
-        if constexpr (detail::check_step<Device, Model, std::remove_cvref_t<G>>()) {
-            return base::run_step(g, launch{this}, kernel::sgd_largest_gradient(coefficients()));
-        }
-    }
-
     const sgd_options& options() const { return options_; }
 
   private:
-    struct launch {
-        const sgd* self;
-        template <class Storage>
-        void operator()(const detail::update_segment& s, const gradient_slabs& slabs,
-                        const kernel::gradient_factors* factors) const {
-            self->update<Storage>(s, slabs, factors);
-        }
-    };
-
-    template <class Storage>
-    void update(const detail::update_segment& s, const gradient_slabs& slabs,
-                const kernel::gradient_factors* factors) const {
-        using master = typename Storage::master;
-        using copy = typename Storage::compute;
-        using accumulate = typename Storage::accumulate;
-        using state = typename Storage::state;
-        static_assert(
-            !narrow_range<state>,
-            "halftone: sgd: momentum adds up gradients and overflows in fp16 (role `state`): take bfloat16 or "
-            "float, ht::with_state<P, ht::bfloat16>");
-        const store::group& g = base::group_of(s);
-        view<accumulate, 1> gradient;
-        if constexpr (!has_sparse_gradient<Storage>) {
-            gradient = base::template part_of<accumulate>(
-                reinterpret_cast<std::byte*>(slabs.template group<Storage>(s.group).data()), s.gradient, s.count);
-        }
-        const kernel::sgd_arguments<master, copy, accumulate, state> arguments{
-            .master = base::template part_of<master>(g.master.data(), s.master, s.count),
-            .copy = g.copy_bytes == 0 ? view<copy, 1>{} : base::template part_of<copy>(g.copy.data(), s.copy, s.count),
-            .gradient = gradient,
-            .momentum = options_.momentum == 0
-                            ? view<state, 1>{}
-                            : base::template part_of<state>(base::moment(0, s.group).data(), s.gradient, s.count),
-            .coefficients = coefficients(),
-            .rates = s.rates,
-            .factors = factors,
-            .step = base::step_data(s),
-            .key = base::key_of(s, options_.seed)};
-        if constexpr (has_sparse_gradient<Storage>) {
-            kernel::sgd<Device>::template run_rows<Storage::param_rounding, master, copy, accumulate, state,
-                                                   Storage::copy_rounding>(base::device(), arguments,
-                                                                           slabs.template rows<accumulate>(s.entry));
-        } else {
-            kernel::sgd<Device>::template run<Storage::param_rounding, master, copy, accumulate, state,
-                                              Storage::copy_rounding>(base::device(), arguments);
-        }
-    }
-
-    kernel::sgd_coefficients coefficients() const { return {options_.momentum, options_.dampening, options_.kind}; }
-
     sgd_options options_;
 };
 
 template <class Device, class Model>
 sgd(Device&, Model&) -> sgd<Device, Model>;
-template <class Device, class Model>
-sgd(Device&, Model&, const sgd_options&) -> sgd<Device, Model>;
-template <class Device, class Model>
-sgd(Device&, Model&, const sgd_options&, std::initializer_list<parameter_group>) -> sgd<Device, Model>;
-template <class Device, class Model>
-sgd(Device&, Model&, const sgd_options&, std::vector<parameter_group>) -> sgd<Device, Model>;
 
 }  // namespace HALFTONE_ABI
 }  // namespace halftone

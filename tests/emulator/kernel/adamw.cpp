@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// A step of AdamW as a GPU runs it.
-#include <halftone/kernel/adamw/cpu.hpp>
-#include <halftone/kernel/adamw/device.hpp>
-
 #include <emulator/damage.hpp>
 
-#include "kernel/adamw/checks.hpp"
+#include <halftone/kernel/optimizer_step/cpu.hpp>
+#include <halftone/kernel/optimizer_step/device.hpp>
+
+#include "kernel/optimizer_step/adamw_checks.hpp"
 
 namespace {
 
@@ -67,16 +67,15 @@ TEST_CASE_TEMPLATE("adamw on a GPU: the bits are the CPU's", T, mixed,
 
 TEST_CASE("adamw on a GPU: a thread goes on to further runs where there are fewer blocks than would take all") {
     using pure = slabs<ht::bfloat16, float, float, ht::bfloat16>;
-    using ht::simt::span_of;
     support::random one{1}, two{1};
     const pure all(one, 9001, placement::aligned), few(two, 9001, placement::aligned);
     emulator::device device;
     run<rounding::stochastic>(device, all.arguments(factors, third));
     CHECK(device.count().blocks == 9);
     const auto a = few.arguments(factors, third);
-    device.launch(kernel::on_device::adamw_kernel<rounding::stochastic, rounding::nearest_even, ht::bfloat16, float, float, ht::bfloat16, kernel::on_device::run_access::vectors>{
-        span_of(a.master), span_of(a.copy), span_of(a.gradient), span_of(a.first), span_of(a.second), a.decays, a.rates, {a.factors, 1}, {a.step, 1},
-        a.key, 2});
+    device.launch(kernel::on_device::optimizer_step_kernel<kernel::adamw_rule, rounding::stochastic,
+                                                           rounding::nearest_even, ht::bfloat16, float, float,
+                                                           ht::bfloat16, kernel::on_device::run_access::vectors>(a, 2));
     CHECK(few.same_bits(all));
     CHECK(kernel::on_device::update_blocks(ht::extent{1} << 40, 256) == 2048);
 }

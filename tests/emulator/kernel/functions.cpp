@@ -6,10 +6,9 @@
 
 #include <doctest/doctest.h>
 
-#include <halftone/kernel/adamw/device.hpp>
 #include <halftone/kernel/gradient_norm/device.hpp>
+#include <halftone/kernel/optimizer_step/device.hpp>
 #include <halftone/kernel/optimizer_step/function.hpp>
-#include <halftone/kernel/sgd/device.hpp>
 #include <halftone/policy/presets.hpp>
 
 #include "emulator/device.hpp"
@@ -39,12 +38,11 @@ TEST_CASE("adamw_step on a GPU: the bits of the kernel that is given the same st
     ht::adamw_step<ht::amp_bf16>(device, a.view(), copy_a.view(), g.const_view(), first_a.view(), second_a.view(),
                                  {.lr = 0.01, .weight_decay = 0.1, .step = 3, .factors = &norm.factors});
     const kernel::step_record third{.steps = 3, .lr = 0.01};
-    kernel::adamw<ht::emulator::device>::run<ht::rounding::nearest_even, float, bfloat16, float, float>(
+    kernel::optimizer_step<ht::emulator::device>::run<ht::rounding::nearest_even, kernel::adamw_rule, float, bfloat16, float, float>(
         device, {.master = b.view(),
                  .copy = copy_b.view(),
                  .gradient = g.const_view(),
-                 .first = first_b.view(),
-                 .second = second_b.view(),
+                 .moments = {first_b.view(), second_b.view()},
                  .rates = {.weight_decay = 0.1},
                  .factors = &norm.factors,
                  .step = &third});
@@ -66,11 +64,11 @@ TEST_CASE("sgd_step on a GPU: the bits of the kernel that is given the same step
                                 {.lr = 0.01, .momentum = 0.9, .weight_decay = 0.1, .step = 2});
     const kernel::step_record second{.steps = 2, .lr = 0.01};
     const kernel::gradient_factors plain;
-    kernel::sgd<ht::emulator::device>::run<ht::rounding::nearest_even, float, float, float, float>(
+    kernel::optimizer_step<ht::emulator::device>::run<ht::rounding::nearest_even, kernel::sgd_rule, float, float, float, float>(
         device, {.master = b.view(),
                  .gradient = g.const_view(),
-                 .momentum = momentum_b.view(),
-                 .coefficients = {.momentum = 0.9},
+                 .moments = {momentum_b.view()},
+                 .rule = {.momentum = 0.9},
                  .rates = {.weight_decay = 0.1},
                  .factors = &plain,
                  .step = &second});

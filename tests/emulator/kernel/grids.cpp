@@ -11,9 +11,9 @@
 
 #include <halftone/kernel/dropout/device.hpp>
 #include <halftone/kernel/embedding/device.hpp>
-#include <halftone/kernel/layer_norm/device.hpp>
 #include <halftone/kernel/map/device.hpp>
 #include <halftone/kernel/matmul/device.hpp>
+#include <halftone/kernel/norm/device.hpp>
 #include <halftone/kernel/softmax/device.hpp>
 #include <halftone/kernel/tally/device.hpp>
 

@@ -6,11 +6,10 @@
 
 #include <doctest/doctest.h>
 
-#include <halftone/kernel/layer_norm/device.hpp>
-#include <halftone/kernel/rms_norm/device.hpp>
+#include <halftone/kernel/norm/device.hpp>
 
 #include "emulator/damage.hpp"
-#include "kernel/rows/hard_rows.hpp"
+#include "kernel/norm/hard_rows.hpp"
 #include "support/guarded.hpp"
 
 namespace {

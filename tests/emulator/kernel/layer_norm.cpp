@@ -5,10 +5,10 @@
 
 #include <doctest/doctest.h>
 
-#include <halftone/kernel/layer_norm/device.hpp>
+#include <halftone/kernel/norm/device.hpp>
 
 #include "emulator/damage.hpp"
-#include "kernel/layer_norm/checks.hpp"
+#include "kernel/norm/layer_norm_checks.hpp"
 
 namespace {
 

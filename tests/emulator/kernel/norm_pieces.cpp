@@ -7,12 +7,11 @@
 
 #include <doctest/doctest.h>
 
-#include <halftone/kernel/layer_norm/device.hpp>
-#include <halftone/kernel/rms_norm/device.hpp>
+#include <halftone/kernel/norm/device.hpp>
 
 #include "emulator/damage.hpp"
-#include "kernel/layer_norm/checks.hpp"
-#include "kernel/rms_norm/checks.hpp"
+#include "kernel/norm/layer_norm_checks.hpp"
+#include "kernel/norm/rms_norm_checks.hpp"
 
 namespace {
 

@@ -6,10 +6,10 @@
 
 #include <doctest/doctest.h>
 
-#include <halftone/kernel/rms_norm/device.hpp>
+#include <halftone/kernel/norm/device.hpp>
 
 #include "emulator/damage.hpp"
-#include "kernel/rms_norm/checks.hpp"
+#include "kernel/norm/rms_norm_checks.hpp"
 
 namespace {
 

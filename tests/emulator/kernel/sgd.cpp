@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// A step of stochastic gradient descent as a GPU runs it.
-#include <halftone/kernel/sgd/cpu.hpp>
-#include <halftone/kernel/sgd/device.hpp>
+#include <halftone/kernel/optimizer_step/cpu.hpp>
+#include <halftone/kernel/optimizer_step/device.hpp>
 
 #include <emulator/damage.hpp>
 
-#include "kernel/sgd/checks.hpp"
+#include "kernel/optimizer_step/sgd_checks.hpp"
 
 namespace {
 
@@ -33,7 +33,7 @@ TEST_CASE("sgd on a GPU: random roundings, skipped steps, refusals") {
 template <ht::rounding Rounding, class Param, class Copy, class Accumulate, class State>
 struct both_devices {
     static bool agree(ht::cpu& cpu, emulator::device& device, ht::extent n, placement where,
-                      const kernel::sgd_coefficients& c) {
+                      const kernel::sgd_rule& c) {
         support::random one{1}, two{1};
         const slabs<Param, Copy, Accumulate, State> there(one, n, where), here(two, n, where);
         run<Rounding>(device, there.arguments(c, fifth));
@@ -56,7 +56,7 @@ TEST_CASE_TEMPLATE("sgd on a GPU: the bits are the CPU's", T, mixed,
     emulator::device device;
     for (const ht::extent n : {ht::extent{1}, ht::extent{67}, ht::extent{2053}}) {
         CAPTURE(n);
-        for (const kernel::sgd_coefficients& c : kinds) {
+        for (const kernel::sgd_rule& c : kinds) {
             CHECK(T::agree(cpu, device, n, placement::aligned, c));
             CHECK(T::agree(cpu, device, n, placement::unaligned, c));
         }

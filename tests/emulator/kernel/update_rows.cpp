@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Steps over the rows of sparse gradients, as a GPU runs them.
-#include <halftone/kernel/adamw/device.hpp>
-#include <halftone/kernel/sgd/device.hpp>
+#include <halftone/kernel/optimizer_step/device.hpp>
 
 #include <emulator/damage.hpp>
 
-#include "kernel/update/rows_checks.hpp"
+#include "kernel/optimizer_step/rows_checks.hpp"
 
 namespace {
 
@@ -28,7 +27,7 @@ TEST_CASE("steps over rows on a GPU: any schedule, and the barrier needed") {
     // More rows than one block takes.
     std::vector<std::int32_t> touched;
     for (std::int32_t r = 0; r < 150; ++r) touched.push_back(2 * r);
-    for (const rule which : {rule::adamw, rule::sgd}) {
+    for (const rule which : rules) {
         const kernel::step_record third{.steps = 3, .lr = 0.01};
         using type = table<float, float>;
         const gradient g(300, 8, touched, 16);

@@ -8,10 +8,9 @@
 
 #include <doctest/doctest.h>
 
-#include <halftone/kernel/adamw/device.hpp>
 #include <halftone/kernel/gradient_norm/device.hpp>
+#include <halftone/kernel/optimizer_step/device.hpp>
 #include <halftone/kernel/quantize/device.hpp>
-#include <halftone/kernel/sgd/device.hpp>
 #include <halftone/optim/adamw.hpp>
 #include <halftone/optim/clip.hpp>
 #include <halftone/optim/sgd.hpp>

@@ -2,13 +2,12 @@
 /// \file
 /// Split masters as a GPU has them: kernels, store and optimizers. train_gpt.cpp beside this has a trainer with them,
 /// whose steps are captured.
-#include <halftone/kernel/adamw/cpu.hpp>
 #include <halftone/kernel/device.hpp>
-#include <halftone/kernel/sgd/cpu.hpp>
+#include <halftone/kernel/optimizer_step/cpu.hpp>
 
 #include <emulator/damage.hpp>
 
-#include "kernel/update/split_checks.hpp"
+#include "kernel/optimizer_step/split_checks.hpp"
 #include "optim/split_checks.hpp"
 
 namespace {
@@ -23,6 +22,7 @@ TEST_CASE("split masters on a GPU: a step gives the bits of whole masters, which
     using split_checks::placement, split_checks::rule;
     emulator::device device;
     split_checks::equals_whole<rule::adamw, float>(device);
+    split_checks::equals_whole<rule::lion, float>(device);
     split_checks::equals_whole<rule::sgd, bfloat16>(device);
     split_checks::rounds_away(device);
     split_checks::refuses(device);

@@ -16,7 +16,7 @@
 #include <cmath>
 #include <stdexcept>
 
-#include <halftone/kernel/map/scalar.hpp>
+#include <halftone/kernel/map/expression/scalar.hpp>
 
 #include "support/bounds.hpp"
 

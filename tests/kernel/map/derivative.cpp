@@ -8,7 +8,7 @@
 
 #include <doctest/doctest.h>
 
-#include <halftone/kernel/map/derivative.hpp>
+#include <halftone/kernel/map/expression/derivative.hpp>
 #include <halftone/kernel/map/reference.hpp>
 
 #include "support/gradient_check.hpp"

@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// ht::adamw_step and ht::sgd_step on the CPU: several steps within their bounds of the definition, and the bits of the kernels.
+/// ht::adamw_step, ht::lion_step and ht::sgd_step on the CPU: several steps within their bounds of the definition, and the bits of the kernels.
 #include <cmath>
 #include <vector>
 
 #include <doctest/doctest.h>
 
-#include <halftone/kernel/adamw/cpu.hpp>
-#include <halftone/kernel/adamw/reference.hpp>
+#include <halftone/kernel/optimizer_step/cpu.hpp>
 #include <halftone/kernel/optimizer_step/function.hpp>
-#include <halftone/kernel/sgd/cpu.hpp>
-#include <halftone/kernel/sgd/reference.hpp>
+#include <halftone/kernel/optimizer_step/reference.hpp>
 #include <halftone/policy/presets.hpp>
 
 #include "support/bounds.hpp"
@@ -51,7 +49,7 @@ TEST_CASE("adamw_step: one step within its bound of the definition, the copy rou
         {.lr = 0.01, .beta1 = 0.9, .beta2 = 0.99, .epsilon = 1e-6, .weight_decay = 0.1, .step = 3});
     support::comparison masters, firsts, seconds;
     for (extent i = 0; i < n; ++i) {
-        // As in the tests of the kernel (kernel/adamw/checks.hpp): sums of magnitudes and the roundings of each part.
+        // As in the tests of the kernel (checks.hpp): sums of magnitudes and the roundings of each part.
         const auto k = static_cast<std::size_t>(i);
         const double error_m =
             support::gamma(6) * (0.9 * std::fabs(m0[k]) + 0.1 * (std::fabs(gradients[k]) + std::fabs(m0[k])));
@@ -75,7 +73,7 @@ TEST_CASE("sgd_step: two steps with momentum within their bound of the definitio
     ht::cpu device{{.threads = 1}};
     support::random data(2);
     const guarded<float> w(data.normals<float>(n)), g(data.normals<float>(n)), m(data.normals<float>(n));
-    const ht::kernel::sgd_coefficients c{.momentum = 0.9, .kind = ht::kernel::momentum_kind::nesterov};
+    const ht::kernel::sgd_rule c{.momentum = 0.9, .kind = ht::kernel::momentum_kind::nesterov};
     for (const std::int64_t step : {1, 2}) {
         doubles want = doubles_of(w), gradients = doubles_of(g), momentum = doubles_of(m);
         const doubles w0 = want, m0 = momentum;
@@ -95,6 +93,31 @@ TEST_CASE("sgd_step: two steps with momentum within their bound of the definitio
         CHECK_WITHIN(momenta);
     }
     CHECK((w.intact() && m.intact()));
+}
+
+TEST_CASE("lion_step: one step within its bound of the definition, the copy rounded from the parameter") {
+    constexpr extent n = 101;
+    ht::cpu device{{.threads = 1}};
+    support::random data(4);
+    const guarded<float> w(data.normals<float>(n)), g(data.normals<float>(n)), m(data.normals<float>(n));
+    const guarded<bfloat16> copy(n);
+    doubles want = doubles_of(w), gradients = doubles_of(g), momentum = doubles_of(m);
+    const doubles w0 = want, m0 = momentum;
+    ht::reference::lion(view_of(want), view_of(gradients), view_of(momentum), {.beta1 = 0.95, .beta2 = 0.98}, 0.01, 0.1);
+    ht::lion_step<ht::amp_bf16>(device, w.view(), copy.view(), g.const_view(), m.view(),
+                                {.lr = 0.01, .beta1 = 0.95, .beta2 = 0.98, .weight_decay = 0.1});
+    support::comparison masters, momenta;
+    for (extent i = 0; i < n; ++i) {
+        const auto k = static_cast<std::size_t>(i);
+        const double sum = std::fabs(gradients[k]) + std::fabs(m0[k]);
+        REQUIRE(std::fabs(0.95 * m0[k] + 0.05 * gradients[k]) > support::gamma(6) * sum);  // so that no sign is in doubt
+        momenta.expect(static_cast<double>(m[i]), momentum[k], support::gamma(6) * sum);
+        masters.expect(static_cast<double>(w[i]), want[k], support::gamma(4) * (std::fabs(w0[k]) + 0.01));
+        CHECK(copy[i].bits() == bfloat16(w[i]).bits());
+    }
+    CHECK_WITHIN(masters);
+    CHECK_WITHIN(momenta);
+    CHECK((w.intact() && copy.intact() && m.intact()));
 }
 
 TEST_CASE("adamw_step and sgd_step: factors of clipping, and what they refuse") {

@@ -7,8 +7,7 @@
 #include <doctest/doctest.h>
 
 #include <halftone/kernel/cross_entropy/cpu.hpp>
-#include <halftone/kernel/layer_norm/cpu.hpp>
-#include <halftone/kernel/rms_norm/cpu.hpp>
+#include <halftone/kernel/norm/cpu.hpp>
 #include <halftone/kernel/softmax/cpu.hpp>
 #include <halftone/number.hpp>
 

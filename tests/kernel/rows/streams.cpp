@@ -9,8 +9,8 @@
 
 #include <halftone/kernel/convert/cpu.hpp>
 #include <halftone/kernel/cross_entropy/cpu.hpp>
-#include <halftone/kernel/layer_norm/cpu.hpp>
 #include <halftone/kernel/map/cpu.hpp>
+#include <halftone/kernel/norm/cpu.hpp>
 #include <halftone/kernel/softmax/cpu.hpp>
 #include <halftone/number.hpp>
 

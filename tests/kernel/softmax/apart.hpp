@@ -10,7 +10,7 @@
 
 #include <halftone/kernel/softmax/softmax.hpp>
 
-#include "kernel/rows/hard_rows.hpp"
+#include "kernel/norm/hard_rows.hpp"
 
 namespace softmax_checks {
 

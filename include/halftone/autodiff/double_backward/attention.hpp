@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Attention on a tape for second derivatives: kernel/attention/math.hpp's operations, one after the other.
+/// Attention on a tape for second derivatives: kernel/attention/math/math.hpp's operations, one after the other.
 ///
 /// Beside softmax these are three operations on matrices of all pairs of a query and a key: products of queries with
 /// keys, sums over the keys that a query sees, and sums over the queries that see a key. The gradients of each are the
 /// other two, however often they are taken.
 ///
-/// Numeric contract: as kernel/attention/math.hpp has it; scores, weights and their gradients are float, gradients by
+/// Numeric contract: as kernel/attention/math/math.hpp has it; scores, weights and their gradients are float, gradients by
 /// queries, keys and values are rounded once to their type. What a mask hides has no effect in any bit, in values, first
 /// and second derivatives (a result of zero may change its sign).
 #pragma once
@@ -14,7 +14,7 @@
 #include <halftone/autodiff/op/attention.hpp>
 #include <halftone/autodiff/op/products.hpp>
 #include <halftone/autodiff/op/softmax.hpp>
-#include <halftone/kernel/attention/math.hpp>
+#include <halftone/kernel/attention/math/math.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {

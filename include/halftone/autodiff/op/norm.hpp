@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Layer norm and rms norm with their gradients. Computed in float whatever the types, of
-/// doubles in double; see kernel/layer_norm.
+/// doubles in double; see kernel/norm.
 ///
 ///     auto y = ht::layer_norm<roles>(ctx, x, gain, bias);            // x: (…, width), gain and bias: (width)
 #pragma once
 
 #include <halftone/autodiff/engine/operation.hpp>
-#include <halftone/kernel/layer_norm/layer_norm.hpp>
-#include <halftone/kernel/rms_norm/rms_norm.hpp>
+#include <halftone/kernel/norm/layer_norm.hpp>
+#include <halftone/kernel/norm/rms_norm.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {

@@ -11,9 +11,9 @@
 
 #include <halftone/kernel/common/fp64/device.hpp>
 #include <halftone/kernel/common/rows/device.hpp>
+#include <halftone/kernel/common/rows/online.hpp>
 #include <halftone/kernel/cross_entropy/cross_entropy.hpp>
 #include <halftone/kernel/cross_entropy/fp64.hpp>
-#include <halftone/kernel/softmax/online.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {

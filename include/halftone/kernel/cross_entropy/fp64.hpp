@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Cross-entropy in double, a row a thread: cross_entropy.hpp has the rules, fp64/each.hpp the contract.
+/// Cross-entropy in double, a row a thread: what reference.hpp defines; cross_entropy.hpp has the rules, fp64/each.hpp the
+/// contract.
 #pragma once
 
+#include <halftone/kernel/common/fp64/each.hpp>
 #include <halftone/kernel/cross_entropy/cross_entropy.hpp>
-#include <halftone/kernel/softmax/fp64.hpp>
+#include <halftone/kernel/cross_entropy/reference.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -21,10 +23,10 @@ struct cross_entropy_row {
     HALFTONE_KERNEL template <class Thread>
     HALFTONE_HD void operator()(Thread thread, extent row) const {
         const std::int32_t target = thread.load(targets, row);
-        const row_exponentials all = row_exponentials::of(thread, logits, row, classes, 1.0);
-        const double logarithm = std::log(all.sum);
+        const auto logit = [&](extent j) { return logits.load(thread, row, j); };
+        const reference::exponential_sum all = reference::sum_of_exponentials(classes, logit, 1.0);
         double loss = target == ignored ? 0.0 : not_a_number;
-        if (target >= 0 && target < classes) loss = (all.subtracted - logits.load(thread, row, target)) + logarithm;
+        if (target >= 0 && target < classes) loss = reference::cross_entropy_of(all, logit(target));
         thread.store(losses, row, loss);
         thread.store(maximum, row, all.subtracted);
         thread.store(sum, row, all.sum);
@@ -47,14 +49,13 @@ struct cross_entropy_backward_row {
             for (extent j = 0; j < classes; ++j) dlogits.store(thread, row, j, 0);
             return;
         }
-        const row_exponentials all = row_exponentials::of(thread, logits, row, classes, 1.0);
+        const auto logit = [&](extent j) { return logits.load(thread, row, j); };
+        const reference::exponential_sum all = reference::sum_of_exponentials(classes, logit, 1.0);
         double factor = thread.load(gradient, row * step);
         if (count.is_there()) factor /= thread.load(count, 0);
         if (target < 0 || target >= classes) factor = not_a_number;
-        for (extent j = 0; j < classes; ++j) {
-            const double p = std::exp(logits.load(thread, row, j) - all.subtracted) / all.sum;
-            dlogits.store(thread, row, j, factor * (j == target ? p - 1 : p));
-        }
+        for (extent j = 0; j < classes; ++j)
+            dlogits.store(thread, row, j, factor * reference::cross_entropy_slope(all, logit(j), j == target));
     }
 };
 

@@ -5,6 +5,8 @@
 ///     loss[i] = log(sum over j of exp(x[i][j])) - x[i][target[i]]
 ///
 ///     double mean = reference::cross_entropy(logits, targets, -100, losses);
+///
+/// The functions of one number are also what the kernels in double compute (fp64.hpp).
 #pragma once
 
 #include <cstdint>
@@ -14,6 +16,16 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace reference {
+
+/// The loss of a row with this sum of exponentials (softmax/reference.hpp), whose target has the logit x.
+HALFTONE_HD inline double cross_entropy_of(const exponential_sum& all, double x) {
+    return (all.subtracted - x) + std::log(all.sum);
+}
+/// Its derivative by a logit x: softmax(x), less 1 where x is the target's.
+HALFTONE_HD inline double cross_entropy_slope(const exponential_sum& all, double x, bool is_target) {
+    const double probability = std::exp(x - all.subtracted) / all.sum;
+    return is_target ? probability - 1 : probability;
+}
 
 /// The number of rows whose target is not `ignored`.
 template <class I>
@@ -31,8 +43,8 @@ double cross_entropy(const view<X, 2>& logits,                          // (rows
     double sum = 0;
     for (extent i = 0; i < logits.extent_of(0); ++i) {
         const bool counts = targets(i) != ignored;
-        const auto [largest, of_row] = sum_of_exponentials(logits, i, 1.0);
-        const double loss = counts ? std::log(of_row) + (largest - static_cast<double>(logits(i, targets(i)))) : 0.0;
+        const exponential_sum all = sum_of_exponentials(logits.extent_of(1), read_row(logits, i), 1.0);
+        const double loss = counts ? cross_entropy_of(all, static_cast<double>(logits(i, targets(i)))) : 0.0;
         losses(i) = static_cast<S>(loss);
         sum += loss;
     }
@@ -46,10 +58,9 @@ template <class X, class I, class S, class D>
 void cross_entropy_backward(const view<X, 2>& logits, const view<I, 1>& targets, std::int32_t ignored,
                             const view<S, 1>& gradient, const view<D, 2>& dlogits) {
     for (extent i = 0; i < logits.extent_of(0); ++i) {
-        const auto [largest, sum] = sum_of_exponentials(logits, i, 1.0);
+        const exponential_sum all = sum_of_exponentials(logits.extent_of(1), read_row(logits, i), 1.0);
         for (extent j = 0; j < logits.extent_of(1); ++j) {
-            const double probability = std::exp(static_cast<double>(logits(i, j)) - largest) / sum;
-            const double slope = probability - (j == targets(i) ? 1.0 : 0.0);
+            const double slope = cross_entropy_slope(all, static_cast<double>(logits(i, j)), j == targets(i));
             dlogits(i, j) = static_cast<D>(targets(i) == ignored ? 0.0 : static_cast<double>(gradient(i)) * slope);
         }
     }

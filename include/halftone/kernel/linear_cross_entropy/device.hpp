@@ -4,7 +4,7 @@
 #pragma once
 
 #include <halftone/kernel/cross_entropy/device.hpp>
-#include <halftone/kernel/linear_cross_entropy/by_rows.hpp>
+#include <halftone/kernel/linear_cross_entropy/device/by_rows.hpp>
 #include <halftone/kernel/matmul/device.hpp>
 
 namespace halftone {

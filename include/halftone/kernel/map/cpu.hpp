@@ -9,9 +9,9 @@
 
 #include <halftone/kernel/common/fp64/cpu.hpp>
 #include <halftone/kernel/common/rows/rows.hpp>
+#include <halftone/kernel/map/cpu/job.hpp>
 #include <halftone/kernel/map/evaluate.hpp>
 #include <halftone/kernel/map/fp64.hpp>
-#include <halftone/kernel/map/job.hpp>
 #include <halftone/kernel/map/map.hpp>
 
 #if defined(HALFTONE_COMPILED) && !defined(__clang__)

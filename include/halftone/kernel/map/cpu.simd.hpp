@@ -10,7 +10,7 @@
 
 #include <halftone/kernel/common/rows/rows.hpp>
 #include <halftone/kernel/map/evaluate.hpp>
-#include <halftone/kernel/map/job.hpp>
+#include <halftone/kernel/map/cpu/job.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {

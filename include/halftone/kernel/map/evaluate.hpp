@@ -13,8 +13,8 @@
 #include <utility>
 
 #include <halftone/exec/cpu/simd.hpp>
-#include <halftone/kernel/map/expression.hpp>
-#include <halftone/kernel/map/scalar.hpp>
+#include <halftone/kernel/map/expression/expression.hpp>
+#include <halftone/kernel/map/expression/scalar.hpp>
 
 #define HALFTONE_BODY <halftone/kernel/map/evaluate.simd.hpp>
 #include <halftone/exec/cpu/each_set.hpp>

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include <halftone/exec/cpu/simd.hpp>
-#include <halftone/kernel/map/expression.hpp>
-#include <halftone/kernel/map/scalar.hpp>
+#include <halftone/kernel/map/expression/expression.hpp>
+#include <halftone/kernel/map/expression/scalar.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {

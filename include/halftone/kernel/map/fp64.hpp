@@ -5,8 +5,8 @@
 #pragma once
 
 #include <halftone/kernel/common/fp64/each.hpp>
+#include <halftone/kernel/map/expression/scalar.hpp>
 #include <halftone/kernel/map/map.hpp>
-#include <halftone/kernel/map/scalar.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {

@@ -18,8 +18,8 @@
 
 #include <cstddef>
 
-#include <halftone/kernel/map/derivative.hpp>
-#include <halftone/kernel/map/short_form.hpp>
+#include <halftone/kernel/map/expression/derivative.hpp>
+#include <halftone/kernel/map/expression/short_form.hpp>
 #include <halftone/kernel/write_mode.hpp>
 #include <halftone/tensor/tensor.hpp>
 

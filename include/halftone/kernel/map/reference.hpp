@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include <halftone/kernel/map/expression/scalar.hpp>
 #include <halftone/kernel/map/map.hpp>
-#include <halftone/kernel/map/scalar.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {

@@ -15,9 +15,9 @@
 /// rounds once, when it stores. An epilogue of your own is a type with an `epilogue_of` beside it.
 #pragma once
 
-#include <halftone/kernel/map/derivative.hpp>
-#include <halftone/kernel/map/expression.hpp>
-#include <halftone/kernel/map/short_form.hpp>
+#include <halftone/kernel/map/expression/derivative.hpp>
+#include <halftone/kernel/map/expression/expression.hpp>
+#include <halftone/kernel/map/expression/short_form.hpp>
 #include <halftone/tensor/tensor.hpp>
 
 namespace halftone {

@@ -5,7 +5,7 @@
 #pragma once
 
 #include <halftone/kernel/common/fp64/each.hpp>
-#include <halftone/kernel/map/scalar.hpp>
+#include <halftone/kernel/map/expression/scalar.hpp>
 #include <halftone/kernel/matmul/epilogue.hpp>
 
 namespace halftone {

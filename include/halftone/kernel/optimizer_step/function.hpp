@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A step of an optimizer over memory that is yours, whatever holds the parameters: AdamW's and SGD's as functions.
+/// A step of an optimizer over memory that is yours, whatever holds the parameters: AdamW's, Lion's and SGD's as functions.
 ///
 ///     ht::adamw_step<ht::amp_bf16>(device, weights, copies, gradients, first, second, {.lr = 3e-4, .step = t});
+///     ht::lion_step<ht::amp_bf16>(device, weights, copies, gradients, mean, {.lr = 1e-4, .step = t});
 ///     ht::sgd_step<ht::full_fp32>(device, weights, ht::view<float, 1>{}, gradients, momentum, {.lr = 0.1, .momentum = 0.9});
 ///
 /// The policy says how a parameter is rounded to its type (`param_rounding`) and how the copy that kernels read is rounded from
-/// it (`copy_rounding`); the views' element types say the rest. ht::adamw and ht::sgd (optim/) do the same for all
+/// it (`copy_rounding`); the views' element types say the rest. ht::adamw, ht::lion and ht::sgd (optim/) do the same for all
 /// parameters of a model, and count steps, skip those whose gradients are not finite, and keep the rate on the device.
 #pragma once
 
 #include <halftone/exec/workspace.hpp>
-#include <halftone/kernel/adamw/adamw.hpp>
 #include <halftone/kernel/function.hpp>
-#include <halftone/kernel/sgd/sgd.hpp>
+#include <halftone/kernel/optimizer_step/optimizer_step.hpp>
+#include <halftone/kernel/optimizer_step/rule/all.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -27,6 +28,18 @@ struct adamw_step_options {
     double weight_decay = 1e-2;
     std::int64_t step =
         1;  ///< which step of these parameters it is, counted from 1: what the bias corrections follow from
+    const kernel::gradient_factors* factors =
+        nullptr;                 ///< in the device's memory: unscaling and clipping; none: neither
+    kernel::rounding_key key{};  ///< of stochastic rounding, where the policy asks for it
+};
+
+/// What lion_step is told beside its views.
+struct lion_step_options {
+    double lr = 1e-4;
+    double beta1 = 0.9;
+    double beta2 = 0.99;
+    double weight_decay = 0;
+    std::int64_t step = 1;  ///< which step of these parameters it is, counted from 1
     const kernel::gradient_factors* factors =
         nullptr;                 ///< in the device's memory: unscaling and clipping; none: neither
     kernel::rounding_key key{};  ///< of stochastic rounding, where the policy asks for it
@@ -65,6 +78,35 @@ view<T, 1> flat_or_none(const V& v) {
     return flatten(all);
 }
 
+/// One step by a rule, whose moments are views.
+template <class P, class Rule, class Options, class Device, class Parameters, class Copy, class Gradients, class First,
+          class... More>
+void step_by_rule(Device& device, const char* name, const Rule& rule, const Options& options, const Parameters& parameters,
+                  const Copy& copy, const Gradients& gradients, const First& first, const More&... more) {
+    using roles = resolve<P>;
+    static_assert(check_policy<roles>());
+    static_assert(1 + sizeof...(More) == Rule::moments);
+    using param = element_in<Parameters>;
+    using copied = element_in<Copy>;
+    using gradient = element_in<Gradients>;
+    using state = element_in<First>;
+    if (options.step < 1) fail<argument_error>(name, ": the step is ", options.step, "; expected 1 or more");
+    const workspace::lease lease(device.scratch(), sizeof(step_memory));
+    auto* const memory = lease.template as<step_memory>();
+    device.run(write_step{memory, {{.steps = options.step, .lr = options.lr}, {}}});
+    kernel::optimizer_step<Device>::template run<roles::param_rounding, Rule, param, copied, gradient, state,
+                                                 copy_rounding_of<roles>()>(
+        device, {.master = flatten(as_view(parameters)),
+                 .copy = flat_or_none<copied>(copy),
+                 .gradient = flatten(as_view(gradients)),
+                 .moments = {flat_or_none<state>(first), flat_or_none<state>(more)...},
+                 .rule = rule,
+                 .rates = {.weight_decay = options.weight_decay},
+                 .factors = options.factors == nullptr ? &memory->factors : options.factors,
+                 .step = &memory->step,
+                 .key = options.key});
+}
+
 }  // namespace detail
 
 /// One step of AdamW (Loshchilov and Hutter 2019) in one pass: of each element of `parameters`, its `first` and `second`
@@ -76,28 +118,8 @@ template <class P, class Device, class Parameters, class Copy, class Gradients, 
     requires(detail::kernel_device<Device> && detail::viewables<Parameters, Copy, Gradients, First, Second>)
 void adamw_step(Device& device, const Parameters& parameters, const Copy& copy, const Gradients& gradients,
                 const First& first, const Second& second, const adamw_step_options& options = {}) {
-    using roles = resolve<P>;
-    static_assert(check_policy<roles>());
-    using param = detail::element_in<Parameters>;
-    using copied = detail::element_in<Copy>;
-    using gradient = detail::element_in<Gradients>;
-    using state = detail::element_in<First>;
-    if (options.step < 1) fail<argument_error>("adamw_step: the step is ", options.step, "; expected 1 or more");
-    const workspace::lease lease(device.scratch(), sizeof(detail::step_memory));
-    auto* const memory = lease.template as<detail::step_memory>();
-    device.run(detail::write_step{memory, {{.steps = options.step, .lr = options.lr}, {}}});
-    kernel::adamw<Device>::template run<roles::param_rounding, param, copied, gradient, state,
-                                        detail::copy_rounding_of<roles>()>(
-        device, {.master = flatten(as_view(parameters)),
-                 .copy = detail::flat_or_none<copied>(copy),
-                 .gradient = flatten(as_view(gradients)),
-                 .first = flatten(as_view(first)),
-                 .second = flatten(as_view(second)),
-                 .decays = {options.beta1, options.beta2, options.epsilon},
-                 .rates = {.weight_decay = options.weight_decay},
-                 .factors = options.factors == nullptr ? &memory->factors : options.factors,
-                 .step = &memory->step,
-                 .key = options.key});
+    detail::step_by_rule<P>(device, "adamw_step", kernel::adamw_rule{options.beta1, options.beta2, options.epsilon}, options,
+                            parameters, copy, gradients, first, second);
 }
 /// Says what is missing, where a compiler would say that no function matches.
 template <class Device, class... Views>
@@ -109,6 +131,24 @@ void adamw_step(Device&, const Views&...) {
         "gradients, first, second)");
 }
 
+/// One step of Lion (Chen et al. 2023) in one pass: of each element of `parameters`, the mean of its gradients in `momentum` and
+/// its rounded `copy`, given its gradient. Otherwise as adamw_step.
+template <class P, class Device, class Parameters, class Copy, class Gradients, class Momentum>
+    requires(detail::kernel_device<Device> && detail::viewables<Parameters, Copy, Gradients, Momentum>)
+void lion_step(Device& device, const Parameters& parameters, const Copy& copy, const Gradients& gradients,
+               const Momentum& momentum, const lion_step_options& options = {}) {
+    detail::step_by_rule<P>(device, "lion_step", kernel::lion_rule{options.beta1, options.beta2}, options, parameters, copy,
+                            gradients, momentum);
+}
+/// Says what is missing, where a compiler would say that no function matches.
+template <class Device, class... Views>
+    requires(detail::kernel_device<Device>)
+void lion_step(Device&, const Views&...) {
+    static_assert(sizeof(Device*) == 0,
+                  "halftone: lion_step is called without a policy: ht::lion_step<ht::amp_bf16>(device, parameters, copy, "
+                  "gradients, momentum)");
+}
+
 /// One step of stochastic gradient descent in one pass: of each element of `parameters`, its momentum and its rounded `copy`,
 /// given its gradient. All are contiguous and of one size; the copy may be without data, and so may the momentum where its
 /// coefficient is 0. Otherwise as adamw_step.
@@ -116,27 +156,8 @@ template <class P, class Device, class Parameters, class Copy, class Gradients, 
     requires(detail::kernel_device<Device> && detail::viewables<Parameters, Copy, Gradients, Momentum>)
 void sgd_step(Device& device, const Parameters& parameters, const Copy& copy, const Gradients& gradients,
               const Momentum& momentum, const sgd_step_options& options = {}) {
-    using roles = resolve<P>;
-    static_assert(check_policy<roles>());
-    using param = detail::element_in<Parameters>;
-    using copied = detail::element_in<Copy>;
-    using gradient = detail::element_in<Gradients>;
-    using state = detail::element_in<Momentum>;
-    if (options.step < 1) fail<argument_error>("sgd_step: the step is ", options.step, "; expected 1 or more");
-    const workspace::lease lease(device.scratch(), sizeof(detail::step_memory));
-    auto* const memory = lease.template as<detail::step_memory>();
-    device.run(detail::write_step{memory, {{.steps = options.step, .lr = options.lr}, {}}});
-    kernel::sgd<Device>::template run<roles::param_rounding, param, copied, gradient, state,
-                                      detail::copy_rounding_of<roles>()>(
-        device, {.master = flatten(as_view(parameters)),
-                 .copy = detail::flat_or_none<copied>(copy),
-                 .gradient = flatten(as_view(gradients)),
-                 .momentum = detail::flat_or_none<state>(momentum),
-                 .coefficients = {options.momentum, options.dampening, options.kind},
-                 .rates = {.weight_decay = options.weight_decay},
-                 .factors = options.factors == nullptr ? &memory->factors : options.factors,
-                 .step = &memory->step,
-                 .key = options.key});
+    detail::step_by_rule<P>(device, "sgd_step", kernel::sgd_rule{options.momentum, options.dampening, options.kind}, options,
+                            parameters, copy, gradients, momentum);
 }
 /// Says what is missing, where a compiler would say that no function matches.
 template <class Device, class... Views>
@@ -144,8 +165,7 @@ template <class Device, class... Views>
 void sgd_step(Device&, const Views&...) {
     static_assert(sizeof(Device*) == 0,
                   "halftone: sgd_step is called without a policy: ht::sgd_step<ht::amp_bf16>(device, parameters, copy, "
-                  "gradients, "
-                  "momentum)");
+                  "gradients, momentum)");
 }
 
 }  // namespace HALFTONE_ABI

@@ -10,9 +10,9 @@
 
 #include <halftone/kernel/common/fp64/device.hpp>
 #include <halftone/kernel/common/rows/device.hpp>
+#include <halftone/kernel/common/rows/online.hpp>
 #include <halftone/kernel/common/rows/spaced.hpp>
 #include <halftone/kernel/softmax/fp64.hpp>
-#include <halftone/kernel/softmax/online.hpp>
 #include <halftone/kernel/softmax/softmax.hpp>
 
 namespace halftone {

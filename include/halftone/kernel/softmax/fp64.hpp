@@ -1,36 +1,16 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Softmax and its logarithm in double, a row a thread: softmax.hpp has the rules, fp64/each.hpp the contract.
+/// Softmax and its logarithm in double, a row a thread: what reference.hpp defines; softmax.hpp has the rules, fp64/each.hpp the
+/// contract.
 #pragma once
 
-#include <cmath>
-
 #include <halftone/kernel/common/fp64/each.hpp>
+#include <halftone/kernel/softmax/reference.hpp>
 #include <halftone/kernel/softmax/softmax.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel::fp64 {
-
-/// What is subtracted from a row's values, the largest, or the smallest of a negative factor, and the sum of
-/// exp(factor (x - subtracted)). NaN where the row holds one.
-struct row_exponentials {
-    double subtracted, sum;
-
-    HALFTONE_KERNEL template <class Thread, class X>
-    HALFTONE_HD static row_exponentials of(Thread thread, const rows_of<X>& x, extent row, extent width,
-                                           double factor) {
-        const double sign = factor < 0 ? -1 : 1;
-        double largest = -HUGE_VAL, sum = 0;
-        for (extent j = 0; j < width; ++j) {
-            const double value = sign * x.load(thread, row, j);
-            if (largest < value) largest = value;
-        }
-        const double subtracted = sign * largest;
-        for (extent j = 0; j < width; ++j) sum += std::exp(factor * (x.load(thread, row, j) - subtracted));
-        return {subtracted, sum};
-    }
-};
 
 enum class softmax_kind { plain, logarithm };
 
@@ -43,11 +23,12 @@ struct softmax_row {
 
     HALFTONE_KERNEL template <class Thread>
     HALFTONE_HD void operator()(Thread thread, extent row) const {
-        const row_exponentials all = row_exponentials::of(thread, x, row, width, scale);
-        const double logarithm = std::log(all.sum);
-        for (extent j = 0; j < width; ++j) {
-            const double above = scale * (x.load(thread, row, j) - all.subtracted);
-            y.store(thread, row, j, Kind == softmax_kind::plain ? std::exp(above) / all.sum : above - logarithm);
+        const auto value = [&](extent j) { return x.load(thread, row, j); };
+        const auto store = [&](extent j, double v) { y.store(thread, row, j, v); };
+        if constexpr (Kind == softmax_kind::plain) {
+            reference::softmax_row(width, value, scale, store);
+        } else {
+            reference::log_softmax_row(width, value, scale, store);
         }
     }
 };
@@ -62,15 +43,13 @@ struct softmax_backward_row {
 
     HALFTONE_KERNEL template <class Thread>
     HALFTONE_HD void operator()(Thread thread, extent row) const {
-        double sum = 0;
-        for (extent j = 0; j < width; ++j) {
-            const double d = dy.load(thread, row, j);
-            sum += Kind == softmax_kind::plain ? d * y.load(thread, row, j) : d;
-        }
-        for (extent j = 0; j < width; ++j) {
-            const double v = y.load(thread, row, j), d = dy.load(thread, row, j);
-            dx.store(thread, row, j, scale * (Kind == softmax_kind::plain ? v * (d - sum) : d - std::exp(v) * sum),
-                     mode);
+        const auto value = [&](extent j) { return y.load(thread, row, j); };
+        const auto slope = [&](extent j) { return dy.load(thread, row, j); };
+        const auto store = [&](extent j, double v) { dx.store(thread, row, j, v, mode); };
+        if constexpr (Kind == softmax_kind::plain) {
+            reference::softmax_backward_row(width, value, slope, scale, store);
+        } else {
+            reference::log_softmax_backward_row(width, value, slope, scale, store);
         }
     }
 };

@@ -5,75 +5,87 @@
 ///     y[j] = exp(s x[j]) / (sum over k of exp(s x[k]))
 ///
 ///     reference::softmax(x, 1.0, y);
+///
+/// The functions of one row are also what the kernels in double compute (fp64.hpp).
 #pragma once
 
 #include <cmath>
-#include <limits>
 
-#include <halftone/tensor/view.hpp>
+#include <halftone/kernel/common/definition/rows.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace reference {
 
-/// The sum over j of exp(s (x[i][j] - m)), where the largest s x[i][j] is s m, so that no exponential overflows. m and the
-/// sum stay apart: log(sum) is lost in a large m, and s times a difference is more exact than a difference of products.
+/// The sum over j of exp(s (x[j] - m)), where the largest s x[j] is s m, so that no exponential overflows. m and the sum
+/// stay apart: log(sum) is lost in a large m, and s times a difference is more exact than a difference of products. The sum
+/// is NaN where the row holds one.
 struct exponential_sum {
     double subtracted, sum;
 };
-/// That sum for row i of x.
-template <class X>
-exponential_sum sum_of_exponentials(const view<X, 2>& x, extent i, double scale) {
+/// That sum for a row x of so many numbers.
+HALFTONE_KERNEL template <class X>
+HALFTONE_HD exponential_sum sum_of_exponentials(extent width, const X& x, double scale) {
     const double sign = scale < 0 ? -1 : 1;
-    double largest = -std::numeric_limits<double>::infinity(), sum = 0;
-    for (extent j = 0; j < x.extent_of(1); ++j) largest = std::fmax(largest, sign * static_cast<double>(x(i, j)));
-    for (extent j = 0; j < x.extent_of(1); ++j)
-        sum += std::exp(scale * (static_cast<double>(x(i, j)) - sign * largest));
+    double largest = -HUGE_VAL, sum = 0;
+    for (extent j = 0; j < width; ++j) {
+        const double value = sign * x(j);
+        if (largest < value) largest = value;
+    }
+    for (extent j = 0; j < width; ++j) sum += std::exp(scale * (x(j) - sign * largest));
     return {sign * largest, sum};
 }
 
+/// y = exp(s x) / (sum over the row of exp(s x)).
+HALFTONE_KERNEL template <class X, class Y>
+HALFTONE_HD void softmax_row(extent width, const X& x, double scale, const Y& y) {
+    const exponential_sum all = sum_of_exponentials(width, x, scale);
+    for (extent j = 0; j < width; ++j) y(j, std::exp(scale * (x(j) - all.subtracted)) / all.sum);
+}
 /// y = s x - log(sum over the row of exp(s x)).
-template <class X, class Y>
-void log_softmax(const view<X, 2>& x, double scale, const view<Y, 2>& y) {  // both (rows, width)
-    for (extent i = 0; i < x.extent_of(0); ++i) {
-        const auto [subtracted, sum] = sum_of_exponentials(x, i, scale);
-        for (extent j = 0; j < x.extent_of(1); ++j)
-            y(i, j) = static_cast<Y>(scale * (static_cast<double>(x(i, j)) - subtracted) - std::log(sum));
-    }
+HALFTONE_KERNEL template <class X, class Y>
+HALFTONE_HD void log_softmax_row(extent width, const X& x, double scale, const Y& y) {
+    const exponential_sum all = sum_of_exponentials(width, x, scale);
+    const double logarithm = std::log(all.sum);
+    for (extent j = 0; j < width; ++j) y(j, scale * (x(j) - all.subtracted) - logarithm);
+}
+
+/// dx = s y (dy - sum of dy y)
+HALFTONE_KERNEL template <class Y, class D, class X>
+HALFTONE_HD void softmax_backward_row(extent width, const Y& y, const D& dy, double scale, const X& dx) {
+    double sum = 0;
+    for (extent j = 0; j < width; ++j) sum += dy(j) * y(j);
+    for (extent j = 0; j < width; ++j) dx(j, scale * (y(j) * (dy(j) - sum)));
+}
+/// dx = s (dy - exp(y) (sum of dy))
+HALFTONE_KERNEL template <class Y, class D, class X>
+HALFTONE_HD void log_softmax_backward_row(extent width, const Y& y, const D& dy, double scale, const X& dx) {
+    double sum = 0;
+    for (extent j = 0; j < width; ++j) sum += dy(j);
+    for (extent j = 0; j < width; ++j) dx(j, scale * (dy(j) - std::exp(y(j)) * sum));
 }
 
 /// y = exp(s x) / (sum over the row of exp(s x)).
 template <class X, class Y>
-void softmax(const view<X, 2>& x, double scale, const view<Y, 2>& y) {
-    for (extent i = 0; i < x.extent_of(0); ++i) {
-        const auto [subtracted, sum] = sum_of_exponentials(x, i, scale);
-        for (extent j = 0; j < x.extent_of(1); ++j)
-            y(i, j) = static_cast<Y>(std::exp(scale * (static_cast<double>(x(i, j)) - subtracted)) / sum);
-    }
+void softmax(const view<X, 2>& x, double scale, const view<Y, 2>& y) {  // both (rows, width)
+    for (extent i = 0; i < x.extent_of(0); ++i) softmax_row(x.extent_of(1), read_row(x, i), scale, write_row(y, i));
 }
-
-/// dx = s y (dy - sum of dy y)
+/// y = s x - log(sum over the row of exp(s x)).
+template <class X, class Y>
+void log_softmax(const view<X, 2>& x, double scale, const view<Y, 2>& y) {
+    for (extent i = 0; i < x.extent_of(0); ++i) log_softmax_row(x.extent_of(1), read_row(x, i), scale, write_row(y, i));
+}
+/// dx = s y (dy - sum of dy y), given y and the gradient dy of it.
 template <class Y, class D, class X>
 void softmax_backward(const view<Y, 2>& y, const view<D, 2>& dy, double scale, const view<X, 2>& dx) {
-    for (extent i = 0; i < y.extent_of(0); ++i) {
-        double dot = 0;
-        for (extent j = 0; j < y.extent_of(1); ++j) dot += static_cast<double>(dy(i, j)) * static_cast<double>(y(i, j));
-        for (extent j = 0; j < y.extent_of(1); ++j)
-            dx(i, j) = static_cast<X>(scale * static_cast<double>(y(i, j)) * (static_cast<double>(dy(i, j)) - dot));
-    }
+    for (extent i = 0; i < y.extent_of(0); ++i)
+        softmax_backward_row(y.extent_of(1), read_row(y, i), read_row(dy, i), scale, write_row(dx, i));
 }
-
-/// dx = s (dy - exp(y) (sum of dy))
+/// dx = s (dy - exp(y) (sum of dy)), likewise.
 template <class Y, class D, class X>
 void log_softmax_backward(const view<Y, 2>& y, const view<D, 2>& dy, double scale, const view<X, 2>& dx) {
-    for (extent i = 0; i < y.extent_of(0); ++i) {
-        double sum = 0;
-        for (extent j = 0; j < y.extent_of(1); ++j) sum += static_cast<double>(dy(i, j));
-        for (extent j = 0; j < y.extent_of(1); ++j) {
-            dx(i, j) =
-                static_cast<X>(scale * (static_cast<double>(dy(i, j)) - std::exp(static_cast<double>(y(i, j))) * sum));
-        }
-    }
+    for (extent i = 0; i < y.extent_of(0); ++i)
+        log_softmax_backward_row(y.extent_of(1), read_row(y, i), read_row(dy, i), scale, write_row(dx, i));
 }
 
 }  // namespace reference

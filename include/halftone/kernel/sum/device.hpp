@@ -9,8 +9,8 @@
 
 #include <halftone/kernel/common/fp64/device.hpp>
 #include <halftone/kernel/common/rows/device.hpp>
+#include <halftone/kernel/map/expression/scalar.hpp>
 #include <halftone/kernel/map/fp64.hpp>
-#include <halftone/kernel/map/scalar.hpp>
 #include <halftone/kernel/sum/sum.hpp>
 
 namespace halftone {

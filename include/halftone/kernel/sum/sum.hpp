@@ -15,7 +15,7 @@
 
 #include <halftone/kernel/expect.hpp>
 #include <halftone/kernel/function.hpp>
-#include <halftone/kernel/map/derivative.hpp>
+#include <halftone/kernel/map/expression/derivative.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {

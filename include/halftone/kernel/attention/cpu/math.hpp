@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include <halftone/exec/cpu/cpu.hpp>
-#include <halftone/kernel/attention/math.hpp>
+#include <halftone/kernel/attention/math/math.hpp>
 #include <halftone/kernel/common/rows/cut.hpp>
 
 #if defined(HALFTONE_COMPILED) && !defined(__clang__)

@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include <halftone/exec/simt/reduce.hpp>
-#include <halftone/kernel/attention/math.hpp>
+#include <halftone/kernel/attention/math/math.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {

@@ -31,6 +31,7 @@ namespace kernel::fp64 {
 using simt::global_span;
 
 inline constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
+inline constexpr double largest_number = std::numeric_limits<double>::max();
 
 /// The words on the host.
 struct host_thread {
@@ -52,6 +53,12 @@ struct each;
 template <class Device, class Work>
 void for_each(Device& device, extent count, extent cost, const Work& work) {
     each<Device>::run(device, count, cost, work);
+}
+
+/// A number as a double; 0 where there is no memory.
+HALFTONE_KERNEL template <class Thread, class T>
+HALFTONE_HD double load_or_zero(Thread thread, const global_span<T>& s, extent i) {
+    return s.is_there() ? static_cast<double>(thread.load(s, i)) : 0.0;
 }
 
 /// The places of a matrix of numbers whose rows may lie apart.

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// What row-wise CPU kernels share: how rows are cut into pieces (cut.hpp), how a row is walked and summed (walk.hpp), four
-/// short rows at a time (side_by_side.simd.hpp), which rows need care (care.hpp), rows that lie apart (spaced.hpp), and sums
-/// over pieces.
+/// short rows at a time (side_by_side.simd.hpp), rows that lie apart (spaced.hpp), and sums over pieces.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +9,6 @@
 #include <halftone/exec/cpu/cpu.hpp>
 #include <halftone/exec/cpu/simd.hpp>
 #include <halftone/exec/cpu/stream.hpp>
-#include <halftone/kernel/common/rows/care.hpp>
 #include <halftone/kernel/common/rows/cut.hpp>
 #include <halftone/kernel/common/rows/spaced.hpp>
 #include <halftone/kernel/common/rows/walk.hpp>

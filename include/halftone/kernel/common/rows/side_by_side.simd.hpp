@@ -6,7 +6,6 @@
 
 #include <type_traits>
 
-#include <halftone/kernel/common/rows/care.hpp>
 #include <halftone/kernel/common/rows/walk.hpp>
 
 namespace halftone {
@@ -166,67 +165,6 @@ struct row_numbers {
         }
     }
 };
-/// A number of row `row` of four, out of what row_numbers holds.
-HALFTONE_INLINE float number_of(f32 numbers, int row) {
-    f32 each[4];
-    spread_quarters(numbers, each);
-    return first_lane(each[row]);
-}
-/// Whether none of R rows needs care, by what is left of their variances (care.hpp).
-HALFTONE_INLINE bool all_usual(float left) { return kernel::row_limits<float>::is_usual(left); }
-HALFTONE_INLINE bool all_usual(f32 left) {
-    return !any(either(less(left, splat(0.0f)), not_finite(left)));
-}
-/// The same of many groups of rows, found out when all are done.
-struct usual_so_far {
-    f32 least, sum;  // of what is left; the sum in units that no finite numbers overflow
-
-    HALFTONE_INLINE usual_so_far() : least(splat(0.0f)), sum(splat(0.0f)) {}
-    HALFTONE_INLINE void take(f32 left) {
-        least = min(left, least);
-        sum = fma(left, 0x1p-100f, sum);
-    }
-    HALFTONE_INLINE bool value() const { return !any(either(less(least, splat(0.0f)), not_finite(sum))); }
-};
-/// Rows of four that are taken with care, and kept while all four are written: y may be x.
-template <class Y>
-struct kept_rows {
-    Y rows[4][f32::lanes * f32::lanes];  // side_by_side's widest
-    kernel::careful_row of[4];
-    bool are_kept[4];
-
-    /// take(row, to) of each row that needs it.
-    template <class Take>
-    HALFTONE_INLINE void take_from(f32 left, bool distinct, const Take& take) {
-        for (int r = 0; r < 4; ++r) {
-            are_kept[r] = (distinct || r == 0) && !all_usual(splat(number_of(left, r)));
-            if (are_kept[r]) of[r] = take(r, rows[r]);
-        }
-    }
-    /// put(row, from, statistics) of each row that is kept.
-    template <class Put>
-    HALFTONE_INLINE void give(const Put& put) const {
-        for (int r = 0; r < 4; ++r) {
-            if (are_kept[r]) put(r, rows[r], of[r]);
-        }
-    }
-};
-
-/// for_fours of rows of which few need care: some(first, count, distinct, checks) returns whether none did, and where it did
-/// not check them before it wrote, it is called again to check. Where y is x they are checked at once.
-template <class X, class Y, class Some>
-HALFTONE_INLINE void for_usual_fours(extent rows, const X* x, const Y* y, const Some& some) {
-    const bool in_place = static_cast<const void*>(x) == static_cast<const void*>(y);
-    for_fours(rows, [&](extent i, extent count, bool distinct) __attribute__((always_inline)) {
-        if (in_place || !some(i, count, distinct, std::false_type{})) some(i, count, distinct, std::true_type{});
-    });
-}
-/// To R places, one after the other; of four to the first alone where they are not `distinct`.
-HALFTONE_INLINE void put_numbers(float* p, bool, f32 v) { *p = first_lane(v); }
-HALFTONE_INLINE void put_numbers(float* p, bool distinct, const four& v) {
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) p[distinct ? i : 0] = first_lane(v.v[i]);
-}
 
 }  // namespace HALFTONE_SET
 }  // namespace HALFTONE_ABI

@@ -90,9 +90,9 @@ HALFTONE_HD inline void end_part(const gradient_record& r, part_record* parts, s
 }
 
 /// Whether gradients that are finite are too large for a step all the same: whether one of them, as the optimizer reads
-/// it, may be above `largest`, with which the moments of its rule stay finite (adamw_largest_gradient,
-/// sgd_largest_gradient). Such a step counts as an overflow: the moment would be infinite from then on, and the parameter
-/// never move again. It is told from the norm, which the pass has found, and from the factors of clipping since.
+/// it, may be above `largest`, with which the moments of its rule stay finite (the rule's largest_gradient()). Such a step
+/// counts as an overflow: the moment would be infinite from then on, and the parameter never move again. It is told from the
+/// norm, which the pass has found, and from the factors of clipping since.
 HALFTONE_HD inline bool is_beyond(const gradient_record& r, const part_record& part, float largest) {
     if (r.factors.limit <= largest) return false;
     const double factor = static_cast<double>(r.factors.clip), before = static_cast<double>(part.clip),

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include <halftone/kernel/common/rows/device.hpp>
+#include <halftone/kernel/map/expression/scalar.hpp>
 #include <halftone/kernel/map/map.hpp>
-#include <halftone/kernel/map/scalar.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {

@@ -8,7 +8,7 @@
 /// may be an operand.
 #pragma once
 
-#include <halftone/kernel/map/scalar.hpp>
+#include <halftone/kernel/map/expression/scalar.hpp>
 #include <halftone/kernel/matmul/device/operand.hpp>
 #include <halftone/kernel/matmul/epilogue.hpp>
 

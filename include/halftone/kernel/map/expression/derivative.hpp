@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Derivatives of expressions, which are expressions.
+///
+///     auto e = ht::trace<2>([](auto x, auto y) { return x * y; });
+///     auto d = ht::derivative<0>(e);                               // argument<1>: y
+///
+/// Where a function has a corner, the derivative is PyTorch's: relu' and abs' are 0 at 0, min and max share equally
+/// between equal arguments, and `where` takes the chosen side's. A product with a derivative that is zero on one side
+/// stays zero there, whatever the other factor.
+#pragma once
+
+#include <halftone/kernel/map/expression/expression.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+
+namespace symbolic {
+
+namespace detail {
+
+/// The argument that `derive` derives by. It lives here, so that all overloads are found through it.
+template <int Index>
+struct by {};
+
+/// The derivative of each function of one variable at a; `e` is the function itself at a.
+template <class E, class A>
+HALFTONE_HD constexpr auto slope(op::negate, const E&, const A&) {
+    return constant(-1.0);
+}
+template <class E, class A>
+HALFTONE_HD constexpr auto slope(op::abs, const E&, const A& a) {
+    return symbolic::sign(a);
+}
+template <class E, class A>
+HALFTONE_HD constexpr auto slope(op::sign, const E&, const A&) {
+    return zero{};
+}
+template <class E, class A>
+HALFTONE_HD constexpr auto slope(op::square, const E&, const A& a) {
+    return 2.0f * a;
+}
+template <class E, class A>
+HALFTONE_HD constexpr auto slope(op::sqrt, const E&, const A& a) {
+    return 0.5f * symbolic::rsqrt(a);
+}
+template <class E, class A>
+HALFTONE_HD constexpr auto slope(op::rsqrt, const E& e, const A& a) {
+    return -0.5f * e / a;
+}
+template <class E, class A>
+HALFTONE_HD constexpr auto slope(op::exp, const E& e, const A&) {
+    return e;
+}
+template <class E, class A>
+HALFTONE_HD constexpr auto slope(op::expm1, const E&, const A& a) {
+    return symbolic::exp(a);
+}
+template <class E, class A>
+HALFTONE_HD constexpr auto slope(op::log, const E&, const A& a) {
+    return one{} / a;
+}
+template <class E, class A>
+HALFTONE_HD constexpr auto slope(op::log1p, const E&, const A& a) {
+    return one{} / (one{} + a);
+}
+template <class E, class A>
+HALFTONE_HD constexpr auto slope(op::softplus, const E&, const A& a) {
+    return symbolic::sigmoid(a);
+}
+template <class E, class A>
+HALFTONE_HD constexpr auto slope(op::sinh, const E&, const A& a) {
+    return symbolic::cosh(a);
+}
+template <class E, class A>
+HALFTONE_HD constexpr auto slope(op::cosh, const E&, const A& a) {
+    return symbolic::sinh(a);
+}
+template <class E, class A>
+HALFTONE_HD constexpr auto slope(op::tan, const E& e, const A&) {
+    return one{} + symbolic::square(e);
+}
+template <class E, class A>
+HALFTONE_HD constexpr auto slope(op::tanh, const E&, const A& a) {
+    return unary<op::tanh_slope, A>{a};
+}
+template <class E, class A>
+HALFTONE_HD constexpr auto slope(op::tanh_slope, const E& e, const A& a) {
+    return -2.0f * symbolic::tanh(a) * e;
+}
+template <class E, class A>
+HALFTONE_HD constexpr auto slope(op::sigmoid, const E&, const A& a) {
+    return unary<op::sigmoid_slope, A>{a};
+}
+/// 1 - 2 sigmoid(a), without the difference.
+template <class A>
+HALFTONE_HD constexpr auto one_minus_two_sigmoid(const A& a) {
+    return -symbolic::tanh(0.5f * a);
+}
+template <class E, class A>
+HALFTONE_HD constexpr auto slope(op::sigmoid_slope, const E& e, const A& a) {
+    return e * one_minus_two_sigmoid(a);
+}
+template <class E, class A>
+HALFTONE_HD constexpr auto slope(op::relu, const E&, const A& a) {
+    return symbolic::where(a <= zero{}, zero{}, one{});
+}
+template <class E, class A>
+HALFTONE_HD constexpr auto slope(op::silu, const E&, const A& a) {
+    return unary<op::silu_slope, A>{a};
+}
+template <class E, class A>
+HALFTONE_HD constexpr auto slope(op::silu_slope, const E&, const A& a) {
+    return unary<op::sigmoid_slope, A>{a} * (2.0f + a * one_minus_two_sigmoid(a));
+}
+template <class E, class A>
+HALFTONE_HD constexpr auto slope(op::gelu, const E&, const A& a) {
+    return unary<op::gelu_slope, A>{a};
+}
+template <class E, class A>
+HALFTONE_HD constexpr auto slope(op::gelu_slope, const E&, const A& a) {
+    // gelu is x sigmoid(t); beyond 16 its slope is constant, and the powers below would overflow.
+    const auto x = symbolic::min(symbolic::max(a, -16.0f), 16.0f);
+    const auto t = x * (1.5957691216057308 + 0.071354816272600248 * symbolic::square(x));
+    const auto t_slope = 1.5957691216057308 + 0.21406444881780074 * symbolic::square(x);
+    const auto curve = 0.42812889763560149 * x + one_minus_two_sigmoid(t) * symbolic::square(t_slope);
+    return unary<op::sigmoid_slope, std::remove_const_t<decltype(t)>>{t} * (2.0f * t_slope + x * curve);
+}
+
+template <int Index, int Other>
+HALFTONE_HD constexpr auto derive(by<Index>, const argument<Other>&) {
+    if constexpr (Index == Other) {
+        return one{};
+    } else {
+        return zero{};
+    }
+}
+template <int Index>
+HALFTONE_HD constexpr zero derive(by<Index>, const constant&) {
+    return {};
+}
+template <int Index>
+HALFTONE_HD constexpr zero derive(by<Index>, const zero&) {
+    return {};
+}
+template <int Index>
+HALFTONE_HD constexpr zero derive(by<Index>, const one&) {
+    return {};
+}
+
+template <int Index, class Op, class A>
+HALFTONE_HD constexpr auto derive(by<Index> i, const unary<Op, A>& e) {
+    const auto inner = derive(i, e.operand);
+    if constexpr (is_zero<std::remove_const_t<decltype(inner)>>) {
+        return zero{};
+    } else {
+        return inner * slope(Op{}, e, e.operand);
+    }
+}
+
+template <int Index, class A, class B>
+HALFTONE_HD constexpr auto derive(by<Index> i, const binary<op::add, A, B>& e) {
+    return derive(i, e.left) + derive(i, e.right);
+}
+template <int Index, class A, class B>
+HALFTONE_HD constexpr auto derive(by<Index> i, const binary<op::subtract, A, B>& e) {
+    return derive(i, e.left) - derive(i, e.right);
+}
+template <int Index, class A, class B>
+HALFTONE_HD constexpr auto derive(by<Index> i, const binary<op::multiply, A, B>& e) {
+    return derive(i, e.left) * e.right + e.left * derive(i, e.right);
+}
+template <int Index, class A, class B>
+HALFTONE_HD constexpr auto derive(by<Index> i, const binary<op::divide, A, B>& e) {
+    return (derive(i, e.left) - e * derive(i, e.right)) / e.right;
+}
+template <int Index, class A, class B>
+HALFTONE_HD constexpr auto derive(by<Index> i, const binary<op::power, A, B>& e) {
+    const auto a = derive(i, e.left);
+    const auto b = derive(i, e.right);
+    // 0 where the power is constant at that place: a^0, and 0^b for b >= 0.
+    return a * symbolic::where(e.right == zero{}, zero{}, e.right * symbolic::pow(e.left, e.right - one{})) +
+           b * symbolic::where(e.left == zero{} && e.right >= zero{}, zero{}, e * symbolic::log(e.left));
+}
+template <int Index, class A, class B>
+HALFTONE_HD constexpr auto derive(by<Index> i, const binary<op::atan2, A, B>& e) {
+    return (derive(i, e.left) * e.right - e.left * derive(i, e.right)) /
+           (symbolic::square(e.left) + symbolic::square(e.right));
+}
+template <int Index, class A, class B>
+HALFTONE_HD constexpr auto derive(by<Index> i, const binary<op::binary_cross_entropy, A, B>& e) {
+    const auto miss = symbolic::max(symbolic::log1p(-e.left), -100.0f);
+    const auto hit = symbolic::max(symbolic::log(e.left), -100.0f);
+    return derive(i, e.left) * ((e.left - e.right) / symbolic::max(e.left * (one{} - e.left), 1e-12)) +
+           derive(i, e.right) * (miss - hit);
+}
+template <int Index, class A, class B>
+HALFTONE_HD constexpr auto derive(by<Index> i, const binary<op::minimum, A, B>& e) {
+    const auto a = derive(i, e.left);
+    const auto b = derive(i, e.right);
+    return symbolic::where(e.left == e.right, 0.5f * (a + b), symbolic::where(e.left < e.right, a, b));
+}
+template <int Index, class A, class B>
+HALFTONE_HD constexpr auto derive(by<Index> i, const binary<op::maximum, A, B>& e) {
+    const auto a = derive(i, e.left);
+    const auto b = derive(i, e.right);
+    return symbolic::where(e.left == e.right, 0.5f * (a + b), symbolic::where(e.right < e.left, a, b));
+}
+
+template <int Index, class Condition, class A, class B>
+HALFTONE_HD constexpr auto derive(by<Index> i, const choice<Condition, A, B>& e) {
+    return symbolic::where(e.condition, derive(i, e.yes), derive(i, e.no));
+}
+
+template <int Index, class Function, class... A>
+HALFTONE_HD constexpr zero derive(by<Index>, const external<Function, A...>&) {
+    static_assert(
+        sizeof(Function) == 0 || !(reads<Index, A> || ...),
+        "halftone: derivative: an opaque functor has no derivative; write it as a generic lambda over ht:: functions, "
+        "or keep gradients from reaching it");
+    return {};
+}
+
+}  // namespace detail
+
+}  // namespace symbolic
+
+/// The derivative of an expression by its argument `Index`.
+template <int Index, expression E>
+HALFTONE_HD constexpr auto derivative(const E& e) {
+    return symbolic::detail::derive(symbolic::detail::by<Index>{}, e);
+}
+
+namespace detail {
+
+template <class E>
+constexpr pack<E> as_pack(const E& e) {
+    return {e, {}};
+}
+template <class... E>
+constexpr pack<E...> as_pack(const pack<E...>& e) {
+    return e;
+}
+
+template <int Index, int Inputs, class... E, int... Result>
+constexpr auto gradient(const pack<E...>& e, std::integer_sequence<int, Result...>) {
+    return (symbolic::zero{} + ... +
+            (symbolic::argument<Inputs + Result>{} * derivative<Index>(e.template at<Result>())));
+}
+
+/// The gradient of input `Index` of an expression (or a pack of results) over `Inputs` inputs: the sum over results of
+/// argument<Inputs + result>, which is the gradient of that result, times the result's derivative.
+template <int Index, int Inputs, class E>
+constexpr auto gradient_expression(const E& e) {
+    const auto results = detail::as_pack(e);
+    return detail::gradient<Index, Inputs>(
+        results, std::make_integer_sequence<int, static_cast<int>(decltype(results)::count)>{});
+}
+
+}  // namespace detail
+
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Expressions on single numbers: the definition of every operation in double, and what a GPU thread evaluates in
+/// float.
+///
+///     const double x[] = {0.5, 2.0};
+///     double y = ht::scalar::evaluate(e, x);
+///
+/// Any type with the operators of a number takes part whose namespace has exp, log, sqrt and tanh, or functions
+/// `apply` for the operations that need them.
+///
+/// Errors in float on a GPU: those that exec/cpu/simd/math.simd.hpp states for the CPU, the CUDA Programming Guide giving
+/// expf, expm1f, logf and log1pf 1 ulp, tanhf 2, square roots and divisions half of one; short forms (short_form.hpp) keep
+/// those of float16 there for every type. sinh, cosh, tan, pow and atan2 are <cmath>'s on both: within 4 ulp by that guide
+/// and by glibc's manual. nvcc's --use_fast_math is refused.
+#pragma once
+
+#include <cmath>
+#include <type_traits>
+#include <utility>
+
+#include <halftone/exec/simt/memory.hpp>
+#include <halftone/kernel/exponential.hpp>
+#include <halftone/kernel/map/expression/expression.hpp>
+#include <halftone/kernel/map/expression/short_form.hpp>
+#include <halftone/number/classify.hpp>
+
+#include <halftone/number/precise/begin.hpp>
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace scalar {
+
+namespace op = symbolic::op;
+
+/// Whether x is a NaN, also where a compiler was told that there is none.
+HALFTONE_KERNEL template <class V>
+HALFTONE_HD inline bool is_unordered(const V& x) {
+#if __FINITE_MATH_ONLY__
+    if constexpr (std::is_floating_point_v<V>) return is_nan(x);
+#endif
+    return !(x == x);
+}
+/// 1 / (1 + e^-x) and its derivative; e^-|x| does not overflow.
+HALFTONE_KERNEL template <class V>
+HALFTONE_HD inline V sigmoid(const V& x) {
+    using std::exp;
+    const V e = exp(x < V(0) ? x : -x);
+    return (x < V(0) ? e : V(1)) / (V(1) + e);
+}
+HALFTONE_KERNEL template <class V>
+HALFTONE_HD inline V sigmoid_slope(const V& x) {
+    using std::exp;
+    const V e = exp(x < V(0) ? x : -x);
+    return e / ((V(1) + e) * (V(1) + e));
+}
+/// The derivative of x sigmoid(t), t being a function of x with the given slope.
+HALFTONE_KERNEL template <class V>
+HALFTONE_HD inline V gated_slope(const V& x, const V& t, const V& t_slope) {
+    return sigmoid(t) + x * t_slope * sigmoid_slope(t);
+}
+/// x in [-limit, limit], where beyond them a slope is 0 or 1.
+HALFTONE_KERNEL template <class V>
+HALFTONE_HD inline V within(const V& x, const V& limit) {
+#if __FINITE_MATH_ONLY__
+    if (is_unordered(x)) return x;
+#endif
+    return x < -limit ? -limit : limit < x ? limit : x;
+}
+
+// The definitions.
+HALFTONE_KERNEL template <class V>
+HALFTONE_HD inline V apply(op::negate, const V& a) {
+    return -a;
+}
+HALFTONE_KERNEL template <class V>
+HALFTONE_HD inline V apply(op::abs, const V& a) {
+    if constexpr (std::is_floating_point_v<V>) {
+        return std::fabs(a);  // also of -0
+    } else {
+        return a < V(0) ? -a : a;
+    }
+}
+HALFTONE_KERNEL template <class V>
+HALFTONE_HD inline V apply(op::sign, const V& a) {
+    return a < V(0) ? V(-1) : V(0) < a ? V(1) : a;
+}
+HALFTONE_KERNEL template <class V>
+HALFTONE_HD inline V apply(op::square, const V& a) {
+    return a * a;
+}
+HALFTONE_KERNEL template <class V>
+HALFTONE_HD inline V apply(op::sqrt, const V& a) {
+    using std::sqrt;
+    return sqrt(a);
+}
+HALFTONE_KERNEL template <class V>
+HALFTONE_HD inline V apply(op::rsqrt, const V& a) {
+    using std::sqrt;
+    return V(1) / sqrt(a);
+}
+HALFTONE_KERNEL template <class V>
+HALFTONE_HD inline V apply(op::exp, const V& a) {
+    using std::exp;
+    return exp(a);
+}
+HALFTONE_KERNEL template <class V>
+HALFTONE_HD inline V apply(op::expm1, const V& a) {
+    using std::expm1;
+    return expm1(a);
+}
+HALFTONE_KERNEL template <class V>
+HALFTONE_HD inline V apply(op::log, const V& a) {
+    using std::log;
+    return log(a);
+}
+HALFTONE_KERNEL template <class V>
+HALFTONE_HD inline V apply(op::log1p, const V& a) {
+    using std::log1p;
+    return log1p(a);
+}
+HALFTONE_KERNEL template <class V>
+HALFTONE_HD inline V apply(op::softplus, const V& a) {
+    using std::exp, std::log1p;
+    return (a < V(0) ? V(0) : a) + log1p(exp(a < V(0) ? a : -a));  // e^-|a| does not overflow
+}
+HALFTONE_KERNEL template <class V>
+HALFTONE_HD inline V apply(op::sinh, const V& a) {
+    using std::sinh;
+    return sinh(a);
+}
+HALFTONE_KERNEL template <class V>
+HALFTONE_HD inline V apply(op::cosh, const V& a) {
+    using std::cosh;
+    return cosh(a);
+}
+HALFTONE_KERNEL template <class V>
+HALFTONE_HD inline V apply(op::tan, const V& a) {
+    using std::tan;
+    return tan(a);
+}
+HALFTONE_KERNEL template <class V>
+HALFTONE_HD inline V apply(op::power, const V& a, const V& b) {
+    using std::pow;
+    return pow(a, b);
+}
+HALFTONE_KERNEL template <class V>
+HALFTONE_HD inline V apply(op::atan2, const V& y, const V& x) {
+    using std::atan2;
+    return atan2(y, x);
+}
+/// Each logarithm at least -100; a NaN stays.
+HALFTONE_KERNEL template <class V>
+HALFTONE_HD inline V apply(op::binary_cross_entropy, const V& p, const V& t) {
+    using std::log, std::log1p;
+    const V hit = log(p), miss = log1p(-p);
+    return -(t * (hit < V(-100) ? V(-100) : hit) + (V(1) - t) * (miss < V(-100) ? V(-100) : miss));
+}
+HALFTONE_KERNEL template <class V>
+HALFTONE_HD inline V apply(op::tanh, const V& a) {
+    using std::tanh;
+    return tanh(a);
+}
+HALFTONE_KERNEL template <class V>
+HALFTONE_HD inline V apply(op::tanh_slope, const V& a) {
+    return V(4) * sigmoid_slope(V(2) * a);  // 1 - tanh^2, without the difference
+}
+HALFTONE_KERNEL template <class V>
+HALFTONE_HD inline V apply(op::sigmoid, const V& a) {
+    return sigmoid(a);
+}
+HALFTONE_KERNEL template <class V>
+HALFTONE_HD inline V apply(op::sigmoid_slope, const V& a) {
+    return sigmoid_slope(a);
+}
+HALFTONE_KERNEL template <class V>
+HALFTONE_HD inline V apply(op::relu, const V& a) {
+    return a < V(0) ? V(0) : a;
+}
+HALFTONE_KERNEL template <class V>
+HALFTONE_HD inline V apply(op::silu, const V& a) {
+    return a * sigmoid(a);
+}
+HALFTONE_KERNEL template <class V>
+HALFTONE_HD inline V apply(op::silu_slope, const V& a) {
+    const V x = within(a, V(800));
+    return gated_slope(x, x, V(1));
+}
+/// Twice the argument of gelu's tanh, since (1 + tanh(u)) / 2 is sigmoid(2 u) without the sum that cancels: sqrt(8/pi)
+/// (x + 0.044715 x^3), in the form of fewest roundings.
+HALFTONE_KERNEL template <class V>
+HALFTONE_HD inline V gelu_argument(const V& x) {
+    return x * (V(1.5957691216057308) + V(0.071354816272600248) * x * x);
+}
+HALFTONE_KERNEL template <class V>
+HALFTONE_HD inline V apply(op::gelu, const V& a) {
+    return a * sigmoid(gelu_argument(a));
+}
+HALFTONE_KERNEL template <class V>
+HALFTONE_HD inline V apply(op::gelu_slope, const V& a) {
+    const V x = within(a, V(32));
+    return gated_slope(x, gelu_argument(x), V(1.5957691216057308) + V(3 * 0.071354816272600248) * x * x);
+}
+
+// Short forms are defined as what they are short for.
+HALFTONE_KERNEL template <class Op, class T, class V>
+HALFTONE_HD inline V apply(op::short_form<Op, T>, const V& a) {
+    return apply(Op{}, a);
+}
+/// x / (1 + 2^n): x times the sigmoid of -n log 2; and its derivative, given that of -n log 2.
+HALFTONE_HD inline float over_one_and_power(float x, float n) {
+    return kernel::on_device::quotient(x, 1.0f + kernel::on_device::power_of_two(n));
+}
+HALFTONE_HD inline float over_one_and_power_slope(float x, float n, float slope) {
+    const float e = kernel::on_device::power_of_two(n), whole = kernel::on_device::quotient(1.0f, 1.0f + e);
+    return std::fma(whole * (e * whole), x * slope, whole);
+}
+/// n / x of gelu, given x^2.
+HALFTONE_HD inline float gelu_exponent(float square) {
+    return std::fma(square, -0.1029432395800235f, -2.302208198144325f);
+}
+HALFTONE_KERNEL template <class T>
+HALFTONE_HD inline float apply(op::short_form<op::silu, T>, const float& x) {
+    return over_one_and_power(x, x * -1.44269504088896341f);
+}
+HALFTONE_KERNEL template <class T>
+HALFTONE_HD inline float apply(op::short_form<op::silu_slope, T>, const float& a) {
+    const float x = within(a, 40.0f);
+    return over_one_and_power_slope(x, x * -1.44269504088896341f, 1.0f);
+}
+HALFTONE_KERNEL template <class T>
+HALFTONE_HD inline float apply(op::short_form<op::gelu, T>, const float& x) {
+    return over_one_and_power(x, x * gelu_exponent(x * x));
+}
+HALFTONE_KERNEL template <class T>
+HALFTONE_HD inline float apply(op::short_form<op::gelu_slope, T>, const float& a) {
+    const float x = within(a, 7.0f), square = x * x;
+    const float slope = std::fma(square, 0.214064448817803f, 1.59576912160573f);
+    return over_one_and_power_slope(x, x * gelu_exponent(square), slope);
+}
+
+HALFTONE_KERNEL template <class V>
+HALFTONE_HD inline V apply(op::add, const V& a, const V& b) {
+    return a + b;
+}
+HALFTONE_KERNEL template <class V>
+HALFTONE_HD inline V apply(op::subtract, const V& a, const V& b) {
+    return a - b;
+}
+HALFTONE_KERNEL template <class V>
+HALFTONE_HD inline V apply(op::multiply, const V& a, const V& b) {
+    return a * b;
+}
+HALFTONE_KERNEL template <class V>
+HALFTONE_HD inline V apply(op::divide, const V& a, const V& b) {
+    return a / b;
+}
+HALFTONE_KERNEL template <class V>
+HALFTONE_HD inline V apply(op::minimum, const V& a, const V& b) {
+    return a < b || is_unordered(a) ? a : b;
+}
+HALFTONE_KERNEL template <class V>
+HALFTONE_HD inline V apply(op::maximum, const V& a, const V& b) {
+    return b < a || is_unordered(a) ? a : b;
+}
+HALFTONE_KERNEL template <class V>
+HALFTONE_HD inline bool apply(op::less, const V& a, const V& b) {
+    return a < b;
+}
+HALFTONE_KERNEL template <class V>
+HALFTONE_HD inline bool apply(op::less_equal, const V& a, const V& b) {
+    return a <= b;
+}
+HALFTONE_KERNEL template <class V>
+HALFTONE_HD inline bool apply(op::equal, const V& a, const V& b) {
+    return a == b;
+}
+HALFTONE_HD constexpr bool apply(op::both, bool a, bool b) { return a && b; }
+HALFTONE_HD constexpr bool apply(op::either, bool a, bool b) { return a || b; }
+
+namespace detail {
+
+/// A constant in arithmetic of type V.
+HALFTONE_KERNEL template <class V>
+HALFTONE_HD constexpr auto constant_as(const symbolic::constant& c) {
+    if constexpr (std::is_floating_point_v<V> && sizeof(V) > sizeof(float)) {
+        return c.exact;
+    } else {
+        return c.value;
+    }
+}
+
+// The nodes, told apart by overloads; `to` finds the ones that are declared later by its namespace.
+struct walk {
+    HALFTONE_KERNEL template <int Index, class V>
+    HALFTONE_HD static V to(const symbolic::argument<Index>&, const V* x) {
+        return x[Index];
+    }
+    HALFTONE_KERNEL template <class V>
+    HALFTONE_HD static V to(const symbolic::constant& c, const V*) {
+        return V(constant_as<V>(c));
+    }
+    HALFTONE_KERNEL template <class V>
+    HALFTONE_HD static V to(const symbolic::zero&, const V*) {
+        return V(0);
+    }
+    HALFTONE_KERNEL template <class V>
+    HALFTONE_HD static V to(const symbolic::one&, const V*) {
+        return V(1);
+    }
+    HALFTONE_KERNEL template <class Op, class A, class V>
+    HALFTONE_HD static V to(const symbolic::unary<Op, A>& e, const V* x) {
+        return apply(Op{}, to(e.operand, x));
+    }
+    HALFTONE_KERNEL template <class Op, class A, class B, class V>
+    HALFTONE_HD static V to(const symbolic::binary<Op, A, B>& e, const V* x) {
+        return apply(Op{}, to(e.left, x), to(e.right, x));
+    }
+    HALFTONE_KERNEL template <class Op, class A, class B, class V>
+    HALFTONE_HD static bool to(const symbolic::comparison<Op, A, B>& e, const V* x) {
+        return apply(Op{}, to(e.left, x), to(e.right, x));
+    }
+    HALFTONE_KERNEL template <class Op, class A, class B, class V>
+    HALFTONE_HD static bool to(const symbolic::junction<Op, A, B>& e, const V* x) {
+        return apply(Op{}, to(e.left, x), to(e.right, x));
+    }
+    HALFTONE_KERNEL template <class A, class V>
+    HALFTONE_HD static bool to(const symbolic::complement<A>& e, const V* x) {
+        return !to(e.operand, x);
+    }
+    HALFTONE_KERNEL template <class Condition, class A, class B, class V>
+    HALFTONE_HD static V to(const symbolic::choice<Condition, A, B>& e, const V* x) {
+        return to(e.condition, x) ? to(e.yes, x) : to(e.no, x);
+    }
+    template <class Function, class... A, class V>
+    HALFTONE_HD static V to(const symbolic::external<Function, A...>& e, const V* x) {
+        return call(e, x, std::index_sequence_for<A...>{});
+    }
+    template <class Function, class... A, class V, std::size_t... Index>
+    HALFTONE_HD static V call(const symbolic::external<Function, A...>& e, const V* x, std::index_sequence<Index...>) {
+        using result = decltype(e.function(to(e.operands.template at<Index>(), x)...));
+        if constexpr (std::is_same_v<result, V>) {
+            return e.function(to(e.operands.template at<Index>(), x)...);
+        } else {
+            return V(e.function(static_cast<float>(to(e.operands.template at<Index>(), x))...));
+        }
+    }
+};
+
+}  // namespace detail
+
+/// The value of e where argument i is arguments[i].
+HALFTONE_KERNEL template <expression E, class V>
+HALFTONE_HD inline V evaluate(const E& e, const V* arguments) {
+    return detail::walk::to(e, arguments);
+}
+
+}  // namespace scalar
+}  // namespace HALFTONE_ABI
+}  // namespace halftone
+#include <halftone/number/precise/end.hpp>

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What an expression may be taken for where its value becomes a number of 16 bits or fewer.
+///
+///     symbolic::shorten<bfloat16>(gelu(argument<0>{}) * argument<1>{})      // with a gelu of fewer operations
+///
+/// gelu, silu and their slopes have such a form. They take it where they are the expression or factors of it: the
+/// relative errors of factors add up to that of their product, but a sum may cancel, and what is below one stays as it is.
+///
+/// Numeric contract: exec/cpu/simd/math.simd.hpp and kernel/map/expression/scalar.hpp state the errors, which are small beside half
+/// a unit in the last place of T.
+#pragma once
+
+#include <type_traits>
+
+#include <halftone/kernel/map/expression/node.hpp>
+#include <halftone/number/bfloat16.hpp>
+#include <halftone/number/float16.hpp>
+#include <halftone/number/traits.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace symbolic {
+
+namespace op {
+/// Op where its value becomes a T: bfloat16, which stands for all of 8 significant bits and fewer, or float16 for others.
+template <class Op, class T>
+struct short_form {};
+}  // namespace op
+
+namespace detail {
+
+template <class Op>
+inline constexpr bool has_short_form = std::is_same_v<Op, op::gelu> || std::is_same_v<Op, op::gelu_slope> ||
+                                       std::is_same_v<Op, op::silu> || std::is_same_v<Op, op::silu_slope>;
+
+template <class T, class E>
+struct shortened {
+    HALFTONE_HD static constexpr const E& of(const E& e) { return e; }
+};
+template <class T, class Op, class A>
+    requires has_short_form<Op>
+struct shortened<T, unary<Op, A>> {
+    using number = std::conditional_t<(unit_roundoff<T> < unit_roundoff<bfloat16>), float16, bfloat16>;
+    HALFTONE_HD static constexpr auto of(const unary<Op, A>& e) {
+        return unary<op::short_form<Op, number>, A>{e.operand};
+    }
+};
+template <class T, class A>
+struct shortened<T, unary<op::negate, A>> {
+    HALFTONE_HD static constexpr auto of(const unary<op::negate, A>& e) {
+        const auto operand = shortened<T, A>::of(e.operand);
+        return unary<op::negate, std::remove_const_t<decltype(operand)>>{operand};
+    }
+};
+template <class T, class A, class B>
+struct shortened<T, binary<op::multiply, A, B>> {
+    HALFTONE_HD static constexpr auto of(const binary<op::multiply, A, B>& e) {
+        const auto left = shortened<T, A>::of(e.left);
+        const auto right = shortened<T, B>::of(e.right);
+        return binary<op::multiply, std::remove_const_t<decltype(left)>, std::remove_const_t<decltype(right)>>{left,
+                                                                                                              right};
+    }
+};
+
+}  // namespace detail
+
+/// No short form for T errs by more: relative, or for slopes absolute.
+template <class T>
+inline constexpr double short_form_error = sizeof(T) < sizeof(float) ? 0x1p-12 : 0;
+
+/// The expression where its value becomes a T.
+template <class T, expression E>
+HALFTONE_HD constexpr auto shorten(const E& e) {
+    if constexpr (sizeof(T) < sizeof(float)) {
+        return detail::shortened<T, E>::of(e);
+    } else {
+        return e;
+    }
+}
+
+}  // namespace symbolic
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Root mean square normalisation (Zhang and Sennrich 2019): every row to mean square 1, then a gain per column.
+///
+///     kernel::rms_norm<cpu>::forward<bfloat16, float, bfloat16>(
+///         device, {.x = x, .gain = gain, .y = y, .rstd = rstd, .epsilon = 1e-6f});
+///
+/// Numeric contract: the mean square in float; y is rounded once, after the gain. A row whose squares leave float's range is
+/// taken in double (care/limits.hpp). The backward pass works in float from the saved rstd, which is rounded to float; dx is
+/// rounded once; the sum over rows that gives dgain follows a tree fixed by the shape. Of doubles: all in double
+/// (kernel/common/fp64/each.hpp), rows whose squares leave its range by a power of two. Rows may lie apart.
+#pragma once
+
+#include <halftone/kernel/common/fp64/fp64.hpp>
+#include <halftone/kernel/expect.hpp>
+#include <halftone/kernel/function.hpp>
+#include <halftone/kernel/norm/norm.hpp>
+#include <halftone/kernel/write_mode.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
+
+template <class X, class W, class Y>
+struct rms_norm_forward {
+    const_view<X, 2> x;     ///< (rows, width)
+    const_view<W, 1> gain;  ///< (width)
+    view<Y, 2> y;           ///< (rows, width)
+    view<statistic<X, W, Y>, 1> rstd{};  ///< (rows), 1 / sqrt(mean square + epsilon), or none: not wanted
+    statistic<X, W, Y> epsilon = 1e-6f;
+};
+
+template <class X, class W, class Y, class G>
+struct rms_norm_backward {
+    const_view<X, 2> x;         ///< (rows, width)
+    const_view<W, 1> gain;      ///< (width)
+    const_view<Y, 2> dy;        ///< (rows, width)
+    const_view<statistic<X, W, Y>, 1> rstd;  ///< (rows), as the forward pass left it
+    view<X, 2> dx;              ///< (rows, width); may be dy where the types agree
+    view<G, 1> dgain{};         ///< (width), or none: frozen
+    write_mode dx_mode = write_mode::overwrite;
+    write_mode parameter_mode = write_mode::add;
+};
+
+template <class X, class W, class Y>
+void check(const rms_norm_forward<X, W, Y>& a) {
+    const extent rows = a.x.extent_of(0), width = a.x.extent_of(1);
+    expect_rows("rms_norm", "x", a.x, a.x.shape());
+    expect("rms_norm", "gain", a.gain, {width});
+    expect_rows("rms_norm", "y", a.y, a.x.shape());
+    expect_optional("rms_norm", "rstd", a.rstd, {rows});
+    if (!(a.epsilon >= 0)) fail<argument_error>("rms_norm: epsilon is ", a.epsilon, "; expected 0 or more");
+}
+
+template <class X, class W, class Y, class G>
+void check(const rms_norm_backward<X, W, Y, G>& a) {
+    const extent rows = a.x.extent_of(0), width = a.x.extent_of(1);
+    expect_rows("rms_norm backward", "x", a.x, a.x.shape());
+    expect("rms_norm backward", "gain", a.gain, {width});
+    expect_rows("rms_norm backward", "dy", a.dy, a.x.shape());
+    expect("rms_norm backward", "rstd", a.rstd, {rows});
+    expect_rows("rms_norm backward", "dx", a.dx, a.x.shape());
+    expect_optional("rms_norm backward", "dgain", a.dgain, {width});
+}
+
+/// forward and backward of one device. Throw shape_error, and argument_error for an epsilon that is negative or NaN.
+template <class Device>
+struct rms_norm {
+    template <class X, class W, class Y>
+    static void forward(Device& device, const rms_norm_forward<X, W, Y>& a) {
+        check(a);
+        norm<Device>::forward(device, a);
+    }
+    template <class X, class W, class Y, class G>
+    static void backward(Device& device, const rms_norm_backward<X, W, Y, G>& a) {
+        check(a);
+        norm<Device>::backward(device, a);
+    }
+};
+
+}  // namespace kernel
+
+/// y = x rstd gain, row by row, with the row's rstd = 1 / sqrt(mean of squares + epsilon) (Zhang and Sennrich 2019). x and
+/// y: (rows, width), whose rows may lie apart; gain: (width). rstd, (rows), float, or double where a view holds doubles, is
+/// what rms_norm_gradients needs; without data it is not kept. Throws shape_error, and argument_error for an epsilon that
+/// is negative or NaN.
+template <class P, class Device, class X, class Gain, class Y, class Rstd>
+    requires(detail::kernel_device<Device> && detail::viewables<X, Gain, Y, Rstd>)
+void rms_norm(Device& device, const X& x, const Gain& gain, const Y& y, const Rstd& rstd, double epsilon = 1e-6) {
+    using arguments = kernel::rms_norm_forward<detail::element_in<X>, detail::element_in<Gain>, detail::element_in<Y>>;
+    static_assert(detail::check_function<P, detail::element_in<X>, detail::element_in<Gain>, detail::element_in<Y>>());
+    static_assert(detail::check_ranks<2, X, Y>() && detail::check_ranks<1, Gain, Rstd>());
+    kernel::rms_norm<Device>::forward(device, arguments{.x = as_view(x),
+                                                        .gain = as_view(gain),
+                                                        .y = as_view(y),
+                                                        .rstd = as_view(rstd),
+                                                        .epsilon = static_cast<decltype(arguments::epsilon)>(epsilon)});
+}
+/// The same without a gradient to come: rstd is not kept.
+template <class P, class Device, class X, class Gain, class Y>
+    requires(detail::kernel_device<Device> && detail::viewables<X, Gain, Y>)
+void rms_norm(Device& device, const X& x, const Gain& gain, const Y& y, double epsilon = 1e-6) {
+    using kept = view<kernel::statistic<detail::element_in<X>, detail::element_in<Gain>, detail::element_in<Y>>, 1>;
+    rms_norm<P>(device, x, gain, y, kept{}, epsilon);
+}
+/// Says what is missing, where a compiler would say that no function matches.
+template <class Device, class... Views>
+    requires(detail::kernel_device<Device>)
+void rms_norm(Device&, const Views&...) {
+    static_assert(sizeof(Device*) == 0,
+                  "halftone: rms_norm is called without a policy: ht::rms_norm<ht::amp_bf16>(device, x, gain, y)");
+}
+
+/// The gradients of rms_norm, given dy, that of its result: dx (rows, width), which may be dy where the types agree, and over
+/// all rows dgain (width), perhaps without data where it is not wanted. rstd is what the forward pass left. The modes say
+/// whether dgain, and dx, are overwritten or added to. Throws shape_error.
+template <class P, class Device, class X, class Gain, class Dy, class Rstd, class Dx, class Dgain>
+    requires(detail::kernel_device<Device> && detail::viewables<X, Gain, Dy, Rstd, Dx, Dgain>)
+void rms_norm_gradients(Device& device, const X& x, const Gain& gain, const Dy& dy, const Rstd& rstd, const Dx& dx,
+                        const Dgain& dgain, write_mode parameter_mode = write_mode::overwrite,
+                        write_mode dx_mode = write_mode::overwrite) {
+    using arguments = kernel::rms_norm_backward<detail::element_in<X>, detail::element_in<Gain>, detail::element_in<Dy>,
+                                                detail::element_in<Dgain>>;
+    static_assert(detail::check_function<P, detail::element_in<X>, detail::element_in<Gain>, detail::element_in<Dy>>());
+    static_assert(detail::check_ranks<2, X, Dy, Dx>() && detail::check_ranks<1, Gain, Rstd, Dgain>());
+    kernel::rms_norm<Device>::backward(device, arguments{.x = as_view(x),
+                                                         .gain = as_view(gain),
+                                                         .dy = as_view(dy),
+                                                         .rstd = as_view(rstd),
+                                                         .dx = as_view(dx),
+                                                         .dgain = as_view(dgain),
+                                                         .dx_mode = dx_mode,
+                                                         .parameter_mode = parameter_mode});
+}
+/// Says what is missing, where a compiler would say that no function matches.
+template <class Device, class... Views>
+    requires(detail::kernel_device<Device>)
+void rms_norm_gradients(Device&, const Views&...) {
+    static_assert(sizeof(Device*) == 0,
+                  "halftone: rms_norm_gradients is called without a policy: "
+                  "ht::rms_norm_gradients<ht::amp_bf16>(device, x, gain, dy, rstd, dx, dgain)");
+}
+
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

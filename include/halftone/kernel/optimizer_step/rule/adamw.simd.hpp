@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// A parameter's step of AdamW; V: a float, or a vector of them.
+// A body without a guard: exec/cpu/each_set.hpp includes it once for each instruction set.
+
+#include <halftone/exec/cpu/simd.hpp>
+#include <halftone/kernel/optimizer_step/rule/adamw.hpp>
+
+#if !defined(HALFTONE_RULE)
+#define HALFTONE_RULE HALFTONE_INLINE  // for the host alone: a GPU knows no vectors of the CPU's (device/floats.hpp)
+#endif
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace HALFTONE_SET {
+
+template <class V>
+HALFTONE_RULE V updated(const kernel::adamw_rule::scalars& s, V w, V g, V (&moments)[2], bool) {
+    V &m = moments[0], &v = moments[1];
+    m = fma(g - m, splat(s.first_weight), m);
+    v = fma(g * s.second_weight, g, v * s.second_decay);
+    const V denominator = fma(sqrt(v), s.root_scale, splat(s.epsilon));
+    return fma(w, s.decay, m * -s.step_size / denominator);
+}
+
+}  // namespace HALFTONE_SET
+}  // namespace HALFTONE_ABI
+}  // namespace halftone
+
+#undef HALFTONE_RULE

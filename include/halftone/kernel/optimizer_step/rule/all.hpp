@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Every rule there is: a new one is added here, in ../cpu.hpp and in ../device/floats.hpp.
+#pragma once
+
+#include <halftone/kernel/optimizer_step/rule/adamw.hpp>
+#include <halftone/kernel/optimizer_step/rule/lion.hpp>
+#include <halftone/kernel/optimizer_step/rule/sgd.hpp>

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The rule of Lion (Chen et al. 2023, "Symbolic Discovery of Optimization Algorithms", algorithm 2): a parameter moves by the
+/// rate, up or down by the sign of a mean of gradients. optimizer_step.hpp has the contract, lion.simd.hpp the arithmetic of a
+/// parameter.
+///
+///     kernel::lion_rule rule{.beta1 = 0.95, .beta2 = 0.98};                  // one moment: the mean of gradients
+///
+/// 22 bytes a parameter with fp32 gradient, master and moment and a 16-bit copy.
+#pragma once
+
+#include <halftone/kernel/common/update/records.hpp>
+#include <halftone/policy/roles.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
+
+struct lion_rule {
+    static constexpr const char* name = "lion";
+    static constexpr int moments = 1;
+    static constexpr const char* moment_names[moments] = {"momentum"};
+    static constexpr bool always_keeps = true;
+
+    double beta1 = 0.9;   ///< of the mean whose sign a parameter follows
+    double beta2 = 0.99;  ///< of the mean that is kept
+
+    static constexpr bool keeps() { return true; }
+    /// A mean is no larger than the largest gradient; half of the range is left for rounding, which may enlarge it.
+    static constexpr float largest_gradient() { return gradient_factors::no_limit / 2; }
+
+    struct scalars {
+        float sign_decay, sign_weight, mean_decay, mean_weight, lr, decay;
+    };
+    HALFTONE_HD scalars scalars_of(const group_rates& rates, const step_record& step) const {
+        const double lr = rates.lr(step);
+        return {static_cast<float>(beta1),     static_cast<float>(1 - beta1), static_cast<float>(beta2),
+                static_cast<float>(1 - beta2), static_cast<float>(lr),        static_cast<float>(1 - lr * rates.weight_decay)};
+    }
+
+    template <class State>
+    static consteval bool check_state() {
+        static_assert(!narrow_range<State>,
+                      "halftone: lion: a mean of gradients overflows and underflows in fp16 (role `state`): take bfloat16 or "
+                      "float, ht::with_state<P, ht::bfloat16>");
+        return true;
+    }
+};
+
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

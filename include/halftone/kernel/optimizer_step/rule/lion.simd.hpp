@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// A parameter's step of Lion; V: a float, or a vector of them.
+// A body without a guard: exec/cpu/each_set.hpp includes it once for each instruction set.
+
+#include <halftone/exec/cpu/simd.hpp>
+#include <halftone/kernel/optimizer_step/rule/lion.hpp>
+
+#if !defined(HALFTONE_RULE)
+#define HALFTONE_RULE HALFTONE_INLINE  // for the host alone: a GPU knows no vectors of the CPU's (device/floats.hpp)
+#endif
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace HALFTONE_SET {
+
+template <class V>
+HALFTONE_RULE V updated(const kernel::lion_rule::scalars& s, V w, V g, V (&moments)[1], bool) {
+    V& m = moments[0];
+    const V direction = fma(m, s.sign_decay, g * s.sign_weight);
+    const V down = select(less(splat(0.0f), direction), splat(-s.lr), splat(0.0f));
+    const V move = select(less(direction, splat(0.0f)), splat(s.lr), down);
+    m = fma(m, s.mean_decay, g * s.mean_weight);
+    return fma(w, s.decay, move);
+}
+
+}  // namespace HALFTONE_SET
+}  // namespace HALFTONE_ABI
+}  // namespace halftone
+
+#undef HALFTONE_RULE

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The rule of stochastic gradient descent with momentum, as torch.optim.SGD has it: the first step sets the momentum to the
+/// gradient. optimizer_step.hpp has the contract, sgd.simd.hpp the arithmetic of a parameter.
+///
+///     kernel::sgd_rule rule{.momentum = 0.9, .kind = kernel::momentum_kind::nesterov};
+///
+/// 22 bytes a parameter with fp32 gradient, master and momentum and a 16-bit copy; 14 without momentum.
+#pragma once
+
+#include <cmath>
+
+#include <halftone/kernel/common/update/records.hpp>
+#include <halftone/policy/roles.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
+
+/// Plain momentum, or Nesterov's (Sutskever et al. 2013): the gradient is corrected by the momentum once more.
+enum class momentum_kind { plain, nesterov };
+
+struct sgd_rule {
+    static constexpr const char* name = "sgd";
+    static constexpr int moments = 1;
+    static constexpr const char* moment_names[moments] = {"momentum"};
+    static constexpr bool always_keeps = false;
+
+    double momentum = 0;  ///< 0: none is kept
+    double dampening = 0;
+    momentum_kind kind = momentum_kind::plain;
+
+    constexpr bool keeps() const { return momentum != 0; }
+    /// The sum of as many of them as a momentum ever holds, 1 / (1 - momentum), is a float, with half of the range left
+    /// for decay and rounding. From a momentum of 0.999 on it is that of 0.999. Without momentum nothing is kept, and every
+    /// float is taken.
+    float largest_gradient() const {
+        constexpr double largest = static_cast<double>(gradient_factors::no_limit);
+        if (!keeps()) return gradient_factors::no_limit;
+        const double kept = momentum < 0.999 ? 1 - momentum : 0.001, weight = std::fabs(1 - dampening);
+        return static_cast<float>(largest / 2 * kept / (weight > 1 ? weight : 1));
+    }
+
+    struct scalars {
+        float decay, momentum, gradient_weight, lr;
+        float nesterov;  // the coefficient of Nesterov's momentum, or 0
+    };
+    HALFTONE_HD scalars scalars_of(const group_rates& rates, const step_record& step) const {
+        // In the first step the old momentum is multiplied by zero: it was set to zero when it was made.
+        const bool first = step.steps <= 1;
+        return {static_cast<float>(rates.weight_decay), static_cast<float>(first ? 0 : momentum),
+                static_cast<float>(first ? 1 : 1 - dampening), static_cast<float>(rates.lr(step)),
+                kind == momentum_kind::nesterov ? static_cast<float>(momentum) : 0.0f};
+    }
+
+    template <class State>
+    static consteval bool check_state() {
+        static_assert(
+            !narrow_range<State>,
+            "halftone: sgd: momentum adds up gradients and overflows in fp16 (role `state`): take bfloat16 or "
+            "float, ht::with_state<P, ht::bfloat16>");
+        return true;
+    }
+};
+
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone
