@@ -69,8 +69,8 @@ class nearest_adamw : public ht::detail::optimizer<Device, Model, 2> {
                     .copy = g.copy_bytes == 0 ? ht::view<copy, 1>{}
                                               : base::template part_of<copy>(g.copy.data(), s.copy, s.count),
                     .gradient = ht::const_view<accumulate, 1>(gradient.data() + s.gradient, {size}),
-                    .first = base::template part_of<state>(self->moment(0, s.group).data(), s.gradient, s.count),
-                    .second = base::template part_of<state>(self->moment(1, s.group).data(), s.gradient, s.count),
+                    .moments = {base::template part_of<state>(self->moment(0, s.group).data(), s.gradient, s.count),
+                                base::template part_of<state>(self->moment(1, s.group).data(), s.gradient, s.count)},
                     .rule = {self->options_.beta1, self->options_.beta2, self->options_.epsilon},
                     .rates = s.rates,
                     .factors = factors,
